@@ -15,7 +15,7 @@ pub const TARGETS: &[Target] = &[
     ("tunnels", tunnels),
     ("decrypt", decrypt),
     ("routes", forebay_functions::tables::lpm::routes_file::fuzz_routes_file),
-    ("rules", forebay_functions::tables::acl::classbench::fuzz_parse),
+    ("rules", forebay_functions::tables::acl::rule_file::fuzz_parse),
     ("capture", capture),
     ("block", forebay_ports::af_packet::block::fuzz_block),
     ("yaml", yaml),

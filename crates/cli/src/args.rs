@@ -356,6 +356,8 @@ pub(crate) enum Shown {
 Examples:
   forebay table core 'add 10.1.0.0/16 3' 'remove 10.2.0.0/16'
   forebay table core < changes.txt        a change a line
+  forebay table fw add 'deny tcp from any to any port telnet'
+  forebay table fw remove 3               the rule that `forebay show table fw` numbers 3
   forebay table out.sessions 'remove 10.0.0.7'
   forebay show tables                     which tables there are, and how changes are written
 
@@ -364,7 +366,7 @@ which are told; 2 bad usage.")]
 pub(crate) struct Table {
     /// The module, or `module.table` where it has several
     pub(crate) name: String,
-    /// Changes; without any, they are read from standard input, one a line
+    /// Changes, each an argument, or one change in several; without any, they are read from standard input, one a line
     pub(crate) changes: Vec<String>,
     /// Print JSON
     #[arg(long)]

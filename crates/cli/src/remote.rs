@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
 use clap::ValueEnum;
+use forebay_functions::tables::acl::rule_file::numbered_classbench;
 use forebay_graph::report::Report;
 use forebay_graph::{Census, NO_CHANGE};
 use forebay_instance::Reloaded;
@@ -294,8 +295,12 @@ fn entries(client: &mut Client, arguments: &args::Show, out: &mut impl Write) ->
     }
 }
 
-/// An entry in JSON: an object where all of its words are NAME=VALUE, as those of sessions are, and a text where not.
+/// An entry in JSON: an object where all of its words are NAME=VALUE, as those of sessions are, and a text where not. The
+/// text of a rule has ClassBench's form, which programs read.
 fn object(entry: &str) -> serde_json::Value {
+    if let Some(rule) = numbered_classbench(entry) {
+        return rule.into();
+    }
     let words = entry.split(' ').map(|word| word.split_once('=').filter(|(name, _)| !name.is_empty()));
     let value = |value: &str| match value.parse::<u64>() {
         Ok(number) if !value.starts_with('+') => number.into(),
@@ -373,19 +378,25 @@ pub(crate) fn change(arguments: &args::Table) -> anyhow::Result<Answer> {
     let mut client = connect(&arguments.running)?.with_patience(LONG)?;
     let (module, table) = parts(&arguments.name);
     let request = Request::Change { module: module.clone(), table: table.clone() };
-    if arguments.changes.iter().any(|change| change.contains('\n')) {
+    let changes = one_by_one(&arguments.changes);
+    if changes.iter().any(|change| change.contains('\n')) {
         bail!("a change (not shown) is more than one line: write each change as an argument of its own");
     }
-    let (answer, place) = if arguments.changes.is_empty() {
+    let (answer, place) = if changes.is_empty() {
         // Reading would say so of the connection.
         if File::from(io::stdin().as_fd().try_clone_to_owned()?).metadata().is_ok_and(|told| told.is_dir()) {
             bail!(
                 "standard input is a folder: write changes as arguments, or lead a file of them there, a change a line"
             );
         }
+        if io::stdin().is_terminal() {
+            let end = "Ctrl-D ends them, Ctrl-C gives up";
+            writeln!(printed::err(), "reading changes of {} from the terminal, one a line: {end}", arguments.name)?;
+            teach(&mut client, &module, table.as_deref())?;
+        }
         (make(&mut client, &request, io::stdin().lock())?, "line")
     } else {
-        (make(&mut client, &request, arguments.changes.join("\n").as_bytes())?, "change")
+        (make(&mut client, &request, changes.join("\n").as_bytes())?, "change")
     };
     let socket::Answer::Changed { made, entries, refused, refusals } = &answer else { return Err(strange()) };
     if arguments.json {
@@ -406,6 +417,14 @@ pub(crate) fn change(arguments: &args::Table) -> anyhow::Result<Answer> {
         }
     }
     Ok(if *refusals == 0 { Answer::Yes } else { Answer::No })
+}
+
+/// The changes of a command line: each argument is one. Where the first is a verb alone, all arguments are one change.
+fn one_by_one(arguments: &[String]) -> Vec<String> {
+    match arguments.first().map(|first| first.trim()) {
+        Some("add" | "remove" | "replace") if arguments.len() > 1 => vec![arguments.join(" ")],
+        _ => arguments.to_vec(),
+    }
 }
 
 /// Has changes made; those that are refused are told by their lines in the input.

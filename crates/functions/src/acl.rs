@@ -8,7 +8,7 @@ use forebay_graph::{
 };
 use forebay_packet::wire::ipv4::{DCCP, SCTP, TCP, UDP, UDP_LITE};
 use forebay_packet::wire::ipv6;
-use forebay_packet::{MAX_BATCH, Network, Packet};
+use forebay_packet::{MAX_BATCH, Network, Packet, Upper};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ mod rules;
 
 use crate::parameters::Rejected;
 use crate::parameters::{LISTED, of_elements};
-use crate::tables::acl::{Address, Decision, Hits, Key, Key4, Key6, Verdict, classbench, synthetic};
+use crate::tables::acl::{Address, Decision, Hits, Key, Key4, Key6, Verdict, rule_file, synthetic};
 pub(crate) use judge::Judge;
 use list::{Asks, Form, List, Log};
 use rules::RuleTable;
@@ -28,7 +28,8 @@ use rules::RuleTable;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The rules, first match wins: a file in ClassBench's format, such a list inline, or made-up ones.
+    /// The rules, first match wins: the name of a file, a list of lines such as `permit tcp from 10.0.0.0/8 to any port 80`
+    /// or of ClassBench's form, or made-up ones.
     rules: Rules,
     /// What happens to IP packets that no rule matches.
     #[serde(default)]
@@ -115,22 +116,26 @@ impl Params {
                 if !(1..=100_000).contains(count) {
                     return Err(SetupError::at("rules.synthetic", format!("{count} rules: allowed are 1 to 100000")));
                 }
-                classbench::RuleFile { v4: synthetic::rules(*count, *seed), ..classbench::RuleFile::default() }
+                rule_file::RuleFile { v4: synthetic::rules(*count, *seed), ..rule_file::RuleFile::default() }
             }
             Rules::Inline(lines) => {
-                let parsed = classbench::parse(LISTED, lines.join("\n").as_bytes());
+                let parsed = rule_file::parse(LISTED, lines.join("\n").as_bytes());
                 parsed.map_err(|errors| of_elements("rules", lines, &errors.to_string()))?
+            }
+            Rules::File(name) if is_rule(name) => {
+                let message = format!("it is a rule, and one text is the name of a file: write rules: ['{name}']");
+                return Err(SetupError::at("rules", message));
             }
             Rules::File(name) => {
                 let path = setup.path(name);
                 let shown = path.display().to_string();
                 let bytes = read_text(&path, MOST_RULES)
                     .map_err(|error| SetupError::at("rules", format!("{shown}: {error}")))?;
-                classbench::parse(&shown, &bytes).map_err(|errors| SetupError::at("rules", errors.to_string()))?
+                rule_file::parse(&shown, &bytes).map_err(|errors| SetupError::at("rules", errors.to_string()))?
             }
         };
         let refused = |error: crate::tables::acl::BuildError| SetupError::at("rules", error.to_string());
-        List::of(file.v4, file.v6, self.default.into(), setup.secret()).map_err(refused)
+        List::of(file.v4, file.v6, file.sets, self.default.into(), setup.secret()).map_err(refused)
     }
 
     /// `table` is what the list's table is called.
@@ -151,6 +156,14 @@ impl Params {
         let denied = self.denied.resolve(1, DENIED);
         Ok(Counted { rules: reader, other: self.other, denied, hits4, hits6 })
     }
+}
+
+/// Whether a text is a rule, where the name of a file is expected.
+fn is_rule(text: &str) -> bool {
+    let mut words = text.split_whitespace();
+    let first = words.next().unwrap_or_default();
+    let begins = first.starts_with('@') || ["permit", "deny", "drop", "count", "allow", "set"].contains(&first);
+    begins && words.next().is_some()
 }
 
 /// Each rule as it is shown beside its count.
@@ -191,10 +204,12 @@ impl Declare for Acl {
     const NAME: &'static str = "acl";
     const SUMMARY: &'static str = "permits, denies or counts packets by a list of rules";
     const HELP: &'static str = "\
-        Rules are written as ClassBench writes them, one a line, the first that matches decides: \
-        '@source/length destination/length low : high low : high protocol/mask [flags/mask] [permit|deny|count]'. Without \
-        an action a rule permits; 'count' counts the packet and goes on to the next rule. IPv4 and IPv6 rules may stand \
-        in one file. Packets that show no ports (fragments but the first, protocols without ports) match only rules that \
+        One rule a line, the first that matches decides: 'permit tcp from 10.0.0.0/8 to 192.168.1.10 port 80,443'. A rule \
+        permits, denies, or counts the packet and goes on to the next rule. Sources and destinations are prefixes, named \
+        sets of prefixes ('set office = 10.0.0.0/8, 2001:db8::/32') or any; ICMP has types ('icmp type echo-request'). \
+        Lines of ClassBench are read, too: \
+        '@source/length destination/length low : high low : high protocol/mask [flags/mask] [permit|deny|count]'. \
+        Both forms, and rules of IPv4 and IPv6, may stand in one list. Packets that show no ports (fragments but the first, protocols without ports) match only rules that \
         allow every port. A packet whose protocol cannot be found (behind more than 8 IPv6 extension headers, or one \
         that is cut short), or that ends before the ports of a protocol that has some, is dropped where a rule of its \
         family asks for what is missing; so is IP behind more than 4 VLAN tags, and IP whose header cannot be read \
@@ -203,8 +218,7 @@ impl Declare for Acl {
         that were added while packets ran are counted together. Permitted packets leave by the first gate, unchanged; \
         with `denied: gate` denied ones leave by a gate of that name.";
     const EXAMPLE: &'static str = "\
-        { rules: ['@10.0.0.0/8 0.0.0.0/0 0 : 65535 22 : 22 0x06/0xff deny', \
-        '@0.0.0.0/0 0.0.0.0/0 0 : 65535 53 : 53 0x11/0xff count'], default: permit }";
+        { rules: [deny tcp from 10.0.0.0/8 to any port ssh, count ip udp from any to any port domain], default: permit }";
     const TRAFFIC: &'static str = "{ source: [10.0.0.0/8, 198.18.0.0/16], destination_port: 53-54 }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::SharedReadOnly;
@@ -238,10 +252,28 @@ fn key4(packet: &mut Packet, asks: Asks) -> Option<Key4> {
         return None;
     }
     let (source, destination) = (u32::from_be_bytes(header.source), u32::from_be_bytes(header.destination));
+    if header.protocol == u32::ICMP && asks.for_icmp() {
+        return icmp_key(packet, source, destination);
+    }
     Some(match ports {
         Some((protocol, from, to)) => Key::new(source, destination, from, to, protocol),
         None => Key::without_ports(source, destination, header.protocol),
     })
+}
+
+/// The key of a packet of ICMP, where a rule asks for its type. `None` of one that ends before its code and is no later
+/// fragment.
+fn icmp_key<A: Address>(packet: &mut Packet, source: A, destination: A) -> Option<Key<A>> {
+    match packet.upper() {
+        Upper::Found { offset, .. } => {
+            let end = packet.network_end();
+            let shown = packet.data().get(offset..end)?;
+            let [kind, code] = *shown.first_chunk()?;
+            Some(Key::icmp(source, destination, kind, code))
+        }
+        Upper::Later { .. } => Some(Key::without_ports(source, destination, A::ICMP)),
+        Upper::NotIp | Upper::Unknown(_) => None,
+    }
 }
 
 /// The key of an IPv6 packet. Its protocol is that at the end of the extension headers, of a later fragment too. `None`
@@ -255,9 +287,13 @@ fn key6(packet: &mut Packet, asks: Asks) -> Option<Key6> {
     let upper = ipv6::upper_protocol(packet.data(), start);
     let header = packet.ipv6()?;
     let (source, destination) = (u128::from_be_bytes(header.source), u128::from_be_bytes(header.destination));
+    let protocol = upper.unwrap_or(header.next_header);
+    if protocol == u128::ICMP && asks.for_icmp() {
+        return icmp_key(packet, source, destination);
+    }
     Some(match ports {
         Some((protocol, from, to)) => Key::new(source, destination, from, to, protocol),
-        None => Key::without_ports(source, destination, upper.unwrap_or(header.next_header)),
+        None => Key::without_ports(source, destination, protocol),
     })
 }
 

@@ -273,7 +273,7 @@ impl Declare for Firewall {
         that hides its addresses, protocol or ports (behind more than 4 VLAN tags or 8 IPv6 extension headers, or cut \
         short) does not (RFC 7113 section 3).";
     const EXAMPLE: &'static str = "\
-        { state: connections, rules: ['@198.18.0.0/15 0.0.0.0/0 0 : 65535 0 : 65535 0x11/0xff permit'] }";
+        { state: connections, rules: [permit udp from 198.18.0.0/15 to any] }";
     const TRAFFIC: &'static str = "{}";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::PerSession;

@@ -319,7 +319,7 @@ impl DeclareState for Interface {
         let mut ticks = [0; 5];
         for ((name, span), ticks) in spans.into_iter().zip(&mut ticks) {
             if !(1_000_000..=86_400_000_000_000).contains(&span.0) {
-                return Err(SetupError::at(name, format!("{span}: allowed are 1ms to 86400s")));
+                return Err(SetupError::at(name, format!("{span}: allowed are 1ms to 1d")));
             }
             *ticks = frequency.ticks(span).0.max(1);
         }

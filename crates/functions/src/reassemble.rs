@@ -135,7 +135,7 @@ impl Declare for Reassemble {
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         if !(1_000_000..=120_000_000_000).contains(&params.timeout.0) {
-            return Err(SetupError::at("timeout", format!("{}: allowed are 1ms to 120s", params.timeout)));
+            return Err(SetupError::at("timeout", format!("{}: allowed are 1ms to 2min", params.timeout)));
         }
         for (name, value) in [("datagrams", params.datagrams), ("held", params.held)] {
             if !(1..=65_536).contains(&value) {

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::path::Path;
 
+pub use forebay_graph::nearest;
 use forebay_graph::secret::without_keys;
 
 use crate::secrets::{SecretWords, shown_setting};
@@ -21,6 +22,16 @@ pub enum Place {
 impl Place {
     /// The text's beginning.
     pub const START: Self = Self::Line(1, 1);
+
+    /// The place as messages have it, in a file that is shown so, or among settings.
+    pub(crate) fn shown(self, file: &str, sets: &[String]) -> String {
+        match self {
+            Self::Set(number) => {
+                format!("--set {}", sets.get(number).map(|set| shown_setting(set)).unwrap_or_default())
+            }
+            Self::Line(line, _) => format!("{file}:{line}"),
+        }
+    }
 }
 
 /// One thing that is wrong.
@@ -75,13 +86,7 @@ impl Findings {
         let file = shown_file(file);
         let show = |(place, message): (Place, String)| {
             let message = secret.remove(&message);
-            let shown = match place {
-                Place::Set(number) => {
-                    format!("--set {}", sets.get(number).map(|set| shown_setting(set)).unwrap_or_default())
-                }
-                Place::Line(line, _) => format!("{file}:{line}"),
-            };
-            Problem { place, message, shown }
+            Problem { place, message, shown: place.shown(&file, sets) }
         };
         Err(Problems { all: self.found.into_iter().map(show).collect() })
     }
@@ -120,33 +125,9 @@ pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     text
 }
 
-/// `" (did you mean 'x'?)"` where one of `names` is nearly `wrong`, else nothing.
-#[must_use]
-pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> String {
-    // A third of the letters may differ; longer names than any here are not looked at, which bounds the work.
-    let letters = wrong.chars().count();
-    if !(2..=64).contains(&letters) {
-        return String::new();
-    }
-    let wrong = wrong.to_lowercase();
-    let distance = |name: &str| strsim::osa_distance(&wrong, &name.to_lowercase());
-    let near = names.into_iter().filter(|name| name.len() <= 64).map(|name| (distance(name), name));
-    let best = near.min().filter(|(distance, _)| *distance <= 1.max(letters / 3));
-    best.map_or_else(String::new, |(_, name)| format!(" (did you mean '{name}'?)"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn near_misses_are_suggested_and_others_not() {
-        let names = ["ip_lookup", "ip_checksum", "acl"];
-        assert_eq!(nearest("ip_lokoup", names), " (did you mean 'ip_lookup'?)");
-        assert_eq!(nearest("ACL", names), " (did you mean 'acl'?)");
-        assert_eq!(nearest("firewall", names), "");
-        assert_eq!(nearest(&"x".repeat(100_000), names), "");
-    }
 
     #[test]
     fn a_quoted_value_is_short_and_on_one_line() {

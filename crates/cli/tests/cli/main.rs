@@ -21,6 +21,7 @@ mod profile;
 mod rates;
 mod reload;
 mod replay;
+mod rules;
 mod run;
 mod running;
 mod secrets;

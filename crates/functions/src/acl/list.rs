@@ -9,6 +9,7 @@ use std::sync::Arc;
 use forebay_graph::Replay;
 use forebay_packet::Hidden;
 
+use crate::tables::acl::readable::Sets;
 use crate::tables::acl::{
     Address, BuildError, Classifier, Decision, Hits, Key, Label, Rule, Step, Tuples, Verdict, labels,
 };
@@ -18,6 +19,8 @@ use crate::tables::acl::{
 pub(super) struct List {
     pub(super) v4: Form<u32>,
     pub(super) v6: Form<u128>,
+    /// The sets that rules may name which are added.
+    pub(super) sets: Arc<Sets>,
 }
 
 impl List {
@@ -28,10 +31,11 @@ impl List {
     pub(super) fn of(
         v4: Vec<Rule<u32>>,
         v6: Vec<Rule<u128>>,
+        sets: Sets,
         default: Decision,
         seed: u64,
     ) -> Result<Self, BuildError> {
-        Ok(Self { v4: Form::of(v4, default, seed)?, v6: Form::of(v6, default, seed)? })
+        Ok(Self { v4: Form::of(v4, default, seed)?, v6: Form::of(v6, default, seed)?, sets: Arc::new(sets) })
     }
 }
 
@@ -49,22 +53,25 @@ pub(super) struct Form<A: Address> {
     asks: Asks,
 }
 
-/// How many rules ask for a protocol, and how many for ports.
+/// How many rules ask for a protocol, how many for ports, and how many for a type of ICMP.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Asks {
     protocol: usize,
     ports: usize,
+    icmp: usize,
 }
 
 impl Asks {
     fn add<A: Address>(&mut self, rule: &Rule<A>) {
         self.protocol += usize::from(!rule.protocol.is_any());
-        self.ports += usize::from(rule.constrains_ports());
+        self.ports += usize::from(rule.constrains_ports() && !rule.constrains_icmp());
+        self.icmp += usize::from(rule.constrains_icmp());
     }
 
     fn remove<A: Address>(&mut self, rule: &Rule<A>) {
         self.protocol = self.protocol.saturating_sub(usize::from(!rule.protocol.is_any()));
-        self.ports = self.ports.saturating_sub(usize::from(rule.constrains_ports()));
+        self.ports = self.ports.saturating_sub(usize::from(rule.constrains_ports() && !rule.constrains_icmp()));
+        self.icmp = self.icmp.saturating_sub(usize::from(rule.constrains_icmp()));
     }
 
     /// Whether the list cannot say what becomes of a packet that hides this: one of its rules asks for it.
@@ -74,6 +81,11 @@ impl Asks {
             Hidden::Protocol => self.protocol > 0 || self.ports > 0,
             Hidden::Ports { .. } => self.ports > 0,
         }
+    }
+
+    /// Whether any rule asks for a type of ICMP.
+    pub(super) fn for_icmp(self) -> bool {
+        self.icmp > 0
     }
 
     /// Whether any rule asks for a protocol or a port.

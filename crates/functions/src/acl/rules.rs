@@ -12,8 +12,9 @@ use thiserror::Error;
 
 use super::list::{Change, Form, List, Log};
 use super::rest;
-use crate::tables::acl::classbench::{AnyRule, parse_rule};
-use crate::tables::acl::{Address, BuildError, MAX_RULES, Order, Rule, Step};
+use crate::tables::acl::readable::{Readable, Sets};
+use crate::tables::acl::rule_file::{AnyRule, parse_line};
+use crate::tables::acl::{Address, BuildError, MAX_RULES, Order, Rule, Rule4, Rule6, Step};
 
 /// One family's rules, in order.
 pub(super) struct Rules<A> {
@@ -29,59 +30,45 @@ impl<A: Address> Rules<A> {
         Self { added: order.len() as u32, order }
     }
 
-    /// Makes a change, and makes it in `form` too and notes it in `log`.
-    fn change(
-        &mut self,
-        (verb, position, rule): (Verb, Option<usize>, Rule<A>),
-        form: &mut Form<A>,
-        log: &mut Vec<Change<A>>,
-    ) -> Result<(), ChangeError> {
-        let (len, number) = (self.order.len(), self.added);
+    /// Puts rules in one behind the other, from a position on or at the end, in `form` too, and notes them in `log`.
+    fn insert(&mut self, position: Option<usize>, rules: &[Rule<A>], form: &mut Form<A>, log: &mut Vec<Change<A>>) {
+        let position = position.unwrap_or(self.order.len());
         let mut step = |step| form.change(Change::Step(step), log);
-        let there = |position| self.order.get(position).copied().ok_or_else(|| beyond(position, len));
-        match (verb, position) {
-            (Verb::Add, _) if len == MAX_RULES => return Err(ChangeError::Full),
-            (Verb::Add, Some(position)) if position > len => {
-                return Err(ChangeError::Position { position, allowed: len });
-            }
-            (Verb::Add, position) => {
-                let label = self.order.insert(position.unwrap_or(len), rule, number, &mut step);
-                step(Step::Insert { rule, label, number });
-            }
-            (Verb::Replace, Some(position)) => {
-                let place = there(position)?;
-                self.order.set(position, rule, number);
-                step(Step::Remove { rule: place.rule, label: place.label });
-                step(Step::Insert { rule, label: place.label, number });
-            }
-            (Verb::Replace, None) => return Err(ChangeError::NoPosition),
-            (Verb::Remove, Some(position)) => {
-                let place = there(position)?;
-                if place.rule != rule {
-                    return Err(ChangeError::Other { position, there: place.rule.to_string() });
-                }
-                self.order.remove(position);
-                step(Step::Remove { rule, label: place.label });
-            }
-            (Verb::Remove, None) => {
-                let label = form.find(&rule).ok_or_else(|| ChangeError::Unknown(rule.to_string()))?;
-                self.order.remove_labelled(label);
-                form.change(Change::Step(Step::Remove { rule, label }), log);
-            }
+        for (position, &rule) in (position..).zip(rules) {
+            let label = self.order.insert(position, rule, self.added, &mut step);
+            step(Step::Insert { rule, label, number: self.added });
         }
-        Ok(())
     }
 
-    /// The lines from a position on.
-    fn lines(&self, from: usize) -> impl Iterator<Item = String> {
-        (from..).zip(self.order.from(from)).map(|(position, it)| format!("{position} {}", it.rule))
+    /// Puts rules in the place of one.
+    fn replace(&mut self, position: usize, rules: &[Rule<A>], form: &mut Form<A>, log: &mut Vec<Change<A>>) {
+        let (Some(place), Some((&rule, others))) = (self.order.get(position).copied(), rules.split_first()) else {
+            return;
+        };
+        let number = self.added;
+        self.order.set(position, rule, number);
+        form.change(Change::Step(Step::Remove { rule: place.rule, label: place.label }), log);
+        form.change(Change::Step(Step::Insert { rule, label: place.label, number }), log);
+        self.insert(Some(position + 1), others, form, log);
     }
-}
 
-fn beyond(position: usize, len: usize) -> ChangeError {
-    match len.checked_sub(1) {
-        Some(allowed) => ChangeError::Position { position, allowed },
-        None => ChangeError::Empty,
+    /// Takes out the rule at a position.
+    fn remove_at(&mut self, position: usize, form: &mut Form<A>, log: &mut Vec<Change<A>>) {
+        let place = self.order.remove(position);
+        form.change(Change::Step(Step::Remove { rule: place.rule, label: place.label }), log);
+    }
+
+    /// Takes out the first rule like this one, if there is one.
+    fn remove(&mut self, rule: Rule<A>, form: &mut Form<A>, log: &mut Vec<Change<A>>) {
+        if let Some(label) = form.find(&rule) {
+            self.order.remove_labelled(label);
+            form.change(Change::Step(Step::Remove { rule, label }), log);
+        }
+    }
+
+    /// The lines from a position on; `before` entries of the table come before this family's first.
+    fn lines(&self, before: usize, from: usize) -> impl Iterator<Item = String> {
+        (before + from..).zip(self.order.from(from)).map(|(number, it)| format!("{number} {}", Readable(&it.rule)))
     }
 }
 
@@ -174,12 +161,13 @@ impl Drop for RuleTable {
 
 /// How rules are changed.
 const SYNTAX: &str = "\
-add [POSITION] RULE       a new rule, at the end or before the rule that has this position among those of its family
-remove [POSITION] RULE    a rule that is there, the first of its kind or the one that has this position
-replace POSITION RULE     another rule in the place of the one that has this position
-where RULE is as in a file of rules: @10.0.0.0/8 0.0.0.0/0 0 : 65535 22 : 22 0x06/0xff deny";
+add [NUMBER] RULE       a new rule, behind the others or before the rule that has this number
+remove RULE             a rule that is there, the first of its kind
+remove NUMBER [RULE]    the rule that has this number; with a rule behind it, only if it is that one
+replace NUMBER RULE     another rule in the place of the one that has this number
+where NUMBER is as the table is shown, and RULE as in a file of rules: permit tcp from 10.0.0.0/8 to any port 80";
 
-const EXAMPLE: &str = "@10.0.0.0/8 0.0.0.0/0 0 : 65535 22 : 22 0x06/0xff deny";
+const EXAMPLE: &str = "permit tcp from 10.0.0.0/8 to any port 80";
 
 /// Why a change of the rules was refused.
 #[derive(Debug, Error)]
@@ -188,40 +176,163 @@ enum ChangeError {
     Verb(String),
     #[error("{0}: write a rule such as {EXAMPLE}")]
     Rule(String),
-    #[error("'{0}' is no position: allowed are whole numbers from 0")]
+    #[error("'{0}' is no number of a rule: allowed are whole numbers from 0")]
     NoNumber(String),
-    #[error("there is no position {position}: allowed are 0 to {allowed}")]
-    Position { position: usize, allowed: usize },
-    #[error("no rule has a position: this family has no rules")]
+    #[error("no rule has the number {number}: allowed are {least} to {most}")]
+    Number { number: usize, least: usize, most: usize },
+    #[error("no rule has a number: the table has no rules")]
     Empty,
-    #[error("'replace' has no position: write replace POSITION RULE")]
-    NoPosition,
-    #[error("at position {position} is the rule {there}: allowed is that one")]
-    Other { position: usize, there: String },
-    #[error("there is no rule {0}: allowed are rules that are there, word for word")]
+    #[error("the number {number} is among the rules of the other address family: allowed are {least} to {most}")]
+    Family { number: usize, least: usize, most: usize },
+    #[error("there are no rules of this rule's address family that it could replace")]
+    NoneOfFamily,
+    #[error(
+        "the rule is of IPv4 and of IPv6, and a number is among the rules of one: write ip or ip6 before the protocol"
+    )]
+    BothFamilies,
+    #[error("'add' of which rule is missing: write add [NUMBER] RULE, such as add 0 {EXAMPLE}")]
+    NoRule,
+    #[error("'replace' has no number and rule: write replace NUMBER RULE")]
+    NoReplacement,
+    #[error("the number {number} has the rule {there}: allowed is that one")]
+    Other { number: usize, there: String },
+    #[error(
+        "there is no rule {0}: allowed are rules that are there, with the same addresses, protocol, ports and action"
+    )]
     Unknown(String),
     #[error("there are {MAX_RULES} rules: no more are allowed")]
     Full,
 }
 
-/// The position, where there is one, and the rule.
-fn parse(entry: &str) -> Result<(Option<usize>, AnyRule), ChangeError> {
-    let (position, rule) = match entry.split_once(|byte: char| byte.is_ascii_whitespace()) {
-        Some((word, rest)) if !word.starts_with('@') => {
-            let digits = word.bytes().all(|byte| byte.is_ascii_digit());
-            let number = word.parse().ok().filter(|_| digits);
-            (Some(number.ok_or_else(|| ChangeError::NoNumber(word.chars().take(60).collect()))?), rest)
-        }
-        _ => (None, entry),
-    };
-    Ok((position, parse_rule(rule).map_err(ChangeError::Rule)?))
+/// The number, where there is one, and what follows it.
+fn split(entry: &str) -> Result<(Option<usize>, &str), ChangeError> {
+    let (word, rest) = entry.split_once(|byte: char| byte.is_ascii_whitespace()).unwrap_or((entry, ""));
+    if !word.starts_with(|first: char| first.is_ascii_digit() || first == '-' || first == '+') {
+        return Ok((None, entry));
+    }
+    let digits = word.bytes().all(|byte| byte.is_ascii_digit());
+    let number = word.parse().ok().filter(|_| digits);
+    Ok((Some(number.ok_or_else(|| ChangeError::NoNumber(word.chars().take(60).collect()))?), rest.trim_ascii()))
 }
 
-fn change(lists: &mut Lists, list: &mut List, log: &mut Log, line: &str) -> Result<(), ChangeError> {
+/// A rule's place: its family and its position there.
+enum Spot {
+    V4(usize),
+    V6(usize),
+}
+
+impl Lists {
+    /// The place of the rule that has a number.
+    fn spot(&self, number: usize) -> Result<Spot, ChangeError> {
+        let (v4, v6) = (self.v4.order.len(), self.v6.order.len());
+        match number.checked_sub(v4) {
+            _ if v4 + v6 == 0 => Err(ChangeError::Empty),
+            None => Ok(Spot::V4(number)),
+            Some(position) if position < v6 => Ok(Spot::V6(position)),
+            Some(_) => Err(ChangeError::Number { number, least: 0, most: v4 + v6 - 1 }),
+        }
+    }
+
+    /// The rule that has a number.
+    fn at(&self, number: usize) -> Result<(Spot, AnyRule), ChangeError> {
+        let spot = self.spot(number)?;
+        let rule = match spot {
+            Spot::V4(position) => self.v4.order.get(position).map(|place| AnyRule::V4(place.rule)),
+            Spot::V6(position) => self.v6.order.get(position).map(|place| AnyRule::V6(place.rule)),
+        };
+        Ok((spot, rule.ok_or(ChangeError::Empty)?))
+    }
+}
+
+/// Rules by family.
+fn by_family(rules: &[AnyRule]) -> (Vec<Rule4>, Vec<Rule6>) {
+    let v4 = rules.iter().filter_map(|rule| if let AnyRule::V4(rule) = rule { Some(*rule) } else { None });
+    let v6 = rules.iter().filter_map(|rule| if let AnyRule::V6(rule) = rule { Some(*rule) } else { None });
+    (v4.collect(), v6.collect())
+}
+
+/// Makes a change, and returns how many rules it added, took out or replaced.
+fn change(lists: &mut Lists, list: &mut List, log: &mut Log, line: &str) -> Result<u64, ChangeError> {
     let (verb, entry) = Verb::split(line, SYNTAX).map_err(ChangeError::Verb)?;
-    match parse(entry)? {
-        (position, AnyRule::V4(rule)) => lists.v4.change((verb, position, rule), &mut list.v4, &mut log.v4),
-        (position, AnyRule::V6(rule)) => lists.v6.change((verb, position, rule), &mut list.v6, &mut log.v6),
+    let (number, text) = split(entry)?;
+    if let (Verb::Remove, Some(number), "") = (verb, number, text) {
+        remove_at(lists, list, log, lists.spot(number)?);
+        return Ok(1);
+    }
+    if text.is_empty() {
+        return Err(if verb == Verb::Add { ChangeError::NoRule } else { ChangeError::NoReplacement });
+    }
+    let rules = parse_line(text, &list.sets).map_err(ChangeError::Rule)?;
+    let (v4, v6) = by_family(&rules);
+    let (count4, count6) = (lists.v4.order.len(), lists.v6.order.len());
+    let full = count4 + v4.len() > MAX_RULES || count6 + v6.len() > MAX_RULES;
+    match (verb, number) {
+        (Verb::Add, _) if full => return Err(ChangeError::Full),
+        (Verb::Add, Some(_)) if !v4.is_empty() && !v6.is_empty() => return Err(ChangeError::BothFamilies),
+        (Verb::Add, None) => {
+            lists.v4.insert(None, &v4, &mut list.v4, &mut log.v4);
+            lists.v6.insert(None, &v6, &mut list.v6, &mut log.v6);
+        }
+        (Verb::Add, Some(number)) => {
+            // Behind the last one is allowed, too.
+            let (least, most) = if v6.is_empty() { (0, count4) } else { (count4, count4 + count6) };
+            match number.checked_sub(least).filter(|_| number <= most) {
+                Some(at) if v6.is_empty() => lists.v4.insert(Some(at), &v4, &mut list.v4, &mut log.v4),
+                Some(at) => lists.v6.insert(Some(at), &v6, &mut list.v6, &mut log.v6),
+                None if number > count4 + count6 => return Err(ChangeError::Number { number, least, most }),
+                None => return Err(ChangeError::Family { number, least, most }),
+            }
+        }
+        (Verb::Replace, None) => return Err(ChangeError::NoReplacement),
+        (Verb::Replace, Some(number)) => {
+            let spot = lists.spot(number)?;
+            // One goes.
+            if count4 + v4.len() > MAX_RULES + 1 || count6 + v6.len() > MAX_RULES + 1 {
+                return Err(ChangeError::Full);
+            }
+            match spot {
+                Spot::V4(_) | Spot::V6(_) if !v4.is_empty() && !v6.is_empty() => return Err(ChangeError::BothFamilies),
+                Spot::V4(at) if v6.is_empty() => lists.v4.replace(at, &v4, &mut list.v4, &mut log.v4),
+                Spot::V6(at) if v4.is_empty() => lists.v6.replace(at, &v6, &mut list.v6, &mut log.v6),
+                Spot::V4(_) => return Err(other_family(number, count4, count4 + count6)),
+                Spot::V6(_) => return Err(other_family(number, 0, count4)),
+            }
+        }
+        (Verb::Remove, Some(number)) => {
+            let (spot, there) = lists.at(number)?;
+            if !rules.contains(&there) {
+                return Err(ChangeError::Other { number, there: there.to_string() });
+            }
+            remove_at(lists, list, log, spot);
+            return Ok(1);
+        }
+        (Verb::Remove, None) => {
+            let known = |rule: &AnyRule| match rule {
+                AnyRule::V4(rule) => list.v4.find(rule).is_some(),
+                AnyRule::V6(rule) => list.v6.find(rule).is_some(),
+            };
+            if let Some(unknown) = rules.iter().find(|rule| !known(rule)) {
+                return Err(ChangeError::Unknown(unknown.to_string()));
+            }
+            v4.into_iter().for_each(|rule| lists.v4.remove(rule, &mut list.v4, &mut log.v4));
+            v6.into_iter().for_each(|rule| lists.v6.remove(rule, &mut list.v6, &mut log.v6));
+        }
+    }
+    Ok(rules.len() as u64)
+}
+
+/// Why a rule cannot stand in the place of one of the other family, whose own are from `least` to before `end`.
+fn other_family(number: usize, least: usize, end: usize) -> ChangeError {
+    match end.checked_sub(1) {
+        Some(most) if most >= least => ChangeError::Family { number, least, most },
+        _ => ChangeError::NoneOfFamily,
+    }
+}
+
+fn remove_at(lists: &mut Lists, list: &mut List, log: &mut Log, spot: Spot) {
+    match spot {
+        Spot::V4(position) => lists.v4.remove_at(position, &mut list.v4, &mut log.v4),
+        Spot::V6(position) => lists.v6.remove_at(position, &mut list.v6, &mut log.v6),
     }
 }
 
@@ -236,7 +347,7 @@ impl ControlTable for RuleTable {
             self.shared.live.change(|list, log| {
                 let mut outcome = Outcome::default();
                 for (at, line) in changes.iter().enumerate() {
-                    outcome.note(at, change(lists, list, log, line));
+                    outcome.note_entries(at, change(lists, list, log, line));
                 }
                 outcome
             })
@@ -254,15 +365,25 @@ impl ControlTable for RuleTable {
     }
 
     fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
-        let after = after.map(parse).transpose().map_err(|error| error.to_string())?;
-        let next = |position: Option<usize>| position.map_or(0, |position| position.saturating_add(1));
+        let after = after.map(|line| {
+            let (number, text) = split(line).map_err(|error| error.to_string())?;
+            let rules = parse_line(text, &Sets::default())?;
+            let number = number.ok_or_else(|| ChangeError::NoNumber(line.chars().take(60).collect()).to_string())?;
+            Ok::<_, String>((number, matches!(rules.first(), Some(AnyRule::V6(_)))))
+        });
+        let after = after.transpose()?;
         self.shared.with_lists(&mut self.shared.lock(), |lists| {
+            let before = lists.v4.order.len();
             Ok(match after {
-                Some((position, AnyRule::V6(_))) => lists.v6.lines(next(position)).take(most).collect(),
-                Some((position, AnyRule::V4(_))) => {
-                    lists.v4.lines(next(position)).chain(lists.v6.lines(0)).take(most).collect()
+                Some((number, true)) => {
+                    let next = number.saturating_sub(before).saturating_add(1);
+                    lists.v6.lines(before, next).take(most).collect()
                 }
-                None => lists.v4.lines(0).chain(lists.v6.lines(0)).take(most).collect(),
+                Some((number, false)) => {
+                    let next = number.saturating_add(1);
+                    lists.v4.lines(0, next).chain(lists.v6.lines(before, 0)).take(most).collect()
+                }
+                None => lists.v4.lines(0, 0).chain(lists.v6.lines(before, 0)).take(most).collect(),
             })
         })
     }

@@ -73,6 +73,67 @@ fn a_fragment_that_shows_no_ports_matches_no_rule_about_ports() {
     assert_eq!(rig.run(&frame).0, Gate::FIRST, "what stands where the ports would be is payload");
 }
 
+fn ping(kind: u8, code: u8, ipv6: bool) -> Vec<u8> {
+    use etherparse::{Icmpv4Type, Icmpv6Type};
+    let (mut frame, start) = (Vec::new(), PacketBuilder::ethernet2([2; 6], [4; 6]));
+    let wrote = if ipv6 {
+        let kind = Icmpv6Type::Unknown { type_u8: kind, code_u8: code, bytes5to8: [0; 4] };
+        start.ipv6([0x20; 16], [9; 16], 64).icmpv6(kind).write(&mut frame, b"data")
+    } else {
+        let kind = Icmpv4Type::Unknown { type_u8: kind, code_u8: code, bytes5to8: [0; 4] };
+        start.ipv4([10, 0, 0, 1], [8, 8, 8, 8], 64).icmpv4(kind).write(&mut frame, b"data")
+    };
+    wrote.expect("memory");
+    frame
+}
+
+#[test]
+fn types_of_icmp_are_told_apart_and_are_no_ports() {
+    let rules = [
+        "permit icmp type echo-request, unreachable code 0-3 from any to any",
+        "permit icmp6 type packet-too-big from any to any",
+        "count any from any port 0-300 to any",
+        "deny icmp, icmp6 from any to any",
+    ];
+    let mut rig = Rig::of::<Acl>(&json!({ "rules": rules, "default": "permit" })).expect("parameters");
+    for (frame, gate) in [
+        (ping(8, 0, false), Gate::FIRST),
+        (ping(8, 4, false), DENIED),
+        (ping(3, 3, false), Gate::FIRST),
+        (ping(0, 0, false), DENIED),
+        (ping(2, 0, true), Gate::FIRST),
+        (ping(8, 0, true), DENIED),
+        (tcp4([10, 0, 0, 1], [8, 8, 8, 8], 22), Gate::FIRST),
+    ] {
+        assert_eq!(rig.run(&frame).0, gate, "{:02x?}", &frame[14..]);
+    }
+    let counted: Vec<u64> = rig.counters("rules, IPv4").values().copied().collect();
+    assert_eq!(counted[2], 0, "a rule about ports matches no message of ICMP");
+    // A packet that ends before its type might match a rule, and is dropped.
+    let mut cut = ping(8, 0, false);
+    cut[16..18].copy_from_slice(&21u16.to_be_bytes());
+    assert_eq!(rig.run(&cut).0, UNDECIDABLE);
+    // A later fragment shows no type.
+    let mut later = ping(8, 0, false);
+    later[20..22].copy_from_slice(&[0x00, 0x10]);
+    assert_eq!(rig.run(&later).0, DENIED);
+    let mut plain =
+        Rig::of::<Acl>(&json!({ "rules": ["permit tcp from any to any"], "default": "deny" })).expect("rules");
+    assert_eq!((plain.run(&ping(8, 0, false)).0, plain.run(&cut).0), (DENIED, DENIED));
+}
+
+#[test]
+fn a_rule_in_the_place_of_a_file_is_answered_with_the_line_to_write() {
+    let refused = |rules: &str| {
+        let error = Rig::of::<Acl>(&json!({ "rules": rules })).map(|_| ()).expect_err("no file");
+        error.to_string()
+    };
+    let rule = "permit tcp from any to any port 80";
+    assert!(refused(rule).contains(&format!("write rules: ['{rule}']")), "{}", refused(rule));
+    assert!(refused(RULES[1]).contains("write rules: ['@10.0.0.0/8"), "{}", refused(RULES[1]));
+    assert!(refused("permit").contains("No such file"), "{}", refused("permit"));
+}
+
 #[test]
 fn what_is_not_ip_is_treated_as_stated() {
     let arp = [[0xff; 12].as_slice(), &[0x08, 0x06], &[0; 46]].concat();

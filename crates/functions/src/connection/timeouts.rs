@@ -62,33 +62,33 @@ const MOST: Nanos = Nanos(7 * 24 * 3_600 * 1_000_000_000);
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, serde::Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimeoutParams {
-    /// TCP before its handshake is complete: 240s (RFC 5382 section 5).
+    /// TCP before its handshake is complete: 4min (RFC 5382 section 5).
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "240s"))]
+    #[schemars(extend("default" = "4min"))]
     tcp_opening: Option<Nanos>,
-    /// TCP: 7440s, which is two hours and four minutes (RFC 5382 section 5).
+    /// TCP: 124min, which is two hours and four minutes (RFC 5382 section 5).
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "7440s"))]
+    #[schemars(extend("default" = "124min"))]
     tcp_established: Option<Nanos>,
-    /// TCP after both sides have sent FIN, or after a RST that no other packet follows: 240s (RFC 7857 section 2).
+    /// TCP after both sides have sent FIN, or after a RST that no other packet follows: 4min (RFC 7857 section 2).
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "240s"))]
+    #[schemars(extend("default" = "4min"))]
     tcp_closing: Option<Nanos>,
-    /// UDP of which only one side was heard: 120s.
+    /// UDP of which only one side was heard: 2min.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "120s"))]
+    #[schemars(extend("default" = "2min"))]
     udp_unanswered: Option<Nanos>,
-    /// UDP of which both sides were heard: 300s (RFC 4787 section 4.3).
+    /// UDP of which both sides were heard: 5min (RFC 4787 section 4.3).
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "300s"))]
+    #[schemars(extend("default" = "5min"))]
     udp: Option<Nanos>,
-    /// ICMP queries: 60s (RFC 5508 section 3.2).
+    /// ICMP queries: 1min (RFC 5508 section 3.2).
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "60s"))]
+    #[schemars(extend("default" = "1min"))]
     icmp: Option<Nanos>,
-    /// Other protocols: 300s.
+    /// Other protocols: 5min.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "300s"))]
+    #[schemars(extend("default" = "5min"))]
     other: Option<Nanos>,
 }
 

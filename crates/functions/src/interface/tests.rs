@@ -57,7 +57,7 @@ fn faults_name_the_place_the_value_and_what_is_allowed() {
             "neighbours[0]: '::ffff:192.0.2.7' is an IPv4-mapped address: write the IPv4 address, 192.0.2.7",
         ),
         (json!({ "tries": 0 }), "tries: 0: allowed are 1 to 15"),
-        (json!({ "retransmit": "1us" }), "retransmit: 1us: allowed are 1ms to 86400s"),
+        (json!({ "retransmit": "1us" }), "retransmit: 1us: allowed are 1ms to 1d"),
         (json!({ "capacity": 1 }), "capacity: 1: allowed are 16 to 1048576"),
         (json!({ "neighbours": ["192.0.2.7"] }), "neighbours[0]: 192.0.2.7 has no Ethernet address"),
     ] {

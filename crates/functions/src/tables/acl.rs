@@ -1,6 +1,6 @@
 //! The access control list: which rule of an ordered list decides about a packet?
 //!
-//! Rules come from ClassBench files ([`classbench`]) or from code; [`Classifier::build`] compiles them once into an
+//! Rules come from files ([`rule_file`]), in a [`readable`] form and in ClassBench's ([`classbench`]), or from code; [`Classifier::build`] compiles them once into an
 //! immutable value that is shared by `Arc` and replaced as a whole, and [`Classifier::classify_batch`] answers for a
 //! batch of packets at a time so that their table lookups overlap. The first rule that permits or denies wins;
 //! `count` rules count what passes them.
@@ -20,7 +20,9 @@ mod grid;
 mod key;
 pub mod oracle;
 mod order;
+pub mod readable;
 mod rule;
+pub mod rule_file;
 mod services;
 mod sets;
 pub mod synthetic;

@@ -8,10 +8,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::tables::acl::{Action, Decision, Hits, Key, Prefix, Rule4, Rule6, Verdict};
-use crate::tables::acl::{classbench, oracle, synthetic};
+use crate::tables::acl::{oracle, rule_file, synthetic};
 
 fn table_of(v4: Vec<Rule4>, v6: Vec<Rule6>, quiet: Duration) -> RuleTable {
-    let list = List::of(v4, v6, Decision::Permit, 1).expect("not too many rules");
+    let list = List::of(v4, v6, Sets::default(), Decision::Permit, 1).expect("not too many rules");
     RuleTable::compiled_after(quiet, Arc::new(list), [(); 2].map(|()| Counter::new()).into())
 }
 
@@ -19,7 +19,7 @@ fn table_of(v4: Vec<Rule4>, v6: Vec<Rule6>, quiet: Duration) -> RuleTable {
 const NEVER: Duration = Duration::from_secs(3600);
 
 fn table(lines: &[&str]) -> RuleTable {
-    let file = classbench::parse("line", lines.join("\n").as_bytes()).expect("rules");
+    let file = rule_file::parse("line", lines.join("\n").as_bytes()).expect("rules");
     table_of(file.v4, file.v6, NEVER)
 }
 
@@ -33,12 +33,11 @@ const SSH: &str = "@10.0.0.0/8 0.0.0.0/0 0 : 65535 22 : 22 0x06/0xff deny";
 const ALL: &str = "@0.0.0.0/0 0.0.0.0/0 0 : 65535 0 : 65535 0/0 permit";
 const SIX: &str = "@2001:db8::/32 ::/0 0 : 65535 443 : 443 0x06/0xff deny";
 
-/// A line as entries are written, with tabs and figures of a fixed form.
-fn entry(position: usize, line: &str) -> String {
-    match parse_rule(line).expect("a rule") {
-        AnyRule::V4(rule) => format!("{position} {rule}"),
-        AnyRule::V6(rule) => format!("{position} {rule}"),
-    }
+/// A line as entries are written: readable.
+fn entry(number: usize, line: &str) -> String {
+    let rules = parse_line(line, &Sets::default()).expect("a rule");
+    assert_eq!(rules.len(), 1);
+    format!("{number} {}", rules[0])
 }
 
 #[test]
@@ -50,12 +49,12 @@ fn rules_come_and_go_by_position() {
     assert!(!denied());
     assert_eq!(table.apply(&[&format!("add {SSH}"), &format!("add {SIX}")]).refused, []);
     assert!(!denied(), "a rule at the end comes after the one that permits all");
-    assert_eq!(table.entries(None, 9).expect("all"), [entry(0, ALL), entry(1, SSH), entry(0, SIX)]);
+    assert_eq!(table.entries(None, 9).expect("all"), [entry(0, ALL), entry(1, SSH), entry(2, SIX)]);
     assert_eq!(table.apply(&[&format!("add 0 {SSH}")]).made, 1);
     assert!(denied());
     assert_eq!(table.apply(&[&format!("remove {SSH}"), &format!("remove 1 {SSH}")]).made, 2);
     assert!(!denied());
-    assert_eq!(table.apply(&[&format!("replace 0 {SSH}"), &format!("remove 0 {SIX}")]).made, 2);
+    assert_eq!(table.apply(&[&format!("replace 0 {SSH}"), &format!("remove 1 {SIX}")]).made, 2);
     assert!(denied());
     assert_eq!((table.entries(None, 9).expect("all"), table.len()), (vec![entry(0, SSH)], 1));
 }
@@ -64,7 +63,7 @@ fn rules_come_and_go_by_position() {
 fn pages_follow_each_other() {
     let table = table(&[ALL, SSH, SIX, SSH, SIX]);
     let all = table.entries(None, 9).expect("all");
-    assert_eq!(all, [entry(0, ALL), entry(1, SSH), entry(2, SSH), entry(0, SIX), entry(1, SIX)]);
+    assert_eq!(all, [entry(0, ALL), entry(1, SSH), entry(2, SSH), entry(3, SIX), entry(4, SIX)]);
     for (at, line) in all.iter().enumerate() {
         assert_eq!(table.entries(Some(line), 2).expect("an entry"), all[at + 1..(at + 3).min(5)]);
     }
@@ -75,15 +74,24 @@ fn pages_follow_each_other() {
 fn what_cannot_be_done_is_refused_and_the_rest_is_done() {
     let table = table(&[ALL]);
     let wrong = [
-        (format!("add 2 {SSH}"), "there is no position 2: allowed are 0 to 1"),
-        (format!("replace 1 {SSH}"), "there is no position 1: allowed are 0 to 0"),
-        (format!("replace {SSH}"), "'replace' has no position: write replace POSITION RULE"),
-        (format!("remove 0 {SSH}"), "at position 0 is the rule @0.0.0.0/0"),
-        (format!("remove {SSH}"), "there is no rule @10.0.0.0/8"),
-        (format!("remove 0 {SIX}"), "no rule has a position: this family has no rules"),
-        (format!("add -1 {SSH}"), "'-1' is no position: allowed are whole numbers from 0"),
+        (format!("add 2 {SSH}"), "no rule has the number 2: allowed are 0 to 1"),
+        (format!("replace 1 {SSH}"), "no rule has the number 1: allowed are 0 to 0"),
+        (format!("replace {SSH}"), "'replace' has no number and rule: write replace NUMBER RULE"),
+        ("replace 0".to_owned(), "'replace' has no number and rule: write replace NUMBER RULE"),
+        (format!("replace 0 {SIX}"), "there are no rules of this rule's address family that it could replace"),
+        (format!("add 0 {SIX}"), "the number 0 is among the rules of the other address family: allowed are 1 to 1"),
+        ("add 0 deny tcp from any to any".to_owned(), "write ip or ip6 before the protocol"),
+        ("add 0".to_owned(), "write add [NUMBER] RULE, such as add 0 permit tcp"),
+        (format!("remove 0 {SSH}"), "the number 0 has the rule permit ip from any to any: allowed is that one"),
+        ("remove 1".to_owned(), "no rule has the number 1: allowed are 0 to 0"),
+        ("remove 99999999999999999999".to_owned(), "'99999999999999999999' is no number of a rule"),
+        (format!("remove {SSH}"), "there is no rule deny tcp from 10.0.0.0/8 to any port 22: allowed"),
+        ("remove permit any from any to any".to_owned(), "there is no rule permit ip6 from any to any"),
+        (format!("add -1 {SSH}"), "'-1' is no number of a rule: allowed are whole numbers from 0"),
+        ("add set x = 10.0.0.0/8".to_owned(), "sets are defined where the rules are"),
+        ("add permit tcp from office to any".to_owned(), "'office' is no address, prefix or set"),
         ("add 0 @10.0.0.0/33 0.0.0.0/0 0 : 1 0 : 1 0/0".to_owned(), "10.0.0.0/33"),
-        ("add".to_owned(), "'add' of what is missing: write add [POSITION] RULE"),
+        ("add".to_owned(), "'add' of what is missing: write add [NUMBER] RULE"),
         (format!("insert {SSH}"), "'insert' is no change: allowed are add, remove and replace"),
     ];
     let mut lines: Vec<&str> = wrong.iter().map(|(line, _)| line.as_str()).collect();
@@ -95,6 +103,49 @@ fn what_cannot_be_done_is_refused_and_the_rest_is_done() {
         assert!(refused.message.contains(told) && !refused.message.contains('\n'), "{line}: {refused}");
     }
     assert_eq!(table.entries(None, 9).expect("all"), [entry(0, SSH), entry(1, ALL)]);
+}
+
+#[test]
+fn a_rule_is_removed_by_the_number_that_is_shown() {
+    let table = table(&[ALL, SSH, SIX]);
+    assert_eq!(table.apply(&["remove 3"]).refused[0].message, "no rule has the number 3: allowed are 0 to 2");
+    // Each change of a batch sees the numbers that the one before it has left.
+    assert_eq!(table.apply(&["remove 0", "remove 1"]).refused, []);
+    assert_eq!(table.entries(None, 9).expect("all"), [entry(0, SSH)]);
+    // With the rule behind the number no other rule is taken out.
+    let other = table.apply(&["remove 0 permit ip from any to any"]);
+    assert!(other.refused[0].message.contains("the number 0 has the rule deny tcp from 10.0.0.0/8"), "{other:?}");
+    assert_eq!(table.apply(&["remove 0 deny tcp from 10.0.0.0/8 to any port ssh"]).made, 1);
+    assert_eq!(table.apply(&["remove 0"]).refused[0].message, "no rule has a number: the table has no rules");
+}
+
+#[test]
+fn a_line_that_means_several_rules_adds_and_removes_them_together() {
+    let file = "set office = 10.0.0.0/8, 2001:db8::/32\npermit ip from any to any";
+    let file = rule_file::parse("f", file.as_bytes()).expect("rules");
+    let list = List::of(file.v4, file.v6, file.sets, Decision::Permit, 1).expect("few rules");
+    let table = RuleTable::compiled_after(NEVER, Arc::new(list), [(); 2].map(|()| Counter::new()).into());
+    let outcome = table.apply(&["add deny tcp from office to any port 80,443"]);
+    assert_eq!((outcome.made, outcome.entries, outcome.refused), (1, 4, Vec::new()));
+    let shown = [
+        "0 permit ip from any to any",
+        "1 deny tcp from 10.0.0.0/8 to any port 80",
+        "2 deny tcp from 10.0.0.0/8 to any port 443",
+        "3 deny tcp from 2001:db8::/32 to any port 80",
+        "4 deny tcp from 2001:db8::/32 to any port 443",
+    ];
+    assert_eq!(table.entries(None, 9).expect("all"), shown);
+    assert_eq!(table.apply(&["replace 0 count udp from any to 10.0.0.1, 10.0.0.2"]).entries, 2);
+    assert_eq!(
+        table.entries(None, 3).expect("some")[..2],
+        ["0 count udp from any to 10.0.0.1", "1 count udp from any to 10.0.0.2"]
+    );
+    assert_eq!(table.apply(&["remove 2", "remove deny tcp from office to any port 80,443"]).made, 1, "all or none");
+    assert_eq!(table.len(), 5);
+    assert_eq!(
+        table.apply(&["add deny tcp from office to any port 80", "remove deny tcp from office to any port 80"]).made,
+        2
+    );
 }
 
 #[test]
@@ -203,7 +254,7 @@ fn comes_about(what: impl Fn() -> bool) -> bool {
 
 #[test]
 fn a_list_that_is_left_alone_is_compiled_again() {
-    let file = classbench::parse("line", [ALL, SIX].join("\n").as_bytes()).expect("rules");
+    let file = rule_file::parse("line", [ALL, SIX].join("\n").as_bytes()).expect("rules");
     let table = table_of(file.v4, file.v6, Duration::from_millis(2));
     let compiled = || {
         let list = table.shared.live.look();
@@ -253,7 +304,10 @@ fn a_list_that_takes_too_much_to_compile_is_judged_by_tuples_and_counted() {
     let expected: Vec<_> = keys.iter().map(oracle).collect();
     let told = || verdicts(&table.shared.live.look().v4, &keys, &mut Hits::new(rules.len()));
     assert_eq!((told(), given_up()), (expected.clone(), vec![1, 0]));
-    assert_eq!((table.len(), table.entries(None, 1).expect("the first")), (10_000, vec![format!("0 {}", rules[0])]));
+    assert_eq!(
+        (table.len(), table.entries(None, 1).expect("the first")),
+        (10_000, vec![format!("0 {}", Readable(&rules[0]))])
+    );
     assert_eq!(table.apply(&[&format!("add 0 {SSH}"), &format!("remove {SSH}")]).made, 2);
     assert!(table.shared.compile().is_ok());
     assert!(table.shared.live.look().v4.changing().is_some());
@@ -379,7 +433,8 @@ impl<A: Side> Model<A> {
         }
         let (added, at_first) = self.counted.split_last().expect("one for those that were added");
         assert_eq!((self.hits.rules().as_slice(), self.hits.added()), (at_first, *added));
-        let entries: Vec<_> = rules.iter().enumerate().map(|(position, rule)| format!("{position} {rule}")).collect();
+        let entries: Vec<_> =
+            rules.iter().enumerate().map(|(number, rule)| format!("{number} {}", Readable(rule))).collect();
         assert_eq!(self.table.entries(None, usize::MAX).expect("all"), entries);
     }
 }

@@ -1,8 +1,6 @@
 //! Reads filter rules in ClassBench's format (Taylor and Turner, "ClassBench: A Packet Classification Benchmark",
 //! INFOCOM 2005) and in ClassBench-ng's for IPv6, with an action added at the end.
 //!
-//! One rule a line; the line's place is its priority. `#` starts a comment, empty lines are skipped.
-//!
 //! ```text
 //! line     = "@" prefix prefix ports ports protocol [flags] [action]
 //! prefix   = address "/" length         both IPv4 or both IPv6; bits past the length are ignored
@@ -14,109 +12,38 @@
 //! ```
 //!
 //! The flags column is read and checked but takes no part in matching, as in the benchmark's own tools: keys hold
-//! the five classic fields. [`RuleFile::flags_ignored`] says how many rules meant more than that.
+//! the five classic fields. [`RuleFile::flags_ignored`](super::rule_file::RuleFile) says how many rules meant more.
+//! Of a rule for exactly ICMP the ports are types and codes.
 
 use std::net::IpAddr;
 use std::str::SplitWhitespace;
 
-mod errors;
+use super::rule::{Action, PortRange, Prefix, ProtocolMatch, Rule};
+use super::rule_file::{AnyRule, Problem};
 
-pub use errors::{FileErrors, LineError, Problem};
-
-use super::MAX_RULES;
-use super::rule::{Action, PortRange, Prefix, ProtocolMatch, Rule, Rule4, Rule6};
-
-/// Errors kept; further ones are only counted.
-const MAX_ERRORS: usize = 50;
 /// Characters of a wrong value that an error repeats.
 const MAX_VALUE: usize = 60;
 
-/// The rules of a file, by family, each list in file order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RuleFile {
-    /// IPv4 rules.
-    pub v4: Vec<Rule4>,
-    /// The line of each IPv4 rule, from 1.
-    pub v4_lines: Vec<u32>,
-    /// IPv6 rules.
-    pub v6: Vec<Rule6>,
-    /// The line of each IPv6 rule, from 1.
-    pub v6_lines: Vec<u32>,
-    /// Rules whose flags column has a mask other than 0: they match more packets than they say.
-    pub flags_ignored: usize,
-}
-
-/// Reads a rule file; `file` is its name for messages.
-///
-/// # Errors
-/// Everything that is wrong with it, at most 50 problems in full.
-pub fn parse(file: &str, bytes: &[u8]) -> Result<RuleFile, FileErrors> {
-    let mut rules = RuleFile::default();
-    let mut errors = FileErrors::default();
-    for (line, bytes) in (1u32..).zip(bytes.split(|&byte| byte == b'\n')) {
-        let mut reader = LineReader { problems: Vec::new() };
-        if rules.v4.len() + rules.v6.len() == MAX_RULES && !bytes.trim_ascii().is_empty() {
-            reader.problems.push(Problem::TooMany);
-        } else {
-            match std::str::from_utf8(bytes) {
-                Ok(text) => reader.read(text.split('#').next().unwrap_or_default(), line, &mut rules),
-                Err(_) => reader.problems.push(Problem::NotText),
-            }
-        }
-        let full = reader.problems.contains(&Problem::TooMany);
-        for problem in reader.problems {
-            if errors.errors.len() < MAX_ERRORS {
-                errors.errors.push(LineError { file: file.into(), line, problem });
-            } else {
-                errors.further += 1;
-            }
-        }
-        if full {
-            break;
-        }
-    }
-    if errors.errors.is_empty() { Ok(rules) } else { Err(errors) }
-}
-
-/// A rule of either family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnyRule {
-    /// Of IPv4.
-    V4(Rule4),
-    /// Of IPv6.
-    V6(Rule6),
-}
-
-/// Reads one rule, as a line of a file has it.
+/// Reads the fields of a rule, which follow the sign `@`. Also returns whether its flags column has a mask other than 0.
 ///
 /// # Errors
 /// All that is wrong with it.
-pub fn parse_rule(text: &str) -> Result<AnyRule, String> {
-    let (mut rules, mut reader) = (RuleFile::default(), LineReader { problems: Vec::new() });
-    reader.read(text.split('#').next().unwrap_or_default(), 1, &mut rules);
-    match (rules.v4.pop(), rules.v6.pop()) {
-        (Some(rule), _) => Ok(AnyRule::V4(rule)),
-        (None, Some(rule)) => Ok(AnyRule::V6(rule)),
-        (None, None) if reader.problems.is_empty() => Err("there is no rule".to_owned()),
-        (None, None) => Err(reader.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
-    }
-}
-
-/// Reads bytes from anywhere: whatever they are, either rules come out or bounded errors. The entry for fuzzers.
-pub fn fuzz_parse(bytes: &[u8]) {
-    match parse("fuzz", bytes) {
-        Ok(rules) => assert_eq!((rules.v4.len(), rules.v6.len()), (rules.v4_lines.len(), rules.v6_lines.len())),
-        Err(errors) => assert!(!errors.errors.is_empty() && errors.errors.len() <= MAX_ERRORS),
+pub fn parse(fields: &str) -> Result<(AnyRule, bool), Vec<Problem>> {
+    let mut reader = LineReader { problems: Vec::new() };
+    let read = reader.read(fields);
+    match read {
+        Some(read) if reader.problems.is_empty() => Ok(read),
+        _ => Err(reader.problems),
     }
 }
 
 /// The part of a wrong value that an error repeats.
-fn quoted(value: &str) -> String {
+pub fn quoted(value: &str) -> String {
     value.chars().take(MAX_VALUE).collect()
 }
 
 /// A decimal or hexadecimal number, digits only.
-fn number(text: &str) -> Option<u16> {
+pub fn number(text: &str) -> Option<u16> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) if !digits.starts_with('+') => u16::from_str_radix(digits, 16).ok(),
         None if !text.starts_with('+') => text.parse().ok(),
@@ -125,7 +52,7 @@ fn number(text: &str) -> Option<u16> {
 }
 
 /// Two numbers around a slash.
-fn number_pair(text: &str) -> Option<(u16, u16)> {
+pub fn number_pair(text: &str) -> Option<(u16, u16)> {
     let (value, mask) = text.split_once('/')?;
     Some((number(value)?, number(mask)?))
 }
@@ -136,15 +63,7 @@ struct LineReader {
 }
 
 impl LineReader {
-    fn read(&mut self, text: &str, line: u32, rules: &mut RuleFile) {
-        let text = text.trim();
-        if text.is_empty() {
-            return;
-        }
-        let Some(text) = text.strip_prefix('@') else {
-            self.problems.push(Problem::NoAt(quoted(text.split_whitespace().next().unwrap_or_default())));
-            return;
-        };
+    fn read(&mut self, text: &str) -> Option<(AnyRule, bool)> {
         // Colons stand alone behind the prefixes, whether written with spaces or not.
         let text = text.trim_start();
         let src_end = text.find(char::is_whitespace).unwrap_or(text.len());
@@ -184,24 +103,19 @@ impl LineReader {
         {
             self.problems.push(Problem::Families(quoted(dst_text)));
         }
-        let (Some(sport), Some(dport), Some(protocol), true) = (sport, dport, protocol, self.problems.is_empty())
-        else {
-            return;
+        let (sport, dport, protocol) = (sport?, dport?, protocol?);
+        let rule = match (src?, dst?) {
+            ((IpAddr::V4(src), src_length), (IpAddr::V4(dst), dst_length)) => {
+                let (src, dst) = (Prefix::new(src.into(), src_length), Prefix::new(dst.into(), dst_length));
+                AnyRule::V4(Rule { src, dst, sport, dport, protocol, action })
+            }
+            ((IpAddr::V6(src), src_length), (IpAddr::V6(dst), dst_length)) => {
+                let (src, dst) = (Prefix::new(src.into(), src_length), Prefix::new(dst.into(), dst_length));
+                AnyRule::V6(Rule { src, dst, sport, dport, protocol, action })
+            }
+            _ => return None,
         };
-        match (src, dst) {
-            (Some((IpAddr::V4(src), src_length)), Some((IpAddr::V4(dst), dst_length))) => {
-                let (src, dst) = (Prefix::new(src.into(), src_length), Prefix::new(dst.into(), dst_length));
-                rules.v4.push(Rule { src, dst, sport, dport, protocol, action });
-                rules.v4_lines.push(line);
-            }
-            (Some((IpAddr::V6(src), src_length)), Some((IpAddr::V6(dst), dst_length))) => {
-                let (src, dst) = (Prefix::new(src.into(), src_length), Prefix::new(dst.into(), dst_length));
-                rules.v6.push(Rule { src, dst, sport, dport, protocol, action });
-                rules.v6_lines.push(line);
-            }
-            _ => return,
-        }
-        rules.flags_ignored += usize::from(flags);
+        Some((rule, flags))
     }
 
     fn prefix(&mut self, what: &'static str, text: &str) -> Option<(IpAddr, u8)> {

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use forebay_measure::Counter;
 
+use super::rule::Address;
+
 /// The five fields of a packet.
 ///
 /// A packet shows no ports when its protocol has none or when it is a fragment other than the first (RFC 791,
 /// section 3.2; RFC 8200, section 4.5): no rule that constrains a port matches it, since nobody can say that it would.
+/// ICMP shows a type and a code in place of ports; a rule for exactly that protocol constrains those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key<A> {
     src: A,
@@ -22,8 +25,11 @@ pub struct Key<A> {
 /// need no branch: the rules that constrain ports are not among the rules of those.
 pub(super) const NO_PORTS: u16 = 0x100;
 
+/// Beside [`NO_PORTS`]: the fields of the ports hold the type and the code of ICMP.
+pub(super) const TYPED: u16 = 0x200;
+
 /// Values of [`Key::protocol_word`].
-pub(super) const PROTOCOL_WORDS: usize = 0x200;
+pub(super) const PROTOCOL_WORDS: usize = 0x400;
 
 /// An IPv4 key.
 pub type Key4 = Key<u32>;
@@ -41,6 +47,15 @@ impl<A: Copy> Key<A> {
     #[inline]
     pub fn without_ports(src: A, dst: A, protocol: u8) -> Key<A> {
         Key { src, dst, sport: 0, dport: 0, protocol: u16::from(protocol) | NO_PORTS }
+    }
+
+    /// The key of a packet of ICMP (ICMPv6 over IPv6) that shows its type and code.
+    #[inline]
+    pub fn icmp(src: A, dst: A, kind: u8, code: u8) -> Key<A>
+    where
+        A: Address,
+    {
+        Key { src, dst, sport: kind.into(), dport: code.into(), protocol: u16::from(A::ICMP) | NO_PORTS | TYPED }
     }
 
     /// Source address.
@@ -61,6 +76,12 @@ impl<A: Copy> Key<A> {
         (self.protocol & NO_PORTS == 0).then_some((self.sport, self.dport))
     }
 
+    /// Type and code, of packets of ICMP that show them.
+    #[inline]
+    pub fn icmp_type(&self) -> Option<(u16, u16)> {
+        (self.protocol & TYPED != 0).then_some((self.sport, self.dport))
+    }
+
     /// Protocol number.
     #[inline]
     pub fn protocol(&self) -> u8 {
@@ -79,7 +100,7 @@ impl<A: Copy> Key<A> {
         self.dport
     }
 
-    /// The protocol number with [`NO_PORTS`].
+    /// The protocol number with [`NO_PORTS`] and [`TYPED`].
     #[inline]
     pub(super) fn protocol_word(&self) -> u16 {
         self.protocol

@@ -8,9 +8,11 @@ use std::hash::Hash;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::BitAnd;
 
+use forebay_packet::wire::icmp::ICMPV6;
+use forebay_packet::wire::ipv4::ICMP;
 use forebay_simd::interval_map::Key as IntervalKey;
 
-use super::key::{Decision, Key};
+use super::key::{Decision, Key, NO_PORTS, TYPED};
 
 /// An address family's address: `u32` for IPv4, `u128` for IPv6, in host byte order so that numeric order is
 /// prefix order.
@@ -19,6 +21,8 @@ pub trait Address: IntervalKey + Hash + fmt::Debug + BitAnd<Output = Self> + Sen
     const BITS: u8;
     /// The lowest address.
     const MIN: Self;
+    /// The protocol number of the family's ICMP.
+    const ICMP: u8;
     /// The mask of a prefix of `length` bits; longer lengths count as the full one.
     fn mask(length: u8) -> Self;
     /// The last address of the prefix that starts at `self`.
@@ -34,10 +38,11 @@ pub trait Address: IntervalKey + Hash + fmt::Debug + BitAnd<Output = Self> + Sen
 }
 
 macro_rules! address {
-    ($type:ty, $text:ty) => {
+    ($type:ty, $text:ty, $icmp:expr) => {
         impl Address for $type {
             const BITS: u8 = <$type>::BITS as u8;
             const MIN: Self = 0;
+            const ICMP: u8 = $icmp;
             fn mask(length: u8) -> Self {
                 <$type>::MAX.checked_shl(u32::from(<Self as Address>::BITS.saturating_sub(length))).unwrap_or(0)
             }
@@ -59,8 +64,8 @@ macro_rules! address {
         }
     };
 }
-address!(u32, Ipv4Addr);
-address!(u128, Ipv6Addr);
+address!(u32, Ipv4Addr, ICMP);
+address!(u128, Ipv6Addr, ICMPV6);
 
 /// An address prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -238,9 +243,9 @@ pub struct Rule<A> {
     pub src: Prefix<A>,
     /// Destination addresses.
     pub dst: Prefix<A>,
-    /// Source ports.
+    /// Source ports; of a rule for exactly the family's ICMP its types.
     pub sport: PortRange,
-    /// Destination ports.
+    /// Destination ports; of a rule for exactly the family's ICMP its codes.
     pub dport: PortRange,
     /// Protocols.
     pub protocol: ProtocolMatch,
@@ -266,14 +271,30 @@ impl<A: Address> Rule<A> {
         }
     }
 
-    /// Whether the rule says anything about ports; such a rule matches no packet that shows none.
+    /// Whether the rule says anything about ports, or about ICMP's types; such a rule matches no packet that shows none.
     pub fn constrains_ports(&self) -> bool {
         !(self.sport.is_any() && self.dport.is_any())
     }
 
+    /// Whether what it says about ports is about the types and codes of the family's ICMP, which has no ports.
+    pub fn constrains_icmp(&self) -> bool {
+        self.protocol == ProtocolMatch::exactly(A::ICMP) && self.constrains_ports()
+    }
+
+    /// Whether it can match keys with this word: the protocol, and whether there are ports or a type.
+    pub(super) fn fits(&self, word: u16) -> bool {
+        let shown = match (self.constrains_icmp(), self.constrains_ports()) {
+            (true, _) => word & TYPED != 0,
+            (false, true) => word & NO_PORTS == 0,
+            (false, false) => true,
+        };
+        shown && self.protocol.contains(word as u8)
+    }
+
     /// Whether the rule matches `key`: the definition that every classifier here is tested against.
     pub fn matches(&self, key: &Key<A>) -> bool {
-        let ports = match key.ports() {
+        let shown = if self.constrains_icmp() { key.icmp_type() } else { key.ports() };
+        let ports = match shown {
             Some((sport, dport)) => self.sport.contains(sport) && self.dport.contains(dport),
             None => !self.constrains_ports(),
         };

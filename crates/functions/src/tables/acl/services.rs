@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::budget::Budget;
 use super::fields::{Partition, partition};
-use super::key::{CHUNK, Key, NO_PORTS, PROTOCOL_WORDS};
+use super::key::{CHUNK, Key, PROTOCOL_WORDS};
 use super::rule::{Address, PortRange, Rule};
 use super::sets::{Interner, RuleSets, cut_after_first};
 
@@ -148,7 +148,7 @@ impl PortClasses {
     }
 }
 
-/// The classes of the protocol word (the number, and whether there are ports), and the rules of each.
+/// The classes of the protocol word (the number, and whether there are ports or a type of ICMP), and the rules of each.
 ///
 /// Words without ports are in no class of a rule that constrains ports; since a rule that does not is in every
 /// class of either port, any port will do for them.
@@ -165,8 +165,7 @@ fn protocol_classes<A: Address>(
     for (word, class) in (0u16..).zip(classes.iter_mut()) {
         set.fill(0);
         for (index, rule) in rules.iter().enumerate() {
-            let fits = rule.protocol.contains(word as u8) && !(word & NO_PORTS != 0 && rule.constrains_ports());
-            set[index / 64] |= u64::from(fits) << (index % 64);
+            set[index / 64] |= u64::from(rule.fits(word)) << (index % 64);
         }
         *class = interner.number(&set, budget)?;
     }

@@ -133,6 +133,9 @@ fn matching<A: Address>(rule: &Rule<A>, random: &mut Random) -> Key<A> {
     let (src, dst) = (inside(rule.src, random), inside(rule.dst, random));
     let free = !rule.protocol.mask();
     let protocol = rule.protocol.value() | if free == u8::MAX { TCP } else { random.next() as u8 & free };
+    if rule.constrains_icmp() {
+        return Key::icmp(src, dst, rule.sport.low() as u8, rule.dport.low() as u8);
+    }
     if protocol == ICMP && !rule.constrains_ports() {
         return Key::without_ports(src, dst, protocol);
     }

@@ -99,7 +99,7 @@ impl<A: Address> Prefix<A> {
     /// after the first `length`.
     pub fn new(bits: A, length: u32) -> Result<Self, PrefixError> {
         if length > A::BITS {
-            return Err(PrefixError::Length { length, most: A::BITS });
+            return Err(PrefixError::Length { address: bits.to_ip(), length, most: A::BITS });
         }
         let masked = Self::truncated(bits, length);
         if masked.bits != bits {
@@ -173,7 +173,8 @@ impl FromStr for IpPrefix {
         // `u32::from_str` takes a leading plus sign, which no prefix has.
         let length =
             Some(length).filter(|text| !text.starts_with('+')).and_then(|text| text.parse().ok()).ok_or_else(|| {
-                PrefixError::NotALength { length: length.into(), most: if address.is_ipv4() { 32 } else { 128 } }
+                let most = if address.is_ipv4() { 32 } else { 128 };
+                PrefixError::NotALength { address, length: length.into(), most }
             })?;
         match address {
             IpAddr::V4(address) => Prefix::new(address.to_bits(), length).map(Self::V4),
@@ -206,16 +207,20 @@ pub enum PrefixError {
         source: AddrParseError,
     },
     /// The part after the slash is no number.
-    #[error("{length:?} is no prefix length; allowed is 0 to {most}")]
+    #[error("{address}/{length}: {length:?} is no prefix length; allowed is 0 to {most}")]
     NotALength {
+        /// The address given.
+        address: IpAddr,
         /// The text given.
         length: String,
         /// The family's longest.
         most: u32,
     },
     /// Longer than the address.
-    #[error("prefix length {length} is too long; allowed is 0 to {most}")]
+    #[error("{address}/{length}: prefix length {length} is out of range (0 to {most})")]
     Length {
+        /// The address given.
+        address: IpAddr,
         /// The length given.
         length: u32,
         /// The family's longest.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::key::{Key, NO_PORTS};
+use super::super::key::{Key, NO_PORTS, TYPED};
 use super::super::rule::{Action, Address, Rule};
 use super::crowd::Crowd;
 use super::fold::Seeded;
@@ -30,7 +30,8 @@ pub struct Entry {
     pub number: u32,
     sport: (u16, u16),
     dport: (u16, u16),
-    /// The wanted protocol word and which of its bits count: for a rule about ports, that there are any is one.
+    /// The wanted protocol word and which of its bits count: for a rule about ports, that there are any is one, and for
+    /// one about ICMP's types, that there is one.
     protocol: (u16, u16),
     pub action: Action,
 }
@@ -38,13 +39,17 @@ pub struct Entry {
 impl Entry {
     /// The entry of a rule.
     pub fn new<A: Address>(rule: &Rule<A>, label: Label, number: u32) -> Entry {
-        let ports = if rule.constrains_ports() { NO_PORTS } else { 0 };
+        let (wanted, counts) = match (rule.constrains_icmp(), rule.constrains_ports()) {
+            (true, _) => (NO_PORTS | TYPED, NO_PORTS | TYPED),
+            (false, true) => (0, NO_PORTS),
+            (false, false) => (0, 0),
+        };
         Entry {
             label,
             number,
             sport: (rule.sport.low(), rule.sport.high()),
             dport: (rule.dport.low(), rule.dport.high()),
-            protocol: (rule.protocol.value().into(), u16::from(rule.protocol.mask()) | ports),
+            protocol: (u16::from(rule.protocol.value()) | wanted, u16::from(rule.protocol.mask()) | counts),
             action: rule.action,
         }
     }

@@ -24,8 +24,8 @@ fn errors_name_place_value_and_what_is_allowed() {
     for (text, expected) in [
         ("10.1.2.3/8 1", "r:1: 10.1.2.3/8 has bits set after its first 8; the prefix is 10.0.0.0/8"),
         ("2001:db8::1/64 1", "r:1: 2001:db8::1/64 has bits set after its first 64; the prefix is 2001:db8::/64"),
-        ("\n10.0.0.0/33 1", "r:2: prefix length 33 is too long; allowed is 0 to 32"),
-        ("::/129 1", "r:1: prefix length 129 is too long; allowed is 0 to 128"),
+        ("\n10.0.0.0/33 1", "r:2: 10.0.0.0/33: prefix length 33 is out of range (0 to 32)"),
+        ("::/129 1", "r:1: ::/129: prefix length 129 is out of range (0 to 128)"),
         ("10.0.0.0/x 1", "r:1: \"x\" is no prefix length; allowed is 0 to 32"),
         ("10.0.0.0/+8 1", "r:1: \"+8\" is no prefix length; allowed is 0 to 32"),
         ("10.0.0.0 1", "r:1: \"10.0.0.0\" has no length; write address/length, as in 10.0.0.0/8"),

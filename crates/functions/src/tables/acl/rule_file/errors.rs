@@ -3,16 +3,17 @@
 use std::fmt;
 
 use crate::tables::acl::MAX_RULES;
+use crate::tables::acl::readable::Wrong;
 
 /// What is wrong with a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// The line is not UTF-8.
-    #[error("the line is not text; rules are written in ASCII")]
+    #[error("the line is not UTF-8 text")]
     NotText,
-    /// The line does not begin with `@`.
-    #[error("{0:?} does not start a rule; a rule starts with \"@\" and its source prefix, a comment with \"#\"")]
-    NoAt(String),
+    /// A line that is not of ClassBench's form, with a word that is wrong.
+    #[error(transparent)]
+    Readable(Wrong),
     /// The line ends before this.
     #[error(
         "the line ends before the {0}; a rule is \"@source destination low : high low : high protocol/mask [flags/mask] [permit|deny|count]\""

@@ -1,0 +1,76 @@
+//! What can be wrong with a readable rule: each error names the word, and what is allowed in its place.
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Wrong {
+    /// A word that is none of those that may stand there.
+    #[error("'{word}' is no {what}{near}: allowed {allowed}")]
+    Word {
+        /// The word.
+        word: String,
+        /// What should stand there.
+        what: &'static str,
+        /// Another word that may have been meant.
+        near: String,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// The line ends too early.
+    #[error("the rule ends before {what}: allowed {allowed}")]
+    Ends {
+        /// What is missing.
+        what: &'static str,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// A prefix with bits past its length.
+    #[error("{prefix} has bits past its length: write {meant} for the network, or {host} for the address")]
+    Bits {
+        /// As it was written.
+        prefix: String,
+        /// The network.
+        meant: String,
+        /// The address.
+        host: String,
+    },
+    /// A prefix whose length is out of range.
+    #[error("{prefix}: prefix length {length} is out of range (0 to {most})")]
+    Length {
+        /// As it was written.
+        prefix: String,
+        /// The length.
+        length: String,
+        /// The greatest that is allowed.
+        most: u8,
+    },
+    /// A range whose last value comes before its first.
+    #[error("{0} runs backwards: the lower value comes first")]
+    Backwards(String),
+    /// A word that cannot match because of another one.
+    #[error("'{word}' matches no packet here: {why}")]
+    Families {
+        /// The word.
+        word: String,
+        /// Why not.
+        why: String,
+    },
+    /// Ports of a protocol that has none.
+    #[error(
+        "{0} has no ports: allowed with 'port' are tcp, udp, sctp, dccp, udplite, a protocol's number, ip, ip6 and any"
+    )]
+    NoPorts(String),
+    /// A set that is defined already.
+    #[error("the set '{0}' is defined already: each name is allowed once")]
+    Twice(String),
+    /// Too much for one line.
+    #[error("it means {count} rules: at most {most} are allowed in one line")]
+    Many {
+        /// So many.
+        count: u64,
+        /// The most that is allowed.
+        most: usize,
+    },
+    /// Sets with too many prefixes.
+    #[error("the sets have more than {0} prefixes: no more are allowed")]
+    Large(usize),
+}

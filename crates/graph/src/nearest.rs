@@ -1,0 +1,30 @@
+//! The name that a misspelt word was probably meant to be.
+
+/// Returns `" (did you mean 'x'?)"` where one of `names` is nearly `wrong`, else nothing.
+#[must_use]
+pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    // A third of the letters may differ; longer names than any here are not looked at, which bounds the work.
+    let letters = wrong.chars().count();
+    if !(2..=64).contains(&letters) {
+        return String::new();
+    }
+    let wrong = wrong.to_lowercase();
+    let distance = |name: &str| strsim::osa_distance(&wrong, &name.to_lowercase());
+    let near = names.into_iter().filter(|name| name.len() <= 64).map(|name| (distance(name), name));
+    let best = near.min().filter(|(distance, _)| *distance <= 1.max(letters / 3));
+    best.map_or_else(String::new, |(_, name)| format!(" (did you mean '{name}'?)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_misses_are_suggested_and_others_not() {
+        let names = ["ip_lookup", "ip_checksum", "acl"];
+        assert_eq!(nearest("ip_lokoup", names), " (did you mean 'ip_lookup'?)");
+        assert_eq!(nearest("ACL", names), " (did you mean 'acl'?)");
+        assert_eq!(nearest("firewall", names), "");
+        assert_eq!(nearest(&"x".repeat(100_000), names), "");
+    }
+}
