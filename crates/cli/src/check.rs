@@ -34,6 +34,8 @@ fn check_one(pipeline: &str, arguments: &args::Check) -> anyhow::Result<Result<(
         let Checked { name, modules, ports, flows, skipped } = checked;
         let (modules, ports) = (counted(modules.len() as u64, "module"), counted(ports.len() as u64, "port"));
         let flows = if flows.is_empty() { "every path a flow".to_owned() } else { counted(flows.len() as u64, "flow") };
+        // Several files may have pipelines of one name.
+        let name = if arguments.pipelines.len() > 1 { shown_file(pipeline) } else { name };
         writeln!(printed::out(), "{name}: in order ({modules}, {ports}, {flows})")?;
         if !skipped.is_empty() {
             let rules = counted(skipped.len() as u64, "rule");

@@ -54,6 +54,7 @@ use std::sync::Arc;
 
 use clap::{CommandFactory, FromArgMatches};
 use forebay_measure::Nanos;
+use forebay_pipeline::Problems;
 use signal_hook::consts::SIGXFSZ;
 
 use args::{Args, Command};
@@ -90,7 +91,10 @@ pub fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            let _ = writeln!(printed::err(), "error: {}", refused::message(&error));
+            let message = refused::message(&error);
+            // Each problem of a configuration is a line, and an error of its own.
+            let message = if error.is::<Problems>() { message.replace('\n', "\nerror: ") } else { message };
+            let _ = writeln!(printed::err(), "error: {message}");
             ExitCode::from(2)
         }
     }

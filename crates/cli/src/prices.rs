@@ -73,7 +73,8 @@ impl Prices {
         let (list, of_batch) =
             (names.join(", "), if plan.batch == 32 { String::new() } else { format!(" --batch {}", plan.batch) });
         bail!(
-            "what calls of {list} take is not known: `forebay profile{of_batch} {}` measures it, or say `--cost {}=CALL+PACKET`",
+            "what calls of {list} take is not known: `forebay profile{of_batch} {}` measures it, some seconds a function; or \
+             say `--cost {}=CALL+PACKET` for one function, `--cost '*=100+20'` for all",
             names.join(" "),
             names[0]
         )

@@ -1,5 +1,6 @@
 //! `forebay run`: a pipeline runs and is watched; at the end there is a summary.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -15,7 +16,7 @@ use forebay_graph::files::take_reopen_failures;
 use forebay_graph::report::Report;
 use forebay_graph::secret::without_keys;
 use forebay_instance::socket::{Bound, Patience, Server, Service, place};
-use forebay_instance::{Accepted, Board, Cores, Instance, Sole, SoleError, Steer, Watcher, choose};
+use forebay_instance::{Accepted, Board, CoreError, Cores, Instance, Sole, SoleError, Steer, Watcher, choose};
 use forebay_measure::{Clock, Frequency, Nanos, Tsc};
 use forebay_packet::Ticks;
 use forebay_pipeline::{Conditions, Loaded, is_built_in, nearest};
@@ -71,7 +72,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     let bound = arguments.socket.as_deref().map(bind).transpose()?;
     let start = Start::choose(arguments, events)?;
     let conditions = Conditions { frequency, simulated };
-    let Loaded { mut plans, mut cores, mut made, skipped, input_waits, .. } =
+    let Loaded { mut plans, mut cores, core_places, mut made, skipped, input_waits, .. } =
         forebay_pipeline::load(&start.source, conditions)
             .map_err(|problems| start.refusal(arguments.settings.as_written(problems)))?;
     set_triggers(&mut plans, &arguments.trigger)?;
@@ -130,7 +131,15 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
         let costs = costs::given(&plans[0], &arguments.cost)?.into_iter().map(Option::unwrap_or_default).collect();
         Mode::Simulated { costs, made: Box::new(made), log: steer.log.take() }
     } else {
-        Mode::Real { cores: choose(&cores)?, made: Box::new(made), steer }
+        let chosen = choose(&cores).map_err(|error| match error {
+            CoreError::NotAllowed { core, .. } if arguments.core.is_none() => {
+                let worker = cores.iter().position(|asked| *asked == Some(core)).unwrap_or_default();
+                let place = core_places.get(worker).map_or("", String::as_str);
+                anyhow!("{place}: workers[{worker}].core: {error}")
+            }
+            error => error.into(),
+        });
+        Mode::Real { cores: chosen?, made: Box::new(made), steer }
     };
     let watched = arguments.trace.is_some() || arguments.drops.is_some();
     let watch = if watched { hub.observers() } else { Box::new(|_| None) };
@@ -166,7 +175,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
         events.record(NewEvent::new(EventName::Listening, message).with("socket", path));
     }
     events.print();
-    let traces = Traces { told, to_stdout: !arguments.json, frequency };
+    let traces = Traces { told, to_stdout: !arguments.json, frequency, count: Cell::new(0) };
     let board = engine.board();
     let mut watcher = Watcher::new(Arc::clone(&board), Arc::clone(events.log()));
     let shown = show(&engine, &board, events, &mut watcher, arguments, &stop, &traces, &signals);
@@ -174,6 +183,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     drop(server);
     hub.finish();
     let shown = shown.and_then(|()| traces.tell(board.began()).map_err(Into::into));
+    traces.report_none(arguments, events);
     let report = board.report(&board.nothing(), &board.read(outcome.at));
     watcher.finish(&report);
     report_unread(&report, events);
@@ -520,11 +530,22 @@ struct Traces {
     /// Else to standard error.
     to_stdout: bool,
     frequency: Frequency,
+    /// How many have been told.
+    count: Cell<u64>,
 }
 
 impl Traces {
+    /// Reports that no packet was traced, where some were to be.
+    fn report_none(&self, arguments: &args::Run, events: &Events) {
+        if arguments.trace.is_some() && self.count.get() == 0 {
+            let why = if arguments.filter.is_some() { "no packet matched --filter" } else { "no packet entered" };
+            events.record(NewEvent::new(EventName::NothingTraced, format!("--trace: {why}")));
+        }
+    }
+
     fn tell(&self, began: Ticks) -> io::Result<()> {
         while let Ok(story) = self.told.try_recv() {
+            self.count.set(self.count.get() + 1);
             let text = story.tell(began, self.frequency);
             if self.to_stdout {
                 writeln!(printed::out(), "{text}")?;

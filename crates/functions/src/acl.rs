@@ -252,13 +252,11 @@ fn key4(packet: &mut Packet, asks: Asks) -> Option<Key4> {
         return None;
     }
     let (source, destination) = (u32::from_be_bytes(header.source), u32::from_be_bytes(header.destination));
-    if header.protocol == u32::ICMP && asks.for_icmp() {
-        return icmp_key(packet, source, destination);
+    match ports {
+        Some((protocol, from, to)) => Some(Key::new(source, destination, from, to, protocol)),
+        None if header.protocol == u32::ICMP && asks.for_icmp() => icmp_key(packet, source, destination),
+        None => Some(Key::without_ports(source, destination, header.protocol)),
     }
-    Some(match ports {
-        Some((protocol, from, to)) => Key::new(source, destination, from, to, protocol),
-        None => Key::without_ports(source, destination, header.protocol),
-    })
 }
 
 /// The key of a packet of ICMP, where a rule asks for its type. `None` of one that ends before its code and is no later
@@ -287,14 +285,14 @@ fn key6(packet: &mut Packet, asks: Asks) -> Option<Key6> {
     let upper = ipv6::upper_protocol(packet.data(), start);
     let header = packet.ipv6()?;
     let (source, destination) = (u128::from_be_bytes(header.source), u128::from_be_bytes(header.destination));
-    let protocol = upper.unwrap_or(header.next_header);
-    if protocol == u128::ICMP && asks.for_icmp() {
-        return icmp_key(packet, source, destination);
+    let next = header.next_header;
+    match ports {
+        Some((protocol, from, to)) => Some(Key::new(source, destination, from, to, protocol)),
+        None => match upper.unwrap_or(next) {
+            protocol if protocol == u128::ICMP && asks.for_icmp() => icmp_key(packet, source, destination),
+            protocol => Some(Key::without_ports(source, destination, protocol)),
+        },
     }
-    Some(match ports {
-        Some((protocol, from, to)) => Key::new(source, destination, from, to, protocol),
-        None => Key::without_ports(source, destination, protocol),
-    })
 }
 
 impl Scratch {

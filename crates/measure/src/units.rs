@@ -12,7 +12,7 @@ use thiserror::Error;
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum UnitError {
     /// It is none.
-    #[error("'{value}' is not {what}: write a number and a unit, such as {example} (units: {units})")]
+    #[error("'{value}' is not {what}{advice}: write a number and a unit, such as {example} (units: {units})")]
     Other {
         /// The text.
         value: String,
@@ -22,6 +22,8 @@ pub enum UnitError {
         example: &'static str,
         /// The units that it may have.
         units: String,
+        /// Suggestion of another unit, or nothing.
+        advice: String,
     },
     /// It is more than can be reckoned with exactly.
     #[error("'{value}' is too large for {what}: allowed is up to {most}")]
@@ -38,6 +40,91 @@ pub enum UnitError {
 /// Beyond this whole numbers are no longer exact.
 const MOST: f64 = 9e15;
 
+/// What people write for a unit, and the unit. One that could be two is answered with both.
+const MEANT: &[(&str, &str)] = &[
+    ("sec", "s"),
+    ("secs", "s"),
+    ("second", "s"),
+    ("seconds", "s"),
+    ("m", "min"),
+    ("m", "ms"),
+    ("mins", "min"),
+    ("minute", "min"),
+    ("minutes", "min"),
+    ("hr", "h"),
+    ("hrs", "h"),
+    ("hour", "h"),
+    ("hours", "h"),
+    ("day", "d"),
+    ("days", "d"),
+    ("msec", "ms"),
+    ("usec", "us"),
+    ("\u{b5}s", "us"),
+    ("\u{3bc}s", "us"),
+    ("u", "us"),
+    ("n", "ns"),
+    ("k", "kpps"),
+    ("k", "kbps"),
+    ("k", "KiB"),
+    ("kb", "KiB"),
+    ("kib", "KiB"),
+    ("m", "Mpps"),
+    ("m", "Mbps"),
+    ("m", "MiB"),
+    ("mb", "MiB"),
+    ("mib", "MiB"),
+    ("g", "Gpps"),
+    ("g", "Gbps"),
+    ("g", "GiB"),
+    ("gb", "GiB"),
+    ("gib", "GiB"),
+    ("t", "Tbps"),
+    ("bit", "bps"),
+    ("bit/s", "bps"),
+    ("kbit", "kbps"),
+    ("kbit/s", "kbps"),
+    ("mbit", "Mbps"),
+    ("mbit/s", "Mbps"),
+    ("mb/s", "Mbps"),
+    ("gbit", "Gbps"),
+    ("gbit/s", "Gbps"),
+    ("gb/s", "Gbps"),
+    ("p/s", "pps"),
+    ("pkt/s", "pps"),
+    ("byte", "B"),
+    ("bytes", "B"),
+];
+
+/// Suggests a unit for a number whose unit is missing or none of `units`: `" (did you mean 5min or 5ms?)"`. Empty where
+/// no unit is near.
+#[must_use]
+pub fn advice<'u>(text: &str, units: impl IntoIterator<Item = &'u str>) -> String {
+    let (number, unit) = split(text.trim());
+    let units: Vec<&str> = units.into_iter().collect();
+    if number.replace('_', "").parse::<f64>().is_err() {
+        return String::new();
+    }
+    if unit.is_empty() {
+        return ", as it has no unit".to_owned();
+    }
+    let lower = unit.to_lowercase();
+    let known = MEANT.iter().filter(|(written, _)| *written == lower).map(|(_, meant)| *meant);
+    let mut meant: Vec<&str> = known.filter(|meant| units.contains(meant)).collect();
+    meant.extend(units.iter().filter(|known| known.to_lowercase() == lower));
+    meant.dedup();
+    match meant.iter().map(|unit| format!("{number}{unit}")).collect::<Vec<_>>() {
+        meant if meant.is_empty() => String::new(),
+        meant => format!(" (did you mean {}?)", meant.join(" or ")),
+    }
+}
+
+/// The number and the unit of a quantity.
+fn split(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    (number, unit.trim())
+}
+
 /// A unit's name and how many of the type's own units it is.
 type Unit = (&'static str, f64);
 
@@ -48,12 +135,11 @@ fn parse(text: &str, what: &'static str, example: &'static str, units: &[Unit]) 
         what,
         example,
         units: units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+        advice: advice(&told, units.iter().map(|(name, _)| *name)),
     };
-    let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
+    let (number, unit) = split(text.trim());
     let number: f64 = number.replace('_', "").parse().map_err(|_| bad())?;
-    let (_, scale) = units.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(bad)?;
+    let (_, scale) = units.iter().find(|(name, _)| *name == unit).ok_or_else(bad)?;
     let value = number * scale;
     if value <= MOST {
         return Ok(value);
@@ -62,9 +148,14 @@ fn parse(text: &str, what: &'static str, example: &'static str, units: &[Unit]) 
     Err(UnitError::Large { value: told.clone(), what, most: format!("{}{name}", (MOST / scale).floor()) })
 }
 
-/// Writes a value in the largest unit in which it is at least 1.
+/// Units that are no powers of 1 000 of another one: 100s would be 1.6666min.
+const WHOLE: [&str; 3] = ["min", "h", "d"];
+
+/// Writes a value in the largest unit in which it is at least 1. Minutes, hours and days are written only as whole
+/// numbers.
 fn write(f: &mut fmt::Formatter<'_>, value: f64, units: &[Unit]) -> fmt::Result {
-    let fitting = units.iter().filter(|(_, scale)| value >= *scale).max_by(|a, b| a.1.total_cmp(&b.1));
+    let fits = |(name, scale): &&Unit| value >= *scale && (!WHOLE.contains(name) || value % scale == 0.0);
+    let fitting = units.iter().filter(fits).max_by(|a, b| a.1.total_cmp(&b.1));
     let (name, scale) = fitting.or(units.first()).copied().unwrap_or(("", 1.0));
     write!(f, "{}{name}", value / scale)
 }
@@ -139,8 +230,9 @@ macro_rules! quantity {
 }
 
 quantity!(
-    /// A span of time in nanoseconds, written `300us`.
-    Nanos(u64), "a span of time", "300us", [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)]
+    /// A span of time in nanoseconds, written `300us` or `5min`. There is no unit `m`: it would be read as milli, too.
+    Nanos(u64), "a span of time", "300us or 5min",
+    [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3_600e9), ("d", 86_400e9)]
 );
 quantity!(
     /// Packets per second, written `5Mpps`.
@@ -167,6 +259,9 @@ mod tests {
     fn written_units_are_read() {
         assert_eq!("300us".parse(), Ok(Nanos(300_000)));
         assert_eq!("1.5 ms".parse(), Ok(Nanos(1_500_000)));
+        assert_eq!("5min".parse(), Ok(Nanos(300_000_000_000)));
+        assert_eq!("2 h".parse(), Ok(Nanos(7_200_000_000_000)));
+        assert_eq!("0.5d".parse(), Ok(Nanos(43_200_000_000_000)));
         assert_eq!("5Mpps".parse(), Ok(PacketRate(5e6)));
         assert_eq!("10Gbps".parse(), Ok(BitRate(10e9)));
         assert_eq!("64KiB".parse(), Ok(Bytes(65_536)));
@@ -176,8 +271,39 @@ mod tests {
     fn a_wrong_unit_is_refused_with_the_value_and_what_is_allowed() {
         for text in ["300", "300 minutes", "us", "-1us", "1e3us", "NaNus", ""] {
             let error = text.parse::<Nanos>().expect_err(text).to_string();
-            assert!(error.contains(&format!("'{text}'")) && error.contains("ns, us, ms, s"), "{error}");
+            assert!(error.contains(&format!("'{text}'")) && error.contains("ns, us, ms, s, min, h, d"), "{error}");
         }
+    }
+
+    #[test]
+    fn long_spans_are_shown_in_the_unit_of_which_they_are_whole() {
+        for (seconds, shown) in
+            [(59, "59s"), (60, "1min"), (90, "90s"), (300, "5min"), (5_400, "90min"), (7_200, "2h"), (86_400, "1d")]
+        {
+            assert_eq!(Nanos(seconds * 1_000_000_000).to_string(), shown);
+        }
+        assert_eq!(Nanos(1_500_000_000).to_string(), "1.5s");
+    }
+
+    #[test]
+    fn a_unit_that_people_write_is_answered_with_the_one_that_they_mean() {
+        let time = |text: &str| text.parse::<Nanos>().expect_err(text).to_string();
+        let rate = |text: &str| text.parse::<PacketRate>().expect_err(text).to_string();
+        let bits = |text: &str| text.parse::<BitRate>().expect_err(text).to_string();
+        for (told, meant) in [
+            (time("5m"), "'5m' is not a span of time (did you mean 5min or 5ms?): write a number and a unit"),
+            (time("2hours"), "(did you mean 2h?)"),
+            (time("3 S"), "(did you mean 3s?)"),
+            (time("10"), "'10' is not a span of time, as it has no unit: write"),
+            (rate("100000"), "'100000' is not a packet rate, as it has no unit: write"),
+            (rate("1M"), "(did you mean 1Mpps?)"),
+            (rate("5mpps"), "(did you mean 5Mpps?)"),
+            (bits("10Gbit/s"), "(did you mean 10Gbps?)"),
+            (bits("10G"), "(did you mean 10Gbps?)"),
+        ] {
+            assert!(told.contains(meant), "{told}\n{meant}");
+        }
+        assert!(!rate("1GHz").contains("mean") && !time("x5m").contains("mean"));
     }
 
     #[test]
@@ -185,7 +311,7 @@ mod tests {
         let told = |error: UnitError| error.to_string();
         let time = |text: &str| text.parse::<Nanos>().map_err(told);
         assert_eq!(time("9000000s"), Ok(Nanos(9_000_000_000_000_000)));
-        let large = |text: &str| format!("'{text}' is too large for a span of time: allowed is up to 9000000s");
+        let large = |text: &str| format!("'{text}' is too large for a span of time: allowed is up to 104d");
         for text in
             ["9000001s", "99999999999s", &"9".repeat(30), &"9".repeat(400)].map(|text| text.trim_end_matches('s'))
         {

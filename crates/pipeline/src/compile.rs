@@ -474,7 +474,25 @@ fn check_ports(
         }));
         ends.push(PortEnd { name: entry.key.clone(), place: entry.place, new: entry.new, ways });
     }
+    refuse_shared_interfaces(root, misfits);
     (drafts, ends)
+}
+
+/// Refuses a second port of an interface: each would receive every frame.
+fn refuse_shared_interfaces(root: &Node, misfits: &mut Misfits) {
+    let mut seen: HashMap<(String, Option<String>), &str> = HashMap::new();
+    for entry in entries(root, "ports") {
+        let Some(kind) = kind_of(entry).filter(|kind| matches!(&*kind.key, "af_packet" | "af_xdp")) else { continue };
+        let text = |key: &str| kind.value.get(key).and_then(Node::as_text).map(str::to_owned);
+        let Some(interface) = text("interface") else { continue };
+        if let Some(first) = seen.insert((interface.clone(), text("namespace")), &entry.key) {
+            let message = format!(
+                "'{interface}' is the interface of port '{first}' already, and each port would receive every frame: a port \
+                 both receives and sends, so name '{first}' in `pipeline` at both places"
+            );
+            misfits.add(root, &["ports", &entry.key, &kind.key, "interface"], &message);
+        }
+    }
 }
 
 /// Modules in topological order.

@@ -49,7 +49,7 @@ pub(crate) fn read_control(
     }
     let period = told.period.unwrap_or(PERIOD);
     if !(SHORTEST..=LONGEST).contains(&period) {
-        let error = SetupError::at("period", format!("every {period}: allowed are 1ms to 3600s"));
+        let error = SetupError::at("period", format!("every {period}: allowed are 1ms to 1h"));
         add_faults(misfits, root, &["control"], error);
         return None;
     }

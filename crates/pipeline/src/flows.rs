@@ -12,6 +12,8 @@ use crate::problem::{Findings, Place, quote};
 use crate::wiring::{Ends, Wiring};
 use crate::yaml::Node;
 
+/// What the flow of all other packets is called.
+const OTHER: &str = "other";
 /// The rates that may be an objective.
 const RATES: RangeInclusive<f64> = 1.0..=1e12;
 
@@ -31,6 +33,12 @@ pub(crate) fn read(
         let place = |key| node.get(key).map_or(node.place, |value| value.place);
         if let Some(line) = names.insert(flow.name.clone(), line_of(place("name"))) {
             findings.add(place("name"), format!("two flows are called {}{line}", quote(&flow.name)));
+        }
+        if flow.name == OTHER {
+            findings.add(
+                place("name"),
+                format!("'{OTHER}' is the flow of packets on no declared path: choose another name"),
+            );
         }
         if flow.slo == Some(Nanos(0)) {
             findings.add(place("slo"), "an objective of no delay at all cannot be met: allowed is more than 0");

@@ -15,7 +15,7 @@ use crate::conform::Misfits;
 use crate::identity::Identity;
 use crate::language::PoolSection;
 use crate::made::{Made, taken_over};
-use crate::problem::{Findings, Problems};
+use crate::problem::{Findings, Problems, shown_file};
 
 /// A pipeline that is ready to run.
 pub struct Loaded {
@@ -23,6 +23,8 @@ pub struct Loaded {
     pub plans: Vec<Plan>,
     /// By worker: the core that the configuration binds it to.
     pub cores: Vec<Option<usize>>,
+    /// By worker: where the configuration says so, as messages have it.
+    pub core_places: Vec<String>,
     /// What everything random derives from.
     pub seed: u64,
     /// The files that it reads and writes.
@@ -123,6 +125,7 @@ impl Prepared {
         for (module, _) in self.draft.modules.iter().flat_map(ModuleDraft::skipped) {
             *skipped.entry(module).or_insert(0) += 1;
         }
+        let core_places = (0..self.draft.cores.len()).map(|worker| self.core_place(worker)).collect();
         let mut plans = self.draft.plans();
         self.in_order(&mut plans, Self::make_modules)?;
         self.in_order(&mut plans, Self::open_ports)?;
@@ -132,7 +135,13 @@ impl Prepared {
         files.settle(used, |who| goes_on(who, &plans, running.as_ref(), &made));
         let mut made = Made { tables, kept, words, files: files.clone(), ..made };
         made.without_outputs(&draft.root, &draft.stamps);
-        Ok(Loaded { plans, cores: draft.cores, seed: draft.seed, files, made, skipped, input_waits })
+        Ok(Loaded { plans, cores: draft.cores, core_places, seed: draft.seed, files, made, skipped, input_waits })
+    }
+
+    /// Where a worker's core is written.
+    fn core_place(&self, worker: usize) -> String {
+        let place = self.draft.root.place_of(["workers", &worker.to_string(), "core"]);
+        place.shown(&shown_file(&self.source.file), &self.source.sets)
     }
 
     /// One step of opening; what is wrong with it is said before the next one.

@@ -27,6 +27,34 @@ pub struct Source {
     pub(crate) given: Vec<String>,
 }
 
+/// What the standard input is called.
+const STDIN: &str = "stdin";
+
+/// How one of them begins: enough to tell it by.
+const CAPTURE: &[u8] = &[0xa1, 0xb2, 0xc3, 0xd4];
+
+/// Whether a regular file begins as a capture does.
+fn begins_as_capture(path: &Path) -> bool {
+    let mut bytes = [0; 4];
+    let read = forebay_graph::files::open_regular(path).and_then(|mut file| file.read_exact(&mut bytes));
+    read.is_ok() && is_capture(&bytes)
+}
+
+/// Whether bytes begin as a capture does: pcap of either byte order and resolution, pcapng, gzip, Zstandard and LZ4.
+fn is_capture(bytes: &[u8]) -> bool {
+    const BEGINNINGS: [&[u8]; 8] = [
+        &[0xa1, 0xb2, 0xc3, 0xd4],
+        &[0xd4, 0xc3, 0xb2, 0xa1],
+        &[0xa1, 0xb2, 0x3c, 0x4d],
+        &[0x4d, 0x3c, 0xb2, 0xa1],
+        &[0x0a, 0x0d, 0x0d, 0x0a],
+        &[0x1f, 0x8b, 0x08],
+        &[0x28, 0xb5, 0x2f, 0xfd],
+        &[0x04, 0x22, 0x4d, 0x18],
+    ];
+    BEGINNINGS.iter().any(|beginning| bytes.starts_with(beginning))
+}
+
 /// Returns the built-in pipeline that a file's name may have meant.
 fn built_in_hint(path: &Path) -> Option<String> {
     let name = path.to_str()?;
@@ -66,7 +94,12 @@ impl Source {
     /// # Errors
     /// It cannot be read, or is not UTF-8.
     pub fn read(path: &Path) -> Result<Self, Problems> {
-        let bytes = read_text(path, MAX_TEXT as u64).map_err(|error| match built_in_hint(path) {
+        let bytes = match read_text(path, MAX_TEXT as u64) {
+            // A capture may be longer than any configuration.
+            Err(_) if begins_as_capture(path) => Ok(CAPTURE.to_vec()),
+            read => read,
+        };
+        let bytes = bytes.map_err(|error| match built_in_hint(path) {
             Some(hint) if error.kind() == io::ErrorKind::NotFound => io::Error::other(format!("{error}{hint}")),
             _ => error,
         });
@@ -91,6 +124,18 @@ impl Source {
             Problems { all: vec![Problem { place: Place::Line(line, 1), message, shown }] }
         };
         let bytes = bytes.map_err(|error| wrong(0, format!("cannot be read: {error}")))?;
+        if is_capture(&bytes) {
+            let shown = shown_file(&file);
+            let told =
+                format!("it is a capture, not a configuration: a port plays it, `in: {{ pcap: {{ read: {shown} }} }}`");
+            return Err(wrong(0, told));
+        }
+        if file == STDIN && bytes.trim_ascii().is_empty() {
+            return Err(wrong(
+                0,
+                "the standard input is empty: write a configuration to it, or name a file".to_owned(),
+            ));
+        }
         let text = String::from_utf8(bytes).map_err(|error| {
             let good = error.utf8_error().valid_up_to();
             let lines = error.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count();
@@ -162,6 +207,9 @@ impl Source {
                     let mut within = Findings::default();
                     let value = if text.trim().is_empty() {
                         Ok(Node { place, kind: Kind::Null })
+                    } else if text.trim() == "-" {
+                        // The standard input. YAML would read a list of nothing.
+                        Ok(Node { place, kind: Kind::Text("-".to_owned()) })
                     } else {
                         yaml::parse(text, &mut within)
                     };

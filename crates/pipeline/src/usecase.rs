@@ -20,6 +20,7 @@ mod vrf;
 
 use std::collections::BTreeMap;
 
+use forebay_measure::units::advice;
 use forebay_measure::{Nanos, PacketRate};
 use serde::Serialize;
 
@@ -183,8 +184,9 @@ impl Values {
                 _ => Err((
                     "rate",
                     format!(
-                        "{} is not a rate: write one such as 1Mpps (units: pps, kpps, Mpps, Gpps), or max",
-                        quote(text)
+                        "{} is not a rate{}: write one such as 1Mpps (units: pps, kpps, Mpps, Gpps), or max",
+                        quote(text),
+                        advice(text, ["pps", "kpps", "Mpps", "Gpps"])
                     ),
                 )),
             },

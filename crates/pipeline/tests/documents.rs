@@ -53,6 +53,7 @@ fn every_example_of_the_documentation_is_in_order() {
         "docs/neighbours.md",
         "docs/nids.md",
         "docs/ports.md",
+        "docs/rules.md",
         "docs/sessions.md",
         "docs/traffic.md",
         "docs/usecases.md",

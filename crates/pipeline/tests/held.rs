@@ -88,7 +88,7 @@ fn workers_that_share_nothing_are_counted_apart() {
 fn what_comes_in_on_one_worker_counts_on_each_that_it_waits_on() {
     let with = |chunks: usize, workers: &str| {
         told(&format!(
-            "pool: {{ chunks: {chunks} }}\nports: {{ in: {{ pcap: {{ read: in.pcap }} }}, out: {{ sink: }} }}\nmodules: {{ m0: {{ \
+            "pool: {{ chunks: {chunks} }}\nports: {{ in: {{ pcap: {{ read: ../../examples/traffic.pcap }} }}, out: {{ sink: }} }}\nmodules: {{ m0: {{ \
              reassemble: {{ held: 900 }} }} }}\npipeline: [in -> m0 -> out]\nworkers: {workers}\n"
         ))
     };

@@ -24,7 +24,7 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use forebay_graph::files::check_writable;
+use forebay_graph::files::{check_writable, open_regular};
 use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
 use forebay_measure::{Clock, Frequency, Tsc};
 use forebay_packet::{ArrivalClock, Batch, Ticks};
@@ -303,7 +303,13 @@ are refused, which counts them, and the end says why.";
                 ));
             }
             Some(STANDARD_INPUT) => setup.claim_input("read")?,
-            Some(name) => drop(setup.claim("read", name, false)?),
+            Some(name) => {
+                let path = setup.claim("read", name, false)?;
+                if setup.looks_at_files() {
+                    let opened = open_regular(&path).map_err(ReadError::Open);
+                    opened.map_err(|error| SetupError::at("read", format!("{}: {error}", path.display())))?;
+                }
+            }
             None => {}
         }
         let Some(path) = params.write.as_ref().map(|name| setup.claim("write", name, true)).transpose()? else {

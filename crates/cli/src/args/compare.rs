@@ -25,7 +25,7 @@ pub(crate) struct Compare {
     /// Where measurements are kept
     #[arg(long, value_name = "DIR", default_value = STORE)]
     pub(crate) store: PathBuf,
-    /// How long the pairs of runs may take; instructions are counted before
+    /// How long the pairs of runs may take, 40s to 1h; instructions are counted before
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     pub(crate) time: Nanos,
     /// Print JSON
@@ -35,5 +35,5 @@ pub(crate) struct Compare {
 
 /// In less there is no time for the pairs of runs that an answer needs.
 fn time(text: &str) -> Result<Nanos, String> {
-    super::values::time_within(text, Nanos(40_000_000_000)..=Nanos(3_600_000_000_000), "40s to 3600s")
+    super::values::time_within(text, Nanos(40_000_000_000)..=Nanos(3_600_000_000_000), "40s to 1h")
 }

@@ -89,11 +89,11 @@ pub(crate) struct LabBatching {
 }
 
 fn period(text: &str) -> Result<Nanos, String> {
-    time_within(text, Nanos(1_000_000)..=Nanos(3_600_000_000_000), "1ms to 3600s")
+    time_within(text, Nanos(1_000_000)..=Nanos(3_600_000_000_000), "1ms to 1h")
 }
 
 fn duration(text: &str) -> Result<Nanos, String> {
-    time_within(text, Nanos(1_000_000)..=Nanos(3_600_000_000_000), "1ms to 3600s")
+    time_within(text, Nanos(1_000_000)..=Nanos(3_600_000_000_000), "1ms to 1h")
 }
 
 fn runs(text: &str) -> Result<usize, String> {

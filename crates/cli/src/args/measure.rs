@@ -66,9 +66,9 @@ pub(crate) struct Count {
 
 /// In less hardly a turn is timed.
 fn duration(text: &str) -> Result<Nanos, String> {
-    super::values::time_within(text, Nanos(1_000_000)..=Nanos(3_600_000_000_000), "1ms to 3600s")
+    super::values::time_within(text, Nanos(1_000_000)..=Nanos(3_600_000_000_000), "1ms to 1h")
 }
 
 fn search_time(text: &str) -> Result<Nanos, String> {
-    super::values::time_within(text, Nanos(1_000_000_000)..=Nanos(3_600_000_000_000), "1s to 3600s")
+    super::values::time_within(text, Nanos(1_000_000_000)..=Nanos(3_600_000_000_000), "1s to 1h")
 }

@@ -12,7 +12,7 @@ use super::values::cost;
 #[command(after_help = "\
 Examples:
   forebay profile                                          what calls cost on this machine, once
-  forebay simulate usecase:gw --set n=16 --set fold=off --set rate=1Mpps --set slo=300us --controller optimal --duration 3600s
+  forebay simulate usecase:gw --set n=16 --set fold=off --set rate=1Mpps --set slo=300us --controller optimal --duration 1h
   forebay simulate usecase:gw --workers 16 --cost '*=60+20'
   forebay simulate gateway.yaml --json | jq '.flows[] | {name, rate_pps, kept}'
 
@@ -26,7 +26,7 @@ pub(crate) struct Simulate {
     pub(crate) pipeline: String,
     #[command(flatten)]
     pub(crate) settings: Settings,
-    /// How much time passes, such as 20s or 3600s
+    /// How much time passes, such as 20s or 1h
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub(crate) duration: Nanos,
     /// What a call of a module, of a function's modules, or of all (`*`) takes, in nanoseconds a call and a packet; without it,

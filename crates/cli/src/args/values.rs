@@ -38,7 +38,7 @@ pub(super) fn workers(text: &str) -> Result<usize, String> {
 pub(super) fn interval(text: &str) -> Result<Nanos, String> {
     let interval: Nanos = text.parse().map_err(|error: forebay_measure::units::UnitError| error.to_string())?;
     let allowed = Nanos(50_000_000)..=Nanos(3_600_000_000_000);
-    if allowed.contains(&interval) { Ok(interval) } else { Err("allowed are 50ms to 3600s".to_owned()) }
+    if allowed.contains(&interval) { Ok(interval) } else { Err("allowed are 50ms to 1h".to_owned()) }
 }
 
 /// A time, as long as is allowed, which is told in words where it is not.

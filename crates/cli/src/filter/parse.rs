@@ -115,7 +115,8 @@ impl<'a> Parser<'a> {
 
     fn both(&mut self, depth: usize) -> Result<Filter, FilterError> {
         let mut all = vec![self.single(depth)?];
-        while self.take(&["and", "&&"]) {
+        // As tcpdump has it, `and` may be left out: `tcp port 80`.
+        while self.take(&["and", "&&"]) || self.peek().is_some_and(begins) {
             all.push(self.single(depth)?);
         }
         Ok(balanced(all, Filter::And))
@@ -201,6 +202,15 @@ impl<'a> Parser<'a> {
         self.at += 1;
         Ok(value)
     }
+}
+
+/// Whether a word begins a term.
+fn begins(word: &str) -> bool {
+    const TERMS: [&str; 17] = [
+        "ip", "ip6", "tcp", "udp", "icmp", "icmp6", "arp", "vlan", "greater", "less", "src", "dst", "host", "net",
+        "port", "not", "!",
+    ];
+    TERMS.contains(&word) || word == "("
 }
 
 /// Joins filters by pairs, which keeps the tree as deep as the logarithm of their number.

@@ -219,7 +219,7 @@ fn what_is_wrong_is_told_with_its_column_and_what_is_allowed() {
         ("", 1, "ip, ip6, tcp"),
         ("tpc", 1, "'tpc'"),
         ("tcp and", 8, "the expression ends here"),
-        ("tcp port 443", 5, "`and`, `or` or the end"),
+        ("tcp 443", 5, "`and`, `or` or the end"),
         ("src 10.0.0.1", 5, "`host`, `net` or `port`"),
         ("host 10.0.0", 6, "an address"),
         ("net 10.0.0.0/33", 5, "a network"),

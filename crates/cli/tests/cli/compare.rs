@@ -114,7 +114,7 @@ fn what_is_saved_is_found_and_nothing_is_written_over() {
     let (copy, own) = (fs::read(program).expect("there"), fs::read(env!("CARGO_BIN_EXE_forebay")).expect("there"));
     assert!(copy == own, "the program is kept as it is");
     let short = forebay(&["compare", "one", "--store", store, "--time", "39s"]);
-    assert!(short.code == Some(2) && short.err.contains("allowed are 40s to 3600s"), "{}", short.err);
+    assert!(short.code == Some(2) && short.err.contains("allowed are 40s to 1h"), "{}", short.err);
     let missing = forebay(&["compare", "two", "--store", store]);
     assert!(missing.code == Some(2) && missing.err.contains("there are one"), "{}", missing.err);
 }

@@ -115,6 +115,58 @@ fn run_json_keeps_the_contract() {
     assert_eq!((&report["kind"], &report["arrival_clocks"][0]), (&"measured".into(), &"poll".into()));
 }
 
+/// The table of fields in `docs/cli.md`: the names of each row's first column, and all of its text.
+fn documented() -> Vec<(Vec<String>, String)> {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md")).expect("docs");
+    let table =
+        page.split("\n### JSON\n").nth(1).expect("the section").split("\n\n| field |").nth(1).expect("the table");
+    let rows = table.split("\n\n").next().expect("the table").lines().skip(2);
+    let names = |text: &str| text.split('`').skip(1).step_by(2).map(|name| name.replace("[]", "")).collect();
+    rows.map(|row| (names(row.split('|').nth(1).expect("a column")), row.to_owned())).collect()
+}
+
+/// Each field of an object, and of the objects in it, is in the row.
+fn all_documented(place: &str, value: &Value, row: &str) {
+    // Names of reasons, of the functions' own counters and of functions are keys, too.
+    const OPEN: [&str; 4] = ["created", "dropped", "consumed", "counters"];
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| all_documented(place, item, row)),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                assert!(row.contains(&format!("`{name}`")), "{place}.{name} is not in docs/cli.md: {row}");
+                if !OPEN.contains(&name.as_str()) {
+                    all_documented(&format!("{place}.{name}"), value, row);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn the_fields_that_are_documented_are_those_of_a_report() {
+    let flows = "flows: [{ name: a, path: kind, slo: 1ms, min_rate: 1kpps }]\nscheduler: weighted-fair\n\
+                 control: { batching: fair, period: 10ms }\n";
+    let file = File::new(&format!("{}{flows}", ROUTER.replace("count: 1000", "rate: 100kpps")));
+    let report = forebay(&["run", file.path(), "--no-socket", "--json", "--duration", "200ms"]).json();
+    let rows = documented();
+    let row = |name: &str| rows.iter().find(|(names, _)| names.iter().any(|known| known == name)).map(|(_, row)| row);
+    for (name, value) in report.as_object().expect("an object") {
+        let row = row(name).unwrap_or_else(|| panic!("'{name}' is not in docs/cli.md"));
+        all_documented(name, value, row);
+    }
+    for (names, row) in &rows {
+        let absent = names.iter().filter(|name| report.get(name.as_str()).is_none()).count();
+        assert!(absent == 0 || row.contains("left out where there are none"), "{names:?} are in no report");
+    }
+    // Fields that every module, flow, worker and port has are written first in their rows.
+    for (list, first) in
+        [("modules", "function"), ("flows", "delay_us"), ("workers", "busy_turns"), ("ports", "receiving")]
+    {
+        assert!(report[list][0].get(first).is_some(), "{list}[].{first}");
+    }
+}
+
 /// Runs the check that others hold against this output, where it is at hand.
 pub(crate) fn shared(kind: &str, json: &str) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/check/contract.py");

@@ -276,8 +276,8 @@ fn an_experiment_of_nothing_is_refused() {
             assert!(done.err.contains(said), "{more:?}: '{said}' is not in\n{}", done.err);
         }
     };
-    refused(&out, &["--only", "static", "--duration", "0s"], &["'0s' for '--duration <TIME>'", "1ms to 3600s"]);
-    refused(&out, &["--only", "static", "--period", "1us"], &["'1us' for '--period <TIME>'", "1ms to 3600s"]);
+    refused(&out, &["--only", "static", "--duration", "0s"], &["'0s' for '--duration <TIME>'", "1ms to 1h"]);
+    refused(&out, &["--only", "static", "--period", "1us"], &["'1us' for '--period <TIME>'", "1ms to 1h"]);
     refused(&out, &["--only", "static", "--runs", "0"], &["'0' for '--runs <N>'", "1 to 10000"]);
     refused(&out, &["--only", "statik"], &["'statik'", "'static'"]);
     refused(&out, &["--only", "captures"], &["--only captures: ", "--captures"]);

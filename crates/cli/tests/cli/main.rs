@@ -1,5 +1,6 @@
 //! The command as its users meet it: arguments in, output and exit codes out.
 
+mod checks;
 mod commands;
 mod compare;
 mod contract;

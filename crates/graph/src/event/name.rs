@@ -104,6 +104,8 @@ names! {
     Waiting = "waiting", Info;
     /// The run ended before a source did.
     PortUnread = "port_unread", Warn;
+    /// No packet was traced, where some were to be.
+    NothingTraced = "nothing_traced", Warn;
     /// The file of dropped packets is complete.
     DropsWritten = "drops_written", Info;
     /// The run ends with an error.

@@ -3,10 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use forebay_graph::secret::HIDDEN;
+use forebay_measure::units::advice;
 use regex_lite::Regex;
 use serde_json::Value;
 
-use super::words::{allowed, bare, be, first_sentence, multiple, shown, types, units, unknown_key, within};
+use super::words::{allowed, bare, be, first_sentence, long_form, multiple, shown, types, units, unknown_key, within};
 use crate::problem::{listed, nearest, quote};
 use crate::secrets::has_secret;
 use crate::yaml::{Kind, Map, Node};
@@ -209,6 +210,12 @@ impl<'r> Walk<'r> {
                 format!("{value} is a number or truth value where text is expected: put it in quotes")
             }
             _ if self.hidden.is_some() => format!("{value} is not {}", types(rule)),
+            (Some(units), Kind::Number(number)) => {
+                // An example: the number does not say which unit was meant.
+                let unit =
+                    units.split(", ").find(|unit| *unit == "us").or(units.split(", ").next()).unwrap_or_default();
+                format!("{value} has no unit: write a number with a unit, such as {number}{unit} (units: {units})")
+            }
             (Some(units), _) => format!("{value} is not a number with a unit ({units})"),
             (None, Kind::Number(_) | Kind::Bool(_)) if of("string") => {
                 format!("{value} is a number or truth value where text is expected: put it in quotes")
@@ -222,6 +229,11 @@ impl<'r> Walk<'r> {
                 let meant = multiple(text).filter(|number| rule["maximum"].as_u64().is_none_or(|most| *number <= most));
                 let meant = meant.map(|number| format!(", such as {number}")).unwrap_or_default();
                 format!("{value} is not a whole number: allowed are digits alone{meant}{}", within(rule))
+            }
+            (None, Kind::Text(text)) if of("object") => {
+                let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
+                let form = long_form(&path, text, rule).map(|form| format!(": {form}")).unwrap_or_default();
+                format!("{value} is not {}{form}", types(rule))
             }
             _ => format!("{value} is not {}", types(rule)),
         };
@@ -291,7 +303,10 @@ impl<'r> Walk<'r> {
         }
         if !self.rules.matches(&rule["pattern"], text) {
             let message = match (units(rule), rule["description"].as_str()) {
-                (Some(units), _) => format!("{} is not a number with a unit (units: {units})", self.quoted(text)),
+                (Some(units), _) => {
+                    let advice = if self.hidden.is_some() { String::new() } else { advice(text, units.split(", ")) };
+                    format!("{} is not a number with a unit{advice} (units: {units})", self.quoted(text))
+                }
                 (None, Some(description)) => {
                     format!(
                         "{} does not have the form that is expected: {}",

@@ -11,7 +11,8 @@ pub(super) fn be(count: usize) -> &'static str {
 pub(super) fn unknown_key(path: &[&str], key: &str, rule: &Value) -> String {
     let names: Vec<&str> =
         rule["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-    let near = nearest(key, names.iter().copied());
+    let meant = meant(path, key, &names);
+    let near = if meant.is_empty() { nearest(key, names.iter().copied()) } else { meant };
     let known = listed(names.iter().copied());
     match path {
         ["modules", _, _] => format!("there is no function {}{near}: there are {known}", quote(key)),
@@ -20,6 +21,141 @@ pub(super) fn unknown_key(path: &[&str], key: &str, rule: &Value) -> String {
         ["state", _, _] => format!("there is no kind of state {}{near}: there are {known}", quote(key)),
         _ if names.is_empty() => format!("unknown key {}: none is allowed", quote(key)),
         _ => format!("unknown key {}{near}: allowed {} {known}", quote(key), be(names.len())),
+    }
+}
+
+/// What functions and kinds of ports are called elsewhere, and here.
+const MEANT: &[(&str, &str, &[&str])] = &[
+    ("modules", "nat", &["nat_out", "nat_in", "static_nat"]),
+    ("modules", "snat", &["nat_out", "static_nat"]),
+    ("modules", "dnat", &["nat_in", "static_nat"]),
+    ("modules", "masquerade", &["nat_out"]),
+    ("modules", "napt", &["nat_out", "nat_in"]),
+    ("modules", "route", &["ip_lookup"]),
+    ("modules", "routes", &["ip_lookup"]),
+    ("modules", "router", &["ip_lookup"]),
+    ("modules", "routing", &["ip_lookup"]),
+    ("modules", "lookup", &["ip_lookup", "exact_match"]),
+    ("modules", "lpm", &["ip_lookup"]),
+    ("modules", "fib", &["ip_lookup"]),
+    ("modules", "forward", &["ip_lookup", "mac_table"]),
+    ("modules", "bridge", &["mac_table"]),
+    ("modules", "switch", &["mac_table"]),
+    ("modules", "l2", &["mac_table"]),
+    ("modules", "vlan", &["vlan_split", "vlan_push", "vlan_pop"]),
+    ("modules", "vxlan", &["vxlan_encap", "vxlan_decap"]),
+    ("modules", "gtp", &["gtpu_encap", "gtpu_decap"]),
+    ("modules", "gtpu", &["gtpu_encap", "gtpu_decap"]),
+    ("modules", "upf", &["upf_uplink", "upf_downlink"]),
+    ("modules", "esp", &["esp_encrypt", "esp_decrypt"]),
+    ("modules", "ipsec", &["esp_encrypt", "esp_decrypt"]),
+    ("modules", "vpn", &["esp_encrypt", "esp_decrypt"]),
+    ("modules", "encrypt", &["esp_encrypt", "aes_gcm_encrypt"]),
+    ("modules", "decrypt", &["esp_decrypt", "aes_gcm_decrypt"]),
+    ("modules", "fw", &["firewall", "acl"]),
+    ("modules", "filter", &["acl", "firewall"]),
+    ("modules", "rules", &["acl"]),
+    ("modules", "access_list", &["acl"]),
+    ("modules", "conntrack", &["firewall"]),
+    ("modules", "stateful", &["firewall"]),
+    ("modules", "lb", &["balance"]),
+    ("modules", "load_balancer", &["balance"]),
+    ("modules", "loadbalancer", &["balance"]),
+    ("modules", "balancer", &["balance"]),
+    ("modules", "ids", &["nids"]),
+    ("modules", "ips", &["nids"]),
+    ("modules", "snort", &["nids"]),
+    ("modules", "suricata", &["nids"]),
+    ("modules", "policer", &["meter"]),
+    ("modules", "police", &["meter"]),
+    ("modules", "limit", &["meter", "shaper"]),
+    ("modules", "rate_limit", &["meter", "shaper"]),
+    ("modules", "qos", &["meter", "shaper"]),
+    ("modules", "queue", &["shaper"]),
+    ("modules", "mirror", &["copy", "tap"]),
+    ("modules", "tee", &["copy"]),
+    ("modules", "arp", &["interface_in", "interface_out"]),
+    ("modules", "ping", &["interface_in"]),
+    ("modules", "icmp", &["interface_in", "icmp_error"]),
+    ("modules", "fragment", &["mtu", "reassemble"]),
+    ("modules", "defragment", &["reassemble"]),
+    ("modules", "split", &["hash_split", "ether_split", "vlan_split"]),
+    ("modules", "rss", &["hash_split"]),
+    ("modules", "count", &["counter"]),
+    ("modules", "checksum", &["ip_checksum"]),
+    ("modules", "mss", &["mss_clamp"]),
+    ("modules", "pass", &["bypass"]),
+    ("ports", "eth", &["af_packet", "af_xdp"]),
+    ("ports", "ethernet", &["af_packet", "af_xdp"]),
+    ("ports", "interface", &["af_packet", "af_xdp"]),
+    ("ports", "nic", &["af_packet", "af_xdp"]),
+    ("ports", "raw", &["af_packet"]),
+    ("ports", "socket", &["af_packet"]),
+    ("ports", "xdp", &["af_xdp"]),
+    ("ports", "dpdk", &["af_xdp", "af_packet"]),
+    ("ports", "tun", &["tap"]),
+    ("ports", "veth", &["af_packet"]),
+    ("ports", "file", &["pcap"]),
+    ("ports", "capture", &["pcap"]),
+    ("ports", "pcapng", &["pcap"]),
+    ("ports", "traffic", &["generator"]),
+    ("ports", "source", &["generator"]),
+    ("ports", "null", &["sink"]),
+    ("ports", "discard", &["sink"]),
+    ("ports", "drop", &["sink"]),
+];
+
+/// The functions or kinds of ports that do what an unknown name says.
+fn meant(path: &[&str], key: &str, names: &[&str]) -> String {
+    let [section, _, _] = path else { return String::new() };
+    let key = key.to_ascii_lowercase().replace('-', "_");
+    let of = MEANT.iter().find(|(of, name, _)| of == section && *name == key);
+    let known = of.into_iter().flat_map(|(_, _, meant)| meant.iter()).filter(|meant| names.contains(meant));
+    match known.map(|name| format!("'{name}'")).collect::<Vec<_>>() {
+        known if known.is_empty() => String::new(),
+        known => format!(" (did you mean {}?)", known.join(" or ")),
+    }
+}
+
+/// The long form of a module, port or state of which only one word was written. `path` leads to the word, `rule` is the
+/// schema of what should stand there.
+pub(super) fn long_form(path: &[&str], text: &str, rule: &Value) -> Option<String> {
+    let plain = |word: &str| {
+        !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte))
+    };
+    if !plain(text) {
+        return None;
+    }
+    match path {
+        // `fw: acl`
+        [section @ ("modules" | "ports" | "state"), name] => {
+            let known = rule["properties"].as_object()?;
+            let kind = known.keys().find(|known| *known == text);
+            let what = if *section == "modules" { "function" } else { "kind" };
+            match kind {
+                Some(kind) => {
+                    Some(format!("write `{name}: {{ {kind}: }}`, or with parameters `{name}: {{ {kind}: {{ ... }} }}`"))
+                }
+                None => Some(format!(
+                    "write `{name}: {{ ... }}` with a {what} in it{}",
+                    nearest(text, known.keys().map(String::as_str))
+                )),
+            }
+        }
+        // `af_packet: eth0`
+        ["modules" | "ports" | "state", _, kind] => {
+            let texts = rule["properties"]
+                .as_object()?
+                .iter()
+                .filter(|(_, rule)| rule["type"] == "string" || rule.get("$ref").is_some());
+            let names: Vec<&str> = texts.map(|(name, _)| name.as_str()).collect();
+            let required = rule["required"].as_array()?.iter().filter_map(Value::as_str).collect::<Vec<_>>();
+            match required[..] {
+                [only] if names.contains(&only) => Some(format!("write `{kind}: {{ {only}: {text} }}`")),
+                _ => None,
+            }
+        }
+        _ => None,
     }
 }
 

@@ -36,7 +36,7 @@ pool: { chunk: 3 }
         test.yaml:6: modules.c.test_split: `gates` is missing (The gates' names)
         test.yaml:7: modules.d: it has 2 keys: allowed is 1, of …
         test.yaml:8: modules.e: it has 0 keys: allowed is 1, of …
-        test.yaml:9: modules.f: 'test_pass' is not a mapping
+        test.yaml:9: modules.f: 'test_pass' is not a mapping: write `f: { test_pass: }`, or with parameters `f: { test_pass: { ... } }`
         test.yaml:10: modules: 'g h' is not a name: allowed are letters, digits, '_' and, between them, '-'
         test.yaml:11: pool: unknown key 'chunk' (did you mean 'chunks'?): allowed are chunks, frame
         ");
@@ -74,9 +74,9 @@ workers: []
         test.yaml:5: ports.in.test_port.receives: '1' is not true or false
         test.yaml:5: ports.old: there is no kind of port 'tset_port' (did you mean 'test_port'?): there are …
         test.yaml:7: no packet reaches module 'a': no line leads to it
-        test.yaml:7: modules.a.test_pass.after: '300' is not a number with a unit (ns, us, ms, s)
+        test.yaml:7: modules.a.test_pass.after: '300' has no unit: write a number with a unit, such as 300us (units: ns, us, ms, s, min, h, d)
         test.yaml:8: no packet reaches module 'b': no line leads to it
-        test.yaml:8: modules.b.test_pass.after: '300 minutes' is not a span of time: write a number and a unit, such as 300us (units: ns, us, ms, s)
+        test.yaml:8: modules.b.test_pass.after: '300 minutes' is not a span of time (did you mean 300min?): write a number and a unit, such as 300us or 5min (units: ns, us, ms, s, min, h, d)
         test.yaml:9: no packet reaches module 'c': no line leads to it
         test.yaml:9: modules.c.test_pass.after: '0us' is no time: allowed is more
         test.yaml:10: no packet reaches module 'd': no line leads to it
@@ -88,12 +88,12 @@ workers: []
         test.yaml:12: no packet reaches module 'h': no line leads to it
         test.yaml:12: modules.h.test_split: two gates are called 'ok'
         test.yaml:14: buffers.a.trigger: '300' is out of range: allowed is a whole number from 0 to 256
-        test.yaml:14: buffers.a.hold: '1' is not a number with a unit (ns, us, ms, s)
+        test.yaml:14: buffers.a.hold: '1' has no unit: write a number with a unit, such as 1us (units: ns, us, ms, s, min, h, d)
         test.yaml:15: no module or port is called 'z': buffers belong to modules
         test.yaml:16: 'in' is a port: buffers belong to modules
         test.yaml:17: pipeline[0]: '3' is a number or truth value where text is expected: put it in quotes
         test.yaml:19: flows[0].path: '3' does not fit: allowed are text, a list
-        test.yaml:19: flows[0].slo: '0' is not a number with a unit (ns, us, ms, s)
+        test.yaml:19: flows[0].slo: '0' has no unit: write a number with a unit, such as 0us (units: ns, us, ms, s, min, h, d)
         test.yaml:19: flows[0].percentile: '0' is out of range: allowed is a number above 0 to 100
         test.yaml:20: workers: too few: at least 1 is needed
         ");
@@ -369,9 +369,9 @@ fn controllers_that_cannot_be() {
     test.yaml:4: control.batching.static: `trigger` is missing (Every module's trigger; more than the largest batch is the largest batch)
     test.yaml:4: control.batching.static: unknown key 'triger' (did you mean 'trigger'?): allowed is trigger
     test.yaml:4: control.batching.static.trigger: '300' is out of range: allowed is a whole number from 0 to 256
-    test.yaml:4: control.period: every 10us: allowed are 1ms to 3600s
-    test.yaml:4: control.period: '2h' is not a span of time: write a number and a unit, such as 300us (units: ns, us, ms, s)
-    test.yaml:4: control.period: every 7200s: allowed are 1ms to 3600s
+    test.yaml:4: control.period: every 10us: allowed are 1ms to 1h
+    test.yaml:4: control.period: every 2h: allowed are 1ms to 1h
+    test.yaml:4: control.period: every 2h: allowed are 1ms to 1h
     test.yaml:4: control.guard: '-0.1' is out of range: allowed is a number from 0 below 1
     test.yaml:4: control.batching: nfvnice sets weights: write `scheduler: weighted-fair` too
     test.yaml:4: control.workers: '0' is out of range: allowed is a whole number from 1 to 256
@@ -497,8 +497,8 @@ modules:
         - "alert tcp any any -> any any (sid:1;)"
 pipeline: [in -> list -> fw -> look, "look[clean] -> ids", "look[match] -> drop", ids -> out]
 "#), @r##"
-        test.yaml:8: modules.list.acl.rules[1]: "x" does not start a rule; a rule starts with "@" and its source prefix, a comment with "#"
-        test.yaml:9: modules.fw.firewall.rules[1]: "x" does not start a rule; a rule starts with "@" and its source prefix, a comment with "#"
+        test.yaml:8: modules.list.acl.rules[1]: 'x' is no action: allowed are permit, deny (or drop) and count; a set begins with 'set', a rule of ClassBench with '@', a comment with '#'
+        test.yaml:9: modules.fw.firewall.rules[1]: 'x' is no action: allowed are permit, deny (or drop) and count; a set begins with 'set', a rule of ClassBench with '@', a comment with '#'
         test.yaml:10: modules.look.dpi.patterns[1]: a '|' without a second: write hexadecimal bytes as |0d 0a|, and \| for itself
         test.yaml:10: modules.look.dpi.patterns[2]: the same pattern as in patterns[0]: allowed is each once
         test.yaml:15: modules.ids.nids.rules[1]: sid '0': allowed are 1 to 4294967295

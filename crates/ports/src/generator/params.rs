@@ -1,13 +1,15 @@
 //! The generator's parameters: what they may be, and the generator that they make.
 
+use std::borrow::Cow;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use forebay_graph::{PortCounters, Setup, SetupError};
+use forebay_measure::units::advice;
 use forebay_measure::{BitRate, Nanos, PacketRate};
 use forebay_packet::wire::ethernet::MacAddress;
 use forebay_packet::{MAX_BATCH, MAX_FRAME};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -144,9 +146,8 @@ pub struct Renewal {
 }
 
 /// How fast packets come.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
-#[schemars(with = "String")]
 pub enum Rate {
     /// Packets per second.
     Packets(PacketRate),
@@ -154,10 +155,29 @@ pub enum Rate {
     Bits(BitRate),
 }
 
+/// The units of rates.
+const UNITS: [&str; 9] = ["pps", "kpps", "Mpps", "Gpps", "bps", "kbps", "Mbps", "Gbps", "Tbps"];
+
+/// The pattern says that a number alone is no rate, so that messages can name the units.
+impl JsonSchema for Rate {
+    fn schema_name() -> Cow<'static, str> {
+        "Rate".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "a rate above 0, such as 5Mpps or 10Gbps",
+            "pattern": format!("^\\s*[0-9][0-9._]*\\s*({})\\s*$", UNITS.join("|")),
+        })
+    }
+}
+
 /// Text that is not a rate.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error(
-    "'{0}' is not a rate above 0: write a number and a unit, such as 5Mpps or 10Gbps (units: pps, kpps, Mpps, Gpps, bps, kbps, Mbps, Gbps, Tbps)"
+    "'{0}' is not a rate above 0{advice}: write a number and a unit, such as 5Mpps or 10Gbps (units: {units})",
+    advice = advice(.0, UNITS),
+    units = UNITS.join(", ")
 )]
 pub struct RateError(String);
 

@@ -1,0 +1,178 @@
+//! What newcomers write, and what `check` and `run` answer.
+
+use std::io::Write as _;
+
+use assert_cmd::Command;
+
+use crate::{Done, File, ROUTER, forebay};
+
+/// What `check` says of ports, modules and lines that it must refuse.
+fn refused(text: &str) -> String {
+    let file = File::new(text);
+    let done = forebay(&["check", file.path()]);
+    assert_eq!(done.code, Some(2), "{text}\n{}{}", done.out, done.err);
+    done.err
+}
+
+fn says(text: &str, said: &str) {
+    let err = refused(text);
+    assert!(err.contains(said), "'{said}' is not in\n{err}");
+}
+
+/// A pipeline with this port `in`, this module `m`, and more.
+fn pipeline(port: &str, module: &str, more: &str) -> String {
+    format!("ports:\n  in: {port}\n  out: {{ sink: }}\nmodules:\n  m: {module}\npipeline: [in -> m -> out]\n{more}")
+}
+
+#[test]
+fn files_that_are_not_there_are_refused_with_their_places() {
+    let read = |name: &str| pipeline(&format!("{{ pcap: {{ read: {name} }} }}"), "{ ttl: }", "");
+    says(&read("missing.pcap"), "test.yaml:2: ports.in.pcap.read: ");
+    says(&read("missing.pcap"), "missing.pcap: cannot open the capture: No such file or directory");
+    says(&read("/"), "test.yaml:2: ports.in.pcap.read: /: ");
+    let write = ROUTER.replace("out: { sink: {} }", "out: { pcap: { write: nowhere/x.pcap } }");
+    says(&write, "test.yaml:3: ports.out.pcap.write: ");
+    says(&pipeline("{ generator: }", "{ tap: { file: nowhere/x.pcap } }", ""), "test.yaml:5: modules.m.tap.file: ");
+    says(&pipeline("{ generator: }", "{ acl: { rules: none } }", ""), "test.yaml:5: modules.m.acl.rules: ");
+}
+
+#[test]
+fn an_interface_has_one_port() {
+    let two = |more: &str| {
+        format!(
+            "ports:\n  a: {{ af_packet: {{ interface: lo }} }}\n  b: {{ af_packet: {{ interface: lo{more} }} }}\n\
+             modules:\n  m: {{ ttl: }}\npipeline: [a -> m -> b, b -> drop]\n"
+        )
+    };
+    says(&two(""), "test.yaml:3: ports.b.af_packet.interface: 'lo' is the interface of port 'a' already");
+    let file = File::new(&two(", namespace: other"));
+    forebay(&["check", file.path()]).well();
+}
+
+#[test]
+fn no_flow_is_called_as_the_rest_is() {
+    let flow = ROUTER.to_owned() + "flows:\n  - { name: other, path: kind }\n";
+    says(&flow, "'other' is the flow of packets on no declared path: choose another name");
+}
+
+#[test]
+fn numbers_without_a_unit_and_with_a_wrong_one_are_answered_with_the_right_one() {
+    let rate = |rate: &str| pipeline(&format!("{{ generator: {{ rate: {rate} }} }}"), "{ ttl: }", "");
+    says(&rate("100000"), "'100000' has no unit: write a number with a unit, such as 100000pps (units: pps, kpps,");
+    says(&rate("1M"), "'1M' is not a rate above 0 (did you mean 1Mpps or 1Mbps?)");
+    says(&rate("10Gbit/s"), "(did you mean 10Gbps?)");
+    let hold = |hold: &str| {
+        pipeline("{ generator: }", "{ ttl: }", &format!("buffers: {{ m: {{ trigger: 4, hold: {hold} }} }}\n"))
+    };
+    says(&hold("5m"), "'5m' is not a span of time (did you mean 5min or 5ms?)");
+    let file = File::new(&hold("0.5min"));
+    forebay(&["check", file.path()]).well();
+}
+
+#[test]
+fn names_from_elsewhere_are_answered_with_those_here() {
+    for (written, meant) in [
+        ("nat", "'nat_out' or 'nat_in' or 'static_nat'"),
+        ("route", "'ip_lookup'"),
+        ("lookup", "'ip_lookup' or 'exact_match'"),
+        ("router", "'ip_lookup'"),
+        ("vlan", "'vlan_split' or 'vlan_push' or 'vlan_pop'"),
+        ("fw", "'firewall' or 'acl'"),
+        ("load-balancer", "'balance'"),
+        ("firewal", "'firewall'"),
+    ] {
+        let text = pipeline("{ generator: }", &format!("{{ {written}: }}"), "");
+        says(&text, &format!("modules.m: there is no function '{written}' (did you mean {meant}?)"));
+    }
+    says(
+        &pipeline("{ dpdk: }", "{ ttl: }", ""),
+        "there is no kind of port 'dpdk' (did you mean 'af_xdp' or 'af_packet'?)",
+    );
+}
+
+#[test]
+fn short_forms_are_refused_with_the_line_to_write() {
+    says(
+        &pipeline("{ af_packet: eth0 }", "{ ttl: }", ""),
+        "'eth0' is not a mapping: write `af_packet: { interface: eth0 }`",
+    );
+    says(&pipeline("{ generator: }", "ttl", ""), "'ttl' is not a mapping: write `m: { ttl: }`, or with parameters");
+    says(&pipeline("sink", "{ ttl: }", ""), "'sink' is not a mapping: write `in: { sink: }`");
+    says(&pipeline("{ generator: }", "tll", ""), "write `m: { ... }` with a function in it (did you mean 'ttl'?)");
+}
+
+#[test]
+fn a_route_with_a_wrong_length_is_shown() {
+    let text = pipeline("{ generator: }", "{ ip_lookup: { routes: ['10.0.0.0/33 0'] } }", "");
+    says(&text, "test.yaml:5: modules.m.ip_lookup.routes[0]: 10.0.0.0/33: prefix length 33 is out of range (0 to 32)");
+}
+
+#[test]
+fn a_core_that_is_not_there_is_refused_with_its_place() {
+    let file = File::new(&pipeline("{ generator: { count: 10 } }", "{ ttl: }", "workers: [{ core: 4000 }]\n"));
+    let done = forebay(&["run", file.path(), "--no-socket"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.contains("test.yaml:7: workers[0].core: core 4000 is not one"), "{}", done.err);
+}
+
+fn fed(arguments: &[&str], input: impl Into<Vec<u8>>) -> Done {
+    let output = Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).write_stdin(input).output();
+    Done::of(output.expect("the command can be started"))
+}
+
+#[test]
+fn the_standard_input_may_be_empty_or_a_setting() {
+    for command in ["check", "run"] {
+        let done = fed(&[command, "-"], "\n");
+        assert!(
+            done.code == Some(2) && done.err.contains("the standard input is empty: write a configuration"),
+            "{}",
+            done.err
+        );
+    }
+    let file = File::new(&pipeline("{ pcap: { read: none.pcap } }", "{ ttl: }", ""));
+    fed(&["check", file.path(), "--set", "ports.in.pcap.read=-"], "").well();
+}
+
+#[test]
+fn a_capture_is_no_configuration() {
+    let file = File::new("");
+    let name = file.beside("x.pcap");
+    for beginning in [[0xd4, 0xc3, 0xb2, 0xa1], [0x0a, 0x0d, 0x0d, 0x0a]] {
+        let mut capture = std::fs::File::create(&name).expect("a file");
+        capture.write_all(&[&beginning[..], &[0; 40]].concat()).expect("room");
+        // Longer than any configuration.
+        capture.set_len(20 << 20).expect("room");
+        let done = forebay(&["run", &name]);
+        assert_eq!(done.code, Some(2));
+        assert!(
+            done.err.contains(&format!(
+                "it is a capture, not a configuration: a port plays it, `in: {{ pcap: {{ read: {name}"
+            )),
+            "{}",
+            done.err
+        );
+    }
+}
+
+#[test]
+fn of_several_files_each_is_named_and_each_problem_is_an_error() {
+    let (good, bad) =
+        (File::new(ROUTER), File::new(&ROUTER.replace("ttl:", "tll:").replace("mac_rewrite", "mac_rewirte")));
+    let done = forebay(&["check", good.path(), bad.path(), "usecase:gw", "/nonexistent.yaml"]);
+    assert_eq!(done.code, Some(2));
+    let named: Vec<_> = done.out.lines().map(|line| line.split(": in order").next().expect("a name")).collect();
+    assert_eq!(named, [good.path(), "usecase:gw"]);
+    assert!(done.err.lines().count() == 3 && done.err.lines().all(|line| line.starts_with("error: ")), "{}", done.err);
+}
+
+#[test]
+fn a_trace_that_shows_nothing_says_so() {
+    let file = File::new(ROUTER);
+    let trace = |filter: &str| forebay(&["run", file.path(), "--no-socket", "--trace", "2", "--filter", filter]);
+    let done = trace("tcp port 80");
+    assert_eq!(done.code, Some(0));
+    assert!(done.err.contains("--trace: no packet matched --filter"), "{}", done.err);
+    let done = trace("udp dst net 0.0.0.0/0");
+    assert!(done.out.contains("packet 1 from in") && !done.err.contains("no packet"), "{}", done.err);
+}
