@@ -163,7 +163,15 @@ mod tests {
     #[test]
     fn both_planes_meet_where_bursts_are_of_one_packet() {
         let span = Span { period: forebay_measure::Nanos(1_000_000), periods: 1 };
-        let places = places(&Extents { short: false, span, most: None, runs: 1 });
+        let places = places(&Extents {
+            short: false,
+            span,
+            most: None,
+            runs: 1,
+            stated_runs: None,
+            usecases: Vec::new(),
+            captures: None,
+        });
         assert_eq!(places.len(), BRANCHES.len() * (BATCHINESS.len() + BURSTS.len() - 1));
         assert!(places.contains(&(16, USUAL, 1)) && places.contains(&(16, USUAL, 32)));
     }
