@@ -1,9 +1,11 @@
 //! Measurements that are kept: each in a folder of its own, with the program and the pipeline that it is of, so that both
 //! can run again beside others.
 
+mod slim;
+
 use std::fmt;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -220,7 +222,7 @@ impl Store {
         Ok(())
     }
 
-    /// Saves a measurement with the program that made it: all of it or nothing. Where it is.
+    /// Saves a measurement with the program that made it, without what debuggers read: all of it or nothing. Where it is.
     ///
     /// # Errors
     /// [`SavedError`].
@@ -238,11 +240,14 @@ impl Store {
         // It has the pipeline's text, in which there may be keys: its owner alone may read it.
         let private = |file: &Path| fs::File::options().write(true).create_new(true).mode(OWNER_ALONE).open(file);
         private(&file).and_then(|mut new| new.write_all(text.as_bytes())).map_err(io(&file))?;
+        let whole = fs::read(program).map_err(io(program))?;
+        let kept = slim::slim(&whole);
         let same =
-            self.names().into_iter().map(|name| self.0.join(name).join(PROGRAM)).find(|other| same(other, program));
+            self.names().into_iter().map(|name| self.0.join(name).join(PROGRAM)).find(|other| is_of(other, &kept));
         // Where it is another user's, a link to it may be forbidden.
         if same.is_none_or(|same| fs::hard_link(same, &copy).is_err()) {
-            fs::copy(program, &copy).map_err(io(&copy))?;
+            let may = fs::metadata(program).map_err(io(program))?.permissions();
+            fs::write(&copy, &*kept).and_then(|()| fs::set_permissions(&copy, may)).map_err(io(&copy))?;
         }
         fs::rename(temporary.path(), &folder).map_err(|error| match error.kind() {
             // Somebody else was quicker.
@@ -351,19 +356,10 @@ fn read(folder: &Path) -> Result<Saved, SavedError> {
     }
 }
 
-/// Whether two files are there and say the same.
-fn same(one: &Path, other: &Path) -> bool {
-    let open = |path: &Path| fs::File::open(path).ok().map(io::BufReader::new);
-    let length = |path: &Path| fs::metadata(path).ok().map(|told| told.len());
-    let (Some(one_length), Some(other_length)) = (length(one), length(other)) else { return false };
-    let (Some(mut a), Some(mut b)) = (open(one), open(other)) else { return false };
-    let (mut left, mut right) = ([0; 65_536], [0; 65_536]);
-    one_length == other_length
-        && (0..one_length.div_ceil(left.len() as u64)).all(|piece| {
-            let size = (one_length - piece * left.len() as u64).min(left.len() as u64) as usize;
-            let (left, right) = (&mut left[..size], &mut right[..size]);
-            a.read_exact(left).is_ok() && b.read_exact(right).is_ok() && left == right
-        })
+/// Whether a file has just these bytes.
+fn is_of(file: &Path, bytes: &[u8]) -> bool {
+    fs::metadata(file).is_ok_and(|told| told.len() == bytes.len() as u64)
+        && fs::read(file).is_ok_and(|there| there == bytes)
 }
 
 #[cfg(test)]
