@@ -222,7 +222,9 @@ impl Decomposer {
     }
 
     fn together(&mut self, layout: &Layout, snapshot: &Snapshot) -> Option<Move> {
-        let busy = |worker: usize| snapshot.workers.get(worker).map_or(0.0, |told| told.busy_s / snapshot.period_s);
+        let busy = |worker: usize| {
+            snapshot.workers.get(worker).map_or(0.0, |told| told.busy_s / told.there_s(snapshot.period_s))
+        };
         let gone: Vec<_> = self.parted.gone().map(|(on, gone)| (on, gone.clone())).collect();
         // What went last comes back first.
         for (on, gone) in gone.into_iter().rev() {

@@ -1,6 +1,6 @@
 //! What a snapshot says of its period as a whole: whether it tells anything, whether packets queue, what flows took.
 
-use forebay_graph::snapshot::{FlowSnapshot, WorkerSnapshot};
+use forebay_graph::snapshot::{DelaySnapshot, FlowSnapshot, WorkerSnapshot};
 use forebay_graph::{FlowLayout, Layout, Snapshot};
 
 /// The share of its time that a worker has something to do where it has no time to spare.
@@ -25,12 +25,13 @@ pub(crate) fn is_another(was: f64, is: f64) -> bool {
 /// Whether the machine was elsewhere for long in this period: what was seen says nothing of what will be.
 pub(crate) fn stalled(layout: &Layout, snapshot: &Snapshot) -> bool {
     let stall = STALL_S.max(STALL_TURNS * full_turns(layout, snapshot).fold(0.0, f64::max));
-    snapshot.workers.iter().any(|worker| worker.had_turn_of(stall))
+    // What the system says that the machine took is left out of everything, and the rest is as good as any.
+    snapshot.workers.iter().any(|worker| worker.had_turn_of(stall) && !worker.knows_away())
 }
 
 /// Whether a worker had no time to spare.
 pub(crate) fn full(worker: &WorkerSnapshot, snapshot: &Snapshot) -> bool {
-    worker.busy_s >= FULL * snapshot.period_s
+    worker.busy_s >= FULL * worker.there_s(snapshot.period_s)
 }
 
 /// By worker: what a turn takes in which each of its modules that packets came to is called with the largest batch, in seconds (Batchy
@@ -57,12 +58,12 @@ pub(crate) fn queues(snapshot: &Snapshot) -> bool {
 }
 
 /// By flow: what its packets took, in seconds, at its percentile; where few left, or none, at least as long as the oldest waits.
-/// `None` without packets.
+/// What the machine made of it is left out as far as is known: no trigger wins it back. `None` without packets.
 pub(crate) fn delays(layout: &Layout, snapshot: &Snapshot) -> Vec<Option<f64>> {
     let delay = |(flow, told): (&FlowLayout, &FlowSnapshot)| {
         let oldest = flow.path.iter().map(|at| snapshot.modules[*at].oldest_s).fold(0.0, f64::max);
         // Of a flow that none left of it is all that is known.
-        told.delay_s.map_or((oldest > 0.0).then_some(oldest), |delay| Some(delay.chosen.max(oldest)))
+        told.delay_s.map_or((oldest > 0.0).then_some(oldest), |delay| Some(chosen(told, delay, oldest)))
     };
     layout.flows.iter().zip(&snapshot.flows).map(delay).collect()
 }
@@ -74,12 +75,36 @@ pub(crate) fn longest_delays(layout: &Layout, snapshot: &Snapshot) -> Vec<Option
     layout.flows.iter().zip(delays(layout, snapshot)).map(longest).collect()
 }
 
+/// What packets of a flow took at its percentile, the oldest that waits among them; where the machine took time from workers, without
+/// that: the oldest may wait for nothing else.
+pub(crate) fn chosen(flow: &FlowSnapshot, delay: DelaySnapshot, oldest: f64) -> f64 {
+    flow.undisturbed_s.unwrap_or(delay.chosen.max(oldest))
+}
+
 #[cfg(test)]
 mod tests {
-    use forebay_graph::snapshot::{DelaySnapshot, ModuleSnapshot};
+    use forebay_graph::snapshot::ModuleSnapshot;
 
     use super::*;
     use crate::testing::{flow, layout};
+
+    /// Where the system tells what the machine took, a long turn says that it took it, and no more.
+    #[test]
+    fn a_period_is_stalled_only_as_far_as_is_not_known_why() {
+        let layout = layout(Vec::new(), Vec::new());
+        let mut worker = WorkerSnapshot { busy_s: 0.04, busy_turns: 10, long_s: 0.05, ..WorkerSnapshot::default() };
+        worker.long_turns[5] = 10;
+        let of = |away_s: Option<f64>| Snapshot {
+            period_s: 0.1,
+            workers: vec![WorkerSnapshot { away_s, ..worker }],
+            ..Snapshot::default()
+        };
+        let told = [None, Some(0.0), Some(0.01), Some(0.05)].map(|away| stalled(&layout, &of(away)));
+        assert_eq!(told, [true, true, true, false]);
+        let snapshot = of(Some(0.06));
+        assert!(full(&snapshot.workers[0], &snapshot), "it is busy in all the time that it has");
+        assert!(!full(&of(None).workers[0], &of(None)));
+    }
 
     /// An idle flow whose packets lie in a buffer looked perfect.
     #[test]

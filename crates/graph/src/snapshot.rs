@@ -63,6 +63,10 @@ pub struct FlowSnapshot {
     pub delay_s: Option<DelaySnapshot>,
     /// Packets above the objective.
     pub violations: u64,
+    /// The delay at the flow's percentile without what the machine had a part in, where it took time from workers; never more than what
+    /// packets took, and rather too little.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undisturbed_s: Option<f64>,
 }
 
 /// Delays of the packets that left: in the period, or where those are few in several.
@@ -81,12 +85,19 @@ pub struct DelaySnapshot {
 /// A worker in a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerSnapshot {
-    /// Seconds of turns in which there was something to do.
+    /// Seconds of turns in which there was something to do, without what the machine took.
     pub busy_s: f64,
     /// How many of those.
     pub busy_turns: u64,
     /// How long packets waited at ports before they were taken, in seconds; the chosen percentile is the 99th.
     pub port_wait_s: Option<DelaySnapshot>,
+    /// Seconds that the machine took in long turns, as the system tells: it had the worker's core, or another thread had. `None` where
+    /// the system does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub away_s: Option<f64>,
+    /// Seconds of turns that took 50 µs and more, whether or not there was something to do.
+    #[serde(default)]
+    pub long_s: f64,
     /// Those of them that took 50 µs and more, by length: to 100 µs, to 200 µs, and so on. The machine may have been elsewhere.
     pub long_turns: [u64; LONG_CLASSES],
 }
@@ -101,6 +112,18 @@ impl FlowSnapshot {
 }
 
 impl WorkerSnapshot {
+    /// Seconds of a period in which the machine left it its core: at least a hundredth of it.
+    #[must_use]
+    pub fn there_s(&self, period_s: f64) -> f64 {
+        (period_s - self.away_s.unwrap_or(0.0)).max(period_s / 100.0)
+    }
+
+    /// Whether most of the time of long turns is known to be the machine's.
+    #[must_use]
+    pub fn knows_away(&self) -> bool {
+        self.away_s.is_some_and(|away| away > 0.0 && away >= 0.5 * self.long_s)
+    }
+
     /// Whether a turn with something to do took at least so many seconds; 50 µs is the least that is told.
     #[must_use]
     pub fn had_turn_of(&self, seconds: f64) -> bool {
@@ -138,7 +161,7 @@ mod tests {
             percentile: Percentile::Of(percentile),
             min_rate: None,
         };
-        let told = |violations, packets| FlowSnapshot { violations, packets, delay_s: None };
+        let told = |violations, packets| FlowSnapshot { violations, packets, ..FlowSnapshot::default() };
         assert!(!told(5, 100).missed(&flow(95.0)) && told(6, 100).missed(&flow(95.0)));
         assert!(!told(0, 0).missed(&flow(95.0)) && told(1, 1).missed(&flow(95.0)));
         assert!(told(1, 1_000).missed(&flow(100.0)));

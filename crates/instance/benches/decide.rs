@@ -78,7 +78,7 @@ fn decide(c: &mut Criterion) {
                         now += Ticks(PERIOD);
                         team.run(now);
                         let start = Instant::now();
-                        let actions = pilot.decide(sampler.take(now)).all.clone();
+                        let actions = pilot.decide(sampler.take(now, &[])).all.clone();
                         took += start.elapsed();
                         team.workers.iter_mut().for_each(|worker| worker.apply(&actions).expect("in order"));
                     }

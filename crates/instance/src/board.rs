@@ -111,6 +111,18 @@ impl Board {
         all
     }
 
+    /// By worker: what the machine has taken of its time since it began.
+    pub(crate) fn away(&self) -> Vec<Away> {
+        let mut state = self.state();
+        let mut away = vec![Away::default(); state.telemetries.len()];
+        for (worker, taken) in state.machine.taken() {
+            if let Some(away) = away.get_mut(worker) {
+                *away = taken;
+            }
+        }
+        away
+    }
+
     /// What was counted when nothing had happened.
     #[must_use]
     pub fn nothing(&self) -> Reading {

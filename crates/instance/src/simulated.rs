@@ -137,7 +137,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
                 && next == *at
                 && ended != Ended::Finished
             {
-                let actions = helm.decide(next, self.log.as_deref_mut());
+                let actions = helm.decide(next, &[], self.log.as_deref_mut());
                 let trouble = self.workers.iter_mut().find_map(|worker| worker.apply(actions).err());
                 helm.steering.note(trouble.map(|error| error.to_string()));
                 // A move takes time.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forebay_control::{Costs, Decomposer, Log, Move, Pilot, Profiled, Settings};
 use forebay_graph::report::{ControlReport, MoveReport};
 use forebay_graph::{Action, FlowError, Layout, Plan, Sampler, SetupError, Telemetry};
-use forebay_measure::{Clock, Nanos, Tsc};
+use forebay_measure::{Away, Clock, Nanos, Tsc};
 use forebay_packet::Ticks;
 
 use crate::decided::Decided;
@@ -190,11 +190,11 @@ impl Helm {
         }
     }
 
-    /// What is to change after the period that ends now.
-    pub(crate) fn decide(&mut self, now: Ticks, log: Option<&mut (dyn Log + 'static)>) -> &[Action] {
+    /// What is to change after the period that ends now; `away`: by worker, what the machine has taken.
+    pub(crate) fn decide(&mut self, now: Ticks, away: &[Away], log: Option<&mut (dyn Log + 'static)>) -> &[Action] {
         let start = Tsc.now();
         self.decided = self.decided.saturating_add(1);
-        let snapshot = self.sampler.take(now);
+        let snapshot = self.sampler.take(now, away);
         self.pilot.decide(snapshot);
         let took = Tsc.now().since(start);
         let actions = self.pilot.last();

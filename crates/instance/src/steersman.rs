@@ -90,7 +90,7 @@ fn steer<S: Scheduler + 'static>(running: &Weak<Running<S>>, mut helm: Option<He
             helm = begin(&running, log.as_deref_mut());
         } else if let Some(helm) = &mut helm {
             let steering = Arc::clone(&helm.steering);
-            let actions = helm.decide(Tsc.now(), log.as_deref_mut());
+            let actions = helm.decide(Tsc.now(), &running.board.away(), log.as_deref_mut());
             let trouble = if actions.is_empty() { None } else { running.act_for(&steering, actions).err() };
             steering.note(trouble);
             if let Some(moved) = helm.rearrangement() {

@@ -180,7 +180,8 @@ impl Strain {
                 self.0.max(seen)
             };
         }
-        (1.0 - IN_RESERVE) / self.0
+        let there = snapshot.workers.iter().map(|worker| worker.there_s(snapshot.period_s) / snapshot.period_s);
+        (1.0 - IN_RESERVE) / self.0 * there.fold(1.0, f64::min)
     }
 }
 
@@ -204,3 +205,68 @@ impl DeclareController for Optimal {
 }
 
 register!(controller Optimal);
+
+#[cfg(test)]
+mod tests {
+    use forebay_graph::snapshot::{DelaySnapshot, FlowSnapshot, ModuleSnapshot, WorkerSnapshot};
+
+    use super::*;
+    use crate::testing;
+
+    /// The trigger after some periods in which packets come one by one, a packet a microsecond, and take this long at their percentile;
+    /// `away`: what the machine took of the half of the time that turns of 3 ms are seen to have taken.
+    fn trigger(
+        delay_s: impl Fn(usize) -> f64,
+        undisturbed_s: impl Fn(usize) -> Option<f64>,
+        away: Option<f64>,
+    ) -> usize {
+        let layout = testing::layout(vec![testing::module("entry", &[])], vec![testing::flow("f", &[0], Some(200e-6))]);
+        let (mut optimal, mut trigger) = (Optimal::default(), 0);
+        for _ in 0..40 {
+            let chosen = delay_s(trigger);
+            let delay = DelaySnapshot { mean: chosen, p95: chosen, p99: chosen, chosen };
+            let (packets, hold_s) = (100_000, if trigger > 0 { 200e-6 } else { 0.0 });
+            let module = ModuleSnapshot {
+                packets,
+                came: packets,
+                calls: packets / trigger.max(1) as u64,
+                arrived: (packets, packets),
+                trigger,
+                hold_s,
+                cost_s: (100e-9, 10e-9),
+                ..ModuleSnapshot::default()
+            };
+            let violations = if chosen > 200e-6 { packets / 2 } else { 0 };
+            let undisturbed_s = undisturbed_s(trigger);
+            let flow = FlowSnapshot { packets, delay_s: Some(delay), violations, undisturbed_s };
+            let mut worker = WorkerSnapshot { busy_s: 0.01, busy_turns: 100_000, away_s: away, ..<_>::default() };
+            if delay_s(0) > 1e-3 {
+                (worker.long_s, worker.long_turns[5]) = (0.05, 17);
+            }
+            let snapshot = Snapshot {
+                period_s: 0.1,
+                modules: vec![module],
+                flows: vec![flow],
+                workers: vec![worker],
+                ..<_>::default()
+            };
+            let mut actions = Actions::default();
+            optimal.decide(&layout, &snapshot, 0.05, &mut actions);
+            actions.changes.iter().for_each(|change| trigger = change.to);
+        }
+        trigger
+    }
+
+    /// Beside a busy process on its core packets cost as much as with no controller: half of them were later than any batch makes them, and
+    /// smaller batches were to mend it.
+    #[test]
+    fn what_the_machine_takes_makes_no_batch_smaller() {
+        let own = |trigger: usize| 5e-6 + trigger as f64 * 1e-6;
+        let alone = trigger(own, |_| None, Some(0.0));
+        assert!(alone >= 30, "{alone}");
+        let beside = trigger(|_| 3e-3, |trigger| Some(own(trigger)), Some(0.05));
+        assert_eq!(beside, alone);
+        let untold = trigger(|_| 3e-3, |_| None, None);
+        assert!(untold < 8, "nobody tells whose doing it is: {untold}");
+    }
+}

@@ -103,6 +103,8 @@ pub(super) fn period(layout: &Layout, period: &Period) -> Checked {
     for flow in &snapshot.flows {
         [flow.packets, flow.violations].into_iter().try_for_each(|packets| count("a flow's packets", packets))?;
     }
+    let mut undisturbed = snapshot.flows.iter().filter_map(|flow| flow.undisturbed_s);
+    undisturbed.try_for_each(|seconds| time("a delay", seconds))?;
     for delay in snapshot.flows.iter().filter_map(|flow| flow.delay_s) {
         let delays = [delay.mean, delay.p95, delay.p99, delay.chosen];
         delays.into_iter().try_for_each(|seconds| time("a delay", seconds))?;
@@ -111,7 +113,8 @@ pub(super) fn period(layout: &Layout, period: &Period) -> Checked {
         format!("a period with {} workers: the pipeline has {}", snapshot.workers.len(), layout.workers)
     })?;
     for worker in &snapshot.workers {
-        time("a worker's time", worker.busy_s)?;
+        let times = [worker.busy_s, worker.long_s, worker.away_s.unwrap_or(0.0)];
+        times.into_iter().try_for_each(|seconds| time("a worker's time", seconds))?;
         worker
             .long_turns
             .into_iter()

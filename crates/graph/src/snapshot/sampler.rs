@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_measure::{Counter, Frequency, Values, Window};
+use forebay_measure::{Away, Counter, Frequency, Nanos, Values, Window};
 use forebay_packet::Ticks;
 
 use super::{DelaySnapshot, ModuleSnapshot, Snapshot, WorkerSnapshot};
@@ -13,6 +13,9 @@ use crate::telemetry::{LONG_CLASSES, Telemetry};
 const ENOUGH: f64 = 1.0;
 /// Periods after which the packets that there are must do.
 const WIDEST: u32 = 10;
+
+/// The most that the machine may have taken before a turn shows it, in seconds: what the host took is told in hundredths.
+const MOST_OWED: f64 = 0.1;
 
 /// Takes one snapshot after the other.
 pub struct Sampler {
@@ -29,6 +32,8 @@ pub struct Sampler {
     modules: Vec<Counted>,
     flows: Vec<Delays>,
     workers: Vec<(Turns, Window)>,
+    /// By worker: what the machine has taken, as the system told last, and the part of it that no turn has shown.
+    away: Vec<(Away, f64)>,
     /// A flow's delays over all workers.
     delays: Values,
 }
@@ -48,6 +53,8 @@ struct Turns {
     busy: u64,
     turns: u64,
     long: [u64; LONG_CLASSES],
+    /// Ticks of long turns, and of those of them in which there was something to do.
+    long_ticks: [u64; 2],
 }
 
 /// A flow's delays since the first of the last periods that had too few.
@@ -84,19 +91,23 @@ impl Sampler {
             modules: vec![Counted::default(); modules],
             flows: (0..flows).map(delays).collect(),
             workers: vec![<(Turns, Window)>::default(); telemetries.len()],
+            away: vec![<(Away, f64)>::default(); telemetries.len()],
             delays: Values::default(),
             telemetries,
         };
         sampler.snapshot.modules.resize(modules, ModuleSnapshot::default());
         sampler.snapshot.flows.resize_with(flows, Default::default);
         sampler.snapshot.workers.resize(sampler.workers.len(), WorkerSnapshot::default());
-        sampler.take(now);
+        sampler.take(now, &[]);
         sampler.flows.iter_mut().for_each(Delays::begin);
         sampler
     }
 
-    /// What has happened since the last snapshot.
-    pub fn take(&mut self, now: Ticks) -> &mut Snapshot {
+    /// What has happened since the last snapshot; `away`: by worker, what the machine has taken since the run began, where the system
+    /// tells.
+    pub fn take(&mut self, now: Ticks, away: &[Away]) -> &mut Snapshot {
+        self.take_workers(now, away);
+        let disturbed = self.disturbed(now);
         let snapshot = &mut self.snapshot;
         snapshot.at_s = self.frequency.seconds(now.since(self.began));
         snapshot.period_s = self.frequency.seconds(now.since(self.last));
@@ -119,6 +130,12 @@ impl Sampler {
             self.delays.add(&flow.few);
             let percentile = self.percentiles[at];
             told.delay_s = delays(&self.delays, percentile, self.frequency);
+            // Most packets that the machine kept waiting are later than the others, so that these are the first of all. Of a mean the median
+            // stands for it.
+            let share = if let Percentile::Of(percent) = percentile { percent / 100.0 } else { 0.5 };
+            let rest = [share * (1.0 - disturbed)];
+            let undisturbed = (disturbed > 0.0).then(|| self.delays.quantiles(rest)).flatten();
+            told.undisturbed_s = undisturbed.map(|[ticks]| self.frequency.seconds(Ticks(ticks)));
             if percentile.telling(self.delays.samples()) >= ENOUGH || flow.periods >= WIDEST {
                 flow.begin();
             } else {
@@ -126,20 +143,40 @@ impl Sampler {
                 flow.few.add(&self.delays);
             }
         }
-        let workers = self.telemetries.iter().zip(&mut self.workers).zip(&mut snapshot.workers);
-        for ((telemetry, (before, window)), told) in workers {
+        snapshot
+    }
+
+    /// What workers did.
+    fn take_workers(&mut self, now: Ticks, away: &[Away]) {
+        let span = self.frequency.seconds(now.since(self.last));
+        let workers = self.telemetries.iter().zip(&mut self.workers).zip(&mut self.snapshot.workers);
+        for (at, ((telemetry, (before, window)), told)) in workers.enumerate() {
             let worker = &telemetry.worker;
             let long = worker.long.busy_turns.each_ref().map(Counter::get);
-            let now = Turns { busy: worker.busy.get(), turns: worker.busy_turns.get(), long };
+            let long_ticks = [&worker.long.ticks, &worker.long.busy].map(|of| of.iter().map(Counter::get).sum());
+            let now = Turns { busy: worker.busy.get(), turns: worker.busy_turns.get(), long, long_ticks };
             let was = std::mem::replace(before, now);
-            told.busy_s = self.frequency.seconds(Ticks(now.busy - was.busy));
+            let seconds = |ticks: u64| self.frequency.seconds(Ticks(ticks));
+            told.busy_s = seconds(now.busy - was.busy);
             told.busy_turns = now.turns - was.turns;
+            let [long_s, long_busy_s] = std::array::from_fn(|of| seconds(now.long_ticks[of] - was.long_ticks[of]));
+            told.long_s = long_s;
+            told.away_s = away.get(at).and_then(|away| take_away(&mut self.away[at], *away, long_s.min(span)));
+            // Idle turns lose time as well.
+            let taken = told.away_s.filter(|_| long_s > 0.0).map_or(0.0, |away| away * long_busy_s / long_s);
+            told.busy_s = (told.busy_s - taken).max(0.0);
             self.delays.clear();
             window.take(&worker.port_wait, &mut self.delays);
             told.port_wait_s = delays(&self.delays, Percentile::Of(99.0), self.frequency);
             told.long_turns = std::array::from_fn(|class| now.long[class] - was.long[class]);
         }
-        snapshot
+    }
+
+    /// The share of the period that the machine took from the worker that it took most from.
+    fn disturbed(&self, now: Ticks) -> f64 {
+        let span = self.frequency.seconds(now.since(self.last));
+        let shares = self.snapshot.workers.iter().filter_map(|worker| Some(worker.away_s? / span));
+        if span > 0.0 { shares.fold(0.0, f64::max).min(1.0) } else { 0.0 }
     }
 
     /// The last snapshot.
@@ -147,6 +184,18 @@ impl Sampler {
     pub fn last(&self) -> &Snapshot {
         &self.snapshot
     }
+}
+
+/// Seconds that the machine took by what the system tells now, no more than `long` turns show: what a period of turns does not show
+/// another may, as the system tells of some time only afterwards. `None` where it tells nothing.
+fn take_away((before, owed): &mut (Away, f64), now: Away, long: f64) -> Option<f64> {
+    let since = now.since(before);
+    *before = now;
+    let told = [since.wait, since.steal].into_iter().flatten().reduce(|sum, more| Nanos(sum.0 + more.0))?;
+    let all = *owed + told.0 as f64 / 1e9;
+    let taken = all.min(long);
+    *owed = (all - taken).min(MOST_OWED);
+    Some(taken)
 }
 
 fn take_module(
@@ -208,4 +257,29 @@ fn delays(seen: &Values, percentile: Percentile, frequency: Frequency) -> Option
         |share: f64| shares.iter().zip(found).find(|(known, _)| **known == share).map_or(0.0, |(_, at)| seconds(at));
     let mean = frequency.micros(seen.mean()?) / 1e6;
     Some(DelaySnapshot { mean, p95: of(0.95), p99: of(0.99), chosen: chosen.map_or(mean, of) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(wait_ms: u64, steal_ms: Option<u64>) -> Away {
+        let nanos = |millis: u64| Nanos(millis * 1_000_000);
+        Away { wait: Some(nanos(wait_ms)), steal: steal_ms.map(nanos) }
+    }
+
+    /// What the host takes is told in hundredths of a second, and long after a turn was long.
+    #[test]
+    fn the_machine_takes_what_the_system_tells_and_long_turns_show() {
+        let mut known = (told(0, Some(0)), 0.0);
+        let mut take = |wait, steal, long| take_away(&mut known, told(wait, steal), long).map(|s| (s * 1e3).round());
+        assert_eq!(take(3, Some(0), 0.02), Some(3.0), "more than the machine took is work");
+        assert_eq!(take(3, Some(10), 0.004), Some(4.0));
+        assert_eq!(take(3, Some(10), 0.004), Some(4.0), "the rest of a hundredth");
+        assert_eq!(take(3, Some(10), 0.1), Some(2.0));
+        assert_eq!(take(3, Some(500), 0.0), Some(0.0));
+        assert_eq!(take(3, Some(500), 9.0), Some(MOST_OWED * 1e3), "nothing is owed for ever");
+        assert_eq!(take(5, None, 9.0), Some(2.0));
+        assert_eq!(take_away(&mut (Away::default(), 0.0), Away::default(), 1.0), None);
+    }
 }

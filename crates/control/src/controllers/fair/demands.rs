@@ -93,8 +93,9 @@ impl Rates {
     /// Whether packets wait at the ports before a module because their worker has no time for it.
     pub(super) fn is_full(&self, layout: &Layout, snapshot: &Snapshot, at: usize) -> bool {
         let module = &layout.modules[at];
-        let busy =
-            |worker: &usize| snapshot.workers.get(*worker).is_some_and(|it| it.busy_s >= BUSY * snapshot.period_s);
+        let busy = |worker: &usize| {
+            snapshot.workers.get(*worker).is_some_and(|it| it.busy_s >= BUSY * it.there_s(snapshot.period_s))
+        };
         module.entry && module.workers.iter().any(busy) && self.together[at] >= FULL * layout.batch as f64
     }
 

@@ -46,7 +46,7 @@ fn in_busy_turns_nobody_waits_much_longer_than_the_hold_limit() {
 }
 
 fn taken(worker: &Worker<Simulated, RunToCompletion>, sampler: &mut Sampler) -> Snapshot {
-    sampler.take(worker.clock().now()).clone()
+    sampler.take(worker.clock().now(), &[]).clone()
 }
 
 #[test]
