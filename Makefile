@@ -6,7 +6,7 @@ export PATH := $(CARGO_HOME)/bin:$(PATH)
 export FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-netns test gate gate-update bench bench-peers bench-interfaces sim fuzz hostile miri soak soak-sessions test-busy test-vm lint schema rust
+.PHONY: help install demo demo-netns test gate gate-update bench measure-sums bench-peers bench-interfaces sim fuzz hostile miri soak soak-sessions test-busy test-vm lint schema rust
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -49,6 +49,12 @@ bench: rust ## ticks per packet, module by module; writes target/bench.json
 	cargo bench -p forebay-cli --bench engine
 	cargo bench -p forebay-functions --bench sessions --bench aes -- --record
 	cargo bench -p forebay-functions --bench dpi -- --record 1000
+
+measure-sums: export RUNS ?= 20
+measure-sums: rust ## whether the parts that `measure` times add up to the whole: RUNS (20) runs of ten pipelines, all listed
+	@scripts/install-debian python3:python3
+	cargo build --release -p forebay-cli
+	scripts/measure-sums --runs $$RUNS
 
 bench-peers: rust ## the same against DPDK's testpmd in one run; writes target/bench-peers.json
 	@scripts/install-debian python3:python3 dpdk-testpmd:dpdk-dev

@@ -35,6 +35,19 @@ pub struct Account {
     pub packets: Counter,
     /// Calls that were timed.
     pub calls: Counter,
+    /// What was timed together with what was before it.
+    pub(crate) after_any: Pairs,
+    /// What was timed together with what was nobody's after it.
+    pub(crate) then_nobody: Pairs,
+}
+
+/// Two stretches of a turn that were timed together: ticks, and how often. They say what a reading of the clock between them takes.
+#[derive(Debug, Default)]
+pub(crate) struct Pairs {
+    /// With a reading between them.
+    pub(crate) split: [Counter; 2],
+    /// Without one.
+    pub(crate) whole: [Counter; 2],
 }
 
 /// What a [`Meter`](crate::Meter) has counted of something.
@@ -350,8 +363,9 @@ pub struct WorkerCounters {
     pub all: Counter,
     /// Turns that were timed, of those in which there was something to do.
     pub timed_turns: Counter,
-    /// Their ticks that were no module's, no port's and no hand-over's: scheduling, polling, looking after timers.
-    pub residue: Counter,
+    /// What was no module's, no port's and no hand-over's in them: scheduling, polling, looking after timers. Its packets are all such
+    /// stretches of turns, its calls those that were timed.
+    pub residue: Account,
     /// Times that packets were given to other workers or taken from them in timed turns.
     pub handover: Account,
     /// Turns in which the machine may have been elsewhere.

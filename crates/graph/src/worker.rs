@@ -16,6 +16,7 @@ mod run;
 mod stopwatch;
 mod succession;
 mod sweep;
+mod windows;
 
 use std::sync::Arc;
 

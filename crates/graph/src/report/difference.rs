@@ -182,7 +182,7 @@ fn worker(before: WorkerReading, now: &WorkerReading, origin: &Origin, frequency
         busy: if span > 0 { (busy as f64 / span as f64).min(1.0) } else { 0.0 },
         turns: now.turns.saturating_sub(before.turns),
         busy_turns,
-        residue_ticks_per_turn: (timed_turns > 0).then(|| signed(now.residue, before.residue) / timed_turns as f64),
+        residue_ticks_per_turn: residue(&before.residue, &now.residue, timed_turns),
         metered: Spent::between(&before.metered, &now.metered),
         metered_residue: Spent::between(&before.metered_residue, &now.metered_residue),
         handover: Timing::between(&before.handover, &now.handover),
@@ -192,6 +192,13 @@ fn worker(before: WorkerReading, now: &WorkerReading, origin: &Origin, frequency
         taken: now.taken.saturating_sub(before.taken),
         stalls: now.stalls.saturating_sub(before.stalls),
     }
+}
+
+/// Ticks of a turn that were nobody's: some of the stretches in it were timed.
+fn residue(before: &Timed, now: &Timed, turns: u64) -> Option<f64> {
+    let stretches = now.packets.saturating_sub(before.packets) as f64;
+    let ticks = Timing::between(before, now).ticks_per_batch?;
+    (turns > 0).then(|| ticks * stretches / turns as f64)
 }
 
 /// What the machine took of `seconds` of a worker's time.

@@ -148,7 +148,7 @@ pub(super) struct WorkerReading {
     pub(super) busy: u64,
     pub(super) busy_turns: u64,
     pub(super) timed_turns: u64,
-    pub(super) residue: u64,
+    pub(super) residue: Timed,
     pub(super) handover: Timed,
     /// Of metered turns.
     pub(super) metered: Metered,
@@ -211,7 +211,7 @@ impl Reading {
                 busy: worker.busy.get(),
                 busy_turns: worker.busy_turns.get(),
                 timed_turns: worker.timed_turns.get(),
-                residue: worker.residue.get(),
+                residue: Timed::of(&worker.residue, None),
                 handover: Timed::of(&worker.handover, meter.map(|told| &told.handover)),
                 metered: metered(|told| &told.all),
                 metered_residue: metered(|told| &told.residue),
@@ -568,8 +568,7 @@ impl WorkerReading {
             (&mut self.stalls, other.stalls),
         ];
         pairs.into_iter().for_each(|(count, more)| *count += more);
-        // Where few turns were timed the sum may be below 0.
-        self.residue = self.residue.wrapping_add(other.residue);
+        self.residue.add(&other.residue);
         self.handover.add(&other.handover);
         self.metered.add(&other.metered);
         self.metered_residue.add(&other.metered_residue);

@@ -1,6 +1,6 @@
 //! Where a metered turn's instructions and core cycles go: as its ticks in [`stopwatch`](super::stopwatch), part by part.
 //!
-//! Turns are metered in stretches of their own, which the clock does not time: a reading of the meter takes longer than one of
+//! Turns are metered in series of their own, which the clock does not time: a reading of the meter takes longer than one of
 //! the clock, and whatever is timed stays what it is without. The counts are the thread's own, so that no span is too long to be
 //! believed: the machine may be elsewhere, and nothing is counted.
 
@@ -8,15 +8,15 @@ use forebay_measure::Clock;
 use forebay_measure::clock::work;
 
 use super::Worker;
-use super::stopwatch::{EVERY, STRETCH};
+use super::stopwatch::{EVERY, SERIES};
 use crate::meter::Meter;
 use crate::scheduler::Scheduler;
 use crate::telemetry::MeterAccount;
 
-/// Busy turns from a stretch that is timed to the next one that is metered, the last of the one included.
-const TO_METER: u32 = 64;
+/// Busy turns from a series that is timed to the next one that is metered, the last of the one included.
+const TO_METER: u32 = 500;
 /// The same from there to the next that is timed: those are the same turns as without a meter.
-const FROM_METER: u32 = EVERY - TO_METER - (STRETCH - 1);
+const FROM_METER: u32 = EVERY - TO_METER - (SERIES - 1);
 
 /// Parts of work between which a reading is made to learn what it takes, and how often that is tried.
 const PARTS: u64 = 200;
@@ -51,8 +51,8 @@ pub(super) struct Metering {
 }
 
 impl Metering {
-    /// Busy turns from a stretch that is over, and was metered or not, to the next; and whether that is to be metered.
-    pub(super) fn next_stretch(metering: Option<&Self>, was_metered: bool) -> (u32, bool) {
+    /// Busy turns from a series that is over, and was metered or not, to the next; and whether that is to be metered.
+    pub(super) fn next_series(metering: Option<&Self>, was_metered: bool) -> (u32, bool) {
         match metering {
             _ if was_metered => (FROM_METER, false),
             Some(metering) if !metering.has_failed => (TO_METER, true),
@@ -174,11 +174,6 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             Span::HandOver => &told.handover,
         };
         account.note(spent, packets);
-    }
-
-    /// What has passed of a metered turn was a module's, woken by its timer. As all that is metered: of busy turns.
-    pub(super) fn meter_wake(&mut self, module: usize) {
-        self.meter(if self.was_busy { Span::Module(module) } else { Span::Residue }, 0);
     }
 
     /// The metered turn is over; whether it does not count.

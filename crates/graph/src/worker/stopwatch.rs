@@ -1,20 +1,25 @@
-//! Where a timed turn's ticks go. Each stretch between two readings of the clock is a module's, a port's, the hand-over's or
-//! the residue, which is so measured by itself and is no difference; what reading the clock takes is left out of all. Where there
-//! is a meter, other turns are metered in the same way ([`metering`](super::metering)).
+//! Where a timed turn's ticks go. Each stretch of it is a module's, a port's, the hand-over's or the residue, which is so measured by
+//! itself and is no difference. What reading the clock takes is found by [`windows`](super::windows).
+//! Where there is a meter, other turns are metered part by part ([`metering`](super::metering)).
 
 use forebay_measure::Clock;
 use forebay_packet::Ticks;
 
 use super::Worker;
 use super::metering::{Metering, Span};
+use super::windows::Windows;
 use crate::scheduler::Scheduler;
 use crate::telemetry::{Account, LONG, LongTurns};
 
-/// Busy turns from a stretch that is timed to the next, the last of the one included: with the other three of it they are a
-/// prime number, 131. What happens every 2ⁿ turns must not always, or never, fall into one.
-pub(super) const EVERY: u32 = 128;
+/// Busy turns from a series that is timed to the next, the last of the one included: with the other 31 of it they are a
+/// prime number, 1031. What happens every 2ⁿ turns must not always, or never, fall into one.
+pub(super) const EVERY: u32 = 1000;
 /// Busy turns that are timed one after the other.
-pub(super) const STRETCH: u32 = 4;
+pub(super) const SERIES: u32 = 32;
+/// The first of them, which do not count: the code that times them has not run for long, and the processor must find its way in it.
+pub(super) const REHEARSED: u32 = 8;
+/// How many are timed when a worker begins, and all count: of a few packets at least something is known.
+const AT_FIRST: u32 = 4;
 /// A stretch that is long and takes so many times what is usual is no work.
 const UNUSUAL: u64 = 16;
 /// Calls after which it is known what is usual.
@@ -24,42 +29,52 @@ const KNOWN: u64 = 16;
 pub(super) struct Stopwatch {
     /// Busy turns until one is timed.
     left: u32,
-    /// How many of this stretch have been timed.
+    /// How many of this series have been timed.
     timed: u32,
-    /// Whether what is timed does not count: the code that does it has not run for long, and the processor must find its
-    /// way in it first.
+    /// Whether what is timed does not count ([`REHEARSED`]).
     pub(super) rehearses: bool,
     /// Where it goes then.
     rehearsal: Account,
     /// Whether the present turn, or the last, is timed.
     pub(super) runs: bool,
-    /// When the clock was last read.
+    /// When the clock was last read, where what reading it takes is known.
     last: Ticks,
-    /// What reading it takes.
+    /// What that is.
     reading: u64,
-    /// Ticks of this turn that are nobody's.
-    residue: u64,
+    /// What reading it takes elsewhere.
+    pub(super) windows: Windows,
+    /// What is nobody's in this turn.
+    pub(super) residue: Residue,
     /// What is long.
     long: u64,
     /// What counts instructions and core cycles, if anything does.
     pub(super) metering: Option<Box<Metering>>,
-    /// Whether this stretch, or the next, is metered and not timed.
+    /// Whether this series, or the next, is metered and not timed.
     is_metered: bool,
     /// Whether the worker sleeps until somebody wakes it, so that a turn's length says nothing.
     pub(super) sleeps: bool,
+}
+
+/// Stretches of a turn that are nobody's, those of them that were timed, and their ticks.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Residue {
+    pub(super) packets: u64,
+    pub(super) calls: u64,
+    pub(super) ticks: u64,
 }
 
 impl Stopwatch {
     pub(super) fn new(clock: &impl Clock) -> Self {
         Self {
             left: 0,
-            timed: 0,
+            timed: SERIES - AT_FIRST,
             rehearses: false,
             rehearsal: Account::default(),
             runs: false,
             last: Ticks::ZERO,
             reading: clock.reading().0,
-            residue: 0,
+            windows: Windows::new(clock.reading()),
+            residue: Residue::default(),
             long: clock.frequency().ticks(LONG).0,
             metering: None,
             is_metered: false,
@@ -76,7 +91,7 @@ impl Stopwatch {
 
     /// Whether so many ticks, less a reading's, are many.
     #[inline]
-    fn is_long(&self, ticks: u64) -> bool {
+    pub(super) fn is_long(&self, ticks: u64) -> bool {
         ticks.cast_signed() > self.long.cast_signed()
     }
 }
@@ -85,9 +100,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// A timed turn begins.
     pub(super) fn start_watch(&mut self, now: Ticks) {
         let stopwatch = &mut self.stopwatch;
-        (stopwatch.runs, stopwatch.last, stopwatch.residue) = (true, now, 0);
+        (stopwatch.runs, stopwatch.last, stopwatch.residue) = (true, now, Residue::default());
         if self.is_metered() {
             self.start_meter();
+        } else if !Self::KNOWS_READING {
+            self.begin_windows(now);
         }
     }
 
@@ -107,91 +124,95 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         ticks
     }
 
-    /// What has passed was nobody's.
+    /// What has passed was this, on so many packets. What it took, where each stretch is timed.
     #[inline]
-    pub(super) fn time_residue(&mut self) {
+    fn time(&mut self, span: Span, packets: usize) -> Ticks {
         if self.is_metered() {
-            return self.meter(Span::Residue, 0);
+            self.meter(span, packets);
+            return Ticks::ZERO;
         }
-        let ticks = self.stretch();
-        if !self.stopwatch.is_long(ticks) {
-            self.stopwatch.residue = self.stopwatch.residue.wrapping_add(ticks);
-        }
-    }
-
-    /// What has passed was a module's, on so many packets. Says what it took; of a metered turn nobody asks.
-    #[inline]
-    pub(super) fn time_module(&mut self, module: usize, packets: usize) -> Ticks {
-        if self.is_metered() {
-            self.meter(Span::Module(module), packets);
+        if !Self::KNOWS_READING {
+            self.pass_stretch(span, packets);
             return Ticks::ZERO;
         }
         let ticks = self.stretch();
-        self.note(&self.counters[module].timed, ticks, packets);
+        self.note_span(span, ticks, packets);
         Ticks(ticks.cast_signed().max(0).cast_unsigned())
+    }
+
+    /// What has passed was nobody's.
+    #[inline]
+    pub(super) fn time_residue(&mut self) {
+        self.time(Span::Residue, 0);
+    }
+
+    /// What has passed was a module's, on so many packets. What it took, where each call is timed.
+    #[inline]
+    pub(super) fn time_module(&mut self, module: usize, packets: usize) -> Ticks {
+        self.time(Span::Module(module), packets)
     }
 
     /// What has passed was a module's, woken by its timer.
     pub(super) fn time_wake(&mut self, module: usize) {
-        if self.is_metered() {
-            return self.meter_wake(module);
-        }
-        let ticks = self.stretch();
-        // As all that is timed: of busy turns, not rehearsed, and with the machine there.
-        if self.was_busy && !self.stopwatch.rehearses && !self.stopwatch.is_long(ticks) {
-            self.counters[module].timed.ticks.add(ticks);
-        }
+        // As all that is timed: of busy turns.
+        self.time(if self.was_busy { Span::Module(module) } else { Span::Residue }, 0);
     }
 
     /// What has passed was a port's, which gave so many packets; nobody's, if none.
     #[inline]
     pub(super) fn time_receive(&mut self, port: usize, packets: usize) {
-        if packets == 0 {
-            return self.time_residue();
-        }
-        if self.is_metered() {
-            return self.meter(Span::Receive(port), packets);
-        }
-        let ticks = self.stretch();
-        self.note(&self.telemetry.ports[port].receiving, ticks, packets);
+        self.time(if packets == 0 { Span::Residue } else { Span::Receive(port) }, packets);
     }
 
     /// What has passed was a port's, which took so many packets.
     #[inline]
     pub(super) fn time_send(&mut self, port: usize, packets: usize) {
-        if self.is_metered() {
-            return self.meter(Span::Send(port), packets);
-        }
-        let ticks = self.stretch();
-        self.note(&self.telemetry.ports[port].sending, ticks, packets);
+        self.time(Span::Send(port), packets);
     }
 
     /// What has passed was giving so many packets to other workers, or taking them; nobody's, if none.
     #[inline]
     pub(super) fn time_handover(&mut self, packets: usize) {
-        if packets == 0 {
-            return self.time_residue();
-        }
-        if self.is_metered() {
-            return self.meter(Span::HandOver, packets);
-        }
-        let ticks = self.stretch();
-        self.note(&self.telemetry.worker.handover, ticks, packets);
+        self.time(if packets == 0 { Span::Residue } else { Span::HandOver }, packets);
     }
 
+    /// Where what was timed of this goes; nowhere, where it is nobody's.
     #[inline]
-    fn note(&self, account: &Account, ticks: u64, packets: usize) {
+    pub(super) fn account_of(&self, span: Span) -> Option<&Account> {
+        Some(match span {
+            Span::Module(module) => &self.counters[module].timed,
+            Span::Receive(port) => &self.telemetry.ports[port].receiving,
+            Span::Send(port) => &self.telemetry.ports[port].sending,
+            Span::HandOver => &self.telemetry.worker.handover,
+            Span::Residue => return None,
+        })
+    }
+
+    /// Notes what a stretch took, on so many packets: with none of them, a module was woken, which is no call.
+    #[inline]
+    pub(super) fn note_span(&mut self, span: Span, ticks: u64, packets: usize) {
+        let stopwatch = &mut self.stopwatch;
+        let is_long = stopwatch.is_long(ticks);
+        if matches!(span, Span::Residue) {
+            stopwatch.residue.packets += 1;
+            if !is_long {
+                stopwatch.residue.ticks = stopwatch.residue.ticks.wrapping_add(ticks);
+                stopwatch.residue.calls += 1;
+            }
+            return;
+        }
+        let Some(account) = self.account_of(span) else { return };
         let account = if self.stopwatch.rehearses { &self.stopwatch.rehearsal } else { account };
-        if self.stopwatch.is_long(ticks) {
+        if is_long {
             std::hint::cold_path();
             let calls = account.calls.get();
-            if calls >= KNOWN && ticks > account.ticks.get() / calls * UNUSUAL {
+            if packets == 0 || calls >= KNOWN && ticks > account.ticks.get() / calls * UNUSUAL {
                 return;
             }
         }
         account.ticks.add(ticks);
         account.packets.add(packets as u64);
-        account.calls.add(1);
+        account.calls.add(u64::from(packets > 0));
     }
 
     /// The timed turn is over, and the next begins.
@@ -200,6 +221,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let was_metered = self.is_metered();
         if was_metered {
             self.meter(Span::Residue, 0);
+        } else if Self::KNOWS_READING {
+            let ticks = now.since(self.stopwatch.last).0.wrapping_sub(self.stopwatch.reading);
+            self.note_span(Span::Residue, ticks, 0);
+        } else {
+            self.end_windows(now);
         }
         let stopwatch = &mut self.stopwatch;
         stopwatch.runs = false;
@@ -208,25 +234,27 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
         let rehearsed = stopwatch.rehearses;
         stopwatch.timed += 1;
-        if stopwatch.timed >= STRETCH {
+        if stopwatch.timed >= SERIES {
             stopwatch.timed = 0;
             (stopwatch.left, stopwatch.is_metered) =
-                Metering::next_stretch(stopwatch.metering.as_deref(), stopwatch.is_metered);
+                Metering::next_series(stopwatch.metering.as_deref(), stopwatch.is_metered);
+        }
+        let tells = Self::KNOWS_READING || stopwatch.windows.tells();
+        if stopwatch.timed == 0 {
+            stopwatch.windows.next_series();
         }
         // Who shares time out says when calls are timed, and needs them all.
-        stopwatch.rehearses = stopwatch.timed == 0 && !S::SHARES;
+        stopwatch.rehearses = stopwatch.timed < REHEARSED && !S::SHARES;
         if was_metered {
             return self.end_metered(rehearsed);
         }
-        if rehearsed {
+        if rehearsed || !tells {
             return;
         }
-        let ticks = now.since(stopwatch.last).0.wrapping_sub(stopwatch.reading);
-        let worker = &self.telemetry.worker;
-        worker.residue.add(stopwatch.residue);
-        if !stopwatch.is_long(ticks) {
-            worker.residue.add(ticks);
-        }
+        let (worker, residue) = (&self.telemetry.worker, stopwatch.residue);
+        worker.residue.ticks.add(residue.ticks);
+        worker.residue.packets.add(residue.packets);
+        worker.residue.calls.add(residue.calls);
         worker.timed_turns.add(1);
     }
 

@@ -7,11 +7,14 @@ use super::*;
 /// reading the clock takes, and the sum of both graphs' counters overflowed.
 #[test]
 fn what_is_below_nothing_adds_up_over_a_change() {
-    let below = |ticks: i64| WorkerReading { residue: ticks.cast_unsigned(), ..WorkerReading::default() };
+    let below = |ticks: i64| {
+        let residue = Timed { ticks: ticks.cast_unsigned(), ..Timed::default() };
+        WorkerReading { residue, ..WorkerReading::default() }
+    };
     let mut sum = below(-7);
     sum.add(&below(-5));
     sum.add(&below(40));
-    assert_eq!(sum.residue, 28);
+    assert_eq!(sum.residue.ticks, 28);
 }
 
 /// A port that lost packets and skipped frames, and a module whose log lacks lines.

@@ -173,7 +173,7 @@ fn timed<S: Scheduler>(worker: &Worker<Simulated, S>) -> Vec<u64> {
     let modules = told.counters.iter().map(|told| &told.timed);
     let ports = told.ports.iter().flat_map(|told| [&told.receiving, &told.sending]);
     let accounts = modules.chain(ports).flat_map(|of| [of.ticks.get(), of.packets.get(), of.calls.get()]);
-    accounts.chain([told.worker.residue.get(), told.worker.timed_turns.get()]).collect()
+    accounts.chain([told.worker.residue.ticks.get(), told.worker.timed_turns.get()]).collect()
 }
 
 #[test]
@@ -192,10 +192,10 @@ fn each_part_has_its_instructions_and_cycles_and_nothing_of_the_readings() {
     assert_eq!(metered(&told).iter().filter(|spent| spent.is_none()).count(), 5);
     assert_eq!(spent([30, 20]).and_then(|spent| spent.ipc()), Some(1.5));
     assert_eq!(spent([30, 0]).and_then(|spent| spent.ipc()), None);
-    // Three turns in 131 count, and not those that are timed.
+    // 24 turns in 1031 count, and not those that are timed.
     let telemetry = worker.telemetry();
     let turns = telemetry.metered.as_ref().expect("there is a meter").turns.get();
-    assert!(turns.abs_diff(u64::from(CALLS) * 3 / 131) <= 3, "{turns} turns of {CALLS}");
+    assert!(turns.abs_diff(u64::from(CALLS) * 24 / 1031) <= 8, "{turns} turns of {CALLS}");
 }
 
 #[test]
@@ -230,9 +230,9 @@ fn what_the_clock_tells_is_the_same_with_a_meter_and_without() {
         (timed(&worker), times)
     };
     let without = run(false, 0);
-    assert!(without.0[0] > 0 && without.0[2] > 90, "{:?}", without.0);
+    assert!(without.0[0] > 0 && without.0[2] > 70, "{:?}", without.0);
     // With one that ends at once, while what it takes is learnt, in a stretch, in another, and never.
-    for left in [0, 1, 700, 1_025, 1_035, 1_100, u64::MAX] {
+    for left in [0, 1, 700, 1_025, 1_100, 1_300, u64::MAX] {
         assert_eq!(run(true, left), without, "{left}");
     }
 }
@@ -243,7 +243,7 @@ fn a_meter_that_fails_in_the_midst_tells_nothing_and_packets_run_on() {
     let meter = Scripted { left: 1_500, ..Scripted::of(&counts) };
     let reads = Arc::clone(&meter.reads);
     let mut worker = made::<RunToCompletion>(chain(&counts, &log, Some(meter)));
-    run(&mut worker, &log, 32 * 200);
+    run(&mut worker, &log, 32 * 600);
     let early = report(&nothing(), &worker);
     assert_eq!(early.modules[0].metered, spent(COSTS[1]));
     let earlier = Reading::of(&worker.telemetry(), worker.clock().now());

@@ -1,0 +1,204 @@
+//! What a reading of the clock adds to a stretch of a timed turn, found where it is read.
+//!
+//! A processor works on several instructions at a time, across the ends of stretches too: a reading takes time itself, with noting down what
+//! was read, and keeps what follows from being begun before it. How much that is depends on what is around it, so it cannot be learnt before
+//! the run. So in some series of timed turns the clock is read after every stretch, and in others only after every second one: by as much as
+//! two stretches take longer with a reading between them than without, a reading makes what follows longer. That is taken off each stretch.
+//! Which stretches are read does not change within a series, or the processor would guess wrong where it is read.
+//! No figure is made to fit another: what all turns take is counted by itself, and parts' ticks may fail to add up to it.
+
+use forebay_measure::{Clock, Counter};
+use forebay_packet::Ticks;
+
+use super::Worker;
+use super::metering::Span;
+use crate::scheduler::Scheduler;
+use crate::telemetry::Pairs;
+
+/// Pairs of one kind after which their mean is known.
+const KNOWN: u64 = 16;
+/// Pairs that take so many times their mean say nothing of a reading: there was an interrupt.
+const UNUSUAL: u64 = 4;
+/// Longer ones say little of it, and neither does one by more than so much.
+const SHORT: u64 = 8_192;
+const MUCH: f64 = 1_024.0;
+/// What was known of a reading before the run counts as so many pairs, and all that were seen as no more than so many.
+const PRIOR: f64 = 16.0;
+const MOST: f64 = 65_536.0;
+
+/// Of which stretches the clock is read in a series of turns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    /// After each.
+    Each,
+    /// After each second one, from the second of the turn on, or from the first.
+    Second,
+    First,
+}
+
+/// What a reading adds to the stretch after it.
+struct Adds {
+    ticks: f64,
+    seen: f64,
+    /// What was taken off too little until now: ticks are whole numbers.
+    owed: f64,
+}
+
+impl Adds {
+    fn new(ticks: Ticks) -> Self {
+        Self { ticks: ticks.0 as f64, seen: PRIOR, owed: 0.0 }
+    }
+
+    fn learn(&mut self, ticks: f64) {
+        self.seen = (self.seen + 1.0).min(MOST);
+        self.ticks += (ticks - self.ticks) / self.seen;
+    }
+
+    /// What to take off a stretch.
+    fn off(&mut self) -> u64 {
+        let all = self.ticks.max(0.0) + self.owed;
+        self.owed = all - all.floor();
+        all as u64
+    }
+}
+
+/// How the present series of turns is read.
+pub(super) struct Windows {
+    reads: Reads,
+    /// Series until now.
+    series: u32,
+    last: Ticks,
+    /// Whether the next stretch is the second of a pair.
+    second: bool,
+    /// The stretch before the present one, in the same turn; what it took, where it was read.
+    before: Option<(Span, u64)>,
+    /// What a reading adds to a part, and to what is nobody's.
+    part: Adds,
+    nobody: Adds,
+}
+
+impl Windows {
+    pub(super) fn new(reading: Ticks) -> Self {
+        Self {
+            reads: Reads::Each,
+            series: 0,
+            last: Ticks::ZERO,
+            second: false,
+            before: None,
+            part: Adds::new(reading),
+            nobody: Adds::new(reading),
+        }
+    }
+
+    /// Another series begins.
+    pub(super) fn next_series(&mut self) {
+        self.series = self.series.wrapping_add(1);
+        self.reads = [Reads::Each, Reads::Second, Reads::Each, Reads::First][self.series as usize % 4];
+    }
+
+    /// Whether parts are told of this turn.
+    pub(super) fn tells(&self) -> bool {
+        self.reads == Reads::Each
+    }
+}
+
+impl<C: Clock, S: Scheduler> Worker<C, S> {
+    /// Whether what a reading takes is known: simulated clocks take nothing, and where time is shared out each call must be timed.
+    pub(super) const KNOWS_READING: bool = C::SIMULATED || S::SHARES;
+
+    /// A turn begins at `now`.
+    pub(super) fn begin_windows(&mut self, now: Ticks) {
+        let windows = &mut self.stopwatch.windows;
+        (windows.last, windows.before, windows.second) = (now, None, windows.reads == Reads::First);
+    }
+
+    /// A stretch of the turn is over, and was this.
+    #[inline]
+    pub(super) fn pass_stretch(&mut self, span: Span, packets: usize) {
+        let windows = &mut self.stopwatch.windows;
+        if windows.tells() {
+            let now = self.clock.now();
+            return self.end_stretch(now, span, packets);
+        }
+        windows.second = !windows.second;
+        if windows.second {
+            windows.before = Some((span, 0));
+            return;
+        }
+        let now = self.clock.now();
+        self.end_pair(now, span);
+    }
+
+    /// A turn ends at `now`.
+    pub(super) fn end_windows(&mut self, now: Ticks) {
+        if self.stopwatch.windows.tells() {
+            self.end_stretch(now, Span::Residue, 0);
+        } else if self.stopwatch.windows.second {
+            self.end_pair(now, Span::Residue);
+        }
+    }
+
+    fn end_stretch(&mut self, now: Ticks, span: Span, packets: usize) {
+        let windows = &mut self.stopwatch.windows;
+        let ticks = now.since(windows.last).0;
+        windows.last = now;
+        let before = windows.before.replace((span, ticks));
+        let adds = if matches!(span, Span::Residue) { &mut windows.nobody } else { &mut windows.part };
+        let net = ticks.wrapping_sub(adds.off());
+        self.note_span(span, net, packets);
+        if let Some((first, took)) = before {
+            self.learn_reading_from(first, span, took + ticks, true);
+        }
+    }
+
+    fn end_pair(&mut self, now: Ticks, span: Span) {
+        let windows = &mut self.stopwatch.windows;
+        let ticks = now.since(windows.last).0;
+        windows.last = now;
+        if let Some((first, _)) = windows.before.take() {
+            self.learn_reading_from(first, span, ticks, false);
+        }
+    }
+
+    /// Learns what a reading adds from two stretches, one of which says what kind of pair it is. What is nobody's is of several kinds and says
+    /// little.
+    fn learn_reading_from(&mut self, first: Span, second: Span, ticks: u64, split: bool) {
+        if self.stopwatch.rehearses {
+            return;
+        }
+        let (by, nobody) = match (first, second) {
+            (Span::Residue, Span::Residue) => return,
+            (first, Span::Residue) => (first, true),
+            (_, second) => (second, false),
+        };
+        let Some(account) = self.account_of(by) else { return };
+        let pairs = if nobody { &account.then_nobody } else { &account.after_any };
+        let Some(seen) = pairs.note(ticks, split) else { return };
+        let windows = &mut self.stopwatch.windows;
+        if nobody { windows.nobody.learn(seen) } else { windows.part.learn(seen) }
+    }
+}
+
+impl Pairs {
+    /// Notes two stretches, with a reading between them or without. What that reading took, by the mean of the others.
+    fn note(&self, ticks: u64, split: bool) -> Option<f64> {
+        if ticks > SHORT {
+            return None;
+        }
+        let (same, other) = if split { (&self.split, &self.whole) } else { (&self.whole, &self.split) };
+        let mean = |of: &[Counter; 2]| {
+            let [all, times] = [of[0].get(), of[1].get()];
+            (times >= KNOWN).then(|| all as f64 / times as f64)
+        };
+        if let Some(mean) = mean(&self.whole)
+            && ticks as f64 > mean * UNUSUAL as f64
+        {
+            return None;
+        }
+        same[0].add(ticks);
+        same[1].add(1);
+        let other = mean(other)?;
+        let seen = if split { ticks as f64 - other } else { other - ticks as f64 };
+        Some(seen.clamp(-MUCH, MUCH))
+    }
+}
