@@ -1,6 +1,7 @@
 //! The command line: each command with its flags, their help and examples.
 
 mod compare;
+mod drops;
 mod gate;
 mod graph;
 mod handover;
@@ -11,6 +12,7 @@ mod profile;
 mod replay;
 mod settings;
 mod simulate;
+mod stop;
 mod values;
 
 use std::path::PathBuf;
@@ -25,6 +27,7 @@ use crate::start::Prefer;
 use values::{cost, interval, setting, trigger, whole};
 
 pub(crate) use compare::Compare;
+pub(crate) use drops::Drops;
 pub(crate) use gate::Gate;
 pub(crate) use graph::Graph;
 pub(crate) use handover::{Handover, Measured, Other};
@@ -35,6 +38,7 @@ pub(crate) use profile::Profile;
 pub(crate) use replay::Replay;
 pub(crate) use settings::Settings;
 pub(crate) use simulate::Simulate;
+pub(crate) use stop::Stop;
 
 /// Runs network functions on packets in batches, keeps every flow's delay objective, and accounts for every packet.
 #[derive(Debug, Parser)]
@@ -50,7 +54,7 @@ Examples:
   forebay describe ip_lookup                 one of them: parameters, gates, reasons for drops, an example
 
 Exit codes: 0 done; 1 the answer is no (with --strict, a flow missed an objective; lines or packets are not in \
-their file; a change of a table was refused; a module costs more than its baseline; `doctor` found something that \
+their file; a change of a table was refused; `stop` ended nothing in time; a module costs more than its baseline; `doctor` found something that \
 costs performance); 2 bad usage or input, or a port failed."
 )]
 pub(crate) struct Args {
@@ -92,12 +96,20 @@ pub(crate) enum Command {
     Reload(Reload),
     /// Change a table of a running pipeline, entry by entry, while packets run
     Table(Table),
+    /// Show packets as a running pipeline drops them, or write them to a file
+    Drops(Drops),
+    /// End a running pipeline, and wait until it has ended
+    Stop(Stop),
     /// Check a configuration: everything that is wrong, with the line and what is allowed
     Check(Check),
     /// Draw a pipeline: where packets go, module by module
     Graph(Graph),
     /// List what there is
-    #[command(after_help = "Examples:\n  forebay list functions\n  forebay list usecases --json")]
+    #[command(after_help = "\
+Examples:
+  forebay list functions
+  forebay list usecases --json
+  forebay list running                       pipelines that run on this machine")]
     List {
         /// Of what kind
         what: What,
@@ -129,7 +141,13 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  forebay schema > forebay.schema.json")]
     Schema,
     /// Print a completion script for a shell
-    #[command(after_help = "Example:\n  forebay completions bash > ~/.local/share/bash-completion/completions/forebay")]
+    #[command(after_help = "\
+Examples:
+  forebay completions bash > ~/.local/share/bash-completion/completions/forebay
+  source <(forebay completions zsh)               in ~/.zshrc
+  forebay completions fish > ~/.config/fish/completions/forebay.fish
+
+They know functions, use cases and controllers, and the runs, modules, tables, flows and ports of this machine.")]
     Completions {
         /// The shell
         shell: Shell,
@@ -207,6 +225,10 @@ pub(crate) struct Run {
     /// Start from the pipeline's file, or from that of --state, whichever has changed
     #[arg(long, value_name = "WHICH", requires = "state")]
     pub(crate) prefer: Option<Prefer>,
+    /// Call the run so, for `--instance` of `top`, `show`, `stop` and others; without it, it has the pipeline's name. No
+    /// other run can have the same name at the same time
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["simulated", "no_socket", "socket"])]
+    pub(crate) instance: Option<String>,
     /// Listen for `top`, `show`, `reload` and `table` at this path; without it, in the user's own folder
     #[arg(long, value_name = "PATH", conflicts_with_all = ["simulated", "no_socket"])]
     pub(crate) socket: Option<PathBuf>,
@@ -250,7 +272,10 @@ pub(crate) struct Run {
 /// Which running pipeline is meant.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Running {
-    /// The socket of the running pipeline; without it, that of the only one that runs
+    /// The running pipeline's name (`forebay list running`); without it, the only one that runs
+    #[arg(long, value_name = "NAME", conflicts_with = "socket")]
+    pub(crate) instance: Option<String>,
+    /// The socket of the running pipeline, in place of its name
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
 }
@@ -258,7 +283,7 @@ pub(crate) struct Running {
 impl Running {
     /// Whether one is named.
     pub(crate) fn is_named(&self) -> bool {
-        self.socket.is_some()
+        self.socket.is_some() || self.instance.is_some()
     }
 }
 
@@ -299,6 +324,8 @@ Examples:
   forebay show modules
   forebay show flows video                one of them
   forebay show drops --json
+  forebay show config > now.yaml
+  forebay show control                    objectives, triggers and why
   forebay show trace --count 3 --filter 'tcp and dst port 443'
   forebay show table core                 the entries of module core's table
   forebay show events --follow            what happened to it, and what happens from now on
@@ -340,6 +367,10 @@ pub(crate) enum Shown {
     Workers,
     /// Why packets were dropped
     Drops,
+    /// The configuration in force, without secrets
+    Config,
+    /// What sets triggers, how flows fare by their objectives, and why triggers are as they are
+    Control,
     /// The way of the next packets
     Trace,
     /// Tables that can be changed
@@ -420,6 +451,8 @@ pub(crate) enum What {
     Controllers,
     /// Kinds of state that modules can share
     State,
+    /// Pipelines that run on this machine
+    Running,
 }
 
 #[cfg(test)]

@@ -5,14 +5,17 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_graph::Place;
-use forebay_measure::Frequency;
+use forebay_instance::socket::DroppedPacket;
+use forebay_measure::{Clock, Frequency, Tsc};
 use forebay_packet::{Packet, Ticks};
 use forebay_ports::pcap::{NgWriter, WhenFull};
 
+use crate::filter::Filter;
 use crate::story::Names;
 
 /// What became of the dropped packets.
@@ -60,6 +63,71 @@ impl DropSender {
         let written = self.writer.write(at, packet.original_len(), packet.data(), &comment);
         let count = if written { &self.tally.written } else { &self.tally.lost };
         count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Packets that wait to be sent to a client, at most.
+const MOST_PACKETS: usize = 4_096;
+/// Bytes of a packet that are sent to a client, at most.
+const MOST_BYTES: usize = 2_048;
+
+/// Gives dropped packets to a thread that sends them to a client. The worker never waits for it: a packet that finds the
+/// queue full is counted and not sent.
+pub(crate) struct DropQueue {
+    filter: Option<Filter>,
+    packets: SyncSender<RawDrop>,
+    lost: Arc<AtomicU64>,
+}
+
+/// A dropped packet as the worker copies it.
+pub(crate) struct RawDrop {
+    names: Arc<Names>,
+    place: Place,
+    reason: &'static str,
+    arrival: Ticks,
+    bytes: Vec<u8>,
+    length: usize,
+}
+
+impl DropQueue {
+    /// A queue of the packets that `filter` means, its other end, and the count of those that found it full.
+    pub(crate) fn new(filter: Option<Filter>) -> (Self, Receiver<RawDrop>, Arc<AtomicU64>) {
+        let (packets, out) = sync_channel(MOST_PACKETS);
+        let lost = Arc::new(AtomicU64::new(0));
+        (Self { filter, packets, lost: Arc::clone(&lost) }, out, lost)
+    }
+
+    /// Gives a packet that was dropped where things are called by these names.
+    pub(crate) fn send(&mut self, names: &Arc<Names>, place: Place, reason: &'static str, packet: &Packet) {
+        let data = packet.data();
+        if self.filter.as_ref().is_some_and(|filter| !filter.matches(data)) {
+            return;
+        }
+        let (bytes, length) = (data[..data.len().min(MOST_BYTES)].to_vec(), packet.original_len().max(data.len()));
+        let raw = RawDrop { names: Arc::clone(names), place, reason, arrival: packet.arrival(), bytes, length };
+        if let Err(TrySendError::Full(_)) = self.packets.try_send(raw) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Tells dropped packets as a client reads them, until either end has gone.
+pub(crate) fn tell_drops(raw: &Receiver<RawDrop>, out: &SyncSender<DroppedPacket>) {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let start = Tsc.now();
+    let nanos = |from: Ticks, to: Ticks| Tsc.frequency().nanos(to.since(from)).0;
+    while let Ok(RawDrop { names, place, reason, arrival, bytes, length }) = raw.recv() {
+        // It may have come before it was asked for.
+        let at_ns = if arrival >= start {
+            wall.saturating_add(nanos(start, arrival))
+        } else {
+            wall.saturating_sub(nanos(arrival, start))
+        };
+        let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
+        let frame = bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
+        if out.send(DroppedPacket { at_ns, reason: names.reason(place, reason), frame, length }).is_err() {
+            return;
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod args;
 mod changes;
 mod check;
 mod compare;
+mod complete;
 mod control;
 mod costs;
 mod decisions;
@@ -73,6 +74,7 @@ enum Answer {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
+    complete::answer();
     // A file that may not grow any more (RLIMIT_FSIZE) is an error of whoever writes it, like a disk that is full, and not
     // the end of the process. Where that cannot be arranged, it is.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
@@ -130,6 +132,8 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Replay(told) => replay::replay(&told)?,
         Command::Doctor(told) => return doctor::doctor(&told),
         Command::Top(top) => remote::top(&top)?,
+        Command::Stop(told) => return remote::told(told.json, remote::stop(&told)),
+        Command::Drops(told) => return remote::told(told.json, remote::drops(&told)),
         Command::Show(show) => remote::told(show.json, remote::show(&show))?,
         Command::Reload(reload) => remote::told(reload.json, remote::reload(&reload))?,
         Command::Table(table) => return remote::told(table.json, remote::change(&table)),
@@ -139,12 +143,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Describe { name, json } => describe::describe(&name, json)?,
         Command::Usecase { name, set } => usecase::print(&name, &set)?,
         Command::Schema => writeln!(printed::out(), "{:#}", forebay_pipeline::schema())?,
-        Command::Completions { shell } => {
-            // Into memory first: the generator panics where it cannot write.
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Args::command(), "forebay", &mut script);
-            io::stdout().write_all(&script)?;
-        }
+        Command::Completions { shell } => complete::print(shell, &mut io::stdout())?,
     }
     Ok(Answer::Yes)
 }

@@ -11,6 +11,7 @@ use crate::printed;
 /// Lists what there is of one kind.
 pub(crate) fn list(what: What, as_json: bool) -> anyhow::Result<()> {
     let listed: Vec<(&str, &str)> = match what {
+        What::Running => return crate::remote::list(as_json),
         What::Functions => forebay_graph::functions().into_iter().map(|it| (it.name, it.summary)).collect(),
         What::Ports => forebay_graph::ports().into_iter().map(|it| (it.name, it.summary)).collect(),
         What::State => forebay_graph::states().into_iter().map(|it| (it.name, it.summary)).collect(),

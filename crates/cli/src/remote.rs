@@ -1,4 +1,10 @@
-//! Commands that ask a running pipeline: `top`, `show`, `reload`, `table`.
+//! Commands that ask a running pipeline: `top`, `show`, `reload`, `table`, `stop`, `drops`, `list running`.
+
+mod config;
+mod control;
+mod drops;
+mod instances;
+mod stop;
 
 use std::fs::File;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -24,6 +30,10 @@ use crate::format::{counted, table, whole};
 use crate::live::{Live, Quit};
 use crate::{Answer, plain, printed, refused, summary};
 
+pub(crate) use drops::drops;
+pub(crate) use instances::{list, uptime};
+pub(crate) use stop::stop;
+
 /// How many entries of a table are asked for at a time.
 const PAGE: usize = 10_000;
 /// How long it is waited for large tables to be made.
@@ -41,7 +51,7 @@ pub(crate) fn told<T>(json: bool, done: anyhow::Result<T>) -> anyhow::Result<T> 
 }
 
 pub(crate) fn connect(running: &Running) -> anyhow::Result<Client> {
-    Ok(Client::connect(&find(running.socket.as_deref())?)?)
+    Ok(Client::connect(&find(running.socket.as_deref(), running.instance.as_deref())?)?)
 }
 
 pub(crate) fn strange() -> anyhow::Error {
@@ -105,6 +115,8 @@ pub(crate) fn show(arguments: &args::Show) -> anyhow::Result<()> {
         Shown::Tables => return tables(&mut client, arguments.json, &mut out),
         Shown::Table => return entries(&mut client, arguments, &mut out),
         Shown::Events => return events(&mut client, arguments, &mut out),
+        Shown::Config => return config::show(&mut client, arguments.json, &mut out),
+        Shown::Control => return control::show(&mut client, arguments.json, &mut out),
         _ => {}
     }
     let (_, mut report, census) = report(&mut client)?;

@@ -15,7 +15,7 @@ use forebay_graph::event::{EventName, NewEvent};
 use forebay_graph::files::take_reopen_failures;
 use forebay_graph::report::Report;
 use forebay_graph::secret::without_keys;
-use forebay_instance::socket::{Bound, Patience, Server, Service, place};
+use forebay_instance::socket::{About, Bound, Ended, Ending, Patience, Server, Service, place, place_named};
 use forebay_instance::{Accepted, Board, CoreError, Cores, Instance, Sole, SoleError, Steer, Watcher, choose};
 use forebay_measure::{Clock, Frequency, Nanos, Tsc};
 use forebay_packet::Ticks;
@@ -69,7 +69,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     let frequency = engine::frequency(simulated);
     // What another run has is refused before anything is read or made.
     let _sole = arguments.state.as_deref().map(keep_alone).transpose()?;
-    let bound = arguments.socket.as_deref().map(bind).transpose()?;
+    let bound = bound(arguments)?;
     let start = Start::choose(arguments, events)?;
     let conditions = Conditions { frequency, simulated };
     let Loaded { mut plans, mut cores, core_places, mut made, skipped, input_waits, .. } =
@@ -148,10 +148,11 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     let stop = stop_on_signals()?;
     let duration = arguments.duration.or_else(|| default_duration(&plans, simulated, events));
     let engine = Engine::start(plans, mode, duration, watch, &stop)?;
+    let ending: Arc<Ending> = Arc::default();
     let served = match &engine {
         Engine::Real { instance, .. } => {
             let replaced = start.replaced.clone();
-            let service = Arc::new(service(arguments, start, instance, &hub, &stop, events));
+            let service = Arc::new(service(arguments, start, instance, &hub, &stop, (&*events, &ending)));
             serve(arguments, &name, bound, &service, replaced.as_deref()).map(|server| (Some(service), server))
         }
         Engine::Simulated(_) => Ok((None, None)),
@@ -171,7 +172,11 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     started.into_iter().for_each(|event| events.record(event));
     if let Some(server) = &server {
         let path = server.path().display().to_string();
-        let message = format!("`forebay top`, `show`, `reload` and `table` reach it by {path}");
+        let reached = match &arguments.instance {
+            Some(instance) => format!("--instance {instance}"),
+            None => path.clone(),
+        };
+        let message = format!("`forebay top`, `show`, `reload`, `table` and `stop` reach it by {reached}");
         events.record(NewEvent::new(EventName::Listening, message).with("socket", path));
     }
     events.print();
@@ -204,6 +209,15 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     if report.packets.missing() != 0 {
         troubles.push(format!("{} packets are unaccounted for: this is a defect of Forebay", report.packets.missing()));
     }
+    let missed = arguments.strict && control::is_missed(&report);
+    let lost_drops = tally.is_some_and(|tally| tally.lost.load(Ordering::Relaxed) > 0);
+    let answer = if missed || lost_drops || !report.lost_lines.is_empty() { Answer::No } else { Answer::Yes };
+    ending.announce(Ended {
+        exit: if troubles.is_empty() { answer as u8 } else { 2 },
+        duration_s: report.duration_s,
+        packets: report.packets.clone(),
+        troubles: troubles.clone(),
+    });
     if !troubles.is_empty() {
         bail!(troubles.join("\n"));
     }
@@ -212,9 +226,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
         shown?;
         printed?;
     }
-    let missed = arguments.strict && control::is_missed(&report);
-    let lost_drops = tally.is_some_and(|tally| tally.lost.load(Ordering::Relaxed) > 0);
-    Ok(if missed || lost_drops || !report.lost_lines.is_empty() { Answer::No } else { Answer::Yes })
+    Ok(answer)
 }
 
 /// Reports sources that had more packets when the run ended.
@@ -292,6 +304,18 @@ fn keep_alone(path: &Path) -> anyhow::Result<Sole> {
     Sole::of(path).map_err(told)
 }
 
+/// Makes the socket that the command line names, or names the run for.
+fn bound(arguments: &args::Run) -> anyhow::Result<Option<Bound>> {
+    match (&arguments.socket, &arguments.instance) {
+        (Some(path), _) => bind(path).map(Some),
+        (None, Some(name)) => {
+            let path = place_named(name).with_context(|| format!("--instance {}", without_keys(name)))?;
+            bind(&path).map(Some)
+        }
+        (None, None) => Ok(None),
+    }
+}
+
 /// Makes the socket at `path`.
 fn bind(path: &Path) -> anyhow::Result<Bound> {
     Bound::at(path).with_context(|| format!("the socket {}", path.display()))
@@ -304,9 +328,9 @@ fn service(
     instance: &Arc<dyn Instance>,
     hub: &Hub,
     stop: &Arc<AtomicBool>,
-    events: &Events,
+    (events, ending): (&Events, &Arc<Ending>),
 ) -> Service {
-    let hub = hub.clone();
+    let (hub, watched) = (hub.clone(), hub.clone());
     Service {
         instance: Arc::clone(instance),
         source: Mutex::new(start.source),
@@ -315,6 +339,10 @@ fn service(
         fingerprint: Mutex::new(start.fingerprint),
         events: Arc::clone(events.log()),
         trace: Box::new(move |instance, count, filter| hub.follow(instance, count, filter)),
+        drops: Box::new(move |instance, filter| watched.follow_drops(instance, filter)),
+        about: About { instance: arguments.instance.clone(), started: jiff::Timestamp::now().to_string() },
+        ledger: Mutex::default(),
+        ending: Arc::clone(ending),
         patience: Patience::default(),
         stop: Arc::clone(stop),
     }

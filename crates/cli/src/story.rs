@@ -107,7 +107,7 @@ impl Call {
 }
 
 /// A frame's headers in one line.
-fn summary(frame: &[u8]) -> String {
+pub(crate) fn summary(frame: &[u8]) -> String {
     let shown = ["length", "eth.src", "eth.dst", "vlan.outer.id", "vlan.id", "eth.type"];
     let skipped = ["ipv4.dscp", "ipv4.ecn", "ipv4.length", "ipv4.id", "ipv4.fragment", "ipv4.checksum"];
     let fields = fields(frame);

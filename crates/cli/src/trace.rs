@@ -3,16 +3,16 @@
 //! This runs on the workers' threads, so it only copies: the words are found by [`story`](crate::story) on another.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_graph::{Decision, Observer, Place, Telemetry, Visit};
 use forebay_instance::Instance;
-use forebay_instance::socket::Stories;
+use forebay_instance::socket::{Drops, Stories};
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::{Packet, Ticks};
 
-use crate::drops::DropSender;
+use crate::drops::{DropQueue, DropSender, tell_drops};
 use crate::filter::Filter;
 use crate::story::Names;
 
@@ -128,6 +128,8 @@ struct Watchers {
     /// Numbers tracers.
     added: u64,
     drops: Option<DropSender>,
+    /// Those who are sent what is dropped.
+    queues: Vec<(u64, DropQueue)>,
     marks: Marks,
 }
 
@@ -203,6 +205,7 @@ impl Watchers {
     }
 
     fn remove(&mut self, number: u64) {
+        self.queues.retain(|(known, _)| *known != number);
         if let Some(at) = self.tracers.iter().position(|(known, _)| *known == number) {
             let (_, tracer) = self.tracers.swap_remove(at);
             tracer.under_way.iter().for_each(|(mark, _)| self.marks.leave(*mark));
@@ -211,7 +214,7 @@ impl Watchers {
 
     fn is_done(&self) -> bool {
         let seen = |(_, tracer): &(u64, Tracer)| tracer.left == 0 && tracer.under_way.is_empty();
-        self.drops.is_none() && self.tracers.iter().all(seen)
+        self.drops.is_none() && self.queues.is_empty() && self.tracers.iter().all(seen)
     }
 }
 
@@ -277,7 +280,26 @@ impl Hub {
     }
 }
 
-/// Ends what it stands for when it is dropped.
+impl Hub {
+    /// Has what is dropped from now on sent, of the packets that `filter` means. For the socket.
+    pub(crate) fn follow_drops(&self, instance: &dyn Instance, filter: Option<&str>) -> Result<Drops, String> {
+        let filter = filter.map(|text| text.parse::<Filter>().map_err(|error| error.to_string())).transpose()?;
+        let (queue, raw, lost) = DropQueue::new(filter);
+        let (told, packets) = sync_channel(64);
+        let teller = std::thread::Builder::new().name("drops".to_owned()).spawn(move || tell_drops(&raw, &told));
+        teller.map_err(|error| format!("no thread to tell of dropped packets: {error}"))?;
+        let mut watchers = self.watchers();
+        watchers.added += 1;
+        let number = watchers.added;
+        watchers.queues.push((number, queue));
+        drop(watchers);
+        let following = Following { hub: self.clone(), number };
+        instance.observe(self.observers());
+        Ok(Drops { packets, lost, watching: Box::new(following) })
+    }
+}
+
+/// Ends the watching when it is dropped.
 struct Following {
     hub: Hub,
     number: u64,
@@ -310,6 +332,9 @@ impl Observer for Eye {
 
     fn dropped(&mut self, place: Place, reason: &'static str, packet: &Packet) {
         let mut watchers = self.hub.watchers();
+        for (_, queue) in &mut watchers.queues {
+            queue.send(&self.names, place, reason, packet);
+        }
         if let Some(drops) = &mut watchers.drops {
             drops.send(&self.names, place, reason, packet);
         }

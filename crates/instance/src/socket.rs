@@ -4,17 +4,23 @@
 
 mod client;
 mod connections;
+mod ending;
+mod ledger;
 mod lines;
 mod place;
 mod server;
 mod service;
+mod values;
 
 pub use client::{Client, ClientError};
+pub use ending::Ending;
+pub use ledger::Ledger;
 pub use lines::Patience;
 pub(crate) use place::own_folder;
-pub use place::{PlaceError, find, place};
+pub use place::{Listing, Located, PlaceError, find, place, place_named, running};
 pub use server::{Bound, Server};
-pub use service::{Service, Stories, TraceOf};
+pub use service::{About, Drops, DropsOf, Service, Stories, TraceOf};
+pub use values::{Configuration, DroppedPacket, Ended, Hello, PROTOCOL};
 
 use forebay_graph::event::Event;
 use forebay_graph::report::{GraphReport, Report};
@@ -30,6 +36,10 @@ pub const MOST_LINE: usize = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
+    /// Who answers, and what it can be asked.
+    Hello {},
+    /// The configuration in force, without secrets.
+    Config {},
     /// What has happened: since this connection asked last, and since the beginning.
     Report {},
     /// To change to the configuration in `file` (a path on the server, or `usecase:NAME`); without one, to what stands now in
@@ -81,6 +91,18 @@ pub enum Request {
         #[serde(default)]
         filter: Option<String>,
     },
+    /// To be sent the packets that are dropped from now on.
+    Drops {
+        /// How many at most; without it, as long as the client reads.
+        #[serde(default)]
+        count: Option<u64>,
+        /// For how long, in nanoseconds.
+        #[serde(default)]
+        for_ns: Option<u64>,
+        /// Which: `tcp and dst port 443`.
+        #[serde(default)]
+        filter: Option<String>,
+    },
     /// To have an action applied.
     Act {
         /// The module that it is for.
@@ -99,13 +121,21 @@ pub enum Request {
         follow: bool,
     },
     /// To end the run.
-    Stop {},
+    Stop {
+        /// To be answered once it has ended.
+        #[serde(default)]
+        wait: bool,
+    },
 }
 
 /// What is answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
+    /// Who answers.
+    Hello(Hello),
+    /// The configuration in force.
+    Config(Box<Configuration>),
     /// What has happened.
     Report {
         /// Since this connection asked last.
@@ -142,6 +172,17 @@ pub enum Answer {
     Story(String),
     /// There are no more of them.
     Told,
+    /// A packet that was dropped.
+    Dropped(DroppedPacket),
+    /// The watching of dropped packets has ended.
+    Watched {
+        /// How many were sent.
+        sent: u64,
+        /// How many were dropped faster than they could be sent.
+        lost: u64,
+    },
+    /// The run has ended.
+    Ended(Box<Ended>),
     /// Done.
     Done,
     /// Not done: why.

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use forebay_instance::socket::{Answer, Bound, Client, MOST_LINE, Patience, Request, Server, Service};
+use forebay_instance::socket::{About, Answer, Bound, Client, MOST_LINE, Patience, Request, Server, Service};
 use forebay_instance::{Instance, choose, start};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, Source, load};
@@ -47,6 +47,10 @@ fn with_server(patience: Patience, test: impl FnOnce(&Path)) {
         }),
         patience,
         stop: Arc::new(AtomicBool::new(false)),
+        drops: Box::new(|_, _| Err("not here".to_owned())),
+        about: About::default(),
+        ledger: Mutex::default(),
+        ending: Arc::default(),
     };
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
     let server = Server::start(Bound::at(&folder.path().join("s")).expect("a socket"), service).expect("a socket");

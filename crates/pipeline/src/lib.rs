@@ -22,6 +22,7 @@ mod sample;
 mod schema;
 mod secrets;
 mod shares;
+mod shown;
 mod source;
 mod together;
 mod usecase;
@@ -39,6 +40,7 @@ pub use problem::{Place, Problem, Problems, listed, nearest, shown_file};
 pub use sample::{built_in, is_built_in, sample};
 pub use schema::schema;
 pub use secrets::shown_setting;
+pub use shown::{SECRET, shown_settings, shown_text};
 pub use source::{Source, with_settings};
 pub use usecase::{Parameter, UseCase, usecase, usecases};
 

@@ -86,6 +86,16 @@ fn names() -> &'static Names {
     NAMES.get_or_init(|| Names::of(&crate::schema::schema()))
 }
 
+/// Whether functions, ports or states of this name have a parameter with a secret.
+pub(crate) fn is_kind_with_secrets(name: &str) -> bool {
+    names().kinds.contains(name)
+}
+
+/// Whether a parameter of this name has a secret in it.
+pub(crate) fn is_secret_parameter(name: &str) -> bool {
+    names().parameters.contains(name)
+}
+
 /// The words of a text: no secret has one of the characters between them.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let between = |c: char| c.is_whitespace() || "{}[](),=\"'`@#&*!|<>/:;%?".contains(c);

@@ -408,6 +408,11 @@ pub(crate) fn is_null(text: &str) -> bool {
     matches!(text, "" | "~" | "null" | "Null" | "NULL")
 }
 
+/// Whether text without quotes is text.
+pub(crate) fn is_plain_text(text: &str) -> bool {
+    matches!(plain(text.to_owned()), Kind::Text(_))
+}
+
 /// What text without quotes is (YAML 1.2.2, section 10.3.2, the core schema). The numbers that JSON does not know,
 /// infinities and NaN, stay text.
 fn plain(text: String) -> Kind {

@@ -41,6 +41,14 @@ pub(super) fn interval(text: &str) -> Result<Nanos, String> {
     if allowed.contains(&interval) { Ok(interval) } else { Err("allowed are 50ms to 1h".to_owned()) }
 }
 
+pub(super) fn timeout(text: &str) -> Result<Nanos, String> {
+    time_within(text, Nanos(1_000_000)..=Nanos(3_600_000_000_000), "1ms to 3600s")
+}
+
+pub(super) fn watched(text: &str) -> Result<Nanos, String> {
+    time_within(text, Nanos(1_000_000)..=Nanos(86_400_000_000_000), "1ms to 86400s")
+}
+
 /// A time, as long as is allowed, which is told in words where it is not.
 pub(super) fn time_within(text: &str, allowed: RangeInclusive<Nanos>, told: &str) -> Result<Nanos, String> {
     let time: Nanos = text.parse().map_err(|error: forebay_measure::units::UnitError| error.to_string())?;

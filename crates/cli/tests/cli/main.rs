@@ -13,6 +13,8 @@ mod gate;
 mod graph;
 mod handover;
 mod history;
+mod inspect;
+mod instances;
 mod lab;
 mod live;
 mod lost_lines;

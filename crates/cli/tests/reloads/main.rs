@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_graph::report::Report;
-use forebay_instance::socket::{Answer, Bound, Client, Patience, Request, Server, Service};
+use forebay_instance::socket::{About, Answer, Bound, Client, Patience, Request, Server, Service};
 use forebay_instance::{Instance, Reloaded, choose, start};
 use forebay_measure::machine::allowed_cores;
 use forebay_measure::{Clock, Tsc};
@@ -147,6 +147,10 @@ impl Begun {
             trace: Box::new(|_, _, _| Err("not here".to_owned())),
             patience: Patience::default(),
             stop: Arc::new(AtomicBool::new(false)),
+            drops: Box::new(|_, _| Err("not here".to_owned())),
+            about: About::default(),
+            ledger: Mutex::default(),
+            ending: Arc::default(),
         };
         let bound = Bound::at(&folder.path().join("reloads.sock")).expect("a socket");
         let server = Server::start(bound, service).expect("a socket");

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use forebay_instance::socket::{Answer, Bound, Client, Patience, Request, Server, Service};
+use forebay_instance::socket::{About, Answer, Bound, Client, Patience, Request, Server, Service};
 use forebay_instance::{Accepted, Instance, choose, start};
 use forebay_measure::machine::allowed_cores;
 use forebay_measure::{Clock, Tsc};
@@ -91,6 +91,10 @@ fn under_constant_change_nothing_is_lost_and_sessions_stay_in_order() {
         trace: Box::new(|_, _, _| Err("not here".to_owned())),
         patience: Patience::default(),
         stop: Arc::new(AtomicBool::new(false)),
+        drops: Box::new(|_, _| Err("not here".to_owned())),
+        about: About::default(),
+        ledger: Mutex::default(),
+        ending: Arc::default(),
     };
     let server =
         Server::start(Bound::at(&folder.path().join("soak.sock")).expect("a socket"), service).expect("a socket");

@@ -12,6 +12,8 @@ use super::{Answer, Request};
 
 /// How long it is waited for the other side, to answer or to take what is said.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest answer, in bytes: one without an end fills no memory.
+const MOST_ANSWER: u64 = 256 << 20;
 
 /// Why there is no answer.
 #[derive(Debug, Error)]
@@ -92,6 +94,14 @@ impl Client {
         Ok(self)
     }
 
+    /// The connection once more, to be shut down while an answer is waited for.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn stream(&self) -> io::Result<UnixStream> {
+        self.reader.get_ref().try_clone()
+    }
+
     /// Asks, and gives the answer.
     ///
     /// # Errors
@@ -156,7 +166,7 @@ impl Client {
     /// As [`ask`](Self::ask).
     pub fn answer(&mut self) -> Result<Answer, ClientError> {
         let mut line = String::new();
-        if self.reader.read_line(&mut line)? == 0 {
+        if self.reader.by_ref().take(MOST_ANSWER).read_line(&mut line)? == 0 {
             return Err(ClientError::Ended);
         }
         match serde_json::from_str(&line)? {

@@ -9,22 +9,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_graph::event::EventLog;
 use forebay_graph::secret::{without_keys, without_keys_but};
 
 use super::connections::{Connection, Connections, MOST_CONNECTIONS};
 use super::lines::Lines;
-use super::service::{self, Service};
+use super::service::{self, Drops, Service};
 use super::{Answer, Request};
 
 /// How often the listener looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The requests, by the names that stand in `do`.
-const REQUESTS: [&str; 10] =
-    ["report", "reload", "graph", "tables", "entries", "change", "trace", "act", "events", "stop"];
+const REQUESTS: [&str; 13] = [
+    "hello", "config", "report", "reload", "graph", "tables", "entries", "change", "trace", "drops", "act", "events",
+    "stop",
+];
 
 /// A socket of one's own, at which nobody answers yet; dropping it takes it away.
 pub struct Bound {
@@ -204,6 +206,8 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
         let is_reload = matches!(request, Ok(Request::Reload { .. }));
         let answer = match request {
             Err(error) => Answer::Error(not_a_request(&error)),
+            Ok(Request::Hello {}) => service::hello(service, &REQUESTS),
+            Ok(Request::Config {}) => service::config(service),
             Ok(Request::Report {}) => service::report(service, &mut last),
             Ok(Request::Reload { file, set, forget }) => {
                 service::reload(service, file, &set.unwrap_or_default(), forget)
@@ -236,9 +240,23 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
                 return Ok(());
             }
             Ok(Request::Act { module, action }) => service::act(service, &module, action),
-            Ok(Request::Stop {}) => {
+            Ok(Request::Drops { count, for_ns, filter }) => {
+                match (service.drops)(&*service.instance, filter.as_deref()) {
+                    Ok(drops) => {
+                        let most = (count.unwrap_or(u64::MAX), for_ns.map(Duration::from_nanos));
+                        watch(most, &drops, &mut lines, &mut writer)?
+                    }
+                    Err(message) => Answer::Error(message),
+                }
+            }
+            Ok(Request::Stop { wait: false }) => {
                 service.stop.store(true, Ordering::Relaxed);
                 Answer::Done
+            }
+            Ok(Request::Stop { wait: true }) => {
+                service.stop.store(true, Ordering::Relaxed);
+                let tell = |ended| tell(&mut writer, &Answer::Ended(Box::new(ended)));
+                return service.ending.wait(&mut lines, tell);
             }
         };
         let answer = if is_reload { answer } else { without_secrets(answer, service) };
@@ -286,6 +304,47 @@ fn follow(mut after: u64, log: &EventLog, lines: &mut Lines<'_>, writer: &mut im
     Ok(())
 }
 
+/// Sends packets as they are dropped, as many and for as long as is wanted, or until the client says that it is enough by
+/// sending no more.
+fn watch(
+    (count, time): (u64, Option<Duration>),
+    drops: &Drops,
+    lines: &mut Lines<'_>,
+    writer: &mut impl Write,
+) -> io::Result<Answer> {
+    let (begin, mut looked, mut sent) = (Instant::now(), Instant::now(), 0);
+    while sent < count {
+        let left = time.map_or(LOOK, |time| time.saturating_sub(begin.elapsed()).min(LOOK));
+        if left.is_zero() {
+            break;
+        }
+        // The client has all that was written before the next wait.
+        let next = match drops.packets.try_recv() {
+            Ok(packet) => Ok(packet),
+            Err(_) => {
+                writer.flush()?;
+                drops.packets.recv_timeout(left)
+            }
+        };
+        match next {
+            Ok(packet) => {
+                serde_json::to_writer(&mut *writer, &Answer::Dropped(packet))?;
+                writer.write_all(b"\n")?;
+                sent += 1;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            if lines.is_over()? {
+                break;
+            }
+        }
+    }
+    Ok(Answer::Watched { sent, lost: drops.lost.load(Ordering::Relaxed) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -304,12 +363,11 @@ mod tests {
             "Kq7wZr5tXy3u",
         ] {
             let why = not_a_request(&serde_json::from_str::<Request>(line).expect_err("no request"));
-            let rest = ": allowed are `report`, `reload`, `graph`, `tables`, `entries`, `change`, `trace`, `act`, \
-                        `events`, `stop`";
-            assert!(why.starts_with("not a request") && why.ends_with(rest) && !why.contains("Kq7w"), "{why}");
+            let rest = format!(": allowed are {}", REQUESTS.map(|name| format!("`{name}`")).join(", "));
+            assert!(why.starts_with("not a request") && why.ends_with(&rest) && !why.contains("Kq7w"), "{why}");
         }
         let cut = serde_json::from_str::<Request>("{\"do\":\"tab").expect_err("no request");
-        assert!(not_a_request(&cut).starts_with("not a request (line 1 column 10): allowed are `report`, "));
+        assert!(not_a_request(&cut).starts_with("not a request (line 1 column 10): allowed are `hello`, "));
     }
 
     #[test]

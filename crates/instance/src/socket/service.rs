@@ -4,7 +4,7 @@ use std::any::Any;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::ptr;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,10 +15,14 @@ use forebay_graph::secret::without_keys;
 use forebay_graph::{Action, NamedTable};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{
-    Problem, Problems, Source, built_in, listed, nearest, shown_file, shown_setting, with_settings,
+    Problem, Problems, Source, built_in, listed, nearest, shown_file, shown_setting, shown_settings, shown_text,
+    with_settings,
 };
 
+use super::ending::Ending;
+use super::ledger::Ledger;
 use super::lines::{Lines, Patience};
+use super::values::{Configuration, DroppedPacket, Hello, PROTOCOL};
 use super::{Answer, MOST_LINE, TableTold};
 use crate::accepted::{Accepted, fingerprint};
 use crate::reload::ReloadError;
@@ -42,6 +46,28 @@ pub struct Stories {
     pub watching: Box<dyn Any + Send>,
 }
 
+/// Watches what is dropped of the packets that a filter means.
+pub type DropsOf = Box<dyn Fn(&dyn Instance, Option<&str>) -> Result<Drops, String> + Send + Sync>;
+
+/// Packets as they are dropped.
+pub struct Drops {
+    /// The packets.
+    pub packets: Receiver<DroppedPacket>,
+    /// How many found no room among them.
+    pub lost: Arc<AtomicU64>,
+    /// The watching ends when this is dropped.
+    pub watching: Box<dyn Any + Send>,
+}
+
+/// What a run says of itself.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// The name that it was given to be found by.
+    pub instance: Option<String>,
+    /// When it was started (RFC 3339).
+    pub started: String,
+}
+
 /// What is behind the socket.
 pub struct Service {
     /// The running pipeline.
@@ -58,6 +84,14 @@ pub struct Service {
     pub events: Arc<EventLog>,
     /// How packets are traced.
     pub trace: TraceOf,
+    /// How dropped packets are watched.
+    pub drops: DropsOf,
+    /// What the run says of itself.
+    pub about: About,
+    /// What has been changed since the start.
+    pub ledger: Mutex<Ledger>,
+    /// Who waits for the end of the run.
+    pub ending: Arc<Ending>,
     /// How long clients are waited for.
     pub patience: Patience,
     /// Set to end the run.
@@ -70,6 +104,32 @@ impl Service {
     pub fn reload(&self) {
         reload_by(self, "SIGHUP", None, &[], false);
     }
+}
+
+pub(super) fn hello(service: &Service, requests: &[&str]) -> Answer {
+    Answer::Hello(Hello {
+        protocol: PROTOCOL,
+        forebay: env!("CARGO_PKG_VERSION").to_owned(),
+        pipeline: service.instance.graph().pipeline,
+        instance: service.about.instance.clone(),
+        pid: std::process::id(),
+        started: service.about.started.clone(),
+        workers: service.instance.workers(),
+        capabilities: requests.iter().map(|request| (*request).to_owned()).collect(),
+    })
+}
+
+pub(super) fn config(service: &Service) -> Answer {
+    let source = service.source.lock().unwrap_or_else(PoisonError::into_inner);
+    let ledger = service.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+    Answer::Config(Box::new(Configuration {
+        text: shown_text(&source),
+        settings: shown_settings(source.sets()),
+        version: ledger.version(&source),
+        changes: ledger.changes,
+        file: without_keys(source.file()),
+        tables: ledger.tables.clone(),
+    }))
 }
 
 pub(super) fn report(service: &Service, last: &mut Reading) -> Answer {
@@ -142,6 +202,7 @@ fn try_reload(service: &Service, file: Option<String>, set: &[String], forget: b
     match service.instance.reload(&next, &mut keep) {
         Ok(reloaded) => {
             *source = next;
+            service.ledger.lock().unwrap_or_else(PoisonError::into_inner).note_reload(&reloaded.change);
             Answer::Reloaded(reloaded)
         }
         Err(ReloadError::Problems(problems)) => Answer::Error(refusal(&problems, source.given(), set)),
@@ -282,6 +343,9 @@ pub(super) fn change(service: &Service, found: &NamedTable, lines: &mut Lines<'_
                 )));
             }
             made += outcome.made as u64;
+            let mut ledger = service.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+            ledger.note_entries(&found.module, &found.name, outcome.made as u64);
+            drop(ledger);
             entries += outcome.entries;
             refusals += outcome.refused.len() as u64;
             for no in outcome.refused.into_iter().take(REFUSALS - refused.len()) {

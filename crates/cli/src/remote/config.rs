@@ -1,0 +1,43 @@
+//! `forebay show config`: the configuration in force.
+
+use std::io::Write;
+
+use forebay_instance::socket::{self, Client, Configuration, Request};
+
+use super::strange;
+use crate::format::counted;
+
+/// Prints the configuration as YAML, with what is to be known of it as comments.
+pub(super) fn show(client: &mut Client, json: bool, out: &mut impl Write) -> anyhow::Result<()> {
+    let socket::Answer::Config(config) = client.ask(&Request::Config {})? else { return Err(strange()) };
+    if json {
+        writeln!(out, "{}", serde_json::to_string(&config)?)?;
+        return Ok(());
+    }
+    let Configuration { text, settings, version, changes, file, tables } = *config;
+    let changes = match changes {
+        0 => "as it was started".to_owned(),
+        changes => format!("after {}", counted(changes, "accepted change")),
+    };
+    // A line end in a name would end the comment.
+    let comment = |text: &str| text.replace(['\n', '\r'], " ");
+    writeln!(out, "# {}, version {version}, {changes}", comment(&file))?;
+    for setting in &settings {
+        writeln!(out, "# with --set {}", comment(setting))?;
+    }
+    for (table, made) in &tables {
+        let module = table.rsplit_once('.').map_or(table.as_str(), |(module, _)| module);
+        let made = counted(*made, "change");
+        writeln!(
+            out,
+            "# {}: {made} of its entries, not in this text: `forebay show table {}`",
+            comment(table),
+            comment(module)
+        )?;
+    }
+    if text.contains("***") {
+        writeln!(out, "# secrets are shown as ***")?;
+    }
+    write!(out, "{text}")?;
+    Ok(())
+}

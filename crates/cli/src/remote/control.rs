@@ -1,0 +1,150 @@
+//! `forebay show control`: which controller sets triggers, how flows fare, and why triggers are as they are.
+
+use std::io::Write;
+use std::time::Duration;
+
+use forebay_graph::report::{ControlReport, FlowReport, ModuleReport, Report};
+use forebay_instance::socket::Client;
+use serde_json::{Value, json};
+
+use super::report;
+use crate::control::{moves, state, unkept};
+use crate::format::Align::{Left, Right};
+use crate::format::{short, span, table, wrapped};
+
+/// How long flows are watched.
+const WINDOW: Duration = Duration::from_secs(1);
+/// Columns of a line.
+const WIDTH: usize = 80;
+
+/// Prints what the controller does; delays are of the last second.
+pub(super) fn show(client: &mut Client, as_json: bool, out: &mut impl Write) -> anyhow::Result<()> {
+    report(client)?;
+    std::thread::sleep(WINDOW);
+    let (recent, whole, _) = report(client)?;
+    if as_json {
+        writeln!(out, "{}", to_json(&recent, &whole))?;
+    } else {
+        print(&recent, &whole, out)?;
+    }
+    Ok(())
+}
+
+/// A flow's objective less its delay, in microseconds.
+fn slack_us(flow: &FlowReport) -> Option<f64> {
+    Some(flow.slo_us? - flow.at_percentile_us?)
+}
+
+fn has_objective(flow: &&FlowReport) -> bool {
+    flow.slo_us.is_some() || flow.min_rate_pps.is_some()
+}
+
+fn to_json(recent: &Report, whole: &Report) -> Value {
+    let flows = recent.flows.iter().filter(has_objective).map(|flow| {
+        json!({
+            "name": flow.name,
+            "slo_us": flow.slo_us,
+            "percentile": flow.percentile,
+            "actual_us": flow.at_percentile_us,
+            "slack_us": slack_us(flow),
+            "kept": flow.kept,
+            "min_rate_pps": flow.min_rate_pps,
+            "rate_pps": flow.rate_pps,
+            "rate_kept": flow.rate_kept,
+        })
+    });
+    let change = |module: &ModuleReport| {
+        whole.control.as_ref().and_then(|control| control.changes.iter().find(|change| change.module == module.name))
+    };
+    let modules = recent.modules.iter().map(|module| {
+        json!({ "name": module.name, "trigger": module.trigger, "batch_mean": module.batch_mean, "change": change(module) })
+    });
+    json!({
+        "control": whole.control,
+        "window_s": recent.duration_s,
+        "flows": flows.collect::<Vec<_>>(),
+        "modules": modules.collect::<Vec<_>>(),
+    })
+}
+
+fn print(recent: &Report, whole: &Report, out: &mut impl Write) -> anyhow::Result<()> {
+    match &whole.control {
+        Some(control) => writeln!(out, "{}", wrapped(&state(control, &recent.workers), 2, WIDTH))?,
+        None => writeln!(
+            out,
+            "no controller sets triggers: `forebay reload --set control.batching=optimal` gives it one\n\
+             (`forebay list controllers` has all)"
+        )?,
+    }
+    let flows: Vec<_> = recent.flows.iter().filter(has_objective).collect();
+    if flows.is_empty() {
+        writeln!(out, "\nno flow has an objective: `flows: [{{ name: …, path: …, slo: 300us }}]`")?;
+    } else {
+        let columns = [("flow", Left), ("objective", Right), ("last second", Right), ("slack", Right), ("", Left)];
+        let rows: Vec<_> = flows.into_iter().flat_map(rows).collect();
+        write!(out, "\n{}", table(&columns, &rows))?;
+    }
+    let none = ControlReport::default();
+    let control = whole.control.as_ref().unwrap_or(&none);
+    for sentence in unkept(control).into_iter().chain(moves(control)).chain(control.trouble.clone()) {
+        writeln!(out, "{}", wrapped(&sentence, 2, WIDTH))?;
+    }
+    let columns = [("module", Left), ("trigger", Right), ("batch", Right), ("last change", Left)];
+    let rows: Vec<_> = recent.modules.iter().filter_map(|module| module_row(module, control)).collect();
+    if !rows.is_empty() {
+        write!(out, "\n{}", table(&columns, &rows))?;
+    }
+    let rest = recent.modules.len() - rows.len();
+    if rest > 0 {
+        writeln!(out, "\n{rest} more have no trigger and were never changed: they run on the packets that come")?;
+    }
+    Ok(())
+}
+
+/// A row for each of a flow's objectives.
+fn rows(flow: &FlowReport) -> Vec<Vec<String>> {
+    let verdict = |kept: Option<bool>| match kept {
+        Some(true) => "kept".to_owned(),
+        Some(false) => "MISSED".to_owned(),
+        None => "no packets".to_owned(),
+    };
+    let delay = flow.slo_us.map(|slo| {
+        let percentile = flow.percentile.map_or_else(String::new, |percentile| format!("{percentile} "));
+        let slack = slack_us(flow);
+        // Times are told without a sign.
+        let slack = slack.map_or("n/a".to_owned(), |slack| {
+            format!("{}{}", if slack < 0.0 { "-" } else { "" }, span(Some(slack.abs())))
+        });
+        vec![
+            flow.name.clone(),
+            format!("{percentile}{}", span(Some(slo))),
+            span(flow.at_percentile_us),
+            slack,
+            verdict(flow.kept),
+        ]
+    });
+    let rate = flow.min_rate_pps.map(|least| {
+        vec![
+            flow.name.clone(),
+            format!("{} pps", short(least)),
+            format!("{} pps", short(flow.rate_pps.round())),
+            String::new(),
+            verdict(flow.rate_kept),
+        ]
+    });
+    delay.into_iter().chain(rate).collect()
+}
+
+/// A module that has a trigger, or whose trigger was changed.
+fn module_row(module: &ModuleReport, control: &ControlReport) -> Option<Vec<String>> {
+    let change = control.changes.iter().find(|change| change.module == module.name);
+    if module.trigger == 0 && change.is_none() {
+        return None;
+    }
+    let why = change.map_or("as stated".to_owned(), |change| {
+        let flow = change.flow.as_ref().map_or(String::new(), |flow| format!(", flow {flow}"));
+        format!("{} -> {} at {:.1} s: {}{flow}", change.from, change.to, change.at_s, change.why)
+    });
+    let batch = module.batch_mean.map_or("n/a".to_owned(), |mean| format!("{mean:.1}"));
+    Some(vec![module.name.clone(), module.trigger.to_string(), batch, why])
+}

@@ -1,0 +1,122 @@
+//! `forebay drops`: packets as the running pipeline drops them, as lines or in a file.
+//!
+//! This command writes the file, with its own rights and on its own disk. The pipeline's workers copy dropped packets into
+//! a queue of a few MiB and never wait: a packet that finds it full is counted and not sent.
+
+use std::io::Write;
+use std::net::Shutdown;
+
+use anyhow::anyhow;
+use forebay_instance::socket::{self, DroppedPacket, Request};
+use forebay_ports::pcap::{NgWriter, WhenFull};
+use jiff::Timestamp;
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::{connect, strange};
+use crate::filter::Filter;
+use crate::format::{counted, whole};
+use crate::story::summary;
+use crate::{Answer, args, printed};
+
+/// Where packets go.
+enum Target {
+    File(NgWriter),
+    Lines,
+    Json,
+}
+
+/// Shows or writes dropped packets until there were as many as are wanted, the time is over, or a signal comes.
+pub(crate) fn drops(arguments: &args::Drops) -> anyhow::Result<Answer> {
+    if let Some(filter) = &arguments.filter {
+        filter.parse::<Filter>().map_err(|error| anyhow!("--filter '{filter}': {error}"))?;
+    }
+    let mut client = connect(&arguments.running)?;
+    let write = |path| NgWriter::create(path, WhenFull::Wait).map_err(|error| anyhow!("--write: {error}"));
+    let mut target = match &arguments.write {
+        Some(path) => Target::File(write(path)?),
+        None if arguments.json => Target::Json,
+        None => Target::Lines,
+    };
+    // The first signal ends the watching in order: the pipeline says how many packets it could not send.
+    let stream = client.stream()?;
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let handle = signals.handle();
+    let follow = move || {
+        if signals.forever().next().is_some() {
+            let _ = stream.shutdown(Shutdown::Write);
+            // The second one ends the process.
+            if signals.forever().next().is_some() {
+                std::process::exit(2);
+            }
+        }
+    };
+    let follower = std::thread::Builder::new().name("signals".to_owned()).spawn(follow)?;
+    let (count, duration) = (arguments.count, arguments.duration);
+    let request = Request::Drops { count, for_ns: duration.map(|time| time.0), filter: arguments.filter.clone() };
+    let mut answer = client.begin(&request);
+    let watched = loop {
+        match answer {
+            Ok(socket::Answer::Dropped(packet)) => {
+                if let Err(error) = tell(&packet, &mut target) {
+                    break Err(error);
+                }
+            }
+            Ok(socket::Answer::Watched { sent, lost }) => break Ok(Some((sent, lost))),
+            Ok(_) => break Err(strange()),
+            // It has been ended: what came is kept.
+            Err(socket::ClientError::Ended) => break Ok(None),
+            Err(error) => break Err(error.into()),
+        }
+        answer = client.answer();
+    };
+    handle.close();
+    let _ = follower.join();
+    if let Target::File(writer) = &mut target {
+        writer.finish().map_err(|error| anyhow!("--write: {error}"))?;
+    }
+    let watched = watched?;
+    let (sent, lost) = watched.unwrap_or_default();
+    let ended = if watched.is_none() { ": the pipeline has ended" } else { "" };
+    match (&arguments.write, arguments.json) {
+        (Some(path), false) => {
+            let path = path.display();
+            writeln!(printed::out(), "{} written to {path}{ended}", counted(sent, "dropped packet"))?;
+        }
+        (_, true) => writeln!(printed::out(), "{}", json!({ "sent": sent, "lost": lost }))?,
+        (None, false) if watched.is_none() => writeln!(printed::err(), "the pipeline has ended")?,
+        (None, false) => {}
+    }
+    if lost > 0 {
+        let more = whole(lost);
+        writeln!(printed::err(), "{more} more were dropped faster than they could be sent, and are missing")?;
+    }
+    Ok(if lost > 0 { Answer::No } else { Answer::Yes })
+}
+
+fn tell(packet: &DroppedPacket, target: &mut Target) -> anyhow::Result<()> {
+    let frame = bytes(&packet.frame).ok_or_else(strange)?;
+    match target {
+        Target::File(writer) => {
+            writer.write(packet.at_ns, packet.length, &frame, &packet.reason);
+            if writer.failed() {
+                writer.finish().map_err(|error| anyhow!("--write: {error}"))?;
+            }
+        }
+        Target::Json => writeln!(printed::out(), "{}", serde_json::to_string(packet)?)?,
+        Target::Lines => {
+            let at = Timestamp::from_nanosecond(packet.at_ns.into()).unwrap_or_default();
+            let DroppedPacket { reason, .. } = packet;
+            writeln!(printed::out(), "{}  {reason}  {}", at.strftime("%H:%M:%S%.6f"), summary(&frame))?;
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of hexadecimal digits.
+fn bytes(digits: &str) -> Option<Vec<u8>> {
+    let digits = digits.as_bytes();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    (digits.len() % 2 == 0).then(|| digits.chunks(2).map(byte).collect())?
+}

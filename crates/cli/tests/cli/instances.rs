@@ -1,0 +1,225 @@
+//! Runs by their names: `run --instance`, `--instance` of the commands that ask, `list running`, `stop`, completions.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::running::{PIPELINE, temporary, wait_for};
+use crate::{Done, File};
+
+/// A user's folder for sockets.
+struct User(TempDir);
+
+impl User {
+    fn new() -> Self {
+        Self(temporary())
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+        command.env("XDG_RUNTIME_DIR", self.0.path());
+        command
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Done {
+        Done::of(self.command().args(arguments).stdin(Stdio::null()).output().expect("the command can be started"))
+    }
+
+    fn run(&self, file: &Path, more: &[&str]) -> Run {
+        let mut command = self.command();
+        command.arg("run").arg(file).args(["--no-live", "--duration", "120s", "--json"]).args(more);
+        let mut process =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command can be started");
+        let mut stderr = BufReader::new(process.stderr.take().expect("piped"));
+        let mut line = String::new();
+        while !line.contains("reach it by") {
+            line.clear();
+            assert!(stderr.read_line(&mut line).expect("UTF-8") > 0, "it ended before it listened");
+        }
+        Run { process, stderr, reached: line }
+    }
+}
+
+/// A run, which is killed when this is dropped.
+struct Run {
+    process: Child,
+    stderr: BufReader<ChildStderr>,
+    /// What it says of how it is reached.
+    reached: String,
+}
+
+impl Run {
+    fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("not 0");
+        kill_process(id, signal).expect("it runs");
+    }
+
+    /// Its exit code and its report.
+    fn end(mut self) -> (Option<i32>, Value) {
+        let mut out = String::new();
+        self.process.stdout.take().expect("piped").read_to_string(&mut out).expect("UTF-8");
+        let _ = self.stderr.read_to_string(&mut String::new());
+        let report = serde_json::from_str(out.lines().last().expect("a report")).expect("JSON");
+        (self.process.wait().expect("it ends").code(), report)
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn runs_are_listed_found_and_ended_by_their_names() {
+    let (user, file) = (User::new(), File::new(PIPELINE));
+    let none = user.ask(&["list", "running"]).well();
+    assert!(none.contains("no pipeline is running"), "{none}");
+    let edge = user.run(&file.path, &["--instance", "edge-1"]);
+    assert!(edge.reached.contains("reach it by --instance edge-1"), "{}", edge.reached);
+    let by_default = user.run(&file.path, &[]);
+
+    // Both, with all fields.
+    let listed = user.ask(&["list", "running", "--json"]).json();
+    let listed = listed.as_array().expect("a list");
+    let fields = [
+        "answers", "forebay", "in_pps", "name", "out_pps", "pid", "pipeline", "since", "socket", "uptime_s", "workers",
+    ];
+    for one in listed {
+        let mut names: Vec<_> = one.as_object().expect("an object").keys().map(String::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, fields, "{one}");
+        assert!(one["in_pps"].as_f64().is_some_and(|rate| rate > 0.0) && one["answers"] == true, "{one}");
+    }
+    let name_and_pid: Vec<_> = listed.iter().map(|one| (&one["name"], &one["pid"])).collect();
+    let expected = [("edge-1".into(), edge.process.id().into()), ("test".into(), by_default.process.id().into())];
+    let expected: Vec<(&Value, &Value)> = expected.iter().map(|(name, pid)| (name, pid)).collect();
+    assert_eq!(name_and_pid, expected);
+    let table = user.ask(&["list", "running"]).well();
+    assert!(table.lines().count() == 3 && table.starts_with("name"), "{table}");
+
+    // By name, and not by half of one.
+    for (arguments, code, said) in [
+        (
+            &["show", "modules"][..],
+            2,
+            "several pipelines are running: name one\n  --instance edge-1\n  --instance test",
+        ),
+        (&["show", "modules", "--instance", "edge"], 2, "called 'edge': running are edge-1, test"),
+        (&["show", "modules", "--instance", "edge-1", "--socket", "/x"], 2, "cannot be used with"),
+        (&["run", file.path(), "--instance", "edge-1"], 2, "a pipeline of that name runs already"),
+        (&["run", file.path(), "--instance", "test"], 2, "or end that one with `forebay stop --instance test`"),
+        (&["run", file.path(), "--instance", "../x"], 2, "allowed are up to 40 letters"),
+        (&["show", "modules", "--instance", "test"], 0, ""),
+        (&["graph", "--instance", "edge-1"], 0, ""),
+        (&["table", "--instance", "edge-1", "route", "add 10.9.0.0/16 1"], 0, ""),
+        (&["reload", "--instance", "edge-1"], 0, ""),
+        (&["top", "--instance", "nowhere"], 2, "called 'nowhere'"),
+    ] {
+        let done = user.ask(arguments);
+        assert!(done.code == Some(code) && done.err.contains(said), "{arguments:?}: {:?} {}", done.code, done.err);
+    }
+
+    // Candidates for shells: names of runs, and what is in the one that the line means.
+    let complete = |words: &[&str]| {
+        let mut command = user.command();
+        command.env("FOREBAY_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
+        let done = command.env("_CLAP_IFS", "\n").arg("--").args(words).output().expect("it can be started");
+        Done::of(done).well()
+    };
+    assert_eq!(complete(&["forebay", "stop", "--instance", ""]), "edge-1\ntest");
+    assert_eq!(complete(&["forebay", "table", "--instance", "test", ""]).lines().next(), Some("route"));
+    let modules = complete(&["forebay", "show", "--instance=test", "modules", ""]);
+    assert!(modules.starts_with("a\nb\nroute") || modules.starts_with("route\na\nb"), "{modules}");
+    assert_eq!(complete(&["forebay", "show", "--instance", "test", "ports", "o"]), "out");
+    assert_eq!(complete(&["forebay", "show", "--instance", "nowhere", "ports", "o"]), "");
+
+    // One is ended, and says how.
+    let done = user.ask(&["stop", "--instance", "edge-1"]);
+    let said = format!("edge-1 (process {}) has ended after ", edge.process.id());
+    assert!(done.code == Some(0) && done.out.starts_with(&said) && done.out.contains("exit code 0"), "{}", done.out);
+    let (code, report) = edge.end();
+    assert_eq!(code, Some(0));
+    let entered = report["packets"]["in"].as_u64().expect("a count");
+    let counted: String = done.out.lines().nth(1).expect("counts").chars().filter(char::is_ascii_digit).collect();
+    assert!(counted.starts_with(&entered.to_string()), "{} {entered}", done.out);
+
+    // The other is the only one now. One that is stopped does not end, and is told apart.
+    by_default.signal(Signal::STOP);
+    let late = user.ask(&["stop", "--timeout", "300ms"]);
+    assert!(late.code == Some(1) && late.err.contains("has not ended in 0.3 s"), "{:?} {}", late.code, late.err);
+    by_default.signal(Signal::CONT);
+    let ended = user.ask(&["stop", "--json"]).json();
+    let fields = (&ended["has_ended"], &ended["ended"]["exit"], &ended["name"]);
+    assert_eq!(fields, (&true.into(), &0.into(), &"test".into()));
+    let (code, report) = by_default.end();
+    assert_eq!((code, &report["packets"]), (Some(0), &ended["ended"]["packets"]));
+    assert_eq!(user.ask(&["stop"]).code, Some(2));
+}
+
+/// A process that was killed leaves its socket.
+#[test]
+fn a_killed_run_is_not_listed_and_its_name_is_free() {
+    let (user, file) = (User::new(), File::new(PIPELINE));
+    let mut killed = user.run(&file.path, &["--instance", "edge"]);
+    killed.process.kill().expect("it runs");
+    killed.process.wait().expect("it ends");
+    let listed = user.ask(&["list", "running"]);
+    assert!(listed.out.contains("no pipeline is running") && listed.err.contains("was killed"), "{}", listed.err);
+    let done = user.ask(&["stop", "--instance", "edge"]);
+    assert!(done.code == Some(2) && done.err.contains("none is running"), "{}", done.err);
+    let next = user.run(&file.path, &["--instance", "edge"]);
+    assert_eq!(user.ask(&["stop", "--instance", "edge"]).code, Some(0));
+    assert_eq!(next.end().0, Some(0));
+}
+
+/// A client that waits for the end and goes away does not keep the run, and the run ends for others.
+#[test]
+fn clients_that_wait_for_the_end_keep_nothing() {
+    let (user, file) = (User::new(), File::new(PIPELINE));
+    let run = user.run(&file.path, &["--instance", "edge"]);
+    let socket = user.0.path().join("forebay/named/edge.sock");
+    let mut silent = Vec::new();
+    for said in ["{\"do\":\"drops\"}\n", "{\"do\":\"stop\",\"wait\":true}\n", "{\"do\":\"stop\",\"wait\":true}"] {
+        let mut stream = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
+        std::io::Write::write_all(&mut stream, said.as_bytes()).expect("it listens");
+        silent.push(stream);
+    }
+    drop(silent.remove(1));
+    assert_eq!(run.end().0, Some(0));
+    wait_for("the end of the socket", || !socket.exists());
+}
+
+/// Bash itself, with a colon in the word.
+#[test]
+fn bash_completes_use_cases_functions_and_files() {
+    let (user, file) = (User::new(), File::new(PIPELINE));
+    let program = Path::new(env!("CARGO_BIN_EXE_forebay")).parent().expect("a folder");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    let complete = |words: &[&str]| {
+        let quoted: Vec<_> = words.iter().map(|word| format!("'{word}'")).collect();
+        let script = format!(
+            "source <(forebay completions bash); compopt() {{ :; }}; COMP_WORDS=({}); COMP_CWORD={}; _forebay; \
+             printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            quoted.join(" "),
+            words.len() - 1
+        );
+        let mut command = Command::new("bash");
+        command.args(["--norc", "-c", &script]).env("PATH", &path).env("XDG_RUNTIME_DIR", user.0.path());
+        let done = Done::of(command.current_dir(file.folder.path()).output().expect("bash"));
+        assert_eq!(done.err, "");
+        done.out
+    };
+    assert_eq!(complete(&["forebay", "run", "usecase", ":", "g"]), "gw\n");
+    assert!(complete(&["forebay", "run", "use"]).lines().any(|line| line == "usecase:vrf"));
+    assert_eq!(complete(&["forebay", "check", "te"]), "test.yaml\n");
+    assert_eq!(complete(&["forebay", "describe", "ip_look"]), "ip_lookup\n");
+    assert!(complete(&["forebay", "run", "--controller", ""]).contains("optimal\n"));
+    assert!(complete(&["forebay", "show", ""]).contains("control\n"));
+    assert!(!complete(&["forebay", "show", "modules", ""]).contains("route"), "nothing runs");
+}

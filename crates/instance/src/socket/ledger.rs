@@ -1,0 +1,64 @@
+//! What has been accepted since the start: how a configuration differs from the one that somebody has read.
+
+use std::collections::BTreeMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+
+use forebay_pipeline::{Change, Source};
+
+/// Changes since the start.
+#[derive(Default)]
+pub struct Ledger {
+    /// Of the configuration.
+    pub(super) changes: u64,
+    /// Of entries, by table: `module.table`.
+    pub(super) tables: BTreeMap<String, u64>,
+    /// Its keys are another run's nowhere, so that a version tells nothing of a secret in the text.
+    state: RandomState,
+}
+
+impl Ledger {
+    /// Notes changes of a table's entries.
+    pub(super) fn note_entries(&mut self, module: &str, table: &str, made: u64) {
+        if made > 0 {
+            *self.tables.entry(format!("{module}.{table}")).or_default() += made;
+        }
+    }
+
+    /// Notes a change of the configuration. Tables of modules that were made anew are as the text says.
+    pub(super) fn note_reload(&mut self, change: &Change) {
+        self.changes += 1;
+        let made_anew = |name: &String| {
+            let all = change.changed.iter().chain(&change.added).chain(&change.removed);
+            all.into_iter().any(|module| name.strip_prefix(module.as_str()).is_some_and(|rest| rest.starts_with('.')))
+        };
+        self.tables.retain(|name, _| !made_anew(name));
+    }
+
+    /// The version of the configuration in force. Twelve digits: more would be taken for a key.
+    pub(super) fn version(&self, source: &Source) -> String {
+        let hash = self.state.hash_one((self.changes, source.text(), source.sets()));
+        format!("{:012x}", hash & 0xffff_ffff_ffff)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_change_with_every_accepted_change_and_tables_are_forgotten_with_their_module() {
+        let source = Source::new("batch: 8", "a.yaml", "");
+        let mut ledger = Ledger::default();
+        let first = ledger.version(&source);
+        assert_eq!((first.len(), ledger.version(&source)), (12, first.clone()));
+        ledger.note_entries("route", "routes", 2);
+        ledger.note_entries("route", "routes", 1);
+        ledger.note_entries("router", "routes", 1);
+        ledger.note_entries("fw", "rules", 0);
+        assert_eq!(ledger.version(&source), first, "entries are no part of the text");
+        ledger.note_reload(&Change { changed: vec!["route".to_owned()], ..Change::default() });
+        assert_ne!(ledger.version(&source), first, "also where the text is the same");
+        assert_eq!(ledger.tables, BTreeMap::from([("router.routes".to_owned(), 1)]));
+    }
+}

@@ -1,0 +1,251 @@
+//! A configuration as it may be shown: settings applied, secrets as `***`, written so that a person reads it.
+
+use std::fmt::Write as _;
+
+use forebay_graph::secret::{HIDDEN, is_key};
+
+use crate::Source;
+use crate::problem::Findings;
+use crate::secrets::{is_kind_with_secrets, is_secret_parameter, shown_setting};
+use crate::yaml::{self, Kind, Map, Node};
+
+/// Stands for a secret.
+pub const SECRET: &str = "***";
+/// Columns that a value takes beside its key at the most; longer ones are written below it.
+const WIDTH: usize = 100;
+
+/// The configuration in force as YAML. Comments are not in it.
+#[must_use]
+pub fn shown_text(source: &Source) -> String {
+    let Some(mut root) = source.tree(&mut Findings::default()) else { return String::new() };
+    root.prune();
+    hide(&mut root, false, false);
+    let mut text = String::new();
+    match &root.kind {
+        Kind::Map(map) => block_map(map, 0, &mut text),
+        _ => text = flow(&root, usize::MAX).unwrap_or_default() + "\n",
+    }
+    text
+}
+
+/// Settings as they may be shown, with `***` for what is not.
+#[must_use]
+pub fn shown_settings(sets: &[String]) -> Vec<String> {
+    sets.iter().map(|set| shown_setting(set).replace(HIDDEN, SECRET)).collect()
+}
+
+/// Puts `***` in the place of secrets: `below` is whether the value is below a kind that has secrets, `within` whether it is
+/// that of a parameter which has one. Others may have parameters of the same names.
+fn hide(node: &mut Node, below: bool, within: bool) {
+    match &mut node.kind {
+        Kind::Map(map) => {
+            for entry in map.iter_mut() {
+                let within = below && is_secret_parameter(&entry.key);
+                hide(&mut entry.value, below || is_kind_with_secrets(&entry.key), within);
+            }
+        }
+        Kind::List(list) => list.iter_mut().for_each(|item| hide(item, below, within)),
+        Kind::Text(text) if within => *text = hidden(text),
+        // A whole key where none is asked for.
+        Kind::Text(text) if text.len() >= 32 && text.bytes().all(|c| c.is_ascii_hexdigit()) && is_key(text) => {
+            *text = SECRET.to_owned();
+        }
+        Kind::Number(_) if within => node.kind = Kind::Text(SECRET.to_owned()),
+        _ => {}
+    }
+}
+
+/// A text with a secret: of an association the value of its `key`, unless that is a file's name; of other texts all.
+fn hidden(text: &str) -> String {
+    if !text.contains('=') {
+        return SECRET.to_owned();
+    }
+    let words = text.split(' ').map(|word| match word.split_once('=') {
+        Some((name, value)) if is_secret_parameter(name) && !value.starts_with('@') => format!("{name}={SECRET}"),
+        // What has no name is told by its place, as an SPI is; a key in a wrong place is refused.
+        _ if is_key(word) => SECRET.to_owned(),
+        _ => word.to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Writes a mapping, an entry a line where it fits.
+fn block_map(map: &Map, indent: usize, text: &mut String) {
+    for entry in map.iter() {
+        let _ = write!(text, "{:indent$}{}:", "", quoted(&entry.key));
+        value(&entry.value, indent, text);
+    }
+}
+
+/// Writes what follows a key or a dash.
+fn value(node: &Node, indent: usize, text: &mut String) {
+    let room = WIDTH.saturating_sub(indent);
+    // Sections are a line each.
+    let sections = indent == 0 && matches!(&node.kind, Kind::Map(map) if map.iter().count() > 0);
+    let lines = indent == 0 && matches!(&node.kind, Kind::List(list) if list.len() > 1);
+    if let Some(flow) = flow(node, room).filter(|_| !sections && !lines) {
+        let _ = writeln!(text, " {flow}");
+        return;
+    }
+    match &node.kind {
+        Kind::Map(map) => {
+            text.push('\n');
+            block_map(map, indent + 2, text);
+        }
+        Kind::List(list) => {
+            text.push('\n');
+            for item in list {
+                let _ = write!(text, "{:1$}-", "", indent + 2);
+                value(item, indent + 2, text);
+            }
+        }
+        _ => {
+            let _ = writeln!(text, " {}", flow_of_scalar(node));
+        }
+    }
+}
+
+/// A value in one line of up to `most` characters, or nothing.
+fn flow(node: &Node, most: usize) -> Option<String> {
+    let text = match &node.kind {
+        Kind::List(list) => {
+            let mut items = Vec::new();
+            let mut left = most.checked_sub(2)?;
+            for item in list {
+                let item = flow(item, left)?;
+                left = left.saturating_sub(item.len() + 2);
+                items.push(item);
+            }
+            format!("[{}]", items.join(", "))
+        }
+        Kind::Map(map) => {
+            let mut entries = Vec::new();
+            let mut left = most.checked_sub(2)?;
+            for entry in map.iter() {
+                let key = quoted(&entry.key);
+                let entry = format!("{key}: {}", flow(&entry.value, left.checked_sub(key.len() + 2)?)?);
+                left = left.saturating_sub(entry.len() + 2);
+                entries.push(entry);
+            }
+            if entries.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", entries.join(", ")) }
+        }
+        _ => flow_of_scalar(node),
+    };
+    (text.len() <= most).then_some(text)
+}
+
+fn flow_of_scalar(node: &Node) -> String {
+    match &node.kind {
+        Kind::Text(text) => quoted(text),
+        Kind::Bool(bool) => bool.to_string(),
+        Kind::Number(number) => number.to_string(),
+        _ => "null".to_owned(),
+    }
+}
+
+/// A text, in quotes where YAML would take it for something else.
+fn quoted(text: &str) -> String {
+    let inside = |c: char| c.is_ascii_alphanumeric() || "_./+-:> ".contains(c);
+    let is_plain = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '/')
+        && !text.ends_with([' ', ':'])
+        && text.chars().all(inside)
+        && !text.contains(": ")
+        && yaml::is_plain_text(text);
+    // A text in JSON is one in YAML.
+    if is_plain { text.to_owned() } else { serde_json::Value::from(text).to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::usecase::usecases;
+
+    fn json(source: &Source) -> serde_json::Value {
+        let mut findings = Findings::default();
+        let mut root = source.tree(&mut findings).expect("a tree");
+        assert!(findings.is_empty());
+        root.prune();
+        root.to_json()
+    }
+
+    #[test]
+    fn what_is_shown_of_use_cases_is_what_they_are() {
+        for case in usecases() {
+            let source = crate::usecase(case.name, &[]).unwrap_or_else(|problems| panic!("{problems}"));
+            let source = source.set("batch=64").set("ports.in.sink=null");
+            let again = Source::new(shown_text(&source), "again", "");
+            // The keys of the use cases' tunnels are no secrets to those who have Forebay, and are hidden as others are.
+            if !shown_text(&source).contains(SECRET) {
+                assert_eq!(json(&again), json(&source), "{}", case.name);
+            }
+        }
+    }
+
+    #[test]
+    fn secrets_are_stars_and_all_else_is_shown() {
+        let key = "a0b1c2d3e4f506172839405162738495";
+        let text = format!(
+            "modules:
+  seal: {{ aes_gcm_encrypt: {{ keys: [{{ id: 1, key: \"{key}\" }}, {{ id: 2, file: k.key }}], use: 2 }} }} # {key}
+  into:
+    esp_encrypt:
+      source: 192.0.2.1
+      associations: ['0x1001 key={key}a6b7c8d9 peer=192.0.2.2 for=0.0.0.0/0', '0x1002 key=@s.key peer=192.0.2.3']
+  from: {{ esp_decrypt: {{ associations: {{ file: sa.txt }} }} }}
+  other: {{ hash_split: {{ key: source }} }}
+"
+        );
+        let shown = shown_text(&Source::new(text, "a.yaml", ""));
+        let expected = "modules:
+  seal: { aes_gcm_encrypt: { keys: [{ id: 1, key: \"***\" }, { id: 2, file: k.key }], use: 2 } }
+  into:
+    esp_encrypt:
+      source: 192.0.2.1
+      associations:
+        - \"0x1001 key=*** peer=192.0.2.2 for=0.0.0.0/0\"
+        - \"0x1002 key=@s.key peer=192.0.2.3\"
+  from: { esp_decrypt: { associations: { file: sa.txt } } }
+  other: { hash_split: { key: source } }
+";
+        assert_eq!(shown, expected);
+        let set = format!("modules.seal.aes_gcm_encrypt.keys.0.key={key}");
+        let settings = shown_settings(&[set, "batch=8".to_owned()]);
+        assert_eq!(settings, ["modules.seal.aes_gcm_encrypt.keys.0.key=***", "batch=8"]);
+    }
+
+    fn values() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(serde_json::Value::from),
+            any::<i64>().prop_map(serde_json::Value::from),
+            any::<f64>()
+                .prop_filter("JSON has no others", |f| f.is_finite() && f.fract() != 0.0)
+                .prop_map(serde_json::Value::from),
+            "[a-z0-9:#\\[\\]{}, \"'>*&!|%@`-]{0,12}".prop_map(serde_json::Value::from),
+            "\\PC{0,6}".prop_map(serde_json::Value::from),
+        ];
+        leaf.prop_recursive(4, 40, 5, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(serde_json::Value::from),
+                prop::collection::btree_map("[a-z: \\[\\]0-9-]{1,8}", inner, 0..5)
+                    .prop_map(|map| serde_json::Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        /// Whatever is in it, read again it is the same.
+        #[test]
+        fn what_is_written_is_read_again(value in prop::collection::btree_map("[a-z]{1,6}", values(), 1..5)) {
+            let value = serde_json::Value::Object(value.into_iter().collect());
+            let source = Source::new(value.to_string(), "a", "");
+            let shown = shown_text(&source);
+            let again = Source::new(shown.clone(), "b", "");
+            if !shown.contains(SECRET) {
+                prop_assert_eq!(json(&again), json(&source), "{}", shown);
+            }
+        }
+    }
+}
