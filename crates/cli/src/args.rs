@@ -238,6 +238,9 @@ pub(crate) struct Run {
     /// End with one JSON object on standard output, and print nothing else there
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print all rows of all tables at the end, and the modules' own counters
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) full: bool,
     /// Exit with 1 where a flow missed an objective, of delay or of rate
     #[arg(long)]
     pub(crate) strict: bool,

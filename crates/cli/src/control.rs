@@ -154,30 +154,68 @@ pub(crate) fn in_short(control: &ControlReport) -> String {
     )
 }
 
+/// How objectives fared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// None was missed.
+    Kept,
+    /// All that were missed were missed only because the machine took a core away.
+    Machine,
+    /// Some were missed.
+    Missed,
+}
+
+/// A sentence about objectives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) text: String,
+    /// How many were kept and missed, without names; `None` of a sentence of another kind.
+    pub(crate) brief: Option<String>,
+    pub(crate) fate: Fate,
+}
+
 /// Whether flows kept their objectives, of delays and of rates, where any has one.
-pub(crate) fn verdicts(report: &Report) -> Vec<String> {
+pub(crate) fn verdicts(report: &Report) -> Vec<Verdict> {
     let delays = verdict("objectives", report, |flow| flow.slo_us.map(|_| flow.kept));
     let rates = verdict("rates", report, |flow| flow.min_rate_pps.map(|_| flow.rate_kept));
     let name = report.control.as_ref().map_or("null", |control| control.controller.as_str());
     let serves = forebay_graph::controllers().iter().any(|controller| controller.name == name && controller.rates);
-    let unserved = (rates.is_some() && !serves).then(|| format!("{name} does nothing for stated rates: fair does"));
+    let missed = |text: String| Verdict { text, brief: None, fate: Fate::Missed };
+    let unserved =
+        (rates.is_some() && !serves).then(|| missed(format!("{name} does nothing for stated rates: fair does")));
     let removed: Vec<_> = report.removed_flows.iter().map(|flow| flow.name.as_str()).collect();
-    let removed =
-        (!removed.is_empty()).then(|| format!("MISSED before a reload removed flow or objective: {}", names(&removed)));
+    let removed = (!removed.is_empty())
+        .then(|| missed(format!("MISSED before a reload removed flow or objective: {}", names(&removed))));
     [delays, rates, unserved, removed].into_iter().flatten().collect()
 }
 
 /// How many of those that `of` tells something about have kept it.
-fn verdict(what: &str, report: &Report, of: impl Fn(&FlowReport) -> Option<Option<bool>>) -> Option<String> {
-    let told: Vec<_> = report.flows.iter().filter_map(|flow| Some((flow.name.as_str(), of(flow)?))).collect();
-    let names_of = |kept: Option<bool>| -> Vec<&str> {
-        told.iter().filter(|(_, told)| *told == kept).map(|(name, _)| *name).collect()
+fn verdict(what: &str, report: &Report, of: impl Fn(&FlowReport) -> Option<Option<bool>>) -> Option<Verdict> {
+    let told: Vec<_> = report.flows.iter().filter_map(|flow| Some((flow, of(flow)?))).collect();
+    let names_of = |wanted: Option<bool>, by_machine: bool| -> Vec<&str> {
+        let those = told.iter().filter(|(flow, kept)| *kept == wanted && flow.missed_by_machine == by_machine);
+        those.map(|(flow, _)| flow.name.as_str()).collect()
     };
-    let (missed, silent) = (names_of(Some(false)), names_of(None).len());
-    let late = if missed.is_empty() { String::new() } else { format!(", {} MISSED: {}", missed.len(), names(&missed)) };
-    let silent = if silent > 0 { format!(", {silent} without packets") } else { String::new() };
-    let (kept, all) = (names_of(Some(true)).len(), told.len());
-    (all > 0).then(|| format!("{what}: {kept} of {all} kept{late}{silent}"))
+    let (missed, machine) = (names_of(Some(false), false), names_of(Some(false), true));
+    let silent = told.iter().filter(|(_, kept)| kept.is_none()).count();
+    let (kept, all) = (told.iter().filter(|(_, kept)| *kept == Some(true)).count(), told.len());
+    let part = |count: usize, text: String| if count > 0 { format!(", {text}") } else { String::new() };
+    let late = part(missed.len(), format!("{} MISSED", missed.len()));
+    let late_names = if missed.is_empty() { String::new() } else { format!(": {}", names(&missed)) };
+    let robbed = part(machine.len(), format!("{} missed only because the machine took the core away", machine.len()));
+    let robbed_names = if machine.is_empty() { String::new() } else { format!(": {}", names(&machine)) };
+    let robbed_brief = part(machine.len(), format!("{} by machine", machine.len()));
+    let silent = part(silent, format!("{silent} without packets"));
+    let fate = match (missed.len(), machine.len()) {
+        (0, 0) => Fate::Kept,
+        (0, _) => Fate::Machine,
+        _ => Fate::Missed,
+    };
+    (all > 0).then(|| Verdict {
+        text: format!("{what}: {kept} of {all} kept{late}{late_names}{robbed}{robbed_names}{silent}"),
+        brief: Some(format!("{what}: {kept} of {all} kept{late}{robbed_brief}")),
+        fate,
+    })
 }
 
 /// Whether any flow missed an objective, of delay or of rate; also one that a reload removed.
@@ -185,9 +223,10 @@ pub(crate) fn is_missed(report: &Report) -> bool {
     report.flows.iter().chain(&report.removed_flows).any(FlowReport::is_missed)
 }
 
-/// A flow's delay as its objective is judged by it: `p99 123.4 us`.
-pub(crate) fn at_percentile(flow: &FlowReport) -> String {
-    flow.percentile.map_or("-".to_owned(), |percentile| format!("{percentile} {}", span(flow.at_percentile_us)))
+/// A flow's delay objective: `p99 ≤ 1.000 ms`; `-` without one.
+pub(crate) fn delay_objective(flow: &FlowReport) -> String {
+    let objective = flow.slo_us.zip(flow.percentile);
+    objective.map_or_else(|| "-".to_owned(), |(slo, percentile)| format!("{percentile} ≤ {}", span(Some(slo))))
 }
 
 /// Whether any flow has a rate objective: tables have columns for it only then.
@@ -213,6 +252,10 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::live::tests::report;
+
+    fn texts(report: &Report) -> Vec<String> {
+        verdicts(report).into_iter().map(|verdict| verdict.text).collect()
+    }
 
     /// A controller that has set three triggers, two at once, and finds one objective too short.
     pub(crate) fn control() -> ControlReport {
@@ -329,7 +372,7 @@ pub(crate) mod tests {
         seen.removed_flows = vec![flow];
         assert!(is_missed(&seen));
         assert_eq!(
-            verdicts(&seen).last().map(String::as_str),
+            texts(&seen).last().map(String::as_str),
             Some("MISSED before a reload removed flow or objective: video")
         );
     }
@@ -360,18 +403,18 @@ pub(crate) mod tests {
     #[test]
     fn objectives_are_counted_and_those_missed_are_named() {
         let mut told = report(1);
-        assert_eq!(verdicts(&told), ["objectives: 0 of 1 kept, 1 MISSED: video"]);
+        assert_eq!(texts(&told), ["objectives: 0 of 1 kept, 1 MISSED: video"]);
         told.flows[0].kept = Some(true);
         let quiet = forebay_graph::report::FlowReport { kept: None, ..told.flows[0].clone() };
         told.flows.push(quiet);
-        assert_eq!(verdicts(&told), ["objectives: 1 of 2 kept, 1 without packets"]);
+        assert_eq!(texts(&told), ["objectives: 1 of 2 kept, 1 without packets"]);
         told.flows.iter_mut().for_each(|flow| flow.slo_us = None);
-        assert_eq!(verdicts(&told), <Vec<String>>::new());
+        assert_eq!(texts(&told), <Vec<String>>::new());
         (told.flows[0].min_rate_pps, told.flows[0].rate_kept) = (Some(5e5), Some(false));
         let nobody = "null does nothing for stated rates: fair does";
-        assert_eq!(verdicts(&told), ["rates: 0 of 1 kept, 1 MISSED: video", nobody]);
+        assert_eq!(texts(&told), ["rates: 0 of 1 kept, 1 MISSED: video", nobody]);
         told.control = Some(ControlReport { controller: "fair".to_owned(), ..ControlReport::default() });
-        assert_eq!(verdicts(&told), ["rates: 0 of 1 kept, 1 MISSED: video"]);
+        assert_eq!(texts(&told), ["rates: 0 of 1 kept, 1 MISSED: video"]);
         let missed = names(&["a", "b", "c", "d", "e"]);
         assert_eq!(missed, "a, b, c, d and 1 more");
     }

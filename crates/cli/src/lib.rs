@@ -28,6 +28,7 @@ mod lab;
 mod list;
 mod live;
 mod lost_lines;
+mod machine;
 mod measure;
 mod plain;
 mod prices;

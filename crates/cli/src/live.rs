@@ -1,6 +1,11 @@
-//! The live table on a terminal: modules, flows and totals, renewed every interval.
+//! The live view on a terminal: totals, objectives and tables, renewed every interval.
 
 mod draw;
+mod head;
+mod help;
+mod panes;
+mod sheet;
+mod view;
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -9,24 +14,12 @@ use forebay_graph::report::Report;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
-/// What is shown of a run.
+use view::{Page, View};
+
+/// The view of a run on a terminal.
 pub(crate) struct Live {
     terminal: DefaultTerminal,
     view: View,
-}
-
-/// What was told last and how the user wants to see it.
-#[derive(Default)]
-struct View {
-    recent: Option<Report>,
-    whole: Option<Report>,
-    /// Modules in the order of their load; else as packets pass them.
-    by_load: bool,
-    /// The first row that is shown, of modules and of flows alike.
-    scroll: usize,
-    quit: Quit,
-    /// Whether `q` was pressed, and pressing it again ends the run.
-    asks: bool,
 }
 
 /// What `q` does.
@@ -55,7 +48,7 @@ impl Live {
         if !is_in_foreground() {
             return Err(io::Error::other("the process is in the background"));
         }
-        let mut live = Self { terminal: ratatui::try_init()?, view: View { by_load: true, quit, ..View::default() } };
+        let mut live = Self { terminal: ratatui::try_init()?, view: View { quit, ..View::default() } };
         live.draw()?;
         Ok(live)
     }
@@ -77,16 +70,35 @@ impl Live {
         if !event::poll(Duration::ZERO)? {
             return Ok(false);
         }
-        let quit = match event::read()? {
-            Event::Key(key) if key.kind == KeyEventKind::Press => {
+        let mut quit = false;
+        if let Event::Key(key) = event::read()?
+            && key.kind == KeyEventKind::Press
+        {
+            let control = key.modifiers.contains(KeyModifiers::CONTROL);
+            if control && key.code == KeyCode::Char('z') {
+                self.suspend()?;
+            } else {
                 let page = usize::from(self.terminal.size()?.height / 3);
-                let control = key.modifiers.contains(KeyModifiers::CONTROL);
-                self.view.obey(key.code, control, page)
+                quit = self.view.obey(key.code, control, page);
             }
-            _ => false,
-        };
+        }
         self.draw()?;
         Ok(quit)
+    }
+
+    /// Gives the terminal back and stops this process and those that were started with it (`make`, for one), as Ctrl-Z
+    /// does where no table is drawn. Returns when the process is continued.
+    ///
+    /// # Errors
+    /// The process was continued in the background.
+    fn suspend(&mut self) -> io::Result<()> {
+        ratatui::restore();
+        rustix::process::kill_current_process_group(rustix::process::Signal::TSTP)?;
+        if !is_in_foreground() {
+            return Err(io::Error::other("the process is in the background"));
+        }
+        self.terminal = ratatui::try_init()?;
+        Ok(())
     }
 }
 
@@ -126,30 +138,6 @@ impl Drop for Live {
         if is_in_foreground() {
             ratatui::restore();
         }
-    }
-}
-
-impl View {
-    /// Obeys a key; whether it means the end.
-    fn obey(&mut self, key: KeyCode, control: bool, page: usize) -> bool {
-        let rows = self.recent.as_ref().map_or(0, |report| report.modules.len().max(report.flows.len()));
-        let asked = std::mem::take(&mut self.asks);
-        match key {
-            KeyCode::Char('q') if asked || self.quit == Quit::Leave => return true,
-            KeyCode::Char('q') => self.asks = true,
-            KeyCode::Esc => return self.quit == Quit::Leave,
-            KeyCode::Char('c') if control => return true,
-            KeyCode::Char('s') => self.by_load = !self.by_load,
-            KeyCode::Down | KeyCode::Char('j') => self.scroll += 1,
-            KeyCode::Up | KeyCode::Char('k') => self.scroll = self.scroll.saturating_sub(1),
-            KeyCode::PageDown | KeyCode::Char(' ') => self.scroll += page,
-            KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(page),
-            KeyCode::Home => self.scroll = 0,
-            KeyCode::End => self.scroll = rows,
-            _ => {}
-        }
-        self.scroll = self.scroll.min(rows.saturating_sub(1));
-        false
     }
 }
 

@@ -30,6 +30,7 @@ use crate::format::counted;
 use crate::hangup::{Caught, Followed, Reload};
 use crate::live::{Live, Quit, is_in_foreground};
 use crate::start::Start;
+use crate::summary::Extent;
 use crate::trace::{Hub, Story, Tracer};
 use crate::{control, costs, decisions, plain, printed, refused, remote, summary};
 
@@ -197,7 +198,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     let printed = if arguments.json {
         serde_json::to_string(&report).map_err(io::Error::from).and_then(|text| writeln!(printed::out(), "{text}"))
     } else {
-        summary::print(&report, &mut printed::out())
+        summary::print(&report, Extent::of_output(arguments.full), &mut printed::out())
     };
     let mut troubles: Vec<_> =
         outcome.troubles.into_iter().map(|(place, trouble)| format!("{place}: {trouble}")).collect();

@@ -74,7 +74,7 @@ pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
         let told = Simulated { report: &report, costs_of_example: &prices.of_example };
         writeln!(out, "{}", serde_json::to_string(&told)?)?;
     } else {
-        summary::simulated(&report, detail, &mut out)?;
+        summary::simulated(&report, detail, summary::Extent::of_output(arguments.full), &mut out)?;
     }
     // The recording ends with the simulator.
     drop(simulator);

@@ -8,6 +8,7 @@ mod difference;
 mod flow;
 mod graph;
 mod lost;
+mod machine;
 mod reading;
 
 use std::borrow::Cow;
@@ -225,6 +226,9 @@ pub struct FlowReport {
     /// Whether the flow had that rate within 1 %, or all that it offered; `None` without the objective or without packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_kept: Option<bool>,
+    /// Whether it missed its objectives only because the machine ran something else on a worker's core.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub missed_by_machine: bool,
 }
 
 impl FlowReport {

@@ -39,6 +39,9 @@ pub(crate) struct Simulate {
     /// Print one JSON object, that of `run --json`, and nothing else
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print all rows of all tables, and the modules' own counters
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) full: bool,
     /// Exit with 1 where a flow missed an objective
     #[arg(long)]
     pub(crate) strict: bool,

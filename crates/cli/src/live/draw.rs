@@ -1,200 +1,175 @@
-//! How the live table looks.
+//! How the live view is laid out: text above, tables, keys below.
 
-use forebay_graph::report::{ControlReport, FlowReport, ModuleReport, Report, WorkerReport};
+use forebay_graph::report::Report;
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::Line;
-use ratatui::widgets::{Block, Cell, Paragraph, Row, Table};
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
 
-use super::{Quit, View};
-use crate::format::{known, short, span, whole};
-use crate::{control, strain};
+use super::panes::Pane;
+use super::{Page, Quit, View, head, help};
+use crate::format::wrapped;
+
+/// Lines of a table that is worth its room: title, headings, some rows.
+const TABLE: usize = 7;
+/// Lines that are kept for tables on small screens.
+const LEAST: usize = 4;
+/// From this width on tables stand in two columns.
+const TWO_COLUMNS: usize = 150;
+/// Between two columns.
+const GUTTER: usize = 3;
 
 impl View {
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
+        let area = frame.area();
+        let (width, height) = (usize::from(area.width), usize::from(area.height));
+        let foot = self.foot(width);
+        let room = height.saturating_sub(foot.len());
+        let show = |frame: &mut Frame<'_>, lines: Vec<Line<'static>>, (x, y): (usize, usize), width: usize| {
+            let fit = |value: usize| u16::try_from(value).unwrap_or(u16::MAX);
+            let part = Rect::new(fit(x), fit(y), fit(width), fit(lines.len())).intersection(frame.area());
+            frame.render_widget(Paragraph::new(lines), part);
+        };
+        show(frame, foot, (0, room), width);
         let (Some(recent), Some(so_far)) = (&self.recent, &self.whole) else {
-            let text = format!("running; figures come after the first interval   {}", self.quit_key());
-            frame.render_widget(Paragraph::new(text), frame.area());
+            let text = wrapped("running; figures come after the first interval", 0, width.max(1));
+            show(frame, text.lines().take(room).map(|line| Line::from(line.to_owned())).collect(), (0, 0), width);
             return;
         };
-        let told = totals(recent, so_far, usize::from(frame.area().width));
-        let head = u16::try_from(told.len()).unwrap_or(u16::MAX);
-        // Flows get what they need of up to half of the height.
-        let room = frame.area().height.saturating_sub(head + 1);
-        let wanted = u16::try_from(recent.flows.len()).unwrap_or(u16::MAX).saturating_add(3);
-        let modules_wanted = u16::try_from(recent.modules.len()).unwrap_or(u16::MAX).saturating_add(3);
-        let flows_height = wanted.min((room / 2).max(room.saturating_sub(modules_wanted)));
-        let areas = Layout::vertical([
-            Constraint::Length(head),
-            Constraint::Min(3),
-            Constraint::Length(flows_height),
-            Constraint::Length(1),
-        ]);
-        let [head, modules, flows, foot] = areas.areas(frame.area());
-        frame.render_widget(Paragraph::new(told), head);
-        self.modules(recent, so_far, frame, modules);
-        self.flows(recent, frame, flows);
-        let order = if self.by_load { "as packets pass" } else { "by load" };
-        let keys = match self.asks {
-            true => self.quit_key().to_owned(),
-            false => format!("{}   s modules {order}   ↑ ↓ PgUp PgDn scroll", self.quit_key()),
+        let page = match self.page {
+            Page::Help => Some(help::lines(self.quit, width)),
+            Page::Text => Some(head::lines(&head::notes(recent, so_far), width)),
+            Page::Tables => None,
         };
-        let style = if self.asks { Modifier::BOLD } else { Modifier::DIM };
-        frame.render_widget(Paragraph::new(keys).style(Style::new().add_modifier(style)), foot);
+        if let Some(lines) = page {
+            let first = self.text_scroll.get().min(lines.len().saturating_sub(room));
+            self.text_scroll.set(first);
+            show(frame, lines.into_iter().skip(first).take(room).collect(), (0, 0), width);
+            return;
+        }
+        let tables = if room >= 4 * TABLE { 2 * TABLE } else { LEAST.max(room / 3) };
+        let (mut text, rest) =
+            head::fitting(&head::notes(recent, so_far), width, room.saturating_sub(tables.min(room)));
+        if rest > 0 && text.len() < room {
+            let more =
+                if rest == 1 { "1 line more: press 0".to_owned() } else { format!("{rest} lines more: press 0") };
+            text.push(Line::from(more).style(Style::new().add_modifier(Modifier::DIM)));
+        }
+        let top = text.len();
+        show(frame, text, (0, 0), width);
+        for (pane, (x, y), size) in self.places((width, room.saturating_sub(top)), recent, so_far) {
+            show(frame, self.table(pane, recent, so_far, size), (x, top + y), size.0);
+        }
+    }
+
+    /// The tables that there is room for: the chosen one and those after it, each with its place and size.
+    fn places(
+        &self,
+        (width, height): (usize, usize),
+        recent: &Report,
+        so_far: &Report,
+    ) -> Vec<(Pane, (usize, usize), (usize, usize))> {
+        let two = width >= TWO_COLUMNS && height >= TABLE;
+        let chosen = Pane::ALL.iter().position(|pane| *pane == self.pane).unwrap_or(0);
+        let count = (height / TABLE * if two { 2 } else { 1 }).clamp(1, Pane::ALL.len());
+        let panes: Vec<_> = Pane::ALL.iter().cycle().skip(chosen).take(count).copied().collect();
+        // Few rows in the left column, so that the chosen table is long.
+        let left = if two { count.div_ceil(2).min(2) } else { count };
+        let column = if two { (width - GUTTER) / 2 } else { width };
+        let mut places = Vec::new();
+        for (x, panes) in [(0, &panes[..left]), (column + GUTTER, &panes[left..])] {
+            let wanted: Vec<_> = panes.iter().map(|pane| pane.sheet(recent, so_far).rows.len() + 3).collect();
+            let mut y = 0;
+            for (pane, height) in panes.iter().zip(shared(&wanted, height)) {
+                places.push((*pane, (x, y), (column, height)));
+                y += height;
+            }
+        }
+        places
+    }
+
+    /// A table's title, headings and rows.
+    fn table(
+        &self,
+        pane: Pane,
+        recent: &Report,
+        so_far: &Report,
+        (width, height): (usize, usize),
+    ) -> Vec<Line<'static>> {
+        let mut sheet = pane.sheet(recent, so_far);
+        let all = sheet.rows.len();
+        sheet.filter(&self.filter);
+        let sort = self.sorts[pane as usize];
+        sheet.sort(sort);
+        // A table that is not chosen begins with its first row.
+        let rows = height.saturating_sub(2);
+        let scroll = if pane == self.pane { self.scroll } else { 0 };
+        let first = scroll.min(sheet.rows.len().saturating_sub(1));
+        let (lines, left_out) = sheet.lines((width, height.saturating_sub(1)), first, sort);
+        let shown = sheet.rows.len().saturating_sub(first).min(rows);
+        let mut title = match (all, sheet.rows.len()) {
+            (0, _) => format!("{}: none", pane.name()),
+            (all, 0) => format!("{}: none of {all}", pane.name()),
+            (all, _) if shown < all => format!("{} {}-{} of {all}", pane.name(), first + 1, first + shown),
+            (all, _) => format!("{} {all}", pane.name()),
+        };
+        if !self.filter.is_empty() {
+            title.push_str(&format!(" with '{}'", self.filter));
+        }
+        if left_out > 0 && !sheet.rows.is_empty() {
+            title.push_str(&format!(", {left_out} more column{}", if left_out == 1 { "" } else { "s" }));
+        }
+        let title: String = format!("── {title} ").chars().take(width).collect();
+        let line = "─".repeat(width.saturating_sub(title.chars().count()));
+        let style = Style::new().add_modifier(if pane == self.pane { Modifier::BOLD } else { Modifier::DIM });
+        let title = Line::from(vec![Span::styled(title, style), Span::styled(line, style)]);
+        let rows = if sheet.rows.is_empty() { Vec::new() } else { lines };
+        std::iter::once(title).chain(rows).take(height).collect()
+    }
+
+    /// The keys, or what was typed.
+    fn foot(&self, width: usize) -> Vec<Line<'static>> {
+        let text = match (self.asks, self.is_typing, self.page) {
+            (true, ..) => "q again ends the run, any other key goes on".to_owned(),
+            (_, true, _) => format!("names with: {}_   Enter keeps, Esc removes", self.filter),
+            (_, _, Page::Help | Page::Text) => format!("↑ ↓ scroll   Esc back   {}", self.quit_key()),
+            (_, _, Page::Tables) => {
+                let keys = [self.quit_key(), "? help", "Tab table", "/ filter", "< > sort", "r reverse", "↑ ↓ scroll"];
+                keys.join("   ")
+            }
+        };
+        let style = if self.asks || self.is_typing { Modifier::BOLD } else { Modifier::DIM };
+        let fits = text.chars().count() <= width;
+        let text = match self.page {
+            // One line of a small screen: help has all keys.
+            Page::Tables if !fits && !self.asks && !self.is_typing => {
+                format!("{}  ? help  Tab table  / filter", self.quit_key())
+            }
+            _ => text,
+        };
+        let text = if text.chars().count() <= width { text } else { wrapped(&text, 0, width.max(1)) };
+        text.lines().map(|line| Line::from(line.to_owned()).style(Style::new().add_modifier(style))).collect()
     }
 
     /// What `q` does now.
     fn quit_key(&self) -> &'static str {
         match self.quit {
-            Quit::EndRun if self.asks => "q again ends the run, any other key goes on",
             Quit::EndRun => "q end",
             Quit::Leave => "q leave",
         }
     }
+}
 
-    fn modules(&self, recent: &Report, so_far: &Report, frame: &mut Frame<'_>, area: Rect) {
-        let mut order: Vec<usize> = (0..recent.modules.len()).collect();
-        if self.by_load {
-            // Where nothing was timed, packets tell the load; modules of one load stay as packets pass them.
-            let load = |at: &usize| {
-                let module = &recent.modules[*at];
-                (module.share.unwrap_or(0.0), module.packets)
-            };
-            order.sort_by(|a, b| load(b).partial_cmp(&load(a)).unwrap_or(std::cmp::Ordering::Equal));
-        }
-        let first = self.scroll.min(order.len().saturating_sub(1));
-        let rows = order
-            .iter()
-            .skip(first)
-            .take(area.height.into())
-            .map(|&at| module(&recent.modules[at], so_far.modules.get(at).map_or(0, |module| module.dropped)));
-        let heads =
-            ["module", "function", "packets/s", "batch in", "trigger", "batch out", "ticks/packet", "share", "drops"];
-        let widths = [16, 12, 9, 8, 7, 9, 12, 7, 6].map(Constraint::Min);
-        let title = format!(" modules {} of {} ", first + usize::from(!order.is_empty()), order.len());
-        frame
-            .render_widget(Table::new(rows, widths).header(header(&heads)).block(Block::bordered().title(title)), area);
+/// Lines for each of several tables that want so many: what one does not need, the others have, the first first.
+fn shared(wanted: &[usize], height: usize) -> Vec<usize> {
+    let equal = height / wanted.len().max(1);
+    let mut given: Vec<_> = wanted.iter().map(|wanted| (*wanted).min(equal)).collect();
+    let mut rest = height - given.iter().sum::<usize>();
+    for (given, wanted) in given.iter_mut().zip(wanted) {
+        let more = wanted.saturating_sub(*given).min(rest);
+        *given += more;
+        rest -= more;
     }
-
-    fn flows(&self, recent: &Report, frame: &mut Frame<'_>, area: Rect) {
-        let first = self.scroll.min(recent.flows.len().saturating_sub(usize::from(area.height.saturating_sub(3))));
-        let rates = control::has_rates(recent);
-        let rows = recent.flows.iter().skip(first).take(area.height.into()).map(|told| flow(told, rates));
-        let mut heads = vec!["flow", "packets/s", "p50", "p95", "p99", "for SLO", "SLO", ""];
-        let mut widths = [12, 7, 8, 8, 8, 14, 8, 6].map(Constraint::Min).to_vec();
-        if rates {
-            heads.extend(["min rate", ""]);
-            widths.extend([8, 6].map(Constraint::Min));
-        }
-        let title = format!(" flows {} of {} ", first + usize::from(!recent.flows.is_empty()), recent.flows.len());
-        frame
-            .render_widget(Table::new(rows, widths).header(header(&heads)).block(Block::bordered().title(title)), area);
-    }
-}
-
-fn header<'a>(heads: &[&'a str]) -> Row<'a> {
-    Row::new(heads.iter().copied().map(Cell::from).collect::<Vec<_>>()).style(Style::new().add_modifier(Modifier::BOLD))
-}
-
-fn module(module: &ModuleReport, drops: u64) -> Row<'static> {
-    let share = module.share.map_or("n/a".to_owned(), |share| format!("{:.1} %", share * 100.0));
-    Row::new(vec![
-        Cell::from(module.name.clone()),
-        Cell::from(module.function.to_string()),
-        Cell::from(short(module.rate_pps)),
-        Cell::from(known(module.ingress_mean, 2)),
-        Cell::from(if module.trigger > 0 { module.trigger.to_string() } else { "-".to_owned() }),
-        Cell::from(known(module.batch_mean, 2)),
-        Cell::from(known(module.ticks_per_packet, 1)),
-        Cell::from(share),
-        Cell::from(whole(drops)).style(if module.dropped > 0 { Style::new().fg(Color::Yellow) } else { Style::new() }),
-    ])
-}
-
-fn verdict(kept: Option<bool>) -> (&'static str, Style) {
-    match kept {
-        Some(true) => ("kept", Style::new().fg(Color::Green)),
-        Some(false) => ("missed", Style::new().fg(Color::Red)),
-        None => ("", Style::new()),
-    }
-}
-
-fn flow(flow: &FlowReport, rates: bool) -> Row<'static> {
-    let (told, style) = verdict(flow.kept);
-    let delay = &flow.delay_us;
-    let mut cells = vec![Cell::from(flow.name.clone()), Cell::from(short(flow.rate_pps))];
-    cells.extend([delay.p50, delay.p95, delay.p99].map(span).map(Cell::from));
-    cells.push(Cell::from(control::at_percentile(flow)).style(style));
-    cells.push(Cell::from(flow.slo_us.map_or("-".to_owned(), |slo| span(Some(slo)))));
-    cells.push(Cell::from(told).style(style));
-    if rates {
-        let (told, style) = verdict(flow.rate_kept);
-        cells.extend([Cell::from(control::stated_rate(flow)), Cell::from(told).style(style)]);
-    }
-    Row::new(cells)
-}
-
-fn totals(recent: &Report, so_far: &Report, width: usize) -> Vec<Line<'static>> {
-    let per_second = |count: u64| short(if recent.duration_s > 0.0 { count as f64 / recent.duration_s } else { 0.0 });
-    let packets = &so_far.packets;
-    let cores: Vec<_> = recent.workers.iter().filter_map(|worker| worker.core).map(|core| core.to_string()).collect();
-    let cores = match &cores[..] {
-        [] => String::new(),
-        [core] => format!(" on core {core}"),
-        several => format!(" on cores {}", several.join(", ")),
-    };
-    let lost: u64 = so_far.ports.iter().map(|port| port.dropped).sum();
-    // Its line is there without any, too: what is below stays where it is.
-    let losses = Line::from(strain::losses(recent).unwrap_or_default()).style(Style::new().fg(Color::Yellow));
-    let mut lines = vec![
-        Line::from(format!("{}  {:.1} s{cores}", so_far.pipeline, so_far.duration_s)).style(Modifier::BOLD),
-        Line::from(format!(
-            "in {} pps   out {} pps   dropped {} pps   busy {}",
-            per_second(recent.packets.entered),
-            per_second(recent.packets.out),
-            per_second(recent.packets.all_dropped()),
-            strain::busy(&recent.workers, 1),
-        )),
-        Line::from(format!(
-            "in {}   out {}   dropped {}   queued {}   held {}   lost at ports {}",
-            whole(packets.entered),
-            whole(packets.out),
-            whole(packets.all_dropped()),
-            whole(packets.queued),
-            whole(packets.held),
-            whole(lost),
-        )),
-    ];
-    lines.push(losses);
-    lines
-        .extend(recent.control.as_ref().map(|control| controlled(control, &recent.workers, width)).unwrap_or_default());
-    lines
-}
-
-/// What the controller does, and what it cannot do.
-fn controlled(control: &ControlReport, workers: &[WorkerReport], width: usize) -> Vec<Line<'static>> {
-    let last = control::decision(control).unwrap_or_else(|| "last: no change yet".to_owned());
-    let mut lines: Vec<_> = filled(control::clauses(control, workers), width).into_iter().map(Line::from).collect();
-    lines.push(Line::from(last));
-    let moves = control::moves(control);
-    let wrong = control::unkept(control).into_iter().chain(control.trouble.clone());
-    lines.extend(moves.into_iter().map(Line::from));
-    lines.extend(wrong.map(|told| Line::from(told).style(Style::new().fg(Color::Red))));
-    lines
-}
-
-/// Clauses in lines of up to `width` characters, as many in each as there is room for; a longer one has a line of its own.
-fn filled(clauses: Vec<String>, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for clause in clauses {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 2 + clause.chars().count() <= width => {
-                line.push_str("; ");
-                line.push_str(&clause);
-            }
-            _ => lines.push(clause),
-        }
-    }
-    lines
+    given
 }

@@ -62,6 +62,7 @@ pub(crate) fn report(modules: usize) -> Report {
             min_rate_pps: None,
             turned_away: None,
             rate_kept: None,
+            missed_by_machine: false,
         }],
         workers: vec![WorkerReport { core: Some(1), busy: 0.5, turns: 9, ..WorkerReport::default() }],
         ports: vec![PortReport {
@@ -80,22 +81,116 @@ pub(crate) fn report(modules: usize) -> Report {
 }
 
 fn view(modules: usize) -> View {
-    View { recent: Some(report(modules)), whole: Some(report(modules)), by_load: true, ..View::default() }
+    View { recent: Some(report(modules)), whole: Some(report(modules)), ..View::default() }
 }
 
-/// What is on a screen of that size.
+/// A busy scene: a machine with other work, a controller that explains itself, losses, three workers.
+fn busy_view() -> View {
+    let mut report = report(40);
+    let mut control = crate::control::tests::control();
+    let unkept = control.unkept[0].clone();
+    control.unkept.resize(5, unkept);
+    report.control = Some(control);
+    report.workers[0].machine_stalls.share = 0.38;
+    for id in 1..3 {
+        let first = report.workers[0].clone();
+        report.workers.push(WorkerReport { id, core: Some(id + 1), busy: 0.015, handed: 7, stalls: 3, ..first });
+    }
+    for at in 0..20 {
+        let kept = Some(at % 3 == 0);
+        let flow = FlowReport {
+            name: format!("tenant-{at}"),
+            kept,
+            missed_by_machine: kept == Some(false) && at % 2 == 0,
+            min_rate_pps: Some(1e6),
+            rate_kept: kept,
+            ..report.flows[0].clone()
+        };
+        report.flows.push(flow);
+    }
+    report.ports.push(PortReport {
+        name: "east".to_owned(),
+        kind: "af_packet".into(),
+        sent: 1_234_567,
+        ..PortReport::default()
+    });
+    report.ports[0].skipped.insert("oversize".to_owned(), 3);
+    report.packets.dropped.insert("east.refused".to_owned(), 1_200);
+    View { recent: Some(report.clone()), whole: Some(report), ..View::default() }
+}
+
+/// What is on a screen of that size, without the space at the ends of lines.
 fn screen(view: &View, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("memory");
     terminal.draw(|frame| view.draw(frame)).expect("memory");
-    terminal.backend().to_string()
+    let lines = terminal.backend().to_string();
+    lines.lines().map(|line| line.trim_matches('"').trim_end().to_owned() + "\n").collect()
+}
+
+/// Sentences without the ends of lines in them.
+fn unwrapped(screen: &str) -> String {
+    screen.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Every view, on the smallest, a usual and a large terminal.
+#[test]
+fn every_view_fits_every_screen() {
+    for (width, height) in [(40, 12), (80, 24), (200, 50)] {
+        let mut view = busy_view();
+        let mut all = String::new();
+        for key in ['1', '2', '3', '4', '5', '0', '?'] {
+            view.obey(KeyCode::Char(key), false, 5);
+            all += &format!("=== {key}\n{}", screen(&view, width, height));
+        }
+        insta::assert_snapshot!(format!("{width}x{height}"), all);
+    }
+}
+
+/// Text that has no room above the tables is whole on a page of its own, which scrolls.
+#[test]
+fn no_explanation_is_cut() {
+    let explanations = [
+        "The machine took cores 1, 2, 3 away for up to 38 % of the last interval (other processes): delays include that.",
+        "video cannot keep 100.0 us (5 % in reserve): it takes 300.0 us although it waits for no batch",
+        "optimal every 100.0 ms, guard 5 %: 4 of 123 periods missed an objective",
+        "last: m0 8 -> 14 and 1 more: the least load within all objectives (12.3 s)",
+    ];
+    for (width, height) in [(40, 12), (80, 24)] {
+        let mut view = busy_view();
+        assert!(screen(&view, width, height).contains("more: press 0"), "{}", screen(&view, width, height));
+        view.obey(KeyCode::Char('0'), false, 5);
+        // Line by line, each screen's first line is the next one of the text.
+        let mut text = String::new();
+        for _ in 0..60 {
+            text += &format!("{} ", screen(&view, width, height).lines().next().expect("a line"));
+            view.obey(KeyCode::Down, false, 5);
+        }
+        text += &screen(&view, width, height);
+        let text = unwrapped(&text);
+        for said in explanations {
+            assert!(text.contains(said), "'{said}' is not in\n{text}");
+        }
+    }
+    let large = unwrapped(&screen(&busy_view(), 200, 50));
+    for said in explanations {
+        assert!(large.contains(said), "'{said}' is not in\n{large}");
+    }
 }
 
 #[test]
 fn modules_flows_and_totals_are_shown() {
     let shown = screen(&view(3), 120, 30);
-    for said in
-        ["gateway", "in 1.000M pps", "busy 50.0 %", "m2", "12.5", "video", "20.00 us", "missed", "lost at ports 4"]
-    {
+    for said in [
+        "gateway: 2.0 s on core 1, busy 50.0 %",
+        "packets/s: in 1.000M",
+        "m2",
+        "12.5",
+        "video",
+        "20.00 us",
+        "missed",
+        "lost at ports 4",
+        "objectives: 0 of 1 kept, 1 MISSED: video",
+    ] {
         assert!(shown.contains(said), "'{said}' is not in\n{shown}");
     }
 }
@@ -104,30 +199,12 @@ fn modules_flows_and_totals_are_shown() {
 fn a_controller_is_shown_with_its_last_decision_and_what_nothing_keeps() {
     let mut view = view(3);
     view.recent.as_mut().expect("a report").control = Some(crate::control::tests::control());
-    let shown = screen(&view, 130, 30);
+    let shown = unwrapped(&screen(&view, 130, 40));
     for said in [
         "optimal every 100.0 ms, guard 5 %: 4 of 123 periods missed an objective; ",
+        "it decides in 12.00 us (at most 90.00 us)",
         "last: m0 8 -> 14 and 1 more: the least load within all objectives (12.3 s)",
         "video cannot keep 100.0 us (5 % in reserve): it takes 300.0 us although it waits for no batch",
-        "p99 30.00 us",
-    ] {
-        assert!(shown.contains(said), "'{said}' is not in\n{shown}");
-    }
-    let row = shown.lines().find(|line| line.contains("│m2 ")).expect("the module's row");
-    let figures: Vec<&str> = row.split_whitespace().skip(2).take(4).collect();
-    assert_eq!(figures, ["1.000M", "2.50", "16", "10.00"], "packets a second, batch in, trigger, batch out\n{row}");
-    // Nothing of that is cut off on the usual terminal.
-    view.recent.as_mut().and_then(|report| report.control.as_mut()).expect("set above").stalled = 3;
-    let shown = screen(&view, 80, 24);
-    for said in [
-        "missed an objective",
-        "half the objective or more",
-        "(at most 90.00 us)",
-        "(12.3 s)",
-        "300.0 us although it waits",
-        "p99 30.00 us",
-        "25.00 us",
-        "missed│",
     ] {
         assert!(shown.contains(said), "'{said}' is not in\n{shown}");
     }
@@ -135,32 +212,34 @@ fn a_controller_is_shown_with_its_last_decision_and_what_nothing_keeps() {
     let unkept = control.unkept[0].clone();
     control.unkept.resize(9, unkept);
     control.trouble = Some("a worker does not answer".to_owned());
-    let shown = screen(&view, 130, 30);
+    let shown = screen(&view, 130, 40);
     for said in ["and so do 6 more", "a worker does not answer", "m2", "missed"] {
         assert!(shown.contains(said), "'{said}' is not in\n{shown}");
     }
-    screen(&view, 20, 4);
 }
 
-/// A flow that is late is seen at once.
+/// A flow that is late is seen at once; one that is late because the machine was busy is no fault of the pipeline.
 #[test]
-fn delays_above_an_objective_are_red() {
-    let colour_of = |kept| {
+fn delays_above_an_objective_are_red_and_yellow_where_the_machine_is_the_cause() {
+    let colour_of = |kept, missed_by_machine| {
         let mut view = view(1);
-        view.recent.as_mut().expect("a report").flows[0].kept = Some(kept);
-        let mut terminal = Terminal::new(TestBackend::new(120, 30)).expect("memory");
+        let flow = &mut view.recent.as_mut().expect("a report").flows[0];
+        (flow.kept, flow.missed_by_machine) = (Some(kept), missed_by_machine);
+        let mut terminal = Terminal::new(TestBackend::new(120, 40)).expect("memory");
         terminal.draw(|frame| view.draw(frame)).expect("memory");
         let buffer = terminal.backend().buffer();
-        let row = (0..30u16).find(|row| buffer[(1, *row)].symbol() == "v").expect("the flow video");
-        let column = (0..120u16).find(|column| {
-            let text: String =
-                (0..12).filter_map(|at| buffer.cell((column + at, row))).map(|cell| cell.symbol()).collect();
-            text == "p99 30.00 us"
-        });
-        buffer[(column.expect("its delay"), row)].fg
+        let text = |column: u16, row: u16, length: u16| -> String {
+            (column..column + length).filter_map(|at| buffer.cell((at, row))).map(|cell| cell.symbol()).collect()
+        };
+        let row = (0..40u16).find(|row| text(0, *row, 5) == "video").expect("the flow");
+        let column = (0..120u16).find(|column| text(*column, row, 8) == "30.00 us").expect("its delay");
+        buffer[(column, row)].fg
     };
     use ratatui::style::Color;
-    assert_eq!((colour_of(false), colour_of(true)), (Color::Red, Color::Green));
+    assert_eq!(
+        (colour_of(false, false), colour_of(true, false), colour_of(false, true)),
+        (Color::Red, Color::Green, Color::Yellow)
+    );
 }
 
 /// Only the first worker was shown of several, and what ports lost only as a total that grew.
@@ -173,25 +252,51 @@ fn losses_of_the_interval_and_every_worker_are_shown() {
     recent.workers.push(WorkerReport { id: 1, core: Some(0), busy: 0.015, ..first });
     recent.ports[0].dropped = 0;
     let shown = screen(&view, 120, 30);
-    for said in ["gateway  2.0 s on cores 1, 0 ", "busy 50.0/1.5 %", "lost at ports 4"] {
+    for said in ["gateway: 2.0 s on cores 1, 0, ", "busy 50.0/1.5 %", "lost at ports 4", "no losses at ports"] {
         assert!(shown.contains(said), "'{said}' is not in\n{shown}");
     }
-    assert!(!shown.contains("lost at in"), "{shown}");
 }
 
 #[test]
-fn hundreds_of_modules_are_scrolled_and_sorted() {
+fn hundreds_of_modules_are_scrolled_sorted_and_filtered() {
     let mut view = view(355);
     assert!(screen(&view, 120, 30).contains("m354"), "the heaviest comes first");
     view.obey(KeyCode::Char('s'), false, 10);
     let shown = screen(&view, 120, 30);
     assert!(shown.contains("m0 ") && !shown.contains("m354"), "{shown}");
     (0..5).for_each(|_| assert!(!view.obey(KeyCode::PageDown, false, 10)));
-    assert!(screen(&view, 120, 30).contains("modules 51 of 355"));
+    assert!(screen(&view, 120, 30).contains("modules 51-"));
     view.obey(KeyCode::End, false, 10);
     assert!(screen(&view, 120, 30).contains("m354"));
     view.obey(KeyCode::Down, false, 10);
     assert_eq!(view.scroll, 354, "no further than the last");
+    for key in ['/', '3', '5', '1', 'q'] {
+        view.obey(KeyCode::Char(key), false, 10);
+    }
+    assert!(screen(&view, 120, 30).contains("modules: none of 355 with '351q'"), "letters are typed, `q` too");
+    view.obey(KeyCode::Backspace, false, 10);
+    view.obey(KeyCode::Enter, false, 10);
+    let shown = screen(&view, 120, 30);
+    assert!(shown.contains("m351") && !shown.contains("m354"), "{shown}");
+    view.obey(KeyCode::Esc, false, 10);
+    assert!(screen(&view, 120, 30).contains("m0 "), "all rows again, from the first");
+}
+
+#[test]
+fn columns_are_sorted_by_the_keys_for_them() {
+    let mut view = view(12);
+    assert!(screen(&view, 120, 30).contains("CPU▼"));
+    view.obey(KeyCode::Char('>'), false, 10);
+    assert!(screen(&view, 120, 30).contains("packets/s▼"));
+    (0..3).for_each(|_| assert!(!view.obey(KeyCode::Char('<'), false, 10)));
+    view.obey(KeyCode::Char('r'), false, 10);
+    let shown = screen(&view, 120, 30);
+    assert!(shown.contains("module▲") && shown.contains("m9"), "{shown}");
+    view.obey(KeyCode::Tab, false, 10);
+    view.obey(KeyCode::Char('>'), false, 10);
+    assert!(screen(&view, 120, 30).contains("flow▼"), "each table has an order of its own");
+    view.obey(KeyCode::BackTab, false, 10);
+    assert!(screen(&view, 120, 30).contains("module▲"));
 }
 
 /// Who watches with `top` leaves a pipeline that runs on.
@@ -199,14 +304,18 @@ fn hundreds_of_modules_are_scrolled_and_sorted() {
 fn what_q_does_is_said() {
     for (quit, said) in [(Quit::EndRun, "q end"), (Quit::Leave, "q leave")] {
         assert!(screen(&View { quit, ..View::default() }, 120, 30).contains(said));
-        assert!(screen(&View { quit, ..view(3) }, 120, 30).contains(&format!("{said}   s ")));
+        assert!(screen(&View { quit, ..view(3) }, 120, 30).contains(&format!("{said}   ? help")));
     }
 }
 
 #[test]
 fn no_screen_is_too_small() {
-    for (width, height) in [(1, 1), (20, 4), (80, 6), (500, 3)] {
-        screen(&view(40), width, height);
+    for (width, height) in [(1, 1), (20, 4), (80, 6), (500, 3), (150, 8)] {
+        let mut view = busy_view();
+        for key in ['1', '2', '3', '4', '5', '0', '?'] {
+            view.obey(KeyCode::Char(key), false, 1);
+            screen(&view, width, height);
+        }
         screen(&View::default(), width, height);
     }
 }
@@ -218,7 +327,9 @@ fn q_asks_once_before_it_ends_a_run_and_escape_ends_none() {
     assert!(!view.obey(KeyCode::Esc, false, 1));
     for other in [KeyCode::Esc, KeyCode::Char('s'), KeyCode::Down] {
         assert!(!view.obey(KeyCode::Char('q'), false, 1));
-        assert!(screen(&view, 80, 24).contains("q again ends the run, any other key goes on"));
+        for (width, height) in [(80, 24), (40, 12)] {
+            assert!(unwrapped(&screen(&view, width, height)).contains("q again ends the run, any other key goes on"));
+        }
         assert!(!view.obey(other, false, 1));
         assert!(!screen(&view, 80, 24).contains("q again"), "another key takes it back");
     }

@@ -21,7 +21,7 @@ fn a_rate_is_kept_and_told() {
     let file = File::new(TWO);
     let run = |more: &[&str]| forebay(&[&["run", file.path()], &COSTS[..], more].concat());
     let out = run(&["--strict"]).well();
-    assert!(out.contains("min rate") && out.contains("rates: 1 of 1 kept"), "{out}");
+    assert!(out.contains("least packets/s") && out.contains("rates: 1 of 1 kept"), "{out}");
     let report = run(&["--json"]).json();
     let video = &report["flows"][0];
     assert_eq!((&video["min_rate_pps"], &video["rate_kept"]), (&1e6.into(), &true.into()));

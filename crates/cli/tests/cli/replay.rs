@@ -249,9 +249,8 @@ fn a_run_tells_what_its_controller_did() {
         "(",
         "objectives: ",
         " of 4 kept",
-        "batch in",
-        "batch out",
-        "for SLO",
+        "trigger",
+        "objective  measured  verdict  late packets",
     ] {
         assert!(out.contains(said), "'{said}' is not in\n{out}");
     }

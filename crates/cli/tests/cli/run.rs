@@ -9,10 +9,14 @@ use crate::{File, ROUTER, contract, forebay};
 fn a_run_ends_with_a_summary() {
     let file = File::new(ROUTER);
     let out = forebay(&["run", file.path()]).well();
-    for said in
-        ["ether_split", "write", "batch out", "in 1 000 + created 0", "every packet accounted for", "in > kind[ipv4]"]
-    {
+    let both = ["in 1 000 + created 0", "every packet accounted for"];
+    for said in both.iter().chain(&["ticks/packet", "in > kind[ipv4]", " on core ", "--full shows all: "]) {
         assert!(out.contains(said), "'{said}' is not in\n{out}");
+    }
+    assert!(out.lines().count() <= 24, "it fits a terminal:\n{out}");
+    let full = forebay(&["run", file.path(), "--full"]).well();
+    for said in both.iter().chain(&["ether_split", "write", "batch out", "in > kind[ipv4]"]) {
+        assert!(full.contains(said), "'{said}' is not in\n{full}");
     }
     assert!(!out.contains('\u{1b}'), "colours without a terminal:\n{out}");
 }
@@ -195,7 +199,7 @@ fn examples_show_what_they_are_for() {
         }
     }
     for file in [inspection, shown("nids.md", 0).path()] {
-        let done = forebay(&["run", file, "--virtual", "--no-live", "--duration", "20ms"]).well();
+        let done = forebay(&["run", file, "--virtual", "--full", "--duration", "20ms"]).well();
         assert!(
             done.lines().any(|line| line.starts_with("ids packets: alerted ") && !line.contains("alerted 0,")),
             "{done}"

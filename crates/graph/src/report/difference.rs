@@ -38,7 +38,7 @@ impl Report {
         let ports = pairs(&earlier.ports, &later.ports, |port| port.name.as_str()).map(port);
         let ports: Vec<_> = ports.collect();
         let (lost_lines, lost) = later.losses().since(&earlier.losses());
-        let report = Self {
+        let mut report = Self {
             pipeline: later.pipeline.clone(),
             forebay: env!("CARGO_PKG_VERSION").into(),
             kind: origin.kind,
@@ -59,6 +59,7 @@ impl Report {
             pool_exhausted: later.exhausted.saturating_sub(earlier.exhausted),
             control: None,
         };
+        report.mark_machine_misses();
         // Of all workers, or not at all.
         if later.workers.iter().any(|worker| worker.meter_failed) { report.without_meters() } else { report }
     }

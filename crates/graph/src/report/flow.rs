@@ -56,6 +56,7 @@ impl FlowFigures<'_> {
             min_rate_pps: self.min_rate.map(|rate| rate.0),
             turned_away: self.min_rate.map(|_| turned_away),
             rate_kept: self.min_rate.filter(|_| packets + turned_away > 0).map(|rate| rate_kept(rate.0)),
+            missed_by_machine: false,
         }
     }
 }

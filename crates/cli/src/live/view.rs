@@ -1,0 +1,166 @@
+//! What the user wants to see, and the keys that change it.
+
+use std::cell::Cell;
+
+use forebay_graph::report::Report;
+use ratatui::crossterm::event::KeyCode;
+
+use super::Quit;
+use super::panes::Pane;
+use super::sheet::Sort;
+
+/// What fills the screen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Page {
+    #[default]
+    Tables,
+    /// All of the text that stands above the tables.
+    Text,
+    Help,
+}
+
+/// The last reports and how the user wants to see them.
+pub(super) struct View {
+    pub(super) recent: Option<Report>,
+    pub(super) whole: Option<Report>,
+    pub(super) page: Page,
+    /// The table that keys act on.
+    pub(super) pane: Pane,
+    /// The first row of it that is shown.
+    pub(super) scroll: usize,
+    /// The first line that is shown of help or text; drawing takes back what is too far.
+    pub(super) text_scroll: Cell<usize>,
+    /// By pane.
+    pub(super) sorts: [Sort; Pane::ALL.len()],
+    /// Only rows with this in their names are shown.
+    pub(super) filter: String,
+    /// Whether keys are letters of the filter.
+    pub(super) is_typing: bool,
+    pub(super) quit: Quit,
+    /// Whether `q` was pressed, and pressing it again ends the run.
+    pub(super) asks: bool,
+}
+
+impl Default for View {
+    fn default() -> Self {
+        Self {
+            recent: None,
+            whole: None,
+            page: Page::Tables,
+            pane: Pane::Modules,
+            scroll: 0,
+            text_scroll: Cell::new(0),
+            sorts: Pane::ALL.map(|pane| Sort { column: pane.sorted_first(), reversed: false }),
+            filter: String::new(),
+            is_typing: false,
+            quit: Quit::EndRun,
+            asks: false,
+        }
+    }
+}
+
+impl View {
+    /// Obeys a key; whether it means the end.
+    pub(super) fn obey(&mut self, key: KeyCode, control: bool, page: usize) -> bool {
+        if control && key == KeyCode::Char('c') {
+            return true;
+        }
+        if self.is_typing {
+            self.type_filter(key);
+            return false;
+        }
+        let asked = std::mem::take(&mut self.asks);
+        match key {
+            KeyCode::Char('q') if asked || self.quit == Quit::Leave => return true,
+            KeyCode::Char('q') => self.asks = true,
+            // Esc goes back, and no further: it ends no run.
+            KeyCode::Esc if self.page != Page::Tables => self.page = Page::Tables,
+            KeyCode::Esc if !self.filter.is_empty() => self.filter.clear(),
+            KeyCode::Esc => return self.quit == Quit::Leave,
+            KeyCode::Char('?') => self.turn_to(Page::Help),
+            KeyCode::Char('0') => self.turn_to(Page::Text),
+            KeyCode::Char('/') => (self.page, self.is_typing) = (Page::Tables, true),
+            KeyCode::Char(digit @ '1'..='5') => self.choose(digit as usize - '1' as usize),
+            KeyCode::Tab | KeyCode::Right => self.choose(self.pane as usize + 1),
+            KeyCode::BackTab | KeyCode::Left => self.choose(self.pane as usize + Pane::ALL.len() - 1),
+            KeyCode::Char('<') => self.sort_by_neighbour(false),
+            KeyCode::Char('>') => self.sort_by_neighbour(true),
+            KeyCode::Char('r') => self.sort().reversed ^= true,
+            KeyCode::Char('s') => {
+                let first = self.pane.sorted_first().or(Some(0));
+                let sort = self.sort();
+                *sort = Sort { column: if sort.column.is_some() { None } else { first }, reversed: false };
+            }
+            _ => self.scroll_by(key, page),
+        }
+        false
+    }
+
+    fn type_filter(&mut self, key: KeyCode) {
+        match key {
+            KeyCode::Enter => self.is_typing = false,
+            KeyCode::Esc => (self.is_typing, self.filter) = (false, String::new()),
+            KeyCode::Backspace => {
+                self.filter.pop();
+            }
+            KeyCode::Char(letter) => self.filter.push(letter),
+            _ => {}
+        }
+        self.scroll = 0;
+    }
+
+    /// Shows a page, or the tables again where it is shown.
+    fn turn_to(&mut self, page: Page) {
+        self.page = if self.page == page { Page::Tables } else { page };
+        self.text_scroll.set(0);
+    }
+
+    fn choose(&mut self, pane: usize) {
+        let chosen = Pane::ALL[pane % Pane::ALL.len()];
+        if chosen != self.pane {
+            (self.pane, self.scroll) = (chosen, 0);
+        }
+        self.page = Page::Tables;
+    }
+
+    fn sort(&mut self) -> &mut Sort {
+        &mut self.sorts[self.pane as usize]
+    }
+
+    /// Sorts by the next column, or the one before.
+    fn sort_by_neighbour(&mut self, next: bool) {
+        let Some(columns) = self.sheet_size().map(|(columns, _)| columns) else { return };
+        let sort = self.sort();
+        let now = sort.column.unwrap_or(if next { columns - 1 } else { 0 });
+        sort.column = Some(if next { (now + 1) % columns } else { (now + columns - 1) % columns });
+    }
+
+    /// How many columns and rows the chosen table has.
+    fn sheet_size(&self) -> Option<(usize, usize)> {
+        let mut sheet = self.pane.sheet(self.recent.as_ref()?, self.whole.as_ref()?);
+        sheet.filter(&self.filter);
+        Some((sheet.columns.len(), sheet.rows.len()))
+    }
+
+    fn scroll_by(&mut self, key: KeyCode, page: usize) {
+        let rows = match self.page {
+            Page::Tables => self.sheet_size().map_or(0, |(_, rows)| rows),
+            Page::Help | Page::Text => LONGEST_TEXT,
+        };
+        let scroll = if self.page == Page::Tables { &mut self.scroll } else { self.text_scroll.get_mut() };
+        let page = page.max(1);
+        *scroll = match key {
+            KeyCode::Down | KeyCode::Char('j') => *scroll + 1,
+            KeyCode::Up | KeyCode::Char('k') => scroll.saturating_sub(1),
+            KeyCode::PageDown | KeyCode::Char(' ') => *scroll + page,
+            KeyCode::PageUp => scroll.saturating_sub(page),
+            KeyCode::Home => 0,
+            KeyCode::End => rows,
+            _ => *scroll,
+        };
+        *scroll = (*scroll).min(rows.saturating_sub(1));
+    }
+}
+
+/// More lines than help or text has on any screen.
+const LONGEST_TEXT: usize = 200;

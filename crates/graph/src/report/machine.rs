@@ -1,0 +1,92 @@
+//! Objectives that were missed only because the machine ran something else on a worker's core.
+//!
+//! Such a miss says nothing about the pipeline: a reader looks for the fault in the machine first.
+
+use super::{FlowReport, Report, WorkerReport};
+
+/// A smaller share of the time without the core is not made responsible for anything.
+const LEAST: f64 = 0.005;
+/// A worker that would need more of a whole core than this is overloaded with or without the machine.
+const OVERLOADED: f64 = 0.95;
+
+impl Report {
+    /// Marks each flow whose misses the time without a core explains.
+    pub(super) fn mark_machine_misses(&mut self) {
+        let explained = self.workers.iter().map(late_without_core).fold(0.0, f64::max);
+        for flow in &mut self.flows {
+            flow.missed_by_machine = explained > 0.0 && flow.is_missed() && missing(flow) <= explained;
+        }
+    }
+}
+
+/// The largest share of packets that is late because the worker is without its core for a part of the time.
+///
+/// Late are packets that arrive in that time, about as many that waited when it began, and those that arrive while
+/// the worker makes up for it, which takes the longer the busier it is.
+fn late_without_core(worker: &WorkerReport) -> f64 {
+    let (away, work) = (worker.machine_stalls.share, worker.busy - worker.machine_stalls.busy_share);
+    if away < LEAST || work > OVERLOADED {
+        return 0.0;
+    }
+    (2.0 * away / (1.0 - work.max(0.0))).min(1.0)
+}
+
+/// The share of packets by which a flow misses its objectives: the larger of its delay's and its rate's.
+fn missing(flow: &FlowReport) -> f64 {
+    let late = match (flow.kept, flow.violations, flow.percentile) {
+        (Some(false), Some(late), Some(percentile)) if flow.packets > 0 => {
+            late as f64 / flow.packets as f64 - (100.0 - percentile) / 100.0
+        }
+        _ => 0.0,
+    };
+    let slow = match (flow.rate_kept, flow.min_rate_pps) {
+        (Some(false), Some(least)) if least > 0.0 => 1.0 - flow.rate_pps / least,
+        _ => 0.0,
+    };
+    late.max(slow)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{Delay, Stalls};
+
+    fn worker(away: f64, busy: f64) -> WorkerReport {
+        let machine_stalls = Stalls { turns: 9, share: away, busy_share: 0.0 };
+        WorkerReport { busy, machine_stalls, ..WorkerReport::default() }
+    }
+
+    fn flow(late: u64) -> FlowReport {
+        FlowReport {
+            name: "video".to_owned(),
+            packets: 1_000,
+            rate_pps: 1_000.0,
+            delay_us: Delay::default(),
+            slo_us: Some(1_000.0),
+            percentile: Some(95.0),
+            at_percentile_us: None,
+            violations: Some(late),
+            kept: Some(late <= 50),
+            min_rate_pps: None,
+            turned_away: None,
+            rate_kept: None,
+            missed_by_machine: false,
+        }
+    }
+
+    #[test]
+    fn time_without_a_core_explains_as_many_late_packets_as_it_can() {
+        assert_eq!(late_without_core(&worker(0.0, 0.5)), 0.0);
+        assert_eq!(late_without_core(&worker(0.1, 0.5)), 0.4);
+        assert_eq!(late_without_core(&worker(0.5, 0.5)), 1.0);
+        // The pipeline is too much for a whole core.
+        assert_eq!(late_without_core(&worker(0.1, 0.97)), 0.0);
+    }
+
+    #[test]
+    fn misses_are_those_of_the_pipeline_where_the_machine_does_not_explain_them() {
+        assert!(missing(&flow(250)) <= 0.2 && missing(&flow(40)) == 0.0);
+        let slow = FlowReport { min_rate_pps: Some(2_000.0), rate_kept: Some(false), ..flow(0) };
+        assert_eq!(missing(&slow), 0.5);
+    }
+}
