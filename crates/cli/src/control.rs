@@ -63,8 +63,10 @@ pub(crate) fn decision(control: &ControlReport) -> Option<String> {
     Some(format!("last: {}: {} ({flow}{:.1} s)", change(told), told.0.why, told.0.at_s))
 }
 
-/// Objectives that are not kept: a sentence for each of the first, of delays and of rates.
-pub(crate) fn unkept(control: &ControlReport) -> Vec<String> {
+/// Objectives that are not kept: a sentence for each of the first, of delays and of rates. Of `flows` those are left out
+/// that the machine is the cause of: the controller does not know it.
+pub(crate) fn unkept(control: &ControlReport, flows: &[FlowReport]) -> Vec<String> {
+    let by_machine: HashSet<_> = flows.iter().filter(|flow| flow.missed_by_machine).map(|flow| &flow.name).collect();
     let sentence = |unkept: &UnkeptReport| {
         let (takes, slo) = (span(Some(unkept.least_us)), span(Some(unkept.slo_us)));
         let reserve = match unkept.cause {
@@ -82,8 +84,10 @@ pub(crate) fn unkept(control: &ControlReport) -> Vec<String> {
         };
         format!("{} cannot keep {slo}{reserve}: {why}", unkept.flow)
     };
-    let mut told = first_of(&control.unkept, sentence);
-    told.extend(first_of(&control.short, too_slow));
+    let late: Vec<_> = control.unkept.iter().filter(|unkept| !by_machine.contains(&unkept.flow)).collect();
+    let slow: Vec<_> = control.short.iter().filter(|short| !by_machine.contains(&short.flow)).collect();
+    let mut told = first_of(&late, |unkept| sentence(unkept));
+    told.extend(first_of(&slow, |short| too_slow(short)));
     told
 }
 
@@ -308,9 +312,9 @@ pub(crate) mod tests {
         let said = "last: m0 8 -> 14 and 1 more: the least load within all objectives (12.3 s)";
         assert_eq!(decision(&told).as_deref(), Some(said));
         let said = "video cannot keep 100.0 us (5 % in reserve): it takes 300.0 us although it waits for no batch";
-        assert_eq!(unkept(&told), [said]);
+        assert_eq!(unkept(&told, &[]), [said]);
         let many = ControlReport { unkept: vec![told.unkept[0].clone(); 9], ..told.clone() };
-        assert_eq!((unkept(&many).len(), unkept(&many)[3].as_str()), (4, "and so do 6 more"));
+        assert_eq!((unkept(&many, &[]).len(), unkept(&many, &[])[3].as_str()), (4, "and so do 6 more"));
         assert_eq!(in_short(&told), "optimal m0 8 -> 14 and 1 more, 4 of 123 periods missed  cannot be kept: video");
         let nothing = ControlReport { controller: "null".to_owned(), ..ControlReport::default() };
         assert_eq!((decision(&nothing), in_short(&nothing).as_str()), (None, "null, 0 of 0 periods missed"));
@@ -358,7 +362,7 @@ pub(crate) mod tests {
             "its packets wait for others' before split: modules behind it that have no `when_full: drop` in `shares` need it; where \
              all have it, offer less or add a worker",
         ];
-        assert_eq!(unkept(&told), said.map(|why| format!("video cannot have 1.000M pps, it has 400.0k: {why}")));
+        assert_eq!(unkept(&told, &[]), said.map(|why| format!("video cannot have 1.000M pps, it has 400.0k: {why}")));
         assert!(in_short(&told).ends_with("cannot be kept: video"));
     }
 
@@ -392,7 +396,7 @@ pub(crate) mod tests {
     fn an_objective_that_is_not_kept_is_told_with_why() {
         let told = |least_us: f64, cause: UnkeptCause| {
             let held = UnkeptReport { flow: "video".to_owned(), least_us, slo_us: 100.0, cause };
-            unkept(&ControlReport { unkept: vec![held], ..control() })
+            unkept(&ControlReport { unkept: vec![held], ..control() }, &[])
         };
         let said = "video cannot keep 100.0 us: it is held back because it offers more than its share";
         assert_eq!(told(3.0, UnkeptCause::Share), [said]);

@@ -114,7 +114,7 @@ fn objectives_told(report: &Report) -> Vec<String> {
         told.push(control::state(control, &report.workers));
         told.extend(control::decision(control));
         told.extend(control::moves(control));
-        told.extend(control::unkept(control));
+        told.extend(control::unkept(control, &report.flows));
         let trouble = control.trouble.iter();
         told.extend(trouble.map(|trouble| format!("its last decision was not carried out: {trouble}")));
     }

@@ -77,7 +77,7 @@ pub(super) fn notes(recent: &Report, so_far: &Report) -> Vec<Note> {
         });
     }
     let Some(told) = &recent.control else { return notes };
-    notes.extend(control::unkept(told).into_iter().map(|text| Note::new(6, red, text)));
+    notes.extend(control::unkept(told, &recent.flows).into_iter().map(|text| Note::new(6, red, text)));
     notes.extend(told.trouble.iter().map(|text| Note::new(6, red, text.clone())));
     notes.push(Note::new(8, plain, control::state(told, &recent.workers)));
     notes.push(Note::new(7, plain, control::decision(told).unwrap_or_else(|| "last: no change yet".to_owned())));

@@ -83,13 +83,13 @@ fn flows(report: &Report) -> String {
     let (objectives, rates) = (report.flows.iter().any(|flow| flow.slo_us.is_some()), control::has_rates(report));
     let title = match order.len() {
         0 => return String::new(),
-        all if all > FLOWS && objectives => format!("latest {FLOWS} of {all} flows"),
+        all if all > FLOWS && objectives => format!("worst {FLOWS} of {all} flows"),
         all if all > FLOWS => format!("{FLOWS} of {all} flows"),
         _ => "flow".to_owned(),
     };
     let mut columns = vec![(title.as_str(), Left)];
     if objectives {
-        columns.extend([("objective", Right), ("measured", Right), ("verdict", Left), ("late packets", Right)]);
+        columns.extend([("objective", Right), ("measured", Right), ("verdict", Left), ("late", Right)]);
     }
     if rates {
         columns.extend([("least packets/s", Right), ("verdict", Left)]);

@@ -250,7 +250,7 @@ fn a_run_tells_what_its_controller_did() {
         "objectives: ",
         " of 4 kept",
         "trigger",
-        "objective  measured  verdict  late packets",
+        "  measured  verdict  late  packets/s",
     ] {
         assert!(out.contains(said), "'{said}' is not in\n{out}");
     }
