@@ -346,6 +346,16 @@ pub struct WorkerReport {
     pub stalls: u64,
 }
 
+impl WorkerReport {
+    /// The share of its time in which the machine had its core: as the system counts it, or as its own long turns show, whichever
+    /// is more. The system may not tell, and counts no interrupts of the firmware.
+    #[must_use]
+    pub fn without_core(&self) -> f64 {
+        let counted = self.machine_time.steal.unwrap_or(0.0) + self.machine_time.wait.unwrap_or(0.0);
+        self.machine_stalls.share.max(counted).min(1.0)
+    }
+}
+
 /// A port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PortReport {

