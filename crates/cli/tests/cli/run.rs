@@ -304,3 +304,16 @@ fn the_examples_and_use_cases_run() {
         assert!(done.json()["packets"]["out"].as_u64() > Some(0), "{name}");
     }
 }
+
+/// The first thing that a stranger copies.
+#[test]
+fn the_readme_s_pipeline_runs_and_keeps_its_objective() {
+    let text = include_str!("../../../../README.md");
+    let block = text.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a pipeline");
+    assert!(block.lines().count() <= 10, "it is short:\n{block}");
+    let file = File::new(block);
+    let costs = ["--virtual", "--cost", "*=100+20", "--duration", "50ms"];
+    let report = forebay(&[&["run", file.path(), "--json"], &costs[..]].concat()).json();
+    assert!(report["packets"]["out"].as_u64() > Some(20_000), "{report}");
+    assert_eq!(report["flows"][0]["kept"], true, "{report}");
+}
