@@ -219,6 +219,9 @@ pub struct Results {
     pub header: Header,
     /// What is typed to make it again; `DIR` is any folder.
     pub command: String,
+    /// The parts that are complete, where the experiment was interrupted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interrupted: Option<String>,
     /// Whether time was simulated.
     pub simulated: bool,
     /// A control period, in milliseconds.
@@ -278,7 +281,8 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
     let costs = if settings.short { Costs::published() } else { Costs::stored() };
     extents.usecases.iter().try_for_each(|asked| settled::known(asked, settings, &extents))?;
     let place = Place::new(settings.simulated || settings.short, costs);
-    let mut make = Maker { settings, place: &place, extents: &extents, progress };
+    let mut make =
+        Maker { settings, place: &place, extents: &extents, progress, complete: Vec::new(), is_stopped: false };
     let rows = make.part(Part::Static, settled::measure)?;
     let grid = make.part(Part::Grid, settled::grid)?;
     let slo_steps = make.part(Part::SloSteps, steps::objectives)?;
@@ -286,15 +290,25 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
     let bearer = make.part(Part::Bearer, steps::bearer)?;
     let contour = make.part(Part::Contour, contour::measure)?;
     let open = make.part(Part::Open, open::measure)?;
-    let captures = captures.map(|folder| captures::measure(folder, &place, &extents, make.progress)).transpose()?;
+    let captures = match captures {
+        Some(folder) => {
+            make.attempt(Part::Captures, |progress| captures::measure(folder, &place, &extents, progress))?
+        }
+        None => None,
+    };
     let light = make.part(Part::Light, light::measure)?;
     let router = make.part(Part::Router, router::measure)?;
     let controller_us = make.part(Part::Overhead, overhead::measure)?;
     let data_path = make.part(Part::DataPath, data_path::measure)?;
     let fairness = make.part(Part::Fairness, fairness::measure)?;
     let decomposition = make.part(Part::Decomposition, decomposition::measure)?;
+    let interrupted = make.is_stopped.then(|| match &make.complete[..] {
+        [] => "no parts".to_owned(),
+        complete => complete.iter().map(|part| part.name()).collect::<Vec<_>>().join(", "),
+    });
     Ok(Results {
         header,
+        interrupted,
         command: command::told(settings),
         simulated: place.simulated,
         period_ms: extents.span.period.0 as f64 / 1e6,
@@ -329,11 +343,50 @@ struct Maker<'a> {
     place: &'a Place,
     extents: &'a Extents,
     progress: &'a mut dyn Progress,
+    /// The parts that were made whole.
+    complete: Vec<Part>,
+    /// Whether the experiment was interrupted: nothing further is made.
+    is_stopped: bool,
 }
 
 impl Maker<'_> {
     fn part<T>(&mut self, part: Part, measure: Measure<T>) -> Result<Vec<T>, LabError> {
-        if self.settings.has(part) { measure(self.place, self.extents, self.progress) } else { Ok(Vec::new()) }
+        if !self.settings.has(part) {
+            return Ok(Vec::new());
+        }
+        let (place, extents) = (self.place, self.extents);
+        Ok(self.attempt(part, |progress| measure(place, extents, progress))?.unwrap_or_default())
+    }
+
+    /// Makes a part; `None` if the experiment is interrupted before it is complete.
+    fn attempt<T>(
+        &mut self,
+        part: Part,
+        measure: impl FnOnce(&mut dyn Progress) -> Result<T, LabError>,
+    ) -> Result<Option<T>, LabError> {
+        if self.is_stopped {
+            return Ok(None);
+        }
+        self.progress.part(part.name());
+        match measure(self.progress) {
+            Ok(made) => {
+                self.complete.push(part);
+                Ok(Some(made))
+            }
+            Err(LabError::Interrupted) => {
+                self.is_stopped = true;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Results {
+    /// Names of the runs that are void: they were measured while the machine was disturbed, and say nothing.
+    #[must_use]
+    pub fn void(&self) -> Vec<String> {
+        page::void(self)
     }
 }
 

@@ -27,6 +27,9 @@ pub use chains::{Chain, Model, Paper, Stages};
 pub use load::{Load, Point};
 pub use usecases::UseCase;
 
+/// About how long it takes to count the instructions of a case.
+const COUNTING_SECONDS: f64 = 4.0;
+
 /// How much is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -76,6 +79,9 @@ pub struct Results {
     pub header: Header,
     /// Where.
     pub machine: Machine,
+    /// Whether the user interrupted it: there are fewer runs, rates and use cases.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
     /// Why instructions are not there, where they are not.
     pub not_counted: Option<String>,
     /// The two chains.
@@ -101,6 +107,10 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
     let counted = if settings.counter.is_some() { chains.len() + of_usecases.len() } else { 0 };
     let steps = counted + chains.len() * extents.runs + 1 + 2 + load::shares(settings.short).len() + usecases.len();
     progress.begin(steps);
+    let runs = (chains.len() * extents.runs + usecases.len()) as f64 * extents.span.as_secs_f64();
+    let rates = (load::shares(settings.short).len() + 2) as f64 * extents.step.as_secs_f64();
+    // Runs that are void are made again; counting is about as slow everywhere.
+    progress.expect(runs + rates + counted as f64 * COUNTING_SECONDS);
     // First, because it loads all cores: nothing is measured meanwhile.
     let cases: Vec<_> = chains.iter().map(|(_, _, case)| case.clone()).chain(of_usecases.iter().cloned()).collect();
     let (counts, not_counted) = counted::all(&cases, settings.counter.as_deref(), extents.counting, progress)?;
@@ -109,7 +119,16 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
     let handover = memory::measure(extents.repeats, progress)?;
     let load = load::measure(settings.short, extents.step, progress)?;
     let usecases = usecases::measure(&usecases, of_usecases, extents.span, progress)?;
-    Ok(Results { header, machine: Machine::this(), not_counted, chains, handover, load, usecases })
+    let interrupted = progress.is_stopped();
+    Ok(Results { header, machine: Machine::this(), interrupted, not_counted, chains, handover, load, usecases })
+}
+
+impl Results {
+    /// Names of the runs that are void: they were measured while the machine was disturbed, and say nothing.
+    #[must_use]
+    pub fn void(&self) -> Vec<String> {
+        page::void(self)
+    }
 }
 
 /// Writes results to a folder, which is made where it is not there: `results.json`, a CSV file for each table, `index.html`.

@@ -24,6 +24,14 @@ pub trait Progress {
     fn begin(&mut self, steps: usize);
     /// The next step: what it is.
     fn step(&mut self, what: &str);
+    /// A part of the experiment begins.
+    fn part(&mut self, _name: &str) {}
+    /// The steps that were begun last are expected to take so many seconds together.
+    fn expect(&mut self, _seconds: f64) {}
+    /// Whether the user has interrupted the experiment: the part that is being made is given up.
+    fn is_stopped(&self) -> bool {
+        false
+    }
 }
 
 /// Why an experiment cannot be made.
@@ -66,6 +74,9 @@ pub enum LabError {
     /// A folder without captures.
     #[error("{}: there are no captures in it: allowed are files whose names end in {}", .0.display(), batching::CAPTURES.join(", "))]
     Captures(std::path::PathBuf),
+    /// The user has interrupted it.
+    #[error("interrupted")]
+    Interrupted,
     /// A file that cannot be written.
     #[error("{}: {error}", .path.display())]
     File {

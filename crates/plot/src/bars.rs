@@ -2,21 +2,23 @@
 
 use crate::chart::{TITLE, WIDTH, WORDS, rows};
 use crate::palette::{Colour, FAINT, GRID, INK, series};
-use crate::pen::{Letters, Side, drawing, width};
+use crate::pen::{Letters, Pen, Point, Side, drawing, width};
 use crate::scale::Scale;
 use crate::{PlotError, engineering};
 
 /// A figure for each place, all in one colour.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
     /// In the legend.
     pub name: String,
     /// By place; `None`: not known, which is written, and is not 0.
     pub values: Vec<Option<f64>>,
+    /// By place, whether its figure is void: it says nothing, and its bar is hatched. Places without a word are not.
+    pub void: Vec<bool>,
 }
 
 /// Bars from the left, a place above the other.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bars {
     /// Of the whole.
     pub title: String,
@@ -28,10 +30,23 @@ pub struct Bars {
     pub groups: Vec<Group>,
     /// Whether the groups' figures are parts of one bar, rather than bars below each other.
     pub stacked: bool,
+    /// What bars are compared with, and what it is called in the legend.
+    pub reference: Option<Reference>,
+}
+
+/// For each place the range that another source states, drawn as a bracket over its bars.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reference {
+    /// In the legend.
+    pub name: String,
+    /// By place: the least and the most, which may be the same; `None`: nothing is stated.
+    pub ranges: Vec<Option<(f64, f64)>>,
 }
 
 /// The height of a bar.
 const BAR: f64 = 15.0;
+/// Between the lines of a hatching.
+const HATCH: f64 = 5.0;
 /// Between places.
 const GAP: f64 = 9.0;
 /// The part of the width that places' names may take.
@@ -46,6 +61,28 @@ fn shortened(name: &str, room: f64) -> String {
     name.chars().take(fits.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// A bar that says nothing: its outline, and slanted lines within.
+fn hatch(pen: &Pen<'_>, ((left, top), (right, bottom)): (Point, Point), colour: Colour) {
+    pen.line(&[(left, top), (right, top), (right, bottom), (left, bottom), (left, top)], colour, 1.0);
+    let height = bottom - top;
+    let mut foot = left - height + HATCH;
+    while foot < right {
+        // A line goes up to the right; it is cut at the ends of the bar.
+        let (from, to) = (foot.max(left), (foot + height).min(right));
+        pen.line(&[(from, bottom - (from - foot)), (to, bottom - (to - foot))], colour, 1.0);
+        foot += HATCH;
+    }
+}
+
+/// A range: an upright line at either end, and one between them.
+fn bracket(pen: &Pen<'_>, ((left, top), (right, bottom)): (Point, Point)) {
+    for x in [left, right] {
+        pen.line(&[(x, top), (x, bottom)], INK, 1.5);
+    }
+    let middle = f64::midpoint(top, bottom);
+    pen.line(&[(left, middle), (right, middle)], INK, 1.5);
+}
+
 impl Bars {
     /// The figure as an SVG document.
     ///
@@ -57,7 +94,10 @@ impl Bars {
         let places: Vec<String> = self.places.iter().map(|name| shortened(name, WIDTH * NAMES)).collect();
         let left = 16.0 + places.iter().map(|name| width(name, WORDS)).fold(0.0, f64::max);
         let right = WIDTH - 70.0;
-        let names: Vec<_> = self.groups.iter().map(|group| group.name.as_str()).collect();
+        let is_hatched = self.groups.iter().any(|group| group.void.contains(&true));
+        let mut names: Vec<_> = self.groups.iter().map(|group| group.name.as_str()).collect();
+        names.extend(self.reference.iter().map(|reference| reference.name.as_str()));
+        names.extend(is_hatched.then_some("void: says nothing"));
         let legend = if names.len() > 1 { rows(&names, right - left) } else { Vec::new() };
         let top = 40.0 + legend.len() as f64 * 18.0;
         let bars = if self.stacked { 1.0 } else { self.groups.len() as f64 };
@@ -65,13 +105,19 @@ impl Bars {
         let bottom = top + place * self.places.len() as f64;
         let at = |value: f64| left + scale.place(value) * (right - left);
         let letters = |colour: Colour, side| Letters { size: WORDS, colour, side, upwards: false };
+        let names_of = &names;
         Ok(drawing((WIDTH, bottom + 46.0), |pen| {
             pen.text(&self.title, (left, 16.0), Letters { size: TITLE, ..letters(INK, Side::Right) });
             for (row, names) in legend.iter().enumerate() {
                 for (number, start) in names {
                     let (x, y) = (left + start, 38.0 + row as f64 * 18.0);
-                    pen.rectangle((x, y - 5.0), (x + 22.0, y + 5.0), series(*number));
-                    pen.text(&self.groups[*number].name, (x + 28.0, y), letters(INK, Side::Right));
+                    let (from, to) = ((x, y - 5.0), (x + 22.0, y + 5.0));
+                    match (*number, &self.reference) {
+                        (group, _) if group < self.groups.len() => pen.rectangle(from, to, series(group)),
+                        (other, Some(_)) if other == self.groups.len() => bracket(pen, (from, to)),
+                        _ => hatch(pen, (from, to), FAINT),
+                    }
+                    pen.text(names_of[*number], (x + 28.0, y), letters(INK, Side::Right));
                 }
             }
             for (value, name) in scale.marks(8) {
@@ -92,11 +138,20 @@ impl Bars {
                     };
                     let start = if self.stacked { end } else { 0.0 };
                     end = start + value;
-                    pen.rectangle((at(start), height), (at(end), height + BAR - 2.0), series(which));
+                    let bar = ((at(start), height), (at(end), height + BAR - 2.0));
+                    if group.void.get(number) == Some(&true) {
+                        hatch(pen, bar, series(which));
+                    } else {
+                        pen.rectangle(bar.0, bar.1, series(which));
+                    }
                     if !self.stacked {
                         let beside = (at(end) + 5.0, height + BAR / 2.0 - 1.0);
                         pen.text(&engineering(value), beside, letters(FAINT, Side::Right));
                     }
+                }
+                let range = self.reference.as_ref().and_then(|reference| *reference.ranges.get(number)?);
+                if let Some((least, most)) = range {
+                    bracket(pen, ((at(least), upper - 2.0), (at(most), upper + place - GAP)));
                 }
                 if self.stacked {
                     let known = self.groups.iter().any(|group| group.values[number].is_some());
@@ -140,7 +195,8 @@ impl Bars {
             let values = self.groups.iter().filter_map(|group| group.values[number]);
             if self.stacked { values.sum() } else { values.fold(0.0, f64::max) }
         };
-        let longest = (0..self.places.len()).map(of).fold(0.0, f64::max);
+        let stated = self.reference.iter().flat_map(|reference| reference.ranges.iter().flatten().map(|range| range.1));
+        let longest = (0..self.places.len()).map(of).chain(stated).fold(0.0, f64::max);
         if longest > 0.0 { longest } else { 1.0 }
     }
 }
@@ -153,10 +209,20 @@ mod tests {
     use super::*;
 
     fn bars(groups: Vec<Vec<Option<f64>>>, stacked: bool) -> Bars {
-        let groups: Vec<_> =
-            groups.into_iter().enumerate().map(|(at, values)| Group { name: format!("group {at}"), values }).collect();
+        let groups: Vec<_> = groups
+            .into_iter()
+            .enumerate()
+            .map(|(at, values)| Group { name: format!("group {at}"), values, ..Group::default() })
+            .collect();
         let places = (0..groups[0].values.len()).map(|at| format!("module{at}")).collect();
-        Bars { title: "Ticks".to_owned(), label: "ticks a packet".to_owned(), places, groups, stacked }
+        Bars {
+            title: "Ticks".to_owned(),
+            label: "ticks a packet".to_owned(),
+            places,
+            groups,
+            stacked,
+            ..Bars::default()
+        }
     }
 
     #[test]
@@ -166,6 +232,20 @@ mod tests {
         assert_eq!(svg.matches("<rect").count(), 1, "{svg}");
         let svg = bars(vec![vec![Some(1.0)], vec![Some(2.0)]], true).svg().expect("it can be drawn");
         assert!(svg.contains(">\n3\n<"), "the sum is told: {svg}");
+    }
+
+    #[test]
+    fn void_bars_are_hatched_and_stated_ranges_are_drawn() {
+        let mut drawn = bars(vec![vec![Some(2.0), Some(3.0)]], false);
+        let plain = drawn.svg().expect("it can be drawn");
+        assert!(plain.matches("<rect").count() == 2 && !plain.contains("void"), "{plain}");
+        drawn.groups[0].void = vec![false, true];
+        drawn.reference =
+            Some(Reference { name: "the paper".to_owned(), ranges: vec![Some((1.5, 2.5)), Some((7.5, 7.5))] });
+        let svg = drawn.svg().expect("it can be drawn");
+        // One bar, and its colour in the legend.
+        assert!(svg.matches("<rect").count() == 2 && svg.contains("void: says nothing"), "{svg}");
+        assert!(svg.contains("the paper") && svg.contains(">\n8\n<"), "the axis goes to the range's end: {svg}");
     }
 
     /// Long names ran out of the figure at its left.

@@ -16,7 +16,7 @@ mod palette;
 mod pen;
 mod scale;
 
-pub use bars::{Bars, Group};
+pub use bars::{Bars, Group, Reference};
 pub use figure::{Axis, Figure, Layer, cdf};
 pub use number::engineering;
 pub use page::{Align, Block, Page, Section, Table};

@@ -48,6 +48,9 @@ pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progr
             let scenario =
                 pipeline.under(&Rule::new(controller), &["rate=max".to_owned(), "fold=off".to_owned()], span)?;
             progress.step(&scenario.name);
+            if progress.is_stopped() {
+                return Err(LabError::Interrupted);
+            }
             let run = place.run(&scenario)?;
             let Some((median, max)) = run.report.control.as_ref().and_then(|control| control.took_us) else { continue };
             let (flows, modules) = (run.report.flows.len(), run.modules);

@@ -5,6 +5,7 @@ mod decomposition;
 mod settled;
 mod shortfall;
 mod steps;
+mod summary;
 mod traffic;
 
 use forebay_plot::{Block, Page, PlotError, Section};
@@ -21,7 +22,7 @@ const BEARER: &str = "A mobile gateway of two bearers: the first one's flows hav
 
 /// The page's text.
 pub(super) fn page(results: &Results) -> Result<String, PlotError> {
-    let mut sections = vec![machine(results)];
+    let mut sections = vec![summary::section(results)?];
     if !results.rows.is_empty() {
         sections.push(shortfall::section(results));
         sections.extend(settled::sections(results)?);
@@ -63,7 +64,7 @@ pub(super) fn page(results: &Results) -> Result<String, PlotError> {
     if !results.decomposition.is_empty() {
         sections.push(decomposition::section(&results.decomposition)?);
     }
-    sections.push(again(results));
+    sections.extend([machine(results), again(results)]);
     Ok(Page { title: "Batching under delay objectives".to_owned(), head: head(results), sections }.html())
 }
 
@@ -78,6 +79,11 @@ fn head(results: &Results) -> Vec<Block> {
         let note = "This is a short run: few, small and short runs, to see what there is. Do not rely on its figures.";
         head.push(Block::Note(note.to_owned()));
     }
+    if let Some(complete) = &results.interrupted {
+        head.push(Block::Note(format!(
+            "The experiment was interrupted. Complete are: {complete}. The rest is missing."
+        )));
+    }
     let void = void(results);
     if !void.is_empty() {
         head.push(Block::Note(format!(
@@ -91,7 +97,7 @@ fn head(results: &Results) -> Vec<Block> {
 }
 
 /// All that is void, of whatever part.
-fn void(results: &Results) -> Vec<String> {
+pub(super) fn void(results: &Results) -> Vec<String> {
     let mut void = Vec::new();
     let rows = results.rows.iter().chain(&results.grid).filter(|row| row.told.void);
     void.extend(rows.map(|row| format!("{} {}{}", row.usecase, row.controller, folded(row.fold))));

@@ -81,6 +81,11 @@ impl Place {
         keep: impl Fn(Run) -> T + Sync,
     ) -> Result<Vec<T>, LabError> {
         progress.begin(scenarios.len());
+        // How long a run takes in simulated time is known when the first one is done.
+        if !self.simulated {
+            progress.expect(scenarios.iter().map(|scenario| scenario.span.end().0 as f64 / 1e9).sum());
+        }
+        let began = Instant::now();
         let cores = std::thread::available_parallelism().map_or(1, usize::from).min(scenarios.len());
         let threads = if self.simulated { cores } else { 1 };
         let (next, keep) = (AtomicUsize::new(0), &keep);
@@ -103,7 +108,17 @@ impl Place {
             drop(sender);
             for (at, run) in made {
                 progress.step(&scenarios[at].name);
+                let first = kept.iter().all(Option::is_none);
                 kept[at] = Some(run?);
+                if first && self.simulated {
+                    let each = began.elapsed().as_secs_f64();
+                    progress.expect(each * scenarios.len() as f64 / threads.max(1) as f64);
+                }
+                if progress.is_stopped() {
+                    // What is being run comes to its end; the rest is not begun.
+                    next.store(scenarios.len(), Ordering::Relaxed);
+                    return Err(LabError::Interrupted);
+                }
             }
             Ok::<_, LabError>(())
         })?;

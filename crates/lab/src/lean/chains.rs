@@ -137,6 +137,10 @@ pub(super) fn measure(
 ) -> Result<Vec<Chain>, LabError> {
     let mut timed: Vec<Result<Vec<Timed>, String>> = cases.iter().map(|_| Ok(Vec::new())).collect();
     for number in 0..runs {
+        // Each chain has as many runs as the others.
+        if number > 0 && progress.is_stopped() {
+            break;
+        }
         for ((chain, model, case), timed) in cases.iter().zip(&mut timed) {
             progress.step(&format!("chain {chain} {}, {} of {runs}", model.name(), number + 1));
             if let Ok(done) = timed {

@@ -72,6 +72,9 @@ pub(super) fn measure(short: bool, span: Duration, progress: &mut dyn Progress) 
     for share in shares(short) {
         progress.step(&format!("{} % of the capacity", share * 100.0));
         points.push(at(&case, capacity_pps * share, *share, span)?);
+        if progress.is_stopped() {
+            break;
+        }
     }
     Ok(Load { case, capacity_pps, points })
 }

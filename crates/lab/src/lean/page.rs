@@ -11,13 +11,13 @@ use crate::trial::Part;
 
 /// The page's text.
 pub(super) fn page(results: &Results) -> Result<String, PlotError> {
-    let mut sections = vec![machine(results), chains(results)?];
+    let mut sections = vec![chains(results)?];
     sections.extend(handover(results)?);
     sections.push(load::section(&results.load)?);
     for usecase in &results.usecases {
         sections.push(of_usecase(usecase)?);
     }
-    sections.push(again(results));
+    sections.extend([machine(results), again(results)]);
     Ok(Page { title: "Lean measurement on this machine".to_owned(), head: head(results), sections }.html())
 }
 
@@ -29,6 +29,11 @@ fn head(results: &Results) -> Vec<Block> {
     if results.header.short {
         let note = "This is a short run: few and short measurements, to see what there is. Do not rely on its figures. \
                     Instructions of use cases are left out.";
+        head.push(Block::Note(note.to_owned()));
+    }
+    if results.interrupted {
+        let note =
+            "The experiment was interrupted: there are fewer runs of each chain, fewer rates and fewer use cases.";
         head.push(Block::Note(note.to_owned()));
     }
     if let Some(why) = &results.not_counted {
@@ -46,7 +51,7 @@ fn head(results: &Results) -> Vec<Block> {
 }
 
 /// The runs that are void.
-fn void(results: &Results) -> Vec<String> {
+pub(super) fn void(results: &Results) -> Vec<String> {
     let mut all = Vec::new();
     for chain in &results.chains {
         if let Some(figures) = chain.figures.as_ref().filter(|figures| figures.void > 0) {
@@ -92,6 +97,8 @@ fn chains(results: &Results) -> Result<Section, PlotError> {
          The second core has L3 forwarding. Pipelined figures are ticks of both cores' busy turns.",
     )];
     let name = |chain: &Chain| format!("{}, {}", chain.chain, chain.model.name());
+    let is_void =
+        |chain: &Chain| chain.figures.as_ref().is_some_and(|figures| figures.void > 0 && figures.void == figures.runs);
     let cpp = |chain: &Chain| chain.figures.as_ref().map(|figures| figures.cpp_ticks);
     let rows = results.chains.iter().map(|chain| {
         let figures = chain.figures.as_ref();
@@ -135,13 +142,19 @@ fn chains(results: &Results) -> Result<Section, PlotError> {
             label: "ticks a packet here; core cycles a packet in the paper".to_owned(),
             places: results.chains.iter().map(name).collect(),
             groups: vec![
-                Group { name: "here (ticks)".to_owned(), values: results.chains.iter().map(cpp).collect() },
+                Group {
+                    name: "here (ticks)".to_owned(),
+                    values: results.chains.iter().map(cpp).collect(),
+                    void: results.chains.iter().map(is_void).collect(),
+                },
                 Group {
                     name: "the paper (cycles)".to_owned(),
                     values: results.chains.iter().map(|chain| Some(chain.paper.chain)).collect(),
+                    ..Group::default()
                 },
             ],
             stacked: false,
+            ..Bars::default()
         },
         "",
     )?);
@@ -218,10 +231,16 @@ fn handover(results: &Results) -> Result<Option<Section>, PlotError> {
             Group {
                 name: "here (ticks)".to_owned(),
                 values: all.iter().map(|row| row.ticks.as_ref().map(|told| told.median)).collect(),
+                ..Group::default()
             },
-            Group { name: "the paper (cycles)".to_owned(), values: all.iter().map(|row| row.paper).collect() },
+            Group {
+                name: "the paper (cycles)".to_owned(),
+                values: all.iter().map(|row| row.paper).collect(),
+                ..Group::default()
+            },
         ],
         stacked: false,
+        ..Bars::default()
     };
     let blocks = vec![
         text(
@@ -255,10 +274,14 @@ fn of_usecase(told: &UseCase) -> Result<Section, PlotError> {
     let values = |figure: fn(&Part) -> Option<f64>, residue| {
         told.parts.iter().map(figure).chain([residue]).collect::<Vec<Option<f64>>>()
     };
-    let ticks = Group { name: "ticks".to_owned(), values: values(|part| part.ticks, chain.residue_ticks) };
+    let ticks =
+        Group { name: "ticks".to_owned(), values: values(|part| part.ticks, chain.residue_ticks), ..Group::default() };
     let counted = told.parts.iter().any(|part| part.instructions.is_some());
-    let instructions =
-        Group { name: "instructions".to_owned(), values: values(|part| part.instructions, chain.residue_ipp) };
+    let instructions = Group {
+        name: "instructions".to_owned(),
+        values: values(|part| part.instructions, chain.residue_ipp),
+        ..Group::default()
+    };
     blocks.push(bars(
         &Bars {
             title: format!("Where a packet's ticks go: {}", told.case.name),
@@ -266,6 +289,7 @@ fn of_usecase(told: &UseCase) -> Result<Section, PlotError> {
             places,
             groups: if counted { vec![ticks, instructions] } else { vec![ticks] },
             stacked: false,
+            ..Bars::default()
         },
         "",
     )?);

@@ -61,6 +61,9 @@ pub(super) fn measure(
             missing: missing(&timed),
             away: away(&timed),
         });
+        if progress.is_stopped() {
+            break;
+        }
     }
     Ok(all)
 }

@@ -118,9 +118,11 @@ fn drawn(name: &str, apart: &[&Row], folded: &[&Row]) -> Bars {
     let mut places: Vec<String> = apart.iter().map(|row| row.controller.clone()).collect();
     let more = folded.iter().map(|row| &row.controller).filter(|controller| !places.contains(controller));
     places.extend(more.cloned().collect::<Vec<_>>());
+    let is_void = |rows: &[&Row], name: &str| rows.iter().any(|row| row.controller == name && row.told.void);
     let group = |name: &str, rows: &[&Row]| Group {
         name: name.to_owned(),
         values: places.iter().map(|controller| of(rows, controller)).collect(),
+        void: places.iter().map(|controller| is_void(rows, controller)).collect(),
     };
     let mut groups = vec![group("as written", apart)];
     groups.extend((!folded.is_empty()).then(|| group("folded", folded)));
@@ -138,13 +140,14 @@ fn drawn(name: &str, apart: &[&Row], folded: &[&Row]) -> Bars {
         places,
         groups,
         stacked: false,
+        reference: None,
     }
 }
 
 fn distribution(row: &Row) -> Layer {
     let last = row.worst.len().saturating_sub(1).max(1) as f64;
     let points = row.worst.iter().enumerate().map(|(place, worst)| (*worst, place as f64 / last)).collect();
-    Layer::Line { name: row.controller.clone(), points }
+    Layer::Steps { name: row.controller.clone(), points }
 }
 
 /// A ratio with its interval.
@@ -167,6 +170,11 @@ fn table(caption: &str, rows: &[&Row]) -> Table {
         };
         vec![
             if row.told.void { format!("{name}, void") } else { name },
+            format!("{:.1} %", row.told.violations_pct),
+            known(row.told.slo_us, 1),
+            known(row.told.delay_us.p95, 1),
+            known(row.told.delay_us.p99, 1),
+            known(row.told.delay_us.mean, 1),
             engineering(row.told.rate_pps),
             told(row.to_null.as_ref()),
             told(row.to_optimal.as_ref()),
@@ -174,11 +182,6 @@ fn table(caption: &str, rows: &[&Row]) -> Table {
             format!("{:.1}", row.told.batch_mean),
             known(row.batch_of_max.map(|part| part * 100.0), 0),
             format!("{:.1}", row.told.ticks_per_packet),
-            known(row.told.slo_us, 1),
-            known(row.told.delay_us.mean, 1),
-            known(row.told.delay_us.p95, 1),
-            known(row.told.delay_us.p99, 1),
-            format!("{:.1} %", row.told.violations_pct),
             row.told.periods.to_string(),
             format!("{:.1} %", row.told.void_pct),
             format!("{} of {}", row.told.void_runs, row.runs),
@@ -188,6 +191,11 @@ fn table(caption: &str, rows: &[&Row]) -> Table {
         caption: caption.to_owned(),
         columns: columns(&[
             "controller",
+            "violated",
+            "objective, µs",
+            "95 %, µs",
+            "99 %, µs",
+            "mean, µs",
             "packets a second",
             "of null",
             "of optimal",
@@ -195,11 +203,6 @@ fn table(caption: &str, rows: &[&Row]) -> Table {
             "packets a call",
             "% of max",
             "ticks a packet",
-            "objective, µs",
-            "mean, µs",
-            "95 %",
-            "99 %",
-            "violated",
             "periods",
             "stalled",
             "void runs",

@@ -107,27 +107,27 @@ fn plane(title: &str, label: &str, by: fn(&Gain) -> f64, gains: &[&Gain]) -> Tab
 }
 
 const FIGURES: &[&str] = &[
+    "violated",
+    "objective, µs",
+    "95 %, µs",
+    "99 %, µs",
+    "mean, µs",
     "packets a second",
     "packets a call",
     "ticks a packet",
-    "objective, µs",
-    "mean, µs",
-    "95 %",
-    "99 %",
-    "violated",
     "stalled",
 ];
 
 fn figures(told: &Told) -> Vec<String> {
     vec![
+        format!("{:.1} %", told.violations_pct),
+        known(told.slo_us, 1),
+        known(told.delay_us.p95, 1),
+        known(told.delay_us.p99, 1),
+        known(told.delay_us.mean, 1),
         engineering(told.rate_pps),
         format!("{:.1}", told.batch_mean),
         format!("{:.1}", told.ticks_per_packet),
-        known(told.slo_us, 1),
-        known(told.delay_us.mean, 1),
-        known(told.delay_us.p95, 1),
-        known(told.delay_us.p99, 1),
-        format!("{:.1} %", told.violations_pct),
         if told.void { format!("{:.1} %, void", told.void_pct) } else { format!("{:.1} %", told.void_pct) },
     ]
 }
@@ -167,13 +167,13 @@ pub(super) fn of_run(open: &Open) -> String {
 
 fn runs(all: &[Open]) -> Table {
     let rows = all.iter().map(|open| {
-        let mut row = vec![of_run(open)];
-        row.extend([format!("{:.0} %", open.busy * 100.0), format!("{:.2} %", open.lost * 100.0)]);
+        let mut row = vec![of_run(open), known(open.worst, 3)];
         row.extend(figures(&open.told));
-        row.extend([known(open.worst, 3), open.told.periods.to_string()]);
+        row.extend([format!("{:.0} %", open.busy * 100.0), format!("{:.2} %", open.lost * 100.0)]);
+        row.push(open.told.periods.to_string());
         row
     });
-    let heads = ["traffic", "busy", "lost"].into_iter().chain(FIGURES.iter().copied()).chain(["worst", "periods"]);
+    let heads = ["traffic", "worst"].into_iter().chain(FIGURES.iter().copied()).chain(["busy", "lost", "periods"]);
     Table { caption: String::new(), columns: columns(&heads.collect::<Vec<_>>()), rows: rows.collect() }
 }
 

@@ -1,0 +1,108 @@
+//! What came out, first of all: a figure and a table of what control gains in each use case, beside what the paper states.
+
+use forebay_plot::{Bars, Block, Group, PlotError, Reference, Section, Table};
+
+use crate::batching::Results;
+use crate::batching::settled::Row;
+use crate::blocks::{bars, columns, known, text};
+
+/// How many times the packets of `null` the paper's controller carries; in robot control it is one figure.
+const GAIN: (f64, f64) = (1.5, 2.5);
+const ROBOT_GAIN: (f64, f64) = (7.5, 7.5);
+/// The controllers that are compared with it.
+const CONTROLLERS: [&str; 2] = ["optimal", "gradient"];
+
+/// The section's text.
+pub(super) fn section(results: &Results) -> Result<Section, PlotError> {
+    let mut blocks = vec![Block::Facts(facts(results))];
+    let apart: Vec<&Row> = results.rows.iter().filter(|row| !row.fold).collect();
+    let mut usecases: Vec<&str> = Vec::new();
+    for row in &apart {
+        if !usecases.contains(&row.usecase.as_str()) {
+            usecases.push(&row.usecase);
+        }
+    }
+    let gained = apart.iter().any(|row| row.to_null.is_some() && CONTROLLERS.contains(&row.controller.as_str()));
+    if gained {
+        let caption = "Branches as they are written. The paper gains 1.5 to 2.5 times in its use cases and 7.5 times in robot control; it names no \
+                       figure of each.";
+        blocks.push(bars(&gains(&usecases, &apart), caption)?);
+        blocks.push(Block::Table(table(&usecases, &apart)));
+    } else if results.rows.is_empty() {
+        blocks.push(text("The static experiment, of which gains are, was not run."));
+    }
+    Ok(Section { title: "Summary".to_owned(), blocks })
+}
+
+/// How much was run, and how much of it says something.
+fn facts(results: &Results) -> Vec<(String, String)> {
+    let void = super::void(results).len();
+    let misses = results.rows.iter().filter(|row| row.controller == "optimal" && !row.told.void);
+    let most = misses.map(|row| row.told.violations_pct).fold(f64::NAN, f64::max);
+    let most = if most.is_nan() {
+        "n/a".to_owned()
+    } else {
+        format!("{most:.1} % of the periods of the use case where it is most; at most 9 % in the paper")
+    };
+    let void = if void == 0 { "none".to_owned() } else { format!("{void}, named above: they say nothing") };
+    vec![("optimal misses objectives in".to_owned(), most), ("Void runs".to_owned(), void)]
+}
+
+fn of<'a>(rows: &[&'a Row], usecase: &str, controller: &str) -> Option<&'a Row> {
+    rows.iter().find(|row| row.usecase == usecase && row.controller == controller).copied()
+}
+
+/// What the paper states of a use case.
+fn stated(usecase: &str) -> (f64, f64) {
+    if usecase.starts_with("rc") { ROBOT_GAIN } else { GAIN }
+}
+
+fn gains(usecases: &[&str], rows: &[&Row]) -> Bars {
+    let group = |controller: &&str| Group {
+        name: (*controller).to_owned(),
+        values: usecases.iter().map(|usecase| Some(of(rows, usecase, controller)?.to_null?.median)).collect(),
+        void: usecases.iter().map(|usecase| of(rows, usecase, controller).is_some_and(|row| row.told.void)).collect(),
+    };
+    Bars {
+        title: "What control gains".to_owned(),
+        label: "times the packets of null".to_owned(),
+        places: usecases.iter().map(|usecase| (*usecase).to_owned()).collect(),
+        groups: CONTROLLERS.iter().map(group).collect(),
+        stacked: false,
+        reference: Some(Reference {
+            name: "the paper".to_owned(),
+            ranges: usecases.iter().map(|usecase| Some(stated(usecase))).collect(),
+        }),
+    }
+}
+
+fn table(usecases: &[&str], rows: &[&Row]) -> Table {
+    let row = |usecase: &&str| {
+        let optimal = of(rows, usecase, "optimal");
+        let gain = |controller| known(of(rows, usecase, controller).and_then(|row| Some(row.to_null?.median)), 2);
+        let (least, most) = stated(usecase);
+        let paper = if least == most { format!("{least}") } else { format!("{least}–{most}") };
+        vec![
+            (*usecase).to_owned(),
+            known(optimal.map(|row| row.told.violations_pct), 1),
+            gain("optimal"),
+            gain("gradient"),
+            paper,
+            known(optimal.and_then(|row| row.batch_of_max).map(|part| part * 100.0), 0),
+            "70–80".to_owned(),
+        ]
+    };
+    Table {
+        caption: "Gains, beside the paper's".to_owned(),
+        columns: columns(&[
+            "use case",
+            "optimal misses, % of periods",
+            "optimal, times null",
+            "gradient, times null",
+            "the paper, times null",
+            "optimal's batches, % of max",
+            "the paper's, % of max",
+        ]),
+        rows: usecases.iter().map(row).collect(),
+    }
+}
