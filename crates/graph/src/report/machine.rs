@@ -3,6 +3,7 @@
 //! Such a miss says nothing about the pipeline: a reader looks for the fault in the machine first.
 
 use super::{FlowReport, Report, WorkerReport};
+use crate::percentile::Percentile;
 
 /// A smaller share of the time without the core is not made responsible for anything.
 const LEAST: f64 = 0.005;
@@ -35,7 +36,9 @@ fn late_without_core(worker: &WorkerReport) -> f64 {
 fn missing(flow: &FlowReport) -> f64 {
     let late = match (flow.kept, flow.violations, flow.percentile) {
         (Some(false), Some(late), Some(percentile)) if flow.packets > 0 => {
-            late as f64 / flow.packets as f64 - (100.0 - percentile) / 100.0
+            // Where the mean counts, no share may be late.
+            let allowed = if let Percentile::Of(percentile) = percentile { 1.0 - percentile / 100.0 } else { 0.0 };
+            late as f64 / flow.packets as f64 - allowed
         }
         _ => 0.0,
     };
@@ -63,7 +66,7 @@ mod tests {
             rate_pps: 1_000.0,
             delay_us: Delay::default(),
             slo_us: Some(1_000.0),
-            percentile: Some(95.0),
+            percentile: Some(Percentile::Of(95.0)),
             at_percentile_us: None,
             violations: Some(late),
             kept: Some(late <= 50),
