@@ -63,8 +63,8 @@ pub(crate) fn decision(control: &ControlReport) -> Option<String> {
     Some(format!("last: {}: {} ({flow}{:.1} s)", change(told), told.0.why, told.0.at_s))
 }
 
-/// Objectives that are not kept: a sentence for each of the first, of delays and of rates. Of `flows` those are left out
-/// that the machine is the cause of: the controller does not know it.
+/// Objectives that are not kept: a sentence for each of the first, of delays and of rates. Those of `flows` are left
+/// out that the machine is the cause of: the controller does not know it.
 pub(crate) fn unkept(control: &ControlReport, flows: &[FlowReport]) -> Vec<String> {
     let by_machine: HashSet<_> = flows.iter().filter(|flow| flow.missed_by_machine).map(|flow| &flow.name).collect();
     let sentence = |unkept: &UnkeptReport| {

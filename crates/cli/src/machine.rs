@@ -27,7 +27,8 @@ pub(crate) fn notice(report: &Report, when: &str) -> Option<String> {
     };
     let share = most.without_core() * 100.0;
     Some(format!(
-        "The machine took {cores} away for {up_to}{share:.0} % of {when} ({who}): delays include that. {helps}, or {choose}."
+        "The machine took {cores} away for {up_to}{share:.0} % of {when} ({who}): delays include that. {helps}, or \
+         {choose}."
     ))
 }
 
@@ -52,14 +53,14 @@ mod tests {
         assert_eq!(notice(&told, "the time").as_deref(), Some(two));
         told.workers.truncate(1);
         told.workers[0].machine_time.steal = Some(0.4);
-        let host = "The machine took core 1 away for 78 % of the time (the host of this virtual machine): delays include that. \
-                    Have the core to yourself on the host, or use --core N.";
+        let host = "The machine took core 1 away for 78 % of the time (the host of this virtual machine): delays include \
+                    that. Have the core to yourself on the host, or use --core N.";
         assert_eq!(notice(&told, "the time").as_deref(), Some(host));
         // Where the system counts nothing, long turns tell.
         told.workers[0].machine_time = Default::default();
         told.workers[0].machine_stalls.share = 0.5;
-        let host = "The machine took core 1 away for 50 % of the time (other processes, or the host): delays include that. \
-                    Free the core, or use --core N.";
+        let host = "The machine took core 1 away for 50 % of the time (other processes, or the host): delays include \
+                    that. Free the core, or use --core N.";
         assert_eq!(notice(&told, "the time").as_deref(), Some(host));
     }
 }

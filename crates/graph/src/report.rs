@@ -347,8 +347,8 @@ pub struct WorkerReport {
 }
 
 impl WorkerReport {
-    /// The share of its time in which the machine had its core: as the system counts it, or as its own long turns show, whichever
-    /// is more. The system may not tell, and counts no interrupts of the firmware.
+    /// The share of its time in which the machine had its core: as the system counts it, or as its own long turns
+    /// show, whichever is more. The system may not count it, and counts no interrupts of the firmware.
     #[must_use]
     pub fn without_core(&self) -> f64 {
         let counted = self.machine_time.steal.unwrap_or(0.0) + self.machine_time.wait.unwrap_or(0.0);

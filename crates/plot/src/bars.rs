@@ -30,7 +30,7 @@ pub struct Bars {
     pub groups: Vec<Group>,
     /// Whether the groups' figures are parts of one bar, rather than bars below each other.
     pub stacked: bool,
-    /// What bars are compared with, and what it is called in the legend.
+    /// A second source that bars are compared with.
     pub reference: Option<Reference>,
 }
 

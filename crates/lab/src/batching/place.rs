@@ -115,7 +115,7 @@ impl Place {
                     progress.expect(each * scenarios.len() as f64 / threads.max(1) as f64);
                 }
                 if progress.is_stopped() {
-                    // What is being run comes to its end; the rest is not begun.
+                    // Runs that have begun come to their ends; the rest is not begun.
                     next.store(scenarios.len(), Ordering::Relaxed);
                     return Err(LabError::Interrupted);
                 }
