@@ -86,7 +86,7 @@ fn print(recent: &Report, whole: &Report, out: &mut impl Write) -> anyhow::Resul
     }
     let none = ControlReport::default();
     let control = whole.control.as_ref().unwrap_or(&none);
-    for sentence in unkept(control).into_iter().chain(moves(control)).chain(control.trouble.clone()) {
+    for sentence in unkept(control, &recent.flows).into_iter().chain(moves(control)).chain(control.trouble.clone()) {
         writeln!(out, "{}", wrapped(&sentence, 2, WIDTH))?;
     }
     let columns = [("module", Left), ("trigger", Right), ("batch", Right), ("last change", Left)];
