@@ -240,6 +240,14 @@ class Stage:
             raise Unavailable(f"there is no {words[0]}")
         return attempt("ip", "netns", "exec", self.named(space), *words, **more)
 
+    def until(self, holds, what, timeout=30):
+        """Waits until `holds()`."""
+        end = time.monotonic() + timeout
+        while not holds():
+            if time.monotonic() > end:
+                raise Broken(f"it takes more than {timeout} s until {what}")
+            time.sleep(0.05)
+
     def start(self, space, *words):
         """Starts a command in a namespace."""
         if not shutil.which(str(words[0])):

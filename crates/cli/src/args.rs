@@ -126,6 +126,17 @@ Examples:
         #[arg(long)]
         json: bool,
     },
+    /// Print a configuration to start from; without a name, list them
+    #[command(
+        after_help = "Examples:\n  forebay new\n  forebay new office-gateway --set lan=eth1 --set wan=eth0 > edge.yaml"
+    )]
+    New {
+        /// Its name, as `forebay new` lists it
+        template: Option<String>,
+        /// Set an interface or an address of it
+        #[arg(long, value_name = "KEY=VALUE", value_parser = setting, requires = "template")]
+        set: Vec<String>,
+    },
     /// Print the configuration of a use case, to start from
     #[command(
         after_help = "Examples:\n  forebay usecase gw > gateway.yaml\n  forebay usecase vrf --set m=16 --set n=4"

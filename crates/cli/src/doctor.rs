@@ -1,14 +1,17 @@
 //! `forebay doctor`: what in this machine will cost performance, and how to mend that.
 
 use std::io::Write;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use forebay_graph::event::{EventName, NewEvent};
 use forebay_host::doctor::{Diagnosis, Intent, Outcome, Port, State, Worker, examine};
 use forebay_host::{Host, Tree};
 use forebay_instance::{choose, choose_of};
 use forebay_measure::machine::Core;
 use forebay_packet::PoolOptions;
+use forebay_pipeline::PortDemand;
 
 use crate::format::{Align, counted, wrapped};
 use crate::source::source;
@@ -45,6 +48,7 @@ struct Intended {
     cores: Vec<Option<usize>>,
     pool: PoolOptions,
     ports: Vec<Port>,
+    addresses: Vec<IpAddr>,
 }
 
 /// What the pipeline asks for, or else one worker with what is usual.
@@ -59,7 +63,13 @@ fn intended(arguments: &args::Doctor) -> anyhow::Result<Intended> {
     let mut named: Vec<_> = named.into_iter().map(Some).collect();
     let Some(pipeline) = &arguments.pipeline else {
         let cores = if named.is_empty() { vec![None] } else { named };
-        return Ok(Intended { pipeline: None, cores, pool: PoolOptions::default(), ports: Vec::new() });
+        return Ok(Intended {
+            pipeline: None,
+            cores,
+            pool: PoolOptions::default(),
+            ports: Vec::new(),
+            addresses: Vec::new(),
+        });
     };
     let demands = forebay_pipeline::demands(&source(pipeline, &arguments.set)?)?;
     if named.len() > demands.cores.len() {
@@ -70,21 +80,41 @@ fn intended(arguments: &args::Doctor) -> anyhow::Result<Intended> {
     let mut cores = demands.cores;
     cores.iter_mut().filter(|core| named.contains(core)).for_each(|core| *core = None);
     cores.iter_mut().zip(named.drain(..)).for_each(|(core, name)| *core = name);
-    let port = |port: forebay_pipeline::PortDemand| Port {
+    let ports = demands.ports.into_iter().map(port).collect();
+    Ok(Intended { pipeline: Some(demands.name), cores, pool: demands.pool, ports, addresses: demands.addresses })
+}
+
+fn port(port: PortDemand) -> Port {
+    Port {
         name: port.name,
         kind: port.kind.to_owned(),
         interface: port.interface,
         elsewhere: port.namespace.is_some(),
         workers: port.workers,
-    };
-    let ports = demands.ports.into_iter().map(port).collect();
-    Ok(Intended { pipeline: Some(demands.name), cores, pool: demands.pool, ports })
+        host: port.host,
+        address: port.address,
+    }
+}
+
+/// The event that the host answers ARP for the pipeline's addresses, if it does.
+pub(crate) fn arp_flux(ports: Vec<PortDemand>, addresses: Vec<IpAddr>) -> Option<NewEvent> {
+    if !ports.iter().any(|port| port.kind == "af_packet" && port.host) {
+        return None;
+    }
+    let ports = ports.into_iter().map(port).collect();
+    let intent = Intent { pipeline: Some(String::new()), ports, addresses, ..Intent::default() };
+    let found = forebay_host::doctor::arp_flux(&Host::read(&Tree::default()), &intent)?;
+    let command = found.remedy.first()?.as_str();
+    let says = &found.says;
+    let message =
+        format!("{says}, and packets for Forebay are lost: `{command}`, or `host: false` of the `af_packet` port");
+    Some(NewEvent::new(EventName::ArpFlux, message).with("command", command))
 }
 
 impl Intended {
     /// With the cores that it would have on this machine, or the one whose files are read.
     fn on(self, host: &Host, tree: &Tree, arguments: &args::Doctor) -> anyhow::Result<Intent> {
-        let Self { pipeline, cores, pool, mut ports } = self;
+        let Self { pipeline, cores, pool, mut ports, addresses } = self;
         let chosen = if tree.is_this_machine() { choose(&cores) } else { choose_of(&cores, &allowed(host)) };
         let workers: Vec<_> = match chosen {
             Ok(chosen) => {
@@ -101,7 +131,7 @@ impl Intended {
             let workers = (0..workers.len()).collect();
             ports.push(Port { name: name.clone(), interface: Some(name.clone()), workers, ..Port::default() });
         }
-        Ok(Intent { pipeline, workers, ports, pool_bytes: pool.bytes() as u64 })
+        Ok(Intent { pipeline, workers, ports, pool_bytes: pool.bytes() as u64, addresses })
     }
 }
 

@@ -30,6 +30,7 @@ mod live;
 mod lost_lines;
 mod machine;
 mod measure;
+mod new;
 mod plain;
 mod prices;
 mod printed;
@@ -142,6 +143,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Graph(told) => remote::told(told.json, graph::graph(&told))?,
         Command::List { what, json } => list::list(what, json)?,
         Command::Describe { name, json } => describe::describe(&name, json)?,
+        Command::New { template, set } => new::new(template.as_deref(), &set)?,
         Command::Usecase { name, set } => usecase::print(&name, &set)?,
         Command::Schema => writeln!(printed::out(), "{:#}", forebay_pipeline::schema())?,
         Command::Completions { shell } => complete::print(shell, &mut io::stdout())?,

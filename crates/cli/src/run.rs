@@ -32,7 +32,7 @@ use crate::live::{Live, Quit, is_in_foreground};
 use crate::start::Start;
 use crate::summary::Extent;
 use crate::trace::{Hub, Story, Tracer};
-use crate::{control, costs, decisions, plain, printed, refused, remote, summary};
+use crate::{control, costs, decisions, doctor, plain, printed, refused, remote, summary};
 
 /// How long the stop flag and the keyboard wait to be looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -73,7 +73,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     let bound = bound(arguments)?;
     let start = Start::choose(arguments, events)?;
     let conditions = Conditions { frequency, simulated };
-    let Loaded { mut plans, mut cores, core_places, mut made, skipped, input_waits, .. } =
+    let Loaded { mut plans, mut cores, core_places, mut made, skipped, input_waits, ports, addresses, .. } =
         forebay_pipeline::load(&start.source, conditions)
             .map_err(|problems| start.refusal(arguments.settings.as_written(problems)))?;
     set_triggers(&mut plans, &arguments.trigger)?;
@@ -84,6 +84,9 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
         let message = format!("{module}: {rules} skipped ('forebay check --json' lists all)");
         let event = NewEvent::new(EventName::RulesSkipped, message).with("module", module.as_str());
         events.record(event.with("count", *count as u64));
+    }
+    if let Some(event) = doctor::arp_flux(ports, addresses) {
+        events.record(event);
     }
     if let Some(core) = arguments.core {
         if cores.len() > 1 {

@@ -86,6 +86,11 @@ fn a_gateway_with_firewall_and_translator() {
 }
 
 #[test]
+fn an_offices_internet_gateway() {
+    play("office", 1);
+}
+
+#[test]
 fn a_tunnel_between_two_sites() {
     play("vpn", 5);
 }

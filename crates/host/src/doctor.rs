@@ -6,11 +6,14 @@ mod clocks;
 mod cores;
 mod interrupts;
 mod memory;
+mod neighbours;
 mod nodes;
 mod power;
 mod quota;
 mod rights;
 mod siblings;
+
+use std::net::IpAddr;
 
 use serde::Serialize;
 
@@ -33,6 +36,9 @@ pub struct Intent {
     pub ports: Vec<Port>,
     /// Memory of one worker's packet pool, in bytes.
     pub pool_bytes: u64,
+    /// The addresses that the pipeline answers for.
+    #[serde(skip)]
+    pub addresses: Vec<IpAddr>,
 }
 
 /// A worker that is to run.
@@ -57,6 +63,12 @@ pub struct Port {
     pub elsewhere: bool,
     /// Which workers have it, by number.
     pub workers: Vec<usize>,
+    /// Whether the host's own stack gets the frames that come in, too.
+    #[serde(skip)]
+    pub host: bool,
+    /// The address that the host has there.
+    #[serde(skip)]
+    pub address: Option<IpAddr>,
 }
 
 /// How a check ended.
@@ -117,6 +129,7 @@ pub struct Check {
 pub const CHECKS: &[Check] = &[
     cores::WORKER_CORES,
     rights::CAPABILITIES,
+    neighbours::ARP_FLUX,
     quota::CPU_QUOTA,
     cores::CORE_LOAD,
     siblings::SMT_SIBLING,
@@ -186,6 +199,14 @@ pub fn examine(host: &Host, intent: &Intent) -> Diagnosis {
         Outcome { id: check.id, state, says, evidence, cost: state.is_finding().then_some(check.cost), remedy }
     };
     Diagnosis { intent: intent.clone(), checks: CHECKS.iter().map(outcome).collect() }
+}
+
+/// What is wrong with the host's part in ARP, if something is: the check `arp-flux` by itself.
+#[must_use]
+pub fn arp_flux(host: &Host, intent: &Intent) -> Option<Outcome> {
+    let Verdict { state, says, evidence, remedy } = (neighbours::ARP_FLUX.judge)(&Case { host, intent });
+    let Check { id, cost, .. } = neighbours::ARP_FLUX;
+    (state == State::Costs).then_some(Outcome { id, state, says, evidence, cost: Some(cost), remedy })
 }
 
 /// What is judged.

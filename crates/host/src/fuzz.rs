@@ -1,6 +1,6 @@
 //! Any bytes as each of the kernel's files: what a fuzz target and the replay of its corpus try.
 
-use crate::{KernelList, cgroup, interrupts, kernel, memory, process, stat};
+use crate::{KernelList, arp, cgroup, interrupts, kernel, memory, process, stat};
 
 /// Reads bytes as each kind of file there is. Any outcome is right; that there is one, soon and without a panic, and that what
 /// is read of a list can be written and read again, is what is tried.
@@ -19,6 +19,7 @@ pub fn fuzz_files(bytes: &[u8]) {
     for name in ["MemTotal", "HugePages_Free", "Node 0 MemTotal"] {
         let _ = memory::number(text, name);
     }
+    let _ = arp::addresses(text);
     let _ = (process::line(text, "CapEff"), kernel::flags(text), cgroup::field(text, "nr_throttled"));
     let (own, mounts) = text.split_once("\n\n").unwrap_or((text, text));
     let _ = (cgroup::unified(own, mounts), cgroup::controlled(own, mounts, "cpu"));

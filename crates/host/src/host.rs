@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use crate::arp::Arp;
 use crate::cgroup::Groups;
 use crate::cpu::{Cpu, FOLDER};
 use crate::fact::Fact;
@@ -49,6 +50,8 @@ pub struct Host {
     pub memory: Memory,
     /// Network interfaces, by name.
     pub interfaces: Vec<Interface>,
+    /// Its part in ARP.
+    pub arp: Arp,
     /// Interrupts of devices.
     pub interrupts: Result<Vec<Interrupt>, Unknown>,
     /// The kernel.
@@ -85,6 +88,7 @@ impl Host {
             nodes_online,
             memory,
             interfaces: Interface::read_all(tree),
+            arp: Arp::read(tree),
             interrupts: interrupts::read(tree),
             kernel: Kernel::read(tree),
             process: Process::read(tree),

@@ -31,6 +31,8 @@ pub struct Interface {
     pub interrupts: Vec<u32>,
     /// The user that a TUN or TAP interface was prepared for.
     pub owner: Fact<Option<u32>>,
+    /// For which addresses it answers ARP (`arp_ignore`).
+    pub arp_ignore: Fact<u32>,
 }
 
 impl Interface {
@@ -58,6 +60,7 @@ impl Interface {
                 "-1" => Some(None),
                 text => text.parse().ok().map(Some),
             }),
+            arp_ignore: crate::arp::ignore(tree, &name),
             name,
         }
     }

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod arp;
 pub mod cgroup;
 pub mod cpu;
 pub mod doctor;

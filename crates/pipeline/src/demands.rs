@@ -1,9 +1,11 @@
 //! What a configuration will ask of the machine that it runs on: cores, memory for packets, interfaces. Nothing is opened.
 
+use std::net::IpAddr;
+
 use forebay_measure::Frequency;
 use forebay_packet::PoolOptions;
 
-use crate::compile::{Conditions, compile};
+use crate::compile::{Conditions, Draft, compile, entries, kind_of};
 use crate::{Problems, Source};
 
 /// What is asked of a machine.
@@ -17,6 +19,8 @@ pub struct Demands {
     pub pool: PoolOptions,
     /// The ports.
     pub ports: Vec<PortDemand>,
+    /// The addresses that it answers for: those of states of the kind `interface`.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// What a port asks of a machine.
@@ -32,6 +36,10 @@ pub struct PortDemand {
     pub namespace: Option<String>,
     /// The workers that have it, by number.
     pub workers: Vec<usize>,
+    /// Whether the host's own stack gets what comes in, too (`host` of `af_packet`).
+    pub host: bool,
+    /// The address that it gives the host (`address` of `tap`).
+    pub address: Option<IpAddr>,
 }
 
 /// Checks a configuration, and says what it asks for.
@@ -43,14 +51,37 @@ pub fn demands(source: &Source) -> Result<Demands, Problems> {
     let conditions = Conditions { frequency: Frequency::new(1e9), simulated: true };
     let (draft, _) = compile(source, conditions, None, None)?;
     let pool = PoolOptions { chunks: draft.pool.chunks, frame: draft.pool.frame, ..PoolOptions::default() };
-    let ports = draft.ports.into_iter().zip(draft.placement.ports.iter()).map(|(port, workers)| {
+    let (ports, addresses) = (port_demands(&draft), own_addresses(&draft));
+    Ok(Demands { name: draft.name, cores: draft.cores, pool, ports, addresses })
+}
+
+/// What each port asks for.
+pub(crate) fn port_demands(draft: &Draft) -> Vec<PortDemand> {
+    let ports = draft.ports.iter().zip(draft.placement.ports.iter()).map(|(port, workers)| {
         // Every kind of port that is on one calls it so.
         let text = |key: &str| port.params.get(key).and_then(|value| value.as_str()).map(str::to_owned);
-        let (interface, namespace) = (text("interface"), text("namespace"));
-        PortDemand { name: port.name, kind: port.kind.name, interface, namespace, workers: workers.clone() }
+        PortDemand {
+            name: port.name.clone(),
+            kind: port.kind.name,
+            interface: text("interface"),
+            namespace: text("namespace"),
+            workers: workers.clone(),
+            host: port.params.get("host").and_then(|value| value.as_bool()).unwrap_or(true),
+            address: text("address").and_then(|text| without_prefix(&text)),
+        }
     });
-    let ports = ports.collect();
-    Ok(Demands { name: draft.name, cores: draft.cores, pool, ports })
+    ports.collect()
+}
+
+/// The addresses that it answers for.
+pub(crate) fn own_addresses(draft: &Draft) -> Vec<IpAddr> {
+    let interfaces = entries(&draft.root, "state").filter_map(kind_of).filter(|kind| kind.key == "interface");
+    let lists = interfaces.filter_map(|kind| kind.value.get("addresses")?.as_list());
+    lists.flatten().filter_map(|address| without_prefix(address.as_text()?)).collect()
+}
+
+fn without_prefix(text: &str) -> Option<IpAddr> {
+    text.split('/').next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -61,15 +92,16 @@ mod tests {
     fn workers_pools_and_interfaces_are_told_without_opening_anything() {
         let text = "\
 ports:
-  host: { tap: { interface: fb-doctor0, namespace: none-such } }
+  host: { tap: { interface: fb-doctor0, namespace: none-such, address: 192.0.2.9/24 } }
   in: { generator: { rate: 1Mpps } }
   out: { sink: {} }
 pool: { chunks: 1000, frame: 9000 }
-modules: { hop: { ttl: }, more: { ttl: } }
-pipeline: [in -> hop -> out, host -> more -> host]
+state: { lan: { interface: { mac: 02:00:00:00:00:01, addresses: [192.0.2.1/24, \"2001:db8::1/64\"] } } }
+modules: { hop: { ttl: }, more: { ttl: }, error: { icmp_error: { interfaces: [lan], error: no_route } } }
+pipeline: [in -> hop -> error -> out, host -> more -> host]
 workers: [{ core: 3, modules: [hop] }, { modules: [more] }]
 ";
-        let Demands { name, cores, pool, ports } =
+        let Demands { name, cores, pool, ports, addresses } =
             demands(&Source::new(text, "doctor.yaml", std::env::temp_dir())).expect("in order");
         assert_eq!((name.as_str(), cores), ("doctor", vec![Some(3), None]));
         assert_eq!((pool.chunks, pool.frame), (1_000, 9_000));
@@ -79,7 +111,10 @@ workers: [{ core: 3, modules: [hop] }, { modules: [more] }]
             interface: Some("fb-doctor0".to_owned()),
             namespace: Some("none-such".to_owned()),
             workers: vec![1],
+            host: true,
+            address: Some("192.0.2.9".parse().expect("an address")),
         };
+        assert_eq!(addresses, ["192.0.2.1", "2001:db8::1"].map(|text| text.parse::<IpAddr>().expect("an address")));
         assert_eq!(ports[0], host);
         assert_eq!((ports[1].kind, &ports[1].interface, &ports[1].workers), ("generator", &None, &vec![0]));
         assert_eq!(ports[2].workers, [0]);

@@ -1,6 +1,7 @@
 //! A configuration that is in order to what runs: functions for every worker, open ports.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use forebay_control::Arrangement;
@@ -12,6 +13,7 @@ use crate::compile::{
     Conditions, Draft, ModuleDraft, PortDraft, add_faults, claim_configuration, claim_reads, compile, reads_of,
 };
 use crate::conform::Misfits;
+use crate::demands::{PortDemand, own_addresses, port_demands};
 use crate::identity::Identity;
 use crate::language::PoolSection;
 use crate::made::{Made, taken_over};
@@ -35,6 +37,10 @@ pub struct Loaded {
     pub skipped: BTreeMap<String, usize>,
     /// Whether all packets that enter wait until a worker takes them (`DeclarePort::waits`).
     pub input_waits: bool,
+    /// What its ports ask of the machine.
+    pub ports: Vec<PortDemand>,
+    /// The addresses that it answers for.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// Checks a configuration, then opens its ports.
@@ -129,13 +135,15 @@ impl Prepared {
         let mut plans = self.draft.plans();
         self.in_order(&mut plans, Self::make_modules)?;
         self.in_order(&mut plans, Self::open_ports)?;
+        let (ports, addresses) = (port_demands(&self.draft), own_addresses(&self.draft));
         let Self { draft, surroundings, made, running, used, .. } = self;
         let Surroundings { made: mut tables, kept, mut files, words, input_waits, .. } = surroundings;
         tables.retain(|key, _| lasts(key, &kept));
         files.settle(used, |who| goes_on(who, &plans, running.as_ref(), &made));
         let mut made = Made { tables, kept, words, files: files.clone(), ..made };
         made.without_outputs(&draft.root, &draft.stamps);
-        Ok(Loaded { plans, cores: draft.cores, core_places, seed: draft.seed, files, made, skipped, input_waits })
+        let cores = draft.cores;
+        Ok(Loaded { plans, cores, core_places, seed: draft.seed, files, made, skipped, input_waits, ports, addresses })
     }
 
     /// Where a worker's core is written.

@@ -20,6 +20,7 @@ mod live;
 mod lost_lines;
 mod marks;
 mod measure;
+mod new;
 mod profile;
 mod rates;
 mod reload;

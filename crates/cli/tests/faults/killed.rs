@@ -87,6 +87,43 @@ fn what_is_killed_gives_the_host_its_frames_back() {
     }
 }
 
+/// The kernel answers ARP for a tap's address at other interfaces, and packets for Forebay went to the host without a word.
+#[test]
+fn a_host_that_answers_arp_for_a_taps_address_is_an_event() {
+    const NAME: &str = "a_host_that_answers_arp_for_a_taps_address_is_an_event";
+    let _alone = alone();
+    let Some(row) = Row::new(NAME, "ka") else { return };
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    let file = folder.path().join("pipeline.yaml");
+    let events = |host: bool| {
+        let ports = format!(
+            "ports: {{ lan: {{ af_packet: {{ interface: d1, host: {host} }} }}, \
+             host: {{ tap: {{ interface: fbt0, address: 192.0.2.1/24 }} }} }}\npipeline: [lan -> host, host -> lan]\n"
+        );
+        std::fs::write(&file, ports).expect("a writable folder");
+        let by = row.device.by();
+        let mut command = std::process::Command::new(by[0]);
+        command.args(&by[1..]).args([FOREBAY, "run", "--no-live", "--no-socket", "--duration", "10ms"]).arg(&file);
+        done(&mut command)
+    };
+    let ended = events(true);
+    if ended.code != Some(0) {
+        return skip_without(NAME, &ended.err);
+    }
+    let wanted = "the host answers ARP for 192.0.2.1 at d1, too, and packets for Forebay are lost: \
+                  `sysctl -w net.ipv4.conf.d1.arp_ignore=1`, or `host: false`";
+    assert!(ended.err.contains("event=arp_flux") && ended.err.contains(wanted), "{}", ended.err);
+    let ended = events(false);
+    if ended.code != Some(0) {
+        return skip_without(NAME, &ended.err);
+    }
+    assert!(!ended.err.contains("arp_flux"), "{}", ended.err);
+    let by = row.device.by();
+    let setting = ["sysctl", "-qw", "net.ipv4.conf.d1.arp_ignore=1"];
+    assert_eq!(done(std::process::Command::new(by[0]).args(&by[1..]).args(setting)).code, Some(0));
+    assert!(!events(true).err.contains("arp_flux"), "the kernel does not answer any more");
+}
+
 /// Half a file of what was accepted, however it came to be, is no configuration: nothing starts from it, and it stays as it is.
 #[test]
 fn half_a_state_is_not_believed() {

@@ -66,6 +66,8 @@ names! {
     StateReplaced = "state_replaced", Warn;
     /// A module does not have rules of its file.
     RulesSkipped = "rules_skipped", Warn;
+    /// The host's own stack answers ARP for addresses of the pipeline.
+    ArpFlux = "arp_flux", Warn;
     /// A port's interface went down, or lost its carrier.
     LinkDown = "link_down", Warn;
     /// A port's interface is up and has a carrier again.

@@ -16,6 +16,8 @@ pub(super) const CAPABILITIES: Check = Check {
 fn needs(port: &Port) -> Vec<Right> {
     let mut needs = match port.kind.as_str() {
         "tap" => vec![Right::NetAdmin],
+        // A program of the kernel keeps frames from the host: bpf(2).
+        "af_packet" if !port.host => vec![Right::NetAdmin, Right::NetRaw, Right::Bpf],
         "af_packet" => vec![Right::NetRaw],
         "af_xdp" => vec![Right::NetAdmin, Right::NetRaw, Right::Bpf],
         _ => Vec::new(),

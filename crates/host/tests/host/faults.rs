@@ -521,7 +521,8 @@ fn what_cannot_be_read_is_not_available() {
         ("/proc/interrupts", &["irq-affinity"]),
         ("/proc/meminfo", &["huge-pages"]),
         ("/proc/cpuinfo", &["invariant-tsc"]),
-        ("/proc/sys", &["numa-balancing", "hardware-counters"]),
+        ("/proc/sys", &["arp-flux", "numa-balancing", "hardware-counters"]),
+        ("/proc/net", &["arp-flux"]),
         ("/sys/devices/system/cpu/isolated", &["isolated-cores"]),
         ("/sys/devices/system/cpu/nohz_full", &["timer-tick"]),
         ("/sys/devices/system/cpu/cpu5/topology/thread_siblings_list", &["smt-sibling"]),
@@ -529,7 +530,7 @@ fn what_cannot_be_read_is_not_available() {
         ("/sys/devices/system/cpu/cpu5/cpuidle", &["c-states"]),
         ("/sys/devices/system/node", &["numa-mismatch", "numa-memory", "numa-workers", "numa-balancing"]),
         ("/sys/devices/pci0000:80/0000:81:00.0/numa_node", &["numa-mismatch"]),
-        ("/sys/class/net/eth1", &["numa-mismatch"]),
+        ("/sys/class/net/eth1", &["arp-flux", "numa-mismatch"]),
         ("/sys/devices/system/clocksource", &["clocksource"]),
         ("/sys/bus", &["hardware-counters"]),
     ];
@@ -561,4 +562,31 @@ fn a_virtual_machine_is_not_blamed_for_what_its_host_does() {
     let found: Vec<_> = diagnosis.findings().map(|outcome| (outcome.id, outcome.state)).collect();
     assert_eq!(found, [("hardware-counters", State::Info)]);
     assert!(!diagnosis.has_cost());
+}
+
+/// The kernel answered ARP for the address of a `tap`, and the network lost its gateway without a word.
+#[test]
+fn a_host_that_answers_arp_for_the_pipelines_addresses_is_found() {
+    let mut server = Server::healthy();
+    server.set("/proc/sys/net/ipv4/conf/eth1/arp_ignore", "0\n");
+    let told = |server: &Server, intent: &Intent| outcome(&diagnosed(server, intent), "arp-flux").clone();
+    let found = told(&server, &intent());
+    assert_eq!((found.state, found.says.as_str()), (State::Costs, "the host answers ARP for 192.0.2.1 at eth1, too"));
+    assert_eq!(found.remedy[0], "sysctl -w net.ipv4.conf.eth1.arp_ignore=1");
+    // The kernel takes the larger one of an interface's setting and that of all.
+    server.set("/proc/sys/net/ipv4/conf/all/arp_ignore", "2\n");
+    assert_eq!(told(&server, &intent()).state, State::Ok);
+    server.set("/proc/sys/net/ipv4/conf/all/arp_ignore", "0\n");
+    // Neither where the host's stack gets no frames, nor where it has none of the addresses.
+    let mut alone = intent();
+    alone.ports[0].host = false;
+    assert_eq!(told(&server, &alone).state, State::Ok);
+    let mut other = intent();
+    other.ports[1].address = None;
+    assert_eq!(told(&server, &other).state, State::Costs, "it has the address already");
+    server.set("/proc/net/fib_trie", "Local:\n");
+    assert_eq!(told(&server, &other).state, State::Ok);
+    server.set("/proc/sys/net/ipv4/conf/eth1/arp_ignore", "many\n");
+    let found = told(&server, &intent());
+    assert_eq!((found.state, found.says.contains("arp_ignore")), (State::NotAvailable, true), "{found:?}");
 }

@@ -19,12 +19,15 @@ fn intent() -> Intent {
         interface: Some(interface.to_owned()),
         elsewhere: false,
         workers: workers.to_vec(),
+        host: true,
+        address: (kind == "tap").then_some("192.0.2.1".parse().expect("an address")),
     };
     Intent {
         pipeline: Some("edge".to_owned()),
         workers: vec![worker(5), worker(6)],
         ports: vec![port("wire", "af_packet", "eth1", &[0, 1]), port("host", "tap", "fb0", &[0])],
         pool_bytes: 18 << 21,
+        addresses: vec!["192.0.2.1".parse().expect("an address")],
     }
 }
 

@@ -175,6 +175,9 @@ Hugepagesize:       2048 kB
         self.set(format!("{clock}/available_clocksource"), "tsc hpet acpi_pm \n");
         self.set("/proc/sys/kernel/perf_event_paranoid", "2\n");
         self.set("/proc/sys/kernel/numa_balancing", "0\n");
+        self.set("/proc/sys/net/ipv4/conf/all/arp_ignore", "0\n");
+        self.set("/proc/sys/net/ipv4/conf/eth1/arp_ignore", "1\n");
+        self.set("/proc/net/fib_trie", "Local:\n     |-- 192.0.2.1\n        /32 host LOCAL\n");
         self.set("/sys/bus/event_source/devices/cpu/type", "4\n");
         self.set("/proc/cmdline", "isolcpus=managed_irq,domain,4-7,12-15 nohz_full=4-7,12-15\n");
         let flags = "flags\t\t: fpu tsc constant_tsc nonstop_tsc avx2";

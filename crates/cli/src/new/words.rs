@@ -1,0 +1,185 @@
+//! Words of a template that a setting replaces, and those that follow from them.
+
+use std::net::IpAddr;
+
+/// The words of a template that a setting stands for, as they are written there.
+pub(super) enum Words {
+    /// A name, which takes any other.
+    Name(&'static str),
+    /// An address.
+    Address(&'static str),
+    /// An interface's own address with the length of its prefix. Where the address, its network and its route stand in the
+    /// text, they follow.
+    Own(&'static str),
+}
+
+impl Words {
+    /// As it is in the template.
+    pub(super) fn written(&self) -> &'static str {
+        match self {
+            Self::Name(text) | Self::Address(text) | Self::Own(text) => text,
+        }
+    }
+
+    /// Adds what `value` puts in the place of what.
+    pub(super) fn replace(&self, value: &str, replaced: &mut Replaced) -> Result<(), String> {
+        let mut add = |from: String, to: String| replaced.all.push((from, to));
+        match self {
+            Self::Name(name) => {
+                if value.is_empty()
+                    || !value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte))
+                {
+                    return Err("allowed are letters, digits, '_', '.', ':' and '-'".to_owned());
+                }
+                add((*name).to_owned(), value.to_owned());
+            }
+            Self::Address(address) => {
+                let to: IpAddr = value.parse().map_err(|_| format!("allowed is an address such as {address}"))?;
+                if to.is_ipv4() == address.contains(':') {
+                    return Err(format!("allowed is an address such as {address}"));
+                }
+                add((*address).to_owned(), to.to_string());
+            }
+            Self::Own(own) => {
+                let (from, to) = (Own::parse(own).ok_or("it is written")?, Own::parse(value));
+                let to = to.filter(|to| to.address.is_ipv4() == from.address.is_ipv4());
+                let to = to.ok_or_else(|| format!("allowed is an address with its prefix, such as {own}"))?;
+                for (from, to) in from.forms().into_iter().zip(to.forms()) {
+                    add(from, to);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An address and its prefix.
+struct Own {
+    address: IpAddr,
+    length: u32,
+}
+
+impl Own {
+    fn parse(text: &str) -> Option<Self> {
+        let (address, length) = text.split_once('/')?;
+        let (address, length): (IpAddr, u32) = (address.parse().ok()?, length.parse().ok()?);
+        (length <= Self::bits(address)).then_some(Self { address, length })
+    }
+
+    fn bits(address: IpAddr) -> u32 {
+        if address.is_ipv4() { 32 } else { 128 }
+    }
+
+    /// With its prefix, its network, a route to it alone, and by itself.
+    fn forms(&self) -> [String; 4] {
+        let Self { address, length } = *self;
+        let host = Self::bits(address) - length;
+        let network: IpAddr = match address {
+            IpAddr::V4(four) => {
+                std::net::Ipv4Addr::from(four.to_bits() & u32::MAX.checked_shl(host).unwrap_or(0)).into()
+            }
+            IpAddr::V6(six) => {
+                std::net::Ipv6Addr::from(six.to_bits() & u128::MAX.checked_shl(host).unwrap_or(0)).into()
+            }
+        };
+        [
+            format!("{address}/{length}"),
+            format!("{network}/{length}"),
+            format!("{address}/{}", Self::bits(address)),
+            address.to_string(),
+        ]
+    }
+}
+
+/// Words that are replaced by others, all at once.
+#[derive(Default)]
+pub(super) struct Replaced {
+    pub(super) all: Vec<(String, String)>,
+}
+
+impl Replaced {
+    /// A line with the others. Where two words begin at one place, the longer one counts.
+    pub(super) fn apply(&self, line: &str) -> String {
+        let mut text = String::new();
+        let mut at = 0;
+        while let Some(next) = line[at..].chars().next() {
+            let rest = &line[at..];
+            let begins = text_ends(&line[..at]);
+            let found =
+                self.all.iter().filter(|(from, _)| begins && rest.starts_with(from) && ends(&rest[from.len()..]));
+            if let Some((from, to)) = found.max_by_key(|(from, _)| from.len()) {
+                text.push_str(to);
+                at += from.len();
+            } else {
+                text.push(next);
+                at += next.len_utf8();
+            }
+        }
+        text
+    }
+}
+
+/// Whether a word may begin behind this.
+fn text_ends(before: &str) -> bool {
+    !before.ends_with(|c: char| c.is_ascii_alphanumeric() || ".:_/-".contains(c))
+}
+
+/// Whether a word may end before this. A port may follow an address.
+fn ends(after: &str) -> bool {
+    let mut chars = after.chars();
+    match chars.next() {
+        Some('.' | ':') => !chars
+            .next()
+            .is_some_and(|c| c.is_ascii_alphabetic() || c == ':' || after.starts_with('.') && c.is_ascii_digit()),
+        Some(c) => !c.is_ascii_alphanumeric() && !"_-".contains(c),
+        None => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replaced(words: &[(Words, &str)], line: &str) -> String {
+        let mut replaced = Replaced::default();
+        words.iter().for_each(|(words, value)| words.replace(value, &mut replaced).expect("allowed"));
+        replaced.apply(line)
+    }
+
+    #[test]
+    fn whole_words_are_replaced_at_once() {
+        let words = [(Words::Name("a1"), "b1"), (Words::Name("b1"), "a1")];
+        assert_eq!(replaced(&words, "a1 b1 a11 xa1 [a1, b1]: a1."), "b1 a1 a11 xa1 [b1, a1]: b1.");
+        let own = || Words::Own("192.168.1.1/24");
+        let line =
+            "192.168.1.1/24 192.168.1.0/24 192.168.1.1/32 \"192.168.1.1:80\" 192.168.1.10 1192.168.1.1 192.168.1.1/25";
+        assert_eq!(
+            replaced(&[(own(), "10.2.3.4/16")], line),
+            "10.2.3.4/16 10.2.0.0/16 10.2.3.4/32 \"10.2.3.4:80\" 192.168.1.10 1192.168.1.1 10.2.3.4/25"
+        );
+        let own = Words::Own("2001:db8:1::1/64");
+        assert_eq!(
+            replaced(
+                &[(own, "2001:db8:7:8::9/56")],
+                "[2001:db8:1::1/64, 2001:db8:1::/64, 2001:db8:1::1/128] 2001:db8:1::11"
+            ),
+            "[2001:db8:7:8::9/56, 2001:db8:7::/56, 2001:db8:7:8::9/128] 2001:db8:1::11"
+        );
+        assert_eq!(replaced(&[(Words::Address("192.0.2.1"), "10.0.0.1")], "192.0.2.1"), "10.0.0.1");
+    }
+
+    #[test]
+    fn what_is_no_such_word_is_refused() {
+        let refused = |words: Words, value| words.replace(value, &mut Replaced::default()).expect_err("refused");
+        assert!(refused(Words::Name("a"), "b c").starts_with("allowed are letters"));
+        for value in ["10.0.0.1", "10.0.0.1/33", "2001:db8::1/64", ""] {
+            assert_eq!(
+                refused(Words::Own("192.168.1.1/24"), value),
+                "allowed is an address with its prefix, such as 192.168.1.1/24"
+            );
+        }
+        for value in ["10.0.0.1", "x"] {
+            assert_eq!(refused(Words::Address("2001:db8::1"), value), "allowed is an address such as 2001:db8::1");
+        }
+    }
+}
