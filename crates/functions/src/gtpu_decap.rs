@@ -269,17 +269,18 @@ impl GtpuDecap {
         let end = (udp << 48 | u64::from(Gtpu::PLAIN_G_PDU) << 16) + inner;
         // A checksum counts as right where it is not verified.
         let compared = if self.verify { u64::MAX } else { !END_CHECKSUM };
-        let (teid, source, destination) = (plain.teid.get(), plain.source.get(), plain.destination.get());
+        let teid = plain.teid.get();
         let start = (u64::from(EtherType::IPV4) << 48 | 0x4500 << 32) + (ip << 16);
         if plain.start.get() & START != start
             || plain.middle.get() & MIDDLE != u32::from(ipv4::UDP)
             || plain.destination_port.get() != gtpu::PORT
             || plain.end.get() & compared != end
             || plain.inner.version_ihl != 0x45
-            || !known(destination, teid)
+            || !known(plain.destination.get(), teid)
         {
             return false;
         }
+        let (source, destination) = (plain.source.get(), plain.destination.get());
         // With the type: it is the inner packet's too.
         let Some(ethernet) = Start::of(packet) else { return false };
         if !packet.unwrap_to_ipv4(HEADERS - ETHERNET, ETHERNET) {
@@ -373,17 +374,20 @@ impl GtpuDecap {
         }
     }
 
+    /// A batch whose outer addresses are kept: compiled apart, so that it does not burden the other.
+    #[inline(never)]
+    fn process_and_keep(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        if let Some(first) = first_unusual(batch, |packet| self.usual_of_any::<true>(packet)) {
+            self.process_from::<true>(first, batch, context);
+        }
+    }
+
     /// The rest of a batch, from the first packet that is not usual on: out of line, so that what it needs does not
     /// burden the other.
     #[inline(never)]
-    fn process_from(&mut self, first: usize, batch: &mut [Packet], context: &mut Context<'_>) {
+    fn process_from<const KEEP: bool>(&mut self, first: usize, batch: &mut [Packet], context: &mut Context<'_>) {
         for (index, packet) in batch.iter_mut().enumerate().skip(first) {
-            let usual = index != first
-                && match self.addresses {
-                    None => self.usual_of_any::<false>(packet),
-                    Some(_) => self.usual_of_any::<true>(packet),
-                };
-            if !usual {
+            if index == first || !self.usual_of_any::<KEEP>(packet) {
                 let gate = self.unusual(packet, context);
                 if gate != Gate::FIRST {
                     context.put(index, gate);
@@ -395,17 +399,18 @@ impl GtpuDecap {
 
 impl Function for GtpuDecap {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        if self.addresses.is_some() {
+            return self.process_and_keep(batch, context);
+        }
         // Nearly all gateways know one range of tunnels: nothing is asked for each packet but whether it is in it.
-        let range = self.teids.only_range().filter(|_| self.local.any);
-        let first = match (range, self.addresses) {
-            (Some(range), None) => {
+        let first = match self.teids.only_range() {
+            Some(range) if self.local.any => {
                 first_unusual(batch, |packet| self.usual::<false>(packet, |_, teid| range.contains(teid)))
             }
-            (_, None) => first_unusual(batch, |packet| self.usual_of_any::<false>(packet)),
-            (_, Some(_)) => first_unusual(batch, |packet| self.usual_of_any::<true>(packet)),
+            _ => first_unusual(batch, |packet| self.usual_of_any::<false>(packet)),
         };
         if let Some(first) = first {
-            self.process_from(first, batch, context);
+            self.process_from::<false>(first, batch, context);
         }
     }
 }

@@ -181,10 +181,10 @@ impl UpfUplink {
         let length = place_of(packet).map_or(0, |(_, length)| length as u32);
         Asked { length, teid: packet.word(self.teid), flow: packet.word(self.qfi), name }
     }
-}
 
-impl Function for UpfUplink {
-    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+    /// Passes packets on, and sends Error Indications only with `INDICATE`: without them it is not dearer.
+    #[inline(always)]
+    fn pass<const INDICATE: bool>(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         for (go, packets) in batch.chunks_mut(GO).enumerate() {
             let mut asked = [Asked::default(); GO];
             for (packet, asked) in packets.iter_mut().zip(&mut asked) {
@@ -199,7 +199,7 @@ impl Function for UpfUplink {
                 let gate = match verdict {
                     Verdict::Pass(_) => return,
                     Verdict::Unknown => {
-                        if let Some(indications) = indications {
+                        if INDICATE && let Some(indications) = indications {
                             indications.send(packet, asked[index].teid, context);
                         }
                         UNKNOWN_TEID
@@ -212,6 +212,21 @@ impl Function for UpfUplink {
                 };
                 context.put(go * GO + index, gate);
             });
+        }
+    }
+
+    /// The same with Error Indications, compiled apart.
+    #[inline(never)]
+    fn pass_or_indicate(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        self.pass::<true>(batch, context);
+    }
+}
+
+impl Function for UpfUplink {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        match self.indications {
+            None => self.pass::<false>(batch, context),
+            Some(_) => self.pass_or_indicate(batch, context),
         }
     }
 }
