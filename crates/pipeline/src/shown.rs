@@ -203,9 +203,7 @@ mod tests {
   into:
     esp_encrypt:
       source: 192.0.2.1
-      associations:
-        - \"0x1001 key=*** peer=192.0.2.2 for=0.0.0.0/0\"
-        - \"0x1002 key=@s.key peer=192.0.2.3\"
+      associations: [\"0x1001 key=*** peer=192.0.2.2 for=0.0.0.0/0\", \"0x1002 key=@s.key peer=192.0.2.3\"]
   from: { esp_decrypt: { associations: { file: sa.txt } } }
   other: { hash_split: { key: source } }
 ";
