@@ -35,7 +35,7 @@ pub(crate) fn print(drawing: &Drawing<'_>, out: &mut impl Write) -> io::Result<(
         let what = tree.what(
             &drawing.graph.ports[root.ports[0]].kind,
             root.ports.len(),
-            &ports.clone().next().map_or(&[][..], |port| &port.workers),
+            ports.clone().next().map_or(&[][..], |port| &port.workers),
             false,
         );
         tree.gap();

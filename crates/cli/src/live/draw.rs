@@ -20,6 +20,9 @@ const TWO_COLUMNS: usize = 150;
 /// Between two columns.
 const GUTTER: usize = 3;
 
+/// A pane, its left upper corner, and its width and height, in characters.
+type Placed = (Pane, (usize, usize), (usize, usize));
+
 impl View {
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
         let area = frame.area();
@@ -64,12 +67,7 @@ impl View {
     }
 
     /// The tables that there is room for: the chosen one and those after it, each with its place and size.
-    fn places(
-        &self,
-        (width, height): (usize, usize),
-        recent: &Report,
-        so_far: &Report,
-    ) -> Vec<(Pane, (usize, usize), (usize, usize))> {
+    fn places(&self, (width, height): (usize, usize), recent: &Report, so_far: &Report) -> Vec<Placed> {
         let two = width >= TWO_COLUMNS && height >= TABLE;
         let chosen = Pane::ALL.iter().position(|pane| *pane == self.pane).unwrap_or(0);
         let count = (height / TABLE * if two { 2 } else { 1 }).clamp(1, Pane::ALL.len());

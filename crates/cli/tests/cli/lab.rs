@@ -300,12 +300,12 @@ fn an_experiment_of_nothing_is_refused() {
 
 /// Hours were lost with Ctrl-C.
 #[test]
-fn an_interrupted_experiment_keeps_the_parts_that_are_complete() {
+fn an_interrupted_experiment_writes_its_report() {
     let folder = TempDir::new().expect("a folder for the test");
     let out = folder.path().join("report");
-    // The first part takes no time in simulated time, the second one minutes.
+    // Seconds, of which the first run, after which the expected time is stated, is a small part.
     let mut run = std::process::Command::new(env!("CARGO_BIN_EXE_forebay"));
-    run.args(["lab", "batching", "--virtual", "--only", "overhead,fairness", "--period", "200ms", "--out"]).arg(&out);
+    run.args(["lab", "batching", "--virtual", "--only", "fairness", "--period", "20ms", "--out"]).arg(&out);
     run.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
     let mut run = run.spawn().expect("it starts");
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(run.stderr.take().expect("piped")));
