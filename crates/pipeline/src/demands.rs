@@ -99,7 +99,7 @@ pool: { chunks: 1000, frame: 9000 }
 state: { lan: { interface: { mac: 02:00:00:00:00:01, addresses: [192.0.2.1/24, \"2001:db8::1/64\"] } } }
 modules: { hop: { ttl: }, more: { ttl: }, error: { icmp_error: { interfaces: [lan], error: no_route } } }
 pipeline: [in -> hop -> error -> out, host -> more -> host]
-workers: [{ core: 3, modules: [hop] }, { modules: [more] }]
+workers: [{ core: 3, modules: [hop, error] }, { modules: [more] }]
 ";
         let Demands { name, cores, pool, ports, addresses } =
             demands(&Source::new(text, "doctor.yaml", std::env::temp_dir())).expect("in order");

@@ -37,7 +37,7 @@ fn refusal(pipeline: &str, text: &[u8]) -> String {
 #[test]
 fn a_broken_file_is_told_with_its_line_and_what_is_allowed() {
     let cases = [
-        ("ip_lookup: { routes: FILE }", "", "10.0.0.0/8 0\n", "10.1.0.0/33 0", "allowed"),
+        ("ip_lookup: { routes: FILE }", "", "10.0.0.0/8 0\n", "10.1.0.0/33 0", "out of range (0 to 32)"),
         ("ip_lookup: { routes: FILE }", "", "10.0.0.0/8 0\n", "10.1.0.0/16", ""),
         ("ip_lookup: { routes: FILE }", "", "10.0.0.0/8 0\n", "10.1.0.0/16 x", ""),
         (
