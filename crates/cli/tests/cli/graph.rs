@@ -91,7 +91,8 @@ fn check(graph: &Value) {
         for one in all {
             let mut names: Vec<_> = one.as_object().expect("an object").keys().map(String::as_str).collect();
             let mut fields = fields.to_vec();
-            (names.sort_unstable(), fields.sort_unstable());
+            names.sort_unstable();
+            fields.sort_unstable();
             assert_eq!(names, fields, "{list}");
         }
     }
