@@ -1,7 +1,7 @@
 //! Completions for shells: flags, what Forebay has, and the modules, tables, flows and ports of the running pipeline.
 //!
-//! The script that `forebay completions` prints asks the program itself for candidates. A pipeline that does not answer at
-//! once gives none: nobody waits for a key.
+//! The script that `forebay completions` prints asks the program itself for candidates. A pipeline that does not answer
+//! at once gives none: nobody waits for a key.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -29,8 +29,8 @@ pub(crate) fn answer() {
     CompleteEnv::with_factory(|| completed(Args::command())).var(VARIABLE).complete();
 }
 
-/// Bash takes colons as ends of words, so that `usecase:gw` comes in three: they are joined again, and what stands before
-/// the last colon is not repeated in candidates.
+/// Bash takes colons as ends of words, so that `usecase:gw` comes in three: they are joined again, and what stands
+/// before the last colon is not repeated in candidates.
 const BASH: &str = r#"_forebay() {
     local IFS=$'\013' words=() i word prefix=
     for ((i = 0; i <= COMP_CWORD; i++)); do

@@ -71,8 +71,8 @@ const MOST_PACKETS: usize = 4_096;
 /// Bytes of a packet that are sent to a client, at most.
 const MOST_BYTES: usize = 2_048;
 
-/// Gives dropped packets to a thread that sends them to a client. The worker never waits for it: a packet that finds the
-/// queue full is counted and not sent.
+/// Gives dropped packets to a thread that sends them to a client. The worker never waits for it: a packet that finds
+/// the queue full is counted and not sent.
 pub(crate) struct DropQueue {
     filter: Option<Filter>,
     packets: SyncSender<RawDrop>,

@@ -1,7 +1,7 @@
 //! `forebay new`: a configuration to start from, with its own interfaces and addresses in place.
 //!
-//! Templates are the examples themselves. A setting stands for words of the text, which it replaces wherever they are, so
-//! that comments and layout stay.
+//! Templates are the examples themselves. A setting stands for words of the text, which it replaces wherever they are,
+//! so that comments and layout stay.
 
 mod words;
 

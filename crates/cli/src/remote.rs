@@ -307,8 +307,8 @@ fn entries(client: &mut Client, arguments: &args::Show, out: &mut impl Write) ->
     }
 }
 
-/// An entry in JSON: an object where all of its words are NAME=VALUE, as those of sessions are, and a text where not. The
-/// text of a rule has ClassBench's form, which programs read.
+/// An entry in JSON: an object where all of its words are NAME=VALUE, as those of sessions are, and a text where not.
+/// The text of a rule has ClassBench's form, which programs read.
 fn object(entry: &str) -> serde_json::Value {
     if let Some(rule) = numbered_classbench(entry) {
         return rule.into();

@@ -1,5 +1,7 @@
 //! `forebay run`: a pipeline runs and is watched; at the end there is a summary.
 
+mod wait_notice;
+
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
@@ -21,6 +23,7 @@ use forebay_measure::{Clock, Frequency, Nanos, Tsc};
 use forebay_packet::Ticks;
 use forebay_pipeline::{Conditions, Loaded, is_built_in, nearest};
 
+use self::wait_notice::WaitNotice;
 use crate::Answer;
 use crate::args;
 use crate::drops::{DropSender, Tally};
@@ -257,43 +260,6 @@ fn default_duration(plans: &[Plan], simulated: bool, events: &Events) -> Option<
     );
     events.record(NewEvent::new(EventName::DurationSet, message).with("port", port).with("end_ms", end));
     Some(engine::SIMULATED_DURATION)
-}
-
-/// Reports once that a run whose sources are used up waits for packets that are held.
-#[derive(Default)]
-struct WaitNotice {
-    since: Option<Instant>,
-    reported: bool,
-}
-
-impl WaitNotice {
-    /// Shorter waits are not reported.
-    const SHORT: Duration = Duration::from_secs(1);
-    /// The notice comes too late where less is left, in seconds.
-    const LEAST: f64 = 0.1;
-
-    fn look(&mut self, engine: &Engine, board: &Board, events: &Events) {
-        let Some(until) = engine.waits_until().filter(|_| !self.reported) else {
-            self.since = None;
-            return;
-        };
-        let now = Tsc.now();
-        let left = Tsc.frequency().seconds(until.since(now));
-        let is_short =
-            self.since.get_or_insert_with(Instant::now).elapsed() < Self::SHORT && left < Self::SHORT.as_secs_f64();
-        if is_short || left < Self::LEAST {
-            return;
-        }
-        self.reported = true;
-        let packets = board.report(&board.nothing(), &board.read(now)).packets;
-        let held = packets.held + packets.queued;
-        let message = format!(
-            "the sources are used up; modules still hold {held} packets, the next for {left:.1} s. Ctrl-C ends the run \
-             and drops them as wound_up"
-        );
-        events
-            .record(NewEvent::new(EventName::Waiting, message).with("held", held).with("next_s", left.round() as u64));
-    }
 }
 
 /// Has the file of accepted configurations for this run alone: another one's would be lost in it.

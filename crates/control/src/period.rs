@@ -68,15 +68,16 @@ pub(crate) fn delays(layout: &Layout, snapshot: &Snapshot) -> Vec<Option<f64>> {
     layout.flows.iter().zip(&snapshot.flows).map(delay).collect()
 }
 
-/// The same as equation 12 counts them, of the packet that waits longest: twice the mean, so that what a buffer adds is half of its
-/// longest wait for a flow whose mean counts. Objectives are then [twice](forebay_graph::Percentile::longest) as long, too.
+/// The same as equation 12 counts them, of the packet that waits longest: twice the mean, so that what a buffer adds is
+/// half of its longest wait for a flow whose mean counts. Objectives are then
+/// [twice](forebay_graph::Percentile::longest) as long, too.
 pub(crate) fn longest_delays(layout: &Layout, snapshot: &Snapshot) -> Vec<Option<f64>> {
     let longest = |(flow, delay): (&FlowLayout, Option<f64>)| Some(delay? * flow.percentile.longest());
     layout.flows.iter().zip(delays(layout, snapshot)).map(longest).collect()
 }
 
-/// What packets of a flow took at its percentile, the oldest that waits among them; where the machine took time from workers, without
-/// that: the oldest may wait for nothing else.
+/// What packets of a flow took at its percentile, the oldest that waits among them; where the machine took time from
+/// workers, without that: the oldest may wait for nothing else.
 pub(crate) fn chosen(flow: &FlowSnapshot, delay: DelaySnapshot, oldest: f64) -> f64 {
     flow.undisturbed_s.unwrap_or(delay.chosen.max(oldest))
 }

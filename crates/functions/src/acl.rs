@@ -28,8 +28,8 @@ use rules::RuleTable;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The rules, first match wins: the name of a file, a list of lines such as `permit tcp from 10.0.0.0/8 to any port 80`
-    /// or of ClassBench's form, or made-up ones.
+    /// The rules, first match wins: the name of a file, a list of lines such as `permit tcp from 10.0.0.0/8 to any port
+    /// 80` or of ClassBench's form, or made-up ones.
     rules: Rules,
     /// What happens to IP packets that no rule matches.
     #[serde(default)]

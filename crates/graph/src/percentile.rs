@@ -97,8 +97,8 @@ impl Percentile {
         packets as f64 * (1.0 - self.share().unwrap_or(0.0))
     }
 
-    /// Whether an objective in some unit was missed by packets of which `violations` were above it, and whose mean was `mean`.
-    /// Violations are counted packet by packet: percentiles are told up to 1/16 too high.
+    /// Whether an objective in some unit was missed by packets of which `violations` were above it, and whose mean was
+    /// `mean`. Violations are counted packet by packet: percentiles are told up to 1/16 too high.
     #[must_use]
     pub fn is_missed(self, objective: f64, packets: u64, violations: u64, mean: Option<f64>) -> bool {
         match self {
@@ -107,8 +107,9 @@ impl Percentile {
         }
     }
 
-    /// How many times longer the packet that waits longest for a batch waits than this says. The packets of a batch come one after the
-    /// other: with the mean it is twice as long. A percentile is taken to be that of those that wait longest.
+    /// How many times longer the packet that waits longest for a batch waits than this says. The packets of a batch
+    /// come one after the other: with the mean it is twice as long. A percentile is taken to be that of those that wait
+    /// longest.
     #[must_use]
     pub fn longest(self) -> f64 {
         if self == Self::Mean { 2.0 } else { 1.0 }

@@ -63,8 +63,8 @@ pub struct FlowSnapshot {
     pub delay_s: Option<DelaySnapshot>,
     /// Packets above the objective.
     pub violations: u64,
-    /// The delay at the flow's percentile without what the machine had a part in, where it took time from workers; never more than what
-    /// packets took, and rather too little.
+    /// The delay at the flow's percentile without what the machine had a part in, where it took time from workers;
+    /// never more than what packets took, and rather too little.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undisturbed_s: Option<f64>,
 }
@@ -91,8 +91,8 @@ pub struct WorkerSnapshot {
     pub busy_turns: u64,
     /// How long packets waited at ports before they were taken, in seconds; the chosen percentile is the 99th.
     pub port_wait_s: Option<DelaySnapshot>,
-    /// Seconds that the machine took in long turns, as the system tells: it had the worker's core, or another thread had. `None` where
-    /// the system does not tell.
+    /// Seconds that the machine took in long turns, as the system tells: it had the worker's core, or another thread
+    /// had. `None` where the system does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub away_s: Option<f64>,
     /// Seconds of turns that took 50 µs and more, whether or not there was something to do.
@@ -103,7 +103,8 @@ pub struct WorkerSnapshot {
 }
 
 impl FlowSnapshot {
-    /// Whether more packets were above the objective of `flow`, which this is told of, than its percentile allows, or their mean was.
+    /// Whether more packets were above the objective of `flow`, which this is told of, than its percentile allows, or
+    /// their mean was.
     #[must_use]
     pub fn missed(&self, flow: &FlowLayout) -> bool {
         let mean = self.delay_s.filter(|_| self.packets > 0).map(|delay| delay.mean);

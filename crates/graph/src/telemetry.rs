@@ -41,7 +41,8 @@ pub struct Account {
     pub(crate) then_nobody: Pairs,
 }
 
-/// Two stretches of a turn that were timed together: ticks, and how often. They say what a reading of the clock between them takes.
+/// Two stretches of a turn that were timed together: ticks, and how often. They say what a reading of the clock between
+/// them takes.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
     /// With a reading between them.
@@ -363,8 +364,8 @@ pub struct WorkerCounters {
     pub all: Counter,
     /// Turns that were timed, of those in which there was something to do.
     pub timed_turns: Counter,
-    /// What was no module's, no port's and no hand-over's in them: scheduling, polling, looking after timers. Its packets are all such
-    /// stretches of turns, its calls those that were timed.
+    /// What was no module's, no port's and no hand-over's in them: scheduling, polling, looking after timers. Its
+    /// packets are all such stretches of turns, its calls those that were timed.
     pub residue: Account,
     /// Times that packets were given to other workers or taken from them in timed turns.
     pub handover: Account,

@@ -31,7 +31,8 @@ pub(crate) struct State {
     pub(crate) machine: Machine,
 }
 
-/// What the machine has taken of the workers' time since they began. In simulated time there are no threads, and nothing is known.
+/// What the machine has taken of the workers' time since they began. In simulated time there are no threads, and
+/// nothing is known.
 #[derive(Default)]
 pub(crate) struct Machine {
     threads: Vec<Watched>,

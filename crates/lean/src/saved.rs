@@ -222,7 +222,8 @@ impl Store {
         Ok(())
     }
 
-    /// Saves a measurement with the program that made it, without what debuggers read: all of it or nothing. Where it is.
+    /// Saves a measurement with the program that made it, without what debuggers read: all of it or nothing. Where it
+    /// is.
     ///
     /// # Errors
     /// [`SavedError`].

@@ -103,7 +103,8 @@ pub(crate) struct Flow {
     pub(crate) path: Path,
     /// The delay objective, from arrival to departure.
     pub(crate) slo: Option<Nanos>,
-    /// Which of the packets' delays must keep the objective: that of a share of them, as a percentile (99 by default), or `mean`.
+    /// Which of the packets' delays must keep the objective: that of a share of them, as a percentile (99 by default),
+    /// or `mean`.
     pub(crate) percentile: Option<Percentile>,
     /// The rate objective: the flow gets at least that much of what it offers, whatever others offer. The controller `fair` keeps
     /// it, under `scheduler: weighted-fair`.

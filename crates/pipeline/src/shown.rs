@@ -34,8 +34,8 @@ pub fn shown_settings(sets: &[String]) -> Vec<String> {
     sets.iter().map(|set| shown_setting(set).replace(HIDDEN, SECRET)).collect()
 }
 
-/// Puts `***` in the place of secrets: `below` is whether the value is below a kind that has secrets, `within` whether it is
-/// that of a parameter which has one. Others may have parameters of the same names.
+/// Puts `***` in the place of secrets: `below` is whether the value is below a kind that has secrets, `within` whether
+/// it is that of a parameter which has one. Others may have parameters of the same names.
 fn hide(node: &mut Node, below: bool, within: bool) {
     match &mut node.kind {
         Kind::Map(map) => {
@@ -176,7 +176,8 @@ mod tests {
             let source = crate::usecase(case.name, &[]).unwrap_or_else(|problems| panic!("{problems}"));
             let source = source.set("batch=64").set("ports.in.sink=null");
             let again = Source::new(shown_text(&source), "again", "");
-            // The keys of the use cases' tunnels are no secrets to those who have Forebay, and are hidden as others are.
+            // The keys of the use cases' tunnels are no secrets to those who have Forebay, and are hidden as others
+            // are.
             if !shown_text(&source).contains(SECRET) {
                 assert_eq!(json(&again), json(&source), "{}", case.name);
             }

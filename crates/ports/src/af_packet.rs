@@ -332,8 +332,8 @@ struct Before {
 }
 
 impl Made {
-    /// Makes sockets; a receiver where `sizes` says that one is needed. Who takes over has run, and finds the interface as it
-    /// may be.
+    /// Makes sockets; a receiver where `sizes` says that one is needed. Who takes over has run, and finds the interface
+    /// as it may be.
     fn here(params: &Params, sizes: Option<&Ring>, frame: usize, before: &Before) -> Result<Self, OpenError> {
         let takes_over = before.takes_over;
         let name = &params.interface;

@@ -168,8 +168,8 @@ impl Drop for Link {
 /// The system call. `attributes` is one of the structures above, whose addresses are those of values that live until it
 /// returns.
 fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<RawFd> {
-    // SAFETY: the kernel reads as many bytes as it is told, all of them initialised (the structures have no padding), and
-    // what the addresses in them lead to: code, licence, key and value of the sizes said, alive in the callers.
+    // SAFETY: the kernel reads as many bytes as it is told, all of them initialised (the structures have no padding),
+    // and what the addresses in them lead to: code, licence, key and value of the sizes said, alive in the callers.
     let answer = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>()) };
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer as RawFd) }
 }

@@ -1,7 +1,7 @@
 //! Equal branches of a graph as one, so that a gateway of 64 branches is a drawing of one.
 //!
-//! Two branches are equal where they have the same functions on the same workers, with gates of the same names, and leave
-//! to the same modules and ports. Modules that also get packets from elsewhere belong to no branch.
+//! Two branches are equal where they have the same functions on the same workers, with gates of the same names, and
+//! leave to the same modules and ports. Modules that also get packets from elsewhere belong to no branch.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -186,7 +186,8 @@ impl<'g> Shape<'g> {
         words
     }
 
-    /// Groups targets that begin equal branches, by their places in `targets`; `feeders` has the node that each comes from.
+    /// Groups targets that begin equal branches, by their places in `targets`; `feeders` has the node that each comes
+    /// from.
     fn groups(&self, targets: &[Target], feeders: &[usize], bundle: bool) -> Vec<Vec<usize>> {
         let own = |at: usize| match targets[at] {
             Target::Module(module) if self.feeders[module].iter().eq([&feeders[at]]) => Some(module),

@@ -1,8 +1,8 @@
 //! A graph as text: a tree of what packets pass, 80 columns wide.
 //!
-//! A line is a module, or as many as there are equal branches. Below a module with one gate the next follows at the same
-//! indentation; the gates of a split are branches. A module that packets reach by several ways is printed once, as a
-//! part of its own below: modules are in topological order, so that all that lead to it are above.
+//! A line is a module, or as many as there are equal branches. Below a module with one gate the next follows at the
+//! same indentation; the gates of a split are branches. A module that packets reach by several ways is printed once, as
+//! a part of its own below: modules are in topological order, so that all that lead to it are above.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io::{self, Write};

@@ -8,8 +8,8 @@ pub(super) enum Words {
     Name(&'static str),
     /// An address.
     Address(&'static str),
-    /// An interface's own address with the length of its prefix. Where the address, its network and its route stand in the
-    /// text, they follow.
+    /// An interface's own address with the length of its prefix. Where the address, its network and its route stand in
+    /// the text, they follow.
     Own(&'static str),
 }
 

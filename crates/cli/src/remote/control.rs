@@ -96,7 +96,8 @@ fn print(recent: &Report, whole: &Report, out: &mut impl Write) -> anyhow::Resul
     }
     let rest = recent.modules.len() - rows.len();
     if rest > 0 {
-        writeln!(out, "\n{rest} more have no trigger and were never changed: they run on the packets that come")?;
+        let modules = if rest == 1 { "1 module runs".to_owned() } else { format!("{rest} modules run") };
+        writeln!(out, "\n{modules} on the packets that arrive, without a trigger; no controller changed that")?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `forebay drops`: packets as the running pipeline drops them, as lines or in a file.
 //!
-//! This command writes the file, with its own rights and on its own disk. The pipeline's workers copy dropped packets into
-//! a queue of a few MiB and never wait: a packet that finds it full is counted and not sent.
+//! This command writes the file, with its own rights and on its own disk. The pipeline's workers copy dropped packets
+//! into a queue of a few MiB and never wait: a packet that finds it full is counted and not sent.
 
 use std::io::Write;
 use std::net::Shutdown;

@@ -87,7 +87,8 @@ fn what_is_killed_gives_the_host_its_frames_back() {
     }
 }
 
-/// The kernel answers ARP for a tap's address at other interfaces, and packets for Forebay went to the host without a word.
+/// The kernel answers ARP for a tap's address at other interfaces, and packets for Forebay went to the host without a
+/// word.
 #[test]
 fn a_host_that_answers_arp_for_a_taps_address_is_an_event() {
     const NAME: &str = "a_host_that_answers_arp_for_a_taps_address_is_an_event";

@@ -213,8 +213,9 @@ mod tests {
     use super::*;
     use crate::testing;
 
-    /// The trigger after some periods in which packets come one by one, a packet a microsecond, and take this long at their percentile;
-    /// `away`: what the machine took of the half of the time that turns of 3 ms are seen to have taken.
+    /// The trigger after some periods in which packets come one by one, a packet a microsecond, and take this long at
+    /// their percentile; `away`: what the machine took of the half of the time that turns of 3 ms are seen to have
+    /// taken.
     fn trigger(
         delay_s: impl Fn(usize) -> f64,
         undisturbed_s: impl Fn(usize) -> Option<f64>,
@@ -257,8 +258,8 @@ mod tests {
         trigger
     }
 
-    /// Beside a busy process on its core packets cost as much as with no controller: half of them were later than any batch makes them, and
-    /// smaller batches were to mend it.
+    /// Beside a busy process on its core packets cost as much as with no controller: half of them were later than any
+    /// batch makes them, and smaller batches were to mend it.
     #[test]
     fn what_the_machine_takes_makes_no_batch_smaller() {
         let own = |trigger: usize| 5e-6 + trigger as f64 * 1e-6;

@@ -1,9 +1,9 @@
 //! The access control list: which rule of an ordered list decides about a packet?
 //!
-//! Rules come from files ([`rule_file`]), in a [`readable`] form and in ClassBench's ([`classbench`]), or from code; [`Classifier::build`] compiles them once into an
-//! immutable value that is shared by `Arc` and replaced as a whole, and [`Classifier::classify_batch`] answers for a
-//! batch of packets at a time so that their table lookups overlap. The first rule that permits or denies wins;
-//! `count` rules count what passes them.
+//! Rules come from files ([`rule_file`]), in a [`readable`] form and in ClassBench's ([`classbench`]), or from code;
+//! [`Classifier::build`] compiles them once into an immutable value that is shared by `Arc` and replaced as a whole,
+//! and [`Classifier::classify_batch`] answers for a batch of packets at a time so that their table lookups overlap. The
+//! first rule that permits or denies wins; `count` rules count what passes them.
 //!
 //! How a list is compiled is chosen by what the result costs ([`Backend`]). Compiling takes up to seconds, so a list that
 //! is being changed is kept in [`Tuples`] instead, where a change takes a microsecond and a packet longer; so is a list that

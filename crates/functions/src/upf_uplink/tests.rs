@@ -1,5 +1,5 @@
-//! Error indications of tunnels that `gtpu_decap` knows and no session has: byte by byte, as tshark reads them, and that nothing which
-//! comes makes more of them than it may.
+//! Error indications of tunnels that `gtpu_decap` knows and no session has: byte by byte, as tshark reads them, and
+//! that nothing which comes makes more of them than it may.
 
 use forebay_graph::{DeclareState, Rig, Surroundings};
 use forebay_measure::Frequency;
@@ -31,7 +31,8 @@ impl Gateway {
         Self { decap: decap.expect("parameters"), up: up.expect("a state") }
     }
 
-    /// Takes a frame through both functions: the second's gate, or the first's where it keeps the frame; and what both made.
+    /// Takes a frame through both functions: the second's gate, or the first's where it keeps the frame; and what both
+    /// made.
     fn run(&mut self, frame: &[u8]) -> (Gate, Vec<Vec<u8>>) {
         let mut batch = Batch::with_capacity(1);
         batch.push(self.decap.packet(frame)).expect("room");
@@ -159,7 +160,8 @@ fn an_indication_is_never_answered() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_024, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Of each frame at most one other is made, only of a T-PDU, for its sender, no longer than it; no more than allowed in all.
+    /// Of each frame at most one other is made, only of a T-PDU, for its sender, no longer than it; no more than
+    /// allowed in all.
     #[test]
     fn whatever_comes_there_is_one_indication_of_it_at_most(
         frames in vec((any::<bool>(), any::<u32>(), vec((any::<prop::sample::Index>(), any::<u8>()), 0..4), 30usize..120), 1..20),

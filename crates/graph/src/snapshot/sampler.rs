@@ -14,7 +14,8 @@ const ENOUGH: f64 = 1.0;
 /// Periods after which the packets that there are must do.
 const WIDEST: u32 = 10;
 
-/// The most that the machine may have taken before a turn shows it, in seconds: what the host took is told in hundredths.
+/// The most that the machine may have taken before a turn shows it, in seconds: what the host took is told in
+/// hundredths.
 const MOST_OWED: f64 = 0.1;
 
 /// Takes one snapshot after the other.
@@ -103,8 +104,8 @@ impl Sampler {
         sampler
     }
 
-    /// What has happened since the last snapshot; `away`: by worker, what the machine has taken since the run began, where the system
-    /// tells.
+    /// What has happened since the last snapshot; `away`: by worker, what the machine has taken since the run began,
+    /// where the system tells.
     pub fn take(&mut self, now: Ticks, away: &[Away]) -> &mut Snapshot {
         self.take_workers(now, away);
         let disturbed = self.disturbed(now);
@@ -130,8 +131,8 @@ impl Sampler {
             self.delays.add(&flow.few);
             let percentile = self.percentiles[at];
             told.delay_s = delays(&self.delays, percentile, self.frequency);
-            // Most packets that the machine kept waiting are later than the others, so that these are the first of all. Of a mean the median
-            // stands for it.
+            // Most packets that the machine kept waiting are later than the others, so that these are the first of all.
+            // Of a mean the median stands for it.
             let share = if let Percentile::Of(percent) = percentile { percent / 100.0 } else { 0.5 };
             let rest = [share * (1.0 - disturbed)];
             let undisturbed = (disturbed > 0.0).then(|| self.delays.quantiles(rest)).flatten();
@@ -186,8 +187,8 @@ impl Sampler {
     }
 }
 
-/// Seconds that the machine took by what the system tells now, no more than `long` turns show: what a period of turns does not show
-/// another may, as the system tells of some time only afterwards. `None` where it tells nothing.
+/// Seconds that the machine took by what the system tells now, no more than `long` turns show: what a period of turns
+/// does not show another may, as the system tells of some time only afterwards. `None` where it tells nothing.
 fn take_away((before, owed): &mut (Away, f64), now: Away, long: f64) -> Option<f64> {
     let since = now.since(before);
     *before = now;

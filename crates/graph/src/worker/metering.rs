@@ -1,8 +1,8 @@
 //! Where a metered turn's instructions and core cycles go: as its ticks in [`stopwatch`](super::stopwatch), part by part.
 //!
-//! Turns are metered in series of their own, which the clock does not time: a reading of the meter takes longer than one of
-//! the clock, and whatever is timed stays what it is without. The counts are the thread's own, so that no span is too long to be
-//! believed: the machine may be elsewhere, and nothing is counted.
+//! Turns are metered in series of their own, which the clock does not time: a reading of the meter takes longer than
+//! one of the clock, and whatever is timed stays what it is without. The counts are the thread's own, so that no span
+//! is too long to be believed: the machine may be elsewhere, and nothing is counted.
 
 use forebay_measure::Clock;
 use forebay_measure::clock::work;

@@ -1,5 +1,5 @@
-//! Where a timed turn's ticks go. Each stretch of it is a module's, a port's, the hand-over's or the residue, which is so measured by
-//! itself and is no difference. What reading the clock takes is found by [`windows`](super::windows).
+//! Where a timed turn's ticks go. Each stretch of it is a module's, a port's, the hand-over's or the residue, which is
+//! so measured by itself and is no difference. What reading the clock takes is found by [`windows`](super::windows).
 //! Where there is a meter, other turns are metered part by part ([`metering`](super::metering)).
 
 use forebay_measure::Clock;
@@ -16,7 +16,8 @@ use crate::telemetry::{Account, LONG, LongTurns};
 pub(super) const EVERY: u32 = 1000;
 /// Busy turns that are timed one after the other.
 pub(super) const SERIES: u32 = 32;
-/// The first of them, which do not count: the code that times them has not run for long, and the processor must find its way in it.
+/// The first of them, which do not count: the code that times them has not run for long, and the processor must find
+/// its way in it.
 pub(super) const REHEARSED: u32 = 8;
 /// How many are timed when a worker begins, and all count: of a few packets at least something is known.
 const AT_FIRST: u32 = 4;

@@ -1,11 +1,12 @@
 //! What a reading of the clock adds to a stretch of a timed turn, found where it is read.
 //!
-//! A processor works on several instructions at a time, across the ends of stretches too: a reading takes time itself, with noting down what
-//! was read, and keeps what follows from being begun before it. How much that is depends on what is around it, so it cannot be learnt before
-//! the run. So in some series of timed turns the clock is read after every stretch, and in others only after every second one: by as much as
-//! two stretches take longer with a reading between them than without, a reading makes what follows longer. That is taken off each stretch.
-//! Which stretches are read does not change within a series, or the processor would guess wrong where it is read.
-//! No figure is made to fit another: what all turns take is counted by itself, and parts' ticks may fail to add up to it.
+//! A processor works on several instructions at a time, across the ends of stretches too: a reading takes time itself,
+//! with noting down what was read, and keeps what follows from being begun before it. How much that is depends on what
+//! is around it, so it cannot be learnt before the run. So in some series of timed turns the clock is read after every
+//! stretch, and in others only after every second one: by as much as two stretches take longer with a reading between
+//! them than without, a reading makes what follows longer. That is taken off each stretch. Which stretches are read
+//! does not change within a series, or the processor would guess wrong where it is read. No figure is made to fit
+//! another: what all turns take is counted by itself, and parts' ticks may fail to add up to it.
 
 use forebay_measure::{Clock, Counter};
 use forebay_packet::Ticks;
@@ -103,7 +104,8 @@ impl Windows {
 }
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// Whether what a reading takes is known: simulated clocks take nothing, and where time is shared out each call must be timed.
+    /// Whether what a reading takes is known: simulated clocks take nothing, and where time is shared out each call
+    /// must be timed.
     pub(super) const KNOWS_READING: bool = C::SIMULATED || S::SHARES;
 
     /// A turn begins at `now`.
@@ -160,8 +162,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Learns what a reading adds from two stretches, one of which says what kind of pair it is. What is nobody's is of several kinds and says
-    /// little.
+    /// Learns what a reading adds from two stretches, one of which says what kind of pair it is. What is nobody's is of
+    /// several kinds and says little.
     fn learn_reading_from(&mut self, first: Span, second: Span, ticks: u64, split: bool) {
         if self.stopwatch.rehearses {
             return;

@@ -1,7 +1,7 @@
 //! Where sockets of running pipelines are, and which one is meant.
 //!
-//! A run without a name of its own has the socket `NAME-PID.sock`; one that was given a name has `named/NAME.sock`, which
-//! no other run can have at the same time.
+//! A run without a name of its own has the socket `NAME-PID.sock`; one that was given a name has `named/NAME.sock`,
+//! which no other run can have at the same time.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -283,7 +283,8 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// The socket that is meant: the one at the path or of the run that was named, else that of the only pipeline that runs.
+/// The socket that is meant: the one at the path or of the run that was named, else that of the only pipeline that
+/// runs.
 ///
 /// # Errors
 /// [`PlaceError`].

@@ -304,8 +304,8 @@ fn follow(mut after: u64, log: &EventLog, lines: &mut Lines<'_>, writer: &mut im
     Ok(())
 }
 
-/// Sends packets as they are dropped, as many and for as long as is wanted, or until the client says that it is enough by
-/// sending no more.
+/// Sends packets as they are dropped, as many and for as long as is wanted, or until the client says that it is enough
+/// by sending no more.
 fn watch(
     (count, time): (u64, Option<Duration>),
     drops: &Drops,

@@ -356,7 +356,8 @@ pub(super) fn change(service: &Service, found: &NamedTable, lines: &mut Lines<'_
         }
     }
     let NamedTable { module, name, .. } = found;
-    let message = format!("table '{name}' of module '{module}': {made} changes made, {refusals} refused");
+    let changes = if made == 1 { "1 change".to_owned() } else { format!("{made} changes") };
+    let message = format!("table '{name}' of module '{module}': {changes} made, {refusals} refused");
     let event = NewEvent::new(EventName::TableChanged, message).with("module", module.as_str());
     let event = event.with("table", name.as_str()).with("made", made).with("entries", entries);
     service.events.record(event.with("refused", refusals));

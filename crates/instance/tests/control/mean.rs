@@ -1,5 +1,5 @@
-//! Objectives on the mean: kept period by period by every controller that keeps objectives, with larger batches than where the same time
-//! is for a percentile.
+//! Objectives on the mean: kept period by period by every controller that keeps objectives, with larger batches than
+//! where the same time is for a percentile.
 
 use forebay_graph::Percentile;
 

@@ -85,7 +85,8 @@ fn pipelines(extents: &Extents) -> Vec<Pipeline> {
     ]
 }
 
-/// Sizes in the grid: next hops, VRFs with their next hops, bearers, and branches of robot control (the paper's Table 2).
+/// Sizes in the grid: next hops, VRFs with their next hops, bearers, and branches of robot control (the paper's Table
+/// 2).
 struct Sizes {
     hops: &'static [usize],
     routers: &'static [(usize, usize)],

@@ -1,8 +1,9 @@
-//! A program without what only debuggers read, which is most of it. Symbols stay: counting needs them to tell modules apart.
+//! A program without what only debuggers read, which is most of it. Symbols stay: counting needs them to tell modules
+//! apart.
 //!
-//! Sections that are not loaded are copied one after the other behind those that are; the table of sections keeps its length,
-//! so that sections go on naming each other by number. What is no ELF file of 64 bits and this byte order is kept as it is
-//! (System V gABI, chapters 4 and 5).
+//! Sections that are not loaded are copied one after the other behind those that are; the table of sections keeps its
+//! length, so that sections go on naming each other by number. What is no ELF file of 64 bits and this byte order is
+//! kept as it is (System V gABI, chapters 4 and 5).
 
 use std::borrow::Cow;
 use std::ops::Range;

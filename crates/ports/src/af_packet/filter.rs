@@ -31,8 +31,8 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// Has the interface run the program on every frame that it receives. A filter of the same number that another process
-    /// left is replaced.
+    /// Has the interface run the program on every frame that it receives. A filter of the same number that another
+    /// process left is replaced.
     pub(super) fn put(index: u32, program: RawFd) -> io::Result<Self> {
         let netlink = Netlink::here()?;
         let kind = attribute(TCA_KIND, b"clsact\0");

@@ -1,8 +1,8 @@
-//! Keeps an interface's frames from the host's own stack: packet sockets get theirs before the kernel asks this program,
-//! which drops every frame.
+//! Keeps an interface's frames from the host's own stack: packet sockets get theirs before the kernel asks this
+//! program, which drops every frame.
 //!
-//! A link of the kind `tcx` ends with the process, however that ends. Kernels before 6.6 have none: there a filter stays
-//! behind a process that was killed, and the next port to the interface removes it.
+//! A link of the kind `tcx` ends with the process, however that ends. Kernels before 6.6 have none: there a filter
+//! stays behind a process that was killed, and the next port to the interface removes it.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -36,8 +36,8 @@ pub(super) struct Excluded {
 }
 
 impl Excluded {
-    /// Excludes the host from the interface with this index, in the network namespace of the calling thread, which is at
-    /// `place`. Without an index there is no interface yet: [`Excluded::follow`] waits for it.
+    /// Excludes the host from the interface with this index, in the network namespace of the calling thread, which is
+    /// at `place`. Without an index there is no interface yet: [`Excluded::follow`] waits for it.
     ///
     /// # Errors
     /// What the system says.

@@ -19,9 +19,9 @@ pub struct Params {
     /// Whether frames for other Ethernet addresses than the interface's own enter, too; on by default.
     #[serde(default = "yes")]
     pub(super) promiscuous: bool,
-    /// Whether the host's own stack gets the frames, too; on by default. With `false` the kernel drops each frame once the
-    /// port has it, so that the host neither answers nor forwards what is Forebay's. That takes the rights CAP_NET_ADMIN
-    /// and CAP_BPF, and ends with the process.
+    /// Whether the host's own stack gets the frames, too; on by default. With `false` the kernel drops each frame once
+    /// the port has it, so that the host neither answers nor forwards what is Forebay's. That takes the rights
+    /// CAP_NET_ADMIN and CAP_BPF, and ends with the process.
     #[serde(default = "yes")]
     pub(super) host: bool,
     /// The ring that the kernel puts frames into.

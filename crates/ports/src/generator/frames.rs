@@ -319,9 +319,10 @@ pub(super) enum Frames {
 }
 
 impl Frames {
-    /// Frames of `sizes`, each with what its payload begins with, for `count` sessions; `ports` gives the source and the destination port
-    /// of a number. There is at least one of `headers`, which differ in their VLAN tags alone; session i has the (i mod their
-    /// number)-th of them, and addresses, ports and tunnel of number (i div their number).
+    /// Frames of `sizes`, each with what its payload begins with, for `count` sessions; `ports` gives the source and
+    /// the destination port of a number. There is at least one of `headers`, which differ in their VLAN tags alone;
+    /// session i has the (i mod their number)-th of them, and addresses, ports and tunnel of number (i div their
+    /// number).
     pub(super) fn new(
         headers: &[Headers],
         sizes: &[(usize, &str)],

@@ -75,10 +75,10 @@ pub struct Params {
     pub transport: Transport,
     /// VLAN identifiers of up to two tags, outermost first.
     pub vlans: Vec<u16>,
-    /// Stacks of VLAN tags, taken in turn packet by packet, as in `[[1], [2], [100, 7]]` (1 to 4096 stacks; `[]` is a frame without
-    /// tags). Each stack has sessions of its own, with the same addresses and ports as those of the others: of m stacks
-    /// session i has the (i mod m)-th, and the addresses and ports of session (i div m). `skew`, `burst` and `renewal` are by stack.
-    /// There are at least as many `sessions` as stacks.
+    /// Stacks of VLAN tags, taken in turn packet by packet, as in `[[1], [2], [100, 7]]` (1 to 4096 stacks; `[]` is a
+    /// frame without tags). Each stack has sessions of its own, with the same addresses and ports as those of the
+    /// others: of m stacks session i has the (i mod m)-th, and the addresses and ports of session (i div m). `skew`,
+    /// `burst` and `renewal` are by stack. There are at least as many `sessions` as stacks.
     pub vlan_stacks: Vec<Vec<u16>>,
     /// The source Ethernet address.
     #[schemars(extend("default" = "02:00:00:00:00:01"))]

@@ -16,7 +16,8 @@ pub(super) struct Turns {
 
 /// Says whose turn it is, packet by packet.
 ///
-/// Session i is of the (i mod m)-th of m stacks of VLAN tags. The stacks take turns packet by packet, and in each its own sessions do.
+/// Session i is of the (i mod m)-th of m stacks of VLAN tags. The stacks take turns packet by packet, and in each its
+/// own sessions do.
 pub(super) struct Sessions {
     /// One for each stack of which there are sessions; one for all where the order is the same.
     stacks: Vec<Ring>,
@@ -25,7 +26,8 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// `some` of all `count` sessions, in ascending order, or all of them, of `stacks` stacks; there is at least one session.
+    /// `some` of all `count` sessions, in ascending order, or all of them, of `stacks` stacks; there is at least one
+    /// session.
     pub(super) fn new(some: Option<Vec<u32>>, count: usize, stacks: usize, rule: Turns, random: &mut Random) -> Self {
         let of_stack = |number: usize, stack: usize| number % stacks == stack % stacks;
         let alternate = match &some {
@@ -116,8 +118,8 @@ impl Window {
 const SHORTEST: usize = 1 << 16;
 
 impl Ring {
-    /// `some` sessions, or `count`, that take turns of so many packets each. With skew, session `k` (from 0) has its turn
-    /// with a probability proportional to 1 / (k + 1) to the power of it (Zipf).
+    /// `some` sessions, or `count`, that take turns of so many packets each. With skew, session `k` (from 0) has its
+    /// turn with a probability proportional to 1 / (k + 1) to the power of it (Zipf).
     fn new(some: Option<Vec<u32>>, count: usize, rule: Turns, random: &mut Random) -> Self {
         let Turns { burst, skew, renewal } = rule;
         let count = some.as_ref().map_or(count, Vec::len);
@@ -242,7 +244,8 @@ mod tests {
             }
         }
 
-        /// Whatever the order of sessions in it is, each stack has every m-th packet, and its sessions come as they would alone.
+        /// Whatever the order of sessions in it is, each stack has every m-th packet, and its sessions come as they
+        /// would alone.
         #[test]
         fn stacks_take_turns_packet_by_packet(
             stacks in 1usize..9, more in 0usize..40, burst in 1usize..5, skewed: bool,

@@ -56,7 +56,8 @@ fn alone(name: &str, test: impl FnOnce() + Send) {
     });
 }
 
-/// The port set the Ethernet address to what it was, and the kernel forgot the neighbours of an interface that was prepared.
+/// The port set the Ethernet address to what it was, and the kernel forgot the neighbours of an interface that was
+/// prepared.
 #[test]
 fn a_prepared_interface_keeps_its_neighbours_and_routes() {
     const TEST: &str = "a_prepared_interface_keeps_its_neighbours_and_routes";

@@ -24,7 +24,8 @@ use super::rule_file::{AnyRule, Problem};
 /// Characters of a wrong value that an error repeats.
 const MAX_VALUE: usize = 60;
 
-/// Reads the fields of a rule, which follow the sign `@`. Also returns whether its flags column has a mask other than 0.
+/// Reads the fields of a rule, which follow the sign `@`. Also returns whether its flags column has a mask other than
+/// 0.
 ///
 /// # Errors
 /// All that is wrong with it.

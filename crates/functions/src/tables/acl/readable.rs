@@ -13,8 +13,8 @@
 //! values   = value {"," value}           a number, a name, or first "-" last
 //! ```
 //!
-//! A line may mean several rules of the classifier, which match one prefix, one range of ports and one protocol each, of
-//! one address family. They follow each other, and no packet matches two of them.
+//! A line may mean several rules of the classifier, which match one prefix, one range of ports and one protocol each,
+//! of one address family. They follow each other, and no packet matches two of them.
 
 use std::net::IpAddr;
 

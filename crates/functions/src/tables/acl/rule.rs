@@ -271,7 +271,8 @@ impl<A: Address> Rule<A> {
         }
     }
 
-    /// Whether the rule says anything about ports, or about ICMP's types; such a rule matches no packet that shows none.
+    /// Whether the rule says anything about ports, or about ICMP's types; such a rule matches no packet that shows
+    /// none.
     pub fn constrains_ports(&self) -> bool {
         !(self.sport.is_any() && self.dport.is_any())
     }

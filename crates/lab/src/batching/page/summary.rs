@@ -1,4 +1,5 @@
-//! What came out, first of all: a figure and a table of what control gains in each use case, beside what the paper states.
+//! What came out, first of all: a figure and a table of what control gains in each use case, beside what the paper
+//! states.
 
 use forebay_plot::{Bars, Block, Group, PlotError, Reference, Section, Table};
 
