@@ -383,7 +383,7 @@ pub(crate) enum Shown {
     Drops,
     /// The configuration in force, without secrets
     Config,
-    /// What sets triggers, how flows fare by their objectives, and why triggers are as they are
+    /// The controller, each flow beside its objective, and the triggers with the reasons of their last changes
     Control,
     /// The way of the next packets
     Trace,
@@ -391,7 +391,7 @@ pub(crate) enum Shown {
     Tables,
     /// A table's entries
     Table,
-    /// What happened: links, reloads, objectives, losses
+    /// Recent events: links, reloads, objectives, losses
     Events,
 }
 

@@ -12,7 +12,7 @@ use crate::args;
 use crate::events::Events;
 use crate::source::source;
 
-/// What is started from, whichever is newer.
+/// The configuration to start from, whichever is newer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Prefer {
     /// The file

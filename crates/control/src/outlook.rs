@@ -69,9 +69,9 @@ fn flow(layout: &Layout, snapshot: &Snapshot, at: usize) -> Flow {
     Flow { path: layout.flows[at].path.clone(), rate: rate.max(SLOWEST), slo: f64::INFINITY }
 }
 
-/// What the packet that waits longest for batches may take of waits and calls, so that the flow's own percentile, or
-/// mean, takes `left` of them: the mean has half of the wait, and all of the calls, of which as much is left out as the
-/// largest batches take.
+/// Returns how long the packet that waits longest for batches may take in waits and calls, if the flow's own percentile,
+/// or its mean, may take `left`. A mean has half of the wait and all of the calls. Of the calls as much is left out as
+/// the largest batches take.
 fn longest_within(layout: &Layout, snapshot: &Snapshot, at: usize, left: f64) -> f64 {
     let of = &layout.flows[at];
     let longest = of.percentile.longest();

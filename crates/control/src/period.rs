@@ -25,7 +25,7 @@ pub(crate) fn is_another(was: f64, is: f64) -> bool {
 /// Whether the machine was elsewhere for long in this period: what was seen says nothing of what will be.
 pub(crate) fn stalled(layout: &Layout, snapshot: &Snapshot) -> bool {
     let stall = STALL_S.max(STALL_TURNS * full_turns(layout, snapshot).fold(0.0, f64::max));
-    // What the system says that the machine took is left out of everything, and the rest is as good as any.
+    // The time that the system reports as taken by the machine is left out of everything. The rest is as good as any.
     snapshot.workers.iter().any(|worker| worker.had_turn_of(stall) && !worker.knows_away())
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn queues(snapshot: &Snapshot) -> bool {
 }
 
 /// By flow: what its packets took, in seconds, at its percentile; where few left, or none, at least as long as the oldest waits.
-/// What the machine made of it is left out as far as is known: no trigger wins it back. `None` without packets.
+/// The part that the machine added is left out as far as it is known: no trigger wins it back. `None` without packets.
 pub(crate) fn delays(layout: &Layout, snapshot: &Snapshot) -> Vec<Option<f64>> {
     let delay = |(flow, told): (&FlowLayout, &FlowSnapshot)| {
         let oldest = flow.path.iter().map(|at| snapshot.modules[*at].oldest_s).fold(0.0, f64::max);
@@ -76,7 +76,7 @@ pub(crate) fn longest_delays(layout: &Layout, snapshot: &Snapshot) -> Vec<Option
     layout.flows.iter().zip(delays(layout, snapshot)).map(longest).collect()
 }
 
-/// What packets of a flow took at its percentile, the oldest that waits among them; where the machine took time from
+/// Returns the delay of a flow at its percentile, the oldest that waits among them; where the machine took time from
 /// workers, without that: the oldest may wait for nothing else.
 pub(crate) fn chosen(flow: &FlowSnapshot, delay: DelaySnapshot, oldest: f64) -> f64 {
     flow.undisturbed_s.unwrap_or(delay.chosen.max(oldest))

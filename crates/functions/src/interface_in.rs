@@ -47,14 +47,14 @@ pub struct Params {
     /// itself or the broadcast address of one of its prefixes.
     #[serde(default)]
     martians: Martians,
-    /// What happens to ARP replies and neighbour advertisements after the interface has learnt from them: `consume`
+    /// The fate of ARP replies and neighbour advertisements after the interface has learnt from them: `consume`
     /// (the default), or `pass`: they leave by the gate `local`. A host's stack behind a `tap` that has the interface's
     /// addresses finds its neighbours by them.
     #[serde(default)]
     neighbours: Heard,
 }
 
-/// What happens to neighbours' replies.
+/// The fate of neighbours' replies.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Heard {

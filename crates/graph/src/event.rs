@@ -27,12 +27,12 @@ pub struct Event {
     pub time: String,
     /// How much it matters.
     pub level: Level,
-    /// What happened.
+    /// The name of the event.
     pub event: EventName,
     /// The pipeline's name; empty until the configuration has been read.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pipeline: String,
-    /// What it happened to, and how often.
+    /// The subject of the event, and counts.
     #[serde(flatten)]
     pub fields: BTreeMap<String, Value>,
     /// The same in a sentence, and what to do.

@@ -335,7 +335,7 @@ pub struct WorkerReport {
     pub handover: Timing,
     /// Turns in which the machine was elsewhere.
     pub machine_stalls: Stalls,
-    /// What the machine took of its time, as the system tells.
+    /// The shares of its time that the machine took, as the system reports them.
     #[serde(default)]
     pub machine_time: MachineTime,
     /// Packets given to other workers.

@@ -35,9 +35,9 @@ pub struct Account {
     pub packets: Counter,
     /// Calls that were timed.
     pub calls: Counter,
-    /// What was timed together with what was before it.
+    /// Stretches timed together with the stretch before.
     pub(crate) after_any: Pairs,
-    /// What was timed together with what was nobody's after it.
+    /// Stretches timed together with the residue after them.
     pub(crate) then_nobody: Pairs,
 }
 
@@ -364,7 +364,7 @@ pub struct WorkerCounters {
     pub all: Counter,
     /// Turns that were timed, of those in which there was something to do.
     pub timed_turns: Counter,
-    /// What was no module's, no port's and no hand-over's in them: scheduling, polling, looking after timers. Its
+    /// The time that was no module's, no port's and no hand-over's: scheduling, polling, looking after timers. Its
     /// packets are all such stretches of turns, its calls those that were timed.
     pub residue: Account,
     /// Times that packets were given to other workers or taken from them in timed turns.

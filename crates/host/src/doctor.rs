@@ -201,7 +201,7 @@ pub fn examine(host: &Host, intent: &Intent) -> Diagnosis {
     Diagnosis { intent: intent.clone(), checks: CHECKS.iter().map(outcome).collect() }
 }
 
-/// What is wrong with the host's part in ARP, if something is: the check `arp-flux` by itself.
+/// Returns the fault in the host's part in ARP, if there is one: the check `arp-flux` by itself.
 #[must_use]
 pub fn arp_flux(host: &Host, intent: &Intent) -> Option<Outcome> {
     let Verdict { state, says, evidence, remedy } = (neighbours::ARP_FLUX.judge)(&Case { host, intent });

@@ -29,7 +29,7 @@ pub struct Accepted {
     started_from: Option<String>,
 }
 
-/// What tells the content of a configuration file from another: a hash of its text, whatever its settings are. A use
+/// Returns a hash of the text of a configuration file, without its settings. A use
 /// case is the same as long as it has its name.
 #[must_use]
 pub fn fingerprint(source: &Source) -> Option<String> {

@@ -27,11 +27,11 @@ pub(crate) struct State {
     pub(crate) origin: Origin,
     /// What sets the triggers, where something does.
     pub(crate) steering: Option<Arc<Steering>>,
-    /// What the machine takes of the workers' time.
+    /// The time that the machine takes from workers.
     pub(crate) machine: Machine,
 }
 
-/// What the machine has taken of the workers' time since they began. In simulated time there are no threads, and
+/// The time that the machine has taken from workers since they began. In simulated time there are no threads, and
 /// nothing is known.
 #[derive(Default)]
 pub(crate) struct Machine {
@@ -41,9 +41,9 @@ pub(crate) struct Machine {
 /// A worker's thread.
 struct Watched {
     thread: WorkerThread,
-    /// What the system had counted when this was first looked at.
+    /// The counts of the system at the first look.
     before: Away,
-    /// What it has counted since, when it was last looked at: it tells nothing any more of a thread that has ended.
+    /// The counts since then at the last look: the system no longer reports a thread that has ended.
     taken: Away,
 }
 

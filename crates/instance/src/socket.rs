@@ -36,7 +36,7 @@ pub const MOST_LINE: usize = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// Who answers, and what it can be asked.
+    /// The instance, and the requests that it serves.
     Hello {},
     /// The configuration in force, without secrets.
     Config {},
@@ -132,7 +132,7 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// Who answers.
+    /// The instance.
     Hello(Hello),
     /// The configuration in force.
     Config(Box<Configuration>),

@@ -190,7 +190,7 @@ impl Helm {
         }
     }
 
-    /// What is to change after the period that ends now; `away`: by worker, what the machine has taken.
+    /// Returns the changes after the period that ends now. `away` is the time that the machine took from each worker.
     pub(crate) fn decide(&mut self, now: Ticks, away: &[Away], log: Option<&mut (dyn Log + 'static)>) -> &[Action] {
         let start = Tsc.now();
         self.decided = self.decided.saturating_add(1);

@@ -132,7 +132,7 @@ fn conflict(module: &ModuleReport, count: u64) -> NewEvent {
     NewEvent::new(EventName::AddressConflict, message).with("module", name.as_str()).with("count", count)
 }
 
-/// What of a module's counters and drops only a flood of neighbours makes grow.
+/// Returns the sum of those counters and drops of a module that grow only in a flood of neighbours.
 fn flood(module: &ModuleReport, whole: &Report) -> u64 {
     if !module.counters.contains_key("neighbours") {
         return 0;

@@ -66,9 +66,9 @@ pub enum LabError {
     /// A use case that the parts of an experiment do not have.
     #[error("--usecase {asked}: allowed are {names}, or their first words")]
     UseCase {
-        /// What was asked for.
+        /// The requested name.
         asked: String,
-        /// What there is.
+        /// The names that exist.
         names: String,
     },
     /// A folder without captures.

@@ -10,7 +10,7 @@ use crate::Nanos;
 /// Hundredths of a second, in which `/proc/stat` counts whatever the kernel's own tick is (USER_HZ).
 const HUNDREDTH: u64 = 10_000_000;
 
-/// What was taken from a thread up to an instant. `None` is what the system does not tell.
+/// The time taken from a thread up to an instant. `None` where the system does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Away {
     /// For how long it waited in a run queue, since it began.
@@ -31,7 +31,7 @@ impl Away {
         threads.iter().map(look).collect()
     }
 
-    /// What was taken since `earlier`; of what the system did not tell then, `None`.
+    /// Returns the time taken since `earlier`; `None` where the system did not report it then.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let since = |now: Option<Nanos>, before: Option<Nanos>| Some(Nanos(now?.0.saturating_sub(before?.0)));

@@ -40,7 +40,7 @@ pub enum UnitError {
 /// Beyond this whole numbers are no longer exact.
 const MOST: f64 = 9e15;
 
-/// What people write for a unit, and the unit. One that could be two is answered with both.
+/// Other spellings of units, and the unit. A spelling that could mean two units lists both.
 const MEANT: &[(&str, &str)] = &[
     ("sec", "s"),
     ("secs", "s"),

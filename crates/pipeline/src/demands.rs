@@ -55,7 +55,7 @@ pub fn demands(source: &Source) -> Result<Demands, Problems> {
     Ok(Demands { name: draft.name, cores: draft.cores, pool, ports, addresses })
 }
 
-/// What each port asks for.
+/// Returns the demands of each port.
 pub(crate) fn port_demands(draft: &Draft) -> Vec<PortDemand> {
     let ports = draft.ports.iter().zip(draft.placement.ports.iter()).map(|(port, workers)| {
         // Every kind of port that is on one calls it so.

@@ -12,7 +12,7 @@ use crate::problem::{Findings, Place, quote};
 use crate::wiring::{Ends, Wiring};
 use crate::yaml::Node;
 
-/// What the flow of all other packets is called.
+/// The name of the flow of all other packets.
 const OTHER: &str = "other";
 /// The rates that may be an objective.
 const RATES: RangeInclusive<f64> = 1.0..=1e12;

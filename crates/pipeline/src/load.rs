@@ -37,7 +37,7 @@ pub struct Loaded {
     pub skipped: BTreeMap<String, usize>,
     /// Whether all packets that enter wait until a worker takes them (`DeclarePort::waits`).
     pub input_waits: bool,
-    /// What its ports ask of the machine.
+    /// The demands of its ports on the machine.
     pub ports: Vec<PortDemand>,
     /// The addresses that it answers for.
     pub addresses: Vec<IpAddr>,

@@ -53,7 +53,7 @@ pub struct Made {
     pub(crate) scheduler: SchedulerKind,
     pub(crate) pool: (usize, usize),
     pub(crate) control: Option<Settings>,
-    /// What a drawing shows.
+    /// The graph as a drawing shows it.
     pub(crate) graph: GraphReport,
 }
 

@@ -62,7 +62,7 @@ fn hidden(text: &str) -> String {
     }
     let words = text.split(' ').map(|word| match word.split_once('=') {
         Some((name, value)) if is_secret_parameter(name) && !value.starts_with('@') => format!("{name}={SECRET}"),
-        // What has no name is told by its place, as an SPI is; a key in a wrong place is refused.
+        // A parameter without a name is known by its position, as an SPI is. A key in a wrong position is refused.
         _ if is_key(word) => SECRET.to_owned(),
         _ => word.to_owned(),
     });
@@ -235,7 +235,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is in it, read again it is the same.
+        /// Every value reads back as it was written.
         #[test]
         fn what_is_written_is_read_again(value in prop::collection::btree_map("[a-z]{1,6}", values(), 1..5)) {
             let value = serde_json::Value::Object(value.into_iter().collect());

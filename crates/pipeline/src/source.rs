@@ -27,7 +27,7 @@ pub struct Source {
     pub(crate) given: Vec<String>,
 }
 
-/// What the standard input is called.
+/// The name of the standard input in messages.
 const STDIN: &str = "stdin";
 
 /// How one of them begins: enough to tell it by.

@@ -57,7 +57,7 @@ pub enum OpenError {
     Exclude {
         /// The interface.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The namespace cannot be entered.
@@ -324,7 +324,7 @@ struct Made {
     excluded: Option<Arc<Excluded>>,
 }
 
-/// What a port finds that takes an interface over, or the first one makes.
+/// The state that a port takes over with its interface, or that the first port makes.
 struct Before {
     takes_over: bool,
     excluded: Option<Arc<Excluded>>,

@@ -85,7 +85,7 @@ impl Map {
     /// An empty one of the map type `kind`, for so many entries.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub(crate) fn new(kind: u32, entries: u32, name: [u8; 16]) -> io::Result<Self> {
         let (key_size, value_size) = (4, 4);
         let create =
@@ -100,7 +100,7 @@ impl Map {
     /// Puts `value` under `key`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub(crate) fn put(&self, key: u32, value: RawFd) -> io::Result<()> {
         let value = value as u32;
         let update = MapUpdate {
@@ -121,7 +121,7 @@ impl Program {
     /// Loads one of the program type `kind`, to be attached as `attach_type`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub(crate) fn load(kind: u32, attach_type: u32, code: &[Instruction]) -> io::Result<Self> {
         let license = c"Apache-2.0";
         let load = ProgLoad {
@@ -148,7 +148,7 @@ impl Program {
     /// Attaches it to the interface with this index, in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub(crate) fn attach(&self, interface: u32, attach_type: u32, flags: u32) -> io::Result<Link> {
         let link = LinkCreate { program: self.0.as_raw_fd() as u32, interface, attach_type, flags };
         descriptor(bpf(LINK_CREATE, &link)).map(Link)

@@ -157,7 +157,7 @@ impl<'g> Shape<'g> {
         (from..to).contains(&start)
     }
 
-    /// What must be the same at the start of equal branches.
+    /// Returns the properties in which the first modules of equal branches agree.
     fn first(&self, module: usize) -> (&'g str, &'g [usize], bool, usize) {
         let described = &self.graph.modules[module];
         (described.function.as_str(), &described.workers, described.folded.is_some(), self.gates[module].len())

@@ -150,7 +150,7 @@ impl View {
         text.lines().map(|line| Line::from(line.to_owned()).style(Style::new().add_modifier(style))).collect()
     }
 
-    /// What `q` does now.
+    /// Returns the help for the key `q`.
     fn quit_key(&self) -> &'static str {
         match self.quit {
             Quit::EndRun => "q end",

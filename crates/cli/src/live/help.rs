@@ -26,7 +26,7 @@ const KEYS: [(&str, &str); 11] = [
     ("Esc", "back to the tables"),
 ];
 
-/// What columns mean.
+/// Columns and their meanings.
 const WORDS: [(&str, &str); 14] = [
     ("CPU", "the share of all workers' time that a module takes"),
     ("batch in", "packets that arrive together"),

@@ -119,7 +119,7 @@ fn busy_view() -> View {
     View { recent: Some(report.clone()), whole: Some(report), ..View::default() }
 }
 
-/// What is on a screen of that size, without the space at the ends of lines.
+/// Draws a screen of that size and returns its text, without the space at the ends of lines.
 fn screen(view: &View, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("memory");
     terminal.draw(|frame| view.draw(frame)).expect("memory");

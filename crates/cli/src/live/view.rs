@@ -1,4 +1,4 @@
-//! What the user wants to see, and the keys that change it.
+//! The state of the live table that keys change: pane, sort order, filter, page.
 
 use std::cell::Cell;
 
@@ -9,7 +9,7 @@ use super::Quit;
 use super::panes::Pane;
 use super::sheet::Sort;
 
-/// What fills the screen.
+/// The page that fills the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Page {
     #[default]

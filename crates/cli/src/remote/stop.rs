@@ -49,7 +49,7 @@ pub(crate) fn stop(arguments: &args::Stop) -> anyhow::Result<Answer> {
     told(arguments, Some(&hello), ended.map_or(Outcome::Unknown, |ended| Outcome::Ended(Box::new(ended))))
 }
 
-/// What came of it.
+/// The outcome of a request to stop.
 enum Outcome {
     Ended(Box<Ended>),
     /// It has ended and did not say how.

@@ -148,7 +148,7 @@ fn workers(report: &Report) -> Vec<String> {
     told.collect()
 }
 
-/// What `--full` would add.
+/// Lists the rows that `--full` adds.
 fn rest(report: &Report) -> String {
     format!(
         "--full shows all: {}, {}, {}, the modules' own counters",

@@ -1,4 +1,4 @@
-//! What newcomers write, and what `check` and `run` answer.
+//! Mistakes of newcomers, and the errors of `check` and `run`.
 
 use std::io::Write as _;
 
@@ -6,7 +6,7 @@ use assert_cmd::Command;
 
 use crate::{Done, File, ROUTER, forebay};
 
-/// What `check` says of ports, modules and lines that it must refuse.
+/// Returns the error of `check` for ports, modules and lines that it must refuse.
 fn refused(text: &str) -> String {
     let file = File::new(text);
     let done = forebay(&["check", file.path()]);

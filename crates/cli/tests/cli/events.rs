@@ -174,7 +174,7 @@ pipeline: [ in -> hop -> out ]
     }
 }
 
-/// What a simulated run says of its end.
+/// A simulated run reports its end by events.
 #[test]
 fn ends_are_events() {
     let endless = File::new(PIPELINE);

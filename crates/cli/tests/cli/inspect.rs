@@ -1,4 +1,4 @@
-//! What a running pipeline says of itself: `show config`, `show control`, `drops`.
+//! Commands that inspect a running pipeline: `show config`, `show control`, `drops`.
 
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ fn the_configuration_in_force_is_one_that_runs() {
     ] {
         assert!(printed.contains(line), "{line}: {printed}");
     }
-    // What is printed is the configuration.
+    // The printed text is the configuration.
     let file = File::new(&printed);
     let parts = |graph: Value| ["modules", "ports", "edges"].map(|part| graph[part].clone());
     let again = parts(forebay(&["graph", file.path(), "--json"]).json());

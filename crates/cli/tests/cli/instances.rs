@@ -48,7 +48,7 @@ impl User {
 struct Run {
     process: Child,
     stderr: BufReader<ChildStderr>,
-    /// What it says of how it is reached.
+    /// The line that names its socket.
     reached: String,
 }
 

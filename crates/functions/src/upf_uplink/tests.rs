@@ -13,7 +13,7 @@ use super::*;
 use crate::gtpu_decap::GtpuDecap;
 use crate::tunnel::testing::{FROM, HERE, THERE, TO, ipv4, outer, outer_ipv6, tagged, tshark};
 
-/// What a user plane function does with packets from base stations.
+/// The uplink of a user plane function: `gtpu_decap` and `upf_uplink`.
 struct Gateway {
     decap: Rig,
     up: Rig,
@@ -144,7 +144,7 @@ fn forged_and_unknown_senders_are_counted_and_not_told() {
     assert_eq!(gateway.run(&tagged(&stranger())).1.len(), 1);
 }
 
-/// Whatever two gateways say to each other, neither answers: an indication is no T-PDU.
+/// Two gateways connected to each other never answer an indication: it is no T-PDU.
 #[test]
 fn an_indication_is_never_answered() {
     let (mut one, mut other) = (Gateway::new(1_000, true), Gateway::new(1_000, true));

@@ -28,7 +28,7 @@ impl fmt::Display for Level {
 
 macro_rules! names {
     ($($(#[doc = $doc:literal])* $variant:ident = $name:literal, $level:ident;)*) => {
-        /// What happened. A name stays the same over versions: programs look for it.
+        /// The name of an event. It stays the same over versions: programs look for it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum EventName {
             $($(#[doc = $doc])* #[serde(rename = $name)] $variant,)*

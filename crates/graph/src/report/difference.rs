@@ -202,7 +202,7 @@ fn residue(before: &Timed, now: &Timed, turns: u64) -> Option<f64> {
     (turns > 0).then(|| ticks * stretches / turns as f64)
 }
 
-/// What the machine took of `seconds` of a worker's time.
+/// Returns the shares of `seconds` of a worker's time that the machine took.
 fn machine_time(before: &WorkerReading, now: &WorkerReading, seconds: f64) -> MachineTime {
     let share = |now: Option<Nanos>, before: Option<Nanos>| {
         let taken = now?.0.saturating_sub(before.map_or(0, |before| before.0));

@@ -1,6 +1,6 @@
 //! Objectives that were missed only because the machine ran something else on a worker's core.
 //!
-//! Such a miss says nothing about the pipeline: a reader looks for the fault in the machine first.
+//! The pipeline has no part in these misses: a reader looks for the fault in the machine first.
 
 use super::{FlowReport, Report, WorkerReport};
 use crate::percentile::Percentile;
@@ -13,11 +13,18 @@ const OVERLOADED: f64 = 0.95;
 impl Report {
     /// Marks each flow whose misses the time without a core explains.
     pub(super) fn mark_machine_misses(&mut self) {
-        let explained = self.workers.iter().map(late_without_core).fold(0.0, f64::max);
+        let explained = explained(&self.workers);
         for flow in &mut self.flows {
             flow.missed_by_machine = explained > 0.0 && flow.is_missed() && missing(flow) <= explained;
         }
     }
+}
+
+/// Returns the largest share of late packets that the machine explains.
+///
+/// A report does not have the workers of a flow: the machine explains a miss only where each worker would explain it.
+fn explained(workers: &[WorkerReport]) -> f64 {
+    workers.iter().map(late_without_core).reduce(f64::min).unwrap_or(0.0)
 }
 
 /// The largest share of packets that is late because the worker is without its core for a part of the time.
@@ -91,5 +98,13 @@ mod tests {
         assert!(missing(&flow(250)) <= 0.2 && missing(&flow(40)) == 0.0);
         let slow = FlowReport { min_rate_pps: Some(2_000.0), rate_kept: Some(false), ..flow(0) };
         assert_eq!(missing(&slow), 0.5);
+    }
+
+    /// A disturbed worker once excused misses of flows that another worker has.
+    #[test]
+    fn a_worker_that_keeps_its_core_explains_no_miss() {
+        assert!(explained(&[worker(0.2, 0.5), worker(0.2, 0.5)]) > 0.0);
+        assert_eq!(explained(&[worker(0.2, 0.5), worker(0.0, 0.5)]), 0.0);
+        assert_eq!(explained(&[]), 0.0);
     }
 }

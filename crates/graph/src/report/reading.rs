@@ -161,7 +161,7 @@ pub(super) struct WorkerReading {
     pub(super) handed: u64,
     pub(super) taken: u64,
     pub(super) stalls: u64,
-    /// What the machine has taken of its time since the run began.
+    /// The time that the machine has taken since the run began.
     pub(super) away: Away,
 }
 

@@ -104,8 +104,8 @@ impl Sampler {
         sampler
     }
 
-    /// What has happened since the last snapshot; `away`: by worker, what the machine has taken since the run began,
-    /// where the system tells.
+    /// Takes a snapshot of the time since the last one. `away` is the time that the machine took from each worker so
+    /// far, where the system reports it.
     pub fn take(&mut self, now: Ticks, away: &[Away]) -> &mut Snapshot {
         self.take_workers(now, away);
         let disturbed = self.disturbed(now);
@@ -147,7 +147,7 @@ impl Sampler {
         snapshot
     }
 
-    /// What workers did.
+    /// Takes the counters of workers.
     fn take_workers(&mut self, now: Ticks, away: &[Away]) {
         let span = self.frequency.seconds(now.since(self.last));
         let workers = self.telemetries.iter().zip(&mut self.workers).zip(&mut self.snapshot.workers);
@@ -269,7 +269,7 @@ mod tests {
         Away { wait: Some(nanos(wait_ms)), steal: steal_ms.map(nanos) }
     }
 
-    /// What the host takes is told in hundredths of a second, and long after a turn was long.
+    /// The system reports stolen time in hundredths of a second, and long after the turn that it made long.
     #[test]
     fn the_machine_takes_what_the_system_tells_and_long_turns_show() {
         let mut known = (told(0, Some(0)), 0.0);

@@ -40,11 +40,11 @@ pub(super) struct Stopwatch {
     pub(super) runs: bool,
     /// When the clock was last read, where what reading it takes is known.
     last: Ticks,
-    /// What that is.
+    /// The cost of a reading.
     reading: u64,
-    /// What reading it takes elsewhere.
+    /// The cost of a reading within turns.
     pub(super) windows: Windows,
-    /// What is nobody's in this turn.
+    /// The residue of this turn.
     pub(super) residue: Residue,
     /// What is long.
     long: u64,
@@ -125,7 +125,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         ticks
     }
 
-    /// What has passed was this, on so many packets. What it took, where each stretch is timed.
+    /// Ends a stretch on so many packets. Returns its ticks where each stretch is timed.
     #[inline]
     fn time(&mut self, span: Span, packets: usize) -> Ticks {
         if self.is_metered() {
@@ -141,13 +141,13 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         Ticks(ticks.cast_signed().max(0).cast_unsigned())
     }
 
-    /// What has passed was nobody's.
+    /// Ends a stretch of the residue.
     #[inline]
     pub(super) fn time_residue(&mut self) {
         self.time(Span::Residue, 0);
     }
 
-    /// What has passed was a module's, on so many packets. What it took, where each call is timed.
+    /// Ends a module's call on so many packets. Returns its ticks where each call is timed.
     #[inline]
     pub(super) fn time_module(&mut self, module: usize, packets: usize) -> Ticks {
         self.time(Span::Module(module), packets)

@@ -1,4 +1,4 @@
-//! What a reading of the clock adds to a stretch of a timed turn, found where it is read.
+//! The ticks that a reading of the clock adds to a stretch of a timed turn, found where it is read.
 //!
 //! A processor works on several instructions at a time, across the ends of stretches too: a reading takes time itself,
 //! with noting down what was read, and keeps what follows from being begun before it. How much that is depends on what
@@ -23,7 +23,7 @@ const UNUSUAL: u64 = 4;
 /// Longer ones say little of it, and neither does one by more than so much.
 const SHORT: u64 = 8_192;
 const MUCH: f64 = 1_024.0;
-/// What was known of a reading before the run counts as so many pairs, and all that were seen as no more than so many.
+/// The cost that was known before the run counts as so many pairs, and all pairs seen count as no more than `MOST`.
 const PRIOR: f64 = 16.0;
 const MOST: f64 = 65_536.0;
 
@@ -37,11 +37,11 @@ enum Reads {
     First,
 }
 
-/// What a reading adds to the stretch after it.
+/// Ticks that a reading adds to the stretch after it.
 struct Adds {
     ticks: f64,
     seen: f64,
-    /// What was taken off too little until now: ticks are whole numbers.
+    /// Ticks not yet taken off, as ticks are whole numbers.
     owed: f64,
 }
 
@@ -55,7 +55,7 @@ impl Adds {
         self.ticks += (ticks - self.ticks) / self.seen;
     }
 
-    /// What to take off a stretch.
+    /// Returns the ticks to take off a stretch.
     fn off(&mut self) -> u64 {
         let all = self.ticks.max(0.0) + self.owed;
         self.owed = all - all.floor();
@@ -73,7 +73,7 @@ pub(super) struct Windows {
     second: bool,
     /// The stretch before the present one, in the same turn; what it took, where it was read.
     before: Option<(Span, u64)>,
-    /// What a reading adds to a part, and to what is nobody's.
+    /// Ticks that a reading adds to a part, and to the residue.
     part: Adds,
     nobody: Adds,
 }

@@ -1,4 +1,4 @@
-//! Who waits for the end of the run.
+//! Clients that wait for the end of the run.
 
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

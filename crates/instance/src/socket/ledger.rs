@@ -1,4 +1,4 @@
-//! What has been accepted since the start: how a configuration differs from the one that somebody has read.
+//! Changes that were accepted since the start: they show whether a configuration is still the one that a client read.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;

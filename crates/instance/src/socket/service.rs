@@ -59,7 +59,7 @@ pub struct Drops {
     pub watching: Box<dyn Any + Send>,
 }
 
-/// What a run says of itself.
+/// Facts about the run that `hello` reports.
 #[derive(Clone, Debug, Default)]
 pub struct About {
     /// The name that it was given to be found by.
@@ -80,17 +80,17 @@ pub struct Service {
     pub state: Option<PathBuf>,
     /// The [fingerprint](fingerprint) of the file that it was started from, as it was when the state was written.
     pub fingerprint: Mutex<Option<String>>,
-    /// What happened.
+    /// The events of the run.
     pub events: Arc<EventLog>,
     /// How packets are traced.
     pub trace: TraceOf,
     /// How dropped packets are watched.
     pub drops: DropsOf,
-    /// What the run says of itself.
+    /// Facts about the run that `hello` reports.
     pub about: About,
-    /// What has been changed since the start.
+    /// Changes since the start.
     pub ledger: Mutex<Ledger>,
-    /// Who waits for the end of the run.
+    /// Clients that wait for the end of the run.
     pub ending: Arc<Ending>,
     /// How long clients are waited for.
     pub patience: Patience,

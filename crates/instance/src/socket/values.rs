@@ -1,4 +1,4 @@
-//! What a running pipeline says of itself: plain values, by a version of their own.
+//! Responses about a running pipeline: plain values, with a version of their own.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// come without that.
 pub const PROTOCOL: u32 = 1;
 
-/// Who answers.
+/// The instance that responds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// [`PROTOCOL`].
@@ -41,7 +41,7 @@ pub struct Configuration {
     pub version: String,
     /// How many changes of the configuration have been accepted since the start.
     pub changes: u64,
-    /// What it is called in messages: mostly its file.
+    /// Its name in messages: mostly its file.
     pub file: String,
     /// Tables whose entries were changed by themselves, and how often: they differ from the text.
     pub tables: BTreeMap<String, u64>,
@@ -56,7 +56,7 @@ pub struct Ended {
     pub duration_s: f64,
     /// Where every packet is.
     pub packets: Packets,
-    /// What went wrong.
+    /// Faults of the run.
     pub troubles: Vec<String>,
 }
 

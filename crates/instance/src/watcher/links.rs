@@ -15,7 +15,7 @@ struct Link {
     seen: Seen,
 }
 
-/// What was seen of an interface.
+/// The state of an interface at the last look.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     state: LinkState,

@@ -14,7 +14,7 @@ const LATE: usize = 3;
 /// It keeps the objective again after so many looks in a row in which it did.
 const CLEAN: usize = 5;
 
-/// What was seen of each flow with an objective.
+/// The last looks at each flow with an objective.
 #[derive(Default)]
 pub(super) struct Objectives(BTreeMap<String, Looks>);
 

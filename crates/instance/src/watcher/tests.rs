@@ -29,7 +29,7 @@ fn report() -> Report {
     serde_json::from_value(report).expect("a report")
 }
 
-/// What is recorded at one look after the other.
+/// Records events at one look after the other.
 struct Looks {
     log: EventLog,
     limits: Limits,

@@ -63,7 +63,7 @@ fn a_mean_leaves_more_time_for_batches_than_a_percentile() {
             mean.figures(FIRST),
             most.figures(FIRST)
         );
-        // What there is of it is used.
+        // The controller uses most of the objective.
         assert!(part(&mean) > 0.6, "{controller}: {}", part(&mean));
     }
 }

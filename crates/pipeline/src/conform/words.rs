@@ -24,7 +24,7 @@ pub(super) fn unknown_key(path: &[&str], key: &str, rule: &Value) -> String {
     }
 }
 
-/// What functions and kinds of ports are called elsewhere, and here.
+/// Names that other programs use for functions and ports, and the names here.
 const MEANT: &[(&str, &str, &[&str])] = &[
     ("modules", "nat", &["nat_out", "nat_in", "static_nat"]),
     ("modules", "snat", &["nat_out", "static_nat"]),

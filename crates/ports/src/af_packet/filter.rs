@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::interface::request::check;
 
-/// What identifies the filter among others of the interface: its priority and its handle.
+/// The priority and the handle that identify the filter among others of the interface.
 const PRIORITY: u32 = 0xfb;
 const HANDLE: u32 = 0xfb;
 /// `TC_H_CLSACT` with the whole and the ingress part, the qdisc's own handle (`include/uapi/linux/pkt_sched.h`).

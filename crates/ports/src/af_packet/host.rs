@@ -13,7 +13,7 @@ use super::filter::Filter;
 use crate::bpf::{Instruction, Link, Program, instruction};
 use crate::interface::namespace;
 
-/// What is asked of `bpf(2)` here (`include/uapi/linux/bpf.h`).
+/// Constants of `bpf(2)` (`include/uapi/linux/bpf.h`).
 const PROG_TYPE_SCHED_CLS: u32 = 3;
 const ATTACH_TCX_INGRESS: u32 = 46;
 
@@ -40,7 +40,7 @@ impl Excluded {
     /// at `place`. Without an index there is no interface yet: [`Excluded::follow`] waits for it.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub(super) fn from(place: Option<&Path>, index: Option<u32>) -> io::Result<Self> {
         let now = index.map(|index| Ok::<_, io::Error>((index, attach(index)?))).transpose()?;
         Ok(Self { place: place.map(Path::to_owned), now: Mutex::new(now) })
@@ -49,7 +49,7 @@ impl Excluded {
     /// The interface was made again, and has this index now.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub(super) fn follow(&self, index: u32) -> io::Result<()> {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         if now.as_ref().is_some_and(|(before, _)| *before == index) {

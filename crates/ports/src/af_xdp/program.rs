@@ -1,11 +1,11 @@
-//! What makes an interface give its frames to sockets: five instructions.
+//! The program by which an interface gives its frames to sockets: five instructions.
 
 use std::io;
 use std::os::fd::RawFd;
 
 use crate::bpf::{Instruction, Link, Map, Program, instruction};
 
-/// What is asked of `bpf(2)` here (`include/uapi/linux/bpf.h`).
+/// Constants of `bpf(2)` (`include/uapi/linux/bpf.h`).
 const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;

@@ -21,7 +21,7 @@ pub(super) struct Turns {
 pub(super) struct Sessions {
     /// One for each stack of which there are sessions; one for all where the order is the same.
     stacks: Vec<Ring>,
-    /// Whose turn it is.
+    /// The stack whose turn it is.
     turn: usize,
 }
 
@@ -244,8 +244,7 @@ mod tests {
             }
         }
 
-        /// Whatever the order of sessions in it is, each stack has every m-th packet, and its sessions come as they
-        /// would alone.
+        /// In every order of sessions, each stack has every m-th packet, and its sessions come as they would alone.
         #[test]
         fn stacks_take_turns_packet_by_packet(
             stacks in 1usize..9, more in 0usize..40, burst in 1usize..5, skewed: bool,

@@ -68,8 +68,8 @@ impl Watch {
         self.trouble.map(|trouble| format!("the interface '{}' {trouble}", self.name))
     }
 
-    /// What is wrong at the end of a run, as a new look finds it. A missing carrier is no fault of the run: the other
-    /// end may have ended before, and the kernel reports a carrier up to a second late.
+    /// Returns the fault at the end of a run, as a new look finds it. A missing carrier is no fault of the run: the
+    /// other end may have ended before, and the kernel reports a carrier up to a second late.
     pub fn last_fault(&mut self) -> Option<String> {
         self.look(false);
         self.fault().filter(|_| self.trouble != Some(Trouble::NoLink))

@@ -143,7 +143,7 @@ pub fn fuzz_parse(bytes: &[u8]) {
     }
 }
 
-/// What a line says.
+/// The content of a line.
 #[derive(Default)]
 struct Read {
     rules: Vec<AnyRule>,

@@ -131,7 +131,7 @@ fn each_part_has_its_ticks_and_their_sum_is_what_busy_turns_take() {
     assert_eq!(worker.machine_stalls.turns, 0);
 }
 
-/// What a reading was said to take was found with other work around it than the pipeline's: parts of short calls came
+/// The cost of a reading was found with other work around it than the pipeline's: parts of short calls came
 /// out up to 1.6 times too large.
 #[test]
 fn what_a_reading_takes_is_learnt_where_it_is_read() {

@@ -1,5 +1,5 @@
-//! What came out, first of all: a figure and a table of what control gains in each use case, beside what the paper
-//! states.
+//! The results, at the top of the page: a figure and a table of the gain of control in each use case, beside the
+//! gain that the paper states.
 
 use forebay_plot::{Bars, Block, Group, PlotError, Reference, Section, Table};
 
@@ -53,7 +53,7 @@ fn of<'a>(rows: &[&'a Row], usecase: &str, controller: &str) -> Option<&'a Row> 
     rows.iter().find(|row| row.usecase == usecase && row.controller == controller).copied()
 }
 
-/// What the paper states of a use case.
+/// Returns the range of gains that the paper states for a use case.
 fn stated(usecase: &str) -> (f64, f64) {
     if usecase.starts_with("rc") { ROBOT_GAIN } else { GAIN }
 }

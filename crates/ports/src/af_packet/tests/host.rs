@@ -117,7 +117,7 @@ fn an_interface_that_is_made_again_is_kept_from_the_host_again() {
     });
 }
 
-/// What kernels before 6.6 have, and a process that was killed has left.
+/// Kernels before 6.6 have this filter, and a killed process leaves it behind.
 #[test]
 fn a_filter_that_was_left_is_removed_by_the_next_port() {
     const TEST: &str = "af_packet: a_filter_that_was_left";

@@ -1,6 +1,6 @@
-//! What can be wrong with a readable rule: each error names the word, and what is allowed in its place.
+//! Errors of readable rules: each names the word, and the words that are allowed there.
 
-/// What is wrong with a line.
+/// The error of a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
     /// A word that is none of those that may stand there.
@@ -8,19 +8,19 @@ pub enum Wrong {
     Word {
         /// The word.
         word: String,
-        /// What should stand there.
+        /// The part of a rule that is expected there.
         what: &'static str,
         /// Another word that may have been meant.
         near: String,
-        /// What is allowed.
+        /// Words that are allowed.
         allowed: String,
     },
     /// The line ends too early.
     #[error("the rule ends before {what}: allowed {allowed}")]
     Ends {
-        /// What is missing.
+        /// The missing part of the rule.
         what: &'static str,
-        /// What is allowed.
+        /// Words that are allowed.
         allowed: String,
     },
     /// A prefix with bits past its length.

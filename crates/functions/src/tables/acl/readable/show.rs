@@ -21,7 +21,7 @@ impl fmt::Display for Range {
 }
 
 impl<A: Address> Readable<'_, A> {
-    /// What the rule says about ICMP's types, where the words `type` and `code` can say it.
+    /// Returns the ICMP types and codes of the rule, where the words `type` and `code` can say it.
     fn icmp(&self) -> Option<(PortRange, PortRange)> {
         let byte = |range: PortRange| range.high() <= u16::from(u8::MAX);
         let Rule { sport, dport, .. } = *self.0;
