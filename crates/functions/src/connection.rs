@@ -308,6 +308,11 @@ mod tests {
                 // A SYN after the reset that no host meant; the answer to it comes from the connection that lives on.
                 assert_eq!(and(&[reset, (SYN, false), (ACK, lives)]), Phase::TcpEstablished);
                 assert_eq!(and(&[reset, (SYN, false), (SYN | ACK, true)]), Phase::TcpOpening);
+                assert_eq!(
+                    and(&[reset, (SYN, false), reset, (SYN, true)]),
+                    Phase::TcpEstablished,
+                    "RFC 6146: likewise"
+                );
                 // Of one that was not established yet the handshake goes on, and nothing but that establishes it.
                 assert_eq!(after(TCP, &[(SYN, false), reset]), Phase::TcpClosing);
                 assert_eq!(after(TCP, &[(SYN, false), reset, (ACK, lives)]), Phase::TcpOpening);

@@ -189,12 +189,15 @@ impl AfXdp {
                 }
                 None => return Ok(()),
             };
-            let trouble = opener.trouble();
             opener.stop();
+            let mut trouble = opener.trouble();
             while let Some(news) = opener.news() {
                 match news {
                     News::Closed(losses) => count(&self.counters, losses),
-                    News::Open(device) => count(&self.counters, device.close()),
+                    News::Open(device) => {
+                        trouble = None;
+                        count(&self.counters, device.close());
+                    }
                 }
             }
             drop(self.hold.pass_on(None));

@@ -41,13 +41,17 @@ impl Opener {
                 // Who does not wait any more does not count.
                 drop(sender.send(News::Closed(former.close())));
             }
-            while !stopped.load(Ordering::Relaxed) {
+            // One try in any case: it tells whoever stops this thread why the interface is lost.
+            loop {
                 match Device::open(&wanted, &umem) {
                     // Where nobody waits any more it is closed.
                     Ok(device) => return drop(sender.send(News::Open(device))),
                     Err(error) => {
                         *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
                     }
+                }
+                if stopped.load(Ordering::Relaxed) {
+                    return;
                 }
                 thread::park_timeout(PAUSE);
             }
@@ -65,7 +69,7 @@ impl Opener {
         self.news.try_recv().ok()
     }
 
-    /// Ends the thread.
+    /// Ends the thread, after its first try.
     pub fn stop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {

@@ -38,7 +38,8 @@ impl Known {
             let was_established = self.established || self.was_established;
             *self = Self { outside: self.outside, was_established, ..Self::default() };
         } else {
-            // Any packet but a reset leads back (RFC 6146 section 3.5.2.2).
+            // Any packet but a reset leads back, also a SYN of the other side (RFC 6146 section 3.5.2.2).
+            self.established |= self.reset && !has('R') && !ended && self.was_established;
             self.reset = has('R');
         }
         if !(self.reset || syn || ended) {
