@@ -132,7 +132,7 @@ fn next_id(running: &Running) -> u64 {
 }
 
 /// Losses of a run, each said once though there are thousands.
-const LOSSES: &str = "
+pub(crate) const LOSSES: &str = "
 name: losses
 pool: { chunks: 64, frame: 128 }
 ports:
@@ -145,8 +145,8 @@ modules:
 pipeline: [ in -> ids -> slow -> out ]
 ";
 
-#[test]
-fn losses_of_a_run_are_events_with_counts() {
+/// Writes the capture that [`LOSSES`] reads beside it.
+pub(crate) fn capture_of_losses(file: &File) {
     let made = File::new(
         "ports:
   in: { generator: { count: 3000, size: [ { size: 60, weight: 9 }, { size: 500, weight: 1 } ] } }
@@ -156,9 +156,14 @@ pipeline: [ in -> hop -> out ]
 ",
     );
     forebay(&["run", made.path(), "--virtual"]).well();
+    std::fs::copy(made.beside("in.pcap"), file.beside("in.pcap")).expect("it was written");
+}
+
+#[test]
+fn losses_of_a_run_are_events_with_counts() {
     for format in Format::BOTH {
         let file = File::new(LOSSES);
-        std::fs::copy(made.beside("in.pcap"), file.beside("in.pcap")).expect("it was written");
+        capture_of_losses(&file);
         let drops = file.beside("drops.pcapng");
         let arguments = ["--no-socket", "--no-live", "--json", "--drops", &drops, "--log-format", format.name()];
         let done = forebay(&[&["run", file.path()], &arguments[..]].concat());
@@ -194,26 +199,8 @@ fn number(event: &Value) -> u64 {
     event["count"].to_string().replace('"', "").parse().expect("a number")
 }
 
-#[test]
-fn an_objective_is_missed_and_kept_again() {
-    let text = |slo: &str| {
-        PIPELINE.to_owned() + &format!("flows:\n  - {{ name: video, path: 'route[1] -> b', slo: {slo} }}\n")
-    };
-    let mut running = Running::of(&text("1ns"));
-    let missed = running.line("event=objective_missed");
-    running.write(&text("100s"));
-    running.ask(&["reload"]).well();
-    let kept = running.line("event=objective_kept");
-    let events = Format::Logfmt.read(&(missed + &kept));
-    let (missed, kept) = (one(&events, "objective_missed"), one(&events, "objective_kept"));
-    assert!(missed["flow"] == "video" && missed["level"] == "warn" && missed["slo_us"] == "0.001", "{missed}");
-    assert!(kept["flow"] == "video" && kept["level"] == "info", "{kept}");
-    running.end();
-}
-
-/// Frames that other stations of a network send: one that has our address, and many that ask.
-#[test]
-fn a_conflict_and_a_flood_of_neighbours_are_events() {
+/// A pipeline that reads frames of other stations of a network: one that has our address, and many that ask.
+pub(crate) fn many_neighbours() -> File {
     let arp = |sender: [u8; 4], mac: u8, operation: u8| {
         let station = [2, 0, 0, 0, 1, mac];
         let mut frame = [&[0xff; 6][..], &station, &[8, 6, 0, 1, 8, 0, 6, 4, 0, operation], &station, &sender].concat();
@@ -241,6 +228,12 @@ pipeline:
 ",
     );
     std::fs::write(file.beside("in.pcap"), &capture).expect("a folder that can be written");
+    file
+}
+
+#[test]
+fn a_conflict_and_a_flood_of_neighbours_are_events() {
+    let file = many_neighbours();
     let done = forebay(&["run", file.path(), "--no-socket", "--no-live", "--json"]);
     assert_eq!(done.code, Some(0), "{}", done.err);
     let events = Format::Logfmt.read(&done.err);

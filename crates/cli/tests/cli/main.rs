@@ -8,6 +8,7 @@ mod cut;
 mod doctor;
 mod ends;
 mod events;
+mod every_event;
 mod files;
 mod gate;
 mod graph;

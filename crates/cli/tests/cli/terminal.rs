@@ -11,7 +11,7 @@ use crate::forebay;
 use crate::running::{PIPELINE, temporary, wait_for};
 
 /// A shell on a terminal of its own, which runs a pipeline. Both are killed when this is dropped.
-struct Terminal {
+pub(crate) struct Terminal {
     /// script(1), which has the other end of the terminal.
     script: Child,
     /// What is typed.
@@ -22,7 +22,7 @@ struct Terminal {
 impl Terminal {
     /// Has bash with job control run `command`, in which `$forebay` stands for a run of [`PIPELINE`]. `None`, and a
     /// printed reason, where script(1) is missing.
-    fn start(test: &str, command: &str) -> Option<Self> {
+    pub(crate) fn start(test: &str, command: &str) -> Option<Self> {
         let folder = temporary();
         std::fs::write(folder.path().join("pipeline.yaml"), format!("name: first\n{PIPELINE}"))
             .expect("a writable folder");
@@ -48,12 +48,12 @@ impl Terminal {
         self.folder.path().join(name)
     }
 
-    fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         String::from_utf8_lossy(&std::fs::read(self.path(name)).unwrap_or_default()).into_owned()
     }
 
     /// The run's process, once it listens.
-    fn run(&self) -> Pid {
+    pub(crate) fn run(&self) -> Pid {
         wait_for("a run that listens", || self.packets().is_some());
         self.read("pid").trim().parse().ok().and_then(Pid::from_raw).expect("the shell wrote it before")
     }
@@ -69,6 +69,11 @@ impl Terminal {
     fn forwards(&self) {
         let before = self.packets().expect("it listens");
         wait_for("more packets", || self.packets().is_some_and(|now| now > before));
+    }
+
+    /// Takes the terminal away.
+    pub(crate) fn close(&mut self) {
+        self.script.kill().expect("it runs");
     }
 
     fn type_keys(&mut self, keys: &[u8]) {
@@ -133,7 +138,7 @@ fn a_run_goes_on_without_its_terminal() {
     let Some(mut terminal) = Terminal::start("a_run_goes_on_without_its_terminal", command) else { return };
     let run = terminal.run();
     std::fs::write(terminal.path("pipeline.yaml"), format!("name: second\n{PIPELINE}")).expect("a writable folder");
-    terminal.script.kill().expect("it runs");
+    terminal.close();
     let lost = "event=terminal_lost";
     wait_for("a word of the terminal", || terminal.read("err").contains(lost));
     terminal.forwards();

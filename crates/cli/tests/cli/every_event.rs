@@ -1,0 +1,327 @@
+//! Every kind of event is produced by a run, printed in both formats, and read again by parsers that know nothing of
+//! how it was printed.
+//!
+//! [`scenario`] names the run that produces each kind. A kind without a run does not compile.
+
+mod logfmt;
+mod wan;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
+
+use forebay_graph::event::{Event, EventName};
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+
+use crate::events::{LOSSES, capture_of_losses, many_neighbours};
+use crate::running::{PIPELINE, Running, temporary, wait_for};
+use crate::terminal::Terminal;
+use crate::{Done, File, ROUTER};
+
+/// A run that produces events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Scenario {
+    /// A service that is reloaded, and whose table and signals change something.
+    Service,
+    /// A service whose pool is empty.
+    Pool,
+    /// A run that loses packets, lines and rules, with its state and drops in files of hostile names.
+    Losses,
+    /// Runs in simulated time.
+    Simulated,
+    /// A run beside many neighbours.
+    Neighbours,
+    /// A run whose packets are held for long.
+    Held,
+    /// A run whose terminal goes away.
+    Terminal,
+    /// A run that does not start.
+    Refused,
+    /// A run between interfaces of the kernel.
+    Wan,
+}
+
+/// Returns the run that produces this kind of event.
+fn scenario(name: EventName) -> Scenario {
+    use EventName as E;
+    match name {
+        E::Started
+        | E::Listening
+        | E::ReloadAccepted
+        | E::ReloadRefused
+        | E::TableChanged
+        | E::ObjectiveMissed
+        | E::ObjectiveKept
+        | E::LogsReopened
+        | E::LogNotReopened => Scenario::Service,
+        E::PoolLow => Scenario::Pool,
+        E::StateUsed | E::StateReplaced | E::RulesSkipped | E::LogLost | E::Oversize | E::DropsWritten => {
+            Scenario::Losses
+        }
+        E::DurationSet | E::PortUnread | E::NothingTraced => Scenario::Simulated,
+        E::AddressConflict | E::NeighbourFlood => Scenario::Neighbours,
+        E::Waiting => Scenario::Held,
+        E::TerminalLost => Scenario::Terminal,
+        E::RunFailed => Scenario::Refused,
+        E::ArpFlux | E::LinkDown | E::LinkUp | E::PortLost | E::PortRemade => Scenario::Wan,
+    }
+}
+
+/// Text from outside that would forge a line, act on a terminal, or end a value.
+const HOSTILE: &str = "x\" =\\\nlevel=error event=port_lost msg=\"\u{1b}[2J\r\t\0\u{7f}\u{9b}2J\u{2028}\u{202e}é😀";
+
+/// A name of a file that is no UTF-8, with what it is shown as.
+const NO_TEXT: (&[u8], &str) = (b"\xff\n\x1b[2J\" event=port_lost", "\u{fffd}\n\u{1b}[2J\" event=port_lost");
+
+#[test]
+fn every_kind_is_seen_and_read_again_in_both_formats() {
+    let mut scenarios: BTreeMap<Scenario, Vec<EventName>> = BTreeMap::new();
+    for name in EventName::ALL {
+        scenarios.entry(scenario(*name)).or_default().push(*name);
+    }
+    for (scenario, expected) in scenarios {
+        let Some(events) = produced(scenario) else { continue };
+        for name in expected {
+            assert!(events.iter().any(|event| event.event == name), "{scenario:?}: no {name}: {events:#?}");
+        }
+        for event in &events {
+            is_read_again(event);
+            is_documented(event);
+            let hostile = |value: &mut Value| {
+                if value.is_string() {
+                    *value = HOSTILE.into();
+                }
+            };
+            let mut forged = Event { message: HOSTILE.to_owned(), pipeline: HOSTILE.to_owned(), ..event.clone() };
+            forged.fields.values_mut().for_each(hostile);
+            is_read_again(&forged);
+        }
+    }
+}
+
+/// Prints an event in both formats, and compares each field with what the parsers read.
+fn is_read_again(event: &Event) {
+    let fields = event.fields.iter().map(|(name, value)| (name.as_str(), value.clone()));
+    let pipeline = (!event.pipeline.is_empty()).then(|| ("pipeline", event.pipeline.clone().into()));
+    let fixed = [("time", &*event.time), ("level", level(event)), ("event", event.event.as_str())];
+    let fixed = fixed.map(|(name, value)| (name, Value::from(value)));
+    let expected: Vec<(&str, Value)> =
+        fixed.into_iter().chain(pipeline).chain(fields).chain([("msg", event.message.clone().into())]).collect();
+
+    let line = event.to_logfmt();
+    let read = logfmt::parse(&line).unwrap_or_else(|why| panic!("{why}: {line:?}"));
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let expected_texts: Vec<_> = expected.iter().map(|(name, value)| ((*name).to_owned(), text(value))).collect();
+    assert_eq!(read, expected_texts, "{line}");
+
+    let line = event.to_json();
+    assert!(!line.chars().any(logfmt::is_forbidden), "{line:?}");
+    let read: BTreeMap<String, Value> = serde_json::from_str(&line).unwrap_or_else(|why| panic!("{why}: {line:?}"));
+    let numbered = [("id".to_owned(), Value::from(event.id))];
+    let expected: BTreeMap<_, _> =
+        expected.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(numbered).collect();
+    assert_eq!(read, expected, "{line}");
+}
+
+fn level(event: &Event) -> &'static str {
+    match event.event.level() {
+        forebay_graph::event::Level::Error => "error",
+        forebay_graph::event::Level::Warn => "warn",
+        forebay_graph::event::Level::Info => "info",
+    }
+}
+
+/// The event's row in the documentation has each of its fields.
+fn is_documented(event: &Event) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/events.md");
+    let text = std::fs::read_to_string(path).expect("it is there");
+    let mut known = BTreeSet::new();
+    for line in text.lines() {
+        let cells: Vec<_> = line.split('|').collect();
+        let [_, name, _, fields, _, _] = cells[..] else { continue };
+        // Some rows have the fields of the one before.
+        if !fields.contains("the same") {
+            known = fields.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        }
+        if name.trim().trim_matches('`') == event.event.as_str() {
+            let unknown: Vec<_> = event.fields.keys().filter(|field| !known.contains(*field)).collect();
+            assert!(unknown.is_empty(), "docs/events.md: {} has no {unknown:?}", event.event);
+            return;
+        }
+    }
+    panic!("docs/events.md has no row {}", event.event);
+}
+
+/// The events of a run; `None`, and a printed reason, where this machine cannot have it.
+fn produced(scenario: Scenario) -> Option<Vec<Event>> {
+    Some(match scenario {
+        Scenario::Service => service(),
+        Scenario::Pool => pool(),
+        Scenario::Losses => losses(),
+        Scenario::Simulated => simulated(),
+        Scenario::Neighbours => {
+            let file = many_neighbours();
+            of(&run(["--no-socket"], file.path()))
+        }
+        Scenario::Held => held(),
+        Scenario::Terminal => return terminal(),
+        Scenario::Refused => {
+            let name = HOSTILE.replace('\0', "");
+            let events = of(&run(["--no-socket"], &name));
+            assert!(events.last().is_some_and(|event| event.message.contains("port_lost")), "{events:?}");
+            events
+        }
+        Scenario::Wan => return wan::events(),
+    })
+}
+
+/// Reads the events of standard error, on which there is nothing else.
+fn read(lines: &str) -> Vec<Event> {
+    let read = |line| serde_json::from_str(line).unwrap_or_else(|why| panic!("no event: {why}: {line}"));
+    lines.lines().map(read).collect()
+}
+
+fn of(done: &Done) -> Vec<Event> {
+    read(&done.err)
+}
+
+/// Runs a pipeline to its end.
+fn run<S: AsRef<OsStr>>(more: impl IntoIterator<Item = S>, file: &str) -> Done {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    command.args(["run", "--no-live", "--json", "--log-format", "json"]).args(more).arg(file);
+    Done::of(command.output().expect("the command can be started"))
+}
+
+fn service() -> Vec<Event> {
+    // Few packets reach the NAT: it is there for its log.
+    let text = |slo: &str| {
+        let text = PIPELINE.replace("modules:\n", "modules:\n  out_nat: { nat_out: { state: n } }\n");
+        text.replace("route[0] -> a -> out", "route[0] -> a -> out_nat -> out")
+            + &format!("flows:\n  - {{ name: video, path: 'route[1] -> b', slo: {slo} }}\n")
+            + "state: { n: { nat: { pool: 192.0.2.0/28, log: { file: ports.json } } } }\n"
+    };
+    let mut running = Running::as_service(&text("1ns"), &["--log-format", "json"]);
+    let mut lines = running.line("objective_missed");
+    running.write(&text("100s"));
+    running.ask(&["reload"]).well();
+    lines += &running.line("objective_kept");
+    running.ask(&["table", "route", "add 10.77.0.0/16 1", &format!("add {}", HOSTILE.replace(['\0', '\n'], ""))]);
+    running.write(&format!("ports: {{ {HOSTILE:?}"));
+    running.signal(Signal::HUP);
+    lines += &running.line("logs_reopened");
+    let log = running.path("ports.json");
+    let _ = std::fs::remove_file(&log);
+    std::fs::create_dir(&log).expect("its name is free");
+    running.signal(Signal::USR1);
+    lines += &running.line("log_not_reopened");
+    // The run keeps them, and shows the same in both formats.
+    let kept = read(&running.ask(&["show", "events", "--json"]).well());
+    let shown = running.ask(&["show", "events"]).well();
+    let shown = &shown.lines().collect::<Vec<_>>()[..kept.len()];
+    assert_eq!(*shown, kept.iter().map(Event::to_logfmt).collect::<Vec<_>>());
+    let find = |name: EventName| kept.iter().find(|event| event.event == name).expect("it was printed");
+    let (missed, met) = (find(EventName::ObjectiveMissed), find(EventName::ObjectiveKept));
+    assert!(missed.fields["flow"] == "video" && missed.fields["slo_us"] == 0.001, "{missed:?}");
+    assert!(met.fields["flow"] == "video" && met.fields["slo_us"] == 100e6, "{met:?}");
+    for event in read(&lines) {
+        assert!(kept.contains(&event), "{event:?}: {kept:#?}");
+    }
+    running.end_with();
+    kept
+}
+
+fn pool() -> Vec<Event> {
+    let text = "
+pool: { chunks: 64 }
+scheduler: weighted-fair
+shares: { slow: { rate: 100pps, queue: 4096, when_full: drop } }
+ports: { in: { generator: { rate: 100kpps } }, out: { sink: } }
+modules: { slow: { counter: } }
+pipeline: [ in -> slow -> out ]
+";
+    let mut running = Running::as_service(text, &["--log-format", "json"]);
+    let mut lines = running.line("pool_low");
+    lines += &running.end_with().2;
+    read(&lines)
+}
+
+/// Three runs from one state in a folder whose name is hostile: the first writes it, the second starts from it, and
+/// the third finds that its file has changed.
+fn losses() -> Vec<Event> {
+    let (file, folder) = (File::new(LOSSES), temporary());
+    capture_of_losses(&file);
+    let hostile = folder.path().join(OsStr::from_bytes(NO_TEXT.0));
+    std::fs::create_dir(&hostile).expect("any name but one with a slash");
+    let (state, drops) = (hostile.join("state"), hostile.join("drops.pcapng"));
+    let arguments = ["--no-socket", "--state"].map(OsStr::new);
+    let arguments = [&arguments[..], &[state.as_os_str(), OsStr::new("--drops"), drops.as_os_str()]].concat();
+    let mut events = of(&run(&arguments, file.path()));
+    events.extend(of(&run(&arguments, file.path())));
+    std::fs::write(file.path(), format!("{LOSSES}# changed\n")).expect("a writable folder");
+    events.extend(of(&run(&arguments, file.path())));
+    for (event, field) in [("state_used", "state"), ("state_replaced", "state"), ("drops_written", "file")] {
+        let event = events.iter().find(|seen| seen.event.as_str() == event).expect(event);
+        assert!(event.fields[field].as_str().is_some_and(|path| path.contains(NO_TEXT.1)), "{event:?}");
+    }
+    events
+}
+
+fn simulated() -> Vec<Event> {
+    let endless = File::new(PIPELINE);
+    let cut = File::new(&PIPELINE.replace("rate: 100kpps", "rate: 1pps, count: 9"));
+    let router = File::new(ROUTER);
+    let mut events = of(&run(["--virtual"], endless.path()));
+    events.extend(of(&run(["--virtual", "--duration", "1s"], cut.path())));
+    events.extend(of(&run(["--no-socket", "--trace", "2", "--filter", "tcp port 80"], router.path())));
+    events
+}
+
+fn held() -> Vec<Event> {
+    let text = "ports: { in: { generator: { count: 3, size: 1500 } }, out: { sink: } }
+modules: { slow: { shaper: { rate: 1kbps, burst: 2KiB } } }
+pipeline: [ in -> slow -> out ]
+";
+    let mut running = Running::as_service(text, &["--log-format", "json"]);
+    let mut lines = running.line("waiting");
+    lines += &running.end_with().2;
+    read(&lines)
+}
+
+fn terminal() -> Option<Vec<Event>> {
+    let command = "$forebay --no-live --json --log-format json >out 2>err & echo $! >pid; fg";
+    let mut terminal = Terminal::start("every_kind_is_seen_and_read_again_in_both_formats", command)?;
+    let run = terminal.run();
+    terminal.close();
+    wait_for("a word of the terminal", || terminal.read("err").contains("terminal_lost"));
+    kill_process(run, Signal::TERM).expect("it runs");
+    wait_for("a report", || terminal.read("out").ends_with("}\n"));
+    Some(read(&terminal.read("err")))
+}
+
+/// The checks above find what is wrong with a line.
+#[test]
+fn a_forged_line_is_not_read() {
+    for (line, why) in [
+        ("time=1 time=2", "twice"),
+        ("time=1  level=2", "a name"),
+        ("time=1 ", "no ="),
+        ("time= level=2", "no value"),
+        ("time=\"1", "no end"),
+        ("time=\"1\"level=2", "a space"),
+        ("time=\"\\x41\"", "an escape"),
+        ("time=a\"b", "a plain value"),
+        ("time=\u{1b}", "a character"),
+        ("time=\"\u{202e}\"", "a character"),
+        ("time=\"1\n\"", "a character"),
+        ("time", "no ="),
+    ] {
+        assert!(logfmt::parse(line).is_err_and(|said| said.contains(why)), "{line:?}: {:?}", logfmt::parse(line));
+    }
+    let pairs = |pairs: &[(&str, &str)]| -> Vec<_> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    };
+    let read = logfmt::parse("a=1 b_2=\"x \\\"\\\\\\n\\u001b\\ud83d\\ude00=\" c=\"\"");
+    assert_eq!(read, Ok(pairs(&[("a", "1"), ("b_2", "x \"\\\n\u{1b}😀="), ("c", "")])));
+}
