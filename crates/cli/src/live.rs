@@ -1,6 +1,7 @@
 //! The live view on a terminal: totals, objectives and tables, renewed every interval.
 
 mod draw;
+mod happened;
 mod head;
 mod help;
 mod panes;
@@ -21,6 +22,9 @@ pub(crate) struct Live {
     terminal: DefaultTerminal,
     view: View,
 }
+
+/// How many of the last events the view needs.
+pub(crate) const EVENTS: usize = 2 * happened::ON_PAGE;
 
 /// What `q` does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,9 +57,15 @@ impl Live {
         Ok(live)
     }
 
-    /// Shows the last interval and the run so far.
-    pub(crate) fn show(&mut self, recent: Report, whole: Report) -> io::Result<()> {
-        (self.view.recent, self.view.whole) = (Some(recent), Some(whole));
+    /// Shows the last interval, the run so far, and the last of `events`.
+    pub(crate) fn show(
+        &mut self,
+        recent: Report,
+        whole: Report,
+        events: Vec<forebay_graph::event::Event>,
+    ) -> io::Result<()> {
+        (self.view.recent, self.view.whole, self.view.events) = (Some(recent), Some(whole), events);
+        self.view.today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
         self.draw()
     }
 

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail};
 use clap::ValueEnum;
 use forebay_functions::tables::acl::rule_file::numbered_classbench;
+use forebay_graph::event::Event;
 use forebay_graph::report::Report;
 use forebay_graph::{Census, NO_CHANGE};
 use forebay_instance::Reloaded;
@@ -27,7 +28,7 @@ use crate::events::LogFormat;
 use crate::filter::Filter;
 use crate::format::Align::{Left, Right};
 use crate::format::{counted, table, whole};
-use crate::live::{Live, Quit};
+use crate::live::{EVENTS, Live, Quit};
 use crate::{Answer, plain, printed, refused, summary};
 
 pub(crate) use drops::drops;
@@ -72,7 +73,7 @@ pub(crate) fn top(arguments: &args::Top) -> anyhow::Result<()> {
     let mut live = if io::stdout().is_terminal() { Live::start(Quit::Leave).ok() } else { None };
     // The first report is of the whole run.
     report(&mut client)?;
-    let mut next = Instant::now() + interval;
+    let (mut next, mut events) = (Instant::now() + interval, Vec::new());
     loop {
         match &mut live {
             Some(watching) => match watching.handle_keys(LOOK) {
@@ -89,7 +90,13 @@ pub(crate) fn top(arguments: &args::Top) -> anyhow::Result<()> {
             continue;
         }
         next += interval;
-        let (recent, so_far, _) = match report(&mut client) {
+        let seen = report(&mut client).and_then(|(recent, so_far, _)| {
+            if live.is_some() {
+                collect(&mut client, &mut events)?;
+            }
+            Ok((recent, so_far))
+        });
+        let (recent, so_far) = match seen {
             Ok(reports) => reports,
             Err(error) if matches!(error.downcast_ref(), Some(socket::ClientError::Ended)) => {
                 drop(live);
@@ -99,10 +106,21 @@ pub(crate) fn top(arguments: &args::Top) -> anyhow::Result<()> {
             Err(error) => return Err(error),
         };
         match &mut live {
-            Some(watching) => watching.show(recent, so_far)?,
+            Some(watching) => watching.show(recent, so_far, events.clone())?,
             None => plain::line(&recent, &so_far, &mut printed::out())?,
         }
     }
+}
+
+/// Adds the events that the run has recorded since the last of `events`, and keeps the last ones.
+fn collect(client: &mut Client, events: &mut Vec<Event>) -> anyhow::Result<()> {
+    let after = events.last().map_or(0, |last| last.id);
+    let socket::Answer::Events(more) = client.ask(&Request::Events { after, follow: false })? else {
+        return Err(strange());
+    };
+    events.extend(more);
+    events.drain(..events.len().saturating_sub(EVENTS));
+    Ok(())
 }
 
 /// `forebay show`.

@@ -31,7 +31,7 @@ use crate::engine::{self, Engine, Mode};
 use crate::events::{Events, LogFormat};
 use crate::format::counted;
 use crate::hangup::{Caught, Followed, Reload};
-use crate::live::{Live, Quit, is_in_foreground};
+use crate::live::{EVENTS, Live, Quit, is_in_foreground};
 use crate::start::Start;
 use crate::summary::Extent;
 use crate::trace::{Hub, Story, Tracer};
@@ -498,7 +498,7 @@ fn show(
         let (recent, whole) = (board.report(&last, &now), board.report(&first, &now));
         match &mut screen {
             Screen::Drawn(live) => {
-                if live.show(recent, whole).is_err() {
+                if live.show(recent, whole, events.log().recent(EVENTS)).is_err() {
                     screen.lose();
                 }
             }

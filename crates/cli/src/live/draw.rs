@@ -8,7 +8,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::panes::Pane;
-use super::{Page, Quit, View, head, help};
+use super::{Page, Quit, View, happened, head, help};
 use crate::format::wrapped;
 
 /// Lines of a table that is worth its room: title, headings, some rows.
@@ -42,7 +42,7 @@ impl View {
         };
         let page = match self.page {
             Page::Help => Some(help::lines(self.quit, width)),
-            Page::Text => Some(head::lines(&head::notes(recent, so_far), width)),
+            Page::Text => Some(head::lines(&head::notes(recent, so_far, self.happened(happened::ON_PAGE)), width)),
             Page::Tables => None,
         };
         if let Some(lines) = page {
@@ -52,8 +52,8 @@ impl View {
             return;
         }
         let tables = if room >= 4 * TABLE { 2 * TABLE } else { LEAST.max(room / 3) };
-        let (mut text, rest) =
-            head::fitting(&head::notes(recent, so_far), width, room.saturating_sub(tables.min(room)));
+        let above = head::notes(recent, so_far, self.happened(happened::ABOVE));
+        let (mut text, rest) = head::fitting(&above, width, room.saturating_sub(tables.min(room)));
         if rest > 0 && text.len() < room {
             let more =
                 if rest == 1 { "1 line more: press 0".to_owned() } else { format!("{rest} lines more: press 0") };
@@ -64,6 +64,11 @@ impl View {
         for (pane, (x, y), size) in self.places((width, room.saturating_sub(top)), recent, so_far) {
             show(frame, self.table(pane, recent, so_far, size), (x, top + y), size.0);
         }
+    }
+
+    /// The last events.
+    fn happened(&self, count: usize) -> Vec<head::Note> {
+        happened::notes(&self.events, count, &self.today)
     }
 
     /// The tables that there is room for: the chosen one and those after it, each with its place and size.

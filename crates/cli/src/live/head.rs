@@ -18,11 +18,11 @@ pub(super) struct Note {
 }
 
 impl Note {
-    fn new(rank: u8, style: Style, text: impl Into<String>) -> Self {
+    pub(super) fn new(rank: u8, style: Style, text: impl Into<String>) -> Self {
         Self { text: text.into(), brief: None, style, rank }
     }
 
-    fn or(self, brief: impl Into<String>) -> Self {
+    pub(super) fn or(self, brief: impl Into<String>) -> Self {
         Self { brief: Some(brief.into()), ..self }
     }
 
@@ -40,8 +40,15 @@ impl Note {
     }
 }
 
-/// All that there is to say, of the last interval `recent` and the run so far, in the order in which it is shown.
-pub(super) fn notes(recent: &Report, so_far: &Report) -> Vec<Note> {
+/// All that there is to say, with the last events at the end.
+pub(super) fn notes(recent: &Report, so_far: &Report, events: Vec<Note>) -> Vec<Note> {
+    let mut notes = of_reports(recent, so_far);
+    notes.extend(events);
+    notes
+}
+
+/// What reports say, of the last interval `recent` and the run so far, in the order in which it is shown.
+fn of_reports(recent: &Report, so_far: &Report) -> Vec<Note> {
     let (plain, bold) = (Style::new(), Style::new().add_modifier(Modifier::BOLD));
     let [red, yellow] = [Color::Red, Color::Yellow].map(|colour| Style::new().fg(colour));
     let busy = strain::busy(&recent.workers, 1);
@@ -51,7 +58,7 @@ pub(super) fn notes(recent: &Report, so_far: &Report) -> Vec<Note> {
     notes.extend(machine::notice(recent, "the last interval").map(|text| {
         let most = recent.workers.iter().map(forebay_graph::report::WorkerReport::without_core).fold(0.0, f64::max);
         let brief = format!("core taken away for {:.0} % of the time", most * 100.0);
-        Note::new(2, yellow.add_modifier(Modifier::BOLD), text).or(brief)
+        Note::new(1, yellow.add_modifier(Modifier::BOLD), text).or(brief)
     }));
     let [entered, out, dropped] = [recent.packets.entered, recent.packets.out, recent.packets.all_dropped()]
         .map(|count| short(if recent.duration_s > 0.0 { count as f64 / recent.duration_s } else { 0.0 }));

@@ -1,5 +1,6 @@
 //! The table drawn into memory.
 
+use forebay_graph::event::{EventLog, EventName, NewEvent};
 use forebay_graph::report::{Delay, FlowReport, Kind, ModuleReport, Packets, PortReport, WorkerReport};
 use forebay_measure::machine::Cpu;
 use ratatui::Terminal;
@@ -116,7 +117,35 @@ fn busy_view() -> View {
     });
     report.ports[0].skipped.insert("oversize".to_owned(), 3);
     report.packets.dropped.insert("east.refused".to_owned(), 1_200);
-    View { recent: Some(report.clone()), whole: Some(report), ..View::default() }
+    let mut view = View { recent: Some(report.clone()), whole: Some(report), ..View::default() };
+    view.events = events(&[
+        NewEvent::new(EventName::Started, "the worker runs on core 1").with("workers", 1),
+        NewEvent::new(EventName::ReloadAccepted, "changed to edge.yaml in 3.2 ms").with("file", "edge.yaml"),
+        NewEvent::new(
+            EventName::Oversize,
+            "port 'east': a frame of 9000 bytes is longer than a packet holds and is lost",
+        )
+        .with("port", "east")
+        .with("count", 7),
+        NewEvent::new(EventName::LinkUp, "port 'in': its interface is up again").with("port", "in"),
+        NewEvent::new(EventName::LinkDown, NO_CARRIER).with("port", "east").with("why", "no_carrier"),
+    ]);
+    view.events[0].time.replace_range(..10, "2026-11-24");
+    view.events[1].time.replace_range(..10, "2026-11-24");
+    view.today = "2026-11-25".to_owned();
+    view
+}
+
+const NO_CARRIER: &str = "port 'east': its interface has no carrier: nothing is at its other end";
+
+/// Events as a run records them, a second apart.
+fn events(all: &[NewEvent]) -> Vec<forebay_graph::event::Event> {
+    let log = EventLog::default();
+    all.iter().for_each(|event| log.record(event.clone()));
+    let mut events = log.recent(all.len());
+    let times = (1..).map(|second| format!("2026-11-25T22:04:{second:02}.500Z"));
+    events.iter_mut().zip(times).for_each(|(event, time)| event.time = time);
+    events
 }
 
 /// Draws a screen of that size and returns its text, without the space at the ends of lines.
@@ -297,6 +326,34 @@ fn columns_are_sorted_by_the_keys_for_them() {
     assert!(screen(&view, 120, 30).contains("flow▼"), "each table has an order of its own");
     view.obey(KeyCode::BackTab, false, 10);
     assert!(screen(&view, 120, 30).contains("module▲"));
+}
+
+/// A link that went down while the table had the terminal was printed once the run was over.
+#[test]
+fn the_last_events_are_shown_and_cannot_act_on_the_terminal() {
+    let mut view = view(3);
+    let hostile = "\u{1b}[2J\r\u{202e}a\nb\u{2028}";
+    view.events = events(&[
+        NewEvent::new(EventName::Listening, "`forebay top` reaches it"),
+        NewEvent::new(EventName::ReloadRefused, format!("the configuration that runs stays: {hostile}")),
+        NewEvent::new(EventName::LinkDown, NO_CARRIER).with("port", "east"),
+    ]);
+    view.today = "2026-11-25".to_owned();
+    let shown = screen(&view, 100, 30);
+    let refused = "22:04:02Z reload_refused: the configuration that runs stays: \\u001b[2J\\u000d\\u202ea; b\\u2028";
+    for said in [refused, &format!("22:04:03Z link_down: {NO_CARRIER}")] {
+        assert!(shown.contains(said), "'{said}' is not in\n{shown}");
+    }
+    assert!(!shown.contains("listening"), "{shown}");
+    // The last one is seen on the smallest screen, too.
+    let mut busy = busy_view();
+    assert!(screen(&busy, 40, 12).contains("22:04:05Z link_down east"), "{}", screen(&busy, 40, 12));
+    busy.obey(KeyCode::Char('0'), false, 5);
+    busy.obey(KeyCode::End, false, 5);
+    let text = unwrapped(&screen(&busy, 80, 24));
+    for said in [&format!("22:04:05Z link_down: {NO_CARRIER}"), "2026-11-24 22:04:02Z reload_accepted", ", 7 times"] {
+        assert!(text.contains(said), "'{said}' is not in\n{text}");
+    }
 }
 
 /// Who watches with `top` leaves a pipeline that runs on.

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use forebay_graph::event::Event;
 use forebay_graph::report::Report;
 use ratatui::crossterm::event::KeyCode;
 
@@ -23,6 +24,10 @@ pub(super) enum Page {
 pub(super) struct View {
     pub(super) recent: Option<Report>,
     pub(super) whole: Option<Report>,
+    /// The last events, oldest first.
+    pub(super) events: Vec<Event>,
+    /// The date in UTC, as events have it.
+    pub(super) today: String,
     pub(super) page: Page,
     /// The table that keys act on.
     pub(super) pane: Pane,
@@ -46,6 +51,8 @@ impl Default for View {
         Self {
             recent: None,
             whole: None,
+            events: Vec::new(),
+            today: String::new(),
             page: Page::Tables,
             pane: Pane::Modules,
             scroll: 0,
