@@ -9,6 +9,7 @@ mod killed;
 mod memory;
 mod namespaces;
 mod readers;
+mod states;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
