@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import sys
 import time
 
@@ -13,15 +14,20 @@ PATIENCE = 10
 
 
 def ping(stage, space, host, *more, count=5, size=56):
-    """`count` pings come back. Not by `-W`, which counts only until the first has come back: then ping waits for twice the longest time
-    seen, and takes an answer for lost that a busy machine is late with. With a deadline it goes on until it has them all."""
-    done = stage.attempt(space, "ping", "-n", "-q", "-c", count, "-i", "0.02", "-w", PATIENCE, "-s", size, *more, host)
-    answered = done.first(r"(\d+) received", "0")
+    """`count` pings come back, and none is lost. Not by `-W`, which counts only until the first has come back: then ping waits for
+    twice the longest time seen, and takes an answer for lost that a busy machine is late with. With a deadline it goes on until it has
+    `count` answers, whatever was lost. So the numbers of the answers are looked at: none may be missing between the first, before
+    which addresses were resolved, and the last. Those that are on the way when ping ends have larger numbers."""
+    done = stage.attempt(space, "ping", "-n", "-c", count, "-i", "0.02", "-w", PATIENCE, "-s", size, *more, host)
+    answered = {int(number) for number in re.findall(r"bytes from .*icmp_seq=(\d+) ", done.out)}
+    if not answered:
+        return False, done.last_line()
+    lost = sorted(set(range(min(answered), max(answered))) - answered)
     times = done.first(r"= [\d.]+/([\d.]+)/", "")
-    seen = f"{answered} of {count} of {size} bytes came back" + (f", {float(times):.1f} ms" if times else "")
-    if done.code != 0 and answered == "0":
-        seen = done.last_line()
-    return int(answered) >= count, seen
+    seen = f"{len(answered)} of {count} of {size} bytes came back" + (f", {float(times):.1f} ms" if times else "")
+    if lost:
+        seen += f"; lost: number {', '.join(map(str, lost))} of {max(answered)}"
+    return len(answered) >= count and not lost, seen
 
 
 def refused_ping(stage, space, host, told, *more, size=56):
@@ -47,8 +53,8 @@ def iperf_told(stage, space, host, *more, megabytes):
             told = json.loads(done.out)
         except json.JSONDecodeError:
             raise Broken(done.last_line()) from None
-        # The client of the test before has ended, and its server not yet.
-        if "server is busy" not in told.get("error", "") or again == 19:
+        # The client of the test before has ended, and its server not yet, or it makes its socket anew.
+        if not any(why in told.get("error", "") for why in ("server is busy", "Connection reset")) or again == 19:
             break
         time.sleep(0.5)
     if "error" in told:

@@ -54,6 +54,16 @@ def play(stage, report, kind):
             stage, "server", users[0], "mtu = 1456" if version == 4 else "mtu=1456", "-M", "do",
             size=1500 - (28 if version == 4 else 48)))
         report.of(f"UDP by a user {said}", lambda: echo(stage, "gnb", host, 8080, 1000))
+    stage.ip("gnb", "link set ue mtu 4000")
+    for version, host, users in ((4, "198.51.100.2", ("10.60.0.1", "10.60.0.2")), (6, "2001:db8:6::2", ("2001:db8:60:1::1",))):
+        # 44 bytes of the tunnel come to it, and the data network's link takes 1500: outer fragments alone, then inner ones, too.
+        headers = 28 if version == 4 else 48
+        for inner in (1456, 1457, 1500) + ((1501, 3500) if version == 4 else ()):
+            report.of(f"ping of {inner} bytes with its headers by a user IPv{version}", lambda: ping(
+                stage, "gnb", host, "-I", users[-1], "-M", "dont", size=inner - headers))
+    report.of("a user is told of the data network's MTU", lambda: refused_ping(
+        stage, "gnb", "198.51.100.2", "mtu = 1500", "-I", "10.60.0.1", "-M", "do", size=2000))
+    stage.ip("gnb", "link set ue mtu 1456")
     report.of("ping by a user without a session", lambda: unanswered(stage, "10.60.0.3"))
     forebay.ask("table", "up.sessions", "add 10.60.0.3 teid=0x1003 peer=192.0.2.10 peer-teid=0x2003 qfi=7")
     report.of("the same with one that `table` has added", lambda: ping(stage, "gnb", "198.51.100.2", "-I", "10.60.0.3"))
