@@ -182,7 +182,7 @@ pub(crate) fn compile(
         surroundings.words.clone_from(&running.words);
     }
     let workers = Workers::read(&root, &mut misfits, &mut findings);
-    let written = workers.cores.len();
+    let (written, configured) = (workers.cores.len(), workers.modules.clone());
     let workers = match arrangement {
         Some(arrangement) => workers.arranged(&root, arrangement),
         None => workers,
@@ -206,8 +206,11 @@ pub(crate) fn compile(
     }
     let order = sort(&ends, &wiring, &mut findings);
     let buffers = read_buffers(&root, &ends, batch, &mut misfits, &mut findings);
-    let (scheduler, shares) =
+    let (scheduler, mut shares) =
         (shares::scheduler(&root), shares::read_shares(&root, &ends, &mut misfits, &mut findings));
+    if arrangement.is_some() {
+        shares::drop_for_moved(&root, &configured, &workers.modules, &mut shares);
+    }
     let fold = root.get("fold").and_then(|node| read(&mut misfits, &root, &["fold"], node)).unwrap_or_default();
     let flows = read_flows(&root, &ends, &wiring, &mut misfits, &mut findings);
     let keyed = modules.iter().map(|made| made.as_ref().is_some_and(|made| made.kind.is_keyed(&made.params)));

@@ -174,6 +174,8 @@ impl Prepared {
             let mut set_up = module.declared.take();
             for plan in &mut *plans {
                 let mut part = module.part();
+                // The workers that hand packets over to it drop what has no room.
+                part.share.marks.when_full = module.share.marks.when_full;
                 if let Some(share) = on.iter().position(|worker| *worker == plan.worker) {
                     part.share = module.share.of(on.len());
                     let there = there.filter(|_| !parted.contains(module.name.as_str()));

@@ -1,6 +1,6 @@
 //! Reads `scheduler:` and `shares:`: how modules share a worker's time, where they do.
 
-use forebay_graph::{Limit, SchedulerKind, Share, Target};
+use forebay_graph::{Limit, SchedulerKind, Share, Target, WhenFull};
 use forebay_measure::Nanos;
 
 use crate::compile::{entries, read};
@@ -8,7 +8,7 @@ use crate::conform::Misfits;
 use crate::language;
 use crate::problem::Findings;
 use crate::wiring::Ends;
-use crate::yaml::Node;
+use crate::yaml::{Entry, Node};
 
 /// How long an idle module's tokens are saved up when nothing is said.
 const BURST: Nanos = Nanos(1_000_000);
@@ -21,11 +21,17 @@ pub(crate) fn scheduler(root: &Node) -> SchedulerKind {
 /// Each module's share, in the configuration's order.
 pub(crate) fn read_shares(root: &Node, ends: &Ends, misfits: &mut Misfits, findings: &mut Findings) -> Vec<Share> {
     let mut shares = vec![Share::default(); ends.modules.len()];
+    // `when_full` says what hand-over rings do, too, which any scheduler has.
+    let only_full = |entry: &Entry| entry.value.as_map().is_some_and(|map| map.iter().all(|it| it.key == "when_full"));
+    let several = root.get("workers").and_then(Node::as_list).is_some_and(|workers| workers.len() > 1)
+        || root.get("control").and_then(|control| control.get("workers")).is_some();
     if let Some(section) = entries(root, "").find(|entry| entry.key == "shares")
         && root.get("scheduler").is_none()
+        && !(several && entries(root, "shares").all(only_full))
     {
         // With a scheduler that is named they may stand unused, so that two can be compared on one file.
-        let message = "shares: run-to-completion, which is the default, has none: write `scheduler: weighted-fair` too";
+        let message = "shares: run-to-completion, which is the default, has none but `when_full` with several workers: write \
+                       `scheduler: weighted-fair` too";
         findings.add(section.place, message);
     }
     for entry in entries(root, "shares") {
@@ -49,4 +55,17 @@ pub(crate) fn read_shares(root: &Node, ends: &Ends, misfits: &mut Misfits, findi
         }
     }
     shares
+}
+
+/// Modules that have moved to a worker of their own while packets run drop packets for which the ring to it has no
+/// room, unless the configuration says otherwise: the flows for which they made room must not wait for them there.
+/// `configured` and `arranged` say where each module runs, before and after.
+pub(crate) fn drop_for_moved(root: &Node, configured: &[Vec<usize>], arranged: &[Vec<usize>], shares: &mut [Share]) {
+    let moved = configured.iter().zip(arranged).map(|(before, now)| !before.iter().any(|worker| now.contains(worker)));
+    for ((entry, moved), share) in entries(root, "modules").zip(moved).zip(shares) {
+        let stated = root.get("shares").and_then(|shares| shares.get(&entry.key)?.get("when_full"));
+        if moved && stated.is_none() {
+            share.marks.when_full = WhenFull::Drop;
+        }
+    }
 }

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use forebay_graph::drive::{Ended, simulate_team, wind_up_team};
 use forebay_graph::report::{LostLines, Reading};
 use forebay_graph::{
-    Cost, FlowError, MakeError, Origin, Plan, PortPlan, RunToCompletion, Target, Team, Topology, Worker, links,
+    Cost, FlowError, MakeError, Origin, Plan, PortPlan, RunToCompletion, Target, Team, Topology, WhenFull, Worker,
+    links,
 };
 use forebay_measure::{Frequency, Simulated};
 use forebay_packet::{Pool, Ticks};
@@ -129,6 +130,7 @@ impl Graph {
             gates: gates.collect(),
             entries: plan.ports.iter().map(|port| port.entry.map(led)).collect(),
             placement: Arc::clone(&plan.placement),
+            drops: plan.modules.iter().map(|module| module.share.marks.when_full == WhenFull::Drop).collect(),
         }
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Graph {
     /// By port: where its packets enter.
     pub(crate) entries: Vec<Option<Target>>,
     pub(crate) placement: Arc<Placement>,
+    /// By module: whether packets for it are dropped where the ring to its worker is full.
+    pub(crate) drops: Vec<bool>,
 }
 
 impl Graph {
@@ -127,7 +129,11 @@ impl<'g> Roads<'g> {
         let outs = std::iter::repeat_n(Place::Out, self.graph.entries.len() + 1);
         let roads = self.roads.iter().map(|road| match *road {
             Road::Spread(..) => Place::Spread,
-            Road::Away(crossing, _, to) => Place::Away(ring(to, crossing)),
+            Road::Away(crossing, target, to) => {
+                let module = |target| if let Target::Module(module) = target { Some(module) } else { None };
+                let drops = module(target).filter(|module| self.graph.drops[*module]);
+                Place::Away(ring(to, crossing), drops)
+            }
         });
         modules.chain(outs).chain(roads).collect()
     }

@@ -55,8 +55,8 @@ pub(crate) enum Place {
     Out,
     /// Each packet goes on to its session's worker.
     Spread,
-    /// All go by this ring.
-    Away(usize),
+    /// All go by this ring; those that find it full are dropped, where there is a module here that they are for.
+    Away(usize, Option<usize>),
 }
 
 /// A port that packets enter by.

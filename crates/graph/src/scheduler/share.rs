@@ -75,7 +75,8 @@ pub enum WhenFull {
     /// The ports whose packets can come to the module are not read.
     #[default]
     Wait,
-    /// Packets are dropped where the chain begins that leads to the module and nowhere else.
+    /// Packets are dropped where the chain begins that leads to the module and nowhere else; those of another worker
+    /// also where the ring to the module's worker is full.
     Drop,
 }
 

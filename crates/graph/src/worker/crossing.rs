@@ -5,7 +5,7 @@ use std::hint::cold_path;
 use forebay_measure::Clock;
 use forebay_packet::{Batch, Ticks};
 
-use super::run::tell_ready;
+use super::run::{tell_ready, turn_away, written};
 use super::{Mode, Worker};
 use crate::links::Crossing;
 use crate::placement::share;
@@ -21,6 +21,9 @@ pub(super) enum Crossroad {
         out: usize,
         /// For this node.
         tag: u32,
+        /// Whether packets that find the ring full are dropped (`when_full: drop` of the module that they are for), so
+        /// that other packets need not wait for them.
+        drops: bool,
     },
 }
 
@@ -107,7 +110,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                     }
                 }
             }
-            Crossroad::Away { out, tag } => {
+            Crossroad::Away { out, tag, drops } => {
                 let count = batch.len();
                 let out = &mut self.links.outs[*out];
                 // A real clock is not read for it: nobody looks at the time.
@@ -115,6 +118,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 if out.send(*tag, now.0, batch) {
                     self.team.handed(self.id, count);
                     self.telemetry.worker.handed.add(count as u64);
+                } else if *drops && !self.draining {
+                    self.drop_full(*tag as usize, batch);
                 } else {
                     cold_path();
                     self.stuck.add(out.crossing);
@@ -125,5 +130,12 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 }
             }
         }
+    }
+
+    /// Drops packets for a module of another worker, the ring to which is full.
+    #[cold]
+    fn drop_full(&mut self, module: usize, batch: &mut Batch) {
+        let Self { telemetry, observer, members, flows, .. } = self;
+        batch.drain_each(|_, packet| turn_away(written(members, flows, module, &packet), packet, telemetry, observer));
     }
 }

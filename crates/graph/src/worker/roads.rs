@@ -6,6 +6,7 @@ use super::crossing::Crossroad;
 use crate::links::{Crossing, Links};
 use crate::placement::{Origin, Placement};
 use crate::plan::{Plan, Target};
+use crate::scheduler::WhenFull;
 
 /// The places, past the bin, where packets wait that are for other workers. Spreads come first, because what they give
 /// goes on to the others in the same turn.
@@ -13,6 +14,8 @@ pub(super) struct Roads {
     worker: usize,
     placement: Arc<Placement>,
     roads: Vec<Road>,
+    /// By module: whether packets for it are dropped where the ring to its worker is full.
+    drops: Vec<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,7 +26,8 @@ enum Road {
 
 impl Roads {
     pub(super) fn find(plan: &Plan) -> Self {
-        let mut found = Self { worker: plan.worker, placement: Arc::clone(&plan.placement), roads: Vec::new() };
+        let drops = plan.modules.iter().map(|module| module.share.marks.when_full == WhenFull::Drop).collect();
+        let mut found = Self { worker: plan.worker, placement: Arc::clone(&plan.placement), roads: Vec::new(), drops };
         let gates = plan.modules.iter().enumerate();
         let gates = gates.filter(|(module, _)| plan.placement.modules[*module].contains(&plan.worker));
         let gates = gates.flat_map(|(module, told)| told.gates.iter().map(move |(_, to)| (Origin::Gate(module), *to)));
@@ -75,7 +79,8 @@ impl Roads {
             Road::Away(crossing, target, worker) => {
                 let ring = |out: &crate::links::Out| (out.crossing, out.to) == (crossing, worker);
                 let out = links.outs.iter().position(ring).expect("links are made for the same placement");
-                Crossroad::Away { out, tag: node(target) as u32 }
+                let drops = matches!(target, Target::Module(module) if self.drops[module]);
+                Crossroad::Away { out, tag: node(target) as u32, drops }
             }
         };
         self.roads.iter().map(crossroad).collect()

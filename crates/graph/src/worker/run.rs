@@ -375,7 +375,7 @@ fn count_arrivals(arrived: &[Counter], batch: &Batch) {
 }
 
 /// The module as it was written that `packet` is in where `module` runs: one of those that this one runs for.
-fn written(members: &[Box<[u32]>], flows: &FlowTable, module: usize, packet: &Packet) -> usize {
+pub(super) fn written(members: &[Box<[u32]>], flows: &FlowTable, module: usize, packet: &Packet) -> usize {
     members[module].get(Branches(&flows.branch).of(packet)).map_or(module, |member| *member as usize)
 }
 

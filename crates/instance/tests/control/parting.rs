@@ -17,7 +17,7 @@ use forebay_models::batching::Line;
 use forebay_packet::Ticks;
 use forebay_pipeline::{Conditions, Loaded, Source, load};
 
-use crate::numbered::{Stream, left_in_order, write};
+use crate::numbered::{Stream, left_in_order, left_without_overtaking, write};
 
 /// How long something may take to come about on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -127,13 +127,19 @@ fn decided(team: &SimulatedTeam<RunToCompletion>) -> ControlReport {
 
 /// Runs it for so long, looking at all packets each millisecond. Slow modules take `heavy` nanoseconds a call and a packet.
 fn simulate(folder: &Path, control: &str, heavy: (u64, u64), millis: u64) -> Run {
+    let run = simulate_overloaded(folder, control, heavy, millis);
+    assert_eq!(run.report.packets.all_dropped(), 0);
+    run
+}
+
+/// The same where packets may find the ring full.
+fn simulate_overloaded(folder: &Path, control: &str, heavy: (u64, u64), millis: u64) -> Run {
     let (mut team, seen) = team(folder, control, heavy);
     for at in 1..=millis {
         team.run(Ticks(at * 1_000_000));
         let now = team.workers.iter_mut().map(|worker| (worker.census(), worker.clock().now()).1).max();
         let report = team.board.report(&team.board.nothing(), &team.board.read(now.expect("a worker")));
         assert_eq!(report.packets.missing(), 0, "at {at} ms: {:?}", report.packets);
-        assert_eq!(report.packets.all_dropped(), 0, "at {at} ms");
     }
     assert!(wind_up_team(&mut team.workers).is_empty());
     let report = team.board.report(&team.board.nothing(), &team.board.read(team.workers[0].clock().now()));
@@ -182,6 +188,28 @@ fn flows_part_and_come_together_and_nothing_is_lost_or_overtaken() {
         module.packets
     };
     assert_eq!((counted("after1"), counted("quick0")), (150_000 / 60, 400_000 / 20));
+}
+
+/// The ring to the new worker was full, and its packets held up all others: the first worker read no port meanwhile.
+#[test]
+fn more_than_the_new_worker_can_do_is_dropped_and_the_others_go_on() {
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    let sent: std::collections::BTreeMap<_, _> = streams((20, 400), (5, 400), folder.path()).into_iter().collect();
+    let run = simulate_overloaded(folder.path(), "{ batching: optimal, period: 5ms, workers: 2 }", PAPERS, 2_000);
+    assert_eq!(run.moves().iter().map(|moved| moved.why).next(), Some(WhyMoved::Apart));
+    let left = left_without_overtaking(&folder.path().join("out.pcap"), &HEAVY);
+    for port in TIGHT {
+        assert_eq!(left[&port], sent[&port], "none of {port} is lost");
+    }
+    let lost: u64 = HEAVY.iter().map(|port| sent[port] - left[port]).sum();
+    let dropped = &run.report.packets.dropped;
+    assert!(
+        dropped.keys().all(|reason| ["heavy1.backpressure", "heavy3.backpressure"].contains(&&reason[..])),
+        "{dropped:?}"
+    );
+    assert_eq!((dropped.values().sum::<u64>(), lost > 10_000), (lost, true), "{dropped:?}");
+    let after = run.p99(1);
+    assert!(after.len() > 10 && after[2..].iter().all(|p99| *p99 < 1_000.0), "{after:?}");
 }
 
 #[test]

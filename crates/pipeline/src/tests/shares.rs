@@ -40,7 +40,7 @@ fn shares_are_the_modules_own_and_what_is_not_said_is_as_documented() {
 #[test]
 fn shares_that_make_no_sense_are_refused() {
     insta::assert_snapshot!(refused("scheduler: fair\n"), @r"test.yaml:4: scheduler: 'fair' does not fit: allowed are run-to-completion, weighted-fair");
-    insta::assert_snapshot!(refused("shares: { a: { weight: 2 } }\n"), @r"test.yaml:4: shares: run-to-completion, which is the default, has none: write `scheduler: weighted-fair` too");
+    insta::assert_snapshot!(refused("shares: { a: { weight: 2 } }\n"), @r"test.yaml:4: shares: run-to-completion, which is the default, has none but `when_full` with several workers: write `scheduler: weighted-fair` too");
     insta::assert_snapshot!(refused("scheduler: weighted-fair
 shares:
   a: { weight: 0, rate: 5, when_full: stop }
@@ -67,4 +67,27 @@ shares:
         test.yaml:7: shares.b.burst: a burst belongs to a `rate`
         test.yaml:8: shares.c.burst: 11s: allowed are 0us to 10s
         ");
+}
+
+#[test]
+fn several_workers_may_drop_at_full_rings_whatever_the_scheduler() {
+    let workers = "workers: [{ modules: [a] }, { modules: [b, c] }]\nshares: { b: { when_full: drop } }\n";
+    let plans = load(&with(workers)).unwrap_or_else(|problems| panic!("{problems}")).plans;
+    let told = |plan: &forebay_graph::Plan| plan.modules.iter().map(|it| it.share.marks.when_full).collect::<Vec<_>>();
+    // The worker that hands packets over knows it, too.
+    for plan in &plans {
+        assert_eq!(told(plan), [WhenFull::Wait, WhenFull::Drop, WhenFull::Wait]);
+    }
+    assert!(load(&with("control: { batching: optimal, workers: 2 }\nshares: { b: { when_full: wait } }\n")).is_ok());
+    assert!(refused("shares: { b: { when_full: drop } }\n").contains("several workers"));
+}
+
+#[test]
+fn modules_that_have_moved_drop_at_full_rings_unless_it_is_written_otherwise() {
+    let text = with("shares: { b: { when_full: wait } }\n");
+    let root = crate::yaml::parse(&text, &mut Default::default()).expect("YAML");
+    let mut shares = vec![Share::default(); 3];
+    crate::shares::drop_for_moved(&root, &[vec![0], vec![0], vec![0]], &[vec![0, 1], vec![1], vec![1]], &mut shares);
+    let told: Vec<_> = shares.iter().map(|share| share.marks.when_full).collect();
+    assert_eq!(told, [WhenFull::Wait, WhenFull::Wait, WhenFull::Drop]);
 }

@@ -127,7 +127,7 @@ impl<S: Scheduler> Worker<S> {
             Place::Spread => {
                 return self.spread(bundle);
             }
-            Place::Away(ring) => return self.cross(node, ring, bundle, rings),
+            Place::Away(ring, drops) => return self.cross(node, (ring, drops), bundle, rings),
             Place::Module | Place::Out => {}
         }
         self.now = self.clock;
@@ -162,10 +162,14 @@ impl<S: Scheduler> Worker<S> {
         bundle.packets = 0;
     }
 
-    /// Gives a batch to another worker. What does not fit waits at the node.
-    fn cross(&mut self, node: usize, ring: usize, bundle: &mut Bundle, rings: &mut [Ring]) {
+    /// Gives a batch to another worker. Where its ring is full, the batch waits at the node, or is dropped.
+    fn cross(&mut self, node: usize, (ring, drops): (usize, Option<usize>), bundle: &mut Bundle, rings: &mut [Ring]) {
         bundle.runs.iter_mut().for_each(|run| run.at += 1);
         if !rings[ring].send(bundle, self.clock) {
+            if let Some(module) = drops {
+                self.tally.modules[module].turned_away += u64::from(bundle.packets);
+                return bundle.clear();
+            }
             bundle.runs.iter_mut().for_each(|run| run.at -= 1);
             self.stuck[self.scene.rings[ring].crossing as usize] = true;
             self.queues[node].put_back(bundle);

@@ -149,6 +149,8 @@ fn workers_agree() {
         "gw n=8 fold=off rate=2Mpps workers=[{},{}]",
         "vpn n=4 stages=2 rate=1Mpps",
         "firewall n=4 fold=off rate=1Mpps workers=[{},{}]",
+        // More than the second worker can do.
+        "sfc_a n=4 stages=2 fold=off rate=max shares={~route:~{~when_full:~drop~}~}",
     ];
     compare(cases, 50, 150);
 }

@@ -163,3 +163,53 @@ fn a_slow_stage_holds_the_one_before_it_back_and_nothing_is_lost() {
     assert_eq!(simulate_team(&mut workers, Ticks(1_000_000_000)), Ended::Finished);
     assert_eq!(log.lock().expect("alive").len(), 20_000);
 }
+
+/// A full ring stopped the reading of every port, so that flows on other ways waited for the slow one's.
+#[test]
+fn what_finds_a_ring_full_is_dropped_where_its_module_says_so_and_others_go_on() {
+    let graph = Graph {
+        modules: vec![(Kind::Split, vec![1, 2], 0), (Kind::Pass, vec![2], 0), (Kind::Pass, vec![2], 0)],
+        shares: vec![crate::Share::default(); 3],
+        packets: 40_000,
+        burst: 32,
+        every: 0,
+        refuse: 0,
+        chunks: 8_192,
+        changes: vec![],
+    };
+    for when_full in [crate::WhenFull::Wait, crate::WhenFull::Drop] {
+        let log = Log::default();
+        let placement = Placement {
+            workers: 2,
+            modules: vec![vec![0], vec![0], vec![1]],
+            ports: vec![vec![0], vec![0]],
+            keyed: vec![false; 3],
+        };
+        let placement = Arc::new(placement);
+        let (team, ends) = (Arc::new(Team::new(2)), links(&graph.plan(&log), &placement));
+        let make = |(worker, links)| {
+            let mut plan = part(&graph, &log, &placement, worker);
+            plan.modules[2].share.marks.when_full = when_full;
+            let pool = Pool::new(plan.pool).expect("memory for a small pool");
+            let clock = Simulated::new(Frequency::new(1e9));
+            let worker = Worker::<_, RunToCompletion>::member(plan, clock, Vec::new(), pool, links, Arc::clone(&team));
+            worker.expect("a sound plan")
+        };
+        let mut workers: Vec<_> = ends.into_iter().enumerate().map(make).collect();
+        workers[1].costs[2] = Cost { per_batch: 0, per_packet: 10_000 };
+        assert_eq!(simulate_team(&mut workers, Ticks(10_000_000_000)), Ended::Finished);
+        assert!(wind_up_team(&mut workers).is_empty());
+        let telemetry = workers[0].telemetry();
+        let dropped = telemetry.modules[2].turned_away.get();
+        let mut all = Census::default();
+        workers.iter_mut().for_each(|worker| all.add(&worker.census()));
+        assert_eq!((all.missing(), all.entered, all.dropped), (0, 40_000, dropped), "{all:?}");
+        assert_eq!(log.lock().expect("alive").len() as u64, 40_000 - dropped);
+        let until = workers[0].clock().now().0;
+        match when_full {
+            crate::WhenFull::Wait => assert_eq!((dropped, until > 100_000_000), (0, true), "{until}"),
+            crate::WhenFull::Drop => assert!(dropped > 10_000 && telemetry.worker.stalls.get() == 0, "{dropped}"),
+        }
+        graphs::in_order_by_original(&log);
+    }
+}
