@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -184,8 +184,8 @@ impl Progress for Bar {
         }
     }
 
-    fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+    fn stop(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
     }
 }
 

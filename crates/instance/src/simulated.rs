@@ -130,7 +130,15 @@ impl<S: Scheduler> SimulatedTeam<S> {
 
     /// Lets time pass until `until`; whatever sets the triggers does so once a period, in no time.
     pub fn run(&mut self, until: Ticks) -> Ended {
+        self.run_unless(until, &AtomicBool::new(false))
+    }
+
+    /// The same, but for `stop`, which ends it before a decision of the controller ([`Ended::Stopped`]).
+    pub fn run_unless(&mut self, until: Ticks, stop: &AtomicBool) -> Ended {
         loop {
+            if stop.load(Ordering::Relaxed) {
+                return Ended::Stopped;
+            }
             let next = self.helm.as_ref().map_or(until, |(_, next)| (*next).min(until));
             let ended = simulate_team(&mut self.workers, next);
             if let Some((helm, at)) = &mut self.helm

@@ -280,7 +280,7 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
     // The short form is the same everywhere.
     let costs = if settings.short { Costs::published() } else { Costs::stored() };
     extents.usecases.iter().try_for_each(|asked| settled::known(asked, settings, &extents))?;
-    let place = Place::new(settings.simulated || settings.short, costs);
+    let place = Place::new(settings.simulated || settings.short, costs, progress.stop());
     let mut make =
         Maker { settings, place: &place, extents: &extents, progress, complete: Vec::new(), is_stopped: false };
     let rows = make.part(Part::Static, settled::measure)?;

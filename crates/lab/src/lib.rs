@@ -15,6 +15,9 @@ pub mod lean;
 mod machine;
 mod trial;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 pub use header::Header;
 pub use machine::Machine;
 
@@ -28,9 +31,14 @@ pub trait Progress {
     fn part(&mut self, _name: &str) {}
     /// The steps that were begun last are expected to take so many seconds together.
     fn expect(&mut self, _seconds: f64) {}
-    /// Whether the user has interrupted the experiment: the part that is being made is given up.
+    /// A flag that is set once the user has interrupted the experiment: the part that is being made is given up, in the
+    /// middle of a run, too.
+    fn stop(&self) -> Arc<AtomicBool> {
+        Arc::default()
+    }
+    /// Whether the user has interrupted the experiment.
     fn is_stopped(&self) -> bool {
-        false
+        self.stop().load(Ordering::Relaxed)
     }
 }
 

@@ -298,6 +298,28 @@ fn an_experiment_of_nothing_is_refused() {
     refused(&at("taken"), &["--only", "static"], &["--out", "results.json is a folder"]);
 }
 
+/// Ctrl-C was heard when the run that had begun came to its end: here, after half an hour.
+#[test]
+fn an_interrupted_run_does_not_go_on_to_its_end() {
+    let folder = TempDir::new().expect("a folder for the test");
+    let out = folder.path().join("report");
+    let mut run = std::process::Command::new(env!("CARGO_BIN_EXE_forebay"));
+    run.args(["lab", "batching", "--only", "overhead,fairness", "--period", "10s", "--duration", "1h", "--out"])
+        .arg(&out);
+    run.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
+    let mut run = run.spawn().expect("it starts");
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(run.stderr.take().expect("piped")));
+    // The expected time is stated when the first run begins.
+    let seen = lines.by_ref().map_while(Result::ok).find(|line| line.contains("overhead: "));
+    assert!(seen.is_some(), "the expected time is stated");
+    let id = rustix::process::Pid::from_child(&run);
+    rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it runs");
+    let rest: Vec<_> = lines.map_while(Result::ok).collect();
+    assert_eq!(run.wait().expect("it ends").code(), Some(1), "{rest:?}");
+    assert!(rest.iter().any(|line| line.starts_with("interrupted: ")), "{rest:?}");
+    assert!(out.join("results.json").is_file());
+}
+
 /// Hours were lost with Ctrl-C.
 #[test]
 fn an_interrupted_experiment_writes_its_report() {

@@ -132,7 +132,7 @@ mod tests {
     fn run(controller: &'static str, traffic: Traffic) -> Light {
         let pipeline = Pipeline::new("gw", &["n=4"]).keeping(PERCENTILE);
         let span = Span { period: Nanos(2_000_000), periods: 40 };
-        let place = Place::new(true, Costs::published());
+        let place = Place::new(true, Costs::published(), Default::default());
         let run = place.run(&scenario(&pipeline, controller, traffic, span).expect("a use case")).expect("it runs");
         Light::of(&run, &place, &pipeline.name, (traffic, controller))
     }

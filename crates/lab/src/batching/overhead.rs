@@ -41,7 +41,11 @@ pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progr
         pipelines.extend(["n=64", "n=1024"].map(|n| Pipeline::new("gw", &[n]).with(&["slo=1ms"])));
     }
     let span = Span { periods: PERIODS.min(extents.span.periods), ..extents.span };
-    progress.begin(pipelines.len() * CONTROLLERS.len());
+    let runs = pipelines.len() * CONTROLLERS.len();
+    progress.begin(runs);
+    if !place.simulated {
+        progress.expect(runs as f64 * span.end().0 as f64 / 1e9);
+    }
     let mut all = Vec::new();
     for pipeline in &pipelines {
         for controller in CONTROLLERS {

@@ -3,13 +3,13 @@
 //! Both keep the same accounts, so that whatever is told of a run is told of either.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_control::Log;
-use forebay_graph::drive::wind_up_team;
+use forebay_graph::drive::{Ended, wind_up_team};
 use forebay_graph::report::Report;
 use forebay_graph::{Action, RunToCompletion, Scheduler, SchedulerKind, WeightedFair};
 use forebay_instance::{Instance, SimulatedTeam, Simulation, Steer, choose, start};
@@ -24,6 +24,8 @@ use crate::{LabError, Progress};
 
 /// The shortest turn that is taken for a stall of the machine.
 const STALL: Nanos = Nanos(100_000);
+/// How often a run looks whether the user has interrupted it.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A turn must be so many times longer than the longest that there should be.
 const STALL_TURNS: f64 = 2.0;
 
@@ -34,6 +36,8 @@ pub(super) struct Place {
     costs: Costs,
     /// Functions that were run, as far as their cost is asked for by function.
     asked: Arc<Mutex<BTreeSet<&'static str>>>,
+    /// Set once the user has interrupted the experiment: runs end then.
+    stop: Arc<AtomicBool>,
 }
 
 /// What a run came to.
@@ -53,8 +57,8 @@ pub(super) struct Run {
 }
 
 impl Place {
-    pub(super) fn new(simulated: bool, costs: Costs) -> Self {
-        Self { simulated, costs, asked: Arc::default() }
+    pub(super) fn new(simulated: bool, costs: Costs, stop: Arc<AtomicBool>) -> Self {
+        Self { simulated, costs, asked: Arc::default(), stop }
     }
 
     /// The same in simulated time.
@@ -115,7 +119,7 @@ impl Place {
                     progress.expect(each * scenarios.len() as f64 / threads.max(1) as f64);
                 }
                 if progress.is_stopped() {
-                    // Runs that have begun come to their ends; the rest is not begun.
+                    // Runs that have begun end by themselves; the rest is not begun.
                     next.store(scenarios.len(), Ordering::Relaxed);
                     return Err(LabError::Interrupted);
                 }
@@ -149,7 +153,7 @@ impl Place {
         let mut settled = None;
         for end in [scenario.span.settled(), scenario.span.end()] {
             while let Some((at, step)) = steps.next_if(|(at, _)| *at < end) {
-                team.run(instant(*at));
+                Self::go_on(team.run_unless(instant(*at), &self.stop))?;
                 match *step {
                     Step::Objective(slo) => team.set_objectives(slo),
                     Step::Offer(factor) => {
@@ -159,7 +163,7 @@ impl Place {
                     }
                 }
             }
-            team.run(instant(end));
+            Self::go_on(team.run_unless(instant(end), &self.stop))?;
             settled.get_or_insert_with(|| team.board.read(team.workers[0].clock().now()));
         }
         let last = team.board.read(team.workers[0].clock().now());
@@ -168,6 +172,11 @@ impl Place {
         no_troubles(scenario, &wind_up_team(&mut team.workers))?;
         let whole = team.board.report(&team.board.nothing(), &team.board.read(team.workers[0].clock().now()));
         Ok(Run::new(&watch, report, whole))
+    }
+
+    /// An error where a run was ended by the user.
+    fn go_on(ended: Ended) -> Result<(), LabError> {
+        if ended == Ended::Stopped { Err(LabError::Interrupted) } else { Ok(()) }
     }
 
     fn measured(&self, scenario: &Scenario, loaded: Loaded) -> Result<Run, LabError> {
@@ -179,7 +188,7 @@ impl Place {
         let watch = Watch::new(scenario.flow, scenario.module.clone(), Some(stall));
         let steer = Steer { costs: self.costs.profiled(), log: Some(Box::new(watch.clone())) };
         let instance = start(plans, choose(&cores)?, made, Box::new(|_| None), steer)?;
-        let done = drive(scenario, &*instance);
+        let done = drive(scenario, &*instance, &self.stop);
         let outcome = instance.end();
         let report = done?;
         no_troubles(scenario, &outcome.troubles)?;
@@ -190,25 +199,32 @@ impl Place {
 }
 
 /// Lets a pipeline run to the end, with all that happens on the way; what has happened since the controller settled.
-fn drive(scenario: &Scenario, instance: &dyn Instance) -> Result<Report, LabError> {
+fn drive(scenario: &Scenario, instance: &dyn Instance, stop: &AtomicBool) -> Result<Report, LabError> {
     let began = Instant::now();
     let wait = |at: Nanos| {
         let at = began + Duration::from_nanos(at.0);
-        std::thread::sleep(at.saturating_duration_since(Instant::now()));
+        loop {
+            let remaining = at.saturating_duration_since(Instant::now());
+            match (stop.load(Ordering::Relaxed), remaining.is_zero()) {
+                (true, _) => return Err(LabError::Interrupted),
+                (false, true) => return Ok(()),
+                (false, false) => std::thread::sleep(remaining.min(LOOK_EVERY)),
+            }
+        }
     };
     let board = instance.board();
     let mut steps = scenario.steps.iter().peekable();
     let mut settled = None;
     for end in [scenario.span.settled(), scenario.span.end()] {
         while let Some((at, step)) = steps.next_if(|(at, _)| *at < end) {
-            wait(*at);
+            wait(*at)?;
             let refused = match *step {
                 Step::Offer(factor) => instance.act(&[Action::SetOffer { factor }]),
                 Step::Objective(slo) => change(scenario, instance, slo),
             };
             refused.map_err(|told| trouble(scenario, told))?;
         }
-        wait(end);
+        wait(end)?;
         settled.get_or_insert_with(|| board.read(Tsc.now()));
     }
     let first = settled.unwrap_or_else(|| board.nothing());
@@ -257,12 +273,25 @@ mod tests {
         let span = Span { period: Nanos(10_000_000), periods: 1 };
         let sets = ["rate=10kpps".to_owned()];
         let scenario = Pipeline::new("l2l3", &["n=1"]).under(&Rule::new("null"), &sets, span).expect("a use case");
-        let place = Place::new(true, Costs::published());
+        let place = Place::new(true, Costs::published(), Arc::default());
         let run = place.run(&scenario).expect("it runs");
         let brief: Vec<_> = run.moments.iter().map(|moment| moment.brief).collect();
         assert_eq!((&brief[..4], brief.len()), (&[true; 4][..], 11));
         assert!(!brief[4..].contains(&true) && run.settled().len() == 1);
         let asked = place.costs().origins;
         assert!(asked.contains_key("ip_lookup") && !asked.contains_key("acl"), "{asked:?}");
+    }
+
+    /// A run was waited for to its end, minutes in some parts.
+    #[test]
+    fn an_interrupted_run_ends_in_the_middle() {
+        let span = Span { period: Nanos(3_600_000_000_000), periods: 1 };
+        let scenario = Pipeline::new("l2l3", &["n=1"]).under(&Rule::new("null"), &["rate=10kpps".to_owned()], span);
+        let stop = Arc::new(AtomicBool::new(true));
+        for simulated in [true, false] {
+            let place = Place::new(simulated, Costs::published(), Arc::clone(&stop));
+            let ended = place.run(scenario.as_ref().expect("a use case"));
+            assert!(matches!(ended, Err(LabError::Interrupted)), "simulated: {simulated}");
+        }
     }
 }
