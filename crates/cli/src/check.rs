@@ -19,6 +19,9 @@ pub(crate) fn check(arguments: &args::Check) -> anyhow::Result<()> {
     if problems.all.is_empty() { Ok(()) } else { Err(problems.into()) }
 }
 
+/// How many warnings of a configuration are printed.
+const WARNINGS: usize = 20;
+
 /// The problems of one configuration.
 fn check_one(pipeline: &str, arguments: &args::Check) -> anyhow::Result<Result<(), Problems>> {
     let source = crate::source::source(pipeline, &arguments.set);
@@ -31,7 +34,7 @@ fn check_one(pipeline: &str, arguments: &args::Check) -> anyhow::Result<Result<(
         Err(problems) => return Ok(Err(problems)),
     };
     if !arguments.json {
-        let Checked { name, modules, ports, flows, skipped } = checked;
+        let Checked { name, modules, ports, flows, skipped, warnings } = checked;
         let (modules, ports) = (counted(modules.len() as u64, "module"), counted(ports.len() as u64, "port"));
         let flows = if flows.is_empty() { "every path a flow".to_owned() } else { counted(flows.len() as u64, "flow") };
         // Several files may have pipelines of one name.
@@ -40,6 +43,13 @@ fn check_one(pipeline: &str, arguments: &args::Check) -> anyhow::Result<Result<(
         if !skipped.is_empty() {
             let rules = counted(skipped.len() as u64, "rule");
             writeln!(printed::out(), "{name}: {rules} skipped ('forebay check --json' lists all)")?;
+        }
+        for (module, warning) in warnings.iter().take(WARNINGS) {
+            writeln!(printed::out(), "{name}: warning: {module}: {warning}")?;
+        }
+        if warnings.len() > WARNINGS {
+            let more = counted((warnings.len() - WARNINGS) as u64, "warning");
+            writeln!(printed::out(), "{name}: {more} more ('forebay check --json' lists all)")?;
         }
     }
     Ok(Ok(()))
@@ -57,7 +67,7 @@ fn as_json(file: &str, checked: &Result<Checked, Problems>) -> serde_json::Value
         things.iter().map(|(name, of)| json!({ "name": name, kind: of })).collect()
     };
     match checked {
-        Ok(Checked { name, modules, ports, flows, skipped }) => json!({
+        Ok(Checked { name, modules, ports, flows, skipped, warnings }) => json!({
             "file": shown_file(file),
             "in_order": true,
             "pipeline": name,
@@ -66,6 +76,7 @@ fn as_json(file: &str, checked: &Result<Checked, Problems>) -> serde_json::Value
             "flows": flows,
             "problems": [],
             "skipped": skipped.iter().map(as_entry).collect::<Vec<_>>(),
+            "warnings": warnings.iter().map(|(module, it)| json!({ "module": module, "message": it })).collect::<Vec<_>>(),
         }),
         Err(problems) => json!({
             "file": shown_file(file),

@@ -428,7 +428,7 @@ pub(crate) fn change(arguments: &args::Table) -> anyhow::Result<Answer> {
     } else {
         (make(&mut client, &request, changes.join("\n").as_bytes())?, "change")
     };
-    let socket::Answer::Changed { made, entries, refused, refusals } = &answer else { return Err(strange()) };
+    let socket::Answer::Changed { made, entries, refused, refusals, warnings } = &answer else { return Err(strange()) };
     if arguments.json {
         writeln!(printed::out(), "{}", serde_json::to_string(&answer)?)?;
     } else {
@@ -437,6 +437,9 @@ pub(crate) fn change(arguments: &args::Table) -> anyhow::Result<Answer> {
         writeln!(printed::out(), "{}{of} made, {} refused", counted(*made, "change"), whole(*refusals))?;
         for (number, message) in refused {
             writeln!(printed::err(), "{place} {number}: {message}")?;
+        }
+        for warning in warnings {
+            writeln!(printed::err(), "warning: {warning}")?;
         }
         let more = refusals - refused.len() as u64;
         if more > 0 {

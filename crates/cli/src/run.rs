@@ -17,7 +17,7 @@ use forebay_graph::event::{EventName, NewEvent};
 use forebay_graph::files::take_reopen_failures;
 use forebay_graph::report::Report;
 use forebay_graph::secret::without_keys;
-use forebay_instance::socket::{About, Bound, Ended, Ending, Patience, Server, Service, place, place_named};
+use forebay_instance::socket::{About, Bound, Ended, Ending, Patience, Server, Service, place, place_named, warn_of};
 use forebay_instance::{Accepted, Board, CoreError, Cores, Instance, Sole, SoleError, Steer, Watcher, choose};
 use forebay_measure::{Clock, Frequency, Nanos, Tsc};
 use forebay_packet::Ticks;
@@ -177,6 +177,9 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
         }
     };
     started.into_iter().for_each(|event| events.record(event));
+    if let Engine::Real { instance, .. } = &engine {
+        warn_of(&instance.tables(), events.log());
+    }
     if let Some(server) = &server {
         let path = server.path().display().to_string();
         let reached = match &arguments.instance {

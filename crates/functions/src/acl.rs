@@ -145,7 +145,7 @@ impl Params {
         let list = setup.once(&key, |setup| self.compile(setup))?;
         let rules = setup.once_a_module(&key, |setup| {
             let given_up = setup.gauges("compiling given up", ["IPv4", "IPv6"].map(str::to_owned));
-            Ok(RuleTable::of(Arc::clone(&list), given_up))
+            Ok(RuleTable::of(Arc::clone(&list), given_up).made_up(matches!(self.rules, Rules::Synthetic(_))))
         })?;
         let hits4 = setup.counters("rules, IPv4", numbered(&list.v4));
         let hits6 = setup.counters("rules, IPv6", numbered(&list.v6));

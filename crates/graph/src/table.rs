@@ -18,6 +18,11 @@ pub trait Table: Send + Sync {
     /// force when this returns, and may be before.
     fn apply(&self, changes: &[&str]) -> Outcome;
 
+    /// What needs a look in the entries as they are: those that have no effect, say. It may take milliseconds.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// How many entries there are.
     fn len(&self) -> usize;
 
@@ -63,6 +68,8 @@ pub struct Outcome {
     pub entries: u64,
     /// Those that were not, in order.
     pub refused: Vec<Refused>,
+    /// What needs a look in those that were made: an entry that has no effect, say.
+    pub warnings: Vec<String>,
 }
 
 /// A change that was not made.

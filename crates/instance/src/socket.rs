@@ -19,7 +19,7 @@ pub use lines::Patience;
 pub(crate) use place::own_folder;
 pub use place::{Listing, Located, PlaceError, find, place, place_named, running};
 pub use server::{Bound, Server};
-pub use service::{About, Drops, DropsOf, Service, Stories, TraceOf};
+pub use service::{About, Drops, DropsOf, Service, Stories, TraceOf, warn_of};
 pub use values::{Configuration, DroppedPacket, Ended, Hello, PROTOCOL};
 
 use forebay_graph::event::Event;
@@ -165,6 +165,9 @@ pub enum Answer {
         refused: Vec<(u64, String)>,
         /// How many were refused.
         refusals: u64,
+        /// What needs a look in those that were made.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        warnings: Vec<String>,
     },
     /// Events, oldest first. A gap in their numbers: older ones are not kept any more.
     Events(Vec<Event>),

@@ -37,6 +37,8 @@ pub struct Checked {
     /// What modules skipped of the files that they read: the module and a JSON object a line, as their tables `skipped`
     /// list it.
     pub skipped: Vec<(String, String)>,
+    /// What needs a look in modules' tables: the module and a sentence.
+    pub warnings: Vec<(String, String)>,
 }
 
 /// How the pipeline will run.
@@ -107,6 +109,7 @@ impl Draft {
             ports: self.ports.iter().map(|port| (port.name.clone(), port.kind.name)).collect(),
             flows: self.flows.iter().map(|flow| flow.name.clone()).collect(),
             skipped: self.modules.iter().flat_map(ModuleDraft::skipped).collect(),
+            warnings: self.modules.iter().flat_map(ModuleDraft::warnings).collect(),
         }
     }
 }
@@ -135,6 +138,15 @@ impl ModuleDraft {
         let tables = self.declared.iter().flat_map(|(_, declared)| &declared.tables);
         let lines = tables.filter(|(name, _)| name == "skipped").map(|(_, table)| table.entries(None, usize::MAX));
         lines.flat_map(Result::unwrap_or_default).map(|line| (self.name.clone(), line)).collect()
+    }
+}
+
+impl ModuleDraft {
+    /// Its name and a sentence, for each thing in its tables that needs a look.
+    fn warnings(&self) -> Vec<(String, String)> {
+        let tables = self.declared.iter().flat_map(|(_, declared)| &declared.tables);
+        let warnings = tables.flat_map(|(_, table)| table.warnings());
+        warnings.map(|warning| (self.name.clone(), warning)).collect()
     }
 }
 

@@ -142,7 +142,8 @@ modules:
   slow: { shaper: { rate: 10Mbps, burst: 2KiB, held: 32 } }
   ids:
     nids: { unknown: skip, rules: ['alert ip any any -> any any (sid:1;)', 'x'], alerts: { file: a.json, rate: 1 } }
-pipeline: [ in -> ids -> slow -> out ]
+  fw: { acl: { rules: [deny sctp from any to any, permit sctp from any to 192.0.2.1] } }
+pipeline: [ in -> ids -> fw -> slow -> out ]
 ";
 
 /// Writes the capture that [`LOSSES`] reads beside it.

@@ -57,9 +57,13 @@ fn scenario(name: EventName) -> Scenario {
         | E::LogsReopened
         | E::LogNotReopened => Scenario::Service,
         E::PoolLow => Scenario::Pool,
-        E::StateUsed | E::StateReplaced | E::RulesSkipped | E::LogLost | E::Oversize | E::DropsWritten => {
-            Scenario::Losses
-        }
+        E::StateUsed
+        | E::StateReplaced
+        | E::RulesSkipped
+        | E::RulesHidden
+        | E::LogLost
+        | E::Oversize
+        | E::DropsWritten => Scenario::Losses,
         E::DurationSet | E::PortUnread | E::NothingTraced => Scenario::Simulated,
         E::AddressConflict | E::NeighbourFlood => Scenario::Neighbours,
         E::Waiting => Scenario::Held,

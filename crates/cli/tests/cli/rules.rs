@@ -88,3 +88,34 @@ fn wrong_rules_are_named_by_their_lines() {
     let err = forebay(&["check", file.path()]).err;
     assert!(err.contains("write rules: ['permit tcp from any to any']"), "{err}");
 }
+
+/// A rule that was added behind `deny ip from any to any` had no effect, without a word.
+#[test]
+fn rules_that_match_no_packet_are_warned_of() {
+    let hidden = PIPELINE.replace("        - '@", "        - deny ip from any to any\n        - '@");
+    let warning = "rule 3 (deny tcp from 10.0.0.0/8 to any port 22) matches no packet: rule 2 (deny ip from any to any) \
+                   decides about all of its packets before it";
+    let file = File::new(&hidden);
+    let checked = forebay(&["check", file.path()]).well();
+    assert!(checked.contains(&format!("warning: fw: {warning}\n")), "{checked}");
+    let json = forebay(&["check", "--json", file.path()]).json();
+    assert_eq!(json["warnings"], serde_json::json!([{ "module": "fw", "message": warning }]));
+    assert_eq!(forebay(&["check", "--json", File::new(PIPELINE).path()]).json()["warnings"], serde_json::json!([]));
+
+    let mut pipeline = Running::of(PIPELINE);
+    let table = |more: &[&str]| pipeline.ask(&[&["table", "fw"][..], more].concat());
+    let added = table(&["add deny ip from any to any", "add permit tcp from any to any port 22"]);
+    let said =
+        "warning: rule 4 (permit ip tcp from any to any port 22) matches no packet: rule 3 (deny ip from any to any)";
+    assert!(added.code == Some(0) && added.err.contains(said), "{}", added.err);
+    let json = table(&["add", "0", "permit tcp from 10.0.0.0/7 to any", "--json"]).json();
+    let said = "rule 1 (permit tcp from 10.0.0.0/8 to any port 80) matches no packet: rule 0 (permit tcp from 10.0.0.0/7 to any)";
+    assert!(json["changed"]["warnings"][0].as_str().is_some_and(|it| it.starts_with(said)), "{json}");
+    assert_eq!(table(&["remove", "0"]).err, "");
+    // A reload records an event.
+    pipeline.write(&hidden);
+    pipeline.ask(&["reload"]).well();
+    let lines = pipeline.line("event=rules_hidden");
+    assert!(lines.contains("module=fw") && lines.contains(warning), "{lines}");
+    pipeline.end();
+}

@@ -14,7 +14,7 @@ use super::list::{Change, Form, List, Log};
 use super::rest;
 use crate::tables::acl::readable::{Readable, Sets};
 use crate::tables::acl::rule_file::{AnyRule, parse_line};
-use crate::tables::acl::{Address, BuildError, MAX_RULES, Order, Rule, Rule4, Rule6, Step};
+use crate::tables::acl::{Address, BuildError, MAX_RULES, Order, Rule, Rule4, Rule6, Step, shadow};
 
 /// One family's rules, in order.
 pub(super) struct Rules<A> {
@@ -128,6 +128,8 @@ impl Shared {
 /// A module's rules.
 pub(super) struct RuleTable {
     pub(super) shared: Arc<Shared>,
+    /// Whether the rules are made up, which hide one another as they come.
+    made_up: bool,
     /// For how long there must be no change before the list is compiled for the first time.
     quiet: Duration,
 }
@@ -143,7 +145,13 @@ impl RuleTable {
         state.note(0, list.v4.not_compiled());
         state.note(1, list.v6.not_compiled());
         let shared = Shared { state: Mutex::new(state), live: Arc::new(Live::new(list)), going: Condvar::new() };
-        Self { shared: Arc::new(shared), quiet }
+        Self { shared: Arc::new(shared), made_up: false, quiet }
+    }
+
+    /// The same, of rules that are made up.
+    pub(super) fn made_up(mut self, made_up: bool) -> Self {
+        self.made_up = made_up;
+        self
     }
 
     /// A worker's way to the rules.
@@ -158,6 +166,9 @@ impl Drop for RuleTable {
         self.shared.going.notify_all();
     }
 }
+
+/// How many pairs of rules one request's changes may compare: some milliseconds.
+const LOOKS: usize = 1 << 20;
 
 /// How rules are changed.
 const SYNTAX: &str = "\
@@ -251,8 +262,34 @@ fn by_family(rules: &[AnyRule]) -> (Vec<Rule4>, Vec<Rule6>) {
     (v4.collect(), v6.collect())
 }
 
+/// Looks for rules that are hidden among those that changes have put in.
+struct Look {
+    /// How many pairs of rules may still be compared.
+    budget: usize,
+    warnings: Vec<String>,
+}
+
+impl Look {
+    fn at<A: Address>(&mut self, order: &Order<A>, before: usize, at: usize, count: usize) {
+        for at in at..at + count {
+            let Some((hidden, by)) = shadow::hidden_near(order, at, &mut self.budget) else { continue };
+            let shown = |at| order.get(at).map(|place| Readable(&place.rule).to_string()).unwrap_or_default();
+            let (hidden, by) = ((before + hidden, shown(hidden)), (before + by, shown(by)));
+            self.warnings.push(shadow::warning((hidden.0, &hidden.1), (by.0, &by.1)));
+        }
+    }
+}
+
+/// The warnings about all rules of a family.
+fn hidden<'r, A: Address>(rules: &'r [Rule<A>], before: usize) -> impl Iterator<Item = String> + 'r {
+    shadow::hidden(rules).into_iter().map(move |(hidden, by)| {
+        let shown = |at: usize| Readable(&rules[at]).to_string();
+        shadow::warning((before + hidden, &shown(hidden)), (before + by, &shown(by)))
+    })
+}
+
 /// Makes a change, and returns how many rules it added, took out or replaced.
-fn change(lists: &mut Lists, list: &mut List, log: &mut Log, line: &str) -> Result<u64, ChangeError> {
+fn change(lists: &mut Lists, list: &mut List, log: &mut Log, look: &mut Look, line: &str) -> Result<u64, ChangeError> {
     let (verb, entry) = Verb::split(line, SYNTAX).map_err(ChangeError::Verb)?;
     let (number, text) = split(entry)?;
     if let (Verb::Remove, Some(number), "") = (verb, number, text) {
@@ -272,13 +309,21 @@ fn change(lists: &mut Lists, list: &mut List, log: &mut Log, line: &str) -> Resu
         (Verb::Add, None) => {
             lists.v4.insert(None, &v4, &mut list.v4, &mut log.v4);
             lists.v6.insert(None, &v6, &mut list.v6, &mut log.v6);
+            look.at(&lists.v4.order, 0, count4, v4.len());
+            look.at(&lists.v6.order, lists.v4.order.len(), count6, v6.len());
         }
         (Verb::Add, Some(number)) => {
             // Behind the last one is allowed, too.
             let (least, most) = if v6.is_empty() { (0, count4) } else { (count4, count4 + count6) };
             match number.checked_sub(least).filter(|_| number <= most) {
-                Some(at) if v6.is_empty() => lists.v4.insert(Some(at), &v4, &mut list.v4, &mut log.v4),
-                Some(at) => lists.v6.insert(Some(at), &v6, &mut list.v6, &mut log.v6),
+                Some(at) if v6.is_empty() => {
+                    lists.v4.insert(Some(at), &v4, &mut list.v4, &mut log.v4);
+                    look.at(&lists.v4.order, 0, at, v4.len());
+                }
+                Some(at) => {
+                    lists.v6.insert(Some(at), &v6, &mut list.v6, &mut log.v6);
+                    look.at(&lists.v6.order, count4, at, v6.len());
+                }
                 None if number > count4 + count6 => return Err(ChangeError::Number { number, least, most }),
                 None => return Err(ChangeError::Family { number, least, most }),
             }
@@ -292,8 +337,14 @@ fn change(lists: &mut Lists, list: &mut List, log: &mut Log, line: &str) -> Resu
             }
             match spot {
                 Spot::V4(_) | Spot::V6(_) if !v4.is_empty() && !v6.is_empty() => return Err(ChangeError::BothFamilies),
-                Spot::V4(at) if v6.is_empty() => lists.v4.replace(at, &v4, &mut list.v4, &mut log.v4),
-                Spot::V6(at) if v4.is_empty() => lists.v6.replace(at, &v6, &mut list.v6, &mut log.v6),
+                Spot::V4(at) if v6.is_empty() => {
+                    lists.v4.replace(at, &v4, &mut list.v4, &mut log.v4);
+                    look.at(&lists.v4.order, 0, at, v4.len());
+                }
+                Spot::V6(at) if v4.is_empty() => {
+                    lists.v6.replace(at, &v6, &mut list.v6, &mut log.v6);
+                    look.at(&lists.v6.order, count4, at, v6.len());
+                }
                 Spot::V4(_) => return Err(other_family(number, count4, count4 + count6)),
                 Spot::V6(_) => return Err(other_family(number, 0, count4)),
             }
@@ -346,9 +397,11 @@ impl ControlTable for RuleTable {
         let outcome = self.shared.with_lists(&mut state, |lists| {
             self.shared.live.change(|list, log| {
                 let mut outcome = Outcome::default();
+                let mut look = Look { budget: LOOKS, warnings: Vec::new() };
                 for (at, line) in changes.iter().enumerate() {
-                    outcome.note_entries(at, change(lists, list, log, line));
+                    outcome.note_entries(at, change(lists, list, log, &mut look, line));
                 }
+                outcome.warnings = look.warnings;
                 outcome
             })
         });
@@ -357,6 +410,23 @@ impl ControlTable for RuleTable {
             state.awaited = state.awaited || rest::wait(&self.shared, self.quiet);
         }
         outcome
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let state = self.shared.lock();
+        let (v4, v6): (Vec<Rule4>, Vec<Rule6>) = match &state.lists {
+            None if self.made_up => return Vec::new(),
+            Some(Lists { v4, v6 }) => {
+                (v4.order.from(0).map(|place| place.rule).collect(), v6.order.from(0).map(|place| place.rule).collect())
+            }
+            None => {
+                let list = self.shared.live.look();
+                let (v4, v6) = (list.v4.rules().unwrap_or_default(), list.v6.rules().unwrap_or_default());
+                (v4.to_vec(), v6.to_vec())
+            }
+        };
+        drop(state);
+        hidden(&v4, 0).chain(hidden(&v6, v4.len())).collect()
     }
 
     fn len(&self) -> usize {

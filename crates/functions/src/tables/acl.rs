@@ -25,6 +25,7 @@ mod rule;
 pub mod rule_file;
 mod services;
 mod sets;
+pub mod shadow;
 pub mod synthetic;
 #[cfg(test)]
 mod tests;

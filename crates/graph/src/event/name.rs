@@ -66,6 +66,8 @@ names! {
     StateReplaced = "state_replaced", Warn;
     /// A module does not have rules of its file.
     RulesSkipped = "rules_skipped", Warn;
+    /// Rules of a table match no packet, because an earlier one decides about all of theirs.
+    RulesHidden = "rules_hidden", Warn;
     /// The host's own stack answers ARP for addresses of the pipeline.
     ArpFlux = "arp_flux", Warn;
     /// A port's interface went down, or lost its carrier.

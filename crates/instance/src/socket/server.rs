@@ -182,9 +182,10 @@ fn without_secrets(answer: Answer, service: &Service) -> Answer {
     };
     match answer {
         Answer::Error(why) => Answer::Error(hide(why)),
-        Answer::Changed { made, entries, refused, refusals } => {
+        Answer::Changed { made, entries, refused, refusals, warnings } => {
             let refused = refused.into_iter().map(|(number, why)| (number, hide(why))).collect();
-            Answer::Changed { made, entries, refused, refusals }
+            let warnings = warnings.into_iter().map(hide).collect();
+            Answer::Changed { made, entries, refused, refusals, warnings }
         }
         answer => answer,
     }

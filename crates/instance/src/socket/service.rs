@@ -168,6 +168,9 @@ fn reload_by(service: &Service, by: &str, file: Option<String>, set: &[String], 
         _ => return answer,
     };
     service.events.record(event.with("by", by).with_some("file", shown));
+    if matches!(answer, Answer::Reloaded(_)) {
+        warn_of(&service.instance.tables(), &service.events);
+    }
     answer
 }
 
@@ -309,6 +312,7 @@ pub(super) fn find(service: &Service, module: &str, table: Option<&str>) -> Resu
 /// As reading lines; also where the empty line is missing. Each says what was made.
 pub(super) fn change(service: &Service, found: &NamedTable, lines: &mut Lines<'_>) -> io::Result<Answer> {
     let (mut made, mut entries, mut refused, mut refusals, mut seen) = (0, 0, Vec::new(), 0, 0);
+    let mut warnings = Vec::new();
     let (mut changes, mut line, mut bytes, mut more) = (Vec::new(), Vec::new(), 0, true);
     while more {
         let next = match lines.next(&mut line) {
@@ -348,6 +352,7 @@ pub(super) fn change(service: &Service, found: &NamedTable, lines: &mut Lines<'_
             drop(ledger);
             entries += outcome.entries;
             refusals += outcome.refused.len() as u64;
+            warnings.extend(outcome.warnings.into_iter().take(REFUSALS - warnings.len()));
             for no in outcome.refused.into_iter().take(REFUSALS - refused.len()) {
                 refused.push((seen + no.change as u64 + 1, no.message));
             }
@@ -361,7 +366,22 @@ pub(super) fn change(service: &Service, found: &NamedTable, lines: &mut Lines<'_
     let event = NewEvent::new(EventName::TableChanged, message).with("module", module.as_str());
     let event = event.with("table", name.as_str()).with("made", made).with("entries", entries);
     service.events.record(event.with("refused", refusals));
-    Ok(Answer::Changed { made, entries, refused, refusals })
+    Ok(Answer::Changed { made, entries, refused, refusals, warnings })
+}
+
+/// Records an event for each of these tables in which something needs a look.
+pub fn warn_of(tables: &[NamedTable], events: &EventLog) {
+    for NamedTable { module, name, table } in tables {
+        let warnings = table.warnings();
+        let Some(first) = warnings.first() else { continue };
+        let more = match warnings.len() - 1 {
+            0 => String::new(),
+            more => format!("; and {more} more (`forebay check` lists them)"),
+        };
+        let message = format!("table '{name}' of module '{module}': {first}{more}");
+        let event = NewEvent::new(EventName::RulesHidden, message).with("module", module.as_str());
+        events.record(event.with("table", name.as_str()).with("count", warnings.len() as u64));
+    }
 }
 
 /// Whether packets still meet this table.

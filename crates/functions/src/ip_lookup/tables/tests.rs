@@ -42,7 +42,7 @@ fn changes_are_made_in_order_and_seen_at_once() {
     assert_eq!(seen("10.1.0.1"), 1);
     let outcome =
         tables.apply(&["add 10.1.0.0/16 2", "replace 10.0.0.0/8 3", "add ::/0 4", " replace\t2001:db8::/32 5 "]);
-    assert_eq!(outcome, Outcome { made: 4, entries: 4, refused: Vec::new() });
+    assert_eq!(outcome, Outcome { made: 4, entries: 4, refused: Vec::new(), warnings: Vec::new() });
     assert_eq!(["10.1.0.1", "10.2.0.1", "::1", "2001:db8::1"].map(&mut seen), [2, 3, 4, 5]);
     assert_eq!(tables.len(), 4);
     assert_eq!(tables.apply(&["remove 10.1.0.0/16", "remove 10.0.0.0/8 3", "remove ::/0"]).made, 3);

@@ -100,6 +100,11 @@ impl<A: Address> Prefix<A> {
         self.length
     }
 
+    /// Whether it holds every address of `other`.
+    pub fn covers(self, other: Self) -> bool {
+        self.length <= other.length && self.contains(other.address)
+    }
+
     /// Whether it holds `address`.
     pub fn contains(self, address: A) -> bool {
         address & A::mask(self.length) == self.address
@@ -141,6 +146,11 @@ impl PortRange {
     /// Whether it holds every port, so that it constrains nothing.
     pub fn is_any(self) -> bool {
         self == PortRange::ANY
+    }
+
+    /// Whether it holds every port of `other`.
+    pub fn covers(self, other: Self) -> bool {
+        self.low <= other.low && other.high <= self.high
     }
 
     /// Whether it holds `port`.
@@ -189,6 +199,11 @@ impl ProtocolMatch {
     /// Whether it holds every protocol.
     pub fn is_any(self) -> bool {
         self == ProtocolMatch::ANY
+    }
+
+    /// Whether it holds every protocol of `other`.
+    pub fn covers(self, other: Self) -> bool {
+        self.mask & other.mask == self.mask && self.contains(other.value)
     }
 
     /// Whether it holds `protocol`.
@@ -280,6 +295,16 @@ impl<A: Address> Rule<A> {
     /// Whether what it says about ports is about the types and codes of the family's ICMP, which has no ports.
     pub fn constrains_icmp(&self) -> bool {
         self.protocol == ProtocolMatch::exactly(A::ICMP) && self.constrains_ports()
+    }
+
+    /// Whether it matches every packet that `other` matches.
+    pub fn covers(&self, other: &Self) -> bool {
+        let ports = !self.constrains_ports()
+            || other.constrains_ports()
+                && self.constrains_icmp() == other.constrains_icmp()
+                && self.sport.covers(other.sport)
+                && self.dport.covers(other.dport);
+        ports && self.src.covers(other.src) && self.dst.covers(other.dst) && self.protocol.covers(other.protocol)
     }
 
     /// Whether it can match keys with this word: the protocol, and whether there are ports or a type.
