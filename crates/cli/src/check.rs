@@ -62,6 +62,10 @@ fn as_entry((module, line): &(String, String)) -> serde_json::Value {
     entry
 }
 
+fn warning((module, message): &(String, String)) -> serde_json::Value {
+    json!({ "module": module, "message": message })
+}
+
 fn as_json(file: &str, checked: &Result<Checked, Problems>) -> serde_json::Value {
     let named = |things: &[(String, &str)], kind: &str| -> Vec<_> {
         things.iter().map(|(name, of)| json!({ "name": name, kind: of })).collect()
@@ -76,7 +80,7 @@ fn as_json(file: &str, checked: &Result<Checked, Problems>) -> serde_json::Value
             "flows": flows,
             "problems": [],
             "skipped": skipped.iter().map(as_entry).collect::<Vec<_>>(),
-            "warnings": warnings.iter().map(|(module, it)| json!({ "module": module, "message": it })).collect::<Vec<_>>(),
+            "warnings": warnings.iter().map(warning).collect::<Vec<_>>(),
         }),
         Err(problems) => json!({
             "file": shown_file(file),

@@ -18,7 +18,7 @@ pub trait Table: Send + Sync {
     /// force when this returns, and may be before.
     fn apply(&self, changes: &[&str]) -> Outcome;
 
-    /// What needs a look in the entries as they are: those that have no effect, say. It may take milliseconds.
+    /// Warnings about the entries as they are: of one that has no effect, say. It may take milliseconds.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
@@ -68,7 +68,7 @@ pub struct Outcome {
     pub entries: u64,
     /// Those that were not, in order.
     pub refused: Vec<Refused>,
-    /// What needs a look in those that were made: an entry that has no effect, say.
+    /// Warnings about those that were made: of an entry that has no effect, say.
     pub warnings: Vec<String>,
 }
 

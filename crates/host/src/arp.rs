@@ -1,6 +1,8 @@
-//! Which IPv4 addresses the host has, and at which interfaces it answers ARP for them (`arp_ignore`, Linux
+//! Which IPv4 addresses the host has, at which interfaces it answers ARP for them (`arp_ignore`), which it names in
+//! requests (`arp_announce`), and from which sources it takes packets (`rp_filter`; Linux
 //! `Documentation/networking/ip-sysctl.rst`).
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use crate::fact::{Fact, Told};
@@ -11,6 +13,46 @@ pub const ADDRESSES: &str = "/proc/net/fib_trie";
 /// Where the kernel is told at which interfaces it answers.
 const SETTINGS: &str = "/proc/sys/net/ipv4/conf";
 
+/// Where the kernel lists its routes of IPv4.
+const ROUTES: &str = "/proc/net/route";
+
+/// The interfaces by which the host sends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Routes {
+    /// Those that some route leads to.
+    pub all: BTreeSet<String>,
+    /// Those that a default route leads to.
+    pub default: BTreeSet<String>,
+}
+
+/// A setting of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setting {
+    /// For which addresses it answers ARP.
+    Ignore,
+    /// Which address it names in its own requests.
+    Announce,
+    /// Whether a packet's source must be reached by the interface that it came by.
+    ReversePath,
+}
+
+impl Setting {
+    /// Its value for an interface, or for `all` or `default`.
+    pub(crate) fn of(self, tree: &Tree, interface: &str) -> Fact<u32> {
+        let (file, most, allowed) = match self {
+            Self::Ignore => ("arp_ignore", 8, "a number from 0 to 8"),
+            Self::Announce => ("arp_announce", 2, "a number from 0 to 2"),
+            Self::ReversePath => ("rp_filter", 2, "a number from 0 to 2"),
+        };
+        let path = format!("{SETTINGS}/{interface}/{file}");
+        // A name with a slash is none of an interface, and would lead elsewhere.
+        if interface.contains('/') {
+            return Fact::unknown(&path, Unknown::Missing(path.clone()));
+        }
+        tree.fact(&path, allowed, |text| text.parse().ok().filter(|number| *number <= most))
+    }
+}
+
 /// The host's part in ARP.
 #[derive(Clone, Debug)]
 pub struct Arp {
@@ -18,6 +60,14 @@ pub struct Arp {
     pub addresses: Fact<Vec<Ipv4Addr>>,
     /// `arp_ignore` of all interfaces.
     pub ignore: Fact<u32>,
+    /// `arp_announce` of all interfaces.
+    pub announce: Fact<u32>,
+    /// `rp_filter` of all interfaces.
+    pub reverse_path: Fact<u32>,
+    /// `rp_filter` that a new interface gets.
+    pub reverse_path_of_new: Fact<u32>,
+    /// Where its routes lead.
+    pub routes: Fact<Routes>,
 }
 
 impl Arp {
@@ -29,18 +79,35 @@ impl Arp {
             let shown: Vec<_> = value.iter().filter(|it| !it.is_loopback()).map(Ipv4Addr::to_string).collect();
             Told { value, text: format!("local addresses {}", shown.join(" ")) }
         });
-        Self { addresses: Fact { path: ADDRESSES.to_owned(), told }, ignore: ignore(tree, "all") }
+        let routes = tree.listing(ROUTES).map(|text| {
+            let value = routes(&text);
+            let default = value.default.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+            Told { value, text: format!("default routes by {}", if default.is_empty() { "none" } else { &default }) }
+        });
+        Self {
+            addresses: Fact { path: ADDRESSES.to_owned(), told },
+            ignore: Setting::Ignore.of(tree, "all"),
+            announce: Setting::Announce.of(tree, "all"),
+            reverse_path: Setting::ReversePath.of(tree, "all"),
+            reverse_path_of_new: Setting::ReversePath.of(tree, "default"),
+            routes: Fact { path: ROUTES.to_owned(), told: routes },
+        }
     }
 }
 
-/// `arp_ignore` of an interface.
-pub(crate) fn ignore(tree: &Tree, interface: &str) -> Fact<u32> {
-    let path = format!("{SETTINGS}/{interface}/arp_ignore");
-    // A name with a slash is none of an interface, and would lead elsewhere.
-    if interface.contains('/') {
-        return Fact::unknown(&path, Unknown::Missing(path.clone()));
+/// The interfaces in the kernel's list of routes: a line of headings, then interface, destination, gateway, flags, three
+/// counts and the mask, in hexadecimal digits.
+fn routes(text: &str) -> Routes {
+    let mut routes = Routes::default();
+    for line in text.lines().skip(1) {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let [interface, destination, _, _, _, _, _, mask, ..] = words[..] else { continue };
+        routes.all.insert(interface.to_owned());
+        if (destination, mask) == ("00000000", "00000000") {
+            routes.default.insert(interface.to_owned());
+        }
     }
-    tree.fact(&path, "a number from 0 to 8", |text| text.parse().ok().filter(|number| *number <= 8))
+    routes
 }
 
 /// The addresses in a listing of routes: each is named by a line, and said to be the host's by the next.
@@ -61,6 +128,19 @@ pub(crate) fn addresses(text: &str) -> Vec<Ipv4Addr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn routes_lead_to_interfaces() {
+        let head = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n";
+        let line =
+            |name: &str, to: &str, mask: &str| format!("{name}\t{to}\t00000000\t0001\t0\t0\t0\t{mask}\t0\t0\t0\n");
+        let read = routes(
+            &[head, &line("eth0", "00000000", "00000000"), &line("fb0", "0001A8C0", "00FFFFFF"), "x\n"].concat(),
+        );
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        assert_eq!(read, Routes { all: names(&["eth0", "fb0"]), default: names(&["eth0"]) });
+        assert_eq!(routes(""), Routes::default());
+    }
 
     #[test]
     fn the_hosts_addresses_are_those_that_the_routes_say_are_local() {

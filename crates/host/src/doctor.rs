@@ -10,6 +10,7 @@ mod neighbours;
 mod nodes;
 mod power;
 mod quota;
+mod reverse_path;
 mod rights;
 mod siblings;
 
@@ -130,6 +131,8 @@ pub const CHECKS: &[Check] = &[
     cores::WORKER_CORES,
     rights::CAPABILITIES,
     neighbours::ARP_FLUX,
+    neighbours::ARP_ANNOUNCE,
+    reverse_path::RP_FILTER,
     quota::CPU_QUOTA,
     cores::CORE_LOAD,
     siblings::SMT_SIBLING,

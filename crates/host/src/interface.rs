@@ -1,6 +1,7 @@
 //! Network interfaces: the device behind each, where it is, and its queues (`/sys/class/net`, Linux
 //! `Documentation/ABI/testing/sysfs-class-net`).
 
+use crate::arp::Setting;
 use crate::fact::Fact;
 use crate::list::KernelList;
 use crate::tree::Tree;
@@ -33,6 +34,10 @@ pub struct Interface {
     pub owner: Fact<Option<u32>>,
     /// For which addresses it answers ARP (`arp_ignore`).
     pub arp_ignore: Fact<u32>,
+    /// Which address it names in ARP requests (`arp_announce`).
+    pub arp_announce: Fact<u32>,
+    /// Whether a packet's source must be reached by it (`rp_filter`).
+    pub rp_filter: Fact<u32>,
 }
 
 impl Interface {
@@ -60,7 +65,9 @@ impl Interface {
                 "-1" => Some(None),
                 text => text.parse().ok().map(Some),
             }),
-            arp_ignore: crate::arp::ignore(tree, &name),
+            arp_ignore: Setting::Ignore.of(tree, &name),
+            arp_announce: Setting::Announce.of(tree, &name),
+            rp_filter: Setting::ReversePath.of(tree, &name),
             name,
         }
     }

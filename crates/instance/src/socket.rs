@@ -165,7 +165,7 @@ pub enum Answer {
         refused: Vec<(u64, String)>,
         /// How many were refused.
         refusals: u64,
-        /// What needs a look in those that were made.
+        /// Warnings about those that were made.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
     },

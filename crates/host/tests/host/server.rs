@@ -177,12 +177,25 @@ Hugepagesize:       2048 kB
         self.set("/proc/sys/kernel/numa_balancing", "0\n");
         self.set("/proc/sys/net/ipv4/conf/all/arp_ignore", "0\n");
         self.set("/proc/sys/net/ipv4/conf/eth1/arp_ignore", "1\n");
+        for name in ["all", "default", "eth1", "fb0"] {
+            self.set(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"), "1\n");
+            self.set(format!("/proc/sys/net/ipv4/conf/{name}/arp_announce"), "0\n");
+        }
+        self.routes("fb0", "fb0");
         self.set("/proc/net/fib_trie", "Local:\n     |-- 192.0.2.1\n        /32 host LOCAL\n");
         self.set("/sys/bus/event_source/devices/cpu/type", "4\n");
         self.set("/proc/cmdline", "isolcpus=managed_irq,domain,4-7,12-15 nohz_full=4-7,12-15\n");
         let flags = "flags\t\t: fpu tsc constant_tsc nonstop_tsc avx2";
         let cpus: Vec<_> = (0..CPUS).map(|cpu| format!("processor\t: {cpu}\n{flags}\n\n")).collect();
         self.set("/proc/cpuinfo", cpus.concat());
+    }
+
+    /// A default route by one interface, and another one by one.
+    pub fn routes(&mut self, default: &str, other: &str) -> &mut Self {
+        let head = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n";
+        let line = |name: &str, to: &str, mask: &str| format!("{name}\t{to}\t0\t0001\t0\t0\t0\t{mask}\t0\t0\t0\n");
+        let text = [head, &line(default, "00000000", "00000000"), &line(other, "000200C0", "00FFFFFF")].concat();
+        self.set("/proc/net/route", text)
     }
 
     fn process(&mut self) {
