@@ -109,7 +109,8 @@ fn rules_that_match_no_packet_are_warned_of() {
         "warning: rule 4 (permit ip tcp from any to any port 22) matches no packet: rule 3 (deny ip from any to any)";
     assert!(added.code == Some(0) && added.err.contains(said), "{}", added.err);
     let json = table(&["add", "0", "permit tcp from 10.0.0.0/7 to any", "--json"]).json();
-    let said = "rule 1 (permit tcp from 10.0.0.0/8 to any port 80) matches no packet: rule 0 (permit tcp from 10.0.0.0/7 to any)";
+    let said = "rule 1 (permit tcp from 10.0.0.0/8 to any port 80) matches no packet: rule 0 \
+                (permit tcp from 10.0.0.0/7 to any)";
     assert!(json["changed"]["warnings"][0].as_str().is_some_and(|it| it.starts_with(said)), "{json}");
     assert_eq!(table(&["remove", "0"]).err, "");
     // A reload records an event.

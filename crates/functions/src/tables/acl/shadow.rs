@@ -1,7 +1,7 @@
 //! Rules that no packet reaches, because an earlier rule decides about all that they match.
 //!
-//! One rule is compared with one rule: a rule that several earlier ones hide together is not found. The work is bounded,
-//! so that a long list costs no more than a short one ([`COMPARISONS`], [`NEAR`]).
+//! One rule is compared with one rule: a rule that several earlier ones hide together is not found. The work is
+//! bounded, so that a long list costs no more than a short one ([`COMPARISONS`], [`NEAR`]).
 
 use super::order::Order;
 use super::rule::{Address, Rule};
@@ -122,12 +122,13 @@ mod tests {
             rules in prop::collection::vec((0u8..4, 0u8..4, 0u8..3, (0u16..3, 0u16..3), any::<bool>()), 2),
             keys in prop::collection::vec((0u32..4, 0u32..4, prop::sample::select(vec![1u8, 6, 17]), 0u16..3, 0u16..3), 30),
         ) {
+            let protocols = [ProtocolMatch::ANY, ProtocolMatch::exactly(1), ProtocolMatch::exactly(6)];
             let rule = |(src, dst, protocol, (low, high), has_ports): (u8, u8, u8, (u16, u16), bool)| Rule4 {
                 src: Prefix::new(u32::from(src) << 30, src.min(2)),
                 dst: Prefix::new(u32::from(dst) << 30, dst.min(2)),
                 sport: PortRange::ANY,
                 dport: if has_ports { PortRange::new(low, high) } else { PortRange::ANY },
-                protocol: [ProtocolMatch::ANY, ProtocolMatch::exactly(1), ProtocolMatch::exactly(6)][usize::from(protocol)],
+                protocol: protocols[usize::from(protocol)],
                 action: Action::Deny,
             };
             let (one, other) = (rule(rules[0]), rule(rules[1]));
