@@ -135,7 +135,11 @@ fn too_slow(told: &ShortReport) -> String {
         ),
     };
     let (stated, has) = (short(told.min_rate_pps), short(told.rate_pps));
-    format!("{} cannot have {stated} pps, it has {has}: {why}", told.flow)
+    let stated = match told.min_rate_bps {
+        Some(rate) => format!("{}bps ({stated} pps of its packets)", short(rate)),
+        None => format!("{stated} pps"),
+    };
+    format!("{} cannot have {stated}, it has {has}: {why}", told.flow)
 }
 
 /// All of it for a line that has little room.
@@ -181,7 +185,7 @@ pub(crate) struct Verdict {
 /// Whether flows kept their objectives, of delays and of rates, where any has one.
 pub(crate) fn verdicts(report: &Report) -> Vec<Verdict> {
     let delays = verdict("objectives", report, |flow| flow.slo_us.map(|_| flow.kept));
-    let rates = verdict("rates", report, |flow| flow.min_rate_pps.map(|_| flow.rate_kept));
+    let rates = verdict("rates", report, |flow| flow.min_rate_pps.or(flow.min_rate_bps).map(|_| flow.rate_kept));
     let name = report.control.as_ref().map_or("null", |control| control.controller.as_str());
     let serves = forebay_graph::controllers().iter().any(|controller| controller.name == name && controller.rates);
     let missed = |text: String| Verdict { text, brief: None, fate: Fate::Missed };
@@ -235,12 +239,19 @@ pub(crate) fn delay_objective(flow: &FlowReport) -> String {
 
 /// Whether any flow has a rate objective: tables have columns for it only then.
 pub(crate) fn has_rates(report: &Report) -> bool {
-    report.flows.iter().any(|flow| flow.min_rate_pps.is_some())
+    report.flows.iter().any(|flow| flow.min_rate_pps.or(flow.min_rate_bps).is_some())
 }
 
-/// A flow's rate objective.
+/// The head of the column of rate objectives.
+pub(crate) fn rate_head(report: &Report) -> &'static str {
+    if report.flows.iter().any(|flow| flow.min_rate_bps.is_some()) { "least rate" } else { "least packets/s" }
+}
+
+/// A flow's rate objective; of one in bits, also what it has, which packets a second do not say.
 pub(crate) fn stated_rate(flow: &FlowReport) -> String {
-    flow.min_rate_pps.map_or_else(|| "-".to_owned(), short)
+    let has = flow.rate_bps.map_or_else(String::new, |rate| format!("{} of ", short(rate)));
+    let bits = || flow.min_rate_bps.map(|rate| format!("{has}{}bps", short(rate)));
+    flow.min_rate_pps.map(short).or_else(bits).unwrap_or_else(|| "-".to_owned())
 }
 
 fn names(of: &[&str]) -> String {
@@ -349,7 +360,13 @@ pub(crate) mod tests {
 
     #[test]
     fn rates_that_flows_do_not_have_are_told_with_why_and_what_helps() {
-        let short = |cause| ShortReport { flow: "video".to_owned(), rate_pps: 4e5, min_rate_pps: 1e6, cause };
+        let short = |cause| ShortReport {
+            flow: "video".to_owned(),
+            rate_pps: 4e5,
+            min_rate_pps: 1e6,
+            min_rate_bps: None,
+            cause,
+        };
         let causes = [
             ShortCauseReport::Time { worker: 0, load: 1.44 },
             ShortCauseReport::Together { with: "rest".to_owned(), module: "fw".to_owned() },
@@ -386,7 +403,7 @@ pub(crate) mod tests {
         let cause = ShortCauseReport::Time { worker: 0, load: 1.5 };
         let short = |flow: &str| {
             let cause = cause.clone();
-            ShortReport { flow: flow.to_owned(), rate_pps: 4e5, min_rate_pps: 1e6, cause }
+            ShortReport { flow: flow.to_owned(), rate_pps: 4e5, min_rate_pps: 1e6, min_rate_bps: None, cause }
         };
         let told = ControlReport { short: vec![short("video"), short("rest")], ..control() };
         assert!(in_short(&told).ends_with("  cannot be kept: video, rest"), "{}", in_short(&told));

@@ -199,7 +199,7 @@ mod tests {
                 hold_s: 1e-3,
                 ..ModuleSnapshot::default()
             }],
-            flows: vec![FlowSnapshot { packets: 1_000, delay_s: Some(delay), violations, undisturbed_s: None }],
+            flows: vec![FlowSnapshot { packets: 1_000, delay_s: Some(delay), violations, ..FlowSnapshot::default() }],
             ..Snapshot::default()
         };
         (layout, snapshot)

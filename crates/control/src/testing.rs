@@ -24,5 +24,12 @@ pub(crate) fn module(name: &str, before: &[usize]) -> ModuleLayout {
 
 /// A flow through some modules, whose objective counts for 99 of 100 packets.
 pub(crate) fn flow(name: &str, path: &[usize], slo_s: Option<f64>) -> FlowLayout {
-    FlowLayout { name: name.to_owned(), path: path.to_vec(), slo_s, percentile: Percentile::default(), min_rate: None }
+    FlowLayout {
+        name: name.to_owned(),
+        path: path.to_vec(),
+        slo_s,
+        percentile: Percentile::default(),
+        min_rate: None,
+        min_rate_bits: None,
+    }
 }

@@ -99,6 +99,9 @@ pub struct Short {
     pub flow: usize,
     /// Packets a second that it has.
     pub rate: f64,
+    /// Packets a second that it is to have; of a rate in bits, at the length that its packets have.
+    #[serde(default)]
+    pub stated: f64,
     /// Why.
     pub cause: ShortCause,
 }

@@ -6,7 +6,7 @@ use crate::flow::{self, FlowError, Passages};
 use crate::function::{StateKind, functions};
 use crate::percentile::Percentile;
 use crate::plan::{FlowPlan, Plan, Target};
-use crate::scheduler::SchedulerKind;
+use crate::scheduler::{Rate, SchedulerKind};
 use crate::worker::shape;
 
 /// A pipeline's shape. Modules and flows stand at their places in the [`Plan`].
@@ -62,6 +62,9 @@ pub struct FlowLayout {
     /// The rate objective, in packets a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_rate: Option<f64>,
+    /// The rate objective, in bits a second of frames, where it is stated so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_rate_bits: Option<f64>,
 }
 
 impl Layout {
@@ -133,7 +136,8 @@ impl Plan {
                 path,
                 slo_s: flow.slo.map(|slo| slo.0 as f64 / 1e9),
                 percentile: flow.percentile,
-                min_rate: flow.min_rate.map(|rate| rate.0),
+                min_rate: flow.min_rate.and_then(Rate::packets),
+                min_rate_bits: flow.min_rate.and_then(Rate::bits),
             }
         });
         let flows = flows.collect();

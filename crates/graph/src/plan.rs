@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_measure::{Nanos, PacketRate};
+use forebay_measure::Nanos;
 use forebay_packet::PoolOptions;
 
 use crate::function::{Function, Reason};
@@ -10,7 +10,7 @@ use crate::meter::Meter;
 use crate::percentile::Percentile;
 use crate::placement::Placement;
 use crate::port::OpenPort;
-use crate::scheduler::{SchedulerKind, Share};
+use crate::scheduler::{Rate, SchedulerKind, Share};
 use crate::table::{NamedTable, Table};
 use crate::telemetry::OwnCounters;
 
@@ -90,7 +90,7 @@ pub struct FlowPlan {
     /// Which of its delays must keep it: the 99th percentile by default.
     pub percentile: Percentile,
     /// The rate objective: the flow gets at least that much of what it offers.
-    pub min_rate: Option<PacketRate>,
+    pub min_rate: Option<Rate>,
 }
 
 /// A pipeline, ready to run by one worker. Modules are in topological order: every gate leads to a later module. The plans

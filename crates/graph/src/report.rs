@@ -219,6 +219,12 @@ pub struct FlowReport {
     /// The rate objective.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_rate_pps: Option<f64>,
+    /// The rate objective where it is in bits a second, of frames without what the wire adds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_rate_bps: Option<f64>,
+    /// Bits a second that left, where the rate objective is in bits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bps: Option<f64>,
     /// Packets that were turned away on the flow's way, or lost before they entered, where it has a rate objective; those of other
     /// flows with the same way are among them.
     #[serde(default, skip_serializing_if = "Option::is_none")]

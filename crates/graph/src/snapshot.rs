@@ -67,6 +67,13 @@ pub struct FlowSnapshot {
     /// never more than what packets took, and rather too little.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undisturbed_s: Option<f64>,
+    /// Bytes of the packets that left, where any flow's rate objective is in bits.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bytes: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Delays of the packets that left: in the period, or where those are few in several.
@@ -161,6 +168,7 @@ mod tests {
             slo_s: Some(1e-3),
             percentile: Percentile::Of(percentile),
             min_rate: None,
+            min_rate_bits: None,
         };
         let told = |violations, packets| FlowSnapshot { violations, packets, ..FlowSnapshot::default() };
         assert!(!told(5, 100).missed(&flow(95.0)) && told(6, 100).missed(&flow(95.0)));

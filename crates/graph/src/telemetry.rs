@@ -267,6 +267,8 @@ pub struct FlowTelemetry {
     pub delay: Histogram,
     /// What was declared, or found where nothing was.
     pub plan: Box<FlowPlan>,
+    /// Bytes of the packets that left, where any flow's rate objective is in bits.
+    pub bytes: Counter,
 }
 
 /// Odd, so that what packets of many flows write lies in all sets of the cache.
@@ -282,6 +284,7 @@ impl FlowTelemetry {
             violations: Counter::new(),
             delay: Histogram::new(),
             plan: Box::new(plan),
+            bytes: Counter::new(),
         }
     }
 

@@ -192,6 +192,8 @@ pub struct Worker<C: Clock, S: Scheduler> {
     stopwatch: Stopwatch,
     was_busy: bool,
     accounting: bool,
+    /// Whether bytes are counted by flow: some rate objective is in bits.
+    weighs: bool,
     timing: bool,
 }
 

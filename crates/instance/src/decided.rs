@@ -106,7 +106,8 @@ fn short(layout: &Layout, short: &Short) -> ShortReport {
     ShortReport {
         flow: flows[short.flow].name.clone(),
         rate_pps: short.rate,
-        min_rate_pps: flows[short.flow].min_rate.unwrap_or(0.0),
+        min_rate_pps: flows[short.flow].min_rate.unwrap_or(short.stated),
+        min_rate_bps: flows[short.flow].min_rate_bits,
         cause: match short.cause {
             ShortCause::Time { worker, load } => ShortCauseReport::Time { worker, load },
             ShortCause::Together { with, module: at } => {

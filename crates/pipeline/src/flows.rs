@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
-use forebay_graph::{FlowPlan, Step, Target};
-use forebay_measure::{Nanos, PacketRate};
+use forebay_graph::{FlowPlan, Rate, Step, Target};
+use forebay_measure::{BitRate, Nanos, PacketRate};
 
 use crate::language::{Flow, Path};
 use crate::line::{self, Stop};
@@ -43,13 +43,18 @@ pub(crate) fn read(
         if flow.slo == Some(Nanos(0)) {
             findings.add(place("slo"), "an objective of no delay at all cannot be met: allowed is more than 0");
         }
-        if let Some(rate) = flow.min_rate.filter(|rate| !RATES.contains(&rate.0)) {
-            let message = format!(
-                "a rate objective of {rate}: allowed are {} to {}",
-                PacketRate(*RATES.start()),
-                PacketRate(*RATES.end())
-            );
-            findings.add(place("min_rate"), message);
+        let (least, most) = (*RATES.start(), *RATES.end());
+        let wrong = match flow.min_rate {
+            Some(Rate::Packets(rate)) if !RATES.contains(&rate.0) => {
+                Some(format!("{rate}: allowed are {} to {}", PacketRate(least), PacketRate(most)))
+            }
+            Some(Rate::Bits(rate)) if !RATES.contains(&rate.0) => {
+                Some(format!("{rate}: allowed are {} to {}", BitRate(least), BitRate(most)))
+            }
+            _ => None,
+        };
+        if let Some(wrong) = wrong {
+            findings.add(place("min_rate"), format!("a rate objective of {wrong}"));
         }
         let Some(path) = steps(ends, flow, node, findings) else { continue };
         if let Some(line) = paths.insert(path.clone(), line_of(place("path"))) {

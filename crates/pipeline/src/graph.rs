@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use forebay_graph::Target;
 use forebay_graph::report::{GraphEdge, GraphFlow, GraphModule, GraphPort, GraphReport, GraphWorker};
+use forebay_graph::{Rate, Target};
 use forebay_measure::Frequency;
 
 use crate::Source;
@@ -67,7 +67,8 @@ impl Draft {
             path: flow.path.iter().map(step).collect(),
             slo_us: flow.slo.map(|slo| slo.0 as f64 / 1e3),
             percentile: flow.percentile,
-            min_rate_pps: flow.min_rate.map(|rate| rate.0),
+            min_rate_pps: flow.min_rate.and_then(Rate::packets),
+            min_rate_bps: flow.min_rate.and_then(Rate::bits),
         });
         GraphReport {
             version: GraphReport::VERSION,

@@ -89,7 +89,7 @@ impl Scene {
             })
             .collect();
         let names: Vec<String> = plans[0].ports.iter().map(|port| port.name.clone()).collect();
-        let (trails, lost_lines) = watch(&mut plans, packets)?;
+        let Watched { trails, lengths, lost_lines } = watch(&mut plans, packets)?;
 
         let roads: Vec<_> = (0..layout.workers).map(|worker| Roads::of(&graph, worker)).collect();
         let rings = graph.rings();
@@ -113,7 +113,9 @@ impl Scene {
         });
         let workers = workers.collect();
         let entries = graph.entries.iter().map(|entry| entry.as_ref().and_then(module)).collect();
-        Ok(Self { layout, flows, hops, workers, rings, entries, buffers, lost_lines })
+        let length = |flow| lengths.get(&flow).map_or(0.0, |(packets, bytes)| *bytes as f64 / *packets as f64);
+        let lengths = (0..flows).map(length).collect();
+        Ok(Self { layout, flows, lengths, hops, workers, rings, entries, buffers, lost_lines })
     }
 }
 
@@ -168,9 +170,17 @@ fn topology(plan: &Plan, graph: &Graph, frequency: Frequency) -> Topology {
 /// By source: the trails of its packets.
 type Trails = BTreeMap<Entry, Vec<Trail>>;
 
-/// Runs the pipeline until so many packets of each source have been seen; their trails, and the lines that are not in
-/// modules' files.
-fn watch(plans: &mut Vec<Plan>, packets: usize) -> Result<(Trails, Vec<LostLines>), LearnError> {
+/// Packets that were watched.
+struct Watched {
+    trails: Trails,
+    /// By flow: packets that left, and their bytes.
+    lengths: BTreeMap<usize, (u64, u64)>,
+    /// Lines that are not in modules' files.
+    lost_lines: Vec<LostLines>,
+}
+
+/// Runs the pipeline until so many packets of each source have been seen.
+fn watch(plans: &mut Vec<Plan>, packets: usize) -> Result<Watched, LearnError> {
     let names: Vec<String> = plans[0].modules.iter().map(|module| module.name.clone()).collect();
     let gives = |port: &&PortPlan| port.entry.is_some() && port.open.as_ref().is_some_and(|open| open.receives);
     let sources = plans.iter().flat_map(|plan| &plan.ports).filter(gives).count();
@@ -219,7 +229,8 @@ fn watch(plans: &mut Vec<Plan>, packets: usize) -> Result<(Trails, Vec<LostLines
     }
     let whole = |trails: Vec<Option<Trail>>| trails.into_iter().flatten().take(packets).collect();
     let trails = std::mem::take(&mut seen.trails).into_iter().map(|(entry, trails)| (entry, whole(trails)));
-    Ok((trails.collect(), lost_lines))
+    let lengths = std::mem::take(&mut seen.lengths);
+    Ok(Watched { trails: trails.collect(), lengths, lost_lines })
 }
 
 /// The ways that have been seen, each once.

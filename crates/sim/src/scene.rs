@@ -19,6 +19,8 @@ pub struct Scene {
     pub(crate) layout: Layout,
     /// By flow: its name, and its objective, also of those of which the layout has no path.
     pub(crate) flows: usize,
+    /// By flow: the mean length of its packets as they leave, in bytes; 0 where none left.
+    pub(crate) lengths: Vec<f64>,
     /// Ways, one after the other: the nodes that a packet comes to, each by its number in the worker where that is; past a
     /// port by which it leaves, its flow.
     pub(crate) hops: Arc<[u32]>,

@@ -225,6 +225,11 @@ impl Simulator {
         &self.scene.layout
     }
 
+    /// By flow: the mean length of its packets as they leave, in bytes.
+    pub(crate) fn lengths(&self) -> &[f64] {
+        &self.scene.lengths
+    }
+
     /// Lines that modules' files lack, of the packets that were watched.
     pub(crate) fn lost_lines(&self) -> &[LostLines] {
         &self.scene.lost_lines

@@ -18,6 +18,8 @@ const WIDEST: u32 = 10;
 pub(crate) struct Snapshots {
     snapshot: Snapshot,
     percentiles: Vec<Percentile>,
+    /// By flow: bytes a packet, where any rate objective is in bits.
+    lengths: Option<Vec<f64>>,
     /// By flow: delays of the last periods that had too few, and how many those are.
     delays: Vec<(Distribution, u32)>,
 }
@@ -29,7 +31,9 @@ impl Snapshots {
         snapshot.flows.resize(scene.flows, FlowSnapshot::default());
         snapshot.workers.resize(scene.workers.len(), WorkerSnapshot::default());
         let percentiles = scene.layout.flows.iter().map(|flow| flow.percentile).collect();
-        Self { snapshot, percentiles, delays: vec![<(Distribution, u32)>::default(); scene.flows] }
+        let in_bits = scene.layout.flows.iter().any(|flow| flow.min_rate_bits.is_some());
+        let lengths = in_bits.then(|| scene.lengths.clone());
+        Self { snapshot, percentiles, lengths, delays: vec![<(Distribution, u32)>::default(); scene.flows] }
     }
 
     /// Of a period that ended at `at` and lasted `span`, in seconds, in which workers counted this.
@@ -60,6 +64,7 @@ impl Snapshots {
                 told.violations += flow.violations;
                 delays.merge(&flow.delay);
             }
+            told.bytes = self.lengths.as_ref().map_or(0, |lengths| (told.packets as f64 * lengths[number]) as u64);
             *periods += 1;
             let percentile = self.percentiles[number];
             told.delay_s = delay(delays, percentile);

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use forebay_graph::report::{FlowFigures, FlowReport, Kind, ModuleReport, Packets, PortReport, Report, WorkerReport};
-use forebay_graph::{FlowLayout, ModuleLayout};
+use forebay_graph::{FlowLayout, ModuleLayout, Rate};
 use forebay_measure::machine::Cpu;
-use forebay_measure::{Frequency, Nanos, PacketRate};
+use forebay_measure::{BitRate, Frequency, Nanos, PacketRate};
 
 use crate::simulator::Simulator;
 
@@ -30,8 +30,8 @@ impl Simulator {
         }
         let modules = self.running(&report).map(|((at, module), told)| self.module(at, module, told, report.seconds));
         let modules = modules.collect();
-        let flows = self.layout().flows.iter().zip(&report.flows);
-        let flows = flows.map(|(flow, told)| self.flow(flow, told, &report)).collect();
+        let flows = self.layout().flows.iter().zip(&report.flows).zip(self.lengths());
+        let flows = flows.map(|((flow, told), length)| self.flow(flow, (told, *length), &report)).collect();
         let worker = |(id, busy): (usize, &f64)| WorkerReport { id, busy: busy.min(1.0), ..WorkerReport::default() };
         Report {
             pipeline: self.layout().pipeline.clone(),
@@ -104,7 +104,9 @@ impl Simulator {
         }
     }
 
-    fn flow(&self, flow: &FlowLayout, told: &crate::FlowReport, report: &crate::Report) -> FlowReport {
+    /// `length`: bytes of its packets.
+    fn flow(&self, flow: &FlowLayout, (told, length): (&crate::FlowReport, f64), report: &crate::Report) -> FlowReport {
+        let packets = flow.min_rate.map(|rate| Rate::Packets(PacketRate(rate)));
         let figures = FlowFigures {
             name: &flow.name,
             seconds: report.seconds,
@@ -112,7 +114,8 @@ impl Simulator {
             violations: told.violations,
             slo: flow.slo_s.map(|slo| Nanos((slo * 1e9).round() as u64)),
             percentile: flow.percentile,
-            min_rate: flow.min_rate.map(PacketRate),
+            bytes: (told.packets as f64 * length) as u64,
+            min_rate: packets.or(flow.min_rate_bits.map(|rate| Rate::Bits(BitRate(rate)))),
             turned_away: self.turned_away(flow, report),
         };
         figures.report(Frequency::new(TICKS))

@@ -134,7 +134,7 @@ fn flows(recent: &Report) -> Sheet {
         Column::right("p99", 6),
     ];
     if rates {
-        columns.extend([Column::right("least packets/s", 8), Column::left("rate", 5)]);
+        columns.extend([Column::right(control::rate_head(recent), 8), Column::left("rate", 5)]);
     }
     let rows = recent.flows.iter().map(|flow| {
         let (told, style) = verdict(flow.kept, flow.missed_by_machine);

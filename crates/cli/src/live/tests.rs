@@ -61,6 +61,8 @@ pub(crate) fn report(modules: usize) -> Report {
             violations: Some(1),
             kept: Some(false),
             min_rate_pps: None,
+            min_rate_bps: None,
+            rate_bps: None,
             turned_away: None,
             rate_kept: None,
             missed_by_machine: false,

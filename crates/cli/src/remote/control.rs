@@ -36,12 +36,12 @@ fn slack_us(flow: &FlowReport) -> Option<f64> {
 }
 
 fn has_objective(flow: &&FlowReport) -> bool {
-    flow.slo_us.is_some() || flow.min_rate_pps.is_some()
+    flow.slo_us.is_some() || flow.min_rate_pps.is_some() || flow.min_rate_bps.is_some()
 }
 
 fn to_json(recent: &Report, whole: &Report) -> Value {
     let flows = recent.flows.iter().filter(has_objective).map(|flow| {
-        json!({
+        let mut told = json!({
             "name": flow.name,
             "slo_us": flow.slo_us,
             "percentile": flow.percentile,
@@ -51,7 +51,11 @@ fn to_json(recent: &Report, whole: &Report) -> Value {
             "min_rate_pps": flow.min_rate_pps,
             "rate_pps": flow.rate_pps,
             "rate_kept": flow.rate_kept,
-        })
+        });
+        if let Some(least) = flow.min_rate_bps {
+            (told["min_rate_bps"], told["rate_bps"]) = (json!(least), json!(flow.rate_bps));
+        }
+        told
     });
     let change = |module: &ModuleReport| {
         whole.control.as_ref().and_then(|control| control.changes.iter().find(|change| change.module == module.name))
@@ -124,11 +128,13 @@ fn rows(flow: &FlowReport) -> Vec<Vec<String>> {
             verdict(flow.kept),
         ]
     });
-    let rate = flow.min_rate_pps.map(|least| {
+    let in_packets = flow.min_rate_pps.map(|least| (least, flow.rate_pps, "pps"));
+    let in_bits = || Some((flow.min_rate_bps?, flow.rate_bps?, "bps"));
+    let rate = in_packets.or_else(in_bits).map(|(least, has, unit)| {
         vec![
             flow.name.clone(),
-            format!("{} pps", short(least)),
-            format!("{} pps", short(flow.rate_pps.round())),
+            format!("{} {unit}", short(least)),
+            format!("{} {unit}", short(has.round())),
             String::new(),
             verdict(flow.rate_kept),
         ]

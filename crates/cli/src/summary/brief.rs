@@ -92,7 +92,7 @@ fn flows(report: &Report) -> String {
         columns.extend([("objective", Right), ("measured", Right), ("verdict", Left), ("late", Right)]);
     }
     if rates {
-        columns.extend([("least packets/s", Right), ("verdict", Left)]);
+        columns.extend([(control::rate_head(report), Right), ("verdict", Left)]);
     }
     columns.push(("packets/s", Right));
     if !objectives {

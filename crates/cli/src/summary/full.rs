@@ -87,7 +87,7 @@ pub(crate) fn flows(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let rates = control::has_rates(report);
     let mut columns =
         vec![("flow", Left), ("objective", Right), ("measured", Right), ("verdict", Left), ("late packets", Right)];
-    columns.extend(rates.then_some([("least packets/s", Right), ("verdict", Left)]).into_iter().flatten());
+    columns.extend(rates.then_some([(control::rate_head(report), Right), ("verdict", Left)]).into_iter().flatten());
     columns.extend(["packets", "packets/s", "mean", "p50", "p95", "p99", "p99.9", "max"].map(|head| (head, Right)));
     let rows = report.flows.iter().map(|flow| {
         let delay = &flow.delay_us;

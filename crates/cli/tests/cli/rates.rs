@@ -64,3 +64,33 @@ control: { batching: wfq, period: 10ms }
         assert_eq!(little["turned_away"], 0, "{little}");
     }
 }
+
+/// One packet in two is 25 times as long as the other: bits are counted packet by packet, of frames without what the wire adds.
+#[test]
+fn a_rate_in_bits_counts_what_packets_have() {
+    let mix = "rate: 4Mpps, size: [{ size: 60, weight: 1 }, { size: 1500, weight: 1 }]";
+    let text = TWO.replace("rate: 4Mpps", mix).replace("min_rate: 1Mpps", "min_rate: 6Gbps");
+    let file = File::new(&text);
+    let run = |more: &[&str]| forebay(&[&["run", file.path()], &COSTS[..], more].concat());
+    let rate = |flow: &serde_json::Value, name: &str| flow[name].as_f64().unwrap_or_else(|| panic!("{name}: {flow}"));
+    let kept = run(&["--json"]).json()["flows"][0].clone();
+    assert_eq!((&kept["min_rate_bps"], &kept["rate_kept"]), (&6e9.into(), &true.into()), "{kept}");
+    assert!(kept.get("min_rate_pps").is_none() && kept["turned_away"].as_u64() > Some(0), "{kept}");
+    // The mean of both lengths.
+    let length = rate(&kept, "rate_bps") / 8.0 / rate(&kept, "rate_pps");
+    assert!((length / 780.0 - 1.0).abs() < 0.01, "{length} bytes a packet");
+    // As many packets of 60 bytes as these bits of mixed ones are too few.
+    let few = ["--set", "ports.in.generator.size=60", "--json"];
+    let missed = run(&few).json()["flows"][0].clone();
+    assert!(missed["rate_kept"] == false && rate(&missed, "rate_bps") < 2e9, "{missed}");
+    let out = run(&["--strict"]).well();
+    assert!(out.contains("least rate") && out.contains(" of 6.000Gbps") && out.contains("rates: 1 of 1 kept"), "{out}");
+    let done = run(&["--strict", "--set", "flows.1.min_rate=8Gbps"]);
+    assert!(done.code == Some(1) && done.out.contains("rest cannot have 8.000Gbps (1."), "{}", done.out);
+    // In the simulator it is the same.
+    let arguments: Vec<_> = COSTS.into_iter().filter(|argument| *argument != "--virtual").collect();
+    let told = forebay(&[&["simulate", file.path(), "--json"], &arguments[..]].concat()).json()["flows"][0].clone();
+    assert!((rate(&told, "rate_bps") / rate(&kept, "rate_bps") - 1.0).abs() < 0.05, "{told} instead of {kept}");
+    let graph = forebay(&["graph", file.path(), "--json"]).json();
+    assert_eq!(graph["flows"][0]["min_rate_bps"], 6e9);
+}

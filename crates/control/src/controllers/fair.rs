@@ -41,6 +41,8 @@ pub(crate) struct Fair {
 impl Controller for Fair {
     fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Actions) {
         self.rates.pass(snapshot);
+        let in_packets = self.rates.in_packets(layout);
+        let layout = in_packets.as_ref().unwrap_or(layout);
         let demands = Demands::new(layout, snapshot, &self.rates, guard);
         let admitted = Admitted::new(layout, &demands);
         self.set_triggers(layout, snapshot, (&demands.gates, &admitted.restricted), guard, actions);
@@ -107,7 +109,7 @@ impl Fair {
                 } else {
                     continue;
                 };
-                actions.short.push(Short { flow, rate, cause });
+                actions.short.push(Short { flow, rate, stated, cause });
             }
         }
     }

@@ -239,7 +239,8 @@ mod tests {
             };
             let violations = if chosen > 200e-6 { packets / 2 } else { 0 };
             let undisturbed_s = undisturbed_s(trigger);
-            let flow = FlowSnapshot { packets, delay_s: Some(delay), violations, undisturbed_s };
+            let flow =
+                FlowSnapshot { packets, delay_s: Some(delay), violations, undisturbed_s, ..FlowSnapshot::default() };
             let mut worker = WorkerSnapshot { busy_s: 0.01, busy_turns: 100_000, away_s: away, ..<_>::default() };
             if delay_s(0) > 1e-3 {
                 (worker.long_s, worker.long_turns[5]) = (0.05, 17);

@@ -70,6 +70,10 @@ pub(super) fn begin(begin: &Begin) -> Checked {
             let percentile = percentile.share().unwrap_or(0.0) * 100.0;
             format!("flow '{}': percentile {percentile}: allowed is more than 0 to 100, or mean", flow.name)
         })?;
+        let bits = flow.min_rate_bits.unwrap_or(1.0);
+        check(bits > 0.0 && bits <= FASTEST, || {
+            format!("flow '{}': a rate of {bits:?} bps: allowed is more than 0 to {FASTEST} bps", flow.name)
+        })?;
         let rate = flow.min_rate.unwrap_or(1.0);
         check(rate > 0.0 && rate <= FASTEST, || {
             format!("flow '{}': a rate of {rate:?} pps: allowed is more than 0 to {FASTEST} pps", flow.name)

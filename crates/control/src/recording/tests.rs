@@ -27,7 +27,7 @@ fn recorded(periods: usize) -> String {
         exact: false,
         period_s: 0.1,
         modules: vec![module; 2],
-        flows: vec![FlowSnapshot { packets: 10_000, delay_s: Some(delay), violations: 0, undisturbed_s: None }],
+        flows: vec![FlowSnapshot { packets: 10_000, delay_s: Some(delay), ..FlowSnapshot::default() }],
         workers: vec![WorkerSnapshot {
             busy_s: 0.05,
             busy_turns: 5_000,

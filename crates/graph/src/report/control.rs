@@ -113,8 +113,11 @@ pub struct ShortReport {
     pub flow: String,
     /// Packets a second that it has.
     pub rate_pps: f64,
-    /// Its rate objective.
+    /// Its rate objective; of one in bits, at the length that its packets have.
     pub min_rate_pps: f64,
+    /// The objective where it is in bits a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_rate_bps: Option<f64>,
     /// Why.
     pub cause: ShortCauseReport,
 }

@@ -163,6 +163,7 @@ pub(super) fn flow(before: FlowReading, now: &FlowReading, seconds: f64, frequen
         delays: &delays,
         // A port that refuses packets takes back what was counted as sent.
         violations: now.violations.saturating_sub(before.violations),
+        bytes: now.bytes.saturating_sub(before.bytes),
         slo: now.slo,
         percentile: now.percentile,
         min_rate: now.min_rate,

@@ -1,9 +1,10 @@
 //! What a flow has come to, from what was counted of it.
 
-use forebay_measure::{Distribution, Frequency, Nanos, PacketRate};
+use forebay_measure::{Distribution, Frequency, Nanos};
 
 use super::{Delay, FlowReport};
 use crate::percentile::Percentile;
+use crate::scheduler::Rate;
 
 /// A rate that is less than its objective by no more than this part is that.
 const NEAR: f64 = 0.01;
@@ -23,8 +24,10 @@ pub struct FlowFigures<'f> {
     pub slo: Option<Nanos>,
     /// Which of its delays must keep it.
     pub percentile: Percentile,
+    /// Bytes of the packets that left, where the rate objective is in bits.
+    pub bytes: u64,
     /// The rate objective.
-    pub min_rate: Option<PacketRate>,
+    pub min_rate: Option<Rate>,
     /// Packets that were turned away on its way.
     pub turned_away: u64,
 }
@@ -39,7 +42,14 @@ impl FlowFigures<'_> {
         let kept = |slo: Nanos| !percentile.is_missed(slo.0 as f64 / 1e3, packets, violations, mean_us);
         let rate_pps = if self.seconds > 0.0 { packets as f64 / self.seconds } else { 0.0 };
         // One that offers less than its rate, and gets it all, has not missed it.
-        let rate_kept = |least: f64| rate_pps >= (1.0 - NEAR) * least || turned_away == 0;
+        let rate_bps = if self.seconds > 0.0 { self.bytes as f64 * 8.0 / self.seconds } else { 0.0 };
+        let rate_kept = |least: Rate| {
+            let (has, least) = match least {
+                Rate::Packets(least) => (rate_pps, least.0),
+                Rate::Bits(least) => (rate_bps, least.0),
+            };
+            has >= (1.0 - NEAR) * least || turned_away == 0
+        };
         FlowReport {
             name: self.name.to_owned(),
             packets,
@@ -53,9 +63,11 @@ impl FlowFigures<'_> {
             }),
             violations: self.slo.map(|_| violations),
             kept: self.slo.filter(|_| packets > 0).map(kept),
-            min_rate_pps: self.min_rate.map(|rate| rate.0),
+            min_rate_pps: self.min_rate.and_then(Rate::packets),
+            min_rate_bps: self.min_rate.and_then(Rate::bits),
+            rate_bps: self.min_rate.and_then(Rate::bits).map(|_| rate_bps),
             turned_away: self.min_rate.map(|_| turned_away),
-            rate_kept: self.min_rate.filter(|_| packets + turned_away > 0).map(|rate| rate_kept(rate.0)),
+            rate_kept: self.min_rate.filter(|_| packets + turned_away > 0).map(rate_kept),
             missed_by_machine: false,
         }
     }

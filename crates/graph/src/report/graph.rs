@@ -94,4 +94,7 @@ pub struct GraphFlow {
     pub percentile: Percentile,
     /// The rate objective, in packets a second.
     pub min_rate_pps: Option<f64>,
+    /// The rate objective in bits a second of frames, where it is stated so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_rate_bps: Option<f64>,
 }

@@ -49,8 +49,9 @@ fn missing(flow: &FlowReport) -> f64 {
         }
         _ => 0.0,
     };
-    let slow = match (flow.rate_kept, flow.min_rate_pps) {
-        (Some(false), Some(least)) if least > 0.0 => 1.0 - flow.rate_pps / least,
+    let in_bits = || flow.rate_bps.zip(flow.min_rate_bps);
+    let slow = match (flow.rate_kept, flow.min_rate_pps.map(|least| (flow.rate_pps, least)).or_else(in_bits)) {
+        (Some(false), Some((has, least))) if least > 0.0 => 1.0 - has / least,
         _ => 0.0,
     };
     late.max(slow)
@@ -78,6 +79,8 @@ mod tests {
             violations: Some(late),
             kept: Some(late <= 50),
             min_rate_pps: None,
+            min_rate_bps: None,
+            rate_bps: None,
             turned_away: None,
             rate_kept: None,
             missed_by_machine: false,
@@ -98,6 +101,8 @@ mod tests {
         assert!(missing(&flow(250)) <= 0.2 && missing(&flow(40)) == 0.0);
         let slow = FlowReport { min_rate_pps: Some(2_000.0), rate_kept: Some(false), ..flow(0) };
         assert_eq!(missing(&slow), 0.5);
+        let in_bits = FlowReport { min_rate_bps: Some(4e6), rate_bps: Some(3e6), min_rate_pps: None, ..slow };
+        assert_eq!(missing(&in_bits), 0.25);
     }
 
     /// A disturbed worker once excused misses of flows that another worker has.

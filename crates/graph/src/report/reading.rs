@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use forebay_measure::{Away, Counter, Distribution, Frequency, Nanos, PacketRate};
+use forebay_measure::{Away, Counter, Distribution, Frequency, Nanos};
 use forebay_packet::Ticks;
 
 use super::difference;
 use super::lost::{Losses, LostLines};
 use crate::percentile::Percentile;
+use crate::scheduler::Rate;
 use crate::telemetry::{Account, BACKPRESSURE, LONG_CLASSES, MeterAccount, ReasonCounters, SIZE_CLASSES, Telemetry};
 use crate::worker::Census;
 
@@ -118,7 +119,8 @@ pub(super) struct FlowReading {
     pub(super) percentile: Percentile,
     pub(super) delays: Distribution,
     pub(super) violations: u64,
-    pub(super) min_rate: Option<PacketRate>,
+    pub(super) bytes: u64,
+    pub(super) min_rate: Option<Rate>,
     /// Packets that modules on its way turned away, where it has a rate objective.
     turned_away: u64,
     /// Packets that ports lost before they came onto its way, by the port's name: a port goes on counting in the next graph.
@@ -514,6 +516,7 @@ impl FlowReading {
             percentile: told.plan.percentile,
             delays: told.delay.read(),
             violations: told.violations.get(),
+            bytes: told.bytes.get(),
             min_rate: told.plan.min_rate,
             turned_away: ways().map(|way| way.turned_away(telemetry)).sum(),
             lost,
@@ -529,6 +532,7 @@ impl FlowReading {
         self.delays.merge(&other.delays);
         // A port that refuses packets takes back what was counted as sent.
         self.violations = self.violations.wrapping_add(other.violations);
+        self.bytes = self.bytes.wrapping_add(other.bytes);
         self.turned_away += other.turned_away;
         add(&mut self.lost, other.lost.clone());
     }

@@ -48,6 +48,20 @@ pub enum Rate {
     Bits(BitRate),
 }
 
+impl Rate {
+    /// Packets a second, where it is in these.
+    #[must_use]
+    pub fn packets(self) -> Option<f64> {
+        if let Self::Packets(rate) = self { Some(rate.0) } else { None }
+    }
+
+    /// Bits a second, where it is in these.
+    #[must_use]
+    pub fn bits(self) -> Option<f64> {
+        if let Self::Bits(rate) = self { Some(rate.0) } else { None }
+    }
+}
+
 /// High and low water marks of a module's input queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {

@@ -66,6 +66,7 @@ struct Delays {
     few: Values,
     periods: u32,
     violations: u64,
+    bytes: u64,
 }
 
 impl Sampler {
@@ -80,6 +81,7 @@ impl Sampler {
             few: Values::default(),
             periods: 0,
             violations: 0,
+            bytes: 0,
         };
         let here = |module: usize| telemetries.iter().map(|told| told.modules[module].here).collect();
         let mut sampler = Self {
@@ -117,15 +119,17 @@ impl Sampler {
             take_module(&self.telemetries, &self.here[at], at, before, told);
         }
         for (at, (flow, told)) in self.flows.iter_mut().zip(&mut snapshot.flows).enumerate() {
-            let (mut left, mut violations) = (0, 0);
+            let (mut left, mut violations, mut bytes) = (0, 0, 0_u64);
             self.delays.clear();
             for (telemetry, window) in self.telemetries.iter().zip(&mut flow.windows) {
                 let telemetry = &telemetry.flows[at];
                 left += window.take(&telemetry.delay, &mut self.delays);
                 violations += telemetry.violations.get();
+                bytes = bytes.wrapping_add(telemetry.bytes.get());
             }
             told.packets = left;
             // A port that refuses packets takes back what was counted as sent.
+            told.bytes = bytes.saturating_sub(std::mem::replace(&mut flow.bytes, bytes));
             told.violations = violations.saturating_sub(std::mem::replace(&mut flow.violations, violations));
             flow.periods += 1;
             self.delays.add(&flow.few);

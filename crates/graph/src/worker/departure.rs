@@ -33,6 +33,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         (self.desk.now, self.departed) = (now, MODE != Mode::Timed as u8);
         if self.accounting {
             self.account::<false>(batch, now);
+            if self.weighs {
+                self.weigh::<false>(batch);
+            }
         }
         if MODE == Mode::Observed as u8
             && let Some(observer) = &mut self.observer
@@ -53,6 +56,16 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
         if MODE == Mode::Timed as u8 {
             self.time_send(port, given);
+        }
+    }
+
+    /// Accounts packets' bytes to their flows; with `UNDO`, takes that back.
+    #[cold]
+    fn weigh<const UNDO: bool>(&self, batch: &Batch) {
+        for packet in batch.iter() {
+            if let Some(flow) = self.flow_of(packet.flow()) {
+                flow.bytes.add(times::<UNDO>(packet.data().len() as u64));
+            }
         }
     }
 
@@ -139,6 +152,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if self.accounting {
             // They were accounted as sent.
             self.account::<true>(batch, now);
+            if self.weighs {
+                self.weigh::<true>(batch);
+            }
         }
         self.telemetry.ports[port].refused.add(batch.len() as u64);
         self.observe_drops::<MODE>(Place::Port(port), "refused", batch);

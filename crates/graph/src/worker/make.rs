@@ -21,7 +21,7 @@ use crate::links::Links;
 use crate::placement::Origin;
 use crate::plan::{Plan, Target};
 use crate::port::Ready;
-use crate::scheduler::{Scheduler, ShareError, Topology};
+use crate::scheduler::{Rate, Scheduler, ShareError, Topology};
 use crate::team::Team;
 use crate::telemetry::{
     Account, FlowTelemetry, FoldTelemetry, Metered, ModuleCounters, ModuleTelemetry, PortTelemetry, ReasonCounters,
@@ -188,6 +188,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             passages.of(declared).into_iter().for_each(|module| flows_of[module].push(flow));
         }
         let ways = Way::all(&mut passages, &found, &plan.leaders());
+        let weighs = found.iter().any(|flow| flow.min_rate.and_then(Rate::bits).is_some());
         drop(shape);
         let frequency = clock.frequency();
 
@@ -306,6 +307,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             stopwatch: Stopwatch::new(&clock),
             was_busy: false,
             accounting: true,
+            weighs,
             timing: true,
             clock,
         };

@@ -70,6 +70,7 @@ fn event(name: EventName, flow: &FlowReport) -> NewEvent {
         .with_some("percentile", flow.percentile)
         .with_some("at_percentile_us", flow.at_percentile_us.map(|micros| micros.round() as u64))
         .with_some("min_rate_pps", flow.min_rate_pps)
+        .with_some("min_rate_bps", flow.min_rate_bps)
 }
 
 #[cfg(test)]

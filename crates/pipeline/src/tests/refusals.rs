@@ -250,12 +250,13 @@ flows:
   - { name: none, path: [s[x], a], min_rate: 0pps }
   - { name: less, path: [s], min_rate: 0.5pps }
   - { name: much, path: [a], min_rate: 2000Gpps }
-  - { name: bits, path: [s[y]], min_rate: 1Gbps }
+  - { name: bits, path: [s[y]], min_rate: 1Gbit/s }
+  - { name: slow, path: [s[y], a], min_rate: 0bps }
 "), @r"
         test.yaml:12: a rate objective of 0pps: allowed are 1pps to 1000Gpps
         test.yaml:13: a rate objective of 0.5pps: allowed are 1pps to 1000Gpps
         test.yaml:14: a rate objective of 2000Gpps: allowed are 1pps to 1000Gpps
-        test.yaml:15: flows[3].min_rate: '1Gbps' is not a packet rate: write a number and a unit, such as 5Mpps (units: pps, kpps, Mpps, Gpps)
+        test.yaml:15: flows[3].min_rate: '1Gbit/s' does not fit: allowed are a number with a unit (pps, kpps, Mpps, Gpps), a number with a unit (bps, kbps, Mbps, Gbps, Tbps)
         ");
     insta::assert_snapshot!(flows("flows: [{ name: one, path: [s[x], a], min_rate: 1Mpps }]
 "), @"test.yaml:9: nothing keeps a rate objective here: write `scheduler: weighted-fair` and `control: { batching: fair }` too");

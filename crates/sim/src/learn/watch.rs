@@ -25,6 +25,8 @@ pub(super) struct Seen {
     pub(super) trails: BTreeMap<Entry, Vec<Option<Trail>>>,
     /// By mark, less 1.
     under_way: Vec<Option<UnderWay>>,
+    /// By flow: packets that left, and their bytes.
+    pub(super) lengths: BTreeMap<usize, (u64, u64)>,
     /// A module that holds packets back.
     pub(super) holds: Option<usize>,
 }
@@ -100,6 +102,10 @@ impl Observer for Watcher {
         let mut seen = self.seen();
         if let Some(trail) = seen.trail(packet.mark()) {
             trail.left = Some((self.worker, port, flow));
+        }
+        if let Some(flow) = flow {
+            let (packets, bytes) = seen.lengths.entry(flow).or_default();
+            (*packets, *bytes) = (*packets + 1, *bytes + packet.data().len() as u64);
         }
         seen.end(packet.mark());
     }

@@ -10,6 +10,8 @@ use forebay_graph::{Layout, Snapshot};
 use forebay_models::batching::Line;
 use forebay_models::max_min::Demand;
 
+/// Bytes of the shortest frame, without its check sequence.
+const SHORTEST: f64 = 60.0;
 /// How much of a rate is the last period's.
 const RECENT: f64 = 0.5;
 /// Fewer packets a second than this are none: what has stopped is halved from period to period without end.
@@ -34,6 +36,8 @@ pub(super) struct Rates {
     left: Vec<f64>,
     /// By module: packets that come together, which not every period tells.
     together: Vec<f64>,
+    /// By flow: bytes a packet, of those that left; 0 before any has.
+    bytes: Vec<f64>,
 }
 
 /// Flows that one module tells from all others, or packets of no flow that has a path.
@@ -83,11 +87,30 @@ impl Rates {
                 *rates = news;
             }
         }
+        self.bytes.resize(snapshot.flows.len(), 0.0);
+        for (bytes, flow) in self.bytes.iter_mut().zip(&snapshot.flows).filter(|(_, flow)| flow.packets > 0) {
+            let news = flow.bytes as f64 / flow.packets as f64;
+            *bytes = if *bytes > 0.0 { *bytes + RECENT * (news - *bytes) } else { news };
+        }
         self.together.resize(snapshot.modules.len(), 1.0);
         for (together, module) in self.together.iter_mut().zip(&snapshot.modules) {
             let news = module.ingress().unwrap_or(*together);
             *together += RECENT * (news - *together);
         }
+    }
+
+    /// The pipeline with all rate objectives in packets a second, at the lengths that flows' packets have; `None` where they are so
+    /// already. As long as none has left the shortest are assumed: more packets are not needed.
+    pub(super) fn in_packets(&self, layout: &Layout) -> Option<Layout> {
+        if layout.flows.iter().all(|flow| flow.min_rate_bits.is_none()) {
+            return None;
+        }
+        let mut layout = layout.clone();
+        for (flow, bytes) in layout.flows.iter_mut().zip(&self.bytes) {
+            let bytes = if *bytes > 0.0 { *bytes } else { SHORTEST };
+            flow.min_rate = flow.min_rate.or(flow.min_rate_bits.map(|bits| bits / 8.0 / bytes));
+        }
+        Some(layout)
     }
 
     /// Whether packets wait at the ports before a module because their worker has no time for it.
