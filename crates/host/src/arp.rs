@@ -95,8 +95,8 @@ impl Arp {
     }
 }
 
-/// The interfaces in the kernel's list of routes: a line of headings, then interface, destination, gateway, flags, three
-/// counts and the mask, in hexadecimal digits.
+/// The interfaces in the kernel's list of routes: a line of headings, then interface, destination, gateway, flags,
+/// three counts and the mask, in hexadecimal digits.
 fn routes(text: &str) -> Routes {
     let mut routes = Routes::default();
     for line in text.lines().skip(1) {

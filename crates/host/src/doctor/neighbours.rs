@@ -73,9 +73,9 @@ fn shared(case: &Case<'_>) -> Option<Vec<Ipv4Addr>> {
 pub(super) const ARP_ANNOUNCE: Check = Check {
     id: "arp-announce",
     looks_at: "the host does not name the pipeline's addresses in ARP requests at its `af_packet` ports",
-    cost: "A request names the source of the packet that waits, whichever interface has that address. Who reads it sends \
-           packets for the address to the interface's own Ethernet address from then on, and they are lost (Linux \
-           Documentation/networking/ip-sysctl.rst, arp_announce).",
+    cost: "A request names the source of the packet that waits, whichever interface has that address. Who reads it \
+           sends packets for the address to the interface's own Ethernet address from then on, and they are lost \
+           (Linux Documentation/networking/ip-sysctl.rst, arp_announce).",
     mend: "`sysctl -w net.ipv4.conf.NAME.arp_announce=2`",
     judge: arp_announce,
 };

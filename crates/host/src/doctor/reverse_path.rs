@@ -5,15 +5,15 @@ use super::{Case, Check, Each, State, Verdict, listed};
 pub(super) const RP_FILTER: Check = Check {
     id: "rp-filter",
     looks_at: "the host takes packets from the Internet at the pipeline's `tap`",
-    cost: "With a strict `rp_filter` the host drops, without a word, each packet whose source it reaches by another interface: at \
-           a `tap` all packets from the Internet, if its default route leads elsewhere (RFC 3704; Linux \
-           Documentation/networking/ip-sysctl.rst, rp_filter).",
+    cost: "With a strict `rp_filter` the host drops, without a word, each packet whose source it reaches by another \
+           interface: at a `tap` all packets from the Internet, if its default route leads elsewhere (RFC 3704; \
+           Linux Documentation/networking/ip-sysctl.rst, rp_filter).",
     mend: "a default route by the `tap`, or `sysctl -w net.ipv4.conf.NAME.rp_filter=2`",
     judge: rp_filter,
 };
 
-/// Strict. 0 is off, 2 is content with any route to the source; the kernel takes the larger one of an interface's setting
-/// and that of all.
+/// Strict. 0 is off, 2 is content with any route to the source; the kernel takes the larger one of an interface's
+/// setting and that of all.
 const STRICT: u32 = 1;
 
 /// Only of a gateway: a `tap` at which the host has an address, beside a port at an interface of another kind.

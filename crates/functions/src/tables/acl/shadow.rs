@@ -120,7 +120,7 @@ mod tests {
         #[test]
         fn what_is_covered_is_matched(
             rules in prop::collection::vec((0u8..4, 0u8..4, 0u8..3, (0u16..3, 0u16..3), any::<bool>()), 2),
-            keys in prop::collection::vec((0u32..4, 0u32..4, prop::sample::select(vec![1u8, 6, 17]), 0u16..3, 0u16..3), 30),
+            keys in prop::collection::vec((0u32..4, 0u32..4, 0usize..3, 0u16..3, 0u16..3), 30),
         ) {
             let protocols = [ProtocolMatch::ANY, ProtocolMatch::exactly(1), ProtocolMatch::exactly(6)];
             let rule = |(src, dst, protocol, (low, high), has_ports): (u8, u8, u8, (u16, u16), bool)| Rule4 {
@@ -135,6 +135,7 @@ mod tests {
             prop_assert!(one.covers(&one));
             if one.covers(&other) {
                 for (src, dst, protocol, sport, dport) in keys {
+                    let protocol = [1, 6, 17][protocol];
                     let (src, dst) = (src << 30, dst << 30);
                     for key in [Key::new(src, dst, sport, dport, protocol), Key::without_ports(src, dst, protocol)] {
                         prop_assert!(!other.matches(&key) || one.matches(&key), "{} {}", one, other);
