@@ -18,6 +18,7 @@ mod open;
 mod overhead;
 mod page;
 mod place;
+mod profile;
 mod router;
 mod scenario;
 mod settled;
@@ -43,6 +44,7 @@ pub use interval::Ratio;
 pub use light::Light;
 pub use open::Open;
 pub use overhead::Took;
+pub use profile::{Calls, Size as CallSize};
 pub use router::Router;
 pub use settled::Row;
 pub use steps::{Series, Stage};
@@ -81,6 +83,8 @@ pub enum Part {
     Overhead,
     /// What being watched takes of the data path.
     DataPath,
+    /// What calls cost by the size of batches.
+    Profile,
     /// Run to completion against weighted-fair.
     Fairness,
     /// Flows that cannot be together on a worker.
@@ -102,6 +106,7 @@ impl Part {
         Self::Router,
         Self::Overhead,
         Self::DataPath,
+        Self::Profile,
         Self::Fairness,
         Self::Decomposition,
     ];
@@ -122,6 +127,7 @@ impl Part {
             Self::Router => "router",
             Self::Overhead => "overhead",
             Self::DataPath => "data-path",
+            Self::Profile => "profile",
             Self::Fairness => "fairness",
             Self::Decomposition => "decomposition",
         }
@@ -261,6 +267,8 @@ pub struct Results {
     pub controller_us: Vec<Took>,
     /// What being watched takes of the data path; on this machine's clock only.
     pub data_path: Vec<DataPath>,
+    /// What calls cost by the size of batches.
+    pub profile: Vec<Calls>,
     /// Run to completion against weighted-fair.
     pub fairness: Vec<Fairness>,
     /// Flows that cannot be together, with one worker and with two.
@@ -300,6 +308,7 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
     let router = make.part(Part::Router, router::measure)?;
     let controller_us = make.part(Part::Overhead, overhead::measure)?;
     let data_path = make.part(Part::DataPath, data_path::measure)?;
+    let profile = make.part(Part::Profile, profile::measure)?;
     let fairness = make.part(Part::Fairness, fairness::measure)?;
     let decomposition = make.part(Part::Decomposition, decomposition::measure)?;
     let interrupted = make.is_stopped.then(|| match &make.complete[..] {
@@ -329,6 +338,7 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
         router,
         controller_us,
         data_path,
+        profile,
         fairness,
         decomposition,
     })

@@ -79,6 +79,12 @@ pub enum LabError {
         /// The names that exist.
         names: String,
     },
+    /// Calls that cannot be measured.
+    #[error(transparent)]
+    Profile(#[from] forebay_lean::profile::ProfileError),
+    /// The program's own file, which a profile is of.
+    #[error(transparent)]
+    Store(#[from] forebay_lean::profile::StoreError),
     /// A folder without captures.
     #[error("{}: there are no captures in it: allowed are files whose names end in {}", .0.display(), batching::CAPTURES.join(", "))]
     Captures(std::path::PathBuf),

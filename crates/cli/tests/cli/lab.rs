@@ -91,6 +91,7 @@ fn a_short_run_of_lean_keeps_its_promises() {
 const BATCHING: &[&str] = &[
     "static.csv",
     "grid.csv",
+    "profile.csv",
     "slo-steps.csv",
     "load-steps.csv",
     "bearer.csv",
@@ -158,6 +159,8 @@ fn a_short_run_of_batching_keeps_its_promises() {
     let vrf = |controller: &str| grid.iter().find(|row| row["usecase"] == "vrf 2 2" && row["controller"] == controller);
     let (null, optimal) = (vrf("null").expect("a row"), vrf("optimal").expect("a row"));
     assert!(figure(optimal, "rate_pps") > 1.05 * figure(null, "rate_pps"), "VLANs are interleaved: {optimal} {null}");
+    let profile = list(&results, "profile");
+    assert!(profile.len() == 2 && profile.iter().all(|told| list(told, "sizes").len() == 6), "{profile:?}");
     let parts = [
         "grid",
         "static",

@@ -2,6 +2,7 @@
 
 mod control;
 mod decomposition;
+mod profile;
 mod settled;
 mod shortfall;
 mod steps;
@@ -57,6 +58,9 @@ pub(super) fn page(results: &Results) -> Result<String, PlotError> {
     }
     if !results.data_path.is_empty() {
         sections.push(control::data_path(&results.data_path));
+    }
+    if !results.profile.is_empty() {
+        sections.push(profile::section(&results.profile)?);
     }
     if !results.fairness.is_empty() {
         sections.push(control::fairness(&results.fairness));

@@ -2,7 +2,7 @@
 
 use super::interval::Ratio;
 use super::watch::Moment;
-use super::{DataPath, Decomposed, Fairness, Gain, Light, Open, Results, Router, Row, Series, Told, Took};
+use super::{Calls, DataPath, Decomposed, Fairness, Gain, Light, Open, Results, Router, Row, Series, Told, Took};
 use crate::csv::{figure, text};
 
 /// Their names and texts; none where that was not run.
@@ -23,6 +23,7 @@ pub(super) fn all(results: &Results) -> Vec<(&'static str, Option<String>)> {
         ("router.csv", some(&results.router, router)),
         ("controller.csv", some(&results.controller_us, took)),
         ("data-path.csv", some(&results.data_path, data_path)),
+        ("profile.csv", some(&results.profile, calls)),
         ("fairness.csv", some(&results.fairness, fairness)),
         ("decomposition.csv", some(&results.decomposition, decomposition)),
     ]
@@ -211,6 +212,20 @@ fn data_path(all: &[DataPath]) -> String {
     };
     let heads = ["usecase", "period_ms", "ticks_per_packet_without", "to_none", "to_none_low", "to_none_high"];
     text(&heads, all.iter().map(row))
+}
+
+/// A row for each function and size.
+fn calls(all: &[Calls]) -> String {
+    let rows = all.iter().flat_map(|calls| {
+        calls.sizes.iter().map(|size| {
+            let mut row = vec![calls.function.clone()];
+            row.extend(
+                [calls.t0_ns, calls.t1_ns, calls.batchiness, size.packets, size.call_ns, size.rate_mpps].map(number),
+            );
+            row
+        })
+    });
+    text(&["function", "t0_ns", "t1_ns", "batchiness", "packets", "call_ns", "rate_mpps"], rows)
 }
 
 /// A row for each case and scheduler.
