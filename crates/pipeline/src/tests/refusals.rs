@@ -257,6 +257,8 @@ flows:
         test.yaml:13: a rate objective of 0.5pps: allowed are 1pps to 1000Gpps
         test.yaml:14: a rate objective of 2000Gpps: allowed are 1pps to 1000Gpps
         test.yaml:15: flows[3].min_rate: '1Gbit/s' does not fit: allowed are a number with a unit (pps, kpps, Mpps, Gpps), a number with a unit (bps, kbps, Mbps, Gbps, Tbps)
+        test.yaml:16: no packet can take the path of flow 'slow': nothing leads from 's[y]' to 'a'
+        test.yaml:16: a rate objective of 0bps: allowed are 1bps to 1Tbps
         ");
     insta::assert_snapshot!(flows("flows: [{ name: one, path: [s[x], a], min_rate: 1Mpps }]
 "), @"test.yaml:9: nothing keeps a rate objective here: write `scheduler: weighted-fair` and `control: { batching: fair }` too");
