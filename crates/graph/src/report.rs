@@ -324,6 +324,9 @@ pub struct WorkerReport {
     pub core: Option<usize>,
     /// Share of its time in turns in which there was something to do.
     pub busy: f64,
+    /// Share of its time that the timing of turns added to them.
+    #[serde(default)]
+    pub timing_share: f64,
     /// Turns.
     pub turns: u64,
     /// Turns in which there was something to do.

@@ -365,6 +365,8 @@ pub struct WorkerCounters {
     pub busy: Counter,
     /// Ticks of all turns.
     pub all: Counter,
+    /// Ticks that timing turns added to them, as far as untimed ones tell. Counters wrap: few of them may be negative.
+    pub timing: Counter,
     /// Turns that were timed, of those in which there was something to do.
     pub timed_turns: Counter,
     /// The time that was no module's, no port's and no hand-over's: scheduling, polling, looking after timers. Its

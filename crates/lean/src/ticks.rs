@@ -55,11 +55,12 @@ impl Timed {
         (busiest > 0.0 && entered > 0.0).then(|| entered / busiest)
     }
 
-    /// Ticks a packet that entered, of busy turns in which the machine was not elsewhere.
+    /// Ticks a packet that entered, of busy turns in which the machine was not elsewhere, without what timing added to them.
     #[must_use]
     pub fn cpp(&self) -> Option<f64> {
         let workers = self.report.workers.iter();
-        let share: f64 = workers.map(|worker| worker.busy - worker.machine_stalls.busy_share).sum();
+        let share: f64 =
+            workers.map(|worker| worker.busy - worker.machine_stalls.busy_share - worker.timing_share).sum();
         self.per_packet(share * self.report.duration_s * self.hertz)
     }
 

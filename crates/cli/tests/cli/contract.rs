@@ -92,6 +92,7 @@ pub(crate) fn check(report: &Value) {
     }
     for worker in report["workers"].as_array().expect("checked above") {
         need(worker, "worker", &[("id", whole), ("core", number_or_null), ("busy", is_number), ("turns", whole)]);
+        need(worker, "worker", &[("timing_share", is_number as Test)]);
         need(&worker["machine_time"], "machine_time", &[("steal", number_or_null as Test), ("wait", number_or_null)]);
     }
     for port in report["ports"].as_array().expect("checked above") {

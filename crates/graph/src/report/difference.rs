@@ -182,6 +182,7 @@ fn worker(before: WorkerReading, now: &WorkerReading, origin: &Origin, frequency
         core: origin.cores.get(now.id).copied().flatten(),
         // Read while the worker writes, the two may be a turn apart.
         busy: if span > 0 { (busy as f64 / span as f64).min(1.0) } else { 0.0 },
+        timing_share: timing_share(&before, now, span),
         turns: now.turns.saturating_sub(before.turns),
         busy_turns,
         residue_ticks_per_turn: residue(&before.residue, &now.residue, timed_turns),
@@ -201,6 +202,12 @@ fn residue(before: &Timed, now: &Timed, turns: u64) -> Option<f64> {
     let stretches = now.packets.saturating_sub(before.packets) as f64;
     let ticks = Timing::between(before, now).ticks_per_batch?;
     (turns > 0).then(|| ticks * stretches / turns as f64)
+}
+
+/// Returns the share of `span` ticks that timing turns added. Of a few turns it may come out below 0.
+fn timing_share(before: &WorkerReading, now: &WorkerReading, span: u64) -> f64 {
+    let ticks = now.timing.wrapping_sub(before.timing).cast_signed().max(0);
+    if span > 0 { (ticks as f64 / span as f64).min(1.0) } else { 0.0 }
 }
 
 /// Returns the shares of `seconds` of a worker's time that the machine took.

@@ -149,6 +149,7 @@ pub(super) struct WorkerReading {
     pub(super) id: usize,
     pub(super) busy: u64,
     pub(super) busy_turns: u64,
+    pub(super) timing: u64,
     pub(super) timed_turns: u64,
     pub(super) residue: Timed,
     pub(super) handover: Timed,
@@ -212,6 +213,7 @@ impl Reading {
                 id: telemetry.id,
                 busy: worker.busy.get(),
                 busy_turns: worker.busy_turns.get(),
+                timing: worker.timing.get(),
                 timed_turns: worker.timed_turns.get(),
                 residue: Timed::of(&worker.residue, None),
                 handover: Timed::of(&worker.handover, meter.map(|told| &told.handover)),
@@ -572,6 +574,7 @@ impl WorkerReading {
             (&mut self.stalls, other.stalls),
         ];
         pairs.into_iter().for_each(|(count, more)| *count += more);
+        self.timing = self.timing.wrapping_add(other.timing);
         self.residue.add(&other.residue);
         self.handover.add(&other.handover);
         self.metered.add(&other.metered);

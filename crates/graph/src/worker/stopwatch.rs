@@ -105,7 +105,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if self.is_metered() {
             self.start_meter();
         } else if !Self::KNOWS_READING {
-            self.begin_windows(now);
+            let first = self.stopwatch.timed == 0;
+            self.begin_windows(now, first);
         }
     }
 
@@ -220,6 +221,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     #[cold]
     pub(super) fn stop_watch(&mut self, now: Ticks) {
         let was_metered = self.is_metered();
+        if !Self::KNOWS_READING {
+            self.resume_windows();
+        }
         if was_metered {
             self.meter(Span::Residue, 0);
         } else if Self::KNOWS_READING {
@@ -241,18 +245,22 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 Metering::next_series(stopwatch.metering.as_deref(), stopwatch.is_metered);
         }
         let tells = Self::KNOWS_READING || stopwatch.windows.tells();
-        if stopwatch.timed == 0 {
+        let is_last = stopwatch.timed == 0;
+        if is_last {
             stopwatch.windows.next_series();
         }
         // Who shares time out says when calls are timed, and needs them all.
         stopwatch.rehearses = stopwatch.timed < REHEARSED && !S::SHARES;
+        if is_last && !Self::KNOWS_READING {
+            self.leave_windows();
+        }
         if was_metered {
             return self.end_metered(rehearsed);
         }
         if rehearsed || !tells {
             return;
         }
-        let (worker, residue) = (&self.telemetry.worker, stopwatch.residue);
+        let (worker, residue) = (&self.telemetry.worker, self.stopwatch.residue);
         worker.residue.ticks.add(residue.ticks);
         worker.residue.packets.add(residue.packets);
         worker.residue.calls.add(residue.calls);

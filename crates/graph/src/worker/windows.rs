@@ -5,8 +5,8 @@
 //! is around it, so it cannot be learnt before the run. So in some series of timed turns the clock is read after every
 //! stretch, and in others only after every second one: by as much as two stretches take longer with a reading between
 //! them than without, a reading makes what follows longer. That is taken off each stretch. Which stretches are read
-//! does not change within a series, or the processor would guess wrong where it is read. No figure is made to fit
-//! another: what all turns take is counted by itself, and parts' ticks may fail to add up to it.
+//! does not change within a series, or the processor would guess wrong where it is read. What passing a stretch takes
+//! besides, read or not, is the same for all, and is found from the turns between two series, which are not timed.
 
 use forebay_measure::{Clock, Counter};
 use forebay_packet::Ticks;
@@ -26,6 +26,15 @@ const MUCH: f64 = 1_024.0;
 /// The cost that was known before the run counts as so many pairs, and all pairs seen count as no more than `MOST`.
 const PRIOR: f64 = 16.0;
 const MOST: f64 = 65_536.0;
+/// Stretches as which the guess counts that passing one takes nothing, and as no more than which all seen count.
+const PASSED: f64 = 256.0;
+const MOST_PASSED: f64 = 1_048_576.0;
+/// Over so many stretches what is owed is taken off.
+const OVER: f64 = 4_096.0;
+/// The bounds of what passing a stretch takes: what is found beyond them is chance.
+const PASSING: [f64; 2] = [-16.0, 16.0];
+/// Untimed turns after which their mean is known.
+const UNTIMED: u64 = 64;
 
 /// Of which stretches the clock is read in a series of turns.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,12 +64,48 @@ impl Adds {
         self.ticks += (ticks - self.ticks) / self.seen;
     }
 
-    /// Returns the ticks to take off a stretch.
-    fn off(&mut self) -> u64 {
-        let all = self.ticks.max(0.0) + self.owed;
+    /// Returns the ticks to take off a stretch, the passing of which takes `passing` besides.
+    fn off(&mut self, passing: f64) -> u64 {
+        let all = (self.ticks + passing).max(0.0) + self.owed;
         self.owed = all - all.floor();
         all as u64
     }
+}
+
+/// Ticks that passing a stretch of a timed turn takes, whether the clock is read at its end or not: by as much as a turn
+/// with all readings takes longer than an untimed one, less what the readings add.
+struct Passing {
+    more: f64,
+    stretches: f64,
+    /// Ticks that were not taken off, or too many, while less was known.
+    owed: f64,
+}
+
+impl Passing {
+    fn ticks(&self) -> f64 {
+        (self.more / self.stretches + self.owed / OVER).clamp(PASSING[0], PASSING[1])
+    }
+
+    fn learn(&mut self, more: f64, stretches: u32) {
+        let owed = self.owed + more - self.ticks() * f64::from(stretches);
+        self.owed = owed.clamp(PASSING[0] * OVER, PASSING[1] * OVER);
+        self.more += more;
+        self.stretches += f64::from(stretches);
+        if self.stretches > MOST_PASSED {
+            self.more /= 2.0;
+            self.stretches /= 2.0;
+        }
+    }
+}
+
+/// The present turn, where it is timed.
+#[derive(Clone, Copy, Default)]
+struct Turn {
+    /// When it began, had the end of the turn before and its own beginning taken no time for being timed.
+    began: Ticks,
+    stretches: u32,
+    /// Ticks that readings have added, by what is known.
+    added: f64,
 }
 
 /// How the present series of turns is read.
@@ -76,6 +121,14 @@ pub(super) struct Windows {
     /// Ticks that a reading adds to a part, and to the residue.
     part: Adds,
     nobody: Adds,
+    passing: Passing,
+    turn: Turn,
+    /// When the work began that goes with the timing of the turn before.
+    resumed: Ticks,
+    /// Ticks and number of the busy turns that were not long, at the end of the last series.
+    since: [u64; 2],
+    /// The mean of those between the last series and this one.
+    untimed: Option<f64>,
 }
 
 impl Windows {
@@ -88,6 +141,11 @@ impl Windows {
             before: None,
             part: Adds::new(reading),
             nobody: Adds::new(reading),
+            passing: Passing { more: 0.0, stretches: PASSED, owed: 0.0 },
+            turn: Turn::default(),
+            resumed: Ticks::ZERO,
+            since: [0; 2],
+            untimed: None,
         }
     }
 
@@ -108,10 +166,41 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// must be timed.
     pub(super) const KNOWS_READING: bool = C::SIMULATED || S::SHARES;
 
-    /// A turn begins at `now`.
-    pub(super) fn begin_windows(&mut self, now: Ticks) {
+    /// A turn begins that began at `now`; `first` of its series.
+    pub(super) fn begin_windows(&mut self, now: Ticks, first: bool) {
+        if first {
+            let ([ticks, turns], since) = (self.usual_turns(), self.stopwatch.windows.since);
+            let [ticks, turns] = [ticks.wrapping_sub(since[0]), turns.wrapping_sub(since[1])];
+            self.stopwatch.windows.untimed = (turns >= UNTIMED).then(|| ticks as f64 / turns as f64);
+        }
+        let resumed = self.stopwatch.windows.resumed;
+        let resumed = if resumed >= now { resumed } else { self.clock.now() };
+        let ready = self.clock.now();
         let windows = &mut self.stopwatch.windows;
-        (windows.last, windows.before, windows.second) = (now, None, windows.reads == Reads::First);
+        // Of the two readings the first is part of the turn, too.
+        let began = Ticks(now.0 + ready.since(resumed).0 + windows.nobody.ticks.max(0.0) as u64);
+        windows.turn = Turn { began, ..Turn::default() };
+        (windows.last, windows.before, windows.second) = (began, None, windows.reads == Reads::First);
+    }
+
+    /// What goes with the timing of the last turn begins.
+    pub(super) fn resume_windows(&mut self) {
+        self.stopwatch.windows.resumed = self.clock.now();
+    }
+
+    /// A series is over.
+    pub(super) fn leave_windows(&mut self) {
+        self.stopwatch.windows.since = self.usual_turns();
+    }
+
+    /// Ticks and number of all busy turns that were not long.
+    fn usual_turns(&self) -> [u64; 2] {
+        let worker = &self.telemetry.worker;
+        let all = |of: &[Counter]| of.iter().map(Counter::get).sum::<u64>();
+        [
+            worker.busy.get().wrapping_sub(all(&worker.long.busy)),
+            worker.busy_turns.get().wrapping_sub(all(&worker.long.busy_turns)),
+        ]
     }
 
     /// A stretch of the turn is over, and was this.
@@ -133,10 +222,36 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 
     /// A turn ends at `now`.
     pub(super) fn end_windows(&mut self, now: Ticks) {
+        self.note_timing(now);
         if self.stopwatch.windows.tells() {
             self.end_stretch(now, Span::Residue, 0);
+            self.learn_passing(now);
         } else if self.stopwatch.windows.second {
             self.end_pair(now, Span::Residue);
+        }
+    }
+
+    /// Notes what timing has added to a turn that ends at `now`.
+    fn note_timing(&mut self, now: Ticks) {
+        let span = now.since(self.began).0;
+        if let Some(untimed) = self.stopwatch.windows.untimed
+            && self.was_busy
+            && !self.stopwatch.is_long(span)
+        {
+            self.telemetry.worker.timing.add(span.wrapping_sub(untimed as u64));
+        }
+    }
+
+    /// Learns what passing a stretch takes from a turn that ends at `now`.
+    fn learn_passing(&mut self, now: Ticks) {
+        let Turn { began, stretches, added } = self.stopwatch.windows.turn;
+        let took = now.since(began).0;
+        if let Some(untimed) = self.stopwatch.windows.untimed
+            && self.was_busy
+            && !self.stopwatch.rehearses
+            && !self.stopwatch.is_long(took)
+        {
+            self.stopwatch.windows.passing.learn(took as f64 - added - untimed, stretches);
         }
     }
 
@@ -146,7 +261,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         windows.last = now;
         let before = windows.before.replace((span, ticks));
         let adds = if matches!(span, Span::Residue) { &mut windows.nobody } else { &mut windows.part };
-        let net = ticks.wrapping_sub(adds.off());
+        windows.turn.stretches += 1;
+        windows.turn.added += adds.ticks.max(0.0);
+        let net = ticks.wrapping_sub(adds.off(windows.passing.ticks()));
         self.note_span(span, net, packets);
         if let Some((first, took)) = before {
             self.learn_reading_from(first, span, took + ticks, true);
