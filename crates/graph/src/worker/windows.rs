@@ -32,7 +32,7 @@ const MOST_PASSED: f64 = 1_048_576.0;
 /// Over so many stretches what is owed is taken off.
 const OVER: f64 = 4_096.0;
 /// The bounds of what passing a stretch takes: what is found beyond them is chance.
-const PASSING: [f64; 2] = [-16.0, 16.0];
+const PASSING: [f64; 2] = [-32.0, 32.0];
 /// Untimed turns after which their mean is known.
 const UNTIMED: u64 = 64;
 
