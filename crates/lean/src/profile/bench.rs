@@ -6,7 +6,7 @@
 //! counts is the lower quartile of all rounds.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_graph::report::Report;
 use forebay_graph::{Action, SchedulerKind};
@@ -23,6 +23,8 @@ const WARM_UP: Duration = Duration::from_millis(10);
 const SETTLE: Duration = Duration::from_millis(1);
 /// How often a look is repeated that found no call timed, because the machine was elsewhere.
 const TRIES: usize = 200;
+/// Spans may be short, and the machine elsewhere: it is tried for so long at least.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What calls take, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -136,13 +138,14 @@ fn rounds(name: &str, instance: &dyn Instance, effort: &Effort) -> Result<Measur
 /// What happens in a span, or in a longer one until a call has been timed.
 fn look(instance: &dyn Instance, board: &Arc<Board>, span: Duration) -> Option<Report> {
     let earlier = board.read(Tsc.now());
-    for _ in 0..TRIES {
+    let began = Instant::now();
+    for tries in 1.. {
         std::thread::sleep(span);
         let report = board.report(&earlier, &board.read(Tsc.now()));
         if sample(&report).is_some() {
             return Some(report);
         }
-        if instance.has_died() {
+        if instance.has_died() || tries >= TRIES && began.elapsed() > PATIENCE {
             return None;
         }
     }
