@@ -80,6 +80,12 @@ impl Function for Work {
     }
 }
 
+/// What timing adds to a turn is learnt, and so is not known to the tick.
+#[track_caller]
+fn near(ticks: Option<f64>, expected: f64) {
+    assert!(ticks.is_some_and(|ticks| (ticks - expected).abs() < 0.5), "{ticks:?}, not {expected}");
+}
+
 const CALLS: u32 = 8_000;
 
 /// A chain of one module that does all there is to do.
@@ -120,14 +126,15 @@ fn each_part_has_its_ticks_and_their_sum_is_what_busy_turns_take() {
         // Giving them away reads the clock by itself, for their delays.
         told.ports[1].sending.ticks_per_packet.map(|ticks| ticks - READING as f64 / 32.0),
     ];
-    assert_eq!(parts, COSTS.map(|cost| Some(cost as f64)));
+    parts.into_iter().zip(COSTS).for_each(|(part, cost)| near(part, cost as f64));
     let worker = &told.workers[0];
-    assert_eq!((worker.residue_ticks_per_turn, worker.busy_turns), (Some(0.0), u64::from(CALLS)));
+    near(worker.residue_ticks_per_turn, 0.0);
+    assert_eq!(worker.busy_turns, u64::from(CALLS));
     let sum = 32.0 * COSTS.iter().sum::<u64>() as f64 + READING as f64;
     let busy = worker.busy * told.duration_s * 1e9 / f64::from(CALLS);
-    // Three readings more in a turn that is timed.
+    // Five readings more in a turn that is timed.
     let more = busy - sum;
-    assert!(more > 0.0 && more < READING as f64 * 5.0 * 4.0 / 127.0 + 1.0, "{busy} a turn, of which {sum} is known");
+    assert!(more > 0.0 && more < READING as f64 * 7.0 * 4.0 / 127.0 + 1.0, "{busy} a turn, of which {sum} is known");
     assert_eq!(worker.machine_stalls.turns, 0);
 }
 
@@ -190,8 +197,8 @@ fn what_is_nobodys_is_asking_ports_that_have_nothing() {
     let end = Reading::of(&telemetry, Ticks(hand.0.load(Ordering::Relaxed)));
     let cpu = Cpu { model: "none".to_owned(), tsc_ghz: 1.0 };
     let told = Report::between(&nothing, &end, &Origin { kind: Origins::Measured, cpu, cores: vec![None] });
-    assert_eq!(told.workers[0].residue_ticks_per_turn, Some(POLL as f64));
-    assert_eq!(told.modules[0].ticks_per_batch, Some((100 + COSTS[1]) as f64));
+    near(told.workers[0].residue_ticks_per_turn, POLL as f64);
+    near(told.modules[0].ticks_per_batch, (100 + COSTS[1]) as f64);
 }
 
 #[test]
@@ -203,14 +210,14 @@ fn when_the_machine_is_elsewhere_is_told_and_is_no_parts_doing() {
     assert_eq!(stalls.turns, gaps.len() as u64);
     let share = (gaps.len() as u64 * GAP) as f64 / 1e9 / told.duration_s;
     assert!((stalls.share / share - 1.0).abs() < 0.01 && (stalls.busy_share / share - 1.0).abs() < 0.01, "{stalls:?}");
-    assert_eq!(told.modules[0].ticks_per_packet, Some(COSTS[1] as f64));
+    near(told.modules[0].ticks_per_packet, COSTS[1] as f64);
 }
 
 #[test]
 fn a_module_whose_calls_are_long_is_no_stall() {
     let told = told(200_000, &[2_000]);
     assert_eq!(told.workers[0].machine_stalls.turns, 1);
-    assert_eq!(told.modules[0].ticks_per_packet, Some(COSTS[1] as f64 + 200_000.0 / 32.0));
+    near(told.modules[0].ticks_per_packet, COSTS[1] as f64 + 200_000.0 / 32.0);
 }
 
 #[test]
