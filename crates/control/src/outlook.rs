@@ -69,8 +69,8 @@ fn flow(layout: &Layout, snapshot: &Snapshot, at: usize) -> Flow {
     Flow { path: layout.flows[at].path.clone(), rate: rate.max(SLOWEST), slo: f64::INFINITY }
 }
 
-/// Returns how long the packet that waits longest for batches may take in waits and calls, if the flow's own percentile,
-/// or its mean, may take `left`. A mean has half of the wait and all of the calls. Of the calls as much is left out as
+/// Returns how long the packet that waits longest for batches may take in waits and calls, if the flow's own
+/// percentile, or its mean, may take `left`. A mean has half of the wait and all of the calls. Of the calls as much is left out as
 /// the largest batches take.
 fn longest_within(layout: &Layout, snapshot: &Snapshot, at: usize, left: f64) -> f64 {
     let of = &layout.flows[at];

@@ -324,7 +324,7 @@ pub struct WorkerReport {
     pub core: Option<usize>,
     /// Share of its time in turns in which there was something to do.
     pub busy: f64,
-    /// Share of its time that the timing of turns added to them.
+    /// Share of its time by which timed turns were longer than untimed ones.
     #[serde(default)]
     pub timing_share: f64,
     /// Turns.

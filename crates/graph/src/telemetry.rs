@@ -365,7 +365,7 @@ pub struct WorkerCounters {
     pub busy: Counter,
     /// Ticks of all turns.
     pub all: Counter,
-    /// Ticks that timing turns added to them, as far as untimed ones tell. Counters wrap: few of them may be negative.
+    /// Ticks by which timed turns were longer than the mean of untimed ones. It wraps: the sum may be below 0.
     pub timing: Counter,
     /// Turns that were timed, of those in which there was something to do.
     pub timed_turns: Counter,

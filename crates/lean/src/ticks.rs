@@ -55,7 +55,8 @@ impl Timed {
         (busiest > 0.0 && entered > 0.0).then(|| entered / busiest)
     }
 
-    /// Ticks a packet that entered, of busy turns in which the machine was not elsewhere, without what timing added to them.
+    /// Ticks a packet that entered, of busy turns in which the machine was not elsewhere, without the ticks that timing
+    /// added to them.
     #[must_use]
     pub fn cpp(&self) -> Option<f64> {
         let workers = self.report.workers.iter();

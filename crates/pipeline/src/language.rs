@@ -106,8 +106,8 @@ pub(crate) struct Flow {
     /// Which of the packets' delays must keep the objective: that of a share of them, as a percentile (99 by default),
     /// or `mean`.
     pub(crate) percentile: Option<Percentile>,
-    /// The rate objective: the flow gets at least that much of what it offers, whatever others offer. In packets a second, or in bits a
-    /// second of frames, without what the wire adds. The controller `fair` keeps it, under `scheduler: weighted-fair`.
+    /// The rate objective: the flow gets at least that much of what it offers, whatever others offer. In packets a
+    /// second, or in bits a second of frames, without what the wire adds. The controller `fair` keeps it, under `scheduler: weighted-fair`.
     pub(crate) min_rate: Option<Rate>,
 }
 

@@ -65,7 +65,8 @@ control: { batching: wfq, period: 10ms }
     }
 }
 
-/// One packet in two is 25 times as long as the other: bits are counted packet by packet, of frames without what the wire adds.
+/// One packet in two is 25 times as long as the other: bits are counted packet by packet, of frames without what the
+/// wire adds.
 #[test]
 fn a_rate_in_bits_counts_what_packets_have() {
     let mix = "rate: 4Mpps, size: [{ size: 60, weight: 1 }, { size: 1500, weight: 1 }]";

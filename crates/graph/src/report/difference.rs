@@ -204,7 +204,7 @@ fn residue(before: &Timed, now: &Timed, turns: u64) -> Option<f64> {
     (turns > 0).then(|| ticks * stretches / turns as f64)
 }
 
-/// Returns the share of `span` ticks that timing turns added. Of a few turns it may come out below 0.
+/// Returns the share of `span` ticks that timing added to turns. A sum below 0, of few turns, counts as 0.
 fn timing_share(before: &WorkerReading, now: &WorkerReading, span: u64) -> f64 {
     let ticks = now.timing.wrapping_sub(before.timing).cast_signed().max(0);
     if span > 0 { (ticks as f64 / span as f64).min(1.0) } else { 0.0 }

@@ -5,8 +5,9 @@
 //! is around it, so it cannot be learnt before the run. So in some series of timed turns the clock is read after every
 //! stretch, and in others only after every second one: by as much as two stretches take longer with a reading between
 //! them than without, a reading makes what follows longer. That is taken off each stretch. Which stretches are read
-//! does not change within a series, or the processor would guess wrong where it is read. What passing a stretch takes
-//! besides, read or not, is the same for all, and is found from the turns between two series, which are not timed.
+//! does not change within a series, or the processor would guess wrong where it is read. The timer's code takes ticks
+//! at each stretch whether the clock is read or not. How many is found from untimed turns, those between two series, and
+//! each stretch has the same.
 
 use forebay_measure::{Clock, Counter};
 use forebay_packet::Ticks;
@@ -26,12 +27,13 @@ const MUCH: f64 = 1_024.0;
 /// The cost that was known before the run counts as so many pairs, and all pairs seen count as no more than `MOST`.
 const PRIOR: f64 = 16.0;
 const MOST: f64 = 65_536.0;
-/// Stretches as which the guess counts that passing one takes nothing, and as no more than which all seen count.
+/// The first guess, that passing a stretch takes nothing, counts as so many stretches.
 const PASSED: f64 = 256.0;
+/// All stretches seen count as no more than so many.
 const MOST_PASSED: f64 = 1_048_576.0;
-/// Over so many stretches what is owed is taken off.
+/// Ticks that are still to be taken off are spread over so many stretches.
 const OVER: f64 = 4_096.0;
-/// The bounds of what passing a stretch takes: what is found beyond them is chance.
+/// The least and the most ticks that passing a stretch is believed to take.
 const PASSING: [f64; 2] = [-32.0, 32.0];
 /// Untimed turns after which their mean is known.
 const UNTIMED: u64 = 64;
@@ -72,12 +74,13 @@ impl Adds {
     }
 }
 
-/// Ticks that passing a stretch of a timed turn takes, whether the clock is read at its end or not: by as much as a turn
-/// with all readings takes longer than an untimed one, less what the readings add.
+/// The cost of passing the end of a stretch in a timed turn, whether the clock is read there or not.
 struct Passing {
+    /// Ticks by which turns with all readings were longer than untimed ones, without those that readings add.
     more: f64,
+    /// Stretches in these turns.
     stretches: f64,
-    /// Ticks that were not taken off, or too many, while less was known.
+    /// Ticks still to be taken off: an earlier estimate was too low. Below 0, it was too high.
     owed: f64,
 }
 
@@ -101,10 +104,10 @@ impl Passing {
 /// The present turn, where it is timed.
 #[derive(Clone, Copy, Default)]
 struct Turn {
-    /// When it began, had the end of the turn before and its own beginning taken no time for being timed.
+    /// When it began, moved on by the ticks of the timer's own work between two turns.
     began: Ticks,
     stretches: u32,
-    /// Ticks that readings have added, by what is known.
+    /// Ticks that its readings have added, by the estimates.
     added: f64,
 }
 
@@ -123,11 +126,11 @@ pub(super) struct Windows {
     nobody: Adds,
     passing: Passing,
     turn: Turn,
-    /// When the work began that goes with the timing of the turn before.
+    /// When the timer's own work at the end of the last timed turn began.
     resumed: Ticks,
     /// Ticks and number of the busy turns that were not long, at the end of the last series.
     since: [u64; 2],
-    /// The mean of those between the last series and this one.
+    /// The mean ticks of such turns between the last series and this one.
     untimed: Option<f64>,
 }
 
@@ -166,7 +169,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// must be timed.
     pub(super) const KNOWS_READING: bool = C::SIMULATED || S::SHARES;
 
-    /// A turn begins that began at `now`; `first` of its series.
+    /// Begins a timed turn, the start of which is `now`. `first`: it is the first of its series.
     pub(super) fn begin_windows(&mut self, now: Ticks, first: bool) {
         if first {
             let ([ticks, turns], since) = (self.usual_turns(), self.stopwatch.windows.since);
@@ -177,18 +180,18 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let resumed = if resumed >= now { resumed } else { self.clock.now() };
         let ready = self.clock.now();
         let windows = &mut self.stopwatch.windows;
-        // Of the two readings the first is part of the turn, too.
+        // The first of these readings has cost something before its value was taken.
         let began = Ticks(now.0 + ready.since(resumed).0 + windows.nobody.ticks.max(0.0) as u64);
         windows.turn = Turn { began, ..Turn::default() };
         (windows.last, windows.before, windows.second) = (began, None, windows.reads == Reads::First);
     }
 
-    /// What goes with the timing of the last turn begins.
+    /// Begins the timer's own work at the end of a timed turn.
     pub(super) fn resume_windows(&mut self) {
         self.stopwatch.windows.resumed = self.clock.now();
     }
 
-    /// A series is over.
+    /// Ends a series.
     pub(super) fn leave_windows(&mut self) {
         self.stopwatch.windows.since = self.usual_turns();
     }

@@ -3,6 +3,7 @@
 mod faults;
 mod here;
 mod hostile;
+mod neighbours;
 mod server;
 
 use forebay_host::doctor::{CHECKS, Diagnosis, Intent, Outcome, Port, State, Worker, examine};

@@ -79,7 +79,7 @@ pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progr
     let mut profile = Profile::empty(Key::this(BATCH)?);
     progress.begin(names.len() * effort.passes);
     profile.measure(&names, &effort, &mut |told| progress.step(told.function))?;
-    // What was measured is for others as well; where it cannot be kept, the figures are here.
+    // The profile is for later runs as well. Where it cannot be kept, this report still has the figures.
     if let Ok(store) = Store::of_user() {
         drop(profile.keep(&store));
     }

@@ -23,7 +23,7 @@ const WARM_UP: Duration = Duration::from_millis(10);
 const SETTLE: Duration = Duration::from_millis(1);
 /// How often a look is repeated that found no call timed, because the machine was elsewhere.
 const TRIES: usize = 200;
-/// Spans may be short, and the machine elsewhere: it is tried for so long at least.
+/// A look is repeated for so long at least: spans may be shorter than the machine is elsewhere.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What calls take, in ticks.

@@ -41,7 +41,7 @@ impl Opener {
                 // Who does not wait any more does not count.
                 drop(sender.send(News::Closed(former.close())));
             }
-            // One try in any case: it tells whoever stops this thread why the interface is lost.
+            // At least one try: the end of the port reports why the interface is lost.
             loop {
                 match Device::open(&wanted, &umem) {
                     // Where nobody waits any more it is closed.

@@ -99,8 +99,8 @@ impl Rates {
         }
     }
 
-    /// The pipeline with all rate objectives in packets a second, at the lengths that flows' packets have; `None` where they are so
-    /// already. As long as none has left the shortest are assumed: more packets are not needed.
+    /// Returns the pipeline with all rate objectives in packets a second, by the mean length of each flow's packets;
+    /// `None` where all are stated so. Before a flow's first packet has left, its packets count as the shortest.
     pub(super) fn in_packets(&self, layout: &Layout) -> Option<Layout> {
         if layout.flows.iter().all(|flow| flow.min_rate_bits.is_none()) {
             return None;

@@ -80,7 +80,7 @@ impl Function for Work {
     }
 }
 
-/// What timing adds to a turn is learnt, and so is not known to the tick.
+/// The worker learns how much timing adds to a turn, so that ticks are not exact.
 #[track_caller]
 fn near(ticks: Option<f64>, expected: f64) {
     assert!(ticks.is_some_and(|ticks| (ticks - expected).abs() < 0.5), "{ticks:?}, not {expected}");

@@ -5,8 +5,8 @@ use forebay_plot::{Axis, Block, Figure, Layer, PlotError, Section, Table, engine
 use crate::batching::Decomposed;
 use crate::blocks::{columns, figure, known, text};
 
-const WHAT: &str = "A mobile gateway of eight users with two bearers, whose branches run as they are written: the bearers that are \
-    to part differ, and would not fold with each other. Two users have the first bearer, with an objective of 1 ms \
+const WHAT: &str = "A mobile gateway of eight users with two bearers, whose branches run as they are written: the \
+    bearers that are to part differ, and would not fold with each other. Two users have the first bearer, with an objective of 1 ms \
     for 99 % of their packets; the others have the second one, without an objective, and there each direction takes \
     250 000 cycles a call and 50 000 a packet. All sources give as many packets as are taken, as in the paper (Fig. \
     10). With one worker nothing can be done about it. With two, the slow modules go to the second worker as soon as \

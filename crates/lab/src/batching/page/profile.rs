@@ -49,9 +49,10 @@ pub(super) fn section(all: &[Calls]) -> Result<Section, PlotError> {
         ]),
         rows: all.iter().map(row).collect(),
     };
-    let what = "Functions by themselves, with the parameters of their examples and as many packets as they take (the paper's Fig. 1 and 3). \
-                The engine's cost of a call is part of it. Batchiness is what a packet costs in full batches, in parts of what it costs alone: \
-                the smaller, the more batches save. In simulated time these are the costs that calls are given.";
+    let what = "Functions by themselves, with the parameters of their examples and as many packets as they take (the \
+                paper's Fig. 1 and 3). The engine's cost of a call is part of it. Batchiness is the cost of a packet in \
+                full batches divided by its cost alone: the smaller, the more batches save. In simulated time these are \
+                the costs that calls are given.";
     let rate = drawn("Packets a second by packets a call", "million packets a second", |size| size.rate_mpps);
     let time = drawn("What a call takes by packets a call", "nanoseconds", |size| size.call_ns);
     let blocks = vec![
