@@ -1,14 +1,15 @@
 //! What modules' calls cost where time is simulated, or before it is known better: as was given, or as was measured here before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use anyhow::anyhow;
 use forebay_control::Profiled;
 use forebay_graph::{Cost, Plan};
-use forebay_lean::profile::{Costed, Key, Profile, Store};
+use forebay_instance::Steer;
+use forebay_lean::profile::{Costed, Key, Profile, Store, keys};
 use forebay_models::batching::Line;
-use forebay_pipeline::nearest;
+use forebay_pipeline::{Source, nearest};
 
 use crate::printed;
 
@@ -26,6 +27,24 @@ pub(crate) fn profiled(batch: usize) -> BTreeMap<String, Profiled> {
     let profiled =
         |cost: &Costed| Profiled { line: Line { fixed: cost.t0_s, each: cost.t1_s }, dispatch: cost.dispatch_s };
     functions.iter().map(|(name, cost)| (name.clone(), profiled(cost))).collect()
+}
+
+/// The same of a pipeline's modules where they were measured [with their parameters](forebay_lean::profile::Pipeline), each under its own
+/// [name](Steer::of_module) besides.
+pub(crate) fn of_pipeline(plan: &Plan, source: &Source) -> BTreeMap<String, Profiled> {
+    let mut known = profiled(plan.batch);
+    let of_modules =
+        keys(source).into_iter().filter_map(|(name, _, key)| Some((Steer::of_module(&name), *known.get(&key)?)));
+    let of_modules: Vec<_> = of_modules.collect();
+    known.extend(of_modules);
+    known
+}
+
+/// Functions of a pipeline of whose calls nothing is known.
+pub(crate) fn unknown(plan: &Plan, known: &BTreeMap<String, Profiled>) -> BTreeSet<&'static str> {
+    let is_known = |name: &str, kind: &str| known.contains_key(kind) || known.contains_key(&Steer::of_module(name));
+    let unknown = plan.modules.iter().filter(|module| !is_known(&module.name, module.kind));
+    unknown.map(|module| module.kind).collect()
 }
 
 /// Each module's cost: the last that names it, its function or everything.

@@ -1,17 +1,16 @@
 //! `forebay lab`: experiments, with progress on a terminal and elsewhere.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use forebay_lab::{Progress, batching, lean};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::format::counted;
+use crate::progress::Bar;
 use crate::{Answer, args, printed};
 
 /// Runs the experiment `lean` and writes its report.
@@ -20,9 +19,9 @@ pub(crate) fn lean(arguments: &args::LabLean) -> anyhow::Result<Answer> {
     let _temporary = crate::temporary::folder()?;
     let counter =
         if arguments.no_count { None } else { Some(std::env::current_exe().context("this program's own file")?) };
-    let mut bar = Bar::new()?;
-    let results = lean::run(&lean::Settings { short: arguments.short, counter }, &mut bar)?;
-    bar.shown.finish_and_clear();
+    let mut watched = Watched::new()?;
+    let results = lean::run(&lean::Settings { short: arguments.short, counter }, &mut watched)?;
+    watched.bar.end();
     if let Some(why) = results.not_counted.as_ref().filter(|_| !arguments.no_count) {
         writeln!(printed::err(), "instructions are n/a: {why}")?;
     }
@@ -66,9 +65,9 @@ pub(crate) fn batching(arguments: &args::LabBatching) -> anyhow::Result<Answer> 
         captures: arguments.captures.clone(),
         usecases: arguments.usecase.clone(),
     };
-    let mut bar = Bar::new()?;
-    let results = batching::run(&settings, &mut bar)?;
-    bar.shown.finish_and_clear();
+    let mut watched = Watched::new()?;
+    let results = batching::run(&settings, &mut watched)?;
+    watched.bar.end();
     let files = batching::write(&results, &arguments.out)?;
     tell(&results, &files, arguments.json)?;
     if let Some(complete) = &results.interrupted {
@@ -111,22 +110,14 @@ fn tell(results: &impl Serialize, files: &[PathBuf], json: bool) -> anyhow::Resu
     Ok(())
 }
 
-/// The time between two lines where there is no terminal.
-const LINES: Duration = Duration::from_secs(10);
-
-/// Shows how far it is: on a terminal as a bar, elsewhere as a line every ten seconds.
-struct Bar {
-    shown: ProgressBar,
-    /// The part that is being made.
-    part: String,
-    steps: usize,
-    done: usize,
-    next_line: Instant,
+/// Shows how far an experiment is, and ends it where a signal asks for that.
+struct Watched {
+    bar: Bar,
     /// Set by SIGINT and SIGTERM; a second one ends the process.
     stop: Arc<AtomicBool>,
 }
 
-impl Bar {
+impl Watched {
     fn new() -> anyhow::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -134,66 +125,28 @@ impl Bar {
             signal_hook::flag::register_conditional_shutdown(signal, 2, Arc::clone(&stop)).context("signals")?;
             signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals")?;
         }
-        let (shown, next_line) = (ProgressBar::hidden(), Instant::now() + LINES);
-        Ok(Self { shown, part: String::new(), steps: 0, done: 0, next_line, stop })
-    }
-
-    /// Prints a line, above the bar where there is one. Progress that cannot be written ends nothing.
-    fn line(&self, text: &str) {
-        if io::stderr().is_terminal() {
-            self.shown.suspend(|| drop(writeln!(printed::err(), "{text}")));
-        } else {
-            let _ = writeln!(printed::err(), "{text}");
-        }
-    }
-
-    fn name(&self) -> String {
-        if self.part.is_empty() { String::new() } else { format!("{}: ", self.part) }
+        Ok(Self { bar: Bar::new(), stop })
     }
 }
 
-impl Progress for Bar {
+impl Progress for Watched {
     fn part(&mut self, name: &str) {
-        self.part = name.to_owned();
+        self.bar.part(name);
     }
 
     fn begin(&mut self, steps: usize) {
-        let style = ProgressStyle::with_template("{elapsed_precise} [{bar:30}] {pos}/{len} {wide_msg}");
-        // An experiment in parts has a bar for each.
-        self.shown.finish_and_clear();
-        self.shown = ProgressBar::new(steps as u64);
-        (self.steps, self.done) = (steps, 0);
-        // The template is this program's own: a mistake in it would show in every run.
-        self.shown.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        // What was said last stays in motion while a step takes its time.
-        self.shown.enable_steady_tick(Duration::from_millis(200));
+        self.bar.begin(steps);
     }
 
     fn expect(&mut self, seconds: f64) {
-        let steps = counted(self.steps as u64, "step");
-        self.line(&format!("{}{steps}, about {}", self.name(), lasting(seconds)));
+        self.bar.expect(&self.bar.steps(), seconds);
     }
 
     fn step(&mut self, what: &str) {
-        self.done += 1;
-        self.shown.inc(1);
-        self.shown.set_message(what.to_owned());
-        if !io::stderr().is_terminal() && Instant::now() >= self.next_line {
-            self.next_line = Instant::now() + LINES;
-            self.line(&format!("{}{} of {}: {what}", self.name(), self.done, self.steps));
-        }
+        self.bar.step(what);
     }
 
     fn stop(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
-    }
-}
-
-/// A time in the unit that suits it.
-fn lasting(seconds: f64) -> String {
-    match seconds {
-        ..90.0 => format!("{:.0} s", seconds.max(1.0)),
-        ..5400.0 => format!("{:.0} min", seconds / 60.0),
-        _ => format!("{:.1} h", seconds / 3600.0),
     }
 }

@@ -35,6 +35,7 @@ mod plain;
 mod prices;
 mod printed;
 mod profile;
+mod progress;
 mod rates;
 mod refused;
 mod remote;
@@ -124,7 +125,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Measure(args::Measured { pipeline: None, .. }) => {
             anyhow::bail!("measure: name a pipeline, or `handover`: `forebay measure --help` has examples")
         }
-        Command::Profile(told) => profile::profile(&told)?,
+        Command::Profile(told) => return profile::profile(&told),
         Command::Gate(told) => return gate::gate(&told),
         Command::History(told) => history::history(&told)?,
         Command::Lab(args::Lab::Lean(told)) => return lab::lean(&told),

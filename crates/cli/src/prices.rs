@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 
 use anyhow::bail;
 use forebay_graph::{Cost, Module, Plan, functions};
+use forebay_instance::Steer;
 use forebay_measure::{Clock, Tsc};
 use forebay_models::batching::Line;
-use forebay_pipeline::{Source, parameters};
+use forebay_pipeline::{Source, parameters, shown_settings};
 use schemars::Schema;
 use serde_json::{Map, Value};
 
@@ -37,6 +38,8 @@ pub(crate) struct Prices {
     pub(crate) lines: Vec<Line>,
     /// Functions whose cost is that of their example although modules have other parameters.
     pub(crate) of_example: BTreeSet<&'static str>,
+    /// The words by which another command finds the pipeline.
+    pipeline: String,
 }
 
 impl Prices {
@@ -45,13 +48,16 @@ impl Prices {
     /// # Errors
     /// Functions of which nothing is known.
     pub(crate) fn of(plan: &Plan, source: &Source, given: &[(String, Cost)]) -> anyhow::Result<Self> {
-        let (given, profiled) = (costs::given(plan, given)?, costs::profiled(plan.batch));
+        let (given, profiled) = (costs::given(plan, given)?, costs::of_pipeline(plan, source));
         let written = written(source);
         let mut unknown = BTreeSet::new();
         let mut of_example = BTreeSet::new();
         let mut price = |(module, given): (&Module, &Option<Cost>)| {
             if let Some(cost) = given {
                 return Line { fixed: cost.per_batch as f64 / 1e9, each: cost.per_packet as f64 / 1e9 };
+            }
+            if let Some(own) = profiled.get(&Steer::of_module(&module.name)) {
+                return own.line;
             }
             let known = profiled.get(module.kind).map(|profiled| profiled.line);
             let params = plain(written["modules"][&module.name][module.kind].clone());
@@ -67,15 +73,14 @@ impl Prices {
         };
         let lines = plan.modules.iter().zip(&given).map(&mut price).collect();
         if unknown.is_empty() {
-            return Ok(Self { lines, of_example });
+            return Ok(Self { lines, of_example, pipeline: pipeline(source) });
         }
         let names = unknown.into_iter().collect::<Vec<_>>();
-        let (list, of_batch) =
-            (names.join(", "), if plan.batch == 32 { String::new() } else { format!(" --batch {}", plan.batch) });
         bail!(
-            "what calls of {list} take is not known: `forebay profile{of_batch} {}` measures it, some seconds a function; or \
-             say `--cost {}=CALL+PACKET` for one function, `--cost '*=100+20'` for all",
-            names.join(" "),
+            "what calls of {} take is not known: `forebay profile {}` measures it, about a second for each module; or say \
+             `--cost {}=CALL+PACKET` for one function, `--cost '*=100+20'` for all",
+            names.join(", "),
+            pipeline(source),
             names[0]
         )
     }
@@ -86,8 +91,26 @@ impl Prices {
         let names = self.of_example.iter().copied().collect::<Vec<_>>().join(", ");
         Some(format!(
             "{names}: calls are taken to cost what they do with the parameters of the function's example (`forebay describe {first}`), which \
-             are others here: `--cost {first}=CALL+PACKET` states it"
+             are others here: `forebay profile {}` measures them, or `--cost {first}=CALL+PACKET` states it",
+            self.pipeline
         ))
+    }
+}
+
+/// The words by which another command finds the pipeline.
+fn pipeline(source: &Source) -> String {
+    let sets = shown_settings(source.given()).into_iter().map(|set| format!(" --set {}", in_shell(&set)));
+    let name = if source.file() == "stdin" { "-".to_owned() } else { in_shell(source.file()) };
+    std::iter::once(name).chain(sets).collect()
+}
+
+/// A word as a shell takes it.
+fn in_shell(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 

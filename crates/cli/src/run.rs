@@ -133,7 +133,17 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
         }
         None => None,
     };
-    let mut steer = Steer { log, costs: costs::profiled(plans[0].batch) };
+    let mut steer = Steer { log, costs: costs::of_pipeline(&plans[0], &start.source) };
+    if !simulated && made.control().is_some() {
+        let unknown = costs::unknown(&plans[0], &steer.costs);
+        if !unknown.is_empty() {
+            // Measuring takes most of a second for each function: packets would wait for it.
+            let names = unknown.into_iter().collect::<Vec<_>>().join(", ");
+            let message =
+                format!("what calls of {names} cost is learnt while packets run: `forebay profile` measures it before");
+            events.record(NewEvent::new(EventName::CostsLearnt, message).with("functions", names.as_str()));
+        }
+    }
     let mode = if simulated {
         let costs = costs::given(&plans[0], &arguments.cost)?.into_iter().map(Option::unwrap_or_default).collect();
         Mode::Simulated { costs, made: Box::new(made), log: steer.log.take() }

@@ -323,7 +323,11 @@ pub(crate) fn steering(
     costs: &BTreeMap<String, Profiled>,
 ) -> Result<Option<Arc<Steering>>, FlowError> {
     let Some(settings) = made.control() else { return Ok(None) };
-    let costs = Costs::learnt(plan.modules.iter().map(|module| costs.get(module.kind).copied()));
+    let known = plan
+        .modules
+        .iter()
+        .map(|module| costs.get(&Steer::of_module(&module.name)).or_else(|| costs.get(module.kind)).copied());
+    let costs = Costs::learnt(known);
     Steering::new(settings.clone(), plan, costs).map(|steering| Some(Arc::new(steering)))
 }
 

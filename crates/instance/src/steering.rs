@@ -17,10 +17,18 @@ const FIRST: Nanos = Nanos(1_000_000);
 /// What whoever sets triggers is given besides the configuration.
 #[derive(Default)]
 pub struct Steer {
-    /// By function: what a call costs, as was measured before.
+    /// By function, or by [module](Steer::of_module): what a call costs, as was measured before.
     pub costs: BTreeMap<String, Profiled>,
     /// Who sees what is decided.
     pub log: Option<Box<dyn Log>>,
+}
+
+impl Steer {
+    /// What costs of one module of a pipeline are called; it goes before its function's.
+    #[must_use]
+    pub fn of_module(name: &str) -> String {
+        format!("module {name}")
+    }
 }
 
 /// What sets the triggers of a pipeline of a certain shape.

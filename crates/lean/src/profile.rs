@@ -6,6 +6,7 @@
 
 mod bench;
 mod fit;
+mod pipeline;
 mod store;
 
 use std::collections::BTreeMap;
@@ -13,17 +14,20 @@ use std::time::Duration;
 
 use forebay_instance::{CoreError, StartError};
 use forebay_measure::{Clock, Tsc};
-use forebay_pipeline::{Problems, nearest};
+use forebay_pipeline::{Problems, Source, nearest, parameters};
 use jiff::Timestamp;
+use schemars::Schema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+pub use pipeline::{Found, Pipeline, keys};
 pub use store::{Build, Key, Store, StoreError, Unusable, fuzz_profile};
 
 /// The form of the file.
 pub(crate) const SCHEMA: u32 = 1;
 
-/// The part of a call's cost that all packets of a full batch add at most, where it is flat.
-const FLAT: f64 = 0.1;
+/// The module behind a function that is measured.
+const AFTER: &str = "after";
 
 /// Functions whose example does something else than a busy worker's, and what is asked instead, besides what a gate asks.
 const FUNCTIONS: &[(&str, &[&str])] = &[
@@ -39,7 +43,7 @@ pub struct Profile {
     /// Of which machine and build, and for which largest batch.
     #[serde(flatten)]
     pub key: Key,
-    /// By function: what its calls cost.
+    /// By function: what its calls cost. Of one with the parameters of a pipeline's module: by [key](keys), `acl@0123456789abcdef`.
     pub functions: BTreeMap<String, Costed>,
 }
 
@@ -56,8 +60,7 @@ pub struct Costed {
     pub t1_95_s: [f64; 2],
     /// The part of `t0_s` that the engine's stopwatch counts as nobody's: choosing the module, taking its packets from the queue.
     pub dispatch_s: f64,
-    /// The share of the calls' variance that is explained by their packets; `None` where there is no variance. Where a call
-    /// costs the same for any number of packets, what is left to explain is noise, and it is small though nothing is wrong.
+    /// The share of the variance of what a packet takes, among sizes of batches, that the line explains; `None` where it does not vary.
     pub r2: Option<f64>,
     /// `(T0 + B·T1) / (B·(T0 + T1))` with the largest batch B: what packets cost in full batches, in parts of what they cost one
     /// by one. 1: batches save nothing.
@@ -104,6 +107,14 @@ impl Effort {
         Self { batch, passes: 3, rounds: 5, time: Duration::from_millis(600) }
     }
 
+    /// How long so many functions or modules take, where the machine is not elsewhere.
+    #[must_use]
+    pub fn expected(&self, measured: usize) -> Duration {
+        let sizes = bench::sizes(self.batch).len();
+        let looks = u32::try_from(sizes * self.passes * self.rounds * measured).unwrap_or(u32::MAX);
+        (self.span(sizes) + bench::SETTLE) * looks
+    }
+
     /// How long a size is measured in a round.
     fn span(&self, sizes: usize) -> Duration {
         let parts = u32::try_from(sizes * self.passes * self.rounds).unwrap_or(u32::MAX).max(1);
@@ -138,6 +149,17 @@ pub enum ProfileError {
         function: String,
         /// What happened.
         told: String,
+    },
+    /// A module that would write a file of the user's.
+    #[error(
+        "'{name}' writes a file: measuring would write it with made-up packets: leave it out with \
+         `--set modules.{name}.{parameter}=null`"
+    )]
+    Writes {
+        /// The module.
+        name: String,
+        /// Its function, and the parameter that names the file.
+        parameter: String,
     },
     /// What was measured is no line.
     #[error("{function}: what its calls took is too little to be told from nothing")]
@@ -218,37 +240,51 @@ pub fn known(names: &[String]) -> Result<(), ProfileError> {
     }
 }
 
-/// The pipeline around a function, as a gate counts it, with batches of up to `batch` packets.
-fn source(name: &str, batch: usize) -> Result<forebay_pipeline::Source, Problems> {
+/// The pipeline around a function, as a gate counts it, with batches of up to `batch` packets. Behind the function a [counter](AFTER) waits
+/// for full batches: what ports take does not depend on the function's.
+fn source(name: &str, batch: usize) -> Result<Source, Problems> {
     let asked = crate::cases::built_in(&format!("function:{name}"));
     let own = FUNCTIONS.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, set)| set);
     let sets = asked.into_iter().flat_map(|asked| asked.set).chain(own.iter().map(|set| (*set).to_owned()));
-    forebay_pipeline::sample(name, &sets.chain([format!("batch={batch}")]).collect::<Vec<_>>())
+    let sample = forebay_pipeline::sample(name, &sets.chain([format!("batch={batch}")]).collect::<Vec<_>>())?;
+    let written = parameters(&sample, |_| Schema::default())?;
+    let ways = written["pipeline"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let ways = ways.map(|way| way.replace("-> out", &format!("-> {AFTER}"))).chain([format!("{AFTER} -> out")]);
+    let pipeline = Value::from(ways.collect::<Vec<_>>());
+    Ok(sample.set(format!("modules.{AFTER}={{ counter: {{}} }}")).set(format!("pipeline={pipeline}")))
 }
 
 impl Costed {
     /// The line through what was measured.
+    ///
+    /// A call that is timed shares no time with those around it, and the time to choose the module is in none. So T0 is what
+    /// the whole pipeline takes more where the same packets come in more calls. What a packet takes besides is timed in full batches, where
+    /// there is little of both.
     fn of(measured: &bench::Measured, effort: &Effort, hertz: f64) -> Option<Self> {
-        // What a turn takes that is nobody's grows with its calls: by what the engine needs for each.
         let sizes = measured.sizes()?;
-        let turns: Vec<_> = sizes.iter().map(|size| (size.calls, size.residue)).collect();
-        let (dispatch, within) = fit::line(&turns).map_or((0.0, 0.0), |line| (line.each, line.each_within));
-        let calls: Vec<_> = sizes.iter().map(|size| (size.packets, size.call + dispatch)).collect();
-        let line = fit::line(&calls)?;
-        let fixed_within = line.fixed_within.hypot(within);
-        let fixed_95 =
-            [line.fixed_95[0].min(line.fixed - fixed_within).max(0.0), line.fixed_95[1].max(line.fixed + fixed_within)];
+        let (one, full) = (sizes.first()?, sizes.last()?);
+        // By size: what calls there are for each packet that comes to the module, and what the whole takes for it.
+        let whole: Vec<_> = sizes.iter().map(|it| (1.0 / it.packets, it.whole / (it.calls * it.packets))).collect();
+        let line = fit::line(&whole)?;
+        let each = |size: &bench::Sample| size.call / size.packets;
+        let timed = (each(one) - each(full)) / (1.0 / one.packets - 1.0 / full.packets);
+        let dispatch = line.each - timed.clamp(0.0, line.each);
+        let besides = line.fixed + line.each / full.packets - each(full) - dispatch / full.packets;
+        let costs: Vec<_> = whole.iter().map(|(calls, whole)| (*calls, whole - besides)).collect();
+        let line = fit::line(&costs)?;
         let seconds = |ticks: f64| ticks / hertz;
-        Some(Self {
-            t0_s: seconds(line.fixed),
-            t1_s: seconds(line.each),
-            t0_95_s: fixed_95.map(seconds),
-            t1_95_s: line.each_95.map(seconds),
-            dispatch_s: seconds(dispatch.min(line.fixed)),
+        let size = |(calls, each): &(f64, f64)| Size { packets: 1.0 / calls, call_s: seconds(each / calls).max(0.0) };
+        let is_something = line.fixed > 0.0 || line.each > 0.0;
+        is_something.then(|| Self {
+            t0_s: seconds(line.each),
+            t1_s: seconds(line.fixed),
+            t0_95_s: line.each_95.map(seconds),
+            t1_95_s: line.fixed_95.map(seconds),
+            dispatch_s: seconds(dispatch.min(line.each)),
             r2: line.r2,
-            batchiness: batchiness(line.fixed, line.each, effort.batch),
+            batchiness: batchiness(line.each, line.fixed, effort.batch),
             samples: effort.passes * effort.rounds,
-            sizes: calls.iter().map(|&(packets, call)| Size { packets, call_s: seconds(call) }).collect(),
+            sizes: costs.iter().map(size).collect(),
             stalled: measured.stalled(),
             at: Timestamp::now(),
         })
@@ -258,12 +294,6 @@ impl Costed {
     #[must_use]
     pub fn call_s(&self, packets: f64) -> f64 {
         self.t0_s + self.t1_s * packets
-    }
-
-    /// Whether packets hardly add to what a call costs, in batches of up to `batch`: then noise is most of what varies.
-    #[must_use]
-    pub fn is_flat(&self, batch: usize) -> bool {
-        self.t1_95_s[0] <= 0.0 || self.t1_s * batch as f64 <= self.t0_s * FLAT
     }
 
     /// Whether it can be: nothing negative, nothing above an hour, ends of intervals in order.

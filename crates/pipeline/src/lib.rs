@@ -39,7 +39,7 @@ pub use parameters::parameters;
 pub use problem::{Place, Problem, Problems, listed, nearest, shown_file};
 pub use sample::{built_in, is_built_in, sample};
 pub use schema::schema;
-pub use secrets::shown_setting;
+pub use secrets::{is_kind_with_secrets, shown_setting};
 pub use shown::{SECRET, shown_settings, shown_text};
 pub use source::{Source, with_settings};
 pub use usecase::{Parameter, UseCase, usecase, usecases};

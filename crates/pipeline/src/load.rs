@@ -61,6 +61,8 @@ pub struct Prepared {
     running: Option<Made>,
     /// How many uses of files are the running pipeline's.
     used: usize,
+    /// Modules that write files, each with its function and the parameter.
+    writes: Vec<(String, String)>,
 }
 
 /// Checks a configuration, which may be to follow a running one: what is the same in both will not be made or opened anew.
@@ -97,6 +99,11 @@ fn prepared(
     let (mut draft, mut surroundings) = compile(source, conditions, running, arrangement)?;
     let (mut findings, mut misfits) = (Findings::default(), Misfits::default());
     surroundings.checking = false;
+    let writes = surroundings.claims.iter().filter(|claim| claim.writes()).filter_map(|claim| {
+        let module = draft.modules.iter().find(|module| module.name == claim.name)?;
+        Some((claim.name.clone(), format!("{}.{}", module.kind.name, claim.parameter)))
+    });
+    let writes = writes.collect();
     // What was asked for while all was checked is asked for once more.
     surroundings.claims.clear();
     if let Some(running) = running {
@@ -111,7 +118,7 @@ fn prepared(
     misfits.report(&mut findings);
     findings.finish(&source.file, &source.text, &source.sets)?;
     let made = draft.made(source, &surroundings);
-    Ok(Prepared { source: source.clone(), draft, surroundings, made, running: running.cloned(), used })
+    Ok(Prepared { source: source.clone(), draft, surroundings, made, running: running.cloned(), used, writes })
 }
 
 impl Prepared {
@@ -119,6 +126,12 @@ impl Prepared {
     #[must_use]
     pub fn cores(&self) -> &[Option<usize>] {
         &self.draft.cores
+    }
+
+    /// The modules that write files, each with its function and the parameter that names the file.
+    #[must_use]
+    pub fn writes(&self) -> &[(String, String)] {
+        &self.writes
     }
 
     /// Makes every worker's functions, and opens ports: whoever drops them unused leaves everything as it was. The plans say

@@ -87,7 +87,8 @@ fn names() -> &'static Names {
 }
 
 /// Whether functions, ports or states of this name have a parameter with a secret.
-pub(crate) fn is_kind_with_secrets(name: &str) -> bool {
+#[must_use]
+pub fn is_kind_with_secrets(name: &str) -> bool {
     names().kinds.contains(name)
 }
 

@@ -37,6 +37,8 @@ enum Scenario {
     Held,
     /// A run whose terminal goes away.
     Terminal,
+    /// A run with a controller and without a profile.
+    Unprofiled,
     /// A run that does not start.
     Refused,
     /// A run between interfaces of the kernel.
@@ -68,6 +70,7 @@ fn scenario(name: EventName) -> Scenario {
         E::AddressConflict | E::NeighbourFlood => Scenario::Neighbours,
         E::Waiting => Scenario::Held,
         E::TerminalLost => Scenario::Terminal,
+        E::CostsLearnt => Scenario::Unprofiled,
         E::RunFailed => Scenario::Refused,
         E::ArpFlux | E::LinkDown | E::LinkUp | E::PortLost | E::PortRemade => Scenario::Wan,
     }
@@ -171,6 +174,7 @@ fn produced(scenario: Scenario) -> Option<Vec<Event>> {
         }
         Scenario::Held => held(),
         Scenario::Terminal => return terminal(),
+        Scenario::Unprofiled => unprofiled(),
         Scenario::Refused => {
             let name = HOSTILE.replace('\0', "");
             let events = of(&run(["--no-socket"], &name));
@@ -291,6 +295,21 @@ pipeline: [ in -> slow -> out ]
     let mut lines = running.line("waiting");
     lines += &running.end_with().2;
     read(&lines)
+}
+
+fn unprofiled() -> Vec<Event> {
+    let text = "control: { batching: optimal, period: 10ms }
+ports: { in: { generator: { count: 3 } }, out: { sink: } }
+modules: { count: { counter: } }
+pipeline: [ in -> count -> out ]
+";
+    let (file, cache) = (File::new(text), temporary());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    command.env("XDG_CACHE_HOME", cache.path()).args(["run", "--no-live", "--no-socket", "--log-format", "json"]);
+    let events = of(&Done::of(command.args(["--json"]).arg(file.path()).output().expect("the command can be started")));
+    let learnt = events.iter().find(|event| event.event == EventName::CostsLearnt).expect("nothing is known");
+    assert_eq!(learnt.fields["functions"], "counter");
+    events
 }
 
 fn terminal() -> Option<Vec<Event>> {

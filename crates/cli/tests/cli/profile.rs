@@ -195,6 +195,67 @@ fn what_is_no_function_is_refused_before_anything_is_measured() {
     assert!(help.contains("forebay profile --again acl") && help.contains("--batch"), "{help}");
 }
 
+/// `few` and `also` do the same; nothing comes to `never`.
+const PIPELINE: &str = "ports: { in: { generator: }, out: { sink: } }\nmodules:\n  few: { acl: { rules: { synthetic: 4 }, default: permit } }\n  \
+                        also: { acl: { rules: { synthetic: 4 }, default: permit } }\n  many: { acl: { rules: { synthetic: 500 }, default: permit } }\n  \
+                        tags_of_the_neighbouring_network: { vlan_split: { ids: [9] } }\n  never: { ttl: }\n\
+                        pipeline: [in -> few -> also -> many -> tags_of_the_neighbouring_network, \
+                        'tags_of_the_neighbouring_network[9] -> never -> out', 'tags_of_the_neighbouring_network[other] -> out']\n";
+
+#[test]
+fn modules_of_a_pipeline_are_measured_with_their_parameters() {
+    let (cache, folder) = (Cache::new(), TempDir::new().expect("a folder for the test"));
+    let file = folder.path().join("some.yaml");
+    fs::write(&file, PIPELINE).expect("a writable folder");
+    let file = file.to_str().expect("UTF-8");
+    let short = [file, "--time", "10ms", "--batch", "8"];
+    let first = cache.profile(&[&short[..], &["--json"]].concat());
+    assert_eq!(first.code, Some(1), "one was not measured: {}", first.err);
+    let first = first.json();
+    let key = |module: &str| first["modules"][module].as_str().expect("a key").to_owned();
+    assert!(key("few") == key("also") && key("few") != key("many") && key("few").starts_with("acl@"), "{first}");
+    assert_eq!(first["functions"].as_object().expect("by key").len(), 3);
+    for module in ["few", "many", "tags_of_the_neighbouring_network"] {
+        check(&first["functions"][key(module)], 8.0, &[1.0, 2.0, 4.0, 8.0]);
+    }
+    assert_eq!(first["missing"], serde_json::json!({ "never": "no packet came to it" }));
+    // Known: the same, and nothing else is told of it.
+    let table = cache.profile(&short);
+    assert_eq!(table.code, Some(1), "{}", table.err);
+    assert!(table.out.lines().take(4).all(|line| line.chars().count() <= 80), "{}", table.out);
+    let rows: Vec<Vec<_>> = table.out.lines().map(|line| line.split_whitespace().take(3).collect()).collect();
+    assert_eq!(rows[1], ["few", "+1", "acl"]);
+    assert_eq!(rows[3][..2], ["tags_of_the_neighbour…", "vlan_split"]);
+    for said in ["never was not measured: no packet came to it.\n", "0 modules measured, 3 known.\n"] {
+        assert!(table.out.contains(said), "{}", table.out);
+    }
+}
+
+#[test]
+fn a_pipeline_that_cannot_be_measured_is_refused() {
+    let (cache, folder) = (Cache::new(), TempDir::new().expect("a folder for the test"));
+    let file = folder.path().join("some.yaml");
+    fs::write(&file, PIPELINE.replace("never: { ttl: }", "never: { tap: { file: some.pcap } }"))
+        .expect("a writable folder");
+    let file = file.to_str().expect("UTF-8");
+    for (arguments, said) in [
+        (&[file][..], "'never' writes a file: measuring would write it with made-up packets"),
+        (&[file, "--set", "batch=2"], "its largest batch is 2: allowed are 4 to 256; `--batch N` measures others"),
+        (&[file, "ttl"], "allowed is one pipeline, or functions"),
+        (&["ttl", "--set", "batch=8"], "functions are measured with the parameters of their examples: name a pipeline"),
+        (&["usecase:gv"], "did you mean 'gw'"),
+        (&["./nowhere.yaml"], "No such file"),
+    ] {
+        let refused = cache.profile(arguments);
+        assert!(
+            refused.code == Some(2) && refused.out.is_empty() && refused.err.contains(said),
+            "{arguments:?}: {}",
+            refused.err
+        );
+    }
+    assert!(!folder.path().join("some.pcap").exists());
+}
+
 /// Whoever reckons with what was measured says that it cannot, and not only that nothing is known.
 #[test]
 fn what_is_broken_is_told_by_a_simulation_too() {

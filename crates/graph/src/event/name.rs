@@ -70,6 +70,8 @@ names! {
     RulesHidden = "rules_hidden", Warn;
     /// The host's own stack answers ARP for addresses of the pipeline.
     ArpFlux = "arp_flux", Warn;
+    /// The controller begins without a profile of some functions, and learns what their calls cost.
+    CostsLearnt = "costs_learnt", Info;
     /// A port's interface went down, or lost its carrier.
     LinkDown = "link_down", Warn;
     /// A port's interface is up and has a carrier again.

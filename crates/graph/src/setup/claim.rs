@@ -28,6 +28,12 @@ pub(super) enum Usage {
 }
 
 impl Claim {
+    /// Whether the file is written.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        matches!(self.how, Usage::Written | Usage::AddedTo)
+    }
+
     /// Notes it.
     ///
     /// # Errors

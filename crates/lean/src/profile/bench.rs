@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use forebay_graph::report::Report;
 use forebay_graph::{Action, SchedulerKind};
 use forebay_instance::{Board, Cores, Instance, Outcome, choose};
-use forebay_measure::{Clock, Tsc};
+use forebay_measure::{Clock, Nanos, Tsc};
 use forebay_pipeline::{Conditions, Loaded, Source};
 
 use super::fit::quartile;
@@ -20,11 +20,16 @@ use super::{Effort, ProfileError};
 /// How long it runs before it is measured: tables and caches fill.
 const WARM_UP: Duration = Duration::from_millis(10);
 /// What is left of another trigger's packets is gone after this.
-const SETTLE: Duration = Duration::from_millis(1);
+pub(super) const SETTLE: Duration = Duration::from_millis(1);
+/// Packets wait for a batch as long as it takes.
+const HOLD: Nanos = Nanos(1_000_000_000);
 /// How often a look is repeated that found no call timed, because the machine was elsewhere.
 const TRIES: usize = 200;
 /// A look is repeated for so long at least: spans may be shorter than the machine is elsewhere.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// A module that no packet comes to in this time gets none, where the worker has had so many turns with packets.
+const COMES: Duration = Duration::from_secs(3);
+const TURNS: u64 = 1000;
 
 /// What calls take, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,10 +38,10 @@ pub(super) struct Sample {
     pub(super) packets: f64,
     /// Ticks a call, as the engine's stopwatch takes them.
     pub(super) call: f64,
-    /// Calls a turn.
+    /// Calls for each packet that entered the pipeline.
     pub(super) calls: f64,
-    /// Ticks of a turn that are neither the module's nor a port's.
-    pub(super) residue: f64,
+    /// Ticks of everything for each packet that entered the pipeline.
+    pub(super) whole: f64,
 }
 
 /// What was measured of a function.
@@ -64,7 +69,7 @@ impl Measured {
                 packets: of(|sample| sample.packets)?,
                 call: of(|sample| sample.call)?,
                 calls: of(|sample| sample.calls)?,
-                residue: of(|sample| sample.residue)?,
+                whole: of(|sample| sample.whole)?,
             })
         };
         self.samples.iter().map(size).collect()
@@ -101,11 +106,12 @@ pub(super) fn measure(
         Some(cores) => cores,
         None => cores.insert(choose(&wanted)?),
     };
+    let modules = plans[0].modules.len();
     let instance =
         forebay_instance::start(plans, &*cores, made, Box::new(|_| None), forebay_instance::Steer::default())?;
-    let measured = rounds(name, &*instance, effort);
+    let measured = fill(&*instance, modules, effort.batch).and_then(|()| rounds(&*instance, effort, &[0]));
     let Outcome { troubles, .. } = instance.end();
-    let measured = measured?;
+    let measured = measured.map_err(|told| ProfileError::Trouble { function: name.to_owned(), told })?;
     match troubles.into_iter().next() {
         Some((place, told)) => {
             Err(ProfileError::Trouble { function: name.to_owned(), told: format!("{place}: {told}") })
@@ -114,53 +120,85 @@ pub(super) fn measure(
     }
 }
 
-fn rounds(name: &str, instance: &dyn Instance, effort: &Effort) -> Result<Measured, ProfileError> {
+/// Which modules packets come to in so long a time.
+pub(super) fn reached(instance: &dyn Instance, span: Duration) -> Vec<bool> {
+    let board = instance.board();
+    std::thread::sleep(span);
+    let report = board.report(&board.nothing(), &board.read(Tsc.now()));
+    report.modules.iter().map(|module| module.packets > 0).collect()
+}
+
+/// Lets all modules of a pipeline wait for full batches.
+pub(super) fn fill(instance: &dyn Instance, modules: usize, batch: usize) -> Result<(), String> {
+    let wait = |module| [Action::SetHold { module, hold: HOLD }, Action::SetTrigger { module, trigger: batch }];
+    instance.act(&(0..modules).flat_map(wait).collect::<Vec<_>>())
+}
+
+/// Measures modules that do the same, for batches of each size: the first is timed, all of them have batches of that size. The last size
+/// is the largest.
+pub(super) fn rounds(instance: &dyn Instance, effort: &Effort, modules: &[usize]) -> Result<Measured, String> {
     let (board, sizes) = (instance.board(), sizes(effort.batch));
     let mut measured = Measured { samples: vec![Vec::new(); sizes.len()], stalled: (0.0, 0.0) };
-    let trouble = |told: String| ProfileError::Trouble { function: name.to_owned(), told };
+    let set = |trigger| {
+        let each = modules.iter().map(|&module| Action::SetTrigger { module, trigger });
+        instance.act(&each.collect::<Vec<_>>())
+    };
     std::thread::sleep(WARM_UP);
     for round in 0..effort.rounds {
         for step in 0..sizes.len() {
             let at = if round % 2 == 0 { step } else { sizes.len() - 1 - step };
-            instance.act(&[Action::SetTrigger { module: 0, trigger: sizes[at] }]).map_err(trouble)?;
+            set(sizes[at])?;
             std::thread::sleep(SETTLE);
-            let report = look(instance, &board, effort.span(sizes.len())).ok_or_else(|| {
-                trouble(format!("no call on {} packets was timed: the machine was elsewhere, or none came", sizes[at]))
-            })?;
+            let report = look(instance, &board, effort.span(sizes.len()), modules)
+                .map_err(|why| format!("no call on {} packets was timed: {why}", sizes[at]))?;
             let stalled = report.workers[0].machine_stalls.share * report.duration_s;
             measured.stalled = (measured.stalled.0 + stalled, measured.stalled.1 + report.duration_s);
-            measured.samples[at].extend(sample(&report));
+            measured.samples[at].extend(sample(&report, modules));
         }
     }
+    set(effort.batch)?;
     Ok(measured)
 }
 
 /// What happens in a span, or in a longer one until a call has been timed.
-fn look(instance: &dyn Instance, board: &Arc<Board>, span: Duration) -> Option<Report> {
+fn look(
+    instance: &dyn Instance,
+    board: &Arc<Board>,
+    span: Duration,
+    modules: &[usize],
+) -> Result<Report, &'static str> {
     let earlier = board.read(Tsc.now());
     let began = Instant::now();
     for tries in 1.. {
         std::thread::sleep(span);
         let report = board.report(&earlier, &board.read(Tsc.now()));
-        if sample(&report).is_some() {
-            return Some(report);
+        if sample(&report, modules).is_some() {
+            return Ok(report);
         }
-        if instance.has_died() || tries >= TRIES && began.elapsed() > PATIENCE {
-            return None;
+        if instance.has_died() {
+            return Err("the pipeline ended");
+        }
+        let worker_ran = report.workers.first().is_some_and(|worker| worker.busy_turns >= TURNS);
+        let is_idle = modules.first().and_then(|at| report.modules.get(*at)).is_none_or(|module| module.packets == 0);
+        if is_idle && worker_ran && began.elapsed() > COMES {
+            return Err("no packet came to it");
+        }
+        if tries >= TRIES && began.elapsed() > PATIENCE {
+            return Err("the machine was elsewhere");
         }
     }
-    None
+    Err("the machine was elsewhere")
 }
 
-fn sample(report: &Report) -> Option<Sample> {
-    let (module, worker) = (report.modules.first()?, report.workers.first()?);
-    let (call, packets, residue) = (module.ticks_per_batch?, module.batch_mean?, worker.residue_ticks_per_turn?);
-    (worker.busy_turns > 0).then(|| Sample {
-        packets,
-        call,
-        calls: module.batches as f64 / worker.busy_turns as f64,
-        residue,
-    })
+fn sample(report: &Report, modules: &[usize]) -> Option<Sample> {
+    let (module, worker) = (report.modules.get(*modules.first()?)?, report.workers.first()?);
+    let (call, packets) = (module.ticks_per_batch?, module.batch_mean?);
+    let batches: u64 = modules.iter().filter_map(|at| report.modules.get(*at)).map(|module| module.batches).sum();
+    let entered = report.packets.entered as f64;
+    let busy = worker.busy - worker.machine_stalls.busy_share - worker.timing_share;
+    let ticks = busy * report.duration_s * Tsc.frequency().hertz();
+    let is_there = entered > 0.0 && ticks > 0.0;
+    is_there.then(|| Sample { packets, call, calls: batches as f64 / entered, whole: ticks / entered })
 }
 
 #[cfg(test)]
@@ -175,7 +213,7 @@ pub(super) mod tests {
     /// A busy neighbour in most of the rounds, and in all of one pass.
     #[test]
     fn disturbed_rounds_do_not_count() {
-        let sample = |call: f64| Sample { packets: 8.0, call, calls: 4.0, residue: 100.0 };
+        let sample = |call: f64| Sample { packets: 8.0, call, calls: 0.125, whole: 100.0 };
         let mut all = Measured::default();
         for calls in [[90.0, 60.0, 60.0], [60.0, 91.0, 95.0], [92.0, 93.0, 94.0]] {
             all.add(Measured { samples: vec![calls.map(sample).to_vec()], stalled: (0.25, 1.0) });

@@ -1,12 +1,7 @@
-//! A straight line through costs: weighted least squares, with 95 % intervals and R².
-//!
-//! What varies is the cost's own size, a few percent of it whatever the batch: so each cost counts by its share, and a line
-//! that is off by a tenth for one packet is as bad as one that is off by a tenth for a batch.
+//! A straight line through costs: least squares, with 95 % intervals and R².
 
 /// Student's t by degrees of freedom, from 1: half of what is left out of 95 % lies beyond it.
 const STUDENT: [f64; 8] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306];
-/// Costs below this part of the largest weigh no more than it: what is nearly nothing is known as badly as what is little.
-const LEAST: f64 = 0.02;
 
 /// A cost: a fixed part, and one for each more of what it is of. Neither is negative.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,16 +18,15 @@ pub(super) struct Line {
     pub(super) r2: Option<f64>,
 }
 
-/// The line through `points` of (how many, cost): at least three numbers that are not all the same, each cost above 0.
+/// The line through `points` of (how many, cost): at least three numbers that are not all the same. `None` where nothing costs anything.
 pub(super) fn line(points: &[(f64, f64)]) -> Option<Line> {
     let student = STUDENT[points.len().checked_sub(3)?.min(STUDENT.len() - 1)];
     let largest = points.iter().map(|(_, y)| *y).fold(0.0, f64::max);
-    let weight = |y: f64| y.max(largest * LEAST).powi(-2);
-    let sum = |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|&(x, y)| weight(y) * of(x, y)).sum::<f64>();
-    let all = sum(&|_, _| 1.0);
+    let sum = |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|&(x, y)| of(x, y)).sum::<f64>();
+    let all = points.len() as f64;
     let (x_mean, y_mean) = (sum(&|x, _| x) / all, sum(&|_, y| y) / all);
     let spread = sum(&|x, _| (x - x_mean).powi(2));
-    let usable = largest > 0.0 && all.is_finite() && spread > all * x_mean.powi(2) * 1e-12;
+    let usable = largest > 0.0 && y_mean.is_finite() && spread > all * x_mean.powi(2) * 1e-12;
     if !usable {
         return None;
     }
@@ -107,19 +101,18 @@ mod tests {
     }
 
     proptest! {
-        /// With noise of up to 3 % the true line is near, and mostly within the intervals: always within five times them.
+        /// With noise the true line is near: off by no more than the noise at the points.
         #[test]
         fn a_noisy_line_is_found(
             fixed in 5.0..500.0f64,
             each in 1.0..100.0f64,
-            noise in prop::array::uniform6(-0.03..0.03f64),
+            noise in prop::array::uniform6(-3.0..3.0f64),
         ) {
-            let points: Vec<_> =
-                SIZES.iter().zip(noise).map(|(x, noise)| (*x, (fixed + each * x) * (1.0 + noise))).collect();
+            let points: Vec<_> = SIZES.iter().zip(noise).map(|(x, noise)| (*x, fixed + each * x + noise)).collect();
             let told = line(&points).expect("six sizes");
             for (x, y) in SIZES.map(|x| (x, fixed + each * x)) {
                 let is = told.fixed + told.each * x;
-                prop_assert!((is / y - 1.0).abs() < 0.09, "{x}: {is} for {y}: {told:?}");
+                prop_assert!((is - y).abs() < 6.0, "{x}: {is} for {y}: {told:?}");
             }
             prop_assert!(told.fixed >= 0.0 && told.each >= 0.0);
             prop_assert!(told.fixed_95[0] <= told.fixed && told.fixed <= told.fixed_95[1] || told.fixed == 0.0);

@@ -1,0 +1,390 @@
+//! The modules of a pipeline, each with its own parameters: what calls of them take where they stand.
+//!
+//! A function's example says little of an ACL of ten thousand rules, nor of what a packet costs that comes to it out of twenty other
+//! modules. So the pipeline itself runs, with as many packets as it takes. One module after the other is given a trigger, which changes
+//! while packets run; the others pass packets as they come. Modules of one function with like parameters are measured once.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use forebay_graph::SchedulerKind;
+use forebay_graph::files::read_text;
+use forebay_instance::{Instance, choose};
+use forebay_measure::{Clock, Tsc};
+use forebay_pipeline::{Conditions, Loaded, Source, is_kind_with_secrets, parameters, shown_text};
+use schemars::Schema;
+use serde_json::Value;
+
+use super::bench::{self, Measured};
+use super::{Costed, Effort, Profile, ProfileError, Progress};
+
+/// How long a pipeline runs before it is looked which modules packets come to.
+const LOOK: Duration = Duration::from_millis(100);
+/// Kinds of ports that are left as they are.
+const PLAYED: &[&str] = &["generator", "sink", "ring"];
+/// The largest file whose contents are in a key.
+const LARGEST_FILE: u64 = 1 << 28;
+
+/// A pipeline whose modules are measured.
+#[derive(Clone, Debug)]
+pub struct Pipeline {
+    source: Source,
+    /// The modules, each with its function and the key of its costs.
+    pub modules: Vec<(String, String, String)>,
+    /// The largest batch.
+    pub batch: usize,
+    /// Ports that generated packets come from instead of what the configuration names, each with that.
+    pub replaced: Vec<(String, String)>,
+}
+
+/// What has been found of a pipeline.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Modules that were measured now, one for each key.
+    pub measured: Vec<String>,
+    /// Modules that could not be measured, each with why.
+    pub missing: BTreeMap<String, String>,
+}
+
+/// By module of a configuration: its name, its function, and the key that its costs are kept by.
+#[must_use]
+pub fn keys(source: &Source) -> Vec<(String, String, String)> {
+    // Without secrets: what is kept in a file has not even a hash of them.
+    let shown = Source::new(shown_text(source), source.file(), source.base());
+    // What is wrong with it was said when it was loaded.
+    let written = parameters(&shown, |_| Schema::default()).unwrap_or_default();
+    let Some(modules) = written["modules"].as_object() else { return Vec::new() };
+    let one = |(name, module): (&String, &Value)| {
+        let (function, params) = module.as_object()?.iter().next()?;
+        Some((name.clone(), function.clone(), key(function, params, &written["state"], source.base())))
+    };
+    modules.iter().filter_map(one).collect()
+}
+
+/// The key of a function with these parameters: the same for parameters that make calls cost the same. Those differ in addresses and in
+/// numbers beyond their first two digits.
+fn key(function: &str, params: &Value, state: &Value, base: &Path) -> String {
+    let mut shape = Shape { state, base: base.to_owned(), hasher: DefaultHasher::new() };
+    if is_kind_with_secrets(function) {
+        // Files are of keys there.
+        shape.base = PathBuf::new();
+    }
+    shape.add(params);
+    format!("{function}@{:016x}", shape.hasher.finish())
+}
+
+/// What of parameters makes calls cost what they do, as a hash.
+struct Shape<'a> {
+    state: &'a Value,
+    /// The folder of files; empty where none is read.
+    base: PathBuf,
+    hasher: DefaultHasher,
+}
+
+impl Shape<'_> {
+    fn add(&mut self, value: &Value) {
+        match value {
+            Value::Null => self.hasher.write_u8(0),
+            Value::Bool(is) => self.hasher.write(&[1, u8::from(*is)]),
+            Value::Number(number) => {
+                self.hasher.write_u8(2);
+                self.hasher.write(format!("{:.1e}", number.as_f64().unwrap_or(0.0)).as_bytes());
+            }
+            Value::String(text) => self.text(text),
+            Value::Array(list) => {
+                self.hasher.write_u8(4);
+                self.hasher.write_usize(list.len());
+                list.iter().for_each(|item| self.add(item));
+            }
+            Value::Object(map) => {
+                self.hasher.write_u8(5);
+                self.hasher.write_usize(map.len());
+                for (key, value) in map {
+                    self.hasher.write(without_addresses(key).as_bytes());
+                    self.add(value);
+                }
+            }
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        // A name of a state stands for what that is made of, and one of a file for what is in it.
+        if let Some(state) = self.state.get(text) {
+            self.state = &Value::Null;
+            self.add(state);
+            return;
+        }
+        self.hasher.write_u8(3);
+        self.hasher.write(without_addresses(text).as_bytes());
+        self.hasher.write_u8(0xff);
+        let is_name = !self.base.as_os_str().is_empty() && !text.is_empty() && !text.contains('\n');
+        if let Some(bytes) = is_name.then(|| read_text(&self.base.join(text), LARGEST_FILE)).and_then(Result::ok) {
+            self.hasher.write(&bytes);
+        }
+    }
+}
+
+/// A text without the addresses in it: one costs what another does. What stands beside them stays, such as a prefix' length.
+fn without_addresses(text: &str) -> String {
+    let end = |c: char| c.is_whitespace() || matches!(c, ',' | '/' | '=' | '[' | ']' | '(' | ')');
+    let word = |word: &str| {
+        let of_ethernet = word.len() == 17 && word.split(':').all(|pair| u8::from_str_radix(pair, 16).is_ok());
+        of_ethernet || word.parse::<IpAddr>().is_ok() || word.parse::<SocketAddr>().is_ok()
+    };
+    let parts = text.split_inclusive(end).map(|part| {
+        let bare = part.trim_end_matches(end);
+        if word(bare) { &part[bare.len()..] } else { part }
+    });
+    parts.collect()
+}
+
+impl Pipeline {
+    /// Of a configuration: without its controller, its buffers and its workers. Captures are played over and over; where packets would
+    /// come from an interface, they are generated.
+    ///
+    /// # Errors
+    /// [`ProfileError::Pipeline`]: it is not in order.
+    pub fn new(source: Source, batch: Option<usize>) -> Result<Self, ProfileError> {
+        let mut modules = keys(&source);
+        let written = parameters(&source, |_| Schema::default())?;
+        let without = ["fold=off", "control=null", "buffers=null", "workers=null", "scheduler=null", "shares=null"];
+        let mut source = without.into_iter().fold(source, Source::set);
+        if let Some(batch) = batch {
+            source = source.set(format!("batch={batch}"));
+        }
+        let flows = written["flows"].as_array().map_or(0, Vec::len);
+        for flow in (0..flows).filter(|flow| !written["flows"][flow]["min_rate"].is_null()) {
+            source = source.set(format!("flows.{flow}.min_rate=null"));
+        }
+        let mut replaced = Vec::new();
+        for (port, kinds) in written["ports"].as_object().into_iter().flatten() {
+            let (kind, params) = kinds
+                .as_object()
+                .and_then(|kinds| kinds.iter().next())
+                .map_or(("", &Value::Null), |(kind, params)| (kind, params));
+            let is_played = params["write"].is_null() && params["read"].as_str().is_some_and(|file| file != "-");
+            if kind == "pcap" && is_played {
+                source =
+                    source.set(format!("ports.{port}.pcap.speed=fast")).set(format!("ports.{port}.pcap.loops=forever"));
+            } else if !PLAYED.contains(&kind) {
+                source = source.set(format!("ports.{port}={{ generator: {{}} }}"));
+                replaced.push((port.clone(), kind.to_owned()));
+            }
+        }
+        // As they are written.
+        let checked = forebay_pipeline::check(&source)?;
+        modules.sort_by_key(|(name, ..)| checked.modules.iter().position(|(written, _)| written == name));
+        let batch = batch.or_else(|| usize::try_from(written["batch"].as_u64()?).ok()).unwrap_or(32);
+        Ok(Self { source, modules, batch, replaced })
+    }
+
+    /// The modules to measure, one for each key that `profile` does not know, or with `again` for each.
+    #[must_use]
+    pub fn wanted(&self, profile: &Profile, again: bool) -> Vec<(String, String)> {
+        let mut wanted: Vec<(String, String)> = Vec::new();
+        for (module, _, key) in self.modules.iter().filter(|(_, _, key)| again || !profile.functions.contains_key(key))
+        {
+            if wanted.iter().all(|(_, there)| there != key) {
+                wanted.push((module.clone(), key.clone()));
+            }
+        }
+        wanted
+    }
+}
+
+impl Profile {
+    /// Measures these modules of a pipeline, each with its key. `begins` hears of each that begins. A module that cannot be measured
+    /// leaves the others as they are.
+    ///
+    /// # Errors
+    /// [`ProfileError`]: nothing is replaced then.
+    pub fn measure_pipeline(
+        &mut self,
+        pipeline: &Pipeline,
+        wanted: &[(String, String)],
+        effort: &Effort,
+        begins: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Found, ProfileError> {
+        let mut found = Found::default();
+        let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
+        let prepared = forebay_pipeline::prepare(&pipeline.source, conditions, None)?;
+        if let Some((name, parameter)) = prepared.writes().first() {
+            return Err(ProfileError::Writes { name: name.clone(), parameter: parameter.clone() });
+        }
+        let Loaded { mut plans, cores, made, .. } = prepared.open()?;
+        for plan in &mut plans {
+            plan.scheduler = SchedulerKind::RunToCompletion;
+            plan.ports.iter_mut().filter_map(|port| port.open.as_mut()).for_each(|open| open.port.saturate());
+        }
+        let names: Vec<_> = plans[0].modules.iter().map(|module| module.name.clone()).collect();
+        let alike = |key: &str| {
+            let of_key: Vec<_> =
+                pipeline.modules.iter().filter(|(_, _, of)| of == key).map(|(name, ..)| name).collect();
+            (0..names.len()).filter(|at| of_key.contains(&&names[*at])).collect()
+        };
+        let targets: Vec<_> = wanted.iter().map(|(module, key)| Target { module, key, alike: alike(key) }).collect();
+        let steer = forebay_instance::Steer::default();
+        let instance = forebay_instance::start(plans, choose(&cores)?, made, Box::new(|_| None), steer)?;
+        let measured = bench::fill(&*instance, names.len(), effort.batch)
+            .map(|()| passes(&*instance, &targets, effort, &mut found, begins));
+        if let Some((place, trouble)) = instance.end().troubles.into_iter().next() {
+            return Err(ProfileError::Trouble { function: place, told: trouble });
+        }
+        let whole = |told| ProfileError::Trouble { function: "the pipeline".to_owned(), told };
+        for (Target { module, key, .. }, measured) in measured.map_err(whole)? {
+            match Costed::of(&measured, effort, Tsc.frequency().hertz()) {
+                Some(costed) => {
+                    self.functions.insert((*key).to_owned(), costed);
+                    found.measured.push((*module).to_owned());
+                }
+                None => {
+                    let why = "what its calls took is too little to be told from nothing";
+                    found.missing.insert((*module).to_owned(), why.to_owned());
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// What is measured at once.
+struct Target<'a> {
+    /// The module that is timed.
+    module: &'a str,
+    key: &'a str,
+    /// The places of all modules of this key.
+    alike: Vec<usize>,
+}
+
+/// Measures each target in several passes: those that could be.
+fn passes<'a>(
+    instance: &dyn Instance,
+    targets: &'a [Target<'_>],
+    effort: &Effort,
+    found: &mut Found,
+    begins: &mut dyn FnMut(Progress<'_>),
+) -> Vec<(&'a Target<'a>, Measured)> {
+    let mut measured: Vec<_> = targets.iter().map(|target| (target, Measured::default())).collect();
+    let is_reached = bench::reached(instance, LOOK);
+    for pass in 0..effort.passes {
+        for (at, (target, measured)) in measured.iter_mut().enumerate() {
+            let (done, all) = (pass * targets.len() + at, effort.passes * targets.len());
+            begins(Progress { function: target.module, done, all });
+            if found.missing.contains_key(target.module) {
+                continue;
+            }
+            // Of modules that do the same, one that packets come to is timed.
+            let mut alike = target.alike.clone();
+            alike.sort_by_key(|at| !is_reached[*at]);
+            let more = match alike.first() {
+                Some(at) if is_reached[*at] => bench::rounds(instance, effort, &alike),
+                _ => Err("no packet came to it".to_owned()),
+            };
+            match more {
+                Ok(more) => measured.add(more),
+                Err(why) => drop(found.missing.insert(target.module.to_owned(), why)),
+            }
+        }
+    }
+    measured.retain(|(target, _)| !found.missing.contains_key(target.module));
+    measured
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::profile::{Effort, Key};
+
+    /// Addresses and small differences of numbers cost nothing; whatever else differs has a key of its own.
+    #[test]
+    fn like_parameters_have_one_key() {
+        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+        let state = json!({ "t": { "routes": { "n": 5 } }, "u": { "routes": { "n": 500 } } });
+        let of = |params: Value| key("f", &params, &state, folder.path());
+        assert_eq!(of(json!({ "inside": "10.0.0.0/24" })), of(json!({ "inside": "172.16.31.0/24" })));
+        assert_eq!(of(json!({ "to": ["02:00:00:00:00:01"] })), of(json!({ "to": ["02:aa:00:00:00:01"] })));
+        assert_eq!(of(json!({ "n": 4097 })), of(json!({ "n": 4110 })));
+        let different = [
+            [json!({ "rules": { "synthetic": 100 } }), json!({ "rules": { "synthetic": 1000 } })],
+            [json!({ "list": [1] }), json!({ "list": [1, 2] })],
+            [json!({ "default": "permit" }), json!({ "default": "deny" })],
+            [json!({ "state": "t" }), json!({ "state": "u" })],
+            [json!({ "inside": "10.0.0.0/8" }), json!({ "inside": "10.0.0.0/24" })],
+            [json!({ "size": "10k" }), json!({ "size": "20k" })],
+            [json!({ "file": "rules-10" }), json!({ "file": "rules-1000" })],
+            [json!({ "flow3": 1 }), json!({ "flow4": 1 })],
+        ];
+        for [one, other] in different {
+            assert_ne!(of(one.clone()), of(other.clone()), "{one} and {other}");
+        }
+        assert!(of(json!({})).starts_with("f@") && key("g", &json!({}), &state, folder.path()) != of(json!({})));
+    }
+
+    #[test]
+    fn what_is_in_a_file_is_in_the_key_and_a_secret_is_not() {
+        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+        let file = folder.path().join("some.rules");
+        let of = |text: &str| keys(&Source::new(text, "test.yaml", folder.path()))[0].2.clone();
+        let acl = "modules: { few: { acl: { rules: some.rules } } }";
+        let without = of(acl);
+        std::fs::write(&file, "permit all").expect("our own folder");
+        let with = of(acl);
+        std::fs::write(&file, "deny all").expect("our own folder");
+        assert!(without != with && with != of(acl));
+        let seal = |key: &str| {
+            of(&format!("modules: {{ seal: {{ aes_gcm_encrypt: {{ keys: [{{ id: 1, key: '{key}' }}], use: 1 }} }} }}"))
+        };
+        assert_eq!(seal("00112233445566778899aabbccddeeff"), seal("ffeeddccbbaa99887766554433221100"));
+    }
+
+    /// A thousand rules cost more than ten, in one pipeline; what is known is not measured again.
+    #[test]
+    fn modules_are_measured_with_their_parameters() {
+        let text = "ports: { in: { generator: }, out: { sink: } }\n\
+                    modules:\n  few: { acl: { rules: { synthetic: 4 }, default: permit } }\n  \
+                    also: { acl: { rules: { synthetic: 4 }, default: permit } }\n  \
+                    work: { bypass: { cycles_per_batch: 20000, cycles_per_packet: 0 } }\n  \
+                    tags: { vlan_split: { ids: [9] } }\n  never: { ttl: }\n\
+                    pipeline: [in -> few -> also -> work -> tags, 'tags[9] -> never -> out', 'tags[other] -> out']\n";
+        let source = Source::new(text, "test.yaml", "").set("batch=4");
+        let pipeline = Pipeline::new(source, None).expect("in order");
+        let effort = Effort { batch: pipeline.batch, passes: 1, rounds: 1, time: Duration::from_millis(5) };
+        assert_eq!(effort.batch, 4);
+        let mut profile = Profile::empty(Key::this(4).expect("this program"));
+        let wanted = pipeline.wanted(&profile, false);
+        assert_eq!(
+            wanted.iter().map(|(module, _)| module.as_str()).collect::<Vec<_>>(),
+            ["few", "work", "tags", "never"],
+            "two are alike"
+        );
+        let found = profile.measure_pipeline(&pipeline, &wanted, &effort, &mut |_| {}).expect("it runs");
+        assert_eq!(found.measured, ["few", "work", "tags"]);
+        assert_eq!(found.missing, BTreeMap::from([("never".to_owned(), "no packet came to it".to_owned())]));
+        // 20 000 ticks a call, where the machine is not elsewhere in every call.
+        let work = &profile.functions[&wanted[1].1];
+        assert!(work.t0_s * Tsc.frequency().hertz() > 10_000.0, "{work:?}");
+        assert_eq!(pipeline.wanted(&profile, false), [wanted[3].clone()], "what is known is not measured again");
+        assert_eq!(pipeline.wanted(&profile, true), wanted);
+    }
+
+    #[test]
+    fn what_would_write_a_file_is_refused_and_interfaces_are_played() {
+        let text = "ports: { in: { af_packet: { interface: nowhere } }, out: { sink: } }\n\
+                    modules: { tap: { tap: { file: some.pcap } } }\npipeline: [in -> tap -> out]\n";
+        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+        let pipeline = Pipeline::new(Source::new(text, "test.yaml", folder.path()), None).expect("in order");
+        assert_eq!(pipeline.replaced, [("in".to_owned(), "af_packet".to_owned())]);
+        let mut profile = Profile::empty(Key::this(32).expect("this program"));
+        let wanted = pipeline.wanted(&profile, false);
+        let refused = profile.measure_pipeline(&pipeline, &wanted, &Effort::new(32), &mut |_| {}).expect_err("a file");
+        assert!(refused.to_string().contains("--set modules.tap.tap.file"), "{refused}");
+        assert!(std::fs::read_dir(folder.path()).expect("there").next().is_none());
+    }
+}
