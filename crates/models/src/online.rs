@@ -27,8 +27,11 @@ const USUAL: f64 = 0.01;
 const LEARNT: f64 = 0.2;
 /// What a call is taken to cost whose profile says nothing, in seconds.
 const LEAST: f64 = 1e-9;
-/// What one period may at most say a call costs, in parts of what was expected.
+/// The most that a point may say a call costs, in parts of what was expected. Two in a row may be beyond that, as periods share a
+/// stall; the third is believed, so that what takes thousands of times what was measured is known after a handful of periods in
+/// which it was timed.
 const MOST: f64 = 4.0;
+const STALLED: u32 = 2;
 
 /// What a module costs, corrected period by period.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,6 +52,8 @@ pub struct Online {
     usual: f64,
     /// By how much the last point was off, where it was far.
     off: f64,
+    /// How many points in a row were more than may be.
+    beyond: u32,
 }
 
 impl Online {
@@ -68,6 +73,7 @@ impl Online {
             products: 0.0,
             usual: USUAL,
             off: 0.0,
+            beyond: 0,
         }
     }
 
@@ -117,8 +123,10 @@ impl Online {
         let is_far = off.abs() > limit;
         let again = is_far && off * self.off > 0.0;
         self.off = if is_far { off } else { 0.0 };
-        let counted = if again { off.min(MOST - 1.0) } else { off.clamp(-limit, limit) };
-        self.usual += LEARNT * (counted.abs() - self.usual);
+        self.beyond = if off > MOST - 1.0 { (self.beyond + 1).min(STALLED + 1) } else { 0 };
+        let most = if self.beyond > STALLED { f64::INFINITY } else { MOST - 1.0 };
+        let counted = if again { off.min(most) } else { off.clamp(-limit, limit) };
+        self.usual += LEARNT * (counted.abs().min(MOST - 1.0) - self.usual);
         (expected + unit * counted, if again { CHANGED } else { FORGETTING })
     }
 

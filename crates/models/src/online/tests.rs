@@ -41,6 +41,27 @@ fn what_the_stopwatch_leaves_out_is_added() {
     assert!((t0 * 1e9 - 50.0).abs() < 0.5 && (t1 * 1e9 - 10.0).abs() < 0.1, "{:?}", online.line());
 }
 
+/// A module that waits on purpose took two series of timed turns, three seconds, to be believed.
+#[test]
+fn what_takes_thousands_of_times_what_was_measured_is_known_in_a_handful_of_periods() {
+    let mut online = nanos(4.0, 0.1);
+    for _ in 0..6 {
+        online.note(6, 6 * 32, 6.0 * (100e-6 + 32.0 * 20e-6));
+    }
+    let left = 1.0 - call(&online, 32.0) / 740e3;
+    assert!(left.abs() < 0.1, "{left} is left");
+    // Two periods that share a stall say little still.
+    let mut online = nanos(40.0, 10.0);
+    (0..20).for_each(|_| period(&mut online, [40.0, 10.0], 32));
+    (0..2).for_each(|_| period(&mut online, [740e3, 0.0], 32));
+    assert!(call(&online, 32.0) < 4.0 * 360.0, "{}", call(&online, 32.0));
+    // A stall after periods that cost somewhat more than before is one stall.
+    let mut online = nanos(40.0, 10.0);
+    (0..3).for_each(|_| period(&mut online, [80.0, 20.0], 32));
+    period(&mut online, [740e3, 0.0], 32);
+    assert!(call(&online, 32.0) < 4.0 * 720.0, "{}", call(&online, 32.0));
+}
+
 #[test]
 fn one_stalled_period_moves_it_little_and_passes() {
     let mut online = nanos(50.0, 10.0);
