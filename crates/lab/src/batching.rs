@@ -37,7 +37,7 @@ use crate::{Header, LabError, Machine, Progress};
 pub use contour::{Claims, Gain};
 pub use costs::{Costs, Origin};
 pub use data_path::DataPath;
-pub use decomposition::Decomposed;
+pub use decomposition::{Decomposed, Side};
 pub use fairness::Fairness;
 pub use figures::{Delay, Soundness, Told};
 pub use interval::Ratio;

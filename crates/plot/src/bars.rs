@@ -93,7 +93,7 @@ impl Bars {
         let scale = Scale::around([0.0, self.longest()].into_iter(), false, (Some(0.0), None), 8);
         let places: Vec<String> = self.places.iter().map(|name| shortened(name, WIDTH * NAMES)).collect();
         let left = 16.0 + places.iter().map(|name| width(name, WORDS)).fold(0.0, f64::max);
-        let right = WIDTH - 70.0;
+        let right = WIDTH - if self.reference.is_some() { 110.0 } else { 70.0 };
         let is_hatched = self.groups.iter().any(|group| group.void.contains(&true));
         let mut names: Vec<_> = self.groups.iter().map(|group| group.name.as_str()).collect();
         names.extend(self.reference.iter().map(|reference| reference.name.as_str()));
@@ -127,7 +127,14 @@ impl Bars {
             for (number, name) in places.iter().enumerate() {
                 let upper = top + place * number as f64;
                 pen.text(name, (left - 8.0, upper + (place - GAP) / 2.0), letters(INK, Side::Left));
-                let mut end = 0.0;
+                let range = self.reference.as_ref().and_then(|reference| *reference.ranges.get(number)?);
+                // A figure beside its bar stands behind the range that would cross it.
+                let beside = |end: f64, told: &str| {
+                    let (from, room) = (at(end) + 5.0, width(told, WORDS) + 5.0);
+                    let crossed = range.is_some_and(|(least, most)| at(least) < from + room && at(most) > from - 5.0);
+                    range.filter(|_| crossed).map_or(from, |(_, most)| at(most) + 6.0)
+                };
+                let (mut end, mut taken) = (0.0, left);
                 for (which, group) in self.groups.iter().enumerate() {
                     let height = if self.stacked { upper } else { upper + which as f64 * BAR };
                     let Some(value) = group.values[number] else {
@@ -145,13 +152,17 @@ impl Bars {
                         pen.rectangle(bar.0, bar.1, series(which));
                     }
                     if !self.stacked {
-                        let beside = (at(end) + 5.0, height + BAR / 2.0 - 1.0);
-                        pen.text(&engineering(value), beside, letters(FAINT, Side::Right));
+                        let told = engineering(value);
+                        let place = (beside(end, &told), height + BAR / 2.0 - 1.0);
+                        pen.text(&told, place, letters(FAINT, Side::Right));
+                        taken = taken.max(place.0 + width(&told, WORDS));
                     }
                 }
-                let range = self.reference.as_ref().and_then(|reference| *reference.ranges.get(number)?);
                 if let Some((least, most)) = range {
                     bracket(pen, ((at(least), upper - 2.0), (at(most), upper + place - GAP)));
+                    let ends = if least == most { engineering(least) } else { format!("{least}–{most}") };
+                    let after = (taken.max(at(most)) + 8.0, upper + (place - GAP) / 2.0 - 1.0);
+                    pen.text(&ends, after, letters(INK, Side::Right));
                 }
                 if self.stacked {
                     let known = self.groups.iter().any(|group| group.values[number].is_some());
@@ -245,7 +256,24 @@ mod tests {
         let svg = drawn.svg().expect("it can be drawn");
         // One bar, and its colour in the legend.
         assert!(svg.matches("<rect").count() == 2 && svg.contains("void: says nothing"), "{svg}");
+        assert!(svg.contains(">\n1.5–2.5\n<") && svg.contains(">\n7.5\n<"), "what is stated is told: {svg}");
         assert!(svg.contains("the paper") && svg.contains(">\n8\n<"), "the axis goes to the range's end: {svg}");
+    }
+
+    /// Figures beside bars were crossed by what the paper states.
+    #[test]
+    fn figures_stand_behind_a_range_that_would_cross_them() {
+        let mut drawn = bars(vec![vec![Some(1.4)]], false);
+        let place = |drawn: &Bars| {
+            let svg = drawn.svg().expect("it can be drawn");
+            let (before, _) = svg.split_once(">\n1.4\n<").expect("the figure");
+            let (_, x) = before.rsplit_once(" x=\"").expect("its place");
+            x.split('"').next().and_then(|x| x.parse::<f64>().ok()).expect("a number")
+        };
+        drawn.reference = Some(Reference { name: "the paper".to_owned(), ranges: vec![Some((2.4, 2.5))] });
+        let free = place(&drawn);
+        drawn.reference = Some(Reference { name: "the paper".to_owned(), ranges: vec![Some((1.5, 2.5))] });
+        assert!(place(&drawn) > free + 100.0, "{} {free}", place(&drawn));
     }
 
     /// Long names ran out of the figure at its left.

@@ -26,7 +26,39 @@ const SLOW: [u64; 2] = [250_000, 50_000];
 const USERS: u64 = 8;
 const TIGHT: u64 = 2;
 /// Periods: in simulated time, where costs are known from the beginning; and where they are to be learnt from few calls.
-const PERIODS: [u32; 2] = [40, 300];
+const PERIODS: [u32; 2] = [40, 600];
+
+/// Periods after the move that count for neither side: the controller begins again.
+const AFRESH: usize = 20;
+
+/// Figures from before flows parted, or from after.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Side {
+    /// Packets a second that left.
+    pub rate_pps: f64,
+    /// Those without an objective.
+    pub bulk_pps: f64,
+    /// Of the first flow with an objective, by period, the median of the 99th percentiles.
+    pub delay_us: Option<f64>,
+    /// Whole periods, without those in which the machine was elsewhere.
+    pub periods: usize,
+    /// How many of them were violated.
+    pub violated: usize,
+}
+
+impl Side {
+    fn of(moments: &[Moment]) -> Option<Self> {
+        let whole: Vec<&Moment> = moments.iter().filter(|moment| moment.counts()).collect();
+        let mean = |of: fn(&Moment) -> f64| whole.iter().map(|moment| of(moment)).sum::<f64>() / whole.len() as f64;
+        (!whole.is_empty()).then(|| Self {
+            rate_pps: mean(|moment| moment.rate_pps),
+            bulk_pps: mean(|moment| moment.bulk_pps),
+            delay_us: median(whole.iter().filter_map(|moment| moment.delay_us).collect()),
+            periods: whole.len(),
+            violated: whole.iter().filter(|moment| moment.violated).count(),
+        })
+    }
+}
 
 /// The gateway with so many workers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -43,6 +75,10 @@ pub struct Decomposed {
     pub violated_before: usize,
     /// Periods from then on, short ones included, until the last that was violated.
     pub until_kept: Option<usize>,
+    /// Until flows parted, or the whole run; `None` where no whole period was before.
+    pub before: Option<Side>,
+    /// From twenty periods after that on; `None` where nothing parted.
+    pub after: Option<Side>,
     /// In the second half: packets a second that left.
     pub rate_pps: f64,
     /// In the second half: of the first flow with an objective, by period, the median and the most of the 99th percentile.
@@ -82,6 +118,7 @@ fn told(workers: usize, run: Run) -> Decomposed {
     let after = parted.map_or(0, |at_s| run.moments.iter().filter(|moment| moment.at_s <= at_s + 1e-9).count());
     // Short ones that follow a beginning or a move are periods here, where it is told how soon something happens.
     let missed = |moment: &Moment| moment.violated && !moment.stalled;
+    let (first, rest) = run.moments.split_at(if parted.is_some() { after } else { run.moments.len() });
     let last = run.moments[after..].iter().rposition(missed);
     let half = &run.moments[run.moments.len() / 2..];
     let delays: Vec<f64> = half.iter().filter_map(|moment| moment.delay_us).collect();
@@ -91,6 +128,8 @@ fn told(workers: usize, run: Run) -> Decomposed {
         until_parted: parted.map(|_| after),
         violated_before: run.moments[..after].iter().filter(|moment| missed(moment)).count(),
         until_kept: parted.map(|_| last.map_or(0, |last| last + 1)),
+        before: Side::of(first),
+        after: Side::of(rest.get(AFRESH..).unwrap_or_default()),
         rate_pps: half.iter().map(|moment| moment.rate_pps).sum::<f64>() / half.len().max(1) as f64,
         delay_us: [median(delays.clone()), delays.into_iter().max_by(f64::total_cmp)],
         periods: half.iter().filter(|moment| moment.counts()).count(),

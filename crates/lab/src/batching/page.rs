@@ -46,7 +46,10 @@ pub(super) fn page(results: &Results) -> Result<String, PlotError> {
     if !results.open.is_empty() {
         sections.push(traffic::open(&results.open));
     }
-    sections.push(traffic::captures(results.captures.as_deref()));
+    // Where only some parts were asked for, others need no word.
+    if results.captures.is_some() || !results.command.contains(" --only ") {
+        sections.push(traffic::captures(results.captures.as_deref()));
+    }
     if !results.light.is_empty() {
         sections.push(traffic::light(&results.light));
     }
@@ -134,7 +137,7 @@ fn machine(results: &Results) -> Section {
     let time = if results.simulated {
         "simulated: calls take what is told below, to the nanosecond, and nothing else but 64 ns a turn takes any time. Every packet is \
          made, passes its modules and is accounted for. Runs of one seed are the same on every machine; the runs of a row have \
-         seeds 1, 2, …, and differ where anything is drawn at random: in robot control. Elsewhere they are copies, and their ratios have no interval (n/a)"
+         seeds 1, 2, …, and differ where anything is drawn at random: in robot control. Elsewhere they are copies, and their ratios have no interval"
     } else {
         "this machine's: pipelines run on cores of their own, and figures are measured"
     };

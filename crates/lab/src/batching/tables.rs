@@ -260,8 +260,9 @@ fn decomposition(all: &[Decomposed]) -> String {
         let mut row = vec![told.workers.to_string()];
         row.extend([Some(moment.at_s), Some(moment.rate_pps), moment.delay_us].map(figure));
         row.extend([moment.violated, moment.stalled, moment.brief].map(|is| is.to_string()));
+        row.push(number(moment.bulk_pps));
         row
     };
     let periods = all.iter().flat_map(|told| told.moments.iter().map(move |moment| (told, moment)));
-    text(&["workers", "at_s", "rate_pps", "delay_us", "violated", "stalled", "brief"], periods.map(row))
+    text(&["workers", "at_s", "rate_pps", "delay_us", "violated", "stalled", "brief", "bulk_pps"], periods.map(row))
 }

@@ -16,6 +16,8 @@ pub struct Moment {
     pub at_s: f64,
     /// Packets a second that left.
     pub rate_pps: f64,
+    /// Those of them that belong to flows without an objective.
+    pub bulk_pps: f64,
     /// Whether more packets of a flow than may were above their objective.
     pub violated: bool,
     /// Whether the machine was elsewhere in a turn of it.
@@ -104,9 +106,12 @@ fn moment(watch: &Watch, layout: &Layout, brief: bool, snapshot: &Snapshot) -> M
     let module = layout.modules.iter().position(|module| watch.module.as_ref() == Some(&module.name));
     let batches: Vec<f64> = snapshot.modules.iter().filter_map(|module| module.batch()).collect();
     let packets: u64 = snapshot.flows.iter().map(|flow| flow.packets).sum();
+    let bulk = layout.flows.iter().zip(&snapshot.flows).filter(|(flow, _)| flow.slo_s.is_none());
+    let bulk: u64 = bulk.map(|(_, told)| told.packets).sum();
     Moment {
         at_s: snapshot.at_s,
         rate_pps: packets as f64 / snapshot.period_s,
+        bulk_pps: bulk as f64 / snapshot.period_s,
         violated,
         stalled: watch
             .stall

@@ -2,7 +2,8 @@
 
 use forebay_plot::{Axis, Block, Figure, Layer, PlotError, Section, Table, engineering};
 
-use crate::batching::Decomposed;
+use crate::batching::watch::Moment;
+use crate::batching::{Decomposed, Side};
 use crate::blocks::{columns, figure, known, text};
 
 const WHAT: &str = "A mobile gateway of eight users with two bearers, whose branches run as they are written: the \
@@ -22,12 +23,12 @@ pub(super) fn section(all: &[Decomposed]) -> Result<Section, PlotError> {
         figure(&rates(all), "")?,
         Block::Table(table(all)),
     ];
-    if let [one, .., two] = all {
+    if let Some((before, after)) = all.iter().find_map(|told| told.before.as_ref().zip(told.after.as_ref())) {
         blocks.push(text(&format!(
-            "With {} workers {:.1} times the packets of {} leave.",
-            two.workers,
-            two.rate_pps / one.rate_pps,
-            one.workers
+            "Once flows have parted {:.1} times the packets of before leave: {:.1} times those of flows with an objective, and {:.1} times those of the others.",
+            after.rate_pps / before.rate_pps,
+            (after.rate_pps - after.bulk_pps) / (before.rate_pps - before.bulk_pps),
+            after.bulk_pps / before.bulk_pps
         )));
     }
     Ok(Section { title: "Flows that cannot be together".to_owned(), blocks })
@@ -56,10 +57,11 @@ fn delays(all: &[Decomposed]) -> Figure {
 }
 
 fn rates(all: &[Decomposed]) -> Figure {
-    let y = Axis::new("million packets a second").from_zero();
+    let y = Axis::new("million packets a second").log();
+    let seen = |moment: &Moment| (moment.rate_pps > 0.0).then_some(moment.rate_pps / 1e6);
     let line = |told: &Decomposed| Layer::Steps {
         name: workers(told),
-        points: told.moments.iter().map(|moment| (moment.at_s, moment.rate_pps / 1e6)).collect(),
+        points: told.moments.iter().filter_map(|moment| Some((moment.at_s, seen(moment)?))).collect(),
     };
     let empty = Figure::new("Packets a second, parted and not", Axis::new("time, s").from_zero(), y);
     all.iter().map(line).fold(empty, Figure::with)
@@ -67,33 +69,44 @@ fn rates(all: &[Decomposed]) -> Figure {
 
 fn table(all: &[Decomposed]) -> Table {
     let count = |count: Option<usize>| known(count.map(|count| count as f64), 0);
-    let row = |told: &Decomposed| {
+    let row = |told: &Decomposed, what: &str, side: &Side, parts: bool| {
         let void = if told.soundness.is_void() { ", void" } else { "" };
+        let part = |known: String| if parts { known } else { "-".to_owned() };
         vec![
-            format!("{}{void}", workers(told)),
-            engineering(told.rate_pps),
-            known(told.delay_us[0], 1),
-            known(told.delay_us[1], 1),
-            format!("{} of {}", told.violated, told.periods),
-            count(told.until_parted),
-            count(told.until_kept),
-            known(told.moves.first().map(|moved| moved.pause_us), 1),
-            engineering(told.dropped as f64),
+            format!("{}{what}{void}", workers(told)),
+            format!("{} of {}", side.violated, side.periods),
+            known(side.delay_us, 0),
+            engineering(side.rate_pps - side.bulk_pps),
+            engineering(side.bulk_pps),
+            engineering(side.rate_pps),
+            part(count(told.until_parted)),
+            part(count(told.until_kept)),
+            part(known(told.moves.first().map(|moved| moved.pause_us), 0)),
+            part(engineering(told.dropped as f64)),
         ]
     };
-    // What the paper's figure shows, and its text says of the whole rate.
-    let papers = [["paper, before", "-", "4 000"], ["paper, parted", "over 10 times that", "under 1 000"]];
-    let papers = papers.map(|told| told.into_iter().chain(["-"; 6]).map(str::to_owned).collect::<Vec<_>>());
+    let rows = all.iter().flat_map(|told| {
+        let what = if told.after.is_some() { ", before" } else { "" };
+        let before = told.before.as_ref().map(|side| row(told, what, side, false));
+        before.into_iter().chain(told.after.as_ref().map(|side| row(told, ", parted", side, true)))
+    });
+    // What the paper's figure shows, and its text says of the whole rate and of the move.
+    let papers = [
+        ["paper, before", "all", "4 000", "-", "-", "-", "-", "-", "-", "-"],
+        ["paper, parted", "none", "under 1 000", "-", "-", "over 10 times that", "20", "-", "-", "-"],
+    ];
+    let papers = papers.map(|told| told.map(str::to_owned).to_vec());
     let heads = [
-        "the second half",
-        "packets a second",
+        "",
+        "periods violated",
         "99 %, median, µs",
-        "most",
-        "violated",
+        "packets a second with an objective",
+        "without one",
+        "all",
         "periods until flows parted",
-        "until the last violated",
+        "from then until the last violated",
         "pause, µs",
         "dropped in all",
     ];
-    Table { caption: String::new(), columns: columns(&heads), rows: all.iter().map(row).chain(papers).collect() }
+    Table { caption: String::new(), columns: columns(&heads), rows: rows.chain(papers).collect() }
 }

@@ -150,11 +150,11 @@ fn distribution(row: &Row) -> Layer {
     Layer::Steps { name: row.controller.clone(), points }
 }
 
-/// A ratio with its interval.
+/// A ratio with its interval, where there is one.
 pub(super) fn told(ratio: Option<&Ratio>) -> String {
     let Some(ratio) = ratio else { return "n/a".to_owned() };
-    let ends = ratio.interval.map_or_else(|| "n/a".to_owned(), |(low, high)| format!("{low:.2}–{high:.2}"));
-    format!("{:.2} ({ends})", ratio.median)
+    let ends = ratio.interval.map(|(low, high)| format!(" ({low:.2}–{high:.2})"));
+    format!("{:.2}{}", ratio.median, ends.unwrap_or_default())
 }
 
 fn table(caption: &str, rows: &[&Row]) -> Table {
@@ -170,7 +170,7 @@ fn table(caption: &str, rows: &[&Row]) -> Table {
         };
         vec![
             if row.told.void { format!("{name}, void") } else { name },
-            format!("{:.1} %", row.told.violations_pct),
+            format!("{:.1}\u{a0}%", row.told.violations_pct),
             known(row.told.slo_us, 1),
             known(row.told.delay_us.p95, 1),
             known(row.told.delay_us.p99, 1),
@@ -183,7 +183,7 @@ fn table(caption: &str, rows: &[&Row]) -> Table {
             known(row.batch_of_max.map(|part| part * 100.0), 0),
             format!("{:.1}", row.told.ticks_per_packet),
             row.told.periods.to_string(),
-            format!("{:.1} %", row.told.void_pct),
+            format!("{:.1}\u{a0}%", row.told.void_pct),
             format!("{} of {}", row.told.void_runs, row.runs),
         ]
     };

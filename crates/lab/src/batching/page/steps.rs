@@ -2,7 +2,7 @@
 
 use forebay_plot::{Axis, Block, Figure, Layer, PlotError, Section, Table, engineering};
 
-use crate::batching::steps::Series;
+use crate::batching::steps::{Series, Stage};
 use crate::batching::watch::Moment;
 use crate::blocks::{columns, figure, text};
 
@@ -11,7 +11,7 @@ pub(super) fn section(title: &str, what: &str, all: &[Series]) -> Result<Section
     let mut blocks = vec![text(what)];
     blocks.push(text(
         "Every whole period counts, those of the beginning, too: only the short ones with which a controller begins do not, at the start and, \
-         on this machine's clock, after each change of objectives, which is a reload there; they are waited for in the last column all the same. One run each. Figures of delays and \
+         on this machine's clock, after each change of objectives, which is a reload there; they are waited for in the brackets of the table all the same. One run each. Figures of delays and \
          triggers are of branches as they are written: where equal ones run as one there is little to wait for.",
     ));
     let drawn = |series: &&Series| !series.fold && matches!(series.controller.as_str(), "gradient" | "optimal");
@@ -71,22 +71,41 @@ fn controller(series: &Series) -> String {
     format!("{}{folded}{void}", series.controller)
 }
 
+/// A row for each run, a column for each value: what was missed after the change to it.
 fn table(all: &[Series]) -> Table {
-    let rows = all.iter().flat_map(|series| {
-        series.steps.iter().map(|stage| {
-            vec![
-                controller(series),
-                engineering(stage.value),
-                stage.periods.to_string(),
-                stage.violated.to_string(),
-                stage.until_kept.to_string(),
-            ]
-        })
+    let cell = |stage: &Stage| {
+        let last = if stage.until_kept > 0 { format!(" ({})", stage.until_kept) } else { String::new() };
+        format!("{} of {}{last}", stage.violated, stage.periods)
+    };
+    let row = |series: &Series| {
+        let (violated, periods) =
+            series.steps.iter().fold((0, 0), |sum, stage| (sum.0 + stage.violated, sum.1 + stage.periods));
+        let all = format!("{violated} of {periods}");
+        [controller(series), all].into_iter().chain(series.steps.iter().map(cell)).collect()
+    };
+    let rates = |series: &Series| {
+        let rates = series.steps.iter().enumerate().map(|(at, stage)| {
+            let end = series.steps.get(at + 1).map_or(f64::INFINITY, |next| next.at_s);
+            let within = |moment: &&Moment| moment.counts() && moment.at_s > stage.at_s && moment.at_s <= end;
+            let rates: Vec<f64> = series.moments.iter().filter(within).map(|moment| moment.rate_pps).collect();
+            if rates.is_empty() {
+                "n/a".to_owned()
+            } else {
+                engineering(rates.iter().sum::<f64>() / rates.len() as f64)
+            }
+        });
+        let rates: Vec<String> = rates.collect();
+        [vec![String::new(), "packets a second".to_owned()], rates].concat()
+    };
+    let (quantity, values) = all.first().map_or(("value", Vec::new()), |series| {
+        (series.quantity, series.steps.iter().map(|stage| stage.value.to_string()).collect())
     });
-    let quantity = all.first().map_or("value", |series| series.quantity);
+    let heads = [vec!["controller".to_owned(), "all".to_owned()], values].concat();
     Table {
-        caption: "After each change".to_owned(),
-        columns: columns(&["controller", quantity, "periods", "violated", "until the last violated"]),
-        rows: rows.collect(),
+        caption: format!(
+            "Periods that missed an objective, by {quantity}; in brackets: periods until the last of them. Below each, packets a second"
+        ),
+        columns: columns(&heads.iter().map(String::as_str).collect::<Vec<_>>()),
+        rows: all.iter().flat_map(|series| [row(series), rates(series)]).collect(),
     }
 }

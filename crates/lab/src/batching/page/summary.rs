@@ -5,6 +5,7 @@ use forebay_plot::{Bars, Block, Group, PlotError, Reference, Section, Table};
 
 use crate::batching::Results;
 use crate::batching::settled::Row;
+use crate::batching::steps::Stage;
 use crate::blocks::{bars, columns, known, text};
 
 /// How many times the packets of `null` the paper's controller carries; in robot control it is one figure.
@@ -35,18 +36,49 @@ pub(super) fn section(results: &Results) -> Result<Section, PlotError> {
     Ok(Section { title: "Summary".to_owned(), blocks })
 }
 
-/// How much was run, and how much of it says something.
+/// What came of the runs, and how many of them say something.
 fn facts(results: &Results) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    if !results.rows.is_empty() {
+        let misses = results.rows.iter().filter(|row| row.controller == "optimal" && !row.told.void);
+        let most = misses.map(|row| row.told.violations_pct).fold(f64::NAN, f64::max);
+        let most = if most.is_nan() {
+            "n/a".to_owned()
+        } else {
+            format!("{most:.1} % of the periods of the use case where it is most; at most 9 % in the paper")
+        };
+        facts.push(("optimal misses objectives in".to_owned(), most));
+    }
+    for (what, all) in [
+        ("Objectives that change", &results.slo_steps),
+        ("Loads that change", &results.load_steps),
+        ("A bearer whose load changes", &results.bearer),
+    ] {
+        let missed = all.iter().filter(|series| !series.fold && !series.soundness.is_void()).map(|series| {
+            let count = |of: fn(&Stage) -> usize| series.steps.iter().map(of).sum::<usize>();
+            format!("{} {} of {}", series.controller, count(|stage| stage.violated), count(|stage| stage.periods))
+        });
+        let missed: Vec<_> = missed.collect();
+        if !missed.is_empty() {
+            facts.push((what.to_owned(), format!("periods that missed an objective: {}", missed.join(", "))));
+        }
+    }
+    let parted = results.decomposition.iter().find_map(|told| told.before.as_ref().zip(told.after.as_ref()));
+    facts.extend(parted.map(|(before, after)| {
+        let told = format!(
+            "{} of {} periods missed an objective before they parted, {} of {} after, and {:.1} times the packets leave",
+            before.violated,
+            before.periods,
+            after.violated,
+            after.periods,
+            after.rate_pps / before.rate_pps
+        );
+        ("Flows that cannot be together".to_owned(), told)
+    }));
     let void = super::void(results).len();
-    let misses = results.rows.iter().filter(|row| row.controller == "optimal" && !row.told.void);
-    let most = misses.map(|row| row.told.violations_pct).fold(f64::NAN, f64::max);
-    let most = if most.is_nan() {
-        "n/a".to_owned()
-    } else {
-        format!("{most:.1} % of the periods of the use case where it is most; at most 9 % in the paper")
-    };
     let void = if void == 0 { "none".to_owned() } else { format!("{void}, named above: they say nothing") };
-    vec![("optimal misses objectives in".to_owned(), most), ("Void runs".to_owned(), void)]
+    facts.push(("Void runs".to_owned(), void));
+    facts
 }
 
 fn of<'a>(rows: &[&'a Row], usecase: &str, controller: &str) -> Option<&'a Row> {
