@@ -31,7 +31,8 @@ pub enum ProfileError {
     },
     /// Nothing was counted.
     #[error(
-        "callgrind has counted nothing: the pipeline gets no packets after the first ones, which are not counted, or the program's symbols are missing"
+        "callgrind has counted nothing: the pipeline gets no packets after the first ones, which are not counted, or \
+         the program's symbols are missing"
     )]
     Nothing,
 }
@@ -91,7 +92,13 @@ impl Profile {
     /// All instructions.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.functions.values().map(|(own, _)| own).sum()
+        self.own("")
+    }
+
+    /// The own instructions of functions whose names have `part`.
+    #[must_use]
+    pub fn own(&self, part: &str) -> u64 {
+        self.functions.iter().filter(|(name, _)| name.contains(part)).map(|(_, (own, _))| own).sum()
     }
 
     /// The instructions of all that is called by functions whose names have `part`, without their own.
@@ -134,6 +141,7 @@ totals: 115
         assert_eq!(profile.total(), 115);
         assert_eq!([profile.called_by("::named::m1::"), profile.called_by("::named::m10::")], [100, 10]);
         assert_eq!(profile.called_by("::named::m2::"), 0);
+        assert_eq!([profile.own("::named::m1::"), profile.own("work")], [5, 110]);
     }
 
     #[test]
