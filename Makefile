@@ -51,7 +51,7 @@ bench: rust ## ticks per packet, module by module; writes target/bench.json
 	cargo bench -p forebay-functions --bench dpi -- --record 1000
 
 measure-sums: export RUNS ?= 20
-measure-sums: rust ## whether the parts that `measure` times add up to the whole: RUNS (20) runs of ten pipelines, all listed
+measure-sums: rust ## whether the parts that `measure` times are right: RUNS (20) runs of ten pipelines and of two chains, all listed
 	@scripts/install-debian python3:python3
 	cargo build --release -p forebay-cli
 	scripts/measure-sums --runs $$RUNS
