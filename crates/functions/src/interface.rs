@@ -44,23 +44,24 @@ pub struct Params {
     /// For about how many neighbours there is room, 16 to 1048576; 1024 by default. Each takes 128 bytes.
     #[serde(default = "capacity")]
     capacity: usize,
-    /// How long an answer of a neighbour counts; 30s by default.
+    /// How long an answer of a neighbour counts, 1ms to 1d; 30s by default.
     #[serde(default = "reachable")]
     reachable: Nanos,
-    /// How long packets go to a neighbour of which nothing was heard for so long before it is asked; 5s by default.
+    /// How long packets go to a neighbour of which nothing was heard for so long before it is asked, 1ms to 1d; 5s by
+    /// default.
     #[serde(default = "delay")]
     delay: Nanos,
-    /// How long an answer is waited for before the question is put again; 1s by default.
+    /// How long an answer is waited for before the question is put again, 1ms to 1d; 1s by default.
     #[serde(default = "retransmit")]
     retransmit: Nanos,
     /// How often a neighbour is asked before it is given up, 1 to 15; 3 by default.
     #[serde(default = "tries")]
     tries: u8,
-    /// How long a neighbour that did not answer is not asked again; 3s by default, and twice as long each time, up to 32
-    /// times.
+    /// How long a neighbour that did not answer is not asked again, 1ms to 1d; 3s by default, and twice as long each time,
+    /// up to 32 times.
     #[serde(default = "negative")]
     negative: Nanos,
-    /// How long a neighbour that nobody sends to is remembered; 10m by default.
+    /// How long a neighbour that nobody sends to is remembered, 1ms to 1d; 10min by default.
     #[serde(default = "forget")]
     forget: Nanos,
 }

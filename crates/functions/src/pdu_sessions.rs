@@ -55,7 +55,7 @@ pub struct Params {
     /// For how many rules a user can have counts of their own at a time, 1 to 64, 4 by default; more are counted under `other`.
     #[schemars(extend("default" = 4))]
     rules_per_user: Option<usize>,
-    /// How long rates may be anticipated that state no burst: 100ms by default, and at least 16 KiB.
+    /// How long rates may be anticipated that state no burst, 1ms to 1min: 100ms by default, and at least 16 KiB.
     #[schemars(extend("default" = "100ms"))]
     burst: Option<Nanos>,
     /// The counts of how many sessions that have ended are kept until they are taken out of the table `ended`, 0 by default.

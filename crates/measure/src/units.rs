@@ -95,6 +95,19 @@ const MEANT: &[(&str, &str)] = &[
     ("bytes", "B"),
 ];
 
+/// The most that a quantity with these units may be, written with the largest of them: `9000Tbps`.
+#[must_use]
+pub fn most<'u>(units: impl IntoIterator<Item = &'u str>) -> Option<String> {
+    let all = [Nanos::UNITS, PacketRate::UNITS, BitRate::UNITS, Bytes::UNITS];
+    let last = units.into_iter().last()?;
+    all.iter().find(|of| of.last().is_some_and(|(name, _)| *name == last)).map(|of| largest(of))
+}
+
+fn largest(units: &[Unit]) -> String {
+    let (name, scale) = units.last().copied().unwrap_or(("", 1.0));
+    format!("{}{name}", (MOST / scale).floor())
+}
+
 /// Suggests a unit for a number whose unit is missing or none of `units`: `" (did you mean 5min or 5ms?)"`. Empty where
 /// no unit is near.
 #[must_use]
@@ -125,7 +138,7 @@ fn split(text: &str) -> (&str, &str) {
     (number, unit.trim())
 }
 
-/// A unit's name and how many of the type's own units it is.
+/// A unit's name and how many of the type's own units it is; the largest stands last.
 type Unit = (&'static str, f64);
 
 fn parse(text: &str, what: &'static str, example: &'static str, units: &[Unit]) -> Result<f64, UnitError> {
@@ -144,8 +157,7 @@ fn parse(text: &str, what: &'static str, example: &'static str, units: &[Unit]) 
     if value <= MOST {
         return Ok(value);
     }
-    let (name, scale) = units.iter().max_by(|a, b| a.1.total_cmp(&b.1)).copied().unwrap_or(("", 1.0));
-    Err(UnitError::Large { value: told.clone(), what, most: format!("{}{name}", (MOST / scale).floor()) })
+    Err(UnitError::Large { value: told.clone(), what, most: largest(units) })
 }
 
 /// Units that are no powers of 1 000 of another one: 100s would be 1.6666min.

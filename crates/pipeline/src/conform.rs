@@ -22,6 +22,8 @@ pub(crate) struct Misfits {
 struct Misfit {
     place: Place,
     message: String,
+    /// The bounds of a quantity, for whoever says more.
+    bounds: String,
     /// The schema only knows that it does not fit; whoever reads the value can say more.
     vague: bool,
 }
@@ -37,9 +39,11 @@ impl Misfits {
         let mut misfits = Self::default();
         for wrong in rules.walk(root) {
             let path: Vec<&str> = wrong.path.iter().map(String::as_str).collect();
-            let message = worded(root, &path[..path.len() - usize::from(wrong.of_key)], &wrong.message);
+            let bounds = wrong.bounds.map(|bounds| format!("; {bounds}")).unwrap_or_default();
+            let message = format!("{}{bounds}", wrong.message);
+            let message = worded(root, &path[..path.len() - usize::from(wrong.of_key)], &message);
             let place = if wrong.whole { key_place(root, &path) } else { root.place_of(path.iter().copied()) };
-            let misfit = Misfit { place, message, vague: wrong.vague };
+            let misfit = Misfit { place, message, bounds, vague: wrong.vague };
             misfits.found.entry(joined(&path)).or_insert(misfit);
         }
         misfits
@@ -63,14 +67,16 @@ impl Misfits {
             // What a generated reader says is less than what the schema knows.
             let generic = ["unknown variant", "data did not match", "invalid type", "invalid value", "invalid length"];
             if known.vague && !generic.iter().any(|start| message.starts_with(start)) {
-                *known = Misfit { place: known.place, message: worded(root, path, message), vague: false };
+                let message = worded(root, path, &format!("{message}{}", known.bounds));
+                *known = Misfit { place: known.place, message, bounds: String::new(), vague: false };
             }
             return;
         }
         let above = (0..path.len()).any(|parts| self.found.contains_key(&joined(&path[..parts])));
         if !above && !self.within(path) {
             let place = root.place_of(path.iter().copied());
-            self.found.insert(key, Misfit { place, message: worded(root, path, message), vague: false });
+            let message = worded(root, path, message);
+            self.found.insert(key, Misfit { place, message, bounds: String::new(), vague: false });
         }
     }
 

@@ -27,7 +27,7 @@ pub(crate) fn read(
     findings: &mut Findings,
 ) -> Vec<FlowPlan> {
     let mut reach = Reach::new(ends, wiring);
-    let mut flows = Vec::new();
+    let (mut flows, mut rates_fit) = (Vec::new(), true);
     let (mut names, mut paths) = (HashMap::new(), HashMap::new());
     for (flow, node) in declared {
         let place = |key| node.get(key).map_or(node.place, |value| value.place);
@@ -55,6 +55,7 @@ pub(crate) fn read(
         };
         if let Some(wrong) = wrong {
             findings.add(place("min_rate"), format!("a rate objective of {wrong}"));
+            rates_fit = false;
         }
         let Some(path) = steps(ends, flow, node, findings) else { continue };
         if let Some(line) = paths.insert(path.clone(), line_of(place("path"))) {
@@ -80,9 +81,12 @@ pub(crate) fn read(
             min_rate: flow.min_rate,
         });
     }
-    if let Some((_, node)) = declared.iter().find(|(flow, _)| flow.min_rate.is_some()).filter(|_| !controlled) {
+    if let Some((_, node)) =
+        declared.iter().find(|(flow, _)| flow.min_rate.is_some()).filter(|_| !controlled && rates_fit)
+    {
         let place = node.get("min_rate").map_or(node.place, |value| value.place);
-        let message = "nothing keeps a rate objective here: write `scheduler: weighted-fair` and `control: { batching: fair }` too";
+        let message = "nothing keeps a rate objective here: write `scheduler: weighted-fair` and \
+                       `control: { batching: fair }` too";
         findings.add(place, message);
     }
     flows

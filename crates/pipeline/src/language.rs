@@ -59,10 +59,10 @@ pub(crate) struct Share {
     /// Modules that have work get ticks in proportion to their weights; 1 by default.
     #[schemars(range(min = 1, max = 65_535))]
     pub(crate) weight: u32,
-    /// The rate that the module does not exceed, of packets (`1Mpps`) or of their bits (`10Gbps`); none by default. What
-    /// comes faster waits.
+    /// The rate that the module does not exceed, of packets (`1Mpps`) or of their bits (`10Gbps`), 1pps to 1000Gpps or
+    /// 8bps to 8000Tbps; none by default. What comes faster waits.
     pub(crate) rate: Option<Rate>,
-    /// How long an idle module's unused rate is saved up; 1ms by default.
+    /// How long an idle module's unused rate is saved up, 0us to 10s; 1ms by default.
     pub(crate) burst: Option<Nanos>,
     /// How many packets the module's input queue is meant for; 1024 by default.
     #[schemars(range(min = 1, max = 16_777_216))]
@@ -106,8 +106,9 @@ pub(crate) struct Flow {
     /// Which of the packets' delays must keep the objective: that of a share of them, as a percentile (99 by default),
     /// or `mean`.
     pub(crate) percentile: Option<Percentile>,
-    /// The rate objective: the flow gets at least that much of what it offers, whatever others offer. In packets a
-    /// second, or in bits a second of frames, without what the wire adds. The controller `fair` keeps it, under `scheduler: weighted-fair`.
+    /// The rate objective, 1pps to 1000Gpps or 1bps to 1Tbps: the flow gets at least that much of what it offers,
+    /// whatever others offer. In packets a second, or in bits a second of frames, without what the wire adds. The
+    /// controller `fair` keeps it, under `scheduler: weighted-fair`.
     pub(crate) min_rate: Option<Rate>,
 }
 

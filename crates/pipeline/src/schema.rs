@@ -89,7 +89,7 @@ fn control(generator: &mut SchemaGenerator) -> Value {
                 "anyOf": [{ "type": "string", "enum": names }, with_parameters, { "type": "null" }],
                 "description": "The controller: its name, or its name with its parameters.",
             },
-            "period": merged(section::<Nanos>(generator), "How often it decides; 100ms by default, at least 1ms."),
+            "period": merged(section::<Nanos>(generator), "How often it decides, 1ms to 1h; 100ms by default."),
             "guard": {
                 "type": "number", "minimum": 0, "exclusiveMaximum": 1,
                 "description": "The part of each delay objective that is kept in reserve; 0.05 by default.",

@@ -25,13 +25,15 @@ pub(crate) fn read_shares(root: &Node, ends: &Ends, misfits: &mut Misfits, findi
     let only_full = |entry: &Entry| entry.value.as_map().is_some_and(|map| map.iter().all(|it| it.key == "when_full"));
     let several = root.get("workers").and_then(Node::as_list).is_some_and(|workers| workers.len() > 1)
         || root.get("control").and_then(|control| control.get("workers")).is_some();
+    // What does not fit is to be put right first.
     if let Some(section) = entries(root, "").find(|entry| entry.key == "shares")
+        && !misfits.within(&["shares"])
         && root.get("scheduler").is_none()
         && !(several && entries(root, "shares").all(only_full))
     {
         // With a scheduler that is named they may stand unused, so that two can be compared on one file.
-        let message = "shares: run-to-completion, which is the default, has none but `when_full` with several workers: write \
-                       `scheduler: weighted-fair` too";
+        let message = "shares: run-to-completion, which is the default, has none but `when_full` with several \
+                       workers: write `scheduler: weighted-fair` too";
         findings.add(section.place, message);
     }
     for entry in entries(root, "shares") {

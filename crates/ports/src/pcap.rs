@@ -62,12 +62,12 @@ pub struct Params {
 
 /// How fast a capture is played.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected `original`, `fast`, or a factor above 0 such as 2.5")]
+#[serde(untagged)]
 pub enum Speed {
     /// With a name.
     Named(Pace),
     /// So many times faster than it was.
-    Times(f64),
+    Times(#[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1e9))] f64),
 }
 
 /// Speeds that have a name.
@@ -88,10 +88,10 @@ impl Default for Speed {
 
 /// How many times a capture is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected a number of times from 1, or `forever`")]
+#[serde(untagged)]
 pub enum Loops {
     /// So many times.
-    Times(u64),
+    Times(#[schemars(range(min = 1))] u64),
     /// Without end.
     Named(Endless),
 }

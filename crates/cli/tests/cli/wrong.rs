@@ -211,3 +211,94 @@ fn a_measurement_takes_time() {
         says(&["measure", "usecase:gw", "--duration", duration], &["--duration", "allowed are 1ms to 1h"]);
     }
 }
+
+/// Paths of all keys of the configuration that take a number, with the unit of those that have one.
+fn numeric_keys(schema: &serde_json::Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, String)>) {
+    assert!(schema["$ref"].is_null(), "references are not followed here: {path:?}");
+    let types = [&schema["type"]].into_iter().chain(schema["type"].as_array().into_iter().flatten());
+    let is_number = types.into_iter().any(|it| *it == "integer" || *it == "number");
+    let units = schema["pattern"].as_str().and_then(|pattern| pattern.strip_prefix("^\\s*[0-9][0-9._]*\\s*("));
+    let unit = units.and_then(|units| units.split('|').next()).unwrap_or_default();
+    let known = found.iter().any(|(known, with)| known == path && with == unit);
+    if (is_number || units.is_some()) && !known {
+        found.push((path.clone(), unit.to_owned()));
+    }
+    for form in ["anyOf", "oneOf", "allOf"].iter().filter_map(|key| schema[key].as_array()).flatten() {
+        numeric_keys(form, path, found);
+    }
+    let keys = schema["properties"].as_object().into_iter().flatten();
+    let any = schema.get("additionalProperties").filter(|it| it.is_object()).map(|it| ("*".to_owned(), it));
+    let item = schema.get("items").filter(|it| it.is_object()).map(|it| ("0".to_owned(), it));
+    for (key, below) in keys.map(|(key, below)| (key.clone(), below)).chain(any).chain(item) {
+        path.push(key);
+        numeric_keys(below, path, found);
+        path.pop();
+    }
+}
+
+/// One line: the key at the end of `path` with a value, and what it stands in.
+fn nested(path: &[String], value: &str) -> String {
+    path.iter().rev().fold(value.to_owned(), |inner, key| match key.as_str() {
+        "0" => format!("[{inner}]"),
+        "*" => format!("{{ x: {inner} }}"),
+        key => format!("{{ {key}: {inner} }}"),
+    })
+}
+
+/// Whether a number stands where a message says what is allowed.
+fn names_bounds(message: &str) -> bool {
+    let words = ["allowed", "unit", " is not a"];
+    let allowed = words.iter().find_map(|word| message.split_once(word));
+    allowed.is_some_and(|(_, allowed)| allowed.contains(|c: char| c.is_ascii_digit()))
+}
+
+/// Some were refused without a bound, or in a description that went over two lines, the second of which said nothing.
+#[test]
+fn every_number_that_is_refused_is_named_with_its_bounds_on_one_line() {
+    let schema: serde_json::Value = serde_json::from_str(&forebay(&["schema"]).out).expect("JSON");
+    let mut keys = Vec::new();
+    numeric_keys(&schema, &mut Vec::new(), &mut keys);
+    assert!(keys.len() > 150, "{keys:?}");
+    for wrong in ["1e20", "-1", "nan", "text", "1e20 with its unit"] {
+        // A line for each key; those of one section stand under it, each in an entry of its own.
+        let mut sections = std::collections::BTreeMap::<&str, Vec<(String, String)>>::new();
+        for (number, (path, unit)) in keys.iter().enumerate() {
+            let value = wrong.replace(" with its unit", unit);
+            if value == "1e20" && wrong != "1e20" {
+                continue;
+            }
+            let line = match path[0].as_str() {
+                "modules" | "ports" | "state" | "shares" | "buffers" => {
+                    format!("  k{number}: {}", nested(&path[2..], &value))
+                }
+                "flows" | "workers" => format!("  - {}", nested(&path[2..], &value)),
+                // One entry each, in a file of its own.
+                _ => continue,
+            };
+            sections.entry(&path[0]).or_default().push((path.join("."), line));
+        }
+        let mut lines = Vec::new();
+        for (section, entries) in &sections {
+            lines.push((String::new(), format!("{section}:")));
+            lines.extend(entries.iter().cloned());
+        }
+        let text: String = lines.iter().map(|(_, line)| format!("{line}\n")).collect();
+        let file = File::new(&text);
+        let err = refused(&["check", file.path()]);
+        let mut told = vec![Vec::new(); lines.len()];
+        for line in err.lines() {
+            let place = line.split_once("test.yaml:").and_then(|(_, rest)| rest.split_once(": "));
+            let (number, message) = place.unwrap_or_else(|| panic!("a line without a place: {line}"));
+            told[number.parse::<usize>().expect("a line's number") - 1].push(message.to_owned());
+        }
+        let mut bad = Vec::new();
+        for ((path, line), told) in lines.iter().zip(&told).filter(|((path, _), _)| !path.is_empty()) {
+            // Where words may stand, too, those are what a word is answered with.
+            let is_number = !matches!(wrong, "nan" | "text");
+            if is_number && !told.iter().any(|message| names_bounds(message)) {
+                bad.push(format!("{path}: {line}\n    {}", told.join("\n    ")));
+            }
+        }
+        assert!(bad.is_empty(), "{wrong}:\n{}", bad.join("\n"));
+    }
+}

@@ -62,31 +62,31 @@ const MOST: Nanos = Nanos(7 * 24 * 3_600 * 1_000_000_000);
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, serde::Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimeoutParams {
-    /// TCP before its handshake is complete: 4min (RFC 5382 section 5).
+    /// TCP before its handshake is complete, 1s to 7d: 4min (RFC 5382 section 5).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "4min"))]
     tcp_opening: Option<Nanos>,
-    /// TCP: 124min, which is two hours and four minutes (RFC 5382 section 5).
+    /// TCP, 1s to 7d: 124min, which is two hours and four minutes (RFC 5382 section 5).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "124min"))]
     tcp_established: Option<Nanos>,
-    /// TCP after both sides have sent FIN, or after a RST that no other packet follows: 4min (RFC 7857 section 2).
+    /// TCP after both sides have sent FIN, or after a RST that no other packet follows, 1s to 7d: 4min (RFC 7857 section 2).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "4min"))]
     tcp_closing: Option<Nanos>,
-    /// UDP of which only one side was heard: 2min.
+    /// UDP of which only one side was heard, 1s to 7d: 2min.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "2min"))]
     udp_unanswered: Option<Nanos>,
-    /// UDP of which both sides were heard: 5min (RFC 4787 section 4.3).
+    /// UDP of which both sides were heard, 1s to 7d: 5min (RFC 4787 section 4.3).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "5min"))]
     udp: Option<Nanos>,
-    /// ICMP queries: 1min (RFC 5508 section 3.2).
+    /// ICMP queries, 1s to 7d: 1min (RFC 5508 section 3.2).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "1min"))]
     icmp: Option<Nanos>,
-    /// Other protocols: 5min.
+    /// Other protocols, 1s to 7d: 5min.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "5min"))]
     other: Option<Nanos>,

@@ -225,7 +225,7 @@ impl JsonSchema for Field {
                 "offset": { "type": "integer", "minimum": 0, "maximum": 65_535 },
                 "length": { "type": "integer", "minimum": 1, "maximum": 16 },
                 "mask": { "anyOf": [
-                    { "type": "integer", "minimum": 1 },
+                    { "type": "integer", "format": "uint64", "minimum": 1 },
                     { "type": "string", "pattern": "^(0x[0-9a-fA-F]+|[0-9]+)$" },
                 ] },
             },

@@ -174,7 +174,8 @@ impl<'de> Deserialize<'de> for Identifier {
         let value = Value::deserialize(deserializer)?;
         let read = value.as_u64().or_else(|| u64::try_from(number(value.as_str()?)?).ok());
         read.and_then(|read| u32::try_from(read).ok()).map(Self).ok_or_else(|| {
-            de::Error::custom(format!("{value} is no number of 32 bits: allowed are such as 4097 and 0x1001"))
+            let allowed = format!("0 to {}, or in hexadecimal, such as 0x1001", u32::MAX);
+            de::Error::custom(format!("{value} is no number of 32 bits: allowed are {allowed}"))
         })
     }
 }

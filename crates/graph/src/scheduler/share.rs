@@ -1,8 +1,11 @@
 //! What a module is given by a scheduler that shares time out: its weight, its rate limit, the marks of its queue.
 
+use std::borrow::Cow;
+
+use forebay_measure::units::UnitError;
 use forebay_measure::{BitRate, Nanos, PacketRate};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use thiserror::Error;
 
 /// The largest weight.
@@ -39,13 +42,29 @@ pub struct Limit {
 }
 
 /// A rate limit's rate.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Rate {
     /// Packets a second: `1Mpps`.
     Packets(PacketRate),
     /// Bits a second, of frames without what the wire adds: `10Gbps`.
     Bits(BitRate),
+}
+
+impl<'de> Deserialize<'de> for Rate {
+    /// Says of a number that is too large, or of a unit that is nearly right, what is wrong with it.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        let errors = match (text.parse(), text.parse()) {
+            (Ok(packets), _) => return Ok(Self::Packets(packets)),
+            (_, Ok(bits)) => return Ok(Self::Bits(bits)),
+            (Err(packets), Err(bits)) => [packets, bits],
+        };
+        let helps = |error: &UnitError| !matches!(error, UnitError::Other { advice, .. } if advice.is_empty());
+        let error = errors.into_iter().find(helps).map(|error| error.to_string());
+        // As serde says of forms of which none fits: the schema names them.
+        Err(serde::de::Error::custom(error.as_deref().unwrap_or("data did not match any form")))
+    }
 }
 
 impl Rate {
@@ -147,8 +166,9 @@ impl Limit {
             Rate::Packets(rate) => (rate.0, rate.to_string()),
             Rate::Bits(rate) => (rate.0 / 8.0, rate.to_string()),
         };
-        if !(1.0..=1e15).contains(&per_second) {
-            let allowed = "1pps or more, or 8bps or more".to_owned();
+        let most = if matches!(self.rate, Rate::Packets(_)) { 1e12 } else { 1e15 };
+        if !(1.0..=most).contains(&per_second) {
+            let allowed = "1pps to 1000Gpps or 8bps to 8000Tbps".to_owned();
             return Err(ShareError { part: "rate", value: written, allowed });
         }
         if self.burst > MAX_BURST {
@@ -190,9 +210,13 @@ mod tests {
             (
                 limit(Rate::Packets(PacketRate(0.5)), Nanos(0)),
                 "rate",
-                "0.5pps: allowed are 1pps or more, or 8bps or more",
+                "0.5pps: allowed are 1pps to 1000Gpps or 8bps to 8000Tbps",
             ),
-            (limit(Rate::Bits(BitRate(1.0)), Nanos(0)), "rate", "1bps: allowed are 1pps or more, or 8bps or more"),
+            (
+                limit(Rate::Bits(BitRate(1.0)), Nanos(0)),
+                "rate",
+                "1bps: allowed are 1pps to 1000Gpps or 8bps to 8000Tbps",
+            ),
             (limit(Rate::Bits(BitRate(1e9)), Nanos(u64::MAX)), "burst", "allowed are 0us to 10s"),
         ];
         for (share, part, told) in wrong {

@@ -7,7 +7,10 @@ use forebay_measure::units::advice;
 use regex_lite::Regex;
 use serde_json::Value;
 
-use super::words::{allowed, bare, be, first_sentence, long_form, multiple, shown, types, units, unknown_key, within};
+use super::words::{
+    allowed, bare, be, bounds, first_sentence, is_only, long_form, multiple, shown, stated, types, units, unknown_key,
+    within,
+};
 use crate::problem::{listed, nearest, quote};
 use crate::secrets::has_secret;
 use crate::yaml::{Kind, Map, Node};
@@ -19,14 +22,6 @@ const MOST_REFERENCES: usize = 16;
 
 /// 2^64.
 const WHOLE: f64 = 18_446_744_073_709_551_616.0;
-
-/// Whether a rule is for values of one type, beside nothing.
-fn is_only(rule: &Value, name: &str) -> bool {
-    match &rule["type"] {
-        Value::Array(names) => names.iter().all(|it| it == name || it == "null"),
-        it => it == name,
-    }
-}
 
 /// A schema with its patterns compiled.
 pub(crate) struct Rules {
@@ -43,6 +38,8 @@ pub(super) struct Wrong {
     /// Whether it is about a whole mapping or list, or a key.
     pub(super) whole: bool,
     pub(super) vague: bool,
+    /// The bounds of a quantity that the message does not name.
+    pub(super) bounds: Option<String>,
     /// Whether the value is of another kind than the rule is about: another of several forms was meant.
     other: bool,
 }
@@ -64,6 +61,18 @@ impl Rules {
         let mut walk = Walk { rules: self, path: Vec::new(), found: Vec::new(), hidden: None };
         walk.value(&self.schema, root);
         walk.found
+    }
+
+    /// The rule that another one refers to, or itself.
+    fn target<'r>(&'r self, rule: &'r Value) -> &'r Value {
+        let mut rule = rule;
+        for _ in 0..MOST_REFERENCES {
+            let Some(reference) = rule["$ref"].as_str() else { break };
+            let target = reference.strip_prefix('#').and_then(|pointer| self.schema.pointer(pointer));
+            // The schema is generated: a reference leads somewhere.
+            rule = target.unwrap_or(&Value::Bool(true));
+        }
+        rule
     }
 
     fn matches(&self, pattern: &Value, text: &str) -> bool {
@@ -134,16 +143,27 @@ impl<'r> Walk<'r> {
         if self.found.len() >= MOST {
             return;
         }
-        let mut rule = rule;
-        for _ in 0..MOST_REFERENCES {
-            let Some(reference) = rule["$ref"].as_str() else { break };
-            let target = reference.strip_prefix('#').and_then(|pointer| self.rules.schema.pointer(pointer));
-            // The schema is generated: a reference leads somewhere.
-            rule = target.unwrap_or(&Value::Bool(true));
-        }
+        let rule = self.rules.target(rule);
         if rule == &Value::Bool(false) {
             return self.wrong(node, "it is not allowed here".to_owned(), false, false);
         }
+        let found = self.found.len();
+        self.hold_to(rule, node);
+        // What a key's own description says of its bounds comes last, and counts.
+        if let Some(bounds) = bounds(rule).filter(|_| self.is_quantity(rule, MOST_REFERENCES)) {
+            let here = self.found[found..].iter_mut().filter(|wrong| wrong.path == self.path && !wrong.of_key);
+            here.for_each(|wrong| wrong.bounds = Some(bounds.clone()));
+        }
+    }
+
+    /// Whether a number with a unit may stand where the rule holds.
+    fn is_quantity(&self, rule: &Value, depth: usize) -> bool {
+        let forms = ["anyOf", "oneOf"].iter().filter_map(|key| rule[key].as_array()).flatten();
+        units(rule).is_some()
+            || depth > 0 && forms.into_iter().any(|form| self.is_quantity(self.rules.target(form), depth - 1))
+    }
+
+    fn hold_to(&mut self, rule: &'r Value, node: &Node) {
         if !self.of_type(rule, node) {
             // Of nothing, what would have to be there is told.
             let before = self.found.len();
@@ -176,12 +196,12 @@ impl<'r> Walk<'r> {
 
     fn wrong(&mut self, node: &Node, message: String, vague: bool, other: bool) {
         let whole = matches!(node.kind, Kind::Map(_) | Kind::List(_));
-        self.found.push(Wrong { path: self.path.clone(), message, of_key: false, whole, vague, other });
+        self.found.push(Wrong { path: self.path.clone(), message, of_key: false, whole, vague, bounds: None, other });
     }
 
     fn wrong_key(&mut self, key: &str, message: String) {
         let path = self.path.iter().cloned().chain([key.to_owned()]).collect();
-        self.found.push(Wrong { path, message, of_key: true, whole: true, vague: false, other: false });
+        self.found.push(Wrong { path, message, of_key: true, whole: true, vague: false, bounds: None, other: false });
     }
 
     fn of_type(&self, rule: &Value, node: &Node) -> bool {
@@ -209,11 +229,13 @@ impl<'r> Walk<'r> {
             (_, Kind::Number(_) | Kind::Bool(_)) if self.hidden.is_some() && of("string") => {
                 format!("{value} is a number or truth value where text is expected: put it in quotes")
             }
-            _ if self.hidden.is_some() => format!("{value} is not {}", types(rule)),
+            _ if self.hidden.is_some() => format!("{value} is not {}{}", types(rule), within(rule)),
             (Some(units), Kind::Number(number)) => {
                 // An example: the number does not say which unit was meant.
                 let unit =
                     units.split(", ").find(|unit| *unit == "us").or(units.split(", ").next()).unwrap_or_default();
+                let number = Some(number.to_string()).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+                let number = number.unwrap_or_else(|| "1".to_owned());
                 format!("{value} has no unit: write a number with a unit, such as {number}{unit} (units: {units})")
             }
             (Some(units), _) => format!("{value} is not a number with a unit ({units})"),
@@ -235,7 +257,7 @@ impl<'r> Walk<'r> {
                 let form = long_form(&path, text, rule).map(|form| format!(": {form}")).unwrap_or_default();
                 format!("{value} is not {}{form}", types(rule))
             }
-            _ => format!("{value} is not {}", types(rule)),
+            _ => format!("{value} is not {}{}", types(rule), within(rule)),
         };
         self.wrong(node, message, false, true);
     }
@@ -271,7 +293,7 @@ impl<'r> Walk<'r> {
             let allowed = allowed(rule).join(", ");
             // Where the rule has no upper limit, its description mostly names one.
             let endless = bound("maximum").is_none() && bound("exclusiveMaximum").is_none();
-            let hint = rule["description"].as_str().filter(|_| endless).map(first_sentence);
+            let hint = rule["description"].as_str().filter(|_| endless && stated(rule).is_none()).map(first_sentence);
             let hint = hint.map(|hint| format!(" ({})", hint.replace(" (", ", ").replace(')', ""))).unwrap_or_default();
             self.wrong(
                 node,
@@ -423,7 +445,10 @@ impl<'r> Walk<'r> {
             _ => return,
         }
         let other = |wrongs: &Vec<Wrong>| wrongs.iter().any(|wrong| wrong.other && wrong.path.len() == depth);
-        let meant = tries.into_iter().filter(|wrongs| !other(wrongs)).min_by_key(Vec::len);
+        // A form of other keys was not meant, even where less is wrong with it.
+        let keys = |wrongs: &Vec<Wrong>| wrongs.iter().filter(|it| it.of_key && it.path.len() == depth + 1).count();
+        let fits_best = |wrongs: &Vec<Wrong>| (keys(wrongs), wrongs.len());
+        let meant = tries.into_iter().filter(|wrongs| !other(wrongs)).min_by_key(fits_best);
         if let Some(wrongs) = meant {
             return self.found.extend(wrongs);
         }

@@ -1,8 +1,20 @@
 //! Values and what a schema allows, in words.
 
+use std::sync::LazyLock;
+
+use forebay_measure::units::most;
+use regex_lite::Regex;
 use serde_json::Value;
 
 use crate::problem::{listed, nearest, quote};
+
+/// Whether a rule is for values of one type, beside nothing.
+pub(super) fn is_only(rule: &Value, name: &str) -> bool {
+    match &rule["type"] {
+        Value::Array(names) => names.iter().all(|it| it == name || it == "null"),
+        it => it == name,
+    }
+}
 
 pub(super) fn be(count: usize) -> &'static str {
     if count == 1 { "is" } else { "are" }
@@ -186,9 +198,9 @@ pub(super) fn allowed(rule: &Value) -> Vec<String> {
     vec![match kind.as_str() {
         Some("integer") => format!("a whole number{}", range(rule)),
         Some("number") => format!("a number{}", range(rule)),
-        Some("string") if rule["pattern"].is_string() => rule["description"]
-            .as_str()
-            .map_or_else(|| format!("text like {}", rule["pattern"]), |text| first_sentence(text).to_owned()),
+        Some("string") if rule["pattern"].is_string() => {
+            rule["description"].as_str().map_or_else(|| format!("text like {}", rule["pattern"]), first_sentence)
+        }
         Some("object") => {
             match rule["properties"].as_object().map(|it| it.keys().map(String::as_str).collect::<Vec<_>>()) {
                 Some(keys) if !keys.is_empty() => format!("a mapping with {}", listed(keys)),
@@ -199,17 +211,49 @@ pub(super) fn allowed(rule: &Value) -> Vec<String> {
     }]
 }
 
+/// The range that a description states, such as `1kbps to 1Tbps`, and the one for another unit, where it has that.
+pub(super) fn stated(rule: &Value) -> Option<String> {
+    static RANGE: LazyLock<Regex> = LazyLock::new(|| {
+        let amount = r"\d[\d.]*( \d{3})*[A-Za-z]*";
+        Regex::new(&format!(r"{amount} to {amount}( or {amount} to {amount})?")).expect("a regular expression")
+    });
+    let description = first_sentence(rule["description"].as_str()?);
+    RANGE.find(&description).map(|found| found.as_str().to_owned())
+}
+
+/// The bounds of a quantity, where its rule states them, or its type has them.
+pub(super) fn bounds(rule: &Value) -> Option<String> {
+    stated(rule)
+        .map(|stated| format!("from {stated}"))
+        .or_else(|| Some(format!("up to {}", most(units(rule)?.split(", "))?)))
+}
+
+/// The largest number of a type of whole numbers.
+fn largest(rule: &Value) -> Option<u64> {
+    match rule["format"].as_str()? {
+        "uint32" => Some(u32::MAX.into()),
+        "uint" | "uint64" => Some(u64::MAX),
+        _ => None,
+    }
+}
+
 pub(super) fn range(rule: &Value) -> String {
+    let bounded = ["maximum", "exclusiveMaximum"].iter().any(|bound| rule.get(bound).is_some());
+    if !bounded && let Some(stated) = stated(rule) {
+        return format!(" from {stated}");
+    }
+    let largest = largest(rule).filter(|_| !bounded);
     let least = rule.get("minimum").map(|least| format!(" from {}", bare(least)));
     let above = rule.get("exclusiveMinimum").map(|bound| format!(" above {}", bare(bound)));
     let most = rule.get("maximum").map(|most| format!(" to {}", bare(most)));
     let below = rule.get("exclusiveMaximum").map(|bound| format!(" below {}", bare(bound)));
-    [least, above, most, below].into_iter().flatten().collect()
+    let largest = largest.map(|most| format!(" to {most}"));
+    [least, above, most, below, largest].into_iter().flatten().collect()
 }
 
 /// The same beside other words: `, from 1 to 9`.
 pub(super) fn within(rule: &Value) -> String {
-    let range = range(rule);
+    let range = if ["integer", "number"].iter().any(|name| is_only(rule, name)) { range(rule) } else { String::new() };
     if range.is_empty() { range } else { format!(",{range}") }
 }
 
@@ -264,7 +308,9 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-pub(super) fn first_sentence(text: &str) -> &str {
-    let end = text.find(". ").or_else(|| text.find(".\n")).unwrap_or(text.len());
-    text[..end].trim_end_matches('.')
+/// The first sentence of a description, on one line.
+pub(super) fn first_sentence(text: &str) -> String {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let end = text.find(". ").unwrap_or(text.len());
+    text[..end].trim_end_matches('.').to_owned()
 }

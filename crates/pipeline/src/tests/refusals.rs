@@ -74,9 +74,9 @@ workers: []
         test.yaml:5: ports.in.test_port.receives: '1' is not true or false
         test.yaml:5: ports.old: there is no kind of port 'tset_port' (did you mean 'test_port'?): there are …
         test.yaml:7: no packet reaches module 'a': no line leads to it
-        test.yaml:7: modules.a.test_pass.after: '300' has no unit: write a number with a unit, such as 300us (units: ns, us, ms, s, min, h, d)
+        test.yaml:7: modules.a.test_pass.after: '300' has no unit: write a number with a unit, such as 300us (units: ns, us, ms, s, min, h, d); up to 104d
         test.yaml:8: no packet reaches module 'b': no line leads to it
-        test.yaml:8: modules.b.test_pass.after: '300 minutes' is not a span of time (did you mean 300min?): write a number and a unit, such as 300us or 5min (units: ns, us, ms, s, min, h, d)
+        test.yaml:8: modules.b.test_pass.after: '300 minutes' is not a span of time (did you mean 300min?): write a number and a unit, such as 300us or 5min (units: ns, us, ms, s, min, h, d); up to 104d
         test.yaml:9: no packet reaches module 'c': no line leads to it
         test.yaml:9: modules.c.test_pass.after: '0us' is no time: allowed is more
         test.yaml:10: no packet reaches module 'd': no line leads to it
@@ -88,12 +88,12 @@ workers: []
         test.yaml:12: no packet reaches module 'h': no line leads to it
         test.yaml:12: modules.h.test_split: two gates are called 'ok'
         test.yaml:14: buffers.a.trigger: '300' is out of range: allowed is a whole number from 0 to 256
-        test.yaml:14: buffers.a.hold: '1' has no unit: write a number with a unit, such as 1us (units: ns, us, ms, s, min, h, d)
+        test.yaml:14: buffers.a.hold: '1' has no unit: write a number with a unit, such as 1us (units: ns, us, ms, s, min, h, d); up to 104d
         test.yaml:15: no module or port is called 'z': buffers belong to modules
         test.yaml:16: 'in' is a port: buffers belong to modules
         test.yaml:17: pipeline[0]: '3' is a number or truth value where text is expected: put it in quotes
         test.yaml:19: flows[0].path: '3' does not fit: allowed are text, a list
-        test.yaml:19: flows[0].slo: '0' has no unit: write a number with a unit, such as 0us (units: ns, us, ms, s, min, h, d)
+        test.yaml:19: flows[0].slo: '0' has no unit: write a number with a unit, such as 0us (units: ns, us, ms, s, min, h, d); up to 104d
         test.yaml:19: flows[0].percentile: '0' is out of range: allowed is a number above 0 to 100
         test.yaml:20: workers: too few: at least 1 is needed
         ");
@@ -256,7 +256,7 @@ flows:
         test.yaml:12: a rate objective of 0pps: allowed are 1pps to 1000Gpps
         test.yaml:13: a rate objective of 0.5pps: allowed are 1pps to 1000Gpps
         test.yaml:14: a rate objective of 2000Gpps: allowed are 1pps to 1000Gpps
-        test.yaml:15: flows[3].min_rate: '1Gbit/s' does not fit: allowed are a number with a unit (pps, kpps, Mpps, Gpps), a number with a unit (bps, kbps, Mbps, Gbps, Tbps)
+        test.yaml:15: flows[3].min_rate: '1Gbit/s' is not a bit rate (did you mean 1Gbps?): write a number and a unit, such as 10Gbps (units: bps, kbps, Mbps, Gbps, Tbps); from 1pps to 1000Gpps or 1bps to 1Tbps
         test.yaml:16: no packet can take the path of flow 'slow': nothing leads from 's[y]' to 'a'
         test.yaml:16: a rate objective of 0bps: allowed are 1bps to 1Tbps
         ");
@@ -465,14 +465,14 @@ modules:
   split: { test_split: { gates: x } }
 pipeline: in -> nat -> out
 "), @r"
-        test.yaml:1: ports.in.generator.queue: '-1' is out of range: allowed is a whole number from 0 (How many packets the ingress queue holds, 1 to 1048576)
-        test.yaml:3: state.a.nat.sessions: '1e+23' is out of range: allowed is a whole number from 0 (How many sessions there can be, over all workers, 1 to 268435456: 65536 by default)
-        test.yaml:4: state.b.connections.sessions: '100k' is not a whole number: allowed are digits alone, such as 100000, from 0
-        test.yaml:5: state.c.connections.sessions: 'many' is not a whole number: allowed are digits alone, from 0
-        test.yaml:6: state.d.connections.sessions: '-1' is out of range: allowed is a whole number from 0 (How many connections there can be, of each IP version and over all workers, 1 to 268435456: 65536 by default)
+        test.yaml:1: ports.in.generator.queue: '-1' is out of range: allowed is a whole number from 1 to 1048576
+        test.yaml:3: state.a.nat.sessions: '1e+23' is out of range: allowed is a whole number from 1 to 268435456
+        test.yaml:4: state.b.connections.sessions: '100k' is not a whole number: allowed are digits alone, such as 100000, from 1 to 268435456
+        test.yaml:5: state.c.connections.sessions: 'many' is not a whole number: allowed are digits alone, from 1 to 268435456
+        test.yaml:6: state.d.connections.sessions: '-1' is out of range: allowed is a whole number from 1 to 268435456
         test.yaml:8: modules.nat.nat_out: `state` is missing (The name of a state of kind `nat`)
-        test.yaml:9: modules.ids.nids.trackers: '1.5' is not a whole number
-        test.yaml:9: modules.ids.nids.alerts.rate: '1e+20' is out of range: allowed is a whole number from 0 (How many lines a second each worker writes at most, 1 to 1000000)
+        test.yaml:9: modules.ids.nids.trackers: '1.5' is not a whole number, from 1 to 4194304
+        test.yaml:9: modules.ids.nids.alerts.rate: '1e+20' is out of range: allowed is a whole number from 1 to 1000000
         test.yaml:10: modules.split.test_split.gates: 'x' is not a list: write [x]
         test.yaml:11: pipeline: 'in -> nat -> out' is not a list: write [in -> nat -> out]
         ");

@@ -50,7 +50,7 @@ shares:
   c: { wieght: 2 }
 "), @r"
         test.yaml:6: shares.a.weight: '0' is out of range: allowed is a whole number from 1 to 65535
-        test.yaml:6: shares.a.rate: '5' does not fit: allowed are a number with a unit (pps, kpps, Mpps, Gpps), a number with a unit (bps, kbps, Mbps, Gbps, Tbps)
+        test.yaml:6: shares.a.rate: '5' does not fit: allowed are a number with a unit (pps, kpps, Mpps, Gpps), a number with a unit (bps, kbps, Mbps, Gbps, Tbps); from 1pps to 1000Gpps or 8bps to 8000Tbps
         test.yaml:6: shares.a.when_full: 'stop' does not fit: allowed are wait, drop
         test.yaml:7: shares.b.low: 50: allowed are 0 to 49
         test.yaml:8: 'in' is a port: shares belong to modules
@@ -63,7 +63,7 @@ shares:
   b: { burst: 1ms }
   c: { rate: 1Mpps, burst: 11s }
 "), @r"
-        test.yaml:6: shares.a.rate: 0pps: allowed are 1pps or more, or 8bps or more
+        test.yaml:6: shares.a.rate: 0pps: allowed are 1pps to 1000Gpps or 8bps to 8000Tbps
         test.yaml:7: shares.b.burst: a burst belongs to a `rate`
         test.yaml:8: shares.c.burst: 11s: allowed are 0us to 10s
         ");

@@ -24,9 +24,9 @@ pub enum Arrivals {
     Poisson,
     /// In bursts: evenly during `on`, none during `off`, by turns. `rate` is the mean over both.
     OnOff {
-        /// How long a burst lasts.
+        /// How long a burst lasts, 1ns to 1d.
         on: Nanos,
-        /// How long nothing comes after it.
+        /// How long nothing comes after it, 1ns to 1d.
         off: Nanos,
     },
 }
