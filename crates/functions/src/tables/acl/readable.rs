@@ -16,6 +16,7 @@
 //! A line may mean several rules of the classifier, which match one prefix, one range of ports and one protocol each,
 //! of one address family. They follow each other, and no packet matches two of them.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 mod errors;
@@ -34,7 +35,7 @@ use super::classbench::{number, number_pair};
 use super::rule::{Action, Address, PortRange, Prefix, ProtocolMatch, Rule};
 use super::rule_file::AnyRule;
 
-/// Rules that one line may mean.
+/// Rules that one line may mean, and prefixes of one address family that a list of them may have.
 const MOST: usize = 1 << 14;
 /// Characters of a wrong word that an error repeats.
 const MOST_SHOWN: usize = 60;
@@ -390,9 +391,17 @@ impl<'t> Line<'t> {
             return Ok(Ends::any());
         }
         let mut ends = Ends { members: Members::default(), ports: Vec::new(), written: [None, None] };
+        let mut named = BTreeSet::new();
         self.list("an address", PREFIXES, |word| {
+            // A short line may repeat a long set many times: memory is bounded here, and not behind the list.
+            if ends.members.count() > 4 * MOST {
+                ends.members.make_disjoint();
+                ends.members.check_length(MOST)?;
+            }
             if let Some(set) = sets.get(word) {
-                ends.members.extend(set);
+                if named.insert(word) {
+                    ends.members.extend(set);
+                }
                 return Ok(());
             }
             let at = match prefix(word, sets)? {
@@ -408,7 +417,9 @@ impl<'t> Line<'t> {
             ends.written[at].get_or_insert_with(|| shown(word));
             Ok(())
         })?;
-        Ok(Ends { members: ends.members.disjoint(), ..ends })
+        ends.members.make_disjoint();
+        ends.members.check_length(MOST)?;
+        Ok(ends)
     }
 
     /// Words with commas between.
@@ -416,7 +427,7 @@ impl<'t> Line<'t> {
         &mut self,
         what: &'static str,
         allowed: &str,
-        mut with: impl FnMut(&str) -> Result<(), Wrong>,
+        mut with: impl FnMut(&'t str) -> Result<(), Wrong>,
     ) -> Result<(), Wrong> {
         loop {
             match self.next() {

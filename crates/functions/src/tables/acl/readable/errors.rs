@@ -74,3 +74,6 @@ pub enum Wrong {
     #[error("the sets have more than {0} prefixes: no more are allowed")]
     Large(usize),
 }
+    /// A list with too many prefixes.
+    #[error("the list has more than {0} prefixes of one address family: no more are allowed in one line")]
+    Long(usize),

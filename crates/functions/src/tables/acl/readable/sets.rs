@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::rule::{Address, Prefix};
+use super::Wrong;
 
 /// Prefixes of both families.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,11 +31,18 @@ impl Members {
         self.v6.extend(&other.v6);
     }
 
-    /// The same addresses in prefixes of which none holds another, in order: no packet is in two of them.
-    pub fn disjoint(mut self) -> Members {
+    /// Leaves out prefixes that others hold, and sorts the rest: no packet is in two of them.
+    pub fn make_disjoint(&mut self) {
         disjoint(&mut self.v4);
         disjoint(&mut self.v6);
-        self
+    }
+
+    /// Checks that neither family has more than `most` prefixes.
+    ///
+    /// # Errors
+    /// One has more.
+    pub fn check_length(&self, most: usize) -> Result<(), Wrong> {
+        if self.v4.len().max(self.v6.len()) > most { Err(Wrong::Long(most)) } else { Ok(()) }
     }
 }
 

@@ -155,3 +155,38 @@ fn a_line_means_a_bounded_number_of_rules() {
     let most = format!("permit tcp from {} to any port {}", many.join(","), ports[..81].join(","));
     assert_eq!(means(&most).len(), 200 * 81);
 }
+
+/// A set of `count` addresses of which none is beside another.
+fn large_set(name: &str, from: u8, count: usize) -> String {
+    let members: Vec<_> =
+        (0..count).map(|n| format!("{from}.{}.{}.{}", n >> 15, n >> 7 & 255, (n & 127) * 2)).collect();
+    format!("set {name} = {}\n", members.join(","))
+}
+
+/// 4000 times 16 000 prefixes took hundreds of megabytes.
+#[test]
+fn a_set_that_a_list_names_again_is_in_it_once() {
+    let again = vec!["a"; 4_000].join(",");
+    let file = format!("{}permit ip from {again}\nset b = {again}\npermit ip from b", large_set("a", 10, 16_000));
+    let file = rule_file::parse("f", file.as_bytes()).expect("rules");
+    assert_eq!((file.v4.len(), file.sets.members()), (32_000, 32_000));
+}
+
+#[test]
+fn a_list_of_sets_is_refused_before_it_is_put_together() {
+    let names: Vec<_> = (1..=8).map(|n| format!("a{n}")).collect();
+    let sets: String = names.iter().zip(1..).map(|(name, n)| large_set(name, n, 16_000)).collect();
+    let long = "the list has more than 16384 prefixes of one address family: no more are allowed in one line";
+    for line in [names.join(","), names[..2].join(","), format!("{},{}", names.join(","), "0.0.0.0,".repeat(99) + "no")]
+    {
+        for line in
+            [format!("permit ip from {line}"), format!("permit ip to {line} port 80"), format!("set b = {line}")]
+        {
+            let told = rule_file::parse("f", format!("{sets}{line}").as_bytes()).expect_err("too long").to_string();
+            assert_eq!(told, format!("f:9: {long}"));
+        }
+    }
+    // Prefixes that others hold are none too many.
+    let whole = format!("{sets}permit ip from {},0.0.0.0/1", names[..3].join(","));
+    assert_eq!(rule_file::parse("f", whole.as_bytes()).expect("rules").v4.len(), 1);
+}
