@@ -8,10 +8,12 @@ pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Str
     if !(2..=64).contains(&letters) {
         return String::new();
     }
-    let wrong = wrong.to_lowercase();
+    let (given, wrong) = (wrong, wrong.to_lowercase());
     let distance = |name: &str| strsim::osa_distance(&wrong, &name.to_lowercase());
     let near = names.into_iter().filter(|name| name.len() <= 64).map(|name| (distance(name), name));
     let best = near.min().filter(|(distance, _)| *distance <= 1.max(letters / 3));
+    // The word itself is right elsewhere: it is no help here.
+    let best = best.filter(|(_, name)| *name != given);
     best.map_or_else(String::new, |(_, name)| format!(" (did you mean '{name}'?)"))
 }
 
@@ -25,6 +27,7 @@ mod tests {
         assert_eq!(nearest("ip_lokoup", names), " (did you mean 'ip_lookup'?)");
         assert_eq!(nearest("ACL", names), " (did you mean 'acl'?)");
         assert_eq!(nearest("firewall", names), "");
+        assert_eq!(nearest("acl", names), "", "the word itself");
         assert_eq!(nearest(&"x".repeat(100_000), names), "");
     }
 }

@@ -190,3 +190,11 @@ fn a_list_of_sets_is_refused_before_it_is_put_together() {
     let whole = format!("{sets}permit ip from {},0.0.0.0/1", names[..3].join(","));
     assert_eq!(rule_file::parse("f", whole.as_bytes()).expect("rules").v4.len(), 1);
 }
+
+#[test]
+fn a_word_is_not_suggested_in_its_own_place() {
+    for line in ["permit tcp port 80", "permit tcp from any to any from any", "permit tcp from any to any to any"] {
+        let told = refused(line);
+        assert!(told.contains("is no continuation of the rule: allowed"), "{line}\n{told}");
+    }
+}
