@@ -503,7 +503,9 @@ fn protocol(word: &str) -> Result<Protocol, Wrong> {
         return of(ProtocolMatch::exactly(number), has_ports, family);
     }
     if let Some(number) = number(word).and_then(|number| u8::try_from(number).ok()) {
-        return of(ProtocolMatch::exactly(number), true, None);
+        // Ports of ICMP would mean its types and codes.
+        let has_ports = ![u32::ICMP, u128::ICMP].contains(&number);
+        return of(ProtocolMatch::exactly(number), has_ports, None);
     }
     if let Some((value, mask)) = number_pair(word)
         && let (Ok(value), Ok(mask)) = (u8::try_from(value), u8::try_from(mask))

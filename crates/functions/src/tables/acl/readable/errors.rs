@@ -56,7 +56,8 @@ pub enum Wrong {
     },
     /// Ports of a protocol that has none.
     #[error(
-        "{0} has no ports: allowed with 'port' are tcp, udp, sctp, dccp, udplite, a protocol's number, ip, ip6 and any"
+        "{0} has no ports: allowed with 'port' are tcp, udp, sctp, dccp, udplite, the number of a protocol other than \
+         ICMP, ip, ip6 and any"
     )]
     NoPorts(String),
     /// A set that is defined already.

@@ -44,8 +44,11 @@ impl<A: Address> fmt::Display for Readable<'_, A> {
         write!(f, "{action}")?;
         let is_v6 = A::ICMP == u128::ICMP;
         let family = if is_v6 { "ip6" } else { "ip" };
-        let exact = (protocol.mask() == u8::MAX).then_some(protocol.value());
         let icmp = self.icmp();
+        // ICMP by name or number takes no ports: where types are out of range, ClassBench's form of it has them.
+        let unsaid =
+            |number: &u8| [u32::ICMP, u128::ICMP].contains(number) && self.0.constrains_ports() && icmp.is_none();
+        let exact = (protocol.mask() == u8::MAX).then_some(protocol.value()).filter(|number| !unsaid(number));
         // A name whose packets show no ports is not written beside ports.
         let name = exact
             .and_then(names::protocol_name::<A>)

@@ -29,7 +29,9 @@ fn a_rule_is_shown_as_it_is_written() {
         "deny 1 from 2001:db8::/32 to any",
         "permit esp from 192.0.2.1 to 192.0.2.2",
         "permit ip6 0x06/0x0F from any to any",
-        "deny ip 1 from any port 300 to any",
+        "deny ip 0x01/0xFF from any port 300 to any",
+        "deny ip6 0x01/0xFF from any to any port 8",
+        "deny ip 0x3A/0xFF from any to any port 8",
     ] {
         assert_eq!(means(line), [line]);
     }
@@ -197,4 +199,13 @@ fn a_word_is_not_suggested_in_its_own_place() {
         let told = refused(line);
         assert!(told.contains("is no continuation of the rule: allowed"), "{line}\n{told}");
     }
+}
+
+#[test]
+fn icmp_by_number_has_no_ports() {
+    for line in ["permit 1 from any to any port 8", "permit 0x3a from any port 8", "permit ip6 tcp,58 to any port 8"] {
+        let told = refused(line);
+        assert!(told.contains("has no ports: allowed with 'port' are tcp"), "{line}\n{told}");
+    }
+    assert_eq!(means("permit ip 6 to any port 8"), ["permit ip tcp from any to any port 8"]);
 }
