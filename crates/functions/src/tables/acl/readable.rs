@@ -545,6 +545,10 @@ fn prefix(word: &str, sets: &Sets) -> Result<(IpAddr, u8), Wrong> {
             (prefix.first() == u128::from(it), prefix.to_string())
         }
     };
+    // Some programs would read the length as an octal number.
+    if text.len() > 1 && text.starts_with('0') {
+        return Err(Wrong::LeadingZero { prefix: shown(word), length: shown(text), meant: network });
+    }
     if whole {
         Ok((address, length))
     } else {

@@ -43,6 +43,16 @@ pub enum Wrong {
         /// The greatest that is allowed.
         most: u8,
     },
+    /// A prefix whose length begins with 0.
+    #[error("{prefix}: prefix length {length} begins with 0: write {meant}")]
+    LeadingZero {
+        /// As it was written.
+        prefix: String,
+        /// The length.
+        length: String,
+        /// The network.
+        meant: String,
+    },
     /// A range whose last value comes before its first.
     #[error("{0} runs backwards: the lower value comes first")]
     Backwards(String),
@@ -71,10 +81,10 @@ pub enum Wrong {
         /// The most that is allowed.
         most: usize,
     },
+    /// A list with too many prefixes.
+    #[error("the list has more than {0} prefixes of one address family: no more are allowed in one line")]
+    Long(usize),
     /// Sets with too many prefixes.
     #[error("the sets have more than {0} prefixes: no more are allowed")]
     Large(usize),
 }
-    /// A list with too many prefixes.
-    #[error("the list has more than {0} prefixes of one address family: no more are allowed in one line")]
-    Long(usize),

@@ -209,3 +209,15 @@ fn icmp_by_number_has_no_ports() {
     }
     assert_eq!(means("permit ip 6 to any port 8"), ["permit ip tcp from any to any port 8"]);
 }
+
+#[test]
+fn a_prefix_length_does_not_begin_with_0() {
+    for (line, said) in [
+        ("permit ip from 10.0.0.0/08", "10.0.0.0/08: prefix length 08 begins with 0: write 10.0.0.0/8"),
+        ("permit ip from 0.0.0.0/00", "0.0.0.0/00: prefix length 00 begins with 0: write 0.0.0.0/0"),
+        ("permit ip6 from 2001:db8::/032", "2001:db8::/032: prefix length 032 begins with 0: write 2001:db8::/32"),
+    ] {
+        assert_eq!(refused(line), said);
+    }
+    assert_eq!(means("permit ip from 0.0.0.0/0"), ["permit ip from any to any"]);
+}
