@@ -38,14 +38,14 @@ impl Sessions {
         };
         let even = rule.skew == 0.0 && rule.burst == 1 && rule.renewal.is_none();
         if stacks == 1 || alternate && even {
-            return Self { stacks: vec![Ring::new(some, count, rule, random)], turn: 0 };
+            return Self { stacks: vec![Ring::new(some, count, stacks, rule, random)], turn: 0 };
         }
         let at_once = |all: Renewal| Renewal { at_once: all.at_once.div_ceil(stacks), ..all };
         let rule = Turns { renewal: rule.renewal.map(at_once), ..rule };
         let some = some.unwrap_or_else(|| (0..count as u32).collect());
         let own = |stack| some.iter().copied().filter(|it| of_stack(*it as usize, stack)).collect::<Vec<_>>();
         let own = (0..stacks).map(own).filter(|own| !own.is_empty());
-        Self { stacks: own.map(|own| Ring::new(Some(own), 0, rule, random)).collect(), turn: 0 }
+        Self { stacks: own.map(|own| Ring::new(Some(own), 0, stacks, rule, random)).collect(), turn: 0 }
     }
 
     /// In this order, of at least one turn, again and again.
@@ -118,13 +118,15 @@ impl Window {
 const SHORTEST: usize = 1 << 16;
 
 impl Ring {
-    /// `some` sessions, or `count`, that take turns of so many packets each. With skew, session `k` (from 0) has its
-    /// turn with a probability proportional to 1 / (k + 1) to the power of it (Zipf).
-    fn new(some: Option<Vec<u32>>, count: usize, rule: Turns, random: &mut Random) -> Self {
+    /// `some` sessions, or `count`, that take turns of so many packets each. With skew, the stack's session `k` (from
+    /// 0) has its turn with a probability proportional to 1 / (k + 1) to the power of it (Zipf).
+    fn new(some: Option<Vec<u32>>, count: usize, stacks: usize, rule: Turns, random: &mut Random) -> Self {
         let Turns { burst, skew, renewal } = rule;
         let count = some.as_ref().map_or(count, Vec::len);
         let order = match some {
-            some if skew > 0.0 => draw(some.unwrap_or_else(|| (0..count as u32).collect()), skew, random),
+            some if skew > 0.0 => {
+                draw(some.unwrap_or_else(|| (0..count as u32).collect()), stacks as u32, skew, random)
+            }
             some => some.unwrap_or_default(),
         };
         let of = |it: Renewal| Window { at_once: it.at_once.min(count) as u64, packets: it.packets as u64, given: 0 };
@@ -194,16 +196,17 @@ impl Ring {
     }
 }
 
-/// How often session `session` has its turn, by comparison with the others.
+/// How often the session that is number `session` of its stack has its turn, by comparison with the others.
 pub(super) fn weight(session: u32, skew: f64) -> f64 {
     f64::from(session + 1).powf(-skew)
 }
 
-/// Draws an order of `sessions` from the Zipf distribution by inverting its cumulative distribution.
-fn draw(sessions: Vec<u32>, skew: f64, random: &mut Random) -> Vec<u32> {
+/// Draws an order of `sessions`, which are numbered across all `stacks`, from the Zipf distribution by inverting its
+/// cumulative distribution.
+fn draw(sessions: Vec<u32>, stacks: u32, skew: f64, random: &mut Random) -> Vec<u32> {
     let mut total = 0.0;
     let mut upto = |session: &u32| {
-        total += weight(*session, skew);
+        total += weight(*session / stacks, skew);
         total
     };
     let cumulative: Vec<f64> = sessions.iter().map(&mut upto).collect();
@@ -219,6 +222,34 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// Whether the stack's session `k` (from 0) of `count` comes in proportion to 1 / (k + 1), within six standard
+    /// deviations.
+    fn comes_as_it_weighs(order: &[u32], stacks: usize, count: usize) -> Result<(), String> {
+        let mut counts = vec![0u32; count];
+        order.iter().for_each(|session| counts[*session as usize / stacks] += 1);
+        let all: f64 = (1..=count).map(|k| 1.0 / k as f64).sum();
+        for (k, found) in counts.iter().enumerate() {
+            let probability = 1.0 / (k + 1) as f64 / all;
+            let expected = probability * order.len() as f64;
+            let deviation = (expected * (1.0 - probability)).sqrt();
+            if (f64::from(*found) - expected).abs() > 6.0 * deviation + 1e-6 {
+                return Err(format!("session {k} of {count} comes {found} times, not {expected:.0}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The second of two stacks had sessions 1, 3, 5, ... weighed as 1/2, 1/4, 1/6, ...
+    #[test]
+    fn skew_weighs_sessions_within_their_stack() {
+        let rule = Turns { burst: 1, skew: 1.0, renewal: None };
+        let sessions = Sessions::new(None, 8, 2, rule, &mut Random::new(1));
+        assert_eq!(sessions.stacks.len(), 2);
+        for ring in &sessions.stacks {
+            assert_eq!(comes_as_it_weighs(&ring.order, 2, 4), Ok(()));
+        }
+    }
 
     proptest! {
         #[test]
@@ -265,12 +296,18 @@ mod tests {
                 prop_assert!((*session as usize) < count);
             }
             if skewed {
+                for (stack, ring) in sessions.stacks.iter().enumerate() {
+                    let of_stack = (count - stack).div_ceil(stacks);
+                    if let Err(wrong) = comes_as_it_weighs(&ring.order, stacks, of_stack) {
+                        prop_assert!(false, "stack {stack}: {wrong}");
+                    }
+                }
                 return Ok(());
             }
             for stack in 0..stacks {
                 let of_all = renewal.map(|all| Renewal { at_once: all.at_once.div_ceil(stacks), ..all });
                 let own: Vec<u32> = (stack as u32..count as u32).step_by(stacks).collect();
-                let mut alone = Ring::new(Some(own), 0, Turns { renewal: of_all, ..rule }, &mut Random::new(1));
+                let mut alone = Ring::new(Some(own), 0, stacks, Turns { renewal: of_all, ..rule }, &mut Random::new(1));
                 for session in given.iter().skip(stack).step_by(stacks) {
                     prop_assert_eq!(alone.one(), *session);
                 }
