@@ -18,6 +18,7 @@ fn each_template_that_is_listed_is_in_order() {
         let done = forebay(&["new", &name]);
         assert_eq!((done.code, done.err.as_str()), (Some(0), ""), "{name}");
         assert!(!done.out.contains("yaml-language-server"), "{name}: a schema that is elsewhere");
+        assert!(!done.out.contains("\"@"), "{name}: a rule in ClassBench's form");
         let checked = forebay(&["check", File::new(&done.out).path()]);
         assert_eq!(checked.code, Some(0), "{name}: {}", checked.err);
     }

@@ -44,6 +44,12 @@ fn a_rule_in_words_is_the_rule_of_classbench() {
         ("drop udp from 10.0.0.1 port 1-9", "@10.0.0.1/32 0.0.0.0/0 1:9 0:65535 17/255 deny"),
         ("permit ip6", "@::/0 ::/0 0:65535 0:65535 0/0"),
         ("count icmp type 3 code 4", "@0.0.0.0/0 0.0.0.0/0 3:3 4:4 1/255 count"),
+        ("permit ip from 192.168.1.0/24", "@192.168.1.0/24 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00 permit"),
+        ("permit ip6 from 2001:db8:1::/64", "@2001:db8:1::/64 ::/0 0 : 65535 0 : 65535 0x00/0x00 permit"),
+        (
+            "permit tcp from any to 192.168.1.10 port 443",
+            "@0.0.0.0/0 192.168.1.10/32 0 : 65535 443 : 443 0x06/0xff permit",
+        ),
         ("deny ip to 10.0.0.0/8 port domain", "@0.0.0.0/0 10.0.0.0/8 0:65535 53:53 0/0 deny"),
     ] {
         assert_eq!(parse_line(line, &Sets::default()), parse_line(classbench, &Sets::default()), "{line}");
