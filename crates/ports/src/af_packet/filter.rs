@@ -5,6 +5,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use crate::interface::request::check;
 
@@ -28,16 +30,21 @@ const ACT_DIRECT: u32 = 1;
 pub(super) struct Filter {
     netlink: Netlink,
     index: u32,
+    /// Released behind the filter.
+    _owner: Owner,
 }
 
 impl Filter {
-    /// Has the interface run the program on every frame that it receives. A filter of the same number that another
-    /// process left is replaced.
+    /// Has the interface run the program on every frame that it receives. A filter that a process left is replaced.
+    ///
+    /// # Errors
+    /// The system's error, or that of a filter whose process lives.
     pub(super) fn put(index: u32, program: RawFd) -> io::Result<Self> {
-        let netlink = Netlink::here()?;
+        let owner = Owner::claim(index)?;
+        let mut netlink = Netlink::here()?;
         let kind = attribute(TCA_KIND, b"clsact\0");
         let create = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-        match netlink.ask(&message(libc::RTM_NEWQDISC, create, [index, CLSACT_HANDLE, CLSACT, 0], &kind)) {
+        match netlink.request(message(libc::RTM_NEWQDISC, create, [index, CLSACT_HANDLE, CLSACT, 0], &kind)) {
             // Somebody else's filters are there already.
             Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
             other => other?,
@@ -48,22 +55,74 @@ impl Filter {
             attribute(TCA_BPF_FLAGS, &ACT_DIRECT.to_ne_bytes()),
         ];
         let body = [attribute(TCA_KIND, b"bpf\0"), attribute(TCA_OPTIONS, &options.concat())].concat();
-        netlink.ask(&message(libc::RTM_NEWTFILTER, libc::NLM_F_CREATE, ours(index), &body))?;
-        Ok(Self { netlink, index })
+        netlink.request(message(libc::RTM_NEWTFILTER, libc::NLM_F_CREATE, ours(index), &body))?;
+        Ok(Self { netlink, index, _owner: owner })
+    }
+
+    /// Leaves the filter at the interface, as a process that is killed does.
+    #[cfg(test)]
+    pub(super) fn leave(mut self) {
+        // No interface has this number.
+        let index = std::mem::take(&mut self.index);
+        drop(self);
+        await_no_owner(index);
     }
 }
 
 impl Drop for Filter {
     /// The qdisc stays: others may have put filters there meanwhile, and an empty one does nothing.
     fn drop(&mut self) {
-        let _ = self.netlink.ask(&message(libc::RTM_DELTFILTER, 0, ours(self.index), &attribute(TCA_KIND, b"bpf\0")));
+        let _ = self.netlink.request(removal(self.index));
     }
 }
 
-/// Removes the filter that a process has left on the interface; whether there was one.
+/// Removes the filter that a dead process has left on the interface, and leaves one whose process lives. Returns
+/// whether it removed one.
 pub(super) fn remove_leftover(index: u32) -> bool {
-    let remove = message(libc::RTM_DELTFILTER, 0, ours(index), &attribute(TCA_KIND, b"bpf\0"));
-    Netlink::here().and_then(|netlink| netlink.ask(&remove)).is_ok()
+    // While this process owns the interface's filter, no other one puts its own there.
+    let Ok(_owner) = Owner::claim(index) else { return false };
+    Netlink::here().and_then(|mut netlink| netlink.request(removal(index))).is_ok()
+}
+
+/// The process that owns the filter of an interface, as long as this lives: a socket with a name for it (`unix(7)`,
+/// abstract) in the interface's network namespace, which the kernel closes with the process.
+struct Owner {
+    _socket: UnixDatagram,
+}
+
+impl Owner {
+    fn name(index: u32) -> io::Result<SocketAddr> {
+        SocketAddr::from_abstract_name(format!("forebay clsact {index}"))
+    }
+
+    /// Makes this process the owner, in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// A process that lives is the owner, or the system's error.
+    fn claim(index: u32) -> io::Result<Self> {
+        match UnixDatagram::bind_addr(&Self::name(index)?) {
+            Ok(socket) => Ok(Self { _socket: socket }),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                Err(io::Error::new(io::ErrorKind::AddrInUse, "another process has its filter there"))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Waits until the interface has no owner: a process that another test starts has this one's sockets for a moment.
+#[cfg(test)]
+pub(super) fn await_no_owner(index: u32) {
+    let start = std::time::Instant::now();
+    let owned = || UnixDatagram::unbound()?.connect_addr(&Owner::name(index)?);
+    while owned().is_ok() && start.elapsed() < std::time::Duration::from_secs(20) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+/// The request to remove the filter.
+fn removal(index: u32) -> Vec<u8> {
+    message(libc::RTM_DELTFILTER, 0, ours(index), &attribute(TCA_KIND, b"bpf\0"))
 }
 
 /// Interface, handle, parent and priority with protocol of the filter.
@@ -89,7 +148,8 @@ fn message(kind: u16, flags: libc::c_int, [index, handle, parent, rest]: [u32; 4
     bytes.extend(((HEADERS + body.len()) as u32).to_ne_bytes());
     bytes.extend(kind.to_ne_bytes());
     bytes.extend(flags.to_ne_bytes());
-    // A number for the request, the sender's (the kernel chooses), and the family of addresses with its padding: all 0.
+    // The sequence number (set when it is sent), the sender's (the kernel chooses), and the family of addresses with its
+    // padding: all 0.
     bytes.extend([0; 12]);
     for field in [index, handle, parent, rest] {
         bytes.extend(field.to_ne_bytes());
@@ -99,7 +159,11 @@ fn message(kind: u16, flags: libc::c_int, [index, handle, parent, rest]: [u32; 4
 }
 
 /// A socket to the kernel's routing, of the network namespace in which it was made.
-struct Netlink(OwnedFd);
+struct Netlink {
+    socket: OwnedFd,
+    /// The sequence number of the last request.
+    sequence: u32,
+}
 
 impl Netlink {
     fn here() -> io::Result<Self> {
@@ -108,31 +172,55 @@ impl Netlink {
             unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE) };
         check(socket)?;
         // SAFETY: the kernel has just given it, and nobody else has it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(socket) }))
+        Ok(Self { socket: unsafe { OwnedFd::from_raw_fd(socket) }, sequence: 0 })
     }
 
-    /// Sends a request, and waits for what the kernel says to it: it has done so when the call returns.
-    fn ask(&self, request: &[u8]) -> io::Result<()> {
-        let socket = self.0.as_raw_fd();
+    /// Sends a request of [`message`], and waits for the kernel's response: the kernel has done it when the call
+    /// returns.
+    fn request(&mut self, mut request: Vec<u8>) -> io::Result<()> {
+        let socket = self.socket.as_raw_fd();
+        self.sequence = self.sequence.wrapping_add(1);
+        request[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
         // SAFETY: the bytes are readable for their length until the call returns.
-        let sent = unsafe { libc::send(socket, request.as_ptr().cast(), request.len(), 0) };
-        if sent < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let mut answer = [0; 4_096];
-        // SAFETY: the bytes are writable for their length until the call returns.
-        let length = unsafe { libc::recv(socket, answer.as_mut_ptr().cast(), answer.len(), 0) };
-        if length < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // Behind its header (16 bytes) the answer (`NLMSG_ERROR`) has a negative error, or 0.
-        let told = answer.get(16..20).filter(|_| length >= 20).and_then(|bytes| bytes.try_into().ok());
-        match told.map(i32::from_ne_bytes) {
-            Some(0) => Ok(()),
-            Some(error) => Err(io::Error::from_raw_os_error(-error)),
-            None => Err(io::Error::from(io::ErrorKind::InvalidData)),
+        uninterrupted(|| unsafe { libc::send(socket, request.as_ptr().cast(), request.len(), 0) })?;
+        let mut bytes = [0u8; 4_096];
+        loop {
+            // SAFETY: the bytes are writable for their length until the call returns.
+            let length = uninterrupted(|| unsafe { libc::recv(socket, bytes.as_mut_ptr().cast(), bytes.len(), 0) })?;
+            if let Some(response) = response(&bytes[..length], self.sequence) {
+                return response;
+            }
         }
     }
+}
+
+/// Makes a system call again as long as signals interrupt it.
+fn uninterrupted(mut call: impl FnMut() -> isize) -> io::Result<usize> {
+    loop {
+        if let Ok(length) = usize::try_from(call()) {
+            return Ok(length);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// The kernel's response to the request of this number; `None` of a message about another one.
+fn response(bytes: &[u8], sequence: u32) -> Option<io::Result<()>> {
+    let word = |at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map(i32::from_ne_bytes);
+    if word(8).is_some_and(|number| number as u32 != sequence) {
+        return None;
+    }
+    // Behind its header (16 bytes) the response has a negative error, or 0.
+    let kind = bytes.get(4..6).and_then(|kind| kind.try_into().ok()).map(u16::from_ne_bytes);
+    let code = word(16).filter(|_| kind.map(libc::c_int::from) == Some(libc::NLMSG_ERROR));
+    Some(match code {
+        Some(0) => Ok(()),
+        Some(error) => Err(io::Error::from_raw_os_error(-error)),
+        None => Err(io::Error::from(io::ErrorKind::InvalidData)),
+    })
 }
 
 #[cfg(test)]
@@ -148,5 +236,49 @@ mod tests {
         assert_eq!([word(0), word(20), word(24), word(28), word(32)], [44, 7, 0xfb, 0xffff_fff2, 0x00fb_0300]);
         assert_eq!(&bytes[36..], [&8u16.to_ne_bytes()[..], &1u16.to_ne_bytes(), b"bpf\0"].concat());
         assert_eq!(attribute(7, b"abcde").len(), 12);
+    }
+
+    /// A response with this sequence number and code.
+    fn told(kind: u16, sequence: u32, code: i32) -> Vec<u8> {
+        let header = [&20u32.to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 2], &sequence.to_ne_bytes(), &[0; 4]];
+        [&header.concat()[..], &code.to_ne_bytes()].concat()
+    }
+
+    #[test]
+    fn a_response_to_another_request_is_skipped() {
+        assert!(response(&told(2, 6, 0), 7).is_none());
+        assert!(response(&told(2, 7, 0), 7).expect("it is this one's").is_ok());
+        let error = response(&told(2, 7, -libc::EPERM), 7).expect("it is this one's").expect_err("a code");
+        assert_eq!(error.raw_os_error(), Some(libc::EPERM));
+        for bytes in [&told(3, 7, 0)[..], &told(2, 7, 0)[..16], &[]] {
+            let error = response(bytes, 7).expect("no more comes").expect_err("none");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        }
+    }
+
+    #[test]
+    fn a_call_that_a_signal_interrupts_is_made_again() {
+        let mut codes = vec![libc::EPERM, libc::EINTR, libc::EINTR];
+        let mut call = || {
+            // SAFETY: the place is this thread's own.
+            unsafe { *libc::__errno_location() = codes.pop().unwrap_or(0) };
+            -1
+        };
+        assert_eq!(uninterrupted(&mut call).expect_err("the third").raw_os_error(), Some(libc::EPERM));
+        assert_eq!((codes.len(), uninterrupted(|| 9).expect("a length")), (0, 9));
+    }
+
+    /// Kernels from 6.6 on have no such filter: here is only the decision.
+    #[test]
+    fn a_filter_whose_process_lives_is_left() {
+        // A number that no interface has, and no other test.
+        let index = u32::MAX - 2 * std::process::id();
+        let owner = Owner::claim(index).expect("it has no owner");
+        assert_eq!(Owner::claim(index).err().map(|error| error.kind()), Some(io::ErrorKind::AddrInUse));
+        assert!(!remove_leftover(index));
+        assert!(Owner::claim(index - 1).is_ok(), "another interface");
+        drop(owner);
+        await_no_owner(index);
+        assert!(Owner::claim(index).is_ok(), "the owner is gone");
     }
 }

@@ -2,10 +2,9 @@
 //! program, which drops every frame.
 //!
 //! A link of the kind `tcx` ends with the process, however that ends. Kernels before 6.6 have none: there a filter
-//! stays behind a process that was killed, and the next port to the interface removes it.
+//! stays behind a process that was killed, and the next port to the interface removes it, unless its process lives.
 
 use std::io;
-use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -68,7 +67,7 @@ fn attach(index: u32) -> io::Result<Attached> {
         Ok(link) => Ok(Attached::Link { _link: link }),
         // The kernel knows no such link (before 6.6, or built without CONFIG_NET_XGRESS).
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP | ENOTSUPP)) => {
-            by_filter(index, program.descriptor())
+            Ok(Attached::Filter { _filter: Filter::put(index, program.descriptor())? })
         }
         Err(error) => Err(error),
     }
@@ -77,11 +76,7 @@ fn attach(index: u32) -> io::Result<Attached> {
 /// The kernel's own number for "not supported", which libc does not have.
 const ENOTSUPP: i32 = 524;
 
-fn by_filter(index: u32, program: RawFd) -> io::Result<Attached> {
-    Ok(Attached::Filter { _filter: Filter::put(index, program)? })
-}
-
 #[cfg(test)]
-pub(super) fn exclude_by_filter(index: u32) -> io::Result<impl Sized> {
-    by_filter(index, Program::load(PROG_TYPE_SCHED_CLS, 0, &DROP)?.descriptor())
+pub(super) fn exclude_by_filter(index: u32) -> io::Result<Filter> {
+    Filter::put(index, Program::load(PROG_TYPE_SCHED_CLS, 0, &DROP)?.descriptor())
 }

@@ -129,24 +129,25 @@ fn a_filter_that_was_left_is_removed_by_the_next_port() {
             Err(error) => return skip(TEST, &format!("no filter of traffic control can be made: {error}")),
         };
         let Some(mut witness) = port(TEST, &mut surroundings(), true) else { return };
-        // That port took it for one that was left.
+        // Its process lives: that port, which could be another process's, leaves it there.
         assert!(!filter::remove_leftover(index()));
-        drop(filter);
-        let filter = host::exclude_by_filter(index()).expect("as before");
+        assert!(host::exclude_by_filter(index()).is_err(), "and it is not replaced");
         assert_eq!(b.send(&[datagram(1)]), 0);
         assert_eq!(witness.await_frames(1), [datagram(1)]);
         drop(filter);
+        filter::await_no_owner(index());
         assert_eq!(b.send(&[datagram(2)]), 0);
         assert_eq!(next(&stack), 2, "it was dropped, and is not any more");
         // A process that was killed does not remove it; another one puts its own in its place.
-        std::mem::forget(host::exclude_by_filter(index()).expect("as before"));
+        host::exclude_by_filter(index()).expect("as before").leave();
         let again = host::exclude_by_filter(index()).expect("in its place");
         assert_eq!(b.send(&[datagram(3)]), 0);
         assert!(witness.wait(|witness| witness.take().contains(&datagram(3))));
         drop(again);
+        filter::await_no_owner(index());
         assert_eq!(b.send(&[datagram(4)]), 0);
         assert_eq!(next(&stack), 4, "one filter, which is gone");
-        std::mem::forget(host::exclude_by_filter(index()).expect("as before"));
+        host::exclude_by_filter(index()).expect("as before").leave();
         assert_eq!(witness.port.close(), Ok(()));
         let Some(mut a) = port(TEST, &mut surroundings(), true) else { return };
         assert_eq!(b.send(&[datagram(5)]), 0);
