@@ -168,6 +168,8 @@ pub struct AfPacket {
     watch: Watch,
     /// Keeps the frames from the host's stack.
     excluded: Option<Arc<Excluded>>,
+    /// Why the host's stack gets the frames nevertheless, since the interface was made again.
+    not_excluded: Option<String>,
     stamps: Stamps,
     promiscuous: bool,
     poll: Ticks,
@@ -219,10 +221,13 @@ impl AfPacket {
         let found = self.watch.look(cut_off);
         self.counters.errors.add(found.is_new_trouble.into());
         self.watch.note(found, &self.counters.link);
+        // At each look: a failure is tried again.
+        if let (Some(excluded), Some(state)) = (&self.excluded, self.watch.last()) {
+            let error = excluded.follow(state.index).err().map(OpenError::exclude(self.watch.name()));
+            self.counters.errors.add((error.is_some() && self.not_excluded.is_none()).into());
+            self.not_excluded = error.map(|error| format!("since the interface was made again: {error}"));
+        }
         if let Some(state) = found.bind {
-            if let Some(excluded) = &self.excluded {
-                self.counters.errors.add(excluded.follow(state.index).is_err().into());
-            }
             self.sender.set_mtu(state.mtu);
             // What fails now, the interface having gone again, is seen at the next look.
             let _ = self.sender.bind(state.index);
@@ -295,7 +300,7 @@ impl Port for AfPacket {
             let receivers = former.into_iter().map(|(receiver, _)| receiver).chain([current]);
             self.counters.dropped.add(receivers.map(Receiver::end).sum());
         }
-        self.watch.last_fault().map_or(Ok(()), Err)
+        self.watch.last_fault().or_else(|| self.not_excluded.take()).map_or(Ok(()), Err)
     }
 }
 
@@ -462,6 +467,7 @@ waits in it, and where its size changes it is emptied first.";
             sender,
             watch,
             excluded,
+            not_excluded: None,
             stamps: Stamps::new(frequency),
             promiscuous: params.promiscuous,
             poll: frequency.ticks(params.poll),

@@ -58,6 +58,11 @@ impl Watch {
         Ok(Self { control, name: name.clone(), last, trouble: Self::trouble_of(last) })
     }
 
+    /// Its name.
+    pub fn name(&self) -> &InterfaceName {
+        &self.name
+    }
+
     /// What it was like when it was last looked at.
     pub fn last(&self) -> Option<State> {
         self.last

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 
 use etherparse::PacketBuilder;
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 use super::*;
 use crate::af_packet::{filter, host};
@@ -114,6 +115,56 @@ fn an_interface_that_is_made_again_is_kept_from_the_host_again() {
         assert_eq!(b.send(&[datagram(254)]), 0);
         let came = std::iter::repeat_with(|| next(&stack)).find(|byte| *byte > 1).expect("it goes on");
         assert_eq!(came, 254, "the host has not got 255");
+    });
+}
+
+/// Runs a part of a test without the rights to put programs at an interface, which the thread keeps for later.
+fn without_rights<T>(run: impl FnOnce() -> T) -> T {
+    let before = capabilities(None).expect("rights");
+    let some = CapabilitySet::BPF | CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN;
+    set_capabilities(None, CapabilitySets { effective: before.effective - some, ..before }).expect("fewer");
+    let done = run();
+    set_capabilities(None, before).expect("as before");
+    done
+}
+
+/// A failure left the interface to the host for good.
+#[test]
+fn an_interface_that_is_not_kept_from_the_host_is_tried_again() {
+    const TEST: &str = "af_packet: an_interface_that_is_not_kept";
+    with_pair(TEST, || {
+        let Some(mut a) = port(TEST, &mut surroundings(), false) else { return };
+        let fail = |a: &mut Bench| {
+            let before = a.counters.errors.get();
+            let mut wait = |count| {
+                a.wait(|a| {
+                    a.take();
+                    a.counters.errors.get() == before + count
+                })
+            };
+            assert!(ip("link del va") && wait(1), "it is gone");
+            assert!(crate::interface::testing::make_pair());
+            without_rights(|| assert!(wait(2), "it is not kept from the host"));
+        };
+        fail(&mut a);
+        let stack = at_stack();
+        let mut b = Bench::new(&json!({ "interface": "vb" }));
+        assert_eq!(b.send(&[datagram(1)]), 0);
+        assert_eq!(next(&stack), 1);
+        without_rights(|| {
+            for _ in 0..3 {
+                a.port.look(Tsc.now());
+            }
+        });
+        assert_eq!(a.counters.errors.get(), 2, "counted once");
+        a.port.look(Tsc.now());
+        assert_eq!((b.send(&[datagram(2)]), a.counters.errors.get()), (0, 2));
+        assert!(a.wait(|a| a.take().contains(&datagram(2))));
+        has_no_more(&stack);
+        drop((stack, b));
+        fail(&mut a);
+        let fault = a.port.close().expect_err("the host has it");
+        assert!(fault.contains("since the interface was made again: ") && fault.contains("CAP_BPF"), "{fault}");
     });
 }
 
