@@ -56,7 +56,8 @@ impl Entry {
 /// How rows are sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sort {
-    /// By this column; `None`: as packets pass, or as the report has them.
+    /// By this column; `None`, or one that the table does not have any more: as packets pass, or as the report has
+    /// them.
     pub(super) column: Option<usize>,
     /// Numbers ascend and texts descend.
     pub(super) reversed: bool,
@@ -77,7 +78,7 @@ impl Sheet {
 
     /// Sorts the rows: large numbers first, texts by the alphabet. Equal rows stay in their order.
     pub(super) fn sort(&mut self, sort: Sort) {
-        let Some(column) = sort.column else {
+        let Some(column) = sort.column.filter(|column| *column < self.columns.len()) else {
             if sort.reversed {
                 self.rows.reverse();
             }

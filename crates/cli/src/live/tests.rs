@@ -313,6 +313,23 @@ fn hundreds_of_modules_are_scrolled_sorted_and_filtered() {
     assert!(screen(&view, 120, 30).contains("m0 "), "all rows again, from the first");
 }
 
+/// A reload to flows without stated rates, or to fewer workers, leaves out columns: the one that was chosen, too.
+#[test]
+fn a_chosen_column_that_a_reload_takes_away_sorts_nothing() {
+    let mut view = busy_view();
+    view.obey(KeyCode::Char('2'), false, 10);
+    view.obey(KeyCode::Char('<'), false, 10);
+    assert!(screen(&view, 200, 50).contains("rate▼"), "{}", screen(&view, 200, 50));
+    let fewer = report(3);
+    (view.recent, view.whole) = (Some(fewer.clone()), Some(fewer));
+    let shown = screen(&view, 200, 50);
+    assert!(shown.contains("video") && !shown.contains("rate▼") && !shown.contains("rate "), "{shown}");
+    view.obey(KeyCode::Char('r'), false, 10);
+    assert!(screen(&view, 200, 50).contains("video"));
+    view.obey(KeyCode::Char('>'), false, 10);
+    assert!(screen(&view, 200, 50).contains("flow▲"), "{}", screen(&view, 200, 50));
+}
+
 #[test]
 fn columns_are_sorted_by_the_keys_for_them() {
     let mut view = view(12);

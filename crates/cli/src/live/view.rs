@@ -138,7 +138,8 @@ impl View {
     fn sort_by_neighbour(&mut self, next: bool) {
         let Some(columns) = self.sheet_size().map(|(columns, _)| columns) else { return };
         let sort = self.sort();
-        let now = sort.column.unwrap_or(if next { columns - 1 } else { 0 });
+        let column = sort.column.filter(|column| *column < columns);
+        let now = column.unwrap_or(if next { columns - 1 } else { 0 });
         sort.column = Some(if next { (now + 1) % columns } else { (now + columns - 1) % columns });
     }
 
