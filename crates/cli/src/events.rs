@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use forebay_graph::event::{Event, EventLog, EventName, NewEvent};
+use serde_json::json;
 
 use crate::printed;
 
@@ -24,6 +25,16 @@ impl LogFormat {
         match self {
             Self::Logfmt => event.to_logfmt(),
             Self::Json => event.to_json(),
+        }
+    }
+
+    /// The line in the place of so many events that the run did not keep until they could be printed.
+    fn gap(self, missing: u64) -> String {
+        let what = if missing == 1 { "event is" } else { "events are" };
+        let message = format!("{missing} {what} not printed: more came meanwhile than the run keeps");
+        match self {
+            Self::Logfmt => format!("level=warn not_printed={missing} msg=\"{message}\""),
+            Self::Json => json!({ "level": "warn", "not_printed": missing, "msg": message }).to_string(),
         }
     }
 }
@@ -56,10 +67,57 @@ impl Events {
 
     /// Prints the events that are not printed yet.
     pub(crate) fn print(&mut self) {
+        self.print_to(&mut printed::err());
+    }
+
+    fn print_to(&mut self, out: &mut impl Write) {
         for event in self.log.after(self.printed) {
-            self.printed = event.id;
+            let missing = event.id - self.printed - 1;
             // A standard error that is gone does not end the run.
-            let _ = writeln!(printed::err(), "{}", self.format.line(&event));
+            if missing > 0 {
+                let _ = writeln!(out, "{}", self.format.gap(missing));
+            }
+            let _ = writeln!(out, "{}", self.format.line(&event));
+            self.printed = event.id;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_graph::event::KEPT;
+
+    use super::*;
+
+    /// Events that a run no longer kept when they could be printed were left out without a word.
+    #[test]
+    fn events_that_are_not_kept_until_they_are_printed_are_counted() {
+        for (format, gap) in [
+            (
+                LogFormat::Logfmt,
+                "level=warn not_printed=3 msg=\"3 events are not printed: more came meanwhile than the run keeps\"",
+            ),
+            (
+                LogFormat::Json,
+                r#"{"level":"warn","msg":"3 events are not printed: more came meanwhile than the run keeps","not_printed":3}"#,
+            ),
+        ] {
+            let mut events = Events::new(format);
+            let mut print = |more: usize| {
+                (0..more).for_each(|_| events.say(EventName::Started, "it runs"));
+                let mut out = Vec::new();
+                events.print_to(&mut out);
+                String::from_utf8(out).expect("UTF-8")
+            };
+            assert_eq!(print(2).lines().count(), 2);
+            let many = print(KEPT + 3);
+            let mut lines = many.lines();
+            let first = lines.next().expect("a line");
+            let same = serde_json::from_str::<serde_json::Value>(first).ok() == serde_json::from_str(gap).ok();
+            assert!(same && (format == LogFormat::Json || first == gap), "{first}");
+            assert_eq!(lines.count(), KEPT);
+            assert_eq!(print(KEPT).lines().count(), KEPT, "none is missing");
+            assert!(print(KEPT + 1).contains("1 event is not printed"));
         }
     }
 }

@@ -474,6 +474,8 @@ fn show(
     let mut screen = if table { Screen::Free } else { Screen::None };
     let interval = arguments.interval.map_or(INTERVAL, |interval| Duration::from_nanos(interval.0));
     let mut next = Instant::now() + interval;
+    // A file has each event as it comes: a run that is killed has told of what led to that.
+    let events_wait = io::stderr().is_terminal();
     let first = board.nothing();
     let mut last = first.clone();
     let mut wait_notice = WaitNotice::default();
@@ -500,7 +502,7 @@ fn show(
             report_reopen_failures(events);
         }
         // A table that stays would be written over: events are printed once it is gone.
-        if !screen.is_drawn() {
+        if !(screen.is_drawn() && events_wait) {
             events.print();
         }
         if quiet || Instant::now() < next {

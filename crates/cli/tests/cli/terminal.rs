@@ -131,6 +131,20 @@ fn a_run_draws_its_table_once_it_is_in_the_foreground() {
     wait_for("its end", || terminal.read("code") == "0\n");
 }
 
+/// Events waited for the end of the table also where standard error was a file: of a run that was killed it had none.
+#[test]
+fn a_file_has_events_while_the_table_is_drawn() {
+    let command = "$forebay 2>err & echo $! >pid; fg; echo $? >code";
+    let Some(terminal) = Terminal::start("a_file_has_events_while_the_table_is_drawn", command) else { return };
+    let run = terminal.run();
+    wait_for("a table", || terminal.read("screen").contains("modules"));
+    forebay(&["reload", "--socket", terminal.path("s").to_str().expect("UTF-8")]).well();
+    wait_for("the event", || terminal.read("err").contains("event=reload_accepted"));
+    assert!(!terminal.read("screen").contains("\x1b[?1049l"), "the table is drawn on");
+    kill_process(run, Signal::KILL).expect("it runs");
+    wait_for("its end", || terminal.read("code") == "137\n");
+}
+
 /// A terminal that goes away sends SIGHUP: the run goes on and reads no configuration.
 #[test]
 fn a_run_goes_on_without_its_terminal() {
