@@ -1,6 +1,6 @@
 //! A running pipeline: its workers' threads, what they count together, live change, and the local socket.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod accepted;
 mod board;

@@ -7,6 +7,8 @@ mod connections;
 mod ending;
 mod ledger;
 mod lines;
+#[allow(unsafe_code, reason = "the standard library connects to a socket only blocking, and does not tell who listens")]
+mod peer;
 mod place;
 mod server;
 mod service;

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
 use forebay_instance::socket::{self, ClientError, Ended, Hello, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -26,27 +27,53 @@ pub(crate) fn stop(arguments: &args::Stop) -> anyhow::Result<Answer> {
         }
         Err(error) => return Err(error.into()),
     };
-    let pid = i32::try_from(hello.pid).ok().and_then(Pid::from_raw);
+    // Not the number in the answer: whoever answers could have any process waited for, or advised to be killed.
+    let number = client.process();
+    if let Some(number) = number.filter(|number| !is_called(*number, hello.pid)) {
+        bail!(
+            "process {number} listens at the socket, and its answer is of process {}: something stands between \
+             (`socat`, `ssh`), or pretends to be a run. Nothing was ended",
+            hello.pid
+        );
+    }
+    let pid = number.and_then(|number| i32::try_from(number).ok()).and_then(Pid::from_raw);
     // Before it ends: later another process may have the number.
     let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let run = Some((&hello, number));
+    // What is left of the time, and at least some.
+    let mut client = client.with_patience(left(until, Duration::from_millis(1)))?;
     let ended = match client.ask(&Request::Stop { wait: true }) {
         Ok(socket::Answer::Ended(ended)) => Some(*ended),
         Ok(_) => return Err(strange()),
-        Err(ClientError::Silent) => return told(arguments, Some(&hello), Outcome::Late(patience)),
+        Err(ClientError::Silent) => return told(arguments, run, Outcome::Late(patience)),
         // It was killed, or somebody else ended it twice.
         Err(ClientError::Ended | ClientError::Broken(_)) => None,
         Err(error) => return Err(error.into()),
     };
     if let Some(process) = process {
-        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_secs(1));
+        let left = left(until, Duration::from_secs(1));
         let left = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
         // Readable once the process has ended.
         let gone = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)).is_ok_and(|ready| ready > 0);
         if !gone {
-            return told(arguments, Some(&hello), Outcome::Late(patience));
+            return told(arguments, run, Outcome::Late(patience));
         }
     }
-    told(arguments, Some(&hello), ended.map_or(Outcome::Unknown, |ended| Outcome::Ended(Box::new(ended))))
+    told(arguments, run, ended.map_or(Outcome::Unknown, |ended| Outcome::Ended(Box::new(ended))))
+}
+
+/// The time until then, but so much at least.
+fn left(until: Instant, least: Duration) -> Duration {
+    until.saturating_duration_since(Instant::now()).max(least)
+}
+
+/// Whether the process with this number calls itself `said`: in a PID namespace of its own it has another number there.
+fn is_called(number: u32, said: u32) -> bool {
+    let own = || {
+        let status = std::fs::read_to_string(format!("/proc/{number}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().last()?.parse::<u32>().ok()
+    };
+    number == said || own() == Some(said)
 }
 
 /// The outcome of a request to stop.
@@ -58,16 +85,18 @@ enum Outcome {
     Late(Duration),
 }
 
-fn told(arguments: &args::Stop, hello: Option<&Hello>, outcome: Outcome) -> anyhow::Result<Answer> {
+/// Tells the outcome; `run`: what the run said of itself, and the number of its process, where it has one here.
+fn told(arguments: &args::Stop, run: Option<(&Hello, Option<u32>)>, outcome: Outcome) -> anyhow::Result<Answer> {
+    let (hello, pid) = (run.map(|(hello, _)| hello), run.and_then(|(_, pid)| pid));
     let name = hello.map_or("the pipeline", |hello| hello.instance.as_deref().unwrap_or(&hello.pipeline));
-    let process = hello.map_or_else(String::new, |hello| format!(" (process {})", hello.pid));
+    let process = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
     let answer = if matches!(outcome, Outcome::Late(_)) { Answer::No } else { Answer::Yes };
     if arguments.json {
         let ended = match &outcome {
             Outcome::Ended(ended) => serde_json::to_value(ended)?,
             _ => serde_json::Value::Null,
         };
-        let (pid, has_ended) = (hello.map(|hello| hello.pid), answer == Answer::Yes);
+        let has_ended = answer == Answer::Yes;
         writeln!(printed::out(), "{}", json!({ "name": name, "pid": pid, "has_ended": has_ended, "ended": ended }))?;
         return Ok(answer);
     }
@@ -88,7 +117,7 @@ fn told(arguments: &args::Stop, hello: Option<&Hello>, outcome: Outcome) -> anyh
         }
         Outcome::Late(patience) => {
             let seconds = patience.as_secs_f64();
-            let kill = hello.map_or_else(String::new, |hello| format!("; `kill -9 {}` ends it at once", hello.pid));
+            let kill = pid.map_or_else(String::new, |pid| format!("; `kill -9 {pid}` ends it at once"));
             writeln!(
                 printed::err(),
                 "{name}{process} has not ended in {seconds} s: it goes on ending. Wait longer with --timeout{kill}"
@@ -96,4 +125,25 @@ fn told(arguments: &args::Stop, hello: Option<&Hello>, outcome: Outcome) -> anyh
         }
     }
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_called_by_its_own_number_and_by_no_other() {
+        let own = std::process::id();
+        assert!(is_called(own, own));
+        // No process has such a number: there are 2^22 at the most.
+        assert!(!is_called(own, u32::MAX) && !is_called(u32::MAX, own));
+    }
+
+    #[test]
+    fn what_is_left_of_the_time_is_never_nothing() {
+        let (now, least) = (Instant::now(), Duration::from_millis(1));
+        assert_eq!(left(now, least), least);
+        let hour = Duration::from_secs(3_600);
+        assert!((least..=hour).contains(&left(now + hour, least)));
+    }
 }

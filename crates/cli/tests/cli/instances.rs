@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::running::{PIPELINE, temporary, wait_for};
-use crate::{Done, File};
+use crate::{Done, File, forebay};
 
 /// A user's folder for sockets.
 struct User(TempDir);
@@ -193,6 +193,40 @@ fn clients_that_wait_for_the_end_keep_nothing() {
     drop(silent.remove(1));
     assert_eq!(run.end().0, Some(0));
     wait_for("the end of the socket", || !socket.exists());
+}
+
+/// What answered with the number of another process had `stop` advise to kill that one.
+#[test]
+fn stop_names_the_process_that_listens_and_no_other() {
+    let folder = temporary();
+    let socket = folder.path().join("s");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    // Answers who it is, and nothing more; the answer of `stop`, and what else was asked.
+    let stop = |pid: u32| {
+        let listener = listener.try_clone().expect("a listener");
+        let hello = serde_json::json!({ "hello": {
+            "protocol": 1, "forebay": "0", "pipeline": "edge", "instance": null, "pid": pid,
+            "started": "2026-11-25T09:00:00Z", "workers": 1, "capabilities": [],
+        } });
+        let fake = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("somebody connects");
+            let mut lines = BufReader::new(stream.try_clone().expect("a connection")).lines().map_while(Result::ok);
+            assert!(lines.next().is_some_and(|line| line.contains("hello")));
+            std::io::Write::write_all(&mut stream, format!("{hello}\n").as_bytes()).expect("it listens");
+            lines.collect::<Vec<_>>()
+        });
+        let done = forebay(&["stop", "--timeout", "200ms", "--socket", socket.to_str().expect("UTF-8")]);
+        (done, fake.join().expect("it answered"))
+    };
+    let own = std::process::id();
+    let (done, asked) = stop(1);
+    let said = format!("error: process {own} listens at the socket, and its answer is of process 1: ");
+    assert!(done.code == Some(2) && done.err.starts_with(&said) && !done.err.contains("kill"), "{}", done.err);
+    assert_eq!(asked, [""; 0], "it was not asked to end");
+    let (done, asked) = stop(own);
+    let said = format!("edge (process {own}) has not ended in 0.2 s: it goes on ending. Wait longer with --timeout; ");
+    assert!(done.code == Some(1) && done.err.starts_with(&said), "{}", done.err);
+    assert!(done.err.ends_with(&format!("`kill -9 {own}` ends it at once\n")) && asked.len() == 1, "{}", done.err);
 }
 
 /// Bash itself, with a colon in the word.

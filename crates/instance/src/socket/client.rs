@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::{Answer, Request};
+use super::{Answer, Request, peer};
 
 /// How long it is waited for the other side, to answer or to take what is said.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long it is waited for a place among those that wait to be let in.
+const PLACE: Duration = Duration::from_secs(2);
 /// The longest answer, in bytes: one without an end fills no memory.
 const MOST_ANSWER: u64 = 256 << 20;
 
@@ -52,6 +54,9 @@ fn why(path: &Path, error: &io::Error) -> String {
         }
         io::ErrorKind::ConnectionRefused => "nobody listens there any more: the pipeline was killed".to_owned(),
         io::ErrorKind::PermissionDenied => "it is another user's: who may not open the socket cannot ask".to_owned(),
+        io::ErrorKind::WouldBlock => {
+            "it lets nobody in, and no more have room to wait: is it stopped, or asked by too many?".to_owned()
+        }
         _ => error.to_string(),
     }
 }
@@ -79,7 +84,7 @@ impl Client {
     /// [`ClientError::Connect`].
     pub fn connect(path: &Path) -> Result<Self, ClientError> {
         let failed = |error| ClientError::Connect { path: path.to_owned(), error };
-        let stream = UnixStream::connect(path).map_err(failed)?;
+        let stream = peer::connect(path, PLACE).map_err(failed)?;
         let writer = BufWriter::with_capacity(1 << 16, stream.try_clone().map_err(failed)?);
         Self { reader: BufReader::new(stream), writer }.with_patience(PATIENCE).map_err(failed)
     }
@@ -92,6 +97,13 @@ impl Client {
         self.reader.get_ref().set_read_timeout(Some(patience))?;
         self.reader.get_ref().set_write_timeout(Some(patience))?;
         Ok(self)
+    }
+
+    /// The number of the process at the other end, as the kernel has it: what that process says of itself may be false.
+    /// `None` where it has no number here, in another PID namespace.
+    #[must_use]
+    pub fn process(&self) -> Option<u32> {
+        peer::process(self.reader.get_ref())
     }
 
     /// The connection once more, to be shut down while an answer is waited for.

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay_pipeline::nearest;
 use thiserror::Error;
+
+use super::peer;
 
 /// The longest name of a run.
 const LONGEST_NAME: usize = 40;
@@ -231,6 +232,16 @@ fn sockets(folder: &Path) -> Vec<Located> {
     all
 }
 
+/// Whether somebody listens at a socket, also one that is too busy to let anybody in.
+pub(super) fn is_listened_at(path: &Path) -> io::Result<bool> {
+    match peer::connect(path, Duration::ZERO) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Looks who listens in a folder. One that another user has put there is passed over.
 fn look(folder: &Path) -> Listing {
     let mut listing = Listing::default();
@@ -240,9 +251,9 @@ fn look(folder: &Path) -> Listing {
         return listing;
     }
     for socket in sockets(folder) {
-        match UnixStream::connect(&socket.path) {
-            Ok(_) => listing.alive.push(socket),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => listing.dead.push(socket.path),
+        match is_listened_at(&socket.path) {
+            Ok(true) => listing.alive.push(socket),
+            Ok(false) => listing.dead.push(socket.path),
             Err(_) => {}
         }
     }
@@ -274,8 +285,7 @@ fn sweep(folder: &Path) {
             }
         };
         // One of another container has a number that means nothing here, and listens.
-        let refuses =
-            || UnixStream::connect(&socket.path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+        let refuses = || matches!(is_listened_at(&socket.path), Ok(false));
         if gone && refuses() {
             // Another may have been faster.
             let _ = fs::remove_file(&socket.path);
@@ -334,6 +344,19 @@ mod tests {
         assert_eq!(told, "several pipelines are running: name one\n  --instance edge\n  --instance gw-7");
         let told = PlaceError::Unknown { name: "edg".to_owned(), running: vec!["edge".to_owned()] }.to_string();
         assert_eq!(told, "no running pipeline is called 'edg' (did you mean 'edge'?): running are edge");
+    }
+
+    /// One stopped process that let nobody in kept every command that looks for runs waiting.
+    #[test]
+    fn a_run_that_lets_nobody_in_is_listed_and_told_busy() {
+        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+        let path = folder.path().join("gw-4294967295.sock");
+        let _full = peer::tests::busy(&path);
+        assert_eq!(look(folder.path()).handles(), ["gw"]);
+        sweep(folder.path());
+        assert!(path.exists(), "somebody listens there");
+        let told = super::super::Client::connect(&path).err().expect("no room").to_string();
+        assert!(told.contains("it lets nobody in, and no more have room to wait"), "{told}");
     }
 
     #[test]

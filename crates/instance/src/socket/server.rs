@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +16,7 @@ use forebay_graph::secret::{without_keys, without_keys_but};
 
 use super::connections::{Connection, Connections, MOST_CONNECTIONS};
 use super::lines::Lines;
+use super::place::is_listened_at;
 use super::service::{self, Drops, Service};
 use super::{Answer, Request};
 
@@ -46,13 +47,13 @@ impl Bound {
             if !told.file_type().is_socket() {
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is there"));
             }
-            match UnixStream::connect(path) {
-                Ok(_) => {
+            match is_listened_at(path) {
+                Ok(true) => {
                     let told = "another pipeline listens there: end that one, or give this run a path of its own";
                     return Err(io::Error::new(io::ErrorKind::AddrInUse, told));
                 }
                 // It was left by a process that was killed.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
+                Ok(false) => std::fs::remove_file(path)?,
                 Err(error) => return Err(error),
             }
         }
