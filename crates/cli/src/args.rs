@@ -305,10 +305,10 @@ impl Running {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  forebay reload                          the file that it was started from has been edited
-  forebay reload new.yaml                 another file
-  forebay reload --set workers='[{}, {}]' a further setting: the others stay
-  forebay reload --forget                 what stands in the file, without any setting
+  forebay reload                            the file that it was started from has been edited
+  forebay reload new.yaml                   another file
+  forebay reload --set workers='[{}, {}]'   a further setting: the others stay
+  forebay reload --forget                   what stands in the file, without any setting
   forebay reload --json | jq .reloaded.changed   what was made anew
 
 A configuration with anything wrong in it is refused whole, with exit code 2 and everything that is wrong, and the old one \
@@ -471,7 +471,43 @@ pub(crate) enum What {
 
 #[cfg(test)]
 mod tests {
+    use clap::{CommandFactory, FromArgMatches};
+
     use super::*;
+
+    /// The words of a line of a shell, of which some stand between single quotes.
+    fn words(line: &str) -> Vec<String> {
+        let (mut words, mut is_quoted) = (vec![String::new()], false);
+        for letter in line.chars() {
+            match letter {
+                '\'' => is_quoted = !is_quoted,
+                ' ' if !is_quoted => words.push(String::new()),
+                _ => words.last_mut().expect("one").push(letter),
+            }
+        }
+        words
+    }
+
+    /// The examples in the help of a command, and of those below it, without what stands behind them.
+    fn examples(command: &clap::Command) -> Vec<String> {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let lines = help.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| line.starts_with("forebay "));
+        let cut = |line: &str| ["  ", " | ", " > ", " < "].iter().filter_map(|end| line.find(end)).min();
+        let own = lines.map(|line| line[..cut(line).unwrap_or(line.len())].to_owned());
+        own.chain(command.get_subcommands().flat_map(examples)).collect()
+    }
+
+    /// `forebay stop --timeout 2m` stood in the help, and was refused.
+    #[test]
+    fn every_example_in_the_help_is_accepted() {
+        let examples = examples(&Args::command());
+        assert!(examples.len() > 80, "{examples:?}");
+        for example in examples {
+            let matches = crate::signed(Args::command()).try_get_matches_from(words(&example));
+            let arguments = matches.and_then(|matches| Args::from_arg_matches(&matches));
+            assert!(arguments.is_ok(), "{example}: {}", arguments.expect_err("refused"));
+        }
+    }
 
     #[test]
     fn the_command_line_is_well_formed() {

@@ -11,7 +11,7 @@ use super::values::timeout;
 Examples:
   forebay stop                            the only pipeline that runs
   forebay stop --instance edge
-  forebay stop --timeout 2m --json
+  forebay stop --timeout 2min --json
 
 The pipeline ends as it does by SIGTERM: queues are emptied, ports closed, its summary printed. Exit codes: 0 it has ended, however; \
 1 it has not ended in time; 2 there is none, or bad usage.")]
