@@ -32,7 +32,7 @@ use crate::events::{Events, LogFormat};
 use crate::format::counted;
 use crate::hangup::{Caught, Followed, Reload};
 use crate::live::{EVENTS, Live, Quit, is_in_foreground};
-use crate::start::Start;
+use crate::start::{Replaced, Start};
 use crate::summary::Extent;
 use crate::trace::{Hub, Story, Tracer};
 use crate::{control, costs, decisions, doctor, plain, printed, refused, remote, summary};
@@ -74,7 +74,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     // What another run has is refused before anything is read or made.
     let _sole = arguments.state.as_deref().map(keep_alone).transpose()?;
     let bound = bound(arguments)?;
-    let start = Start::choose(arguments, events)?;
+    let mut start = Start::choose(arguments, events)?;
     let conditions = Conditions { frequency, simulated };
     let Loaded { mut plans, mut cores, core_places, mut made, skipped, input_waits, ports, addresses, .. } =
         forebay_pipeline::load(&start.source, conditions)
@@ -168,9 +168,9 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     let ending: Arc<Ending> = Arc::default();
     let served = match &engine {
         Engine::Real { instance, .. } => {
-            let replaced = start.replaced.clone();
+            let replaced = start.replaced.take();
             let service = Arc::new(service(arguments, start, instance, &hub, &stop, (&*events, &ending)));
-            serve(arguments, &name, bound, &service, replaced.as_deref()).map(|server| (Some(service), server))
+            serve(arguments, &name, bound, &service, replaced).map(|server| (Some(service), server))
         }
         Engine::Simulated(_) => Ok((None, None)),
     };
@@ -352,9 +352,9 @@ fn serve(
     name: &str,
     bound: Option<Bound>,
     service: &Arc<Service>,
-    replaced: Option<&Path>,
+    replaced: Option<Replaced>,
 ) -> anyhow::Result<Option<Server>> {
-    if let Some(path) = replaced {
+    if let Some(Replaced { path, .. }) = &replaced {
         // Before the new one is written: wherever a crash comes, the old one is in one of the two files.
         Accepted::keep_old(path).with_context(|| format!("--state {}.old", path.display()))?;
     }
@@ -363,6 +363,9 @@ fn serve(
         let fingerprint = service.fingerprint.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let accepted = Accepted::of(&source).started_from(fingerprint);
         accepted.keep(path).with_context(|| format!("--state {}", path.display()))?;
+    }
+    if let Some(Replaced { event, .. }) = replaced {
+        service.events.record(event);
     }
     if arguments.no_socket {
         return Ok(None);
@@ -471,11 +474,11 @@ fn show(
     let table = !quiet && !arguments.json && arguments.trace.is_none() && io::stdout().is_terminal();
     // A service that has no terminal writes events only.
     let lines = !quiet && (arguments.interval.is_some() || io::stderr().is_terminal());
+    // A file has each event as it comes: a run that is killed has told of what led to that.
+    let events_wait = io::stderr().is_terminal();
     let mut screen = if table { Screen::Free } else { Screen::None };
     let interval = arguments.interval.map_or(INTERVAL, |interval| Duration::from_nanos(interval.0));
     let mut next = Instant::now() + interval;
-    // A file has each event as it comes: a run that is killed has told of what led to that.
-    let events_wait = io::stderr().is_terminal();
     let first = board.nothing();
     let mut last = first.clone();
     let mut wait_notice = WaitNotice::default();

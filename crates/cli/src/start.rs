@@ -28,7 +28,15 @@ pub(crate) struct Start {
     /// The fingerprint of the file, for the next start.
     pub(crate) fingerprint: Option<String>,
     /// The file of the state that is replaced, and is to be kept as `.old`.
-    pub(crate) replaced: Option<PathBuf>,
+    pub(crate) replaced: Option<Replaced>,
+}
+
+/// A state that is replaced.
+pub(crate) struct Replaced {
+    /// Its file.
+    pub(crate) path: PathBuf,
+    /// To be recorded once it is replaced: the configuration that takes its place may yet be refused.
+    pub(crate) event: NewEvent,
 }
 
 impl Start {
@@ -36,12 +44,9 @@ impl Start {
     pub(crate) fn choose(arguments: &args::Run, events: &Events) -> anyhow::Result<Self> {
         let Some(path) = &arguments.state else { return Self::from_file(arguments, None) };
         if arguments.prefer == Some(Prefer::File) {
-            let replaced = path.exists().then(|| path.clone());
-            let start = Self::from_file(arguments, replaced)?;
-            if start.replaced.is_some() {
-                events.record(replaced_by(arguments, path, "prefer", "as --prefer says", &[]));
-            }
-            return Ok(start);
+            let event = || replaced_by(arguments, path, "prefer", "as --prefer says", &[]);
+            let replaced = path.exists().then(|| Replaced { path: path.clone(), event: event() });
+            return Self::from_file(arguments, replaced);
         }
         let kept = Accepted::read(path).with_context(|| format!("--state {}", path.display()))?;
         let Some(kept) = kept else { return Self::from_file(arguments, None) };
@@ -67,20 +72,21 @@ impl Start {
                 let kept = kept.source();
                 let only_kept = kept.given().iter().filter(|set| !read.given().contains(set));
                 let only_kept: Vec<_> = only_kept.map(|set| format!("--set {}", shown_setting(set))).collect();
-                events.record(replaced_by(arguments, path, "changed", "which has changed since", &only_kept));
-                Ok(Self { source: read, fingerprint: now, replaced: Some(path.clone()) })
+                let event = replaced_by(arguments, path, "changed", "which has changed since", &only_kept);
+                let replaced = Some(Replaced { path: path.clone(), event });
+                Ok(Self { source: read, fingerprint: now, replaced })
             }
         }
     }
 
-    fn from_file(arguments: &args::Run, replaced: Option<PathBuf>) -> anyhow::Result<Self> {
+    fn from_file(arguments: &args::Run, replaced: Option<Replaced>) -> anyhow::Result<Self> {
         let source = read(arguments)?;
         Ok(Self { fingerprint: fingerprint(&source), source, replaced })
     }
 
     /// The problems of the configuration, with a way out where the state would have been started from before.
     pub(crate) fn refusal(&self, problems: Problems) -> anyhow::Error {
-        let Some(path) = &self.replaced else { return problems.into() };
+        let Some(Replaced { path, .. }) = &self.replaced else { return problems.into() };
         let path = path.display();
         anyhow::anyhow!("{problems}\n{path} is as it was: --prefer state starts from the configuration that it has")
     }
@@ -115,7 +121,8 @@ fn replaced_by(arguments: &args::Run, path: &Path, why: &str, text: &str, only_k
         sets => format!("; not in force any more: {sets}"),
     };
     let message = format!(
-        "starting from {file}, {text}; the configuration that was accepted last goes from {state} to {state}.old{rest}"
+        "started from {file}, {text}; the configuration that was accepted last has gone from {state} to \
+         {state}.old{rest}"
     );
     let event = NewEvent::new(EventName::StateReplaced, message).with("state", state).with("file", file);
     event.with("why", why).with_some("dropped", Some(only_kept).filter(|sets| !sets.is_empty()))

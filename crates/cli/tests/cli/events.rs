@@ -376,6 +376,33 @@ fn a_changed_file_takes_the_place_of_what_was_accepted_last() {
     assert!(case("usecase:l2l3", &[]).contains("why=changed"));
 }
 
+/// Of a file that was refused the log said that it had replaced the state, and then that the state was as it was.
+#[test]
+fn a_file_that_is_refused_is_not_told_to_have_replaced_the_state() {
+    let folder = temporary();
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (file, state) = (path("edge.yaml"), path("state"));
+    let run = |text: &str, more: &[&str]| {
+        std::fs::write(&file, text).expect("a writable folder");
+        let arguments = ["run", &file, "--no-socket", "--json", "--duration", "10ms", "--state", &state];
+        forebay(&[&arguments[..], more].concat())
+    };
+    run(PIPELINE, &[]).well();
+    for more in [&[][..], &["--prefer", "file"]] {
+        for wrong in ["ports: {\n", "ports: { in: { sink: {}, tap: {} } }\n"] {
+            let refused = run(wrong, more);
+            assert_eq!(refused.code, Some(2), "{}", refused.err);
+            assert!(refused.err.contains("is as it was"), "{}", refused.err);
+            assert!(!refused.err.contains("state_replaced"), "{}", refused.err);
+        }
+        let done = run(&format!("name: x{}\n{PIPELINE}", more.len()), more);
+        assert_eq!(done.code, Some(0), "{}", done.err);
+        let events = Format::Logfmt.read(&done.err);
+        let message = one(&events, "state_replaced")["msg"].as_str().expect("a text");
+        assert!(message.contains("has gone from") && std::path::Path::new(&path("state.old")).exists(), "{message}");
+    }
+}
+
 /// A reload of another file is newer than the file that the run was started from, and than its changes so far.
 #[test]
 fn a_reload_is_newer_than_the_file() {
