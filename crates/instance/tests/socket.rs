@@ -143,6 +143,26 @@ fn changes_that_come_to_no_end_are_told_how_far_they_came() {
     });
 }
 
+/// A client that was refused in a loop filled the log with changes of which none was made.
+#[test]
+fn changes_of_which_none_is_made_are_no_event() {
+    with_server(NO_HURRY, |path| {
+        let mut client = ask(path).expect("there is room");
+        let request = Request::Change { module: "route".to_owned(), table: None };
+        let mut change = |mut lines: &[u8]| match client.change(&request, &mut lines) {
+            Ok(Answer::Changed { made, refusals, .. }) => (made, refusals),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((change(b"nonsense\n"), change(b"")), ((0, 1), (0, 0)));
+        assert_eq!(change(b"nonsense\nadd 10.7.0.0/16 0\n"), (1, 1));
+        let Ok(Answer::Events(events)) = client.ask(&Request::Events { after: 0, follow: false }) else {
+            panic!("no events")
+        };
+        let told: Vec<_> = events.iter().map(|event| (event.event, event.fields["made"].as_u64())).collect();
+        assert_eq!(told, [(forebay_graph::event::EventName::TableChanged, Some(1))]);
+    });
+}
+
 /// Changes, and in the middle of them others that need the connection.
 struct Interrupted<'a> {
     path: &'a Path,

@@ -360,12 +360,15 @@ pub(super) fn change(service: &Service, found: &NamedTable, lines: &mut Lines<'_
             changes.clear();
         }
     }
-    let NamedTable { module, name, .. } = found;
-    let changes = if made == 1 { "1 change".to_owned() } else { format!("{made} changes") };
-    let message = format!("table '{name}' of module '{module}': {changes} made, {refusals} refused");
-    let event = NewEvent::new(EventName::TableChanged, message).with("module", module.as_str());
-    let event = event.with("table", name.as_str()).with("made", made).with("entries", entries);
-    service.events.record(event.with("refused", refusals));
+    // A client that is refused again and again would fill the log.
+    if made > 0 {
+        let NamedTable { module, name, .. } = found;
+        let changes = if made == 1 { "1 change".to_owned() } else { format!("{made} changes") };
+        let message = format!("table '{name}' of module '{module}': {changes} made, {refusals} refused");
+        let event = NewEvent::new(EventName::TableChanged, message).with("module", module.as_str());
+        let event = event.with("table", name.as_str()).with("made", made).with("entries", entries);
+        service.events.record(event.with("refused", refusals));
+    }
     Ok(Answer::Changed { made, entries, refused, refusals, warnings })
 }
 
