@@ -40,7 +40,7 @@ pub struct Watcher {
     next_counters: Instant,
 }
 
-/// Limits by event and subject.
+/// Limits by event and subject, of what the last report had and had counted.
 type Limits = BTreeMap<(EventName, String), Limit>;
 
 impl Watcher {
@@ -78,16 +78,18 @@ impl Watcher {
     }
 }
 
-/// Records the events that packets cause, each as often as its limit allows.
+/// Records the events that packets cause, each as often as its limit allows. Limits of what the report does not have any
+/// more go: reloads may bring any number of names.
 fn limited(whole: &Report, limits: &mut Limits, log: &EventLog, now: Instant, is_last: bool) {
+    let mut before = std::mem::take(limits);
     let mut due = |name: EventName, subject: &str, total: u64| {
+        let key = (name, subject.to_owned());
+        let limit = before.remove(&key);
         // Most counters never move: they need no limit.
-        let limit = limits.get_mut(&(name, subject.to_owned()));
-        match limit {
-            Some(limit) => limit.due(total, now, is_last),
-            None if total == 0 => None,
-            None => limits.entry((name, subject.to_owned())).or_default().due(total, now, is_last),
+        if limit.is_none() && total == 0 {
+            return None;
         }
+        limits.entry(key).or_insert(limit.unwrap_or_default()).due(total, now, is_last)
     };
     for port in &whole.ports {
         for reason in [OVERSIZE, OVER_BLOCK] {

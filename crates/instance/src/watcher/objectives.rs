@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use forebay_graph::Percentile;
 use forebay_graph::event::{EventLog, EventName, NewEvent};
 use forebay_graph::report::{FlowReport, Report};
 
@@ -18,8 +19,13 @@ const CLEAN: usize = 5;
 #[derive(Default)]
 pub(super) struct Objectives(BTreeMap<String, Looks>);
 
+/// What a flow is to keep: delay, its percentile, packets and bits a second.
+type Objective = (Option<f64>, Option<Percentile>, Option<f64>, Option<f64>);
+
 #[derive(Default)]
 struct Looks {
+    /// What the flow was judged by.
+    objective: Objective,
     /// Whether the flow was late, the last look at the end.
     late: VecDeque<bool>,
     is_missed: bool,
@@ -50,7 +56,13 @@ impl Objectives {
         self.0.retain(|name, _| recent.flows.iter().any(|flow| flow.name == *name));
         // Without packets, or without an objective, there is nothing to judge.
         for flow in recent.flows.iter().filter(|flow| flow.kept.is_some() || flow.rate_kept.is_some()) {
-            let change = self.0.entry(flow.name.clone()).or_default().add(flow.is_missed());
+            let looks = self.0.entry(flow.name.clone()).or_default();
+            let objective = (flow.slo_us, flow.percentile, flow.min_rate_pps, flow.min_rate_bps);
+            // A reload has changed it: what was before says nothing about it.
+            if looks.objective != objective {
+                *looks = Looks { objective, ..Looks::default() };
+            }
+            let change = looks.add(flow.is_missed());
             change.into_iter().for_each(|name| log.record(event(name, flow)));
         }
     }
@@ -75,7 +87,32 @@ fn event(name: EventName, flow: &FlowReport) -> NewEvent {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::report;
     use super::*;
+
+    /// A flow with a new objective was told to have missed it by seconds in which it had another.
+    #[test]
+    fn a_changed_objective_is_judged_anew() {
+        let (mut objectives, log) = (Objectives::default(), EventLog::default());
+        let mut look = |slo_us: f64, is_late: bool| {
+            let flow = serde_json::json!({
+                "name": "video", "packets": 9, "rate_pps": 9.0, "delay_us": { "samples": 9 }, "slo_us": slo_us,
+                "percentile": 99.0, "kept": !is_late,
+            });
+            let mut report = report();
+            report.flows.push(serde_json::from_value(flow).expect("a flow"));
+            objectives.look(&report, &log);
+            log.recent(9).iter().map(|event| event.event).collect::<Vec<_>>()
+        };
+        for slo_us in [10.0, 20.0] {
+            assert_eq!([look(slo_us, true), look(slo_us, true)], [[], []]);
+        }
+        assert_eq!(look(20.0, true), [EventName::ObjectiveMissed]);
+        // Nor is it told to keep an objective that it never missed.
+        for _ in 0..6 {
+            assert_eq!(look(30.0, false).len(), 1);
+        }
+    }
 
     #[test]
     fn missed_and_kept_take_several_looks() {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 /// A report of one port and one module, with nothing in it.
-fn report() -> Report {
+pub(super) fn report() -> Report {
     let timing = json!({ "ticks_per_packet": null, "ticks_per_batch": null, "batch_mean": null });
     let port = json!({
         "name": "in", "kind": "af_packet", "received": 0, "sent": 0, "dropped": 0, "refused": 0, "errors": 0,
@@ -124,4 +124,19 @@ fn conflicts_floods_pools_and_lost_lines_are_events() {
     );
     assert_eq!((&events[3]["lost"], &events[3]["unwritten"]), (&json!(19), &json!(23)));
     assert!(looks.at(1, &seen, true).is_empty());
+}
+
+/// Limits were kept of every name that any reload had brought.
+#[test]
+fn limits_of_modules_that_are_gone_go() {
+    let (mut looks, mut seen) = (Looks::new(), report());
+    for at in 0..50 {
+        seen.modules[0].name = format!("lan{at}");
+        seen.ports[0].name = format!("in{at}");
+        seen.modules[0].counters.get_mut("neighbours").expect("it has them").insert("conflicts".to_owned(), 1);
+        seen.ports[0].skipped.insert(OVERSIZE.to_owned(), 1);
+        assert_eq!(looks.at(at, &seen, false).len(), 2);
+        assert!(looks.at(at, &seen, false).is_empty(), "nothing new");
+        assert_eq!(looks.limits.len(), 2);
+    }
 }
