@@ -171,7 +171,7 @@ fn known_before(batch: usize) -> anyhow::Result<(Option<Store>, Profile)> {
     let key = Key::this(batch)?;
     // Before a minute is spent. Without a place to keep it, it is still an answer.
     let store = told(Store::of_user().and_then(|store| store.ready().map(|()| store)), "what is measured is not kept");
-    let stored = store.as_ref().and_then(|store| told(Profile::stored(store, &key), "it is measured anew")).flatten();
+    let stored = store.as_ref().and_then(|store| told(Profile::stored(store, &key), "it is measured again")).flatten();
     Ok((store, stored.unwrap_or_else(|| Profile::empty(key))))
 }
 
@@ -229,7 +229,11 @@ fn say_of_what(profile: &Profile, out: &mut impl Write) -> std::io::Result<()> {
     )?;
     let stalled = profile.functions.values().map(|told| told.stalled).fold(0.0, f64::max);
     if stalled > WORTH_TELLING {
-        writeln!(out, "The machine was elsewhere for up to {:.0} % of the time, which is left out.", stalled * 100.0)?;
+        writeln!(
+            out,
+            "Other programs had the processor for up to {:.0} % of the time, which is left out.",
+            stalled * 100.0
+        )?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! What all workers count together, over all graphs that they have run.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use forebay_graph::report::{Origin, Reading, Report};
 use forebay_graph::{Team, Telemetry};
@@ -36,7 +37,12 @@ pub(crate) struct State {
 #[derive(Default)]
 pub(crate) struct Machine {
     threads: Vec<Watched>,
+    /// When the steal was read last.
+    steal_read: Option<Instant>,
 }
+
+/// Controllers, which ask every few milliseconds, are given a steal that is at most so old.
+const STEAL_AGE: Duration = Duration::from_millis(100);
 
 /// A worker's thread.
 struct Watched {
@@ -51,16 +57,20 @@ impl Machine {
     /// Watches these threads from now on. Those that were watched go on counting.
     pub(crate) fn watch(&mut self, threads: &[WorkerThread]) {
         let mut known = std::mem::take(&mut self.threads);
-        for (thread, before) in threads.iter().zip(look(threads.iter())) {
+        for (thread, before) in threads.iter().zip(look(threads.iter(), true)) {
             let at = known.iter().position(|watched| watched.thread == *thread);
             let fresh = || Watched { thread: *thread, before, taken: before.since(&before) };
             self.threads.push(at.map_or_else(fresh, |at| known.swap_remove(at)));
         }
     }
 
-    /// By worker: what the machine has taken.
-    pub(crate) fn taken(&mut self) -> impl Iterator<Item = (usize, Away)> {
-        let now = look(self.threads.iter().map(|watched| &watched.thread));
+    /// By worker: what the machine has taken. Its steal is at most `age` old.
+    pub(crate) fn taken(&mut self, age: Duration) -> impl Iterator<Item = (usize, Away)> {
+        let with_steal = self.steal_read.is_none_or(|read| read.elapsed() >= age);
+        if with_steal {
+            self.steal_read = Some(Instant::now());
+        }
+        let now = look(self.threads.iter().map(|watched| &watched.thread), with_steal);
         for (watched, now) in self.threads.iter_mut().zip(now) {
             let taken = now.since(&watched.before);
             watched.taken =
@@ -70,8 +80,8 @@ impl Machine {
     }
 }
 
-fn look<'t>(threads: impl Iterator<Item = &'t WorkerThread>) -> Vec<Away> {
-    Away::look(&threads.map(|thread| (thread.tid, thread.core)).collect::<Vec<_>>())
+fn look<'t>(threads: impl Iterator<Item = &'t WorkerThread>, with_steal: bool) -> Vec<Away> {
+    Away::look(&threads.map(|thread| (thread.tid, thread.core)).collect::<Vec<_>>(), with_steal)
 }
 
 impl Board {
@@ -108,7 +118,7 @@ impl Board {
         state.telemetries[1..].iter().for_each(|told| all.merge(&Reading::of(told, at)));
         // Of what is gone only the packets are told: the past has nothing else.
         all.merge(&state.past);
-        state.machine.taken().for_each(|(worker, away)| all.note_away(worker, away));
+        state.machine.taken(Duration::ZERO).for_each(|(worker, away)| all.note_away(worker, away));
         all
     }
 
@@ -116,7 +126,7 @@ impl Board {
     pub(crate) fn away(&self) -> Vec<Away> {
         let mut state = self.state();
         let mut away = vec![Away::default(); state.telemetries.len()];
-        for (worker, taken) in state.machine.taken() {
+        for (worker, taken) in state.machine.taken(STEAL_AGE) {
             if let Some(away) = away.get_mut(worker) {
                 *away = taken;
             }

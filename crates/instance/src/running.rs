@@ -263,7 +263,7 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
     fn end(&self) -> Outcome {
         let mut crew = self.crew();
         // Of a thread that has ended the system tells nothing any more.
-        drop(self.board.state().machine.taken());
+        drop(self.board.state().machine.taken(Duration::ZERO));
         self.stop.store(true, Ordering::Relaxed);
         let threads = std::mem::take(&mut crew.threads);
         let mut outcome = Outcome { at: Tsc.now(), troubles: std::mem::take(&mut crew.troubles) };

@@ -150,19 +150,18 @@ pub enum ProfileError {
         /// What happened.
         told: String,
     },
-    /// A module that would write a file of the user's.
+    /// A module or state that would write a file of the user's.
     #[error(
-        "'{name}' writes a file: measuring would write it with made-up packets: leave it out with \
-         `--set modules.{name}.{parameter}=null`"
+        "{who} writes {file}: measuring would fill it with made-up packets: put /dev/null in its place with `--set`"
     )]
     Writes {
-        /// The module.
-        name: String,
-        /// Its function, and the parameter that names the file.
-        parameter: String,
+        /// The module, as `'NAME'`, or the state, as `state 'NAME'`.
+        who: String,
+        /// The file's name.
+        file: String,
     },
     /// What was measured is no line.
-    #[error("{function}: what its calls took is too little to be told from nothing")]
+    #[error("{function}: its calls take too little time to be measured")]
     Nothing {
         /// The function.
         function: String,

@@ -20,10 +20,11 @@ pub struct Away {
 }
 
 impl Away {
-    /// Of threads of this process, each with the core that it is bound to.
+    /// Of threads of this process, each with the core that it is bound to. The steal is read for all cores of the machine at once, which
+    /// takes milliseconds where there are hundreds: it is left out where it is not wanted.
     #[must_use]
-    pub fn look(threads: &[(u32, usize)]) -> Vec<Self> {
-        let stolen = if threads.is_empty() { BTreeMap::new() } else { stolen() };
+    pub fn look(threads: &[(u32, usize)], with_steal: bool) -> Vec<Self> {
+        let stolen = if with_steal && !threads.is_empty() { stolen() } else { BTreeMap::new() };
         let look = |(tid, core): &(u32, usize)| Self {
             wait: scheduled(*tid).map(|(_, waited)| waited),
             steal: stolen.get(core).copied(),
@@ -90,6 +91,6 @@ mod tests {
         // A core that was taken off the machine and came back counts from 0.
         assert_eq!(told(7, Some(1)).since(&told(5, Some(2))), told(2, Some(0)));
         // Thread 0 does not exist.
-        assert_eq!(Away::look(&[(0, usize::MAX)]), [Away::default()]);
+        assert_eq!(Away::look(&[(0, usize::MAX)], true), [Away::default()]);
     }
 }

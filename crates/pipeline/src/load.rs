@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use forebay_control::Arrangement;
-use forebay_graph::{Files, LASTING, Module, ONCE_A_MODULE, Plan, PortPlan, Setup, Surroundings, kept_as};
+use forebay_graph::{Claim, Files, LASTING, Module, ONCE_A_MODULE, Plan, PortPlan, Setup, Surroundings, kept_as};
 use forebay_packet::PoolOptions;
 
 use crate::Source;
@@ -61,7 +61,7 @@ pub struct Prepared {
     running: Option<Made>,
     /// How many uses of files are the running pipeline's.
     used: usize,
-    /// Modules that write files, each with its function and the parameter.
+    /// Modules and states that write files, each with the file.
     writes: Vec<(String, String)>,
 }
 
@@ -99,9 +99,10 @@ fn prepared(
     let (mut draft, mut surroundings) = compile(source, conditions, running, arrangement)?;
     let (mut findings, mut misfits) = (Findings::default(), Misfits::default());
     surroundings.checking = false;
-    let writes = surroundings.claims.iter().filter(|claim| claim.writes()).filter_map(|claim| {
-        let module = draft.modules.iter().find(|module| module.name == claim.name)?;
-        Some((claim.name.clone(), format!("{}.{}", module.kind.name, claim.parameter)))
+    let of_modules = |claim: &&Claim| claim.writes() && draft.modules.iter().any(|module| module.name == claim.name);
+    let writes = surroundings.claims.iter().filter(of_modules).map(|claim| {
+        let file = claim.path.strip_prefix(&source.base).unwrap_or(&claim.path);
+        (claim.who.clone(), file.display().to_string())
     });
     let writes = writes.collect();
     // What was asked for while all was checked is asked for once more.
@@ -128,7 +129,7 @@ impl Prepared {
         &self.draft.cores
     }
 
-    /// The modules that write files, each with its function and the parameter that names the file.
+    /// The modules, as `'NAME'`, and states, as `state 'NAME'`, that write files, each with the file's name.
     #[must_use]
     pub fn writes(&self) -> &[(String, String)] {
         &self.writes

@@ -62,7 +62,7 @@ pub struct Params {
 
 /// How fast a capture is played.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected `original`, `fast`, or a factor above 0 such as 2.5")]
 pub enum Speed {
     /// With a name.
     Named(Pace),
@@ -88,7 +88,7 @@ impl Default for Speed {
 
 /// How many times a capture is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a number of times from 1, or `forever`")]
 pub enum Loops {
     /// So many times.
     Times(#[schemars(range(min = 1))] u64),
@@ -175,6 +175,7 @@ impl Port for Pcap {
             None => (now, ArrivalClock::Poll),
         };
         let most = batch.len() + intake.most.min(batch.room());
+        let mut oversize = 0;
         let ready = loop {
             if !playback.ready() {
                 break if playback.is_open() { Ready::Input } else { Ready::Never };
@@ -204,6 +205,11 @@ impl Port for Pcap {
                 Some(next) if next.bytes.len() > limit => {
                     self.counters.drop_oversize(next.bytes.len());
                     playback.advance();
+                    // A capture may have nothing else, and be played for ever.
+                    oversize += 1;
+                    if oversize == intake.most {
+                        break Ready::Now;
+                    }
                 }
                 _ => {}
             }

@@ -127,7 +127,7 @@ fn what_is_broken_is_told_and_measured_anew() {
     for (there, said) in [(&text[..100], "no profile: EOF"), (&other, "it says nothing of this one")] {
         fs::write(&file, there).expect("our own file");
         let done = cache.profile(&short);
-        assert!(done.err.contains(said) && done.err.ends_with(": it is measured anew\n"), "{}", done.err);
+        assert!(done.err.contains(said) && done.err.ends_with(": it is measured again\n"), "{}", done.err);
         assert!(done.well().contains("1 function measured, 0 known."));
         let done = cache.profile(&short);
         assert_eq!(done.err, "");
@@ -239,7 +239,7 @@ fn a_pipeline_that_cannot_be_measured_is_refused() {
         .expect("a writable folder");
     let file = file.to_str().expect("UTF-8");
     for (arguments, said) in [
-        (&[file][..], "'never' writes a file: measuring would write it with made-up packets"),
+        (&[file][..], "'never' writes some.pcap: measuring would fill it with made-up packets"),
         (&[file, "--set", "batch=2"], "its largest batch is 2: allowed are 4 to 256; `--batch N` measures others"),
         (&[file, "ttl"], "allowed is one pipeline, or functions"),
         (&["ttl", "--set", "batch=8"], "functions are measured with the parameters of their examples: name a pipeline"),

@@ -12,8 +12,9 @@ pub struct Claim {
     /// The parameter that names the file.
     pub parameter: String,
     /// Who uses it, as others are told.
-    pub(super) who: String,
-    pub(super) path: PathBuf,
+    pub who: String,
+    /// The file.
+    pub path: PathBuf,
     pub(super) how: Usage,
 }
 

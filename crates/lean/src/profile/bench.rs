@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_graph::report::Report;
+use forebay_graph::report::{Report, WorkerReport};
 use forebay_graph::{Action, SchedulerKind};
 use forebay_instance::{Board, Cores, Instance, Outcome, choose};
 use forebay_measure::{Clock, Nanos, Tsc};
@@ -151,7 +151,7 @@ pub(super) fn rounds(instance: &dyn Instance, effort: &Effort, modules: &[usize]
             std::thread::sleep(SETTLE);
             let report = look(instance, &board, effort.span(sizes.len()), modules)
                 .map_err(|why| format!("no call on {} packets was timed: {why}", sizes[at]))?;
-            let stalled = report.workers[0].machine_stalls.share * report.duration_s;
+            let stalled = away(&report.workers[0]) * report.duration_s;
             measured.stalled = (measured.stalled.0 + stalled, measured.stalled.1 + report.duration_s);
             measured.samples[at].extend(sample(&report, modules));
         }
@@ -184,10 +184,16 @@ fn look(
             return Err("no packet came to it");
         }
         if tries >= TRIES && began.elapsed() > PATIENCE {
-            return Err("the machine was elsewhere");
+            return Err("other programs had the processor");
         }
     }
-    Err("the machine was elsewhere")
+    Err("other programs had the processor")
+}
+
+/// The share of its time in which another thread or machine had the worker's core. Long turns say nothing here: where many modules are full
+/// at once, a turn is long by itself.
+fn away(worker: &WorkerReport) -> f64 {
+    worker.machine_time.wait.unwrap_or(0.0) + worker.machine_time.steal.unwrap_or(0.0)
 }
 
 fn sample(report: &Report, modules: &[usize]) -> Option<Sample> {
@@ -195,7 +201,8 @@ fn sample(report: &Report, modules: &[usize]) -> Option<Sample> {
     let (call, packets) = (module.ticks_per_batch?, module.batch_mean?);
     let batches: u64 = modules.iter().filter_map(|at| report.modules.get(*at)).map(|module| module.batches).sum();
     let entered = report.packets.entered as f64;
-    let busy = worker.busy - worker.machine_stalls.busy_share - worker.timing_share;
+    // A worker that always has packets is away in turns that are busy.
+    let busy = worker.busy - away(worker) - worker.timing_share;
     let ticks = busy * report.duration_s * Tsc.frequency().hertz();
     let is_there = entered > 0.0 && ticks > 0.0;
     is_there.then(|| Sample { packets, call, calls: batches as f64 / entered, whole: ticks / entered })

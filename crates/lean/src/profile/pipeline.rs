@@ -4,7 +4,7 @@
 //! modules. So the pipeline itself runs, with as many packets as it takes. One module after the other is given a trigger, which changes
 //! while packets run; the others pass packets as they come. Modules of one function with like parameters are measured once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ pub fn keys(source: &Source) -> Vec<(String, String, String)> {
 fn key(function: &str, params: &Value, state: &Value, base: &Path) -> String {
     let mut shape = Shape { state, base: base.to_owned(), hasher: DefaultHasher::new() };
     if is_kind_with_secrets(function) {
-        // Files are of keys there.
+        // A function with keys names files of keys, which are not to be read here.
         shape.base = PathBuf::new();
     }
     shape.add(params);
@@ -104,7 +104,11 @@ impl Shape<'_> {
                 self.hasher.write_usize(map.len());
                 for (key, value) in map {
                     self.hasher.write(without_addresses(key).as_bytes());
-                    self.add(value);
+                    match value {
+                        // A function that writes a file calls it so: what is in it does not count.
+                        Value::String(_) if key == "file" => {}
+                        _ => self.add(value),
+                    }
                 }
             }
         }
@@ -113,8 +117,10 @@ impl Shape<'_> {
     fn text(&mut self, text: &str) {
         // A name of a state stands for what that is made of, and one of a file for what is in it.
         if let Some(state) = self.state.get(text) {
-            self.state = &Value::Null;
+            // One state does not name another.
+            let states = std::mem::replace(&mut self.state, &Value::Null);
             self.add(state);
+            self.state = states;
             return;
         }
         self.hasher.write_u8(3);
@@ -141,6 +147,40 @@ fn without_addresses(text: &str) -> String {
     parts.collect()
 }
 
+/// The lines of `pipeline`.
+#[derive(Default)]
+struct Ways {
+    lines: Vec<String>,
+    /// What stands first on some line, and what last: ports are where packets enter, or leave.
+    starts: BTreeSet<String>,
+    ends: BTreeSet<String>,
+}
+
+impl Ways {
+    fn of(written: &Value) -> Self {
+        let lines: Vec<_> =
+            written.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+        let stop = |stop: Option<&str>| stop.map(|stop| stop.trim().to_owned());
+        let starts = lines.iter().filter_map(|line| stop(line.split("->").next())).collect();
+        let ends = lines.iter().filter_map(|line| stop(line.rsplit("->").next())).collect();
+        Self { lines, starts, ends }
+    }
+
+    /// The lines, where packets that would leave by these ports leave by [others](out_of), as JSON.
+    fn with_ends(&self, ports: &[&str]) -> Value {
+        let line = |line: &String| match line.rsplit_once("->") {
+            Some((before, end)) if ports.contains(&end.trim()) => format!("{before}-> {}", out_of(end.trim())),
+            _ => line.clone(),
+        };
+        self.lines.iter().map(line).collect()
+    }
+}
+
+/// The sink of packets that would leave by a port which generated packets come from.
+fn out_of(port: &str) -> String {
+    format!("{port}__out")
+}
+
 impl Pipeline {
     /// Of a configuration: without its controller, its buffers and its workers. Captures are played over and over; where packets would
     /// come from an interface, they are generated.
@@ -159,20 +199,32 @@ impl Pipeline {
         for flow in (0..flows).filter(|flow| !written["flows"][flow]["min_rate"].is_null()) {
             source = source.set(format!("flows.{flow}.min_rate=null"));
         }
+        let ways = Ways::of(&written["pipeline"]);
         let mut replaced = Vec::new();
         for (port, kinds) in written["ports"].as_object().into_iter().flatten() {
             let (kind, params) = kinds
                 .as_object()
                 .and_then(|kinds| kinds.iter().next())
-                .map_or(("", &Value::Null), |(kind, params)| (kind, params));
+                .map_or(("", &Value::Null), |(kind, params)| (kind.as_str(), params));
             let is_played = params["write"].is_null() && params["read"].as_str().is_some_and(|file| file != "-");
             if kind == "pcap" && is_played {
                 source =
                     source.set(format!("ports.{port}.pcap.speed=fast")).set(format!("ports.{port}.pcap.loops=forever"));
             } else if !PLAYED.contains(&kind) {
-                source = source.set(format!("ports.{port}={{ generator: {{}} }}"));
-                replaced.push((port.clone(), kind.to_owned()));
+                let enters = ways.starts.contains(port);
+                source = source.set(format!("ports.{port}={{ {}: {{}} }}", if enters { "generator" } else { "sink" }));
+                if enters {
+                    replaced.push((port.clone(), kind.to_owned()));
+                }
+                if enters && ways.ends.contains(port) {
+                    source = source.set(format!("ports.{}={{ sink: {{}} }}", out_of(port)));
+                }
             }
+        }
+        let of_both: Vec<_> =
+            replaced.iter().map(|(port, _)| port.as_str()).filter(|port| ways.ends.contains(*port)).collect();
+        if !of_both.is_empty() {
+            source = source.set(format!("pipeline={}", ways.with_ends(&of_both)));
         }
         // As they are written.
         let checked = forebay_pipeline::check(&source)?;
@@ -211,8 +263,8 @@ impl Profile {
         let mut found = Found::default();
         let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
         let prepared = forebay_pipeline::prepare(&pipeline.source, conditions, None)?;
-        if let Some((name, parameter)) = prepared.writes().first() {
-            return Err(ProfileError::Writes { name: name.clone(), parameter: parameter.clone() });
+        if let Some((who, file)) = prepared.writes().first() {
+            return Err(ProfileError::Writes { who: who.clone(), file: file.clone() });
         }
         let Loaded { mut plans, cores, made, .. } = prepared.open()?;
         for plan in &mut plans {
@@ -241,7 +293,7 @@ impl Profile {
                     found.measured.push((*module).to_owned());
                 }
                 None => {
-                    let why = "what its calls took is too little to be told from nothing";
+                    let why = "its calls take too little time to be measured";
                     found.missing.insert((*module).to_owned(), why.to_owned());
                 }
             }
@@ -318,7 +370,8 @@ mod tests {
             [json!({ "state": "t" }), json!({ "state": "u" })],
             [json!({ "inside": "10.0.0.0/8" }), json!({ "inside": "10.0.0.0/24" })],
             [json!({ "size": "10k" }), json!({ "size": "20k" })],
-            [json!({ "file": "rules-10" }), json!({ "file": "rules-1000" })],
+            [json!({ "rules": "rules-10" }), json!({ "rules": "rules-1000" })],
+            [json!({ "states": ["t", "t"] }), json!({ "states": ["t", "u"] })],
             [json!({ "flow3": 1 }), json!({ "flow4": 1 })],
         ];
         for [one, other] in different {
@@ -338,6 +391,11 @@ mod tests {
         let with = of(acl);
         std::fs::write(&file, "deny all").expect("our own folder");
         assert!(without != with && with != of(acl));
+        // What a function writes grows while it runs.
+        let log = "modules: { copy: { tap: { file: some.rules } } }";
+        let before = of(log);
+        std::fs::write(&file, "more").expect("our own folder");
+        assert_eq!(of(log), before);
         let seal = |key: &str| {
             of(&format!("modules: {{ seal: {{ aes_gcm_encrypt: {{ keys: [{{ id: 1, key: '{key}' }}], use: 1 }} }} }}"))
         };
@@ -374,6 +432,23 @@ mod tests {
         assert_eq!(pipeline.wanted(&profile, true), wanted);
     }
 
+    /// Ports that packets also leave by were generators, which take none.
+    #[test]
+    fn ports_are_replaced_by_what_gives_packets_and_what_takes_them() {
+        let text = "ports: { lan: { af_packet: { interface: nowhere } }, wan: { af_packet: { interface: nowhere_else } } }\n\
+                    modules: { tags: { vlan_split: { ids: [9] } }, there: { counter: } }\n\
+                    pipeline: [lan -> tags, 'tags[9] -> lan', 'tags[other] -> there -> wan']\n";
+        let pipeline =
+            Pipeline::new(Source::new(text, "test.yaml", ""), None).unwrap_or_else(|wrong| panic!("{wrong}"));
+        assert_eq!(pipeline.replaced, [("lan".to_owned(), "af_packet".to_owned())]);
+        let written = parameters(&pipeline.source, |_| Schema::default()).expect("in order");
+        assert!(
+            written["ports"]["lan"]["generator"].is_object() && written["ports"]["wan"]["sink"].is_object(),
+            "{written}"
+        );
+        assert!(written["ports"]["lan__out"]["sink"].is_object(), "{written}");
+    }
+
     #[test]
     fn what_would_write_a_file_is_refused_and_interfaces_are_played() {
         let text = "ports: { in: { af_packet: { interface: nowhere } }, out: { sink: } }\n\
@@ -384,7 +459,8 @@ mod tests {
         let mut profile = Profile::empty(Key::this(32).expect("this program"));
         let wanted = pipeline.wanted(&profile, false);
         let refused = profile.measure_pipeline(&pipeline, &wanted, &Effort::new(32), &mut |_| {}).expect_err("a file");
-        assert!(refused.to_string().contains("--set modules.tap.tap.file"), "{refused}");
+        let said = "'tap' writes some.pcap: measuring would fill it with made-up packets: put /dev/null in its place with `--set`";
+        assert_eq!(refused.to_string(), said);
         assert!(std::fs::read_dir(folder.path()).expect("there").next().is_none());
     }
 }

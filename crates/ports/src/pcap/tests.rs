@@ -315,6 +315,19 @@ fn play(port: &mut OpenPort, pool: &Pool) -> Vec<(u64, ArrivalClock, Vec<u8>)> {
 
 const THREE: &[(u32, u32, u32, &[u8])] = &[(50, 0, 60, &[1; 60]), (50, 300, 60, &[2; 60]), (50, 200, 60, &[3; 60])];
 
+/// A capture of which no packet fits, played for ever, held its worker for ever.
+#[test]
+fn a_capture_without_a_packet_that_fits_gives_way() {
+    let folder = Folder::new("oversize");
+    let large = vec![0; 20_000];
+    let file = folder.file("large.pcap", &classic(false, 0xa1b2_c3d4, 1, &[(0, 0, 20_000, &large)]));
+    let mut port = open(json!({ "read": file, "speed": "fast", "loops": "forever" })).expect("a capture");
+    let pool = pool(2048);
+    let mut batch = Batch::with_capacity(32);
+    let ready = port.port.receive(&mut batch, &Intake { now: Ticks(1), pool: &pool, most: 32 });
+    assert!(batch.is_empty() && matches!(ready, Ready::Now));
+}
+
 #[test]
 fn what_leaves_is_written_on_the_capture_s_own_date() {
     let folder = Folder::new("both");
