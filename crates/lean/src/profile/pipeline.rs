@@ -200,7 +200,7 @@ impl Pipeline {
             source = source.set(format!("flows.{flow}.min_rate=null"));
         }
         let ways = Ways::of(&written["pipeline"]);
-        let mut replaced = Vec::new();
+        let (mut replaced, mut of_both) = (Vec::new(), Vec::new());
         for (port, kinds) in written["ports"].as_object().into_iter().flatten() {
             let (kind, params) = kinds
                 .as_object()
@@ -210,19 +210,21 @@ impl Pipeline {
             if kind == "pcap" && is_played {
                 source =
                     source.set(format!("ports.{port}.pcap.speed=fast")).set(format!("ports.{port}.pcap.loops=forever"));
-            } else if !PLAYED.contains(&kind) {
-                let enters = ways.starts.contains(port);
+                continue;
+            }
+            let (enters, leaves) = (ways.starts.contains(port), ways.ends.contains(port));
+            if !PLAYED.contains(&kind) {
                 source = source.set(format!("ports.{port}={{ {}: {{}} }}", if enters { "generator" } else { "sink" }));
-                if enters {
-                    replaced.push((port.clone(), kind.to_owned()));
-                }
-                if enters && ways.ends.contains(port) {
-                    source = source.set(format!("ports.{}={{ sink: {{}} }}", out_of(port)));
-                }
+            }
+            if !PLAYED.contains(&kind) && enters {
+                replaced.push((port.clone(), kind.to_owned()));
+            }
+            // A generator takes no packets.
+            if enters && leaves && (!PLAYED.contains(&kind) || kind == "generator") {
+                source = source.set(format!("ports.{}={{ sink: {{}} }}", out_of(port)));
+                of_both.push(port.as_str());
             }
         }
-        let of_both: Vec<_> =
-            replaced.iter().map(|(port, _)| port.as_str()).filter(|port| ways.ends.contains(*port)).collect();
         if !of_both.is_empty() {
             source = source.set(format!("pipeline={}", ways.with_ends(&of_both)));
         }
