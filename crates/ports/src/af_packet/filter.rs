@@ -148,8 +148,8 @@ fn message(kind: u16, flags: libc::c_int, [index, handle, parent, rest]: [u32; 4
     bytes.extend(((HEADERS + body.len()) as u32).to_ne_bytes());
     bytes.extend(kind.to_ne_bytes());
     bytes.extend(flags.to_ne_bytes());
-    // The sequence number (set when it is sent), the sender's (the kernel chooses), and the family of addresses with its
-    // padding: all 0.
+    // The sequence number (set when it is sent), the sender's (the kernel chooses), and the family of addresses with
+    // its padding: all 0.
     bytes.extend([0; 12]);
     for field in [index, handle, parent, rest] {
         bytes.extend(field.to_ne_bytes());
@@ -239,18 +239,18 @@ mod tests {
     }
 
     /// A response with this sequence number and code.
-    fn told(kind: u16, sequence: u32, code: i32) -> Vec<u8> {
+    fn error_message(kind: u16, sequence: u32, code: i32) -> Vec<u8> {
         let header = [&20u32.to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 2], &sequence.to_ne_bytes(), &[0; 4]];
         [&header.concat()[..], &code.to_ne_bytes()].concat()
     }
 
     #[test]
     fn a_response_to_another_request_is_skipped() {
-        assert!(response(&told(2, 6, 0), 7).is_none());
-        assert!(response(&told(2, 7, 0), 7).expect("it is this one's").is_ok());
-        let error = response(&told(2, 7, -libc::EPERM), 7).expect("it is this one's").expect_err("a code");
+        assert!(response(&error_message(2, 6, 0), 7).is_none());
+        assert!(response(&error_message(2, 7, 0), 7).expect("it is this one's").is_ok());
+        let error = response(&error_message(2, 7, -libc::EPERM), 7).expect("it is this one's").expect_err("a code");
         assert_eq!(error.raw_os_error(), Some(libc::EPERM));
-        for bytes in [&told(3, 7, 0)[..], &told(2, 7, 0)[..16], &[]] {
+        for bytes in [&error_message(3, 7, 0)[..], &error_message(2, 7, 0)[..16], &[]] {
             let error = response(bytes, 7).expect("no more comes").expect_err("none");
             assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         }
