@@ -236,7 +236,7 @@ pub(crate) struct Run {
     /// Start from the pipeline's file, or from that of --state, whichever has changed
     #[arg(long, value_name = "WHICH", requires = "state")]
     pub(crate) prefer: Option<Prefer>,
-    /// Call the run so, for `--instance` of `top`, `show`, `stop` and others; without it, it has the pipeline's name.
+    /// The run's name for `--instance` of `top`, `show`, `stop` and others; by default the pipeline's name
     /// No other run can have the same name at the same time
     #[arg(long, value_name = "NAME", conflicts_with_all = ["simulated", "no_socket", "socket"])]
     pub(crate) instance: Option<String>,

@@ -301,7 +301,7 @@ fn known(client: &mut Client) -> anyhow::Result<String> {
 }
 
 fn entries(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> anyhow::Result<()> {
-    let Some(name) = &arguments.name else { bail!("show table: of what is missing: {}", known(client)?) };
+    let Some(name) = &arguments.name else { bail!("show table: {}", known(client)?) };
     let (module, table) = parts(name);
     let (mut after, mut left) = (None, arguments.count.map_or(usize::MAX, |count| count as usize));
     loop {

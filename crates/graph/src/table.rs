@@ -150,7 +150,7 @@ impl Verb {
             }
         };
         match entry.trim_ascii_start() {
-            "" => Err(format!("'{verb}' of what is missing: write {}", verb.form(syntax))),
+            "" => Err(format!("'{verb}' lacks what it is about: write {}", verb.form(syntax))),
             entry => Ok((verb, entry)),
         }
     }
@@ -208,8 +208,8 @@ mod tests {
     #[test]
     fn a_verb_alone_is_told_what_is_missing() {
         const SYNTAX: &str = "add IT [WHERE]   something new\nremove IT        something\nwhere IT is a word";
-        assert_eq!(Verb::split("add", SYNTAX), Err("'add' of what is missing: write add IT [WHERE]".to_owned()));
-        assert_eq!(Verb::split(" remove ", SYNTAX), Err("'remove' of what is missing: write remove IT".to_owned()));
+        assert_eq!(Verb::split("add", SYNTAX), Err("'add' lacks what it is about: write add IT [WHERE]".to_owned()));
+        assert_eq!(Verb::split(" remove ", SYNTAX), Err("'remove' lacks what it is about: write remove IT".to_owned()));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct Steer {
 }
 
 impl Steer {
-    /// What costs of one module of a pipeline are called; it goes before its function's.
+    /// The key of one module's own cost in [`costs`](Self::costs), which counts before its function's.
     #[must_use]
     pub fn of_module(name: &str) -> String {
         format!("module {name}")

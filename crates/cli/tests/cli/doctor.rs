@@ -66,7 +66,7 @@ fn a_healthy_server_is_told_to_be_and_a_spoilt_one_how_to_mend_it() {
         "  read   /sys/class/net/eth1/device/numa_node: 0",
         "  mend   setcap cap_net_admin+ep $(command -v forebay)",
         "         # or once, as root: ip tuntap add dev fb-doctor0 mode tap user NAME && ip link set fb-doctor0 up",
-        "2 of 23 checks found what costs performance or stops the pipeline, 0 what may; 0 cannot be told here",
+        "2 of 23 checks found what costs performance or stops the pipeline, 0 what may; 0 not known on this machine",
     ] {
         assert!(done.out.lines().any(|told| told == line), "no line {line:?} in\n{}", done.out);
     }

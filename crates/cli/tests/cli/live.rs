@@ -186,7 +186,7 @@ fn what_cannot_be_asked_is_refused_with_what_can() {
         ),
         (&["show", "table", "rout.routes"], "(did you mean 'route.routes'?)"),
         (&["show", "table", "nothing"], "no module is called 'nothing': of tables there are route.routes"),
-        (&["show", "table"], "show table: of what is missing: name one of route.routes"),
+        (&["show", "table"], "show table: name one of route.routes"),
         (&["show", "tables", "route"], "(did you mean `show table route`?)"),
         (&["show", "trace", "--filter", "foo"], "foo"),
         (&["table", "route", "remove\n10.0.0.0/8"], "more than one line"),

@@ -1,13 +1,15 @@
-//! The ticks that a reading of the clock adds to a stretch of a timed turn, found where it is read.
+//! How many ticks a reading of the clock adds to what it measures, learnt while the worker runs.
 //!
-//! A processor works on several instructions at a time, across the ends of stretches too: a reading takes time itself,
-//! with noting down what was read, and keeps what follows from being begun before it. How much that is depends on what
-//! is around it, so it cannot be learnt before the run. So in some series of timed turns the clock is read after every
-//! stretch, and in others only after every second one: by as much as two stretches take longer with a reading between
-//! them than without, a reading makes what follows longer. That is taken off each stretch. Which stretches are read
-//! does not change within a series, or the processor would guess wrong where it is read. The timer's code takes ticks
-//! at each stretch whether the clock is read or not. How many is found from untimed turns, those between two series, and
-//! each stretch has the same.
+//! A reading takes time, and it keeps the processor from beginning what follows. How much depends on the code around it,
+//! so it cannot be learnt before the run. A timed turn is a row of stretches, and turns are timed in series:
+//!
+//! - in one series the clock is read after every stretch, in the next after every second one. Two stretches with a
+//!   reading between them take longer than two without: by so much a reading lengthens the stretch after it;
+//! - the timer's own code takes ticks at each stretch, read or not. They are found from the untimed turns between two
+//!   series, and each stretch has the same.
+//!
+//! Both are taken off each stretch. Which stretches are read does not change within a series: the processor's branch
+//! prediction would fail where it changes.
 
 use forebay_measure::{Clock, Counter};
 use forebay_packet::Ticks;

@@ -81,7 +81,7 @@ fn event(name: EventName, port: &str, state: LinkState) -> NewEvent {
         (EventName::LinkUp, _) => (None, "its interface is up again"),
         (_, LinkState::Down) => (Some("down"), "its interface is down: `ip link set NAME up`"),
         (_, LinkState::NoCarrier) => (Some("no_carrier"), "its interface has no carrier: nothing is at its other end"),
-        _ => (Some("short"), "its interface was down for less than a look"),
+        _ => (Some("short"), "its interface was down for less than 200 ms"),
     };
     NewEvent::new(name, format!("port '{port}': {text}")).with("port", port).with_some("why", why)
 }

@@ -243,7 +243,7 @@ impl<'a> Building<'a> {
         let given = || {
             value
                 .filter(|value| !value.is_empty())
-                .ok_or_else(|| format!("'{name}' of what is missing: write {name}: VALUE"))
+                .ok_or_else(|| format!("'{name}' lacks a value: write {name}: VALUE"))
         };
         if !KNOWN.contains(&name) {
             return Err(advice(name));
