@@ -78,8 +78,8 @@ impl Watcher {
     }
 }
 
-/// Records the events that packets cause, each as often as its limit allows. Limits of what the report does not have any
-/// more go: reloads may bring any number of names.
+/// Records the events that packets cause, each as often as its limit allows. Limits of names that the report does not
+/// have any more go: reloads may bring any number of them.
 fn limited(whole: &Report, limits: &mut Limits, log: &EventLog, now: Instant, is_last: bool) {
     let mut before = std::mem::take(limits);
     let mut due = |name: EventName, subject: &str, total: u64| {

@@ -55,7 +55,7 @@ fn why(path: &Path, error: &io::Error) -> String {
         io::ErrorKind::ConnectionRefused => "nobody listens there any more: the pipeline was killed".to_owned(),
         io::ErrorKind::PermissionDenied => "it is another user's: who may not open the socket cannot ask".to_owned(),
         io::ErrorKind::WouldBlock => {
-            "it lets nobody in, and no more have room to wait: is it stopped, or asked by too many?".to_owned()
+            "it accepts no connection, and no other has room to wait: is it stopped, or asked by too many?".to_owned()
         }
         _ => error.to_string(),
     }

@@ -8,8 +8,8 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
-/// Connects to the socket at `path`. Where as many wait there already as its listener has room for, it waits so long for
-/// a place.
+/// Connects to the socket at `path`. Where its listener has no room for another connection, it waits for a place, up to
+/// `patience`.
 ///
 /// # Errors
 /// As connecting; [`WouldBlock`](io::ErrorKind::WouldBlock) where there was no place.
@@ -100,7 +100,7 @@ pub(super) mod tests {
         assert!(connect(&path, Duration::ZERO).is_ok());
         drop(listener);
         assert_eq!(
-            connect(&path, Duration::ZERO).expect_err("nobody listens").kind(),
+            connect(&path, Duration::ZERO).expect_err("nothing listens").kind(),
             io::ErrorKind::ConnectionRefused
         );
         assert!(connect(&folder.path().join("x".repeat(200)), Duration::ZERO).is_err());

@@ -346,9 +346,9 @@ mod tests {
         assert_eq!(told, "no running pipeline is called 'edg' (did you mean 'edge'?): running are edge");
     }
 
-    /// One stopped process that let nobody in kept every command that looks for runs waiting.
+    /// A stopped process whose socket had no room kept every command that looks for runs waiting.
     #[test]
-    fn a_run_that_lets_nobody_in_is_listed_and_told_busy() {
+    fn a_run_without_room_for_a_connection_is_listed_and_told_busy() {
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
         let path = folder.path().join("gw-4294967295.sock");
         let _full = peer::tests::busy(&path);
@@ -356,7 +356,7 @@ mod tests {
         sweep(folder.path());
         assert!(path.exists(), "somebody listens there");
         let told = super::super::Client::connect(&path).err().expect("no room").to_string();
-        assert!(told.contains("it lets nobody in, and no more have room to wait"), "{told}");
+        assert!(told.contains("it accepts no connection, and no other has room to wait"), "{told}");
     }
 
     #[test]

@@ -19,12 +19,12 @@ const CLEAN: usize = 5;
 #[derive(Default)]
 pub(super) struct Objectives(BTreeMap<String, Looks>);
 
-/// What a flow is to keep: delay, its percentile, packets and bits a second.
+/// A flow's objective: delay, its percentile, packets and bits a second.
 type Objective = (Option<f64>, Option<Percentile>, Option<f64>, Option<f64>);
 
 #[derive(Default)]
 struct Looks {
-    /// What the flow was judged by.
+    /// The flow was judged by this one.
     objective: Objective,
     /// Whether the flow was late, the last look at the end.
     late: VecDeque<bool>,
@@ -58,9 +58,11 @@ impl Objectives {
         for flow in recent.flows.iter().filter(|flow| flow.kept.is_some() || flow.rate_kept.is_some()) {
             let looks = self.0.entry(flow.name.clone()).or_default();
             let objective = (flow.slo_us, flow.percentile, flow.min_rate_pps, flow.min_rate_bps);
-            // A reload has changed it: what was before says nothing about it.
+            // A reload has changed it, and earlier looks say nothing about it. A flow that missed the old one is told to
+            // keep the new one.
             if looks.objective != objective {
-                *looks = Looks { objective, ..Looks::default() };
+                looks.objective = objective;
+                looks.late.clear();
             }
             let change = looks.add(flow.is_missed());
             change.into_iter().for_each(|name| log.record(event(name, flow)));
@@ -108,10 +110,10 @@ mod tests {
             assert_eq!([look(slo_us, true), look(slo_us, true)], [[], []]);
         }
         assert_eq!(look(20.0, true), [EventName::ObjectiveMissed]);
-        // Nor is it told to keep an objective that it never missed.
-        for _ in 0..6 {
-            assert_eq!(look(30.0, false).len(), 1);
+        for slo_us in [20.0, 30.0] {
+            assert!((0..4).all(|_| look(slo_us, false).len() == 1), "not yet kept for five seconds");
         }
+        assert_eq!(look(30.0, false), [EventName::ObjectiveMissed, EventName::ObjectiveKept]);
     }
 
     #[test]
