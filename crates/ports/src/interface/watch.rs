@@ -7,15 +7,15 @@ use forebay_graph::{LinkCounters, LinkState};
 
 use super::{Control, InterfaceName, State};
 
-/// What keeps packets from coming and going.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What keeps packets from coming and going, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trouble {
-    /// There is no interface of that name.
-    Gone,
-    /// It was brought down.
-    Down,
     /// Nothing is at its other end.
     NoLink,
+    /// It was brought down.
+    Down,
+    /// There is no interface of that name.
+    Gone,
 }
 
 impl fmt::Display for Trouble {
@@ -117,7 +117,8 @@ impl Watch {
         let trouble = Self::trouble_of(state);
         let is_other = state.map(|state| (state.index, state.mtu)) != self.last.map(|state| (state.index, state.mtu));
         let was_away = matches!(self.trouble, Some(Trouble::Gone | Trouble::Down));
-        let is_new_trouble = trouble != self.trouble && trouble.is_some() || cut_off && !was_away;
+        // An interface that is brought up has no link at first: that is the end of a trouble, and no other one.
+        let is_new_trouble = trouble > self.trouble || cut_off && !was_away;
         let index = |state: Option<State>| state.map(|state| state.index);
         let is_replaced = index(state).is_some() && index(self.last).is_some() && index(state) != index(self.last);
         let was_down = cut_off && !was_away && !is_replaced && trouble.is_none();
