@@ -202,7 +202,7 @@ fn stop_names_the_process_that_listens_and_no_other() {
     let socket = folder.path().join("s");
     let listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
     // Answers who it is, and nothing more; the answer of `stop`, and what else was asked.
-    let stop = |pid: u32| {
+    let stop = |pid: u32, timeout: &str| {
         let listener = listener.try_clone().expect("a listener");
         let hello = serde_json::json!({ "hello": {
             "protocol": 1, "forebay": "0", "pipeline": "edge", "instance": null, "pid": pid,
@@ -215,16 +215,17 @@ fn stop_names_the_process_that_listens_and_no_other() {
             std::io::Write::write_all(&mut stream, format!("{hello}\n").as_bytes()).expect("it listens");
             lines.collect::<Vec<_>>()
         });
-        let done = forebay(&["stop", "--timeout", "200ms", "--socket", socket.to_str().expect("UTF-8")]);
+        let done = forebay(&["stop", "--timeout", timeout, "--socket", socket.to_str().expect("UTF-8")]);
         (done, fake.join().expect("it answered"))
     };
     let own = std::process::id();
-    let (done, asked) = stop(1);
+    let (done, asked) = stop(1, "60s");
     let said = format!("error: process {own} listens at the socket, and its answer is of process 1: ");
     assert!(done.code == Some(2) && done.err.starts_with(&said) && !done.err.contains("kill"), "{}", done.err);
     assert_eq!(asked, [""; 0], "it was not asked to end");
-    let (done, asked) = stop(own);
-    let said = format!("edge (process {own}) has not ended in 0.2 s: it goes on ending. Wait longer with --timeout; ");
+    // Long enough for the answer on a machine that is busy.
+    let (done, asked) = stop(own, "3s");
+    let said = format!("edge (process {own}) has not ended in 3 s: it goes on ending. Wait longer with --timeout; ");
     assert!(done.code == Some(1) && done.err.starts_with(&said), "{}", done.err);
     assert!(done.err.ends_with(&format!("`kill -9 {own}` ends it at once\n")) && asked.len() == 1, "{}", done.err);
 }
