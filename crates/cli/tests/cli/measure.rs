@@ -20,11 +20,23 @@ pub(crate) fn has_valgrind() -> bool {
 /// What `measure` says; that the machine was too busy for it, as where many tests run at once, is an answer too.
 pub(super) fn measured(more: &[&str]) -> Value {
     let arguments = ["measure", "usecase:l2l3", "--set", "n=2", "--duration", "50ms", "--json"];
-    let done = forebay(&[&arguments, more].concat());
-    let told = done.json();
-    let void = told["chain"]["void"] == true || told["search"]["void"] == true;
-    assert_eq!(done.code, Some(i32::from(void)), "{}", done.err);
-    told
+    with_ticks(|| {
+        let done = forebay(&[&arguments, more].concat());
+        (done.code, done.json())
+    })
+}
+
+/// The first answer that has ticks: beside busy processes a run of 50 ms may end before a turn was timed, and says that it is void.
+fn with_ticks(run: impl Fn() -> (Option<i32>, Value)) -> Value {
+    for _ in 0..100 {
+        let (code, measured) = run();
+        let void = measured["chain"]["void"] == true || measured["search"]["void"] == true;
+        assert_eq!(code, Some(i32::from(void)), "{measured}");
+        if !void || measured["chain"]["sum_ticks"].is_f64() {
+            return measured;
+        }
+    }
+    panic!("no turn was timed in 100 runs");
 }
 
 fn figure(measured: &Value, module: usize, name: &str) -> f64 {
@@ -161,14 +173,14 @@ fn a_search_is_refused_where_loads_cannot_be_set_and_a_time_where_it_makes_no_se
 
 #[test]
 fn without_valgrind_instructions_are_not_known_and_all_else_is() {
-    let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_forebay"));
-    let output =
+    let measured = with_ticks(|| {
+        let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_forebay"));
         command.args(["measure", "usecase:l2l3", "--set", "n=1", "--duration", "50ms", "--json"]).env("PATH", "");
-    let output = output.output().expect("the command can be started");
-    let told: Value = serde_json::from_slice(&output.stdout).expect("figures");
-    assert_eq!(output.status.code(), Some(i32::from(told["chain"]["void"] == true)), "{output:?}");
-    assert!(told["modules"][0]["cpp_ticks"].is_f64() && told["modules"][0]["ipp"].is_null(), "{told}");
-    assert_eq!(told["modules"][0]["source"]["ipp"], "n/a");
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert!(err.contains("instructions are n/a: valgrind is not here"), "{err}");
+        let output = command.output().expect("the command can be started");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(err.contains("instructions are n/a: valgrind is not here"), "{err}");
+        (output.status.code(), serde_json::from_slice(&output.stdout).expect("figures"))
+    });
+    assert!(measured["modules"][0]["cpp_ticks"].is_f64() && measured["modules"][0]["ipp"].is_null(), "{measured}");
+    assert_eq!(measured["modules"][0]["source"]["ipp"], "n/a");
 }
