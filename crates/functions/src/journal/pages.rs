@@ -4,12 +4,11 @@
 //! records before it have come to, and lines of a file that has been removed are counted: no program can read them.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_graph::files::{LogFile, Turn};
+use forebay_graph::files::{LogFile, Turn, open_regular};
 use forebay_measure::Counter;
 
 use super::pen::UNWRITTEN;
@@ -51,7 +50,8 @@ impl Out for LogFile {
 }
 
 fn is_cut(path: &Path) -> io::Result<bool> {
-    let (mut file, mut last) = (File::open(path)?, [0]);
+    // The name may be a pipe's by now, which would wait for its writer.
+    let (mut file, mut last) = (open_regular(path)?, [0]);
     if file.metadata()?.len() == 0 {
         return Ok(false);
     }

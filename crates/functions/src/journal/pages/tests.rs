@@ -1,6 +1,6 @@
 //! Files that are renamed, removed or truncated while lines are written: each line is in one of them, or counted.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 
 use forebay_graph::files::reopen_logs;
@@ -51,8 +51,7 @@ struct Log {
 
 impl Log {
     fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("forebay-pages-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a writable folder for temporary files");
+        let folder = new_folder(name);
         let journal = Arc::new(Journal::open(&folder.join("log"), "me", Frequency::new(1e9)).expect("a new file"));
         let counts: Arc<[Counter]> = COUNTERS.iter().map(|_| Counter::new()).collect();
         let pen = journal.pen(Arc::new(()), Arc::clone(&counts), None, true);
@@ -174,4 +173,24 @@ fn a_line_that_is_cut_by_a_full_disk_stays_in_the_file_that_has_its_beginning() 
     lines.flush().expect("room");
     assert_eq!(lines.out.files, ["one\ntw", "six\n"]);
     assert_eq!(counts[UNWRITTEN].get(), 1);
+}
+
+/// A run never ended whose log's name had become a pipe's: it waited for a writer of the pipe.
+#[test]
+fn a_log_whose_name_is_a_pipe_is_looked_at_without_a_wait() {
+    let folder = new_folder("pipe");
+    let path = folder.join("log");
+    let mut log = LogFile::open(&path, 0o666).expect("a writable folder");
+    log.write_all(b"cut").expect("room");
+    assert!(Out::is_cut(&log));
+    fs::remove_file(&path).expect("it is there");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("the command mkfifo").success());
+    assert!(!Out::is_cut(&log));
+    fs::remove_dir_all(&folder).expect("made above");
+}
+
+fn new_folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("forebay-pages-{name}-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a writable folder for temporary files");
+    folder
 }
