@@ -2,21 +2,19 @@
 
 use std::fs::{Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 use forebay_control::recording::{Log, Recorder};
-use forebay_graph::files::OWNER_ALONE;
+use forebay_graph::files::{OWNER_ALONE, open_to_write};
 
 /// Writes what a controller sees and decides; what goes wrong is left in `trouble`.
 pub(crate) fn write(path: &Path, trouble: &Arc<Mutex<Option<String>>>) -> anyhow::Result<Box<dyn Log>> {
     let place = || format!("--decisions {}", path.display());
     // Nothing of another's recording is touched while it is being written.
-    let mut options = std::fs::File::options();
-    let options = options.write(true).create(true).truncate(false).mode(OWNER_ALONE);
-    let file = options.open(path).with_context(place)?;
+    let file = open_to_write(path, OWNER_ALONE).with_context(place)?;
     if let Err(TryLockError::WouldBlock) = file.try_lock() {
         anyhow::bail!("{}: another process is writing it: name another file", place());
     }

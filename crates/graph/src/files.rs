@@ -9,11 +9,11 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
 pub use log::{LogFile, Turn, reopen_logs, take_reopen_failures};
-pub use replace::{OWNER_ALONE, replace, replace_private};
+pub use replace::{OWNER_ALONE, remove_left, replace, replace_private};
 pub use text::{read_all_text, read_text, skip_mark};
 
 /// The longest file of routes, tunnels or sessions, in bytes: more than twice what the Internet's routes take, or two million
@@ -162,6 +162,25 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 fn open_if_regular(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     check(file.metadata()?.file_type())?;
+    Ok(file)
+}
+
+/// Opens a file of any kind for writing, without emptying it; a new one gets the permissions `mode`, of which the umask is
+/// taken away. Opening a pipe that nobody reads would wait for a reader, maybe for ever.
+///
+/// # Errors
+/// As opening; and a pipe that nobody reads.
+pub fn open_to_write(path: &Path, mode: u32) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false).mode(mode).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let file = options.open(path).map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NXIO) if path.metadata().is_ok_and(|told| told.file_type().is_fifo()) => {
+            io::Error::other("it is a pipe that nobody reads: start its reader first")
+        }
+        _ => error,
+    })?;
+    // Who reads slowly is waited for.
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
 }
 

@@ -5,22 +5,24 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use super::{check, open_to_write};
+
 /// Writes `bytes` to the file at `path`: at any moment there is the old one or the new one, whole. It is written beside its
 /// place first, and then renamed. A link to a file stays one, but for one that leads nowhere; a read-only file is replaced where
 /// its folder allows it; what keeps nothing, such as a terminal, a pipe or `/dev/null`,
 /// is written to as it is.
 ///
 /// # Errors
-/// As writing files. They are those of `path`: nothing is said of the file beside it, and nothing is left of it.
+/// As writing files; and a pipe that nobody reads. They are those of `path`: nothing is said of the file beside it, and nothing is left of it.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     put(path, bytes, None)
 }
 
 /// The same of a file with secrets in it: its owner alone may read and write it, whatever the umask and the mode of the
-/// old file are.
+/// old file are. What is no regular file is refused: it has no owner alone.
 ///
 /// # Errors
-/// As [`replace`].
+/// As [`replace`]; and what is no regular file.
 pub fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     put(path, bytes, Some(OWNER_ALONE))
 }
@@ -30,8 +32,11 @@ pub const OWNER_ALONE: u32 = 0o600;
 
 fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
     let there = path.metadata().ok();
-    if there.as_ref().is_some_and(|told| !told.is_file()) {
-        return fs::write(path, bytes);
+    if let Some(told) = there.as_ref().filter(|told| !told.is_file()) {
+        return match mode {
+            Some(_) => check(told.file_type()),
+            None => open_to_write(path, 0o666)?.write_all(bytes),
+        };
     }
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut beside = path.clone().into_os_string();
@@ -64,6 +69,27 @@ fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
     // The name, too, should be on the disk; the file is the new one whatever becomes of that.
     let _ = folder.sync_all();
     Ok(())
+}
+
+/// Removes what processes that were killed have left beside the file at `path` while they replaced it. Only for who has the
+/// file alone: a process of another container has a number that is nobody's here.
+pub fn remove_left(path: &Path) {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Some(name) = path.file_name() else { return };
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let there = entry.file_name();
+        let rest = there.as_encoded_bytes().strip_prefix(name.as_encoded_bytes());
+        let number = rest.and_then(|rest| rest.strip_prefix(b".")?.strip_suffix(b".new"));
+        let number = number.and_then(|number| std::str::from_utf8(number).ok()).filter(|number| {
+            number.bytes().all(|digit| digit.is_ascii_digit()) && number.parse::<u32>().is_ok_and(|number| number > 0)
+        });
+        let is_left = number.is_some_and(|number| !Path::new("/proc").join(number).exists());
+        if is_left && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            // It takes room, and does no other harm.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -128,6 +154,50 @@ mod tests {
         replace(Path::new("/dev/null"), b"1").expect("it takes all");
         assert!(!Path::new("/dev/null").metadata().expect("it is there").is_file());
         assert!(!beside(Path::new("/dev/null")).exists());
+        fs::remove_dir_all(&folder).expect("made above");
+    }
+
+    fn pipe(path: &Path) {
+        assert!(std::process::Command::new("mkfifo").arg(path).status().expect("the command mkfifo").success());
+    }
+
+    /// A start waited for ever for a reader of a pipe that was in the place of the old state.
+    #[test]
+    fn a_pipe_that_nobody_reads_is_told_and_a_private_file_is_never_written_to_one() {
+        let folder = folder("pipe");
+        let path = folder.join("pipe");
+        pipe(&path);
+        let told = replace(&path, b"1").expect_err("nobody reads").to_string();
+        assert_eq!(told, "it is a pipe that nobody reads: start its reader first");
+        let told = replace_private(&path, b"1").expect_err("no file").to_string();
+        assert_eq!(told, "it is a pipe: allowed are regular files");
+        // One that is read is written to as it is.
+        let options = |path: &Path| File::options().read(true).write(true).open(path);
+        let mut reader = options(&path).expect("both ends");
+        replace(&path, b"page").expect("it is read");
+        let mut bytes = [0; 4];
+        io::Read::read_exact(&mut reader, &mut bytes).expect("it was written");
+        assert_eq!(&bytes, b"page");
+        fs::remove_dir_all(&folder).expect("made above");
+    }
+
+    /// A run that was killed during a reload left a file beside its state, which stayed for good.
+    #[test]
+    fn what_a_killed_process_has_left_is_removed_and_nothing_else() {
+        let folder = folder("left");
+        let path = folder.join("s");
+        // No process has such a number: the system's largest is 2^22.
+        let left = ["s.4194999.new"];
+        let own = format!("s.{}.new", std::process::id());
+        let kept = ["s", own.as_str(), "s.old", "s.4194999", "s.x.new", "s.+4194999.new", "ss.4194999.new", "s..new"];
+        for name in left.iter().chain(&kept) {
+            fs::write(folder.join(name), "x").expect("a writable folder");
+        }
+        remove_left(&path);
+        assert!(left.iter().all(|name| !folder.join(name).exists()));
+        for name in kept {
+            assert!(folder.join(name).exists(), "{name}");
+        }
         fs::remove_dir_all(&folder).expect("made above");
     }
 }

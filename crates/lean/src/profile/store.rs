@@ -7,7 +7,7 @@ use std::hash::Hasher;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use forebay_graph::files::{read_text, replace};
+use forebay_graph::files::{open_regular, read_text, replace};
 use forebay_measure::machine::Cpu;
 use serde::{Deserialize, Serialize};
 
@@ -218,6 +218,12 @@ impl Profile {
             for (name, costed) in there.functions {
                 all.functions.entry(name).or_insert(costed);
             }
+        }
+        // Whatever else has the name, such as a pipe, keeps nothing.
+        if let Err(error) = open_regular(&file)
+            && error.kind() == io::ErrorKind::InvalidInput
+        {
+            return Err(StoreError::Io { file, error });
         }
         let text = match all.text() {
             Ok(text) => text,

@@ -2,9 +2,11 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fd::AsFd;
+use rustix::fs::OFlags;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Where `ip netns` keeps namespaces by name.
@@ -37,6 +39,8 @@ pub(crate) fn within<T: Send, E: Send>(
 
 /// Takes the calling thread to another network namespace.
 fn enter(path: &Path) -> io::Result<()> {
-    let namespace = File::open(path)?;
+    // A pipe of this name would wait for its writer.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let namespace = File::options().read(true).custom_flags(flags).open(path)?;
     Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
 }

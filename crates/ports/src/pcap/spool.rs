@@ -5,7 +5,6 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +13,7 @@ use std::thread::JoinHandle;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::io::Errno;
+use forebay_graph::files::open_to_write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -73,24 +71,6 @@ const BUFFER: usize = 256 << 10;
 /// How many buffers there are: 2 MiB in all.
 const BUFFERS: usize = 8;
 
-/// Opens a file to be written. Opening a pipe that nobody reads would wait for a reader, maybe for ever.
-fn open(path: &Path) -> std::io::Result<File> {
-    let mut options = File::options();
-    options.write(true).create(true).truncate(false);
-    if !path.metadata().is_ok_and(|told| told.file_type().is_fifo()) {
-        return options.open(path);
-    }
-    let file = options.custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path).map_err(|error| {
-        match error.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::NXIO) => std::io::Error::other("it is a pipe that nobody reads: start its reader first"),
-            _ => error,
-        }
-    })?;
-    // Who reads slowly is waited for, by the thread that writes.
-    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
-    Ok(file)
-}
-
 pub(super) struct Spool {
     path: PathBuf,
     filling: Vec<u8>,
@@ -110,7 +90,7 @@ impl Spool {
         let create_error = |source| WriteError::Create { path: path.to_owned(), source };
         // Emptied when the first buffer is written: a run that is refused before it begins leaves the file alone.
         let created = !path.exists();
-        let file = open(path).map_err(create_error)?;
+        let file = open_to_write(path, 0o666).map_err(create_error)?;
         let (full, to_write) = sync_channel(BUFFERS);
         let (written, empty) = sync_channel(BUFFERS);
         for _ in 1..BUFFERS {

@@ -102,6 +102,20 @@ fn a_place_that_cannot_be_written_is_told() {
     assert_eq!(fs::read(&file).expect("it is there"), b"");
 }
 
+/// Measuring ended in a wait for the reader of a pipe.
+#[test]
+fn a_pipe_in_the_place_of_a_profile_is_told_and_left() {
+    let (_folder, store) = store();
+    store.ready().expect("a writable folder");
+    let file = store.file(&key());
+    assert!(std::process::Command::new("mkfifo").arg(&file).status().expect("the command mkfifo").success());
+    for told in [Profile::stored(&store, &key()).map(drop), profile(&["ttl"]).keep(&store).map(drop)] {
+        let told = told.expect_err("it is a pipe").to_string();
+        assert!(told.ends_with(".json: it is a pipe: allowed are regular files"), "{told}");
+    }
+    assert!(!fs::metadata(&file).expect("it is there").is_file());
+}
+
 #[test]
 fn this_program_has_one_key() {
     let one = Key::this(32).expect("this program can be read");
