@@ -32,13 +32,14 @@ pub(crate) fn drops(arguments: &args::Drops) -> anyhow::Result<Answer> {
     if let Some(filter) = &arguments.filter {
         filter.parse::<Filter>().map_err(|error| anyhow!("--filter '{filter}': {error}"))?;
     }
-    let mut client = connect(&arguments.running)?;
+    // Before anybody waits for packets.
     let write = |path| NgWriter::create(path, WhenFull::Wait).map_err(|error| anyhow!("--write: {error}"));
     let mut target = match &arguments.write {
         Some(path) => Target::File(write(path)?),
         None if arguments.json => Target::Json,
         None => Target::Lines,
     };
+    let mut client = connect(&arguments.running)?;
     // The first signal ends the watching in order: the pipeline says how many packets it could not send.
     let stream = client.stream()?;
     let mut signals = Signals::new([SIGINT, SIGTERM])?;

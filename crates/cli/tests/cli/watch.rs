@@ -78,3 +78,17 @@ fn dropped_packets_are_written_with_their_reasons() {
     // As they were when they were dropped: one hop further.
     assert!(shown.lines().all(|line| line == "pop.untagged\t63"), "{shown}");
 }
+
+/// `drops --write` waited for packets before it said that the file could not be written.
+#[test]
+fn a_file_that_drops_cannot_write_is_told_before_anything_is_asked() {
+    // Nobody listens there, which is found out later.
+    let done = forebay(&["drops", "--write", "/nonexist/x", "--socket", "/nonexist/s"]);
+    let told = "error: --write: cannot create /nonexist/x: No such file or directory";
+    assert!(done.code == Some(2) && done.err.starts_with(told), "{}", done.err);
+    let file = File::new("");
+    let there = file.beside("new.pcapng");
+    let done = forebay(&["drops", "--write", &there, "--socket", "/nonexist/s"]);
+    assert!(done.code == Some(2) && done.err.contains("/nonexist/s"), "{}", done.err);
+    assert!(!std::path::Path::new(&there).exists(), "nothing was written");
+}
