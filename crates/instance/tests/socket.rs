@@ -273,3 +273,32 @@ fn who_does_not_answer_is_not_waited_for_for_ever() {
         assert_eq!(why, "the running pipeline does not answer: is it stopped, or the machine overloaded?");
     }
 }
+
+/// Who asked was held for ever by a socket that sent a blank now and then: each of them was waited for anew.
+#[test]
+fn an_answer_that_comes_in_drops_is_no_answer() {
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    let path = folder.path().join("s");
+    let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..2 {
+                let (mut stream, _) = listener.accept().expect("somebody asks");
+                // Until nobody reads it any more, or for much longer than it should be waited for.
+                let _ = (0..3_000).try_for_each(|_| {
+                    std::thread::sleep(Duration::from_millis(10));
+                    stream.write_all(b" ")
+                });
+            }
+        });
+        let client = || {
+            let client = Client::connect(&path).expect("the system takes connections");
+            client.with_patience(Duration::from_millis(200)).expect("more than nothing")
+        };
+        let told = Request::Drops { count: None, for_ns: None, filter: None };
+        for answer in [client().ask(&Request::Report {}), client().begin(&told)] {
+            let why = answer.expect_err("nobody answers").to_string();
+            assert_eq!(why, "the running pipeline does not answer: is it stopped, or the machine overloaded?");
+        }
+    });
+}

@@ -4,13 +4,13 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
 use super::{Answer, Request, peer};
 
-/// How long it is waited for the other side, to answer or to take what is said.
+/// How long it is waited for the other side, to give a whole answer or to take what is said.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long it is waited for a place among those that wait to be let in.
 const PLACE: Duration = Duration::from_secs(2);
@@ -75,6 +75,10 @@ impl From<io::Error> for ClientError {
 pub struct Client {
     reader: BufReader<UnixStream>,
     writer: BufWriter<UnixStream>,
+    /// How long it is waited for a whole answer.
+    patience: Duration,
+    /// Answers begin when there is something to tell.
+    is_told: bool,
 }
 
 impl Client {
@@ -86,7 +90,8 @@ impl Client {
         let failed = |error| ClientError::Connect { path: path.to_owned(), error };
         let stream = peer::connect(path, PLACE).map_err(failed)?;
         let writer = BufWriter::with_capacity(1 << 16, stream.try_clone().map_err(failed)?);
-        Self { reader: BufReader::new(stream), writer }.with_patience(PATIENCE).map_err(failed)
+        let reader = BufReader::with_capacity(1 << 16, stream);
+        Self { reader, writer, patience: PATIENCE, is_told: false }.with_patience(PATIENCE).map_err(failed)
     }
 
     /// The same, which waits so long for the other side; longer than nothing.
@@ -94,9 +99,8 @@ impl Client {
     /// # Errors
     /// What the system says to that.
     pub fn with_patience(self, patience: Duration) -> io::Result<Self> {
-        self.reader.get_ref().set_read_timeout(Some(patience))?;
         self.reader.get_ref().set_write_timeout(Some(patience))?;
-        Ok(self)
+        Ok(Self { patience, ..self })
     }
 
     /// The number of the process at the other end, as the kernel has it: what that process says of itself may be false.
@@ -128,7 +132,9 @@ impl Client {
     /// # Errors
     /// As [`ask`](Self::ask).
     pub fn begin(&mut self, request: &Request) -> Result<Answer, ClientError> {
-        self.reader.get_ref().set_read_timeout(None)?;
+        // Who does not even say what runs there has nothing to tell, however long it is waited for.
+        self.ask(&Request::Hello {})?;
+        self.is_told = true;
         self.ask(request)
     }
 
@@ -162,8 +168,9 @@ impl Client {
 
     /// Why the other side takes nothing any more: it may have said so.
     fn why_not(&mut self, error: io::Error) -> ClientError {
+        let until = Instant::now() + self.patience;
         loop {
-            match self.answer() {
+            match self.answer_until(Some(until)) {
                 Err(refused @ ClientError::Refused(_)) => return refused,
                 // Answers to what was asked before.
                 Ok(_) => {}
@@ -177,11 +184,40 @@ impl Client {
     /// # Errors
     /// As [`ask`](Self::ask).
     pub fn answer(&mut self) -> Result<Answer, ClientError> {
-        let mut line = String::new();
-        if self.reader.by_ref().take(MOST_ANSWER).read_line(&mut line)? == 0 {
-            return Err(ClientError::Ended);
+        let until = (!self.is_told).then(|| Instant::now() + self.patience);
+        self.answer_until(until)
+    }
+
+    /// The next answer, all of it by `until`: who sends a byte now and then does not answer. Without such a time it may begin
+    /// at any time.
+    fn answer_until(&mut self, mut until: Option<Instant>) -> Result<Answer, ClientError> {
+        let mut line = Vec::new();
+        loop {
+            if self.reader.buffer().is_empty() {
+                let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+                if left.is_some_and(|left| left.is_zero()) {
+                    return Err(ClientError::Silent);
+                }
+                self.reader.get_ref().set_read_timeout(left)?;
+            }
+            let more = match self.reader.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                more => more?,
+            };
+            if more.is_empty() && line.is_empty() {
+                return Err(ClientError::Ended);
+            }
+            let end = more.iter().position(|byte| *byte == b'\n');
+            let taken = end.unwrap_or(more.len());
+            line.extend_from_slice(&more[..taken]);
+            self.reader.consume(taken + usize::from(end.is_some()));
+            // What is cut off is no answer.
+            if end.is_some() || taken == 0 || line.len() as u64 > MOST_ANSWER {
+                break;
+            }
+            until = until.or_else(|| Instant::now().checked_add(self.patience));
         }
-        match serde_json::from_str(&line)? {
+        match serde_json::from_slice(&line)? {
             Answer::Error(message) => Err(ClientError::Refused(message)),
             answer => Ok(answer),
         }
