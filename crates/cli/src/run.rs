@@ -362,7 +362,7 @@ fn serve(
     if let Some(path) = &arguments.state {
         let source = service.source.lock().unwrap_or_else(PoisonError::into_inner);
         let fingerprint = service.fingerprint.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let accepted = Accepted::of(&source).started_from(fingerprint);
+        let accepted = Accepted::of(&source).started_from(fingerprint, service.origin.clone());
         accepted.keep(path).with_context(|| format!("--state {}", path.display()))?;
     }
     if let Some(Replaced { event, .. }) = replaced {

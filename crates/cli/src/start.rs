@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::ValueEnum;
 use forebay_graph::event::{EventName, NewEvent};
+use forebay_graph::files::remove_left;
 use forebay_instance::{Accepted, fingerprint};
 use forebay_pipeline::{Problems, Source, is_built_in, shown_file, shown_setting};
 
 use crate::args;
 use crate::events::Events;
-use crate::source::source;
+use crate::source::{origin, source};
 
 /// The configuration to start from, whichever is newer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -29,6 +30,15 @@ pub(crate) struct Start {
     pub(crate) fingerprint: Option<String>,
     /// The file of the state that is replaced, and is to be kept as `.old`.
     pub(crate) replaced: Option<Replaced>,
+    /// The state that it begins with.
+    kept: Option<Kept>,
+}
+
+/// A state that a run begins with.
+struct Kept {
+    state: PathBuf,
+    /// The pipeline's file, which could be started from instead.
+    file: Option<String>,
 }
 
 /// A state that is replaced.
@@ -43,6 +53,9 @@ impl Start {
     /// Chooses. The state is not changed: the configuration may yet be refused.
     pub(crate) fn choose(arguments: &args::Run, events: &Events) -> anyhow::Result<Self> {
         let Some(path) = &arguments.state else { return Self::from_file(arguments, None) };
+        // The state is this run's alone.
+        remove_left(path);
+        remove_left(&old(path));
         if arguments.prefer == Some(Prefer::File) {
             let event = || replaced_by(arguments, path, "prefer", "as --prefer says", &[]);
             let replaced = path.exists().then(|| Replaced { path: path.clone(), event: event() });
@@ -53,7 +66,9 @@ impl Start {
         let known = kept.fingerprint().map(str::to_owned);
         let keep = |why: &str, text: &str, fingerprint: Option<String>| {
             events.record(used(arguments, path, why, text));
-            Ok(Self { source: kept.source(), fingerprint, replaced: None })
+            let file = (why != "no_file").then(|| shown_file(&arguments.pipeline));
+            let from = Some(Kept { state: path.clone(), file });
+            Ok(Self { source: kept.source(), fingerprint, replaced: None, kept: from })
         };
         if arguments.prefer == Some(Prefer::State) {
             // A change of the file that is passed over now is for the next start without the option.
@@ -69,27 +84,55 @@ impl Start {
             None => keep("no_hash", "an older version wrote the state, and did not note what the file was", now),
             Some(_) if known == now => keep("unchanged", "the file has not changed since", now),
             Some(_) => {
+                let (why, text) = match (kept.origin(), origin(pipeline)) {
+                    (Some(of), Some(here)) if of != here => {
+                        ("other_file", format!("as the state is of another pipeline, {}", shown_file(of)))
+                    }
+                    _ => ("changed", "which has changed since".to_owned()),
+                };
                 let kept = kept.source();
                 let only_kept = kept.given().iter().filter(|set| !read.given().contains(set));
                 let only_kept: Vec<_> = only_kept.map(|set| format!("--set {}", shown_setting(set))).collect();
-                let event = replaced_by(arguments, path, "changed", "which has changed since", &only_kept);
+                let event = replaced_by(arguments, path, why, &text, &only_kept);
                 let replaced = Some(Replaced { path: path.clone(), event });
-                Ok(Self { source: read, fingerprint: now, replaced })
+                Ok(Self { source: read, fingerprint: now, replaced, kept: None })
             }
         }
     }
 
     fn from_file(arguments: &args::Run, replaced: Option<Replaced>) -> anyhow::Result<Self> {
         let source = read(arguments)?;
-        Ok(Self { fingerprint: fingerprint(&source), source, replaced })
+        Ok(Self { fingerprint: fingerprint(&source), source, replaced, kept: None })
     }
 
-    /// The problems of the configuration, with a way out where the state would have been started from before.
-    pub(crate) fn refusal(&self, problems: Problems) -> anyhow::Error {
+    /// The problems of the configuration, with a way out where the state is what was started from, or would have been before.
+    pub(crate) fn refusal(&self, mut problems: Problems) -> anyhow::Error {
+        if let Some(Kept { state, file }) = &self.kept {
+            // Its text is not what the file of that name has now.
+            let (state, of) = (state.display(), shown_file(self.source.file()));
+            for problem in &mut problems.all {
+                let is_text =
+                    problem.shown.strip_prefix(&of).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'));
+                if is_text {
+                    problem.shown = format!("{state} ({} as it was accepted)", problem.shown);
+                }
+            }
+            let hint = file
+                .as_ref()
+                .map(|file| format!("\n--prefer file starts from {file}, and keeps {state} as {state}.old"));
+            return anyhow::anyhow!("{problems}{}", hint.unwrap_or_default());
+        }
         let Some(Replaced { path, .. }) = &self.replaced else { return problems.into() };
         let path = path.display();
         anyhow::anyhow!("{problems}\n{path} is as it was: --prefer state starts from the configuration that it has")
     }
+}
+
+/// Where a state is kept that another takes the place of.
+fn old(path: &Path) -> PathBuf {
+    let mut old = path.as_os_str().to_owned();
+    old.push(".old");
+    old.into()
 }
 
 fn read(arguments: &args::Run) -> anyhow::Result<Source> {

@@ -27,6 +27,9 @@ pub struct Accepted {
     /// The [fingerprint] of the file that the run was started from, when this was written. Older versions had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     started_from: Option<String>,
+    /// What the run was started from: a file's whole path, or a use case. Older versions had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    origin: Option<String>,
 }
 
 /// Returns a hash of the text of a configuration file, without its settings. A use
@@ -56,13 +59,19 @@ impl Accepted {
         let base = base.canonicalize().unwrap_or_else(|_| base.to_owned());
         let (file, text, sets) = (source.file().to_owned(), source.text().to_owned(), source.sets().to_vec());
         let given = (source.given() != sets).then(|| source.given().to_vec());
-        Self { file, base, text, sets, given, started_from: None }
+        Self { file, base, text, sets, given, started_from: None, origin: None }
     }
 
-    /// The same, of a run that was started from a file with this fingerprint.
+    /// The same, of a run that was started from `origin`, a file with this fingerprint.
     #[must_use]
-    pub fn started_from(self, fingerprint: Option<String>) -> Self {
-        Self { started_from: fingerprint, ..self }
+    pub fn started_from(self, fingerprint: Option<String>, origin: Option<String>) -> Self {
+        Self { started_from: fingerprint, origin, ..self }
+    }
+
+    /// What the run was started from, where that is known.
+    #[must_use]
+    pub fn origin(&self) -> Option<&str> {
+        self.origin.as_deref()
     }
 
     /// The fingerprint of the file that the run was started from, when this was written; `None` where an older version
@@ -116,9 +125,11 @@ impl Accepted {
                 // The error itself may quote a text of the file.
                 let why = |error: serde_json::Error| {
                     io::Error::other(format!(
-                        "it is no file of an accepted configuration (line {} column {}): remove it to do without",
+                        "it is no file of an accepted configuration (line {} column {}): --prefer file does without, \
+                         and keeps it as {}.old",
                         error.line(),
-                        error.column()
+                        error.column(),
+                        path.display()
                     ))
                 };
                 Ok(Some(serde_json::from_slice(&bytes).map_err(why)?))

@@ -371,9 +371,9 @@ fn a_changed_file_takes_the_place_of_what_was_accepted_last() {
         assert_eq!(done.code, Some(0), "{}", done.err);
         done.err
     };
-    assert!(case("usecase:gw", &["--set", "n=2"]).contains("why=changed"));
+    assert!(case("usecase:gw", &["--set", "n=2"]).contains("why=other_file"));
     assert!(case("usecase:gw", &["--set", "n=3"]).contains("why=unchanged"));
-    assert!(case("usecase:l2l3", &[]).contains("why=changed"));
+    assert!(case("usecase:l2l3", &[]).contains("why=other_file"));
 }
 
 /// Of a file that was refused the log said that it had replaced the state, and then that the state was as it was.

@@ -88,3 +88,50 @@ fn settings_of_a_reload_are_added_to_those_before() {
     assert_eq!(told["sets"], serde_json::json!(["rate=10kpps", "n=4"]));
     running.end();
 }
+
+/// A start waited for ever where the old state's name was a pipe's; a state of another pipeline was told as a file that
+/// had changed, errors in the state as those of the file; and a killed run left half a state for good.
+#[test]
+fn a_start_says_which_pipeline_the_state_is_of_and_waits_for_no_pipe() {
+    let folder = temporary();
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (fast, slow, state) = (path("fast.yaml"), path("slow.yaml"), path("state"));
+    std::fs::write(&fast, PIPELINE).expect("a writable folder");
+    std::fs::write(&slow, PIPELINE.replace("100kpps", "1kpps")).expect("a writable folder");
+    let run = |file: &str, more: &[&str]| {
+        let arguments = ["run", file, "--no-socket", "--json", "--duration", "10ms", "--state", &state];
+        forebay(&[&arguments[..], more].concat())
+    };
+    // No process has such a number.
+    let left = [path("state.4194999.new"), path("state.old.4194999.new")];
+    left.iter().for_each(|left| std::fs::write(left, "{").expect("a writable folder"));
+    run(&fast, &[]).well();
+    assert!(left.iter().all(|left| !std::path::Path::new(left).exists()));
+    // Another pipeline's; a pipe in the place of the old state is refused, and the state stays.
+    let (before, old) = (std::fs::read(&state).expect("it is there"), path("state.old"));
+    assert!(std::process::Command::new("mkfifo").arg(&old).status().expect("the command mkfifo").success());
+    for more in [&[][..], &["--prefer", "file"]] {
+        let done = run(&slow, more);
+        let told = format!("--state {old}: it is a pipe: allowed are regular files");
+        assert!(done.code == Some(2) && done.err.contains(&told), "{}", done.err);
+    }
+    assert_eq!(std::fs::read(&state).expect("it is there"), before);
+    std::fs::remove_file(&old).expect("it is there");
+    let done = run(&slow, &[]);
+    let told = format!("started from {slow}, as the state is of another pipeline, {fast}; ");
+    assert!(done.code == Some(0) && done.err.contains(&told) && done.err.contains("why=other_file"), "{}", done.err);
+    // A fault of the kept text is told as one of the state.
+    let text = std::fs::read_to_string(&state).expect("it is there");
+    std::fs::write(&state, text.replace("ip_lookup", "ip_lockup")).expect("a writable folder");
+    let done = run(&slow, &[]);
+    let told = format!("error: {state} ({slow}:6 as it was accepted): ");
+    let hint = format!("--prefer file starts from {slow}, and keeps {state} as {state}.old\n");
+    assert!(done.code == Some(2) && done.err.contains(&told) && done.err.ends_with(&hint), "{}", done.err);
+    // What is no state, too, has a way out that is named.
+    std::fs::write(&state, "{").expect("a writable folder");
+    let done = run(&slow, &[]);
+    let hint = format!("--prefer file does without, and keeps it as {state}.old\n");
+    assert!(done.code == Some(2) && done.err.ends_with(&hint), "{}", done.err);
+    run(&slow, &["--prefer", "file"]).well();
+    assert_eq!(std::fs::read(&old).expect("it was kept"), b"{");
+}

@@ -82,11 +82,12 @@ fn dropped_packets_are_written_with_their_reasons() {
 /// `drops --write` waited for packets before it said that the file could not be written.
 #[test]
 fn a_file_that_drops_cannot_write_is_told_before_anything_is_asked() {
-    // Nobody listens there, which is found out later.
-    let done = forebay(&["drops", "--write", "/nonexist/x", "--socket", "/nonexist/s"]);
-    let told = "error: --write: cannot create /nonexist/x: No such file or directory";
-    assert!(done.code == Some(2) && done.err.starts_with(told), "{}", done.err);
     let file = File::new("");
+    let missing = file.beside("not/there");
+    // Nobody listens there, which is found out later.
+    let done = forebay(&["drops", "--write", &missing, "--socket", "/nonexist/s"]);
+    let told = format!("error: --write: cannot create {missing}: No such file or directory");
+    assert!(done.code == Some(2) && done.err.starts_with(&told), "{}", done.err);
     let there = file.beside("new.pcapng");
     let done = forebay(&["drops", "--write", &there, "--socket", "/nonexist/s"]);
     assert!(done.code == Some(2) && done.err.contains("/nonexist/s"), "{}", done.err);

@@ -198,7 +198,7 @@ fn try_reload(service: &Service, file: Option<String>, set: &[String], forget: b
             // The file may have been changed and not loaded: this state is newer than that change.
             let now = if is_origin { fingerprint(&next) } else { service.origin.as_deref().and_then(fingerprint_at) };
             *known = now.or_else(|| known.take());
-            Accepted::of(&next).started_from(known.clone()).keep(path)
+            Accepted::of(&next).started_from(known.clone(), service.origin.clone()).keep(path)
         }
         None => Ok(()),
     };
