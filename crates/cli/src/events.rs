@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use forebay_graph::event::{Event, EventLog, EventName, NewEvent};
@@ -39,16 +40,21 @@ impl LogFormat {
     }
 }
 
+/// How long the end of a run waits for who reads standard error.
+const LAST: Duration = Duration::from_secs(1);
+
 /// The events of a run, and how far they are printed.
 pub(crate) struct Events {
     log: Arc<EventLog>,
     format: LogFormat,
     printed: u64,
+    /// What standard error has not taken yet of events that count as printed.
+    rest: Vec<u8>,
 }
 
 impl Events {
     pub(crate) fn new(format: LogFormat) -> Self {
-        Self { log: Arc::default(), format, printed: 0 }
+        Self { log: Arc::default(), format, printed: 0, rest: Vec::new() }
     }
 
     /// Where events are recorded, and can be looked at.
@@ -65,9 +71,27 @@ impl Events {
         self.log.record(NewEvent::new(name, message));
     }
 
-    /// Prints the events that are not printed yet.
+    /// Prints the events that are not printed yet, as far as standard error takes them: nobody may read it, and the run goes on.
     pub(crate) fn print(&mut self) {
-        self.print_to(&mut printed::err());
+        self.print_until(Instant::now());
+    }
+
+    /// The same at the end, which waits a second for who reads standard error, and no longer.
+    pub(crate) fn print_last(&mut self) {
+        self.print_until(Instant::now() + LAST);
+    }
+
+    fn print_until(&mut self, until: Instant) {
+        printed::write_err(&mut self.rest, until);
+        while self.rest.is_empty() {
+            let mut text = printed::Printed(Vec::new());
+            self.print_to(&mut text);
+            if text.0.is_empty() {
+                return;
+            }
+            self.rest = text.0;
+            printed::write_err(&mut self.rest, until);
+        }
     }
 
     fn print_to(&mut self, out: &mut impl Write) {

@@ -99,7 +99,7 @@ pub fn main() -> ExitCode {
             let message = refused::message(&error);
             // Each problem of a configuration is a line, and an error of its own.
             let message = if error.is::<Problems>() { message.replace('\n', "\nerror: ") } else { message };
-            let _ = writeln!(printed::err(), "error: {message}");
+            printed::last_err(&format!("error: {message}"));
             ExitCode::from(2)
         }
     }

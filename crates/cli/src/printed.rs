@@ -4,9 +4,12 @@
 //! are escaped here, where everything passes, so that nobody who writes a message has to think of it.
 
 use std::io::{self, StderrLock, StdoutLock, Write};
+use std::time::{Duration, Instant};
 
 pub(crate) use forebay_graph::event::is_acting;
 use forebay_graph::event::without_acting;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 /// Standard output.
 pub(crate) fn out() -> Printed<StdoutLock<'static>> {
@@ -18,8 +21,43 @@ pub(crate) fn err() -> Printed<StderrLock<'static>> {
     Printed(io::stderr().lock())
 }
 
+/// How much standard error takes without a wait where it [takes](err_takes) anything: a pipe says that it has room for so much.
+const AT_ONCE: usize = 4_096;
+
+/// Whether standard error takes more by `until`: nobody may read the pipe that it is.
+pub(crate) fn err_takes(until: Instant) -> bool {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&io::stderr(), PollFlags::OUT)], Some(&left)) {
+            Err(Errno::INTR) => {}
+            // One that cannot be asked says what is wrong when it is written to.
+            told => return told.is_ok_and(|ready| ready > 0) || told.is_err(),
+        }
+    }
+}
+
+/// Writes to standard error what it takes by `until` of `bytes`, and removes that; all where it takes nothing any more.
+pub(crate) fn write_err(bytes: &mut Vec<u8>, until: Instant) {
+    while !bytes.is_empty() && err_takes(until) {
+        match io::stderr().lock().write(&bytes[..bytes.len().min(AT_ONCE)]) {
+            Ok(written) => drop(bytes.drain(..written)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            // A standard error that is gone does not end the run.
+            Err(_) => bytes.clear(),
+        }
+    }
+}
+
+/// Writes a last line to standard error, unless it takes none within a second: the end of a command waits for no reader.
+pub(crate) fn last_err(line: &str) {
+    let mut bytes = without_acting(&format!("{line}\n")).into_bytes();
+    write_err(&mut bytes, Instant::now() + Duration::from_secs(1));
+}
+
 /// Writes text with the characters escaped that are not to reach a terminal.
-pub(crate) struct Printed<W>(W);
+pub(crate) struct Printed<W>(pub(crate) W);
 
 impl<W: Write> Write for Printed<W> {
     /// Takes all of `bytes`, which are whole characters: they come from formatted text.

@@ -51,12 +51,12 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
         // Every line on standard error is JSON then, and so is the last.
         Err(error) if arguments.log_format == LogFormat::Json && !is_broken_pipe(&error) => {
             events.say(EventName::RunFailed, refused::message(&error));
-            events.print();
+            events.print_last();
             let _ = remote::told(is_json, Err::<(), _>(error));
             Ok(Answer::Failed)
         }
         result => {
-            events.print();
+            events.print_last();
             remote::told(is_json, result)
         }
     }
@@ -213,7 +213,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     let report = board.report(&board.nothing(), &board.read(outcome.at));
     watcher.finish(&report);
     report_unread(&report, events);
-    events.print();
+    events.print_last();
     *has_report = arguments.json;
     let printed = if arguments.json {
         serde_json::to_string(&report).map_err(io::Error::from).and_then(|text| writeln!(printed::out(), "{text}"))
@@ -522,8 +522,11 @@ fn show(
                 }
             }
             // A line that cannot be written does not end the run.
-            Screen::None if lines => drop(plain::line(&recent, &whole, &mut printed::err())),
+            Screen::None if lines && printed::err_takes(Instant::now()) => {
+                drop(plain::line(&recent, &whole, &mut printed::err()));
+            }
             // A shell that has the terminal meanwhile is not written over.
+            // A pipe that nobody reads is not waited for.
             Screen::Free | Screen::None => {}
         }
         last = now;

@@ -275,3 +275,26 @@ pipeline: [ in -> m -> out ]
         assert!(done.code == Some(2) && done.err.contains(why), "{sets:?}: {}", done.err);
     }
 }
+
+/// A run whose standard error nobody read never ended, and its report was never written.
+#[test]
+fn a_run_ends_whose_standard_error_nobody_reads() {
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+    use std::io::Write;
+    let (_reader, mut writer) = std::io::pipe().expect("a pipe");
+    let flags = fcntl_getfl(&writer).expect("it is open");
+    fcntl_setfl(&writer, flags | OFlags::NONBLOCK).expect("it is open");
+    for size in [4_096, 1] {
+        while writer.write(&vec![b' '; size]).is_ok() {}
+    }
+    fcntl_setfl(&writer, flags).expect("it is open");
+    let file = File::new(SESSIONS);
+    for (more, code) in [(&[][..], 0), (&["--set", "batch=0"], 2)] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_forebay"));
+        command.args(["run", file.path(), "--json", "--no-socket", "--no-live", "--duration", "50ms"]).args(more);
+        command.stderr(writer.try_clone().expect("it is open"));
+        let done = crate::Done::of(command.output().expect("the command can be started"));
+        assert_eq!(done.code, Some(code), "{}", done.out);
+        assert!(done.json().is_object(), "{}", done.out);
+    }
+}
