@@ -71,7 +71,8 @@ impl Events {
         self.log.record(NewEvent::new(name, message));
     }
 
-    /// Prints the events that are not printed yet, as far as standard error takes them: nobody may read it, and the run goes on.
+    /// Prints the events that are not printed yet, as far as standard error takes them:
+    /// nobody may read it, and the run goes on.
     pub(crate) fn print(&mut self) {
         self.print_until(Instant::now());
     }

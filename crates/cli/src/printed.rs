@@ -21,7 +21,8 @@ pub(crate) fn err() -> Printed<StderrLock<'static>> {
     Printed(io::stderr().lock())
 }
 
-/// How much standard error takes without a wait where it [takes](err_takes) anything: a pipe says that it has room for so much.
+/// How much standard error takes without a wait where it [takes](err_takes) anything: a pipe
+/// says that it has room for so much.
 const AT_ONCE: usize = 4_096;
 
 /// Whether standard error takes more by `until`: nobody may read the pipe that it is.
@@ -50,7 +51,8 @@ pub(crate) fn write_err(bytes: &mut Vec<u8>, until: Instant) {
     }
 }
 
-/// Writes a last line to standard error, unless it takes none within a second: the end of a command waits for no reader.
+/// Writes a last line to standard error, unless it takes none within a second: the end of a command waits
+/// for no reader.
 pub(crate) fn last_err(line: &str) {
     let mut bytes = without_acting(&format!("{line}\n")).into_bytes();
     write_err(&mut bytes, Instant::now() + Duration::from_secs(1));

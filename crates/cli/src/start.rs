@@ -105,7 +105,8 @@ impl Start {
         Ok(Self { fingerprint: fingerprint(&source), source, replaced, kept: None })
     }
 
-    /// The problems of the configuration, with a way out where the state is what was started from, or would have been before.
+    /// The problems of the configuration, with a way out where the state is what was started from, or
+    /// would have been before.
     pub(crate) fn refusal(&self, mut problems: Problems) -> anyhow::Error {
         if let Some(Kept { state, file }) = &self.kept {
             // Its text is not what the file of that name has now.

@@ -165,8 +165,8 @@ fn open_if_regular(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file of any kind for writing, without emptying it; a new one gets the permissions `mode`, of which the umask is
-/// taken away. Opening a pipe that nobody reads would wait for a reader, maybe for ever.
+/// Opens a file of any kind for writing, without emptying it; a new one gets the permissions `mode`, of which the
+/// umask is taken away. Opening a pipe that nobody reads would wait for a reader, maybe for ever.
 ///
 /// # Errors
 /// As opening; and a pipe that nobody reads.

@@ -274,7 +274,7 @@ fn who_does_not_answer_is_not_waited_for_for_ever() {
     }
 }
 
-/// Who asked was held for ever by a socket that sent a blank now and then: each of them was waited for anew.
+/// Who asked was held for ever by a socket that sent a blank now and then: each of them had a time of its own.
 #[test]
 fn an_answer_that_comes_in_drops_is_no_answer() {
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");

@@ -71,8 +71,8 @@ fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what processes that were killed have left beside the file at `path` while they replaced it. Only for who has the
-/// file alone: a process of another container has a number that is nobody's here.
+/// Removes what processes that were killed have left beside the file at `path` while they replaced it.
+/// Only for who has the file alone: a process of another container has a number that is nobody's here.
 pub fn remove_left(path: &Path) {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -188,8 +188,8 @@ impl Client {
         self.answer_until(until)
     }
 
-    /// The next answer, all of it by `until`: who sends a byte now and then does not answer. Without such a time it may begin
-    /// at any time.
+    /// The next answer, all of it by `until`: who sends a byte now and then does not answer.
+    /// Without such a time it may begin at any time.
     fn answer_until(&mut self, mut until: Option<Instant>) -> Result<Answer, ClientError> {
         let mut line = Vec::new();
         loop {
