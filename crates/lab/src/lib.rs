@@ -72,12 +72,14 @@ pub enum LabError {
     #[error(transparent)]
     Plot(#[from] forebay_plot::PlotError),
     /// A use case that the parts of an experiment do not have.
-    #[error("--usecase {asked}: allowed are {names}, or their first words")]
+    #[error("--usecase {asked}: allowed are {names}, or their first words{of_short}")]
     UseCase {
         /// The requested name.
         asked: String,
         /// The names that exist.
         names: String,
+        /// What is added where short experiments have fewer.
+        of_short: &'static str,
     },
     /// Calls that cannot be measured.
     #[error(transparent)]

@@ -190,7 +190,8 @@ pub(super) fn known(asked: &str, settings: &Settings, extents: &Extents) -> Resu
     }
     let mut names: Vec<_> = all.into_iter().map(|pipeline| pipeline.name).collect();
     names.dedup();
-    Err(LabError::UseCase { asked: asked.to_owned(), names: names.join(", ") })
+    let of_short = if settings.short { "; without `--short` there are larger ones" } else { "" };
+    Err(LabError::UseCase { asked: asked.to_owned(), names: names.join(", "), of_short })
 }
 
 /// Makes the table.
