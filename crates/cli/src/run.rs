@@ -139,9 +139,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
         if !unknown.is_empty() {
             // Measuring takes most of a second for each function: packets would wait for it.
             let names = unknown.into_iter().collect::<Vec<_>>().join(", ");
-            let message = format!(
-                "the controller has no profile of {names} and learns what their calls cost as it runs: `forebay profile` measures it beforehand"
-            );
+            let message = "the controller learns what calls cost as it runs: `forebay profile` measures it beforehand";
             events.record(NewEvent::new(EventName::CostsLearnt, message).with("functions", names.as_str()));
         }
     }
