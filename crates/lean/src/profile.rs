@@ -160,8 +160,8 @@ pub enum ProfileError {
         /// The file's name.
         file: String,
     },
-    /// What was measured is no line.
-    #[error("{function}: its calls take too little time to be measured")]
+    /// No line goes through what was measured.
+    #[error("{function}: other programs took so much that its calls could not be told apart: measure again")]
     Nothing {
         /// The function.
         function: String,
@@ -189,7 +189,7 @@ impl Profile {
     /// Measures these functions on this machine; what was known of them before is replaced. `told` hears of each that begins.
     ///
     /// # Errors
-    /// [`ProfileError`]: nothing is replaced then.
+    /// [`ProfileError`]: nothing is replaced then, but for [`Nothing`](ProfileError::Nothing), where all others are.
     pub fn measure(
         &mut self,
         names: &[String],
@@ -209,12 +209,14 @@ impl Profile {
             }
         }
         let hertz = Tsc.frequency().hertz();
-        let costed = measured.into_iter().map(|(name, measured)| {
-            let costed = Costed::of(&measured, effort, hertz);
-            costed.map(|costed| (name.clone(), costed)).ok_or_else(|| ProfileError::Nothing { function: name.clone() })
-        });
-        self.functions.extend(costed.collect::<Result<Vec<_>, _>>()?);
-        Ok(())
+        let mut nothing = None;
+        for (name, measured) in measured {
+            match Costed::of(&measured, effort, hertz) {
+                Some(costed) => drop(self.functions.insert(name.clone(), costed)),
+                None => nothing = nothing.or(Some(ProfileError::Nothing { function: name.clone() })),
+            }
+        }
+        nothing.map_or(Ok(()), Err)
     }
 }
 
@@ -273,8 +275,8 @@ impl Costed {
         let line = fit::line(&costs)?;
         let seconds = |ticks: f64| ticks / hertz;
         let size = |(calls, each): &(f64, f64)| Size { packets: 1.0 / calls, call_s: seconds(each / calls).max(0.0) };
-        let is_something = line.fixed > 0.0 || line.each > 0.0;
-        is_something.then(|| Self {
+        // The engine takes some time for each call: where none was found, noise was all that there was.
+        (line.each > 0.0).then(|| Self {
             t0_s: seconds(line.each),
             t1_s: seconds(line.fixed),
             t0_95_s: line.each_95.map(seconds),

@@ -66,7 +66,7 @@ pub struct Params {
 pub enum Speed {
     /// With a name.
     Named(Pace),
-    /// So many times faster than it was.
+    /// So many times faster than it was, or `original` or `fast`.
     Times(#[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1e9))] f64),
 }
 
@@ -90,7 +90,7 @@ impl Default for Speed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a number of times from 1, or `forever`")]
 pub enum Loops {
-    /// So many times.
+    /// So many times, or `forever`.
     Times(#[schemars(range(min = 1))] u64),
     /// Without end.
     Named(Endless),

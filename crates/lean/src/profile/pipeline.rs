@@ -1,8 +1,8 @@
 //! The modules of a pipeline, each with its own parameters: what calls of them take where they stand.
 //!
 //! A function's example says little of an ACL of ten thousand rules, nor of what a packet costs that comes to it out of twenty other
-//! modules. So the pipeline itself runs, with as many packets as it takes. One module after the other is given a trigger, which changes
-//! while packets run; the others pass packets as they come. Modules of one function with like parameters are measured once.
+//! modules. So the pipeline itself runs, with as many packets as it takes. All modules wait for full batches but one, whose trigger changes
+//! while packets run. Modules of one function with like parameters are measured together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hasher};
@@ -295,7 +295,7 @@ impl Profile {
                     found.measured.push((*module).to_owned());
                 }
                 None => {
-                    let why = "its calls take too little time to be measured";
+                    let why = "other programs took so much that its calls could not be told apart: measure again";
                     found.missing.insert((*module).to_owned(), why.to_owned());
                 }
             }

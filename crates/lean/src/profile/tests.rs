@@ -28,7 +28,7 @@ pub(crate) fn costed(t0_s: f64, t1_s: f64) -> Costed {
 fn measured(t0: f64, t1: f64, dispatch: f64, timed: f64) -> Measured {
     let sample = |packets: f64| {
         let whole = 90.0 + t1 + (t0 + dispatch) / packets;
-        Sample { packets, call: t0 + timed + t1 * packets, calls: 1.0 / packets, whole }
+        Sample { packets, call: t0 + timed + t1 * packets, calls: 1.0 / packets, whole, away: 0.0 }
     };
     of(&[1.0, 2.0, 4.0, 8.0, 16.0, 32.0].map(sample))
 }
