@@ -84,6 +84,9 @@ pub struct Size {
     pub call_s: f64,
 }
 
+/// So many passes more for a function whose calls could not be told apart: other programs had the core in many of its rounds.
+const MORE_PASSES: usize = 10;
+
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
@@ -118,7 +121,7 @@ impl Effort {
     /// How long a size is measured in a round.
     fn span(&self, sizes: usize) -> Duration {
         let parts = u32::try_from(sizes * self.passes * self.rounds).unwrap_or(u32::MAX).max(1);
-        (self.time / parts).max(Duration::from_micros(100))
+        (self.time / parts).max(bench::SHORTEST)
     }
 }
 
@@ -199,16 +202,20 @@ impl Profile {
         known(names)?;
         let (mut cores, mut done) = (None, 0);
         let mut measured: BTreeMap<_, bench::Measured> = BTreeMap::new();
-        for _ in 0..effort.passes {
+        let hertz = Tsc.frequency().hertz();
+        for pass in 0..effort.passes + MORE_PASSES {
             for function in names {
-                told(Progress { function, done, all: effort.passes * names.len() });
+                let so_far = measured.entry(function).or_default();
+                if pass >= effort.passes && Costed::of(so_far, effort, hertz).is_some() {
+                    continue;
+                }
+                let all = effort.passes * names.len();
+                told(Progress { function, done: done.min(all), all });
                 let source = source(function, effort.batch)?;
-                let more = bench::measure(function, &source, effort, &mut cores)?;
-                measured.entry(function).or_default().add(more);
+                so_far.add(bench::measure(function, &source, effort, &mut cores)?);
                 done += 1;
             }
         }
-        let hertz = Tsc.frequency().hertz();
         let mut nothing = None;
         for (name, measured) in measured {
             match Costed::of(&measured, effort, hertz) {

@@ -27,10 +27,13 @@ const HOLD: Nanos = Nanos(1_000_000_000);
 const TRIES: usize = 200;
 /// A look is repeated for so long at least: spans may be shorter than the machine is elsewhere.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Where other programs had the core for more than this share of a span, it is measured again, so many times. The kernel counts a wait when it
-/// is over: what it tells of a short span may be of the one before it.
+/// Where other programs had the core for more than this share of a span, the size is measured again in a span half as long: the
+/// shorter it is, the likelier nothing else runs in it. The kernel counts a wait when it is over, which may be in the next span.
 const ALONE: f64 = 0.001;
-const AGAIN: usize = 4;
+/// So many spans at most.
+const AGAIN: u32 = 6;
+/// A span lasts at least so long.
+pub(super) const SHORTEST: Duration = Duration::from_micros(100);
 /// So many rounds without such a wait are enough.
 const ENOUGH: usize = 4;
 /// A module that no packet comes to in this time gets none, where the worker has had so many turns with packets.
@@ -160,9 +163,9 @@ pub(super) fn rounds(instance: &dyn Instance, effort: &Effort, modules: &[usize]
             let at = if round % 2 == 0 { step } else { sizes.len() - 1 - step };
             set(sizes[at])?;
             std::thread::sleep(SETTLE);
-            for _ in 0..AGAIN {
-                let looked = look(instance, &board, effort.span(sizes.len()), modules);
-                let (sample, seconds) = match looked {
+            for again in 0..AGAIN {
+                let span = effort.span(sizes.len()) / 2_u32.pow(again);
+                let (sample, seconds) = match look(instance, &board, span.max(SHORTEST), modules) {
                     Ok(found) => found,
                     Err(why) => {
                         // The next module is measured with these waiting for full batches.
