@@ -29,8 +29,8 @@ pub(crate) fn profiled(batch: usize) -> BTreeMap<String, Profiled> {
     functions.iter().map(|(name, cost)| (name.clone(), profiled(cost))).collect()
 }
 
-/// The same of a pipeline's modules where they were measured [with their parameters](forebay_lean::profile::Pipeline), each under its own
-/// [name](Steer::of_module) besides.
+/// The same of a pipeline's modules where they were measured [with their parameters](forebay_lean::profile::Pipeline),
+/// each under its own [name](Steer::of_module) besides.
 pub(crate) fn of_pipeline(plan: &Plan, source: &Source) -> BTreeMap<String, Profiled> {
     let mut known = profiled(plan.batch);
     let of_modules =

@@ -172,7 +172,8 @@ fn table(diagnosis: &Diagnosis) -> std::io::Result<()> {
     let number = |states: &[State]| diagnosis.checks.iter().filter(|told| states.contains(&told.state)).count();
     writeln!(
         out,
-        "\n{} of {} checks found what costs performance or stops the pipeline, {} what may; {} not known on this machine",
+        "\n{} of {} checks found what costs performance or stops the pipeline, {} what may; {} not known on this \
+         machine",
         number(&[State::Stops, State::Costs]),
         diagnosis.checks.len(),
         number(&[State::May]),

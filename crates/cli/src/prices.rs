@@ -77,8 +77,8 @@ impl Prices {
         }
         let names = unknown.into_iter().collect::<Vec<_>>();
         bail!(
-            "what calls of {} take is not known: `forebay profile {}` measures it, about a second for each module; or say \
-             `--cost {}=CALL+PACKET` for one function, `--cost '*=100+20'` for all",
+            "what calls of {} take is not known: `forebay profile {}` measures it, about a second for each module; or \
+             say `--cost {}=CALL+PACKET` for one function, `--cost '*=100+20'` for all",
             names.join(", "),
             pipeline(source),
             names[0]

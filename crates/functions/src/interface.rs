@@ -57,11 +57,11 @@ pub struct Params {
     /// How often a neighbour is asked before it is given up, 1 to 15; 3 by default.
     #[serde(default = "tries")]
     tries: u8,
-    /// How long a neighbour that did not answer is not asked again, 1ms to 1d; 3s by default, and twice as long each time,
-    /// up to 32 times.
+    /// How long a neighbour that did not answer is not asked again, 1ms to 1d; 3s by default. It doubles each time, up
+    /// to 32 times.
     #[serde(default = "negative")]
     negative: Nanos,
-    /// How long a neighbour that nobody sends to is remembered, 1ms to 1d; 10min by default.
+    /// How long a neighbour that no packet goes to is remembered, 1ms to 1d; 10min by default.
     #[serde(default = "forget")]
     forget: Nanos,
 }

@@ -43,7 +43,8 @@ pub struct Profile {
     /// Of which machine and build, and for which largest batch.
     #[serde(flatten)]
     pub key: Key,
-    /// By function: what its calls cost. Of one with the parameters of a pipeline's module: by [key](keys), `acl@0123456789abcdef`.
+    /// By function: what its calls cost. Of one with the parameters of a pipeline's module: by [key](keys),
+    /// `acl@0123456789abcdef`.
     pub functions: BTreeMap<String, Costed>,
 }
 
@@ -60,7 +61,8 @@ pub struct Costed {
     pub t1_95_s: [f64; 2],
     /// The part of `t0_s` that the engine's stopwatch counts as nobody's: choosing the module, taking its packets from the queue.
     pub dispatch_s: f64,
-    /// The share of the variance of what a packet takes, among sizes of batches, that the line explains; `None` where it does not vary.
+    /// The share of the variance of what a packet takes, among sizes of batches, that the line explains; `None` where
+    /// it does not vary.
     pub r2: Option<f64>,
     /// `(T0 + B·T1) / (B·(T0 + T1))` with the largest batch B: what packets cost in full batches, in parts of what they cost one
     /// by one. 1: batches save nothing.
@@ -84,7 +86,8 @@ pub struct Size {
     pub call_s: f64,
 }
 
-/// So many passes more for a function whose calls could not be told apart: other programs had the core in many of its rounds.
+/// So many passes more for a function whose calls could not be told apart: other programs had the core in many of its
+/// rounds.
 const MORE_PASSES: usize = 10;
 
 /// How much is measured.
@@ -248,8 +251,8 @@ pub fn known(names: &[String]) -> Result<(), ProfileError> {
     }
 }
 
-/// The pipeline around a function, as a gate counts it, with batches of up to `batch` packets. Behind the function a [counter](AFTER) waits
-/// for full batches: what ports take does not depend on the function's.
+/// The pipeline around a function, as a gate counts it, with batches of up to `batch` packets. Behind the function a
+/// [counter](AFTER) waits for full batches: what ports take does not depend on the function's.
 fn source(name: &str, batch: usize) -> Result<Source, Problems> {
     let asked = crate::cases::built_in(&format!("function:{name}"));
     let own = FUNCTIONS.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, set)| set);
@@ -265,9 +268,9 @@ fn source(name: &str, batch: usize) -> Result<Source, Problems> {
 impl Costed {
     /// The line through what was measured.
     ///
-    /// A call that is timed shares no time with those around it, and the time to choose the module is in none. So T0 is what
-    /// the whole pipeline takes more where the same packets come in more calls. What a packet takes besides is timed in full batches, where
-    /// there is little of both.
+    /// A call that is timed shares no time with those around it, and the time to choose the module is in none. So T0 is
+    /// what the whole pipeline takes more where the same packets come in more calls. What a packet takes besides is
+    /// timed in full batches, where there is little of both.
     fn of(measured: &bench::Measured, effort: &Effort, hertz: f64) -> Option<Self> {
         let sizes = measured.sizes()?;
         let (one, full) = (sizes.first()?, sizes.last()?);

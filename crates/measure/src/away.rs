@@ -20,8 +20,8 @@ pub struct Away {
 }
 
 impl Away {
-    /// Of threads of this process, each with the core that it is bound to. The steal is read for all cores of the machine at once, which
-    /// takes milliseconds where there are hundreds: it is left out where it is not wanted.
+    /// Of threads of this process, each with the core that it is bound to. The steal is read for all cores of the
+    /// machine at once, which takes milliseconds where there are hundreds: it is left out where it is not wanted.
     #[must_use]
     pub fn look(threads: &[(u32, usize)], with_steal: bool) -> Vec<Self> {
         let stolen = if with_steal && !threads.is_empty() { stolen() } else { BTreeMap::new() };

@@ -27,9 +27,9 @@ const USUAL: f64 = 0.01;
 const LEARNT: f64 = 0.2;
 /// What a call is taken to cost whose profile says nothing, in seconds.
 const LEAST: f64 = 1e-9;
-/// The most that a point may say a call costs, in parts of what was expected. Two in a row may be beyond that, as periods share a
-/// stall; the third is believed, so that what takes thousands of times what was measured is known after a handful of periods in
-/// which it was timed.
+/// The most that a point may say a call costs, in parts of what was expected. Two in a row may be beyond that, as
+/// periods share a stall; the third is believed, so that what takes thousands of times what was measured is known after
+/// a handful of periods in which it was timed.
 const MOST: f64 = 4.0;
 const STALLED: u32 = 2;
 

@@ -41,7 +41,8 @@ pub enum LearnError {
     Make(#[from] MakeError),
     /// A port whose packets come nobody knows when, or end.
     #[error(
-        "port '{port}': its packets' times are not known beforehand: allowed are generators without `count` and `recorded`"
+        "port '{port}': its packets' times are not known beforehand: allowed are generators without `count` and \
+         `recorded`"
     )]
     Source {
         /// Its name.

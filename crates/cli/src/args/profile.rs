@@ -17,11 +17,13 @@ Examples:
   forebay profile edge.yaml                the same of a file: generated packets come instead of those of interfaces
   forebay profile --json | jq '.functions | map_values(.batchiness)'
 
-A call on b packets costs T0 + T1 b. The smaller the batchiness, the more is saved by full batches. What was measured is kept in \
-$XDG_CACHE_HOME/forebay/profile (else ~/.cache/forebay/profile), for this CPU model and this build. Runs and simulations of a pipeline \
-take what was measured of its modules, else what was measured of their functions' examples; controllers of a run learn on from there.")]
+A call on b packets costs T0 + T1 b. The smaller the batchiness, the more is saved by full batches. What was measured \
+is kept in $XDG_CACHE_HOME/forebay/profile (else ~/.cache/forebay/profile), for this CPU model and this build. Runs \
+and simulations of a pipeline take what was measured of its modules, else what was measured of their functions' \
+examples; controllers of a run learn on from there.")]
 pub(crate) struct Profile {
-    /// Functions, as `forebay list functions` has them, or a pipeline (`usecase:NAME` or a file); all functions without any
+    /// Functions, as `forebay list functions` has them, or a pipeline (`usecase:NAME` or a file); all functions without
+    /// any
     #[arg(value_name = "FUNCTION|PIPELINE")]
     pub(crate) functions: Vec<String>,
     /// Of a pipeline: its settings

@@ -26,7 +26,8 @@ pub(super) fn measured(more: &[&str]) -> Value {
     })
 }
 
-/// The first answer that has ticks: beside busy processes a run of 50 ms may end before a turn was timed, and says that it is void.
+/// The first answer that has ticks: beside busy processes a run of 50 ms may end before a turn was timed, and says that
+/// it is void.
 fn with_ticks(run: impl Fn() -> (Option<i32>, Value)) -> Value {
     for _ in 0..100 {
         let (code, measured) = run();

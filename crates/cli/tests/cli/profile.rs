@@ -196,11 +196,14 @@ fn what_is_no_function_is_refused_before_anything_is_measured() {
 }
 
 /// `few` and `also` do the same; nothing comes to `never`.
-const PIPELINE: &str = "ports: { in: { generator: }, out: { sink: } }\nmodules:\n  few: { acl: { rules: { synthetic: 4 }, default: permit } }\n  \
-                        also: { acl: { rules: { synthetic: 4 }, default: permit } }\n  many: { acl: { rules: { synthetic: 500 }, default: permit } }\n  \
+const PIPELINE: &str = "ports: { in: { generator: }, out: { sink: } }\nmodules:\n  \
+                        few: { acl: { rules: { synthetic: 4 }, default: permit } }\n  \
+                        also: { acl: { rules: { synthetic: 4 }, default: permit } }\n  \
+                        many: { acl: { rules: { synthetic: 500 }, default: permit } }\n  \
                         tags_of_the_neighbouring_network: { vlan_split: { ids: [9] } }\n  never: { ttl: }\n\
                         pipeline: [in -> few -> also -> many -> tags_of_the_neighbouring_network, \
-                        'tags_of_the_neighbouring_network[9] -> never -> out', 'tags_of_the_neighbouring_network[other] -> out']\n";
+                        'tags_of_the_neighbouring_network[9] -> never -> out', \
+                        'tags_of_the_neighbouring_network[other] -> out']\n";
 
 #[test]
 fn modules_of_a_pipeline_are_measured_with_their_parameters() {

@@ -70,7 +70,7 @@ pub struct TimeoutParams {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "124min"))]
     tcp_established: Option<Nanos>,
-    /// TCP after both sides have sent FIN, or after a RST that no other packet follows, 1s to 7d: 4min (RFC 7857 section 2).
+    /// TCP after FIN from both sides, or after a RST that no other packet follows, 1s to 7d: 4min (RFC 7857 section 2).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "4min"))]
     tcp_closing: Option<Nanos>,

@@ -13,7 +13,8 @@ use super::{check, open_to_write};
 /// is written to as it is.
 ///
 /// # Errors
-/// As writing files; and a pipe that nobody reads. They are those of `path`: nothing is said of the file beside it, and nothing is left of it.
+/// As writing files; and a pipe that nobody reads. They are those of `path`: nothing is said of the file beside it, and
+/// nothing is left of it.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     put(path, bytes, None)
 }

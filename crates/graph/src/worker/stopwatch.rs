@@ -1,6 +1,6 @@
-//! Adds up the ticks of each stretch of a timed turn: of a module, a port, a hand-over to another worker, or the residue, which is
-//! measured like the others. [`windows`](super::windows) finds what reading the clock adds. With a meter, other turns are counted part by
-//! part ([`metering`](super::metering)).
+//! Adds up the ticks of each stretch of a timed turn: of a module, a port, a hand-over to another worker, or the
+//! residue, which is measured like the others. [`windows`](super::windows) finds what reading the clock adds. With a
+//! meter, other turns are counted part by part ([`metering`](super::metering)).
 
 use forebay_measure::Clock;
 use forebay_packet::Ticks;

@@ -1,7 +1,7 @@
 //! How many ticks a reading of the clock adds to what it measures, learnt while the worker runs.
 //!
-//! A reading takes time, and it keeps the processor from beginning what follows. How much depends on the code around it,
-//! so it cannot be learnt before the run. A timed turn is a row of stretches, and turns are timed in series:
+//! A reading takes time, and it keeps the processor from beginning what follows. How much depends on the code around
+//! it, so it cannot be learnt before the run. A timed turn is a row of stretches, and turns are timed in series:
 //!
 //! - in one series the clock is read after every stretch, in the next after every second one. Two stretches with a
 //!   reading between them take longer than two without: by so much a reading lengthens the stretch after it;

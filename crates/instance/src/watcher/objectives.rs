@@ -58,8 +58,8 @@ impl Objectives {
         for flow in recent.flows.iter().filter(|flow| flow.kept.is_some() || flow.rate_kept.is_some()) {
             let looks = self.0.entry(flow.name.clone()).or_default();
             let objective = (flow.slo_us, flow.percentile, flow.min_rate_pps, flow.min_rate_bps);
-            // A reload has changed it, and earlier looks say nothing about it. A flow that missed the old one is told to
-            // keep the new one.
+            // A reload has changed it, and earlier looks say nothing about it. A flow that missed the old one is told
+            // to keep the new one.
             if looks.objective != objective {
                 looks.objective = objective;
                 looks.late.clear();

@@ -135,9 +135,10 @@ fn folded(fold: bool) -> &'static str {
 
 fn machine(results: &Results) -> Section {
     let time = if results.simulated {
-        "simulated: calls take what is told below, to the nanosecond, and nothing else but 64 ns a turn takes any time. Every packet is \
-         made, passes its modules and is accounted for. Runs of one seed are the same on every machine; the runs of a row have \
-         seeds 1, 2, …, and differ where anything is drawn at random: in robot control. Elsewhere they are copies, and their ratios have no interval"
+        "simulated: calls take what is stated below, to the nanosecond, and nothing else but 64 ns a turn takes any \
+         time. Every packet is made, passes its modules and is accounted for. Runs of one seed are the same on every \
+         machine; the runs of a row have seeds 1, 2, …, and differ where anything is drawn at random: in robot \
+         control. Elsewhere they are copies, and their ratios have no interval"
     } else {
         "this machine's: pipelines run on cores of their own, and figures are measured"
     };

@@ -27,8 +27,9 @@ const HOLD: Nanos = Nanos(1_000_000_000);
 const TRIES: usize = 200;
 /// A look is repeated for so long at least: spans may be shorter than the machine is elsewhere.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Where other programs had the core for more than this share of a span, the size is measured again in a span half as long: the
-/// shorter it is, the likelier nothing else runs in it. The kernel counts a wait when it is over, which may be in the next span.
+/// Where other programs had the core for more than this share of a span, the size is measured again in a span half as
+/// long: the shorter it is, the likelier nothing else runs in it. The kernel counts a wait when it is over, which may
+/// be in the next span.
 const ALONE: f64 = 0.001;
 /// So many spans at most.
 const AGAIN: u32 = 6;
@@ -72,7 +73,8 @@ impl Measured {
         self.stalled = (self.stalled.0 + more.stalled.0, self.stalled.1 + more.stalled.1);
     }
 
-    /// By size of batch: the lower quartile of the rounds in which nothing else had the core, if those are enough for one; else of all.
+    /// By size of batch: the lower quartile of the rounds in which nothing else had the core, if those are enough for
+    /// one; else of all.
     pub(super) fn sizes(&self) -> Option<Vec<Sample>> {
         let size = |samples: &Vec<Sample>| {
             let alone: Vec<_> = samples.iter().filter(|sample| sample.away <= ALONE).copied().collect();
@@ -148,8 +150,8 @@ pub(super) fn fill(instance: &dyn Instance, modules: usize, batch: usize) -> Res
     instance.act(&(0..modules).flat_map(wait).collect::<Vec<_>>())
 }
 
-/// Measures modules that do the same, for batches of each size: the first is timed, all of them have batches of that size. The last size
-/// is the largest.
+/// Measures modules that do the same, for batches of each size: the first is timed, all of them have batches of that
+/// size. The last size is the largest.
 pub(super) fn rounds(instance: &dyn Instance, effort: &Effort, modules: &[usize]) -> Result<Measured, String> {
     let (board, sizes) = (instance.board(), sizes(effort.batch));
     let mut measured = Measured { samples: vec![Vec::new(); sizes.len()], stalled: (0.0, 0.0) };
@@ -215,8 +217,8 @@ fn look(
     Err("other programs had the processor")
 }
 
-/// The share of its time in which another thread or machine had the worker's core. A long turn says nothing: where many modules are full at
-/// once, it is long by itself.
+/// The share of its time in which another thread or machine had the worker's core. A long turn says nothing: where many
+/// modules are full at once, it is long by itself.
 fn away(worker: &WorkerReport) -> f64 {
     worker.machine_time.wait.unwrap_or(0.0) + worker.machine_time.steal.unwrap_or(0.0)
 }

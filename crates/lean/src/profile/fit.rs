@@ -18,7 +18,8 @@ pub(super) struct Line {
     pub(super) r2: Option<f64>,
 }
 
-/// The line through `points` of (how many, cost): at least three numbers that are not all the same. `None` where nothing costs anything.
+/// The line through `points` of (how many, cost): at least three numbers that are not all the same. `None` where
+/// nothing costs anything.
 pub(super) fn line(points: &[(f64, f64)]) -> Option<Line> {
     let student = STUDENT[points.len().checked_sub(3)?.min(STUDENT.len() - 1)];
     let largest = points.iter().map(|(_, y)| *y).fold(0.0, f64::max);

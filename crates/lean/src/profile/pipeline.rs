@@ -1,8 +1,9 @@
 //! The modules of a pipeline, each with its own parameters: what calls of them take where they stand.
 //!
-//! A function's example says little of an ACL of ten thousand rules, nor of what a packet costs that comes to it out of twenty other
-//! modules. So the pipeline itself runs, with as many packets as it takes. All modules wait for full batches but one, whose trigger changes
-//! while packets run. Modules of one function with like parameters are measured together.
+//! A function's example says little of an ACL of ten thousand rules, nor of what a packet costs that comes to it out of
+//! twenty other modules. So the pipeline itself runs, with as many packets as it takes. All modules wait for full
+//! batches but one, whose trigger changes while packets run. Modules of one function with like parameters are measured
+//! together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hasher};
@@ -64,8 +65,8 @@ pub fn keys(source: &Source) -> Vec<(String, String, String)> {
     modules.iter().filter_map(one).collect()
 }
 
-/// The key of a function with these parameters: the same for parameters that make calls cost the same. Those differ in addresses and in
-/// numbers beyond their first two digits.
+/// The key of a function with these parameters: the same for parameters that make calls cost the same. Those differ in
+/// addresses and in numbers beyond their first two digits.
 fn key(function: &str, params: &Value, state: &Value, base: &Path) -> String {
     let mut shape = Shape { state, base: base.to_owned(), hasher: DefaultHasher::new() };
     if is_kind_with_secrets(function) {
@@ -133,7 +134,8 @@ impl Shape<'_> {
     }
 }
 
-/// A text without the addresses in it: one costs what another does. What stands beside them stays, such as a prefix' length.
+/// A text without the addresses in it: one costs what another does. What stands beside them stays, such as a prefix'
+/// length.
 fn without_addresses(text: &str) -> String {
     let end = |c: char| c.is_whitespace() || matches!(c, ',' | '/' | '=' | '[' | ']' | '(' | ')');
     let word = |word: &str| {
@@ -182,8 +184,8 @@ fn out_of(port: &str) -> String {
 }
 
 impl Pipeline {
-    /// Of a configuration: without its controller, its buffers and its workers. Captures are played over and over; where packets would
-    /// come from an interface, they are generated.
+    /// Of a configuration: without its controller, its buffers and its workers. Captures are played over and over;
+    /// where packets would come from an interface, they are generated.
     ///
     /// # Errors
     /// [`ProfileError::Pipeline`]: it is not in order.
@@ -250,8 +252,8 @@ impl Pipeline {
 }
 
 impl Profile {
-    /// Measures these modules of a pipeline, each with its key. `begins` hears of each that begins. A module that cannot be measured
-    /// leaves the others as they are.
+    /// Measures these modules of a pipeline, each with its key. `begins` hears of each that begins. A module that
+    /// cannot be measured leaves the others as they are.
     ///
     /// # Errors
     /// [`ProfileError`]: nothing is replaced then.
@@ -435,7 +437,8 @@ mod tests {
         // 20 000 ticks a call, where the machine is not elsewhere in every call.
         let work = &profile.functions[&wanted[1].1];
         assert!(work.t0_s * Tsc.frequency().hertz() > 10_000.0, "{work:?}");
-        // Beside busy processes the others may be lost in what `work` takes: then they are named, and measured the next time.
+        // Beside busy processes the others may be lost in what `work` takes: then they are named, and measured the next
+        // time.
         let (missing, measured): (Vec<_>, Vec<_>) =
             wanted.iter().cloned().partition(|(module, _)| found.missing.contains_key(module));
         assert!(measured.iter().map(|(module, _)| module).eq(&found.measured), "{found:?}");
@@ -446,7 +449,8 @@ mod tests {
     /// Ports that packets also leave by were generators, which take none.
     #[test]
     fn ports_are_replaced_by_what_gives_packets_and_what_takes_them() {
-        let text = "ports: { lan: { af_packet: { interface: nowhere } }, wan: { af_packet: { interface: nowhere_else } } }\n\
+        let text = "ports: { lan: { af_packet: { interface: nowhere } }, \
+                    wan: { af_packet: { interface: nowhere_else } } }\n\
                     modules: { tags: { vlan_split: { ids: [9] } }, there: { counter: } }\n\
                     pipeline: [lan -> tags, 'tags[9] -> lan', 'tags[other] -> there -> wan']\n";
         let pipeline =
@@ -470,7 +474,8 @@ mod tests {
         let mut profile = Profile::empty(Key::this(32).expect("this program"));
         let wanted = pipeline.wanted(&profile, false);
         let refused = profile.measure_pipeline(&pipeline, &wanted, &Effort::new(32), &mut |_| {}).expect_err("a file");
-        let said = "'tap' writes some.pcap: measuring would fill it with made-up packets: put /dev/null in its place with `--set`";
+        let said = "'tap' writes some.pcap: measuring would fill it with made-up packets: put /dev/null in its place \
+                    with `--set`";
         assert_eq!(refused.to_string(), said);
         assert!(std::fs::read_dir(folder.path()).expect("there").next().is_none());
     }

@@ -23,8 +23,8 @@ pub(crate) fn costed(t0_s: f64, t1_s: f64) -> Costed {
     }
 }
 
-/// Calls of a module that cost `t0 + t1·b` ticks, where the engine takes `dispatch` for each call and 90 for a packet besides; timed by
-/// themselves they take `timed` more.
+/// Calls of a module that cost `t0 + t1·b` ticks, where the engine takes `dispatch` for each call and 90 for a packet
+/// besides; timed by themselves they take `timed` more.
 fn measured(t0: f64, t1: f64, dispatch: f64, timed: f64) -> Measured {
     let sample = |packets: f64| {
         let whole = 90.0 + t1 + (t0 + dispatch) / packets;
@@ -45,7 +45,8 @@ fn a_call_costs_what_the_function_and_the_engine_take() {
     assert!(told.is_sound() && told.r2.is_some_and(|r2| r2 > 0.999_999));
 }
 
-/// Short calls take up to twice as long where they are timed: only a part of that, spread over a full batch, is in a cost.
+/// Short calls take up to twice as long where they are timed: only a part of that, spread over a full batch, is in a
+/// cost.
 #[test]
 fn what_timing_adds_to_a_call_is_hardly_in_its_cost() {
     let told = Costed::of(&measured(10.0, 2.0, 15.0, 12.0), &Effort::new(32), 1e9).expect("a line");

@@ -45,7 +45,8 @@ fn parameters_of_ports_are_checked() {
         ("{ tap: { interface: x, poll: 2s } }", "poll: 2s: allowed are 1us to 1s"),
         (
             "{ pcap: { read: x, loops: 0 } }",
-            "loops: '0' is out of range: allowed is a whole number from 1 to 18446744073709551615 (So many times, or `forever`)",
+            "loops: '0' is out of range: allowed is a whole number from 1 to 18446744073709551615 (So many times, or \
+             `forever`)",
         ),
         ("{ pcap: { read: x, speed: 0 } }", "speed: '0' is out of range: allowed is"),
         ("{ ring: { from: x, size: 0 } }", "size: 0: allowed are 1 to"),

@@ -25,7 +25,8 @@ pub(super) fn section(all: &[Decomposed]) -> Result<Section, PlotError> {
     ];
     if let Some((before, after)) = all.iter().find_map(|told| told.before.as_ref().zip(told.after.as_ref())) {
         blocks.push(text(&format!(
-            "Once flows have parted {:.1} times the packets of before leave: {:.1} times those of flows with an objective, and {:.1} times those of the others.",
+            "Once flows have parted {:.1} times the packets of before leave: {:.1} times those of flows with an \
+             objective, and {:.1} times those of the others.",
             after.rate_pps / before.rate_pps,
             (after.rate_pps - after.bulk_pps) / (before.rate_pps - before.bulk_pps),
             after.bulk_pps / before.bulk_pps

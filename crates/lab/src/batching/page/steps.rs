@@ -10,9 +10,10 @@ use crate::blocks::{columns, figure, text};
 pub(super) fn section(title: &str, what: &str, all: &[Series]) -> Result<Section, PlotError> {
     let mut blocks = vec![text(what)];
     blocks.push(text(
-        "Every whole period counts, those of the beginning, too: only the short ones with which a controller begins do not, at the start and, \
-         on this machine's clock, after each change of objectives, which is a reload there; they are waited for in the brackets of the table all the same. One run each. Figures of delays and \
-         triggers are of branches as they are written: where equal ones run as one there is little to wait for.",
+        "Every whole period counts, those of the beginning, too: only the short ones with which a controller begins do \
+         not, at the start and, on this machine's clock, after each change of objectives, which is a reload there; \
+         they are waited for in the brackets of the table all the same. One run each. Figures of delays and triggers are of \
+         branches as they are written: where equal ones run as one there is little to wait for.",
     ));
     let drawn = |series: &&Series| !series.fold && matches!(series.controller.as_str(), "gradient" | "optimal");
     for series in all.iter().filter(drawn) {
@@ -103,7 +104,8 @@ fn table(all: &[Series]) -> Table {
     let heads = [vec!["controller".to_owned(), "all".to_owned()], values].concat();
     Table {
         caption: format!(
-            "Periods that missed an objective, by {quantity}; in brackets: periods until the last of them. Below each, packets a second"
+            "Periods that missed an objective, by {quantity}; in brackets: periods until the last of them. Below each, \
+             packets a second"
         ),
         columns: columns(&heads.iter().map(String::as_str).collect::<Vec<_>>()),
         rows: all.iter().flat_map(|series| [row(series), rates(series)]).collect(),

@@ -66,7 +66,8 @@ fn facts(results: &Results) -> Vec<(String, String)> {
     let parted = results.decomposition.iter().find_map(|told| told.before.as_ref().zip(told.after.as_ref()));
     facts.extend(parted.map(|(before, after)| {
         let told = format!(
-            "{} of {} periods missed an objective before they parted, {} of {} after, and {:.1} times the packets leave",
+            "{} of {} periods missed an objective before they parted, {} of {} after, and {:.1} times the packets \
+             leave",
             before.violated,
             before.periods,
             after.violated,
