@@ -12,8 +12,8 @@ pub(super) fn section(title: &str, what: &str, all: &[Series]) -> Result<Section
     blocks.push(text(
         "Every whole period counts, those of the beginning, too: only the short ones with which a controller begins do \
          not, at the start and, on this machine's clock, after each change of objectives, which is a reload there; \
-         they are waited for in the brackets of the table all the same. One run each. Figures of delays and triggers are of \
-         branches as they are written: where equal ones run as one there is little to wait for.",
+         they are waited for in the brackets of the table all the same. One run each. Figures of delays and triggers \
+         are of branches as they are written: where equal ones run as one there is little to wait for.",
     ));
     let drawn = |series: &&Series| !series.fold && matches!(series.controller.as_str(), "gradient" | "optimal");
     for series in all.iter().filter(drawn) {
