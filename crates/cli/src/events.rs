@@ -48,7 +48,7 @@ pub(crate) struct Events {
     log: Arc<EventLog>,
     format: LogFormat,
     printed: u64,
-    /// What standard error has not taken yet of events that count as printed.
+    /// Bytes of events that count as printed and that standard error has not taken yet.
     rest: Vec<u8>,
 }
 
@@ -71,8 +71,8 @@ impl Events {
         self.log.record(NewEvent::new(name, message));
     }
 
-    /// Prints the events that are not printed yet, as far as standard error takes them:
-    /// nobody may read it, and the run goes on.
+    /// Prints the events that are not printed yet, as far as standard error takes them.
+    /// The run goes on if standard error is not read.
     pub(crate) fn print(&mut self) {
         self.print_until(Instant::now());
     }

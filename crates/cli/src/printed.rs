@@ -25,7 +25,7 @@ pub(crate) fn err() -> Printed<StderrLock<'static>> {
 /// says that it has room for so much.
 const AT_ONCE: usize = 4_096;
 
-/// Whether standard error takes more by `until`: nobody may read the pipe that it is.
+/// Whether standard error takes more by `until`: it may be a pipe that is not read.
 pub(crate) fn err_takes(until: Instant) -> bool {
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -33,7 +33,7 @@ pub(crate) fn err_takes(until: Instant) -> bool {
         match poll(&mut [PollFd::new(&io::stderr(), PollFlags::OUT)], Some(&left)) {
             Err(Errno::INTR) => {}
             // One that cannot be asked says what is wrong when it is written to.
-            told => return told.is_ok_and(|ready| ready > 0) || told.is_err(),
+            polled => return polled.is_ok_and(|ready| ready > 0) || polled.is_err(),
         }
     }
 }

@@ -20,7 +20,7 @@ const NAME: usize = 22;
 const BATCH: usize = 32;
 /// Seconds from which on it is said how long measuring takes.
 const WORTH_SAYING: f64 = 1.0;
-/// The share of the time for which the machine may be elsewhere before that is told.
+/// The share of the time for which the machine may be elsewhere before that is reported.
 const WORTH_TELLING: f64 = 0.01;
 
 /// Measures what is not known, and prints all that was asked for.
@@ -50,7 +50,7 @@ pub(crate) fn profile(arguments: &args::Profile) -> anyhow::Result<Answer> {
         let measured = profile.measure(&wanted, &effort, &mut |it| bar.at(it.done, it.function));
         bar.end();
         if let Some(store) = &store {
-            told(profile.keep(store), "what was measured is not kept");
+            or_report(profile.keep(store), "what was measured is not kept");
         }
         measured?;
     }
@@ -96,7 +96,7 @@ fn of_pipeline(name: &str, arguments: &args::Profile) -> anyhow::Result<Answer> 
         bar.end();
         found = measured?;
         if let Some(store) = store.as_ref().filter(|_| !found.measured.is_empty()) {
-            told(profile.keep(store), "what was measured is not kept");
+            or_report(profile.keep(store), "what was measured is not kept");
         }
     }
     profile.functions.retain(|key, _| pipeline.modules.iter().any(|(_, _, of)| of == key));
@@ -114,7 +114,7 @@ fn of_pipeline(name: &str, arguments: &args::Profile) -> anyhow::Result<Answer> 
     Ok(if found.missing.is_empty() { Answer::Yes } else { Answer::No })
 }
 
-/// What is told of a pipeline as JSON.
+/// The costs of a pipeline's modules, for JSON.
 #[derive(Serialize)]
 struct OfPipeline<'a> {
     #[serde(flatten)]
@@ -170,13 +170,15 @@ fn shortened(name: &str, most: usize) -> String {
 fn known_before(batch: usize) -> anyhow::Result<(Option<Store>, Profile)> {
     let key = Key::this(batch)?;
     // Before a minute is spent. Without a place to keep it, it is still an answer.
-    let store = told(Store::of_user().and_then(|store| store.ready().map(|()| store)), "what is measured is not kept");
-    let stored = store.as_ref().and_then(|store| told(Profile::stored(store, &key), "it is measured again")).flatten();
+    let store =
+        or_report(Store::of_user().and_then(|store| store.ready().map(|()| store)), "what is measured is not kept");
+    let stored =
+        store.as_ref().and_then(|store| or_report(Profile::stored(store, &key), "it is measured again")).flatten();
     Ok((store, stored.unwrap_or_else(|| Profile::empty(key))))
 }
 
-/// What there is; where there is nothing, why, and what follows of that.
-fn told<T>(result: Result<T, StoreError>, otherwise: &str) -> Option<T> {
+/// Returns the value. If there is none, prints why and what follows of that.
+fn or_report<T>(result: Result<T, StoreError>, otherwise: &str) -> Option<T> {
     result.map_err(|error| writeln!(printed::err(), "{error}: {otherwise}")).ok()
 }
 
@@ -194,15 +196,15 @@ fn begin(effort: &Effort, measured: usize, what: &str) -> Bar {
 fn print(profile: &Profile, out: &mut impl Write) -> std::io::Result<()> {
     let nanos = |seconds: f64| format!("{:.1}", seconds * 1e9);
     let interval = |[low, high]: [f64; 2]| format!("{} to {}", nanos(low), nanos(high));
-    let row = |(name, told): (&String, &profile::Costed)| {
+    let row = |(name, costed): (&String, &profile::Costed)| {
         vec![
             name.clone(),
-            nanos(told.t0_s),
-            interval(told.t0_95_s),
-            nanos(told.t1_s),
-            interval(told.t1_95_s),
-            known(told.r2, 4),
-            format!("{:.2}", told.batchiness),
+            nanos(costed.t0_s),
+            interval(costed.t0_95_s),
+            nanos(costed.t1_s),
+            interval(costed.t1_95_s),
+            known(costed.r2, 4),
+            format!("{:.2}", costed.batchiness),
         ]
     };
     let rows: Vec<_> = profile.functions.iter().map(row).collect();
@@ -227,7 +229,7 @@ fn say_of_what(profile: &Profile, out: &mut impl Write) -> std::io::Result<()> {
         "A call on b packets costs T0 + T1 b on {cpu}, by Forebay {} ({}), for batches of up to {batch}.",
         build.forebay, build.program
     )?;
-    let stalled = profile.functions.values().map(|told| told.stalled).fold(0.0, f64::max);
+    let stalled = profile.functions.values().map(|costed| costed.stalled).fold(0.0, f64::max);
     if stalled > WORTH_TELLING {
         writeln!(
             out,

@@ -42,10 +42,10 @@ const LONG: Duration = Duration::from_secs(600);
 /// How long the keyboard waits to be looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What came of a command; where JSON is wanted, what went wrong is told so, too.
-pub(crate) fn told<T>(json: bool, done: anyhow::Result<T>) -> anyhow::Result<T> {
+/// Returns the result of a command. Where JSON is wanted, prints its error as JSON first.
+pub(crate) fn or_json_error<T>(json: bool, done: anyhow::Result<T>) -> anyhow::Result<T> {
     if let (true, Err(error)) = (json, &done) {
-        // Whoever does not read it is told by the exit code.
+        // Without a reader the exit code still says it.
         let _ = writeln!(printed::out(), "{}", serde_json::json!({ "error": refused::message(error) }));
     }
     done

@@ -52,12 +52,12 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
         Err(error) if arguments.log_format == LogFormat::Json && !is_broken_pipe(&error) => {
             events.say(EventName::RunFailed, refused::message(&error));
             events.print_last();
-            let _ = remote::told(is_json, Err::<(), _>(error));
+            let _ = remote::or_json_error(is_json, Err::<(), _>(error));
             Ok(Answer::Failed)
         }
         result => {
             events.print_last();
-            remote::told(is_json, result)
+            remote::or_json_error(is_json, result)
         }
     }
 }
@@ -473,7 +473,7 @@ fn show(
     let table = !quiet && !arguments.json && arguments.trace.is_none() && io::stdout().is_terminal();
     // A service that has no terminal writes events only.
     let lines = !quiet && (arguments.interval.is_some() || io::stderr().is_terminal());
-    // A file has each event as it comes: a run that is killed has told of what led to that.
+    // A file has each event as it comes: the events that led to a kill are in it.
     let events_wait = io::stderr().is_terminal();
     let mut screen = if table { Screen::Free } else { Screen::None };
     let interval = arguments.interval.map_or(INTERVAL, |interval| Duration::from_nanos(interval.0));
@@ -524,7 +524,7 @@ fn show(
                 drop(plain::line(&recent, &whole, &mut printed::err()));
             }
             // A shell that has the terminal meanwhile is not written over.
-            // A pipe that nobody reads is not waited for.
+            // The run does not wait for a pipe without a reader.
             Screen::Free | Screen::None => {}
         }
         last = now;

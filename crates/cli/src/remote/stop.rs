@@ -23,11 +23,11 @@ pub(crate) fn stop(arguments: &args::Stop) -> anyhow::Result<Answer> {
         Ok(socket::Answer::Hello(hello)) => hello,
         Ok(_) => return Err(strange()),
         Err(ClientError::Silent) => {
-            return told(arguments, None, Outcome::Late(patience));
+            return report(arguments, None, Outcome::Late(patience));
         }
         Err(error) => return Err(error.into()),
     };
-    // Not the number in the answer: whoever answers could have any process waited for, or advised to be killed.
+    // Not the number in the answer: its sender could have any process waited for, or advised to be killed.
     let number = client.process();
     if let Some(number) = number.filter(|number| !is_called(*number, hello.pid)) {
         bail!(
@@ -45,7 +45,7 @@ pub(crate) fn stop(arguments: &args::Stop) -> anyhow::Result<Answer> {
     let ended = match client.ask(&Request::Stop { wait: true }) {
         Ok(socket::Answer::Ended(ended)) => Some(*ended),
         Ok(_) => return Err(strange()),
-        Err(ClientError::Silent) => return told(arguments, run, Outcome::Late(patience)),
+        Err(ClientError::Silent) => return report(arguments, run, Outcome::Late(patience)),
         // It was killed, or somebody else ended it twice.
         Err(ClientError::Ended | ClientError::Broken(_)) => None,
         Err(error) => return Err(error.into()),
@@ -56,10 +56,10 @@ pub(crate) fn stop(arguments: &args::Stop) -> anyhow::Result<Answer> {
         // Readable once the process has ended.
         let gone = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)).is_ok_and(|ready| ready > 0);
         if !gone {
-            return told(arguments, run, Outcome::Late(patience));
+            return report(arguments, run, Outcome::Late(patience));
         }
     }
-    told(arguments, run, ended.map_or(Outcome::Unknown, |ended| Outcome::Ended(Box::new(ended))))
+    report(arguments, run, ended.map_or(Outcome::Unknown, |ended| Outcome::Ended(Box::new(ended))))
 }
 
 /// The time until then, but so much at least.
@@ -85,8 +85,8 @@ enum Outcome {
     Late(Duration),
 }
 
-/// Tells the outcome; `run`: what the run said of itself, and the number of its process, where it has one here.
-fn told(arguments: &args::Stop, run: Option<(&Hello, Option<u32>)>, outcome: Outcome) -> anyhow::Result<Answer> {
+/// Prints the outcome; `run`: what the run said of itself, and the number of its process, where it has one here.
+fn report(arguments: &args::Stop, run: Option<(&Hello, Option<u32>)>, outcome: Outcome) -> anyhow::Result<Answer> {
     let (hello, pid) = (run.map(|(hello, _)| hello), run.and_then(|(_, pid)| pid));
     let name = hello.map_or("the pipeline", |hello| hello.instance.as_deref().unwrap_or(&hello.pipeline));
     let process = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));

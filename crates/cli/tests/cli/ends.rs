@@ -276,7 +276,7 @@ pipeline: [ in -> m -> out ]
     }
 }
 
-/// A run whose standard error nobody read never ended, and its report was never written.
+/// A run whose standard error was not read never ended, and its report was never written.
 #[test]
 fn a_run_ends_whose_standard_error_nobody_reads() {
     use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};

@@ -222,7 +222,7 @@ fn modules_of_a_pipeline_are_measured_with_their_parameters() {
         check(&first["functions"][key(module)], 8.0, &[1.0, 2.0, 4.0, 8.0]);
     }
     assert_eq!(first["missing"], serde_json::json!({ "never": "no packet came to it" }));
-    // Known: the same, and nothing else is told of it.
+    // Known: the same, and nothing else is printed of it.
     let table = cache.profile(&short);
     assert_eq!(table.code, Some(1), "{}", table.err);
     assert!(table.out.lines().take(4).all(|line| line.chars().count() <= 80), "{}", table.out);

@@ -83,19 +83,19 @@ fn costs_are_those_that_were_measured_where_none_are_given() {
         (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
     };
     let simulate = ["simulate", file.path(), "--duration", "100ms"];
-    let (code, told) = run(&simulate);
+    let (code, message) = run(&simulate);
     let named = format!(
         "what calls of ether_split, hash_split, mac_rewrite, ttl take is not known: `forebay profile {}`",
         file.path()
     );
-    assert!(code == Some(2) && told.contains(&named), "{told}");
+    assert!(code == Some(2) && message.contains(&named), "{message}");
     // With the settings that the use case was given, so that the command can be copied.
     let (_, of_usecase) = run(&["simulate", "usecase:gw", "--set", "n=2", "--set", "name=a b"]);
     assert!(of_usecase.contains("`forebay profile usecase:gw --set n=2 --set 'name=a b'`"), "{of_usecase}");
-    let (code, told) = run(&["profile", file.path(), "--time", "20ms"]);
-    assert_eq!(code, Some(0), "{told}");
-    let (code, told) = run(&simulate);
-    assert_eq!((code, told.as_str()), (Some(0), ""), "the costs are those of these parameters");
+    let (code, message) = run(&["profile", file.path(), "--time", "20ms"]);
+    assert_eq!(code, Some(0), "{message}");
+    let (code, message) = run(&simulate);
+    assert_eq!((code, message.as_str()), (Some(0), ""), "the costs are those of these parameters");
 }
 
 /// A profile is of functions' examples: a `bypass` that spins for longer was taken to cost what that of the example does, and of other

@@ -89,8 +89,8 @@ fn settings_of_a_reload_are_added_to_those_before() {
     running.end();
 }
 
-/// A start waited for ever where the old state's name was a pipe's; a state of another pipeline was told as a file that
-/// had changed, errors in the state as those of the file; and a killed run left half a state for good.
+/// A start waited for ever where the old state's name was a pipe's; a state of another pipeline was reported as a file
+/// that had changed, errors in the state as those of the file; and a killed run left half a state for good.
 #[test]
 fn a_start_says_which_pipeline_the_state_is_of_and_waits_for_no_pipe() {
     let folder = temporary();
@@ -112,21 +112,25 @@ fn a_start_says_which_pipeline_the_state_is_of_and_waits_for_no_pipe() {
     assert!(std::process::Command::new("mkfifo").arg(&old).status().expect("the command mkfifo").success());
     for more in [&[][..], &["--prefer", "file"]] {
         let done = run(&slow, more);
-        let told = format!("--state {old}: it is a pipe: allowed are regular files");
-        assert!(done.code == Some(2) && done.err.contains(&told), "{}", done.err);
+        let expected = format!("--state {old}: it is a pipe: allowed are regular files");
+        assert!(done.code == Some(2) && done.err.contains(&expected), "{}", done.err);
     }
     assert_eq!(std::fs::read(&state).expect("it is there"), before);
     std::fs::remove_file(&old).expect("it is there");
     let done = run(&slow, &[]);
-    let told = format!("started from {slow}, as the state is of another pipeline, {fast}; ");
-    assert!(done.code == Some(0) && done.err.contains(&told) && done.err.contains("why=other_file"), "{}", done.err);
-    // A fault of the kept text is told as one of the state.
+    let expected = format!("started from {slow}, as the state is of another pipeline, {fast}; ");
+    assert!(
+        done.code == Some(0) && done.err.contains(&expected) && done.err.contains("why=other_file"),
+        "{}",
+        done.err
+    );
+    // A fault of the kept text is reported as one of the state.
     let text = std::fs::read_to_string(&state).expect("it is there");
     std::fs::write(&state, text.replace("ip_lookup", "ip_lockup")).expect("a writable folder");
     let done = run(&slow, &[]);
-    let told = format!("error: {state} ({slow}:6 as it was accepted): ");
+    let expected = format!("error: {state} ({slow}:6 as it was accepted): ");
     let hint = format!("--prefer file starts from {slow}, and keeps {state} as {state}.old\n");
-    assert!(done.code == Some(2) && done.err.contains(&told) && done.err.ends_with(&hint), "{}", done.err);
+    assert!(done.code == Some(2) && done.err.contains(&expected) && done.err.ends_with(&hint), "{}", done.err);
     // What is no state, too, has a way out that is named.
     std::fs::write(&state, "{").expect("a writable folder");
     let done = run(&slow, &[]);

@@ -84,10 +84,10 @@ fn dropped_packets_are_written_with_their_reasons() {
 fn a_file_that_drops_cannot_write_is_told_before_anything_is_asked() {
     let file = File::new("");
     let missing = file.beside("not/there");
-    // Nobody listens there, which is found out later.
+    // No process listens there, which is found out later.
     let done = forebay(&["drops", "--write", &missing, "--socket", "/nonexist/s"]);
-    let told = format!("error: --write: cannot create {missing}: No such file or directory");
-    assert!(done.code == Some(2) && done.err.starts_with(&told), "{}", done.err);
+    let expected = format!("error: --write: cannot create {missing}: No such file or directory");
+    assert!(done.code == Some(2) && done.err.starts_with(&expected), "{}", done.err);
     let there = file.beside("new.pcapng");
     let done = forebay(&["drops", "--write", &there, "--socket", "/nonexist/s"]);
     assert!(done.code == Some(2) && done.err.contains("/nonexist/s"), "{}", done.err);

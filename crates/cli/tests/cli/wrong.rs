@@ -285,18 +285,18 @@ fn every_number_that_is_refused_is_named_with_its_bounds_on_one_line() {
         let text: String = lines.iter().map(|(_, line)| format!("{line}\n")).collect();
         let file = File::new(&text);
         let err = refused(&["check", file.path()]);
-        let mut told = vec![Vec::new(); lines.len()];
+        let mut messages = vec![Vec::new(); lines.len()];
         for line in err.lines() {
             let place = line.split_once("test.yaml:").and_then(|(_, rest)| rest.split_once(": "));
             let (number, message) = place.unwrap_or_else(|| panic!("a line without a place: {line}"));
-            told[number.parse::<usize>().expect("a line's number") - 1].push(message.to_owned());
+            messages[number.parse::<usize>().expect("a line's number") - 1].push(message.to_owned());
         }
         let mut bad = Vec::new();
-        for ((path, line), told) in lines.iter().zip(&told).filter(|((path, _), _)| !path.is_empty()) {
+        for ((path, line), messages) in lines.iter().zip(&messages).filter(|((path, _), _)| !path.is_empty()) {
             // Where words may stand, too, those are what a word is answered with.
             let is_number = !matches!(wrong, "nan" | "text");
-            if is_number && !told.iter().any(|message| names_bounds(message)) {
-                bad.push(format!("{path}: {line}\n    {}", told.join("\n    ")));
+            if is_number && !messages.iter().any(|message| names_bounds(message)) {
+                bad.push(format!("{path}: {line}\n    {}", messages.join("\n    ")));
             }
         }
         assert!(bad.is_empty(), "{wrong}:\n{}", bad.join("\n"));
