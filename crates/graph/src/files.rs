@@ -166,20 +166,20 @@ fn open_if_regular(path: &Path) -> io::Result<File> {
 }
 
 /// Opens a file of any kind for writing, without emptying it; a new one gets the permissions `mode`, of which the
-/// umask is taken away. Opening a pipe that nobody reads would wait for a reader, maybe for ever.
+/// umask is taken away. Opening a pipe without a reader would wait for one, maybe for ever.
 ///
 /// # Errors
-/// As opening; and a pipe that nobody reads.
+/// As opening; and a pipe without a reader.
 pub fn open_to_write(path: &Path, mode: u32) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create(true).truncate(false).mode(mode).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     let file = options.open(path).map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::NXIO) if path.metadata().is_ok_and(|told| told.file_type().is_fifo()) => {
-            io::Error::other("it is a pipe that nobody reads: start its reader first")
+        Some(Errno::NXIO) if path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo()) => {
+            io::Error::other("it is a pipe without a reader: start its reader first")
         }
         _ => error,
     })?;
-    // Who reads slowly is waited for.
+    // A slow reader is waited for.
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
 }

@@ -13,14 +13,14 @@ use super::{check, open_to_write};
 /// is written to as it is.
 ///
 /// # Errors
-/// As writing files; and a pipe that nobody reads. They are those of `path`: nothing is said of the file beside it, and
-/// nothing is left of it.
+/// As writing files; and a pipe without a reader. The errors are those of `path`: they do not name the file beside it,
+/// and nothing is left of that file.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     put(path, bytes, None)
 }
 
 /// The same of a file with secrets in it: its owner alone may read and write it, whatever the umask and the mode of the
-/// old file are. What is no regular file is refused: it has no owner alone.
+/// old file are. A path that is no regular file is refused: it has no owner alone.
 ///
 /// # Errors
 /// As [`replace`]; and what is no regular file.
@@ -33,9 +33,9 @@ pub const OWNER_ALONE: u32 = 0o600;
 
 fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
     let there = path.metadata().ok();
-    if let Some(told) = there.as_ref().filter(|told| !told.is_file()) {
+    if let Some(metadata) = there.as_ref().filter(|metadata| !metadata.is_file()) {
         return match mode {
-            Some(_) => check(told.file_type()),
+            Some(_) => check(metadata.file_type()),
             None => open_to_write(path, 0o666)?.write_all(bytes),
         };
     }
@@ -73,7 +73,7 @@ fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
 }
 
 /// Removes what processes that were killed have left beside the file at `path` while they replaced it.
-/// Only for who has the file alone: a process of another container has a number that is nobody's here.
+/// Only for the one user of the file: a process of another container has a number that no process has here.
 pub fn remove_left(path: &Path) {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -168,10 +168,10 @@ mod tests {
         let folder = folder("pipe");
         let path = folder.join("pipe");
         pipe(&path);
-        let told = replace(&path, b"1").expect_err("nobody reads").to_string();
-        assert_eq!(told, "it is a pipe that nobody reads: start its reader first");
-        let told = replace_private(&path, b"1").expect_err("no file").to_string();
-        assert_eq!(told, "it is a pipe: allowed are regular files");
+        let error = replace(&path, b"1").expect_err("no reader").to_string();
+        assert_eq!(error, "it is a pipe without a reader: start its reader first");
+        let error = replace_private(&path, b"1").expect_err("no file").to_string();
+        assert_eq!(error, "it is a pipe: allowed are regular files");
         // One that is read is written to as it is.
         let options = |path: &Path| File::options().read(true).write(true).open(path);
         let mut reader = options(&path).expect("both ends");

@@ -376,7 +376,7 @@ fn open_once_read(params: &Value) -> OpenPort {
     loop {
         match open(params.clone()) {
             Ok(port) => return port,
-            Err(error) => assert!(error.to_string().contains("nobody reads"), "{error}"),
+            Err(error) => assert!(error.to_string().contains("without a reader"), "{error}"),
         }
         std::thread::yield_now();
     }
@@ -500,10 +500,10 @@ fn a_pipe_is_read_by_nobody_and_written_only_while_somebody_reads_it() {
     let pipe = folder.0.join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("the command mkfifo").success());
     let refused = |params: Value| open(params).err().expect("refused").to_string();
-    let told = refused(json!({ "read": pipe }));
-    assert!(told.contains("it is a pipe: allowed are regular files"), "{told}");
-    let told = refused(json!({ "write": pipe }));
-    assert!(told.contains("nobody reads: start its reader first"), "{told}");
+    let error = refused(json!({ "read": pipe }));
+    assert!(error.contains("it is a pipe: allowed are regular files"), "{error}");
+    let error = refused(json!({ "write": pipe }));
+    assert!(error.contains("without a reader: start its reader first"), "{error}");
     let reader = std::thread::spawn({
         let pipe = pipe.clone();
         move || std::fs::read(pipe).expect("it is there")
