@@ -86,8 +86,7 @@ pub struct Size {
     pub call_s: f64,
 }
 
-/// So many passes more for a function whose calls could not be told apart: other programs had the core in many of its
-/// rounds.
+/// So many passes more for a function for which no line is found: other programs had the core in many of its rounds.
 const MORE_PASSES: usize = 10;
 
 /// How much is measured.
@@ -149,12 +148,12 @@ pub enum ProfileError {
     #[error(transparent)]
     Start(#[from] StartError),
     /// It went wrong as it ran.
-    #[error("{function}: {told}")]
+    #[error("{function}: {reason}")]
     Trouble {
         /// The function.
         function: String,
         /// What happened.
-        told: String,
+        reason: String,
     },
     /// A module or state that would write a file of the user's.
     #[error(
@@ -167,7 +166,7 @@ pub enum ProfileError {
         file: String,
     },
     /// No line goes through what was measured.
-    #[error("{function}: other programs took so much that its calls could not be told apart: measure again")]
+    #[error("{function}: other programs took so much that the cost of its calls is unknown: measure again")]
     Nothing {
         /// The function.
         function: String,
@@ -192,7 +191,8 @@ impl Profile {
         Self { schema: SCHEMA, key, functions: BTreeMap::new() }
     }
 
-    /// Measures these functions on this machine; what was known of them before is replaced. `told` hears of each that begins.
+    /// Measures these functions on this machine; what was known of them before is replaced. `begins` hears of each that
+    /// begins.
     ///
     /// # Errors
     /// [`ProfileError`]: nothing is replaced then, but for [`Nothing`](ProfileError::Nothing), where all others are.
@@ -200,7 +200,7 @@ impl Profile {
         &mut self,
         names: &[String],
         effort: &Effort,
-        told: &mut dyn FnMut(Progress<'_>),
+        begins: &mut dyn FnMut(Progress<'_>),
     ) -> Result<(), ProfileError> {
         known(names)?;
         let (mut cores, mut done) = (None, 0);
@@ -213,7 +213,7 @@ impl Profile {
                     continue;
                 }
                 let all = effort.passes * names.len();
-                told(Progress { function, done: done.min(all), all });
+                begins(Progress { function, done: done.min(all), all });
                 let source = source(function, effort.batch)?;
                 so_far.add(bench::measure(function, &source, effort, &mut cores)?);
                 done += 1;
@@ -269,7 +269,7 @@ impl Costed {
     /// The line through what was measured.
     ///
     /// A call that is timed shares no time with those around it, and the time to choose the module is in none. So T0 is
-    /// what the whole pipeline takes more where the same packets come in more calls. What a packet takes besides is
+    /// what the whole pipeline takes more where the same packets come in more calls. The rest of a packet's cost is
     /// timed in full batches, where there is little of both.
     fn of(measured: &bench::Measured, effort: &Effort, hertz: f64) -> Option<Self> {
         let sizes = measured.sizes()?;

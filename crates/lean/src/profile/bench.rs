@@ -127,10 +127,10 @@ pub(super) fn measure(
         forebay_instance::start(plans, &*cores, made, Box::new(|_| None), forebay_instance::Steer::default())?;
     let measured = fill(&*instance, modules, effort.batch).and_then(|()| rounds(&*instance, effort, &[0]));
     let Outcome { troubles, .. } = instance.end();
-    let measured = measured.map_err(|told| ProfileError::Trouble { function: name.to_owned(), told })?;
+    let measured = measured.map_err(|reason| ProfileError::Trouble { function: name.to_owned(), reason })?;
     match troubles.into_iter().next() {
-        Some((place, told)) => {
-            Err(ProfileError::Trouble { function: name.to_owned(), told: format!("{place}: {told}") })
+        Some((place, trouble)) => {
+            Err(ProfileError::Trouble { function: name.to_owned(), reason: format!("{place}: {trouble}") })
         }
         None => Ok(measured),
     }
@@ -257,7 +257,7 @@ pub(super) mod tests {
         assert_eq!(Measured { samples: vec![Vec::new()], ..Measured::default() }.sizes(), None);
     }
 
-    /// What is taken off for a wait may be too much: a call was said to cost nothing.
+    /// The time that is taken off for a wait may be too much: a call was said to cost nothing.
     #[test]
     fn rounds_in_which_others_had_the_core_count_only_where_there_are_few_others() {
         let sample = |whole: f64, away: f64| Sample { packets: 8.0, call: 60.0, calls: 0.125, whole, away };

@@ -68,26 +68,26 @@ mod tests {
 
     #[test]
     fn a_planted_line_is_found_exactly() {
-        let told = line(&SIZES.map(|x| (x, 50.0 + 7.0 * x))).expect("six sizes");
-        assert!((told.fixed - 50.0).abs() < 1e-9 && (told.each - 7.0).abs() < 1e-9, "{told:?}");
-        assert!(told.fixed_within < 1e-6 && told.each_within < 1e-6, "{told:?}");
-        assert!(told.r2.is_some_and(|r2| r2 > 1.0 - 1e-12), "{told:?}");
+        let fitted = line(&SIZES.map(|x| (x, 50.0 + 7.0 * x))).expect("six sizes");
+        assert!((fitted.fixed - 50.0).abs() < 1e-9 && (fitted.each - 7.0).abs() < 1e-9, "{fitted:?}");
+        assert!(fitted.fixed_within < 1e-6 && fitted.each_within < 1e-6, "{fitted:?}");
+        assert!(fitted.r2.is_some_and(|r2| r2 > 1.0 - 1e-12), "{fitted:?}");
     }
 
     #[test]
     fn what_does_not_vary_is_flat_and_has_no_share_of_variance() {
-        let told = line(&SIZES.map(|x| (x, 40.0))).expect("six sizes");
-        assert!((told.fixed - 40.0).abs() < 1e-9 && told.each.abs() < 1e-9, "{told:?}");
-        assert_eq!(told.r2, None);
+        let fitted = line(&SIZES.map(|x| (x, 40.0))).expect("six sizes");
+        assert!((fitted.fixed - 40.0).abs() < 1e-9 && fitted.each.abs() < 1e-9, "{fitted:?}");
+        assert_eq!(fitted.r2, None);
     }
 
     /// A fixed cost below 0 would make the controller believe that small batches are cheaper.
     #[test]
     fn a_negative_part_is_none_and_keeps_its_interval() {
-        let told = line(&SIZES.map(|x| (x, if x < 2.0 { 9.0 } else { 10.0 * x }))).expect("six sizes");
-        assert_eq!(told.fixed, 0.0);
-        assert!(told.each > 9.0 && told.each < 11.0, "{told:?}");
-        assert!(told.fixed_95[0] == 0.0 && told.fixed_95[1] >= 0.0 && told.fixed_within > 0.0, "{told:?}");
+        let fitted = line(&SIZES.map(|x| (x, if x < 2.0 { 9.0 } else { 10.0 * x }))).expect("six sizes");
+        assert_eq!(fitted.fixed, 0.0);
+        assert!(fitted.each > 9.0 && fitted.each < 11.0, "{fitted:?}");
+        assert!(fitted.fixed_95[0] == 0.0 && fitted.fixed_95[1] >= 0.0 && fitted.fixed_within > 0.0, "{fitted:?}");
         let falling = line(&SIZES.map(|x| (x, 100.0 - x / 100.0))).expect("six sizes");
         assert!(falling.each == 0.0 && (falling.fixed - 100.0).abs() < 0.5, "{falling:?}");
     }
@@ -110,13 +110,14 @@ mod tests {
             noise in prop::array::uniform6(-3.0..3.0f64),
         ) {
             let points: Vec<_> = SIZES.iter().zip(noise).map(|(x, noise)| (*x, fixed + each * x + noise)).collect();
-            let told = line(&points).expect("six sizes");
+            let fitted = line(&points).expect("six sizes");
             for (x, y) in SIZES.map(|x| (x, fixed + each * x)) {
-                let is = told.fixed + told.each * x;
-                prop_assert!((is - y).abs() < 6.0, "{x}: {is} for {y}: {told:?}");
+                let is = fitted.fixed + fitted.each * x;
+                prop_assert!((is - y).abs() < 6.0, "{x}: {is} for {y}: {fitted:?}");
             }
-            prop_assert!(told.fixed >= 0.0 && told.each >= 0.0);
-            prop_assert!(told.fixed_95[0] <= told.fixed && told.fixed <= told.fixed_95[1] || told.fixed == 0.0);
+            prop_assert!(fitted.fixed >= 0.0 && fitted.each >= 0.0);
+            let [low, high] = fitted.fixed_95;
+            prop_assert!(low <= fitted.fixed && fitted.fixed <= high || fitted.fixed == 0.0);
         }
 
         /// Costs in other units are the same line in these.

@@ -55,7 +55,7 @@ pub struct Found {
 pub fn keys(source: &Source) -> Vec<(String, String, String)> {
     // Without secrets: what is kept in a file has not even a hash of them.
     let shown = Source::new(shown_text(source), source.file(), source.base());
-    // What is wrong with it was said when it was loaded.
+    // Its errors were reported when it was loaded.
     let written = parameters(&shown, |_| Schema::default()).unwrap_or_default();
     let Some(modules) = written["modules"].as_object() else { return Vec::new() };
     let one = |(name, module): (&String, &Value)| {
@@ -287,9 +287,9 @@ impl Profile {
         let measured = bench::fill(&*instance, names.len(), effort.batch)
             .map(|()| passes(&*instance, &targets, effort, &mut found, begins));
         if let Some((place, trouble)) = instance.end().troubles.into_iter().next() {
-            return Err(ProfileError::Trouble { function: place, told: trouble });
+            return Err(ProfileError::Trouble { function: place, reason: trouble });
         }
-        let whole = |told| ProfileError::Trouble { function: "the pipeline".to_owned(), told };
+        let whole = |reason| ProfileError::Trouble { function: "the pipeline".to_owned(), reason };
         for (Target { module, key, .. }, measured) in measured.map_err(whole)? {
             match Costed::of(&measured, effort, Tsc.frequency().hertz()) {
                 Some(costed) => {
@@ -297,7 +297,7 @@ impl Profile {
                     found.measured.push((*module).to_owned());
                 }
                 None => {
-                    let why = "other programs took so much that its calls could not be told apart: measure again";
+                    let why = "other programs took so much that the cost of its calls is unknown: measure again";
                     found.missing.insert((*module).to_owned(), why.to_owned());
                 }
             }

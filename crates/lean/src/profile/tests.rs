@@ -35,25 +35,25 @@ fn measured(t0: f64, t1: f64, dispatch: f64, timed: f64) -> Measured {
 
 #[test]
 fn a_call_costs_what_the_function_and_the_engine_take() {
-    let told = Costed::of(&measured(40.0, 6.0, 15.0, 0.0), &Effort::new(32), 1e9).expect("a line");
-    let near = |is: f64, was: f64| assert!((is * 1e9 - was).abs() < 1e-6, "{is}: {told:?}");
-    near(told.t0_s, 55.0);
-    near(told.t1_s, 6.0);
-    near(told.dispatch_s, 15.0);
-    near(told.call_s(8.0), 103.0);
-    assert!((told.batchiness - (55.0 + 32.0 * 6.0) / (32.0 * 61.0)).abs() < 1e-9);
-    assert!(told.is_sound() && told.r2.is_some_and(|r2| r2 > 0.999_999));
+    let cost = Costed::of(&measured(40.0, 6.0, 15.0, 0.0), &Effort::new(32), 1e9).expect("a line");
+    let near = |is: f64, was: f64| assert!((is * 1e9 - was).abs() < 1e-6, "{is}: {cost:?}");
+    near(cost.t0_s, 55.0);
+    near(cost.t1_s, 6.0);
+    near(cost.dispatch_s, 15.0);
+    near(cost.call_s(8.0), 103.0);
+    assert!((cost.batchiness - (55.0 + 32.0 * 6.0) / (32.0 * 61.0)).abs() < 1e-9);
+    assert!(cost.is_sound() && cost.r2.is_some_and(|r2| r2 > 0.999_999));
 }
 
 /// Short calls take up to twice as long where they are timed: only a part of that, spread over a full batch, is in a
 /// cost.
 #[test]
 fn what_timing_adds_to_a_call_is_hardly_in_its_cost() {
-    let told = Costed::of(&measured(10.0, 2.0, 15.0, 12.0), &Effort::new(32), 1e9).expect("a line");
-    assert!((told.t0_s * 1e9 - 25.0).abs() < 1e-6 && (told.t1_s * 1e9 - 2.0).abs() < 0.01, "{told:?}");
+    let cost = Costed::of(&measured(10.0, 2.0, 15.0, 12.0), &Effort::new(32), 1e9).expect("a line");
+    assert!((cost.t0_s * 1e9 - 25.0).abs() < 1e-6 && (cost.t1_s * 1e9 - 2.0).abs() < 0.01, "{cost:?}");
     // Where timing takes less than is taken off for it, nothing is negative.
-    let told = Costed::of(&measured(10.0, 0.0, 15.0, -12.0), &Effort::new(32), 1e9).expect("a line");
-    assert!((told.t0_s * 1e9 - 25.0).abs() < 1.0 && told.t1_s * 1e9 < 0.5 && told.is_sound(), "{told:?}");
+    let cost = Costed::of(&measured(10.0, 0.0, 15.0, -12.0), &Effort::new(32), 1e9).expect("a line");
+    assert!((cost.t0_s * 1e9 - 25.0).abs() < 1.0 && cost.t1_s * 1e9 < 0.5 && cost.is_sound(), "{cost:?}");
 }
 
 #[test]

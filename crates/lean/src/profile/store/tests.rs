@@ -109,9 +109,9 @@ fn a_pipe_in_the_place_of_a_profile_is_told_and_left() {
     store.ready().expect("a writable folder");
     let file = store.file(&key());
     assert!(std::process::Command::new("mkfifo").arg(&file).status().expect("the command mkfifo").success());
-    for told in [Profile::stored(&store, &key()).map(drop), profile(&["ttl"]).keep(&store).map(drop)] {
-        let told = told.expect_err("it is a pipe").to_string();
-        assert!(told.ends_with(".json: it is a pipe: allowed are regular files"), "{told}");
+    for outcome in [Profile::stored(&store, &key()).map(drop), profile(&["ttl"]).keep(&store).map(drop)] {
+        let error = outcome.expect_err("it is a pipe").to_string();
+        assert!(error.ends_with(".json: it is a pipe: allowed are regular files"), "{error}");
     }
     assert!(!fs::metadata(&file).expect("it is there").is_file());
 }
