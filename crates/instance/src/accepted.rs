@@ -27,7 +27,7 @@ pub struct Accepted {
     /// The [fingerprint] of the file that the run was started from, when this was written. Older versions had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     started_from: Option<String>,
-    /// What the run was started from: a file's whole path, or a use case. Older versions had none.
+    /// The source that the run was started from: a file's whole path, or a use case. Older versions had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
 }
@@ -68,7 +68,7 @@ impl Accepted {
         Self { started_from: fingerprint, origin, ..self }
     }
 
-    /// What the run was started from, where that is known.
+    /// The file or use case that the run was started from, where that is known.
     #[must_use]
     pub fn origin(&self) -> Option<&str> {
         self.origin.as_deref()

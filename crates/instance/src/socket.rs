@@ -7,7 +7,10 @@ mod connections;
 mod ending;
 mod ledger;
 mod lines;
-#[allow(unsafe_code, reason = "the standard library connects to a socket only blocking, and does not tell who listens")]
+#[allow(
+    unsafe_code,
+    reason = "the standard library connects to a socket only blocking, and does not report who listens"
+)]
 mod peer;
 mod place;
 mod server;

@@ -158,8 +158,8 @@ fn changes_of_which_none_is_made_are_no_event() {
         let Ok(Answer::Events(events)) = client.ask(&Request::Events { after: 0, follow: false }) else {
             panic!("no events")
         };
-        let told: Vec<_> = events.iter().map(|event| (event.event, event.fields["made"].as_u64())).collect();
-        assert_eq!(told, [(forebay_graph::event::EventName::TableChanged, Some(1))]);
+        let reported: Vec<_> = events.iter().map(|event| (event.event, event.fields["made"].as_u64())).collect();
+        assert_eq!(reported, [(forebay_graph::event::EventName::TableChanged, Some(1))]);
     });
 }
 
@@ -274,7 +274,7 @@ fn who_does_not_answer_is_not_waited_for_for_ever() {
     }
 }
 
-/// Who asked was held for ever by a socket that sent a blank now and then: each of them had a time of its own.
+/// A client was held for ever by a socket that sent a blank now and then: each blank had a time of its own.
 #[test]
 fn an_answer_that_comes_in_drops_is_no_answer() {
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
@@ -284,7 +284,7 @@ fn an_answer_that_comes_in_drops_is_no_answer() {
         scope.spawn(|| {
             for _ in 0..2 {
                 let (mut stream, _) = listener.accept().expect("somebody asks");
-                // Until nobody reads it any more, or for much longer than it should be waited for.
+                // Until the client no longer reads, or for much longer than it should wait.
                 let _ = (0..3_000).try_for_each(|_| {
                     std::thread::sleep(Duration::from_millis(10));
                     stream.write_all(b" ")
@@ -295,9 +295,9 @@ fn an_answer_that_comes_in_drops_is_no_answer() {
             let client = Client::connect(&path).expect("the system takes connections");
             client.with_patience(Duration::from_millis(200)).expect("more than nothing")
         };
-        let told = Request::Drops { count: None, for_ns: None, filter: None };
-        for answer in [client().ask(&Request::Report {}), client().begin(&told)] {
-            let why = answer.expect_err("nobody answers").to_string();
+        let request = Request::Drops { count: None, for_ns: None, filter: None };
+        for answer in [client().ask(&Request::Report {}), client().begin(&request)] {
+            let why = answer.expect_err("no answer").to_string();
             assert_eq!(why, "the running pipeline does not answer: is it stopped, or the machine overloaded?");
         }
     });

@@ -78,7 +78,7 @@ pub enum LabError {
         asked: String,
         /// The names that exist.
         names: String,
-        /// What is added where short experiments have fewer.
+        /// The words that are added where short experiments have fewer.
         of_short: &'static str,
     },
     /// Calls that cannot be measured.

@@ -142,13 +142,13 @@ fn split(text: &str) -> (&str, &str) {
 type Unit = (&'static str, f64);
 
 fn parse(text: &str, what: &'static str, example: &'static str, units: &[Unit]) -> Result<f64, UnitError> {
-    let told: String = text.chars().take(40).collect();
+    let quoted: String = text.chars().take(40).collect();
     let bad = || UnitError::Other {
-        value: told.clone(),
+        value: quoted.clone(),
         what,
         example,
         units: units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
-        advice: advice(&told, units.iter().map(|(name, _)| *name)),
+        advice: advice(&quoted, units.iter().map(|(name, _)| *name)),
     };
     let (number, unit) = split(text.trim());
     let number: f64 = number.replace('_', "").parse().map_err(|_| bad())?;
@@ -157,7 +157,7 @@ fn parse(text: &str, what: &'static str, example: &'static str, units: &[Unit]) 
     if value <= MOST {
         return Ok(value);
     }
-    Err(UnitError::Large { value: told.clone(), what, most: largest(units) })
+    Err(UnitError::Large { value: quoted.clone(), what, most: largest(units) })
 }
 
 /// Units that are no powers of 1 000 of another one: 100s would be 1.6666min.

@@ -22,7 +22,7 @@ pub(crate) struct Misfits {
 struct Misfit {
     place: Place,
     message: String,
-    /// The bounds of a quantity, for whoever says more.
+    /// The bounds of a quantity, for a message that says more.
     bounds: String,
     /// The schema only knows that it does not fit; whoever reads the value can say more.
     vague: bool,

@@ -25,7 +25,7 @@ pub(crate) fn read_shares(root: &Node, ends: &Ends, misfits: &mut Misfits, findi
     let only_full = |entry: &Entry| entry.value.as_map().is_some_and(|map| map.iter().all(|it| it.key == "when_full"));
     let several = root.get("workers").and_then(Node::as_list).is_some_and(|workers| workers.len() > 1)
         || root.get("control").and_then(|control| control.get("workers")).is_some();
-    // What does not fit is to be put right first.
+    // A value that does not fit is to be put right first.
     if let Some(section) = entries(root, "").find(|entry| entry.key == "shares")
         && !misfits.within(&["shares"])
         && root.get("scheduler").is_none()

@@ -129,8 +129,8 @@ impl Bars {
                 pen.text(name, (left - 8.0, upper + (place - GAP) / 2.0), letters(INK, Side::Left));
                 let range = self.reference.as_ref().and_then(|reference| *reference.ranges.get(number)?);
                 // A figure beside its bar stands behind the range that would cross it.
-                let beside = |end: f64, told: &str| {
-                    let (from, room) = (at(end) + 5.0, width(told, WORDS) + 5.0);
+                let beside = |end: f64, label: &str| {
+                    let (from, room) = (at(end) + 5.0, width(label, WORDS) + 5.0);
                     let crossed = range.is_some_and(|(least, most)| at(least) < from + room && at(most) > from - 5.0);
                     range.filter(|_| crossed).map_or(from, |(_, most)| at(most) + 6.0)
                 };
@@ -152,10 +152,10 @@ impl Bars {
                         pen.rectangle(bar.0, bar.1, series(which));
                     }
                     if !self.stacked {
-                        let told = engineering(value);
-                        let place = (beside(end, &told), height + BAR / 2.0 - 1.0);
-                        pen.text(&told, place, letters(FAINT, Side::Right));
-                        taken = taken.max(place.0 + width(&told, WORDS));
+                        let label = engineering(value);
+                        let place = (beside(end, &label), height + BAR / 2.0 - 1.0);
+                        pen.text(&label, place, letters(FAINT, Side::Right));
+                        taken = taken.max(place.0 + width(&label, WORDS));
                     }
                 }
                 if let Some((least, most)) = range {
@@ -166,8 +166,8 @@ impl Bars {
                 }
                 if self.stacked {
                     let known = self.groups.iter().any(|group| group.values[number].is_some());
-                    let told = if known { engineering(end) } else { "n/a".to_owned() };
-                    pen.text(&told, (at(end) + 5.0, upper + BAR / 2.0 - 1.0), letters(FAINT, Side::Right));
+                    let label = if known { engineering(end) } else { "n/a".to_owned() };
+                    pen.text(&label, (at(end) + 5.0, upper + BAR / 2.0 - 1.0), letters(FAINT, Side::Right));
                 }
             }
             pen.line(&[(left, top - 4.0), (left, bottom)], INK, 1.0);
@@ -242,7 +242,7 @@ mod tests {
         assert!(svg.contains("12.5") && svg.contains("n/a") && svg.contains("module1"), "{svg}");
         assert_eq!(svg.matches("<rect").count(), 1, "{svg}");
         let svg = bars(vec![vec![Some(1.0)], vec![Some(2.0)]], true).svg().expect("it can be drawn");
-        assert!(svg.contains(">\n3\n<"), "the sum is told: {svg}");
+        assert!(svg.contains(">\n3\n<"), "the sum is written: {svg}");
     }
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
         let svg = drawn.svg().expect("it can be drawn");
         // One bar, and its colour in the legend.
         assert!(svg.matches("<rect").count() == 2 && svg.contains("void: says nothing"), "{svg}");
-        assert!(svg.contains(">\n1.5–2.5\n<") && svg.contains(">\n7.5\n<"), "what is stated is told: {svg}");
+        assert!(svg.contains(">\n1.5–2.5\n<") && svg.contains(">\n7.5\n<"), "stated ranges are written: {svg}");
         assert!(svg.contains("the paper") && svg.contains(">\n8\n<"), "the axis goes to the range's end: {svg}");
     }
 

@@ -77,7 +77,7 @@ pub struct Client {
     writer: BufWriter<UnixStream>,
     /// How long it is waited for a whole answer.
     patience: Duration,
-    /// Answers begin when there is something to tell.
+    /// Answers begin when there is something to report.
     is_told: bool,
 }
 
@@ -127,12 +127,12 @@ impl Client {
         self.answer()
     }
 
-    /// Asks for what is told when there is something to tell, however long that takes; gives the first answer.
+    /// Asks for reports that come when there is something to report, however long that takes; gives the first answer.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
     pub fn begin(&mut self, request: &Request) -> Result<Answer, ClientError> {
-        // Who does not even say what runs there has nothing to tell, however long it is waited for.
+        // A process that does not even say what runs there has nothing to report, however long the client waits.
         self.ask(&Request::Hello {})?;
         self.is_told = true;
         self.ask(request)
@@ -211,7 +211,7 @@ impl Client {
             let taken = end.unwrap_or(more.len());
             line.extend_from_slice(&more[..taken]);
             self.reader.consume(taken + usize::from(end.is_some()));
-            // What is cut off is no answer.
+            // A line that is cut off is no answer.
             if end.is_some() || taken == 0 || line.len() as u64 > MOST_ANSWER {
                 break;
             }

@@ -54,20 +54,21 @@ pub(super) fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream>
 /// The number of the process that listens at the other end, as this process sees it. `None` where it has none here: it
 /// is in another PID namespace.
 pub(super) fn process(stream: &UnixStream) -> Option<u32> {
-    // rustix has this call, but cannot tell the number 0, which is none.
-    let mut told = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    // rustix has this call, but has no value for the number 0, which means none.
+    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: `told` has `length` bytes, any of which the kernel may write, and both are there until the call returns.
+    // SAFETY: `credentials` has `length` bytes, any of which the kernel may write, and both are there until the call
+    // returns.
     let done = unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),
             libc::SOL_SOCKET,
             libc::SO_PEERCRED,
-            (&raw mut told).cast::<libc::c_void>(),
+            (&raw mut credentials).cast::<libc::c_void>(),
             &raw mut length,
         )
     };
-    if done == 0 { u32::try_from(told.pid).ok().filter(|pid| *pid > 0) } else { None }
+    if done == 0 { u32::try_from(credentials.pid).ok().filter(|pid| *pid > 0) } else { None }
 }
 
 #[cfg(test)]

@@ -355,8 +355,8 @@ mod tests {
         assert_eq!(look(folder.path()).handles(), ["gw"]);
         sweep(folder.path());
         assert!(path.exists(), "somebody listens there");
-        let told = super::super::Client::connect(&path).err().expect("no room").to_string();
-        assert!(told.contains("it accepts no connection, and no other has room to wait"), "{told}");
+        let error = super::super::Client::connect(&path).err().expect("no room").to_string();
+        assert!(error.contains("it accepts no connection, and no other has room to wait"), "{error}");
     }
 
     #[test]

@@ -58,8 +58,8 @@ impl Objectives {
         for flow in recent.flows.iter().filter(|flow| flow.kept.is_some() || flow.rate_kept.is_some()) {
             let looks = self.0.entry(flow.name.clone()).or_default();
             let objective = (flow.slo_us, flow.percentile, flow.min_rate_pps, flow.min_rate_bps);
-            // A reload has changed it, and earlier looks say nothing about it. A flow that missed the old one is told
-            // to keep the new one.
+            // A reload has changed it, and earlier looks say nothing about it. A flow that missed the old one is
+            // reported when it keeps the new one.
             if looks.objective != objective {
                 looks.objective = objective;
                 looks.late.clear();
@@ -92,7 +92,7 @@ mod tests {
     use super::super::tests::report;
     use super::*;
 
-    /// A flow with a new objective was told to have missed it by seconds in which it had another.
+    /// A flow with a new objective was reported to have missed it by seconds in which it had another.
     #[test]
     fn a_changed_objective_is_judged_anew() {
         let (mut objectives, log) = (Objectives::default(), EventLog::default());

@@ -92,11 +92,11 @@ impl Watch {
 /// The period as it is kept.
 fn moment(watch: &Watch, layout: &Layout, brief: bool, snapshot: &Snapshot) -> Moment {
     let (mut violated, mut worst) = (false, None::<f64>);
-    for (flow, told) in layout.flows.iter().zip(&snapshot.flows) {
+    for (flow, observed) in layout.flows.iter().zip(&snapshot.flows) {
         let Some(slo) = flow.slo_s else { continue };
-        let missed = told.missed(flow);
+        let missed = observed.missed(flow);
         violated |= missed;
-        if let Some(delay) = told.delay_s.filter(|_| told.packets > 0) {
+        if let Some(delay) = observed.delay_s.filter(|_| observed.packets > 0) {
             let part = delay.chosen / slo;
             let part = if missed { part } else { part.min(1.0) };
             worst = Some(worst.map_or(part, |worst| worst.max(part)));
@@ -107,7 +107,7 @@ fn moment(watch: &Watch, layout: &Layout, brief: bool, snapshot: &Snapshot) -> M
     let batches: Vec<f64> = snapshot.modules.iter().filter_map(|module| module.batch()).collect();
     let packets: u64 = snapshot.flows.iter().map(|flow| flow.packets).sum();
     let bulk = layout.flows.iter().zip(&snapshot.flows).filter(|(flow, _)| flow.slo_s.is_none());
-    let bulk: u64 = bulk.map(|(_, told)| told.packets).sum();
+    let bulk: u64 = bulk.map(|(_, observed)| observed.packets).sum();
     Moment {
         at_s: snapshot.at_s,
         rate_pps: packets as f64 / snapshot.period_s,
@@ -118,7 +118,7 @@ fn moment(watch: &Watch, layout: &Layout, brief: bool, snapshot: &Snapshot) -> M
             .is_some_and(|stall| snapshot.workers.iter().any(|worker| worker.had_turn_of(stall.0 as f64 / 1e9))),
         brief,
         worst,
-        delay_us: flow.and_then(|(_, told)| Some(told.delay_s?.chosen * 1e6)),
+        delay_us: flow.and_then(|(_, observed)| Some(observed.delay_s?.chosen * 1e6)),
         slo_us: flow.and_then(|(flow, _)| Some(flow.slo_s? * 1e6)),
         trigger: module.map(|at| snapshot.modules[layout.modules[at].leader].trigger),
         batch: (!batches.is_empty()).then(|| batches.iter().sum::<f64>() / batches.len() as f64),

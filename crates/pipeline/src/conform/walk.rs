@@ -149,7 +149,7 @@ impl<'r> Walk<'r> {
         }
         let found = self.found.len();
         self.hold_to(rule, node);
-        // What a key's own description says of its bounds comes last, and counts.
+        // The bounds in a key's own description come last, and count.
         if let Some(bounds) = bounds(rule).filter(|_| self.is_quantity(rule, MOST_REFERENCES)) {
             let here = self.found[found..].iter_mut().filter(|wrong| wrong.path == self.path && !wrong.of_key);
             here.for_each(|wrong| wrong.bounds = Some(bounds.clone()));

@@ -23,7 +23,7 @@ pub(super) fn section(all: &[Decomposed]) -> Result<Section, PlotError> {
         figure(&rates(all), "")?,
         Block::Table(table(all)),
     ];
-    if let Some((before, after)) = all.iter().find_map(|told| told.before.as_ref().zip(told.after.as_ref())) {
+    if let Some((before, after)) = all.iter().find_map(|run| run.before.as_ref().zip(run.after.as_ref())) {
         blocks.push(text(&format!(
             "Once flows have parted {:.1} times the packets of before leave: {:.1} times those of flows with an \
              objective, and {:.1} times those of the others.",
@@ -35,21 +35,21 @@ pub(super) fn section(all: &[Decomposed]) -> Result<Section, PlotError> {
     Ok(Section { title: "Flows that cannot be together".to_owned(), blocks })
 }
 
-fn workers(told: &Decomposed) -> String {
-    if told.workers == 1 { "1 worker".to_owned() } else { format!("{} workers", told.workers) }
+fn workers(run: &Decomposed) -> String {
+    if run.workers == 1 { "1 worker".to_owned() } else { format!("{} workers", run.workers) }
 }
 
 fn delays(all: &[Decomposed]) -> Figure {
     let empty = Figure::new("Delay, parted and not", Axis::new("time, s").from_zero(), Axis::new("delay, µs").log());
-    let objective = all.iter().flat_map(|told| told.moments.iter());
+    let objective = all.iter().flat_map(|run| run.moments.iter());
     let objective = objective.filter_map(|moment| Some((moment.at_s, moment.slo_us?))).collect();
-    let line = |told: &Decomposed| Layer::Line {
-        name: workers(told),
-        points: told.moments.iter().filter_map(|moment| Some((moment.at_s, moment.delay_us?))).collect(),
+    let line = |run: &Decomposed| Layer::Line {
+        name: workers(run),
+        points: run.moments.iter().filter_map(|moment| Some((moment.at_s, moment.delay_us?))).collect(),
     };
     let empty = empty.with(Layer::Steps { name: "objective".to_owned(), points: objective });
     let drawn = all.iter().map(line).fold(empty, Figure::with);
-    let missed = all.iter().flat_map(|told| &told.moments).filter(|moment| moment.missed());
+    let missed = all.iter().flat_map(|run| &run.moments).filter(|moment| moment.missed());
     let missed: Vec<_> = missed.filter_map(|moment| Some((moment.at_s, moment.delay_us?))).collect();
     if missed.is_empty() {
         return drawn;
@@ -60,9 +60,9 @@ fn delays(all: &[Decomposed]) -> Figure {
 fn rates(all: &[Decomposed]) -> Figure {
     let y = Axis::new("million packets a second").log();
     let seen = |moment: &Moment| (moment.rate_pps > 0.0).then_some(moment.rate_pps / 1e6);
-    let line = |told: &Decomposed| Layer::Steps {
-        name: workers(told),
-        points: told.moments.iter().filter_map(|moment| Some((moment.at_s, seen(moment)?))).collect(),
+    let line = |run: &Decomposed| Layer::Steps {
+        name: workers(run),
+        points: run.moments.iter().filter_map(|moment| Some((moment.at_s, seen(moment)?))).collect(),
     };
     let empty = Figure::new("Packets a second, parted and not", Axis::new("time, s").from_zero(), y);
     all.iter().map(line).fold(empty, Figure::with)
@@ -70,33 +70,33 @@ fn rates(all: &[Decomposed]) -> Figure {
 
 fn table(all: &[Decomposed]) -> Table {
     let count = |count: Option<usize>| known(count.map(|count| count as f64), 0);
-    let row = |told: &Decomposed, what: &str, side: &Side, parts: bool| {
-        let void = if told.soundness.is_void() { ", void" } else { "" };
+    let row = |run: &Decomposed, what: &str, side: &Side, parts: bool| {
+        let void = if run.soundness.is_void() { ", void" } else { "" };
         let part = |known: String| if parts { known } else { "-".to_owned() };
         vec![
-            format!("{}{what}{void}", workers(told)),
+            format!("{}{what}{void}", workers(run)),
             format!("{} of {}", side.violated, side.periods),
             known(side.delay_us, 0),
             engineering(side.rate_pps - side.bulk_pps),
             engineering(side.bulk_pps),
             engineering(side.rate_pps),
-            part(count(told.until_parted)),
-            part(count(told.until_kept)),
-            part(known(told.moves.first().map(|moved| moved.pause_us), 0)),
-            part(engineering(told.dropped as f64)),
+            part(count(run.until_parted)),
+            part(count(run.until_kept)),
+            part(known(run.moves.first().map(|moved| moved.pause_us), 0)),
+            part(engineering(run.dropped as f64)),
         ]
     };
-    let rows = all.iter().flat_map(|told| {
-        let what = if told.after.is_some() { ", before" } else { "" };
-        let before = told.before.as_ref().map(|side| row(told, what, side, false));
-        before.into_iter().chain(told.after.as_ref().map(|side| row(told, ", parted", side, true)))
+    let rows = all.iter().flat_map(|run| {
+        let what = if run.after.is_some() { ", before" } else { "" };
+        let before = run.before.as_ref().map(|side| row(run, what, side, false));
+        before.into_iter().chain(run.after.as_ref().map(|side| row(run, ", parted", side, true)))
     });
     // What the paper's figure shows, and its text says of the whole rate and of the move.
     let papers = [
         ["paper, before", "all", "4 000", "-", "-", "-", "-", "-", "-", "-"],
         ["paper, parted", "none", "under 1 000", "-", "-", "over 10 times that", "20", "-", "-", "-"],
     ];
-    let papers = papers.map(|told| told.map(str::to_owned).to_vec());
+    let papers = papers.map(|cells| cells.map(str::to_owned).to_vec());
     let heads = [
         "",
         "periods violated",

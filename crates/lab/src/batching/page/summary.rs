@@ -63,9 +63,9 @@ fn facts(results: &Results) -> Vec<(String, String)> {
             facts.push((what.to_owned(), format!("periods that missed an objective: {}", missed.join(", "))));
         }
     }
-    let parted = results.decomposition.iter().find_map(|told| told.before.as_ref().zip(told.after.as_ref()));
+    let parted = results.decomposition.iter().find_map(|run| run.before.as_ref().zip(run.after.as_ref()));
     facts.extend(parted.map(|(before, after)| {
-        let told = format!(
+        let outcome = format!(
             "{} of {} periods missed an objective before they parted, {} of {} after, and {:.1} times the packets \
              leave",
             before.violated,
@@ -74,7 +74,7 @@ fn facts(results: &Results) -> Vec<(String, String)> {
             after.periods,
             after.rate_pps / before.rate_pps
         );
-        ("Flows that cannot be together".to_owned(), told)
+        ("Flows that cannot be together".to_owned(), outcome)
     }));
     let void = super::void(results).len();
     let void = if void == 0 { "none".to_owned() } else { format!("{void}, named above: they say nothing") };

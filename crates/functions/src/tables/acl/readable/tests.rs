@@ -129,8 +129,8 @@ fn errors_name_the_word_and_what_is_allowed() {
         ("permit ipv6 from any", "'ipv6' is no protocol (did you mean 'ip6'?)"),
         ("set x = 10.0.0.0/8", "sets are defined where the rules are"),
     ] {
-        let told = refused(line);
-        assert!(told.contains(said), "{line}\n{told}\n{said}");
+        let error = refused(line);
+        assert!(error.contains(said), "{line}\n{error}\n{said}");
     }
 }
 
@@ -138,7 +138,7 @@ fn errors_name_the_word_and_what_is_allowed() {
 fn errors_of_a_file_name_its_lines_and_sets_their_faults() {
     let text = "set office = 10.0.0.0/8\nset office = 10.0.0.0/8\nset any = 10.0.0.0/8\nset x 10.0.0.0/8\nset\nset y =\n\
         set z = 10.0.0.0/8 11.0.0.0/8\npermit tcp from ofice to any\n";
-    let told = rule_file::parse("r", text.as_bytes()).expect_err("faults").to_string();
+    let error = rule_file::parse("r", text.as_bytes()).expect_err("faults").to_string();
     let starts = [
         "r:2: the set 'office' is defined already",
         "r:3: 'any' is no name of a set",
@@ -148,8 +148,8 @@ fn errors_of_a_file_name_its_lines_and_sets_their_faults() {
         "r:7: '11.0.0.0/8' is no \",\": allowed is",
         "r:8: 'ofice' is no address, prefix or set (did you mean 'office'?)",
     ];
-    assert_eq!(told.lines().count(), starts.len(), "{told}");
-    for (line, start) in told.lines().zip(starts) {
+    assert_eq!(error.lines().count(), starts.len(), "{error}");
+    for (line, start) in error.lines().zip(starts) {
         assert!(line.starts_with(start), "{line}\n{start}");
     }
 }
@@ -190,8 +190,8 @@ fn a_list_of_sets_is_refused_before_it_is_put_together() {
         for line in
             [format!("permit ip from {line}"), format!("permit ip to {line} port 80"), format!("set b = {line}")]
         {
-            let told = rule_file::parse("f", format!("{sets}{line}").as_bytes()).expect_err("too long").to_string();
-            assert_eq!(told, format!("f:9: {long}"));
+            let error = rule_file::parse("f", format!("{sets}{line}").as_bytes()).expect_err("too long").to_string();
+            assert_eq!(error, format!("f:9: {long}"));
         }
     }
     // Prefixes that others hold are none too many.
@@ -202,16 +202,16 @@ fn a_list_of_sets_is_refused_before_it_is_put_together() {
 #[test]
 fn a_word_is_not_suggested_in_its_own_place() {
     for line in ["permit tcp port 80", "permit tcp from any to any from any", "permit tcp from any to any to any"] {
-        let told = refused(line);
-        assert!(told.contains("is no continuation of the rule: allowed"), "{line}\n{told}");
+        let error = refused(line);
+        assert!(error.contains("is no continuation of the rule: allowed"), "{line}\n{error}");
     }
 }
 
 #[test]
 fn icmp_by_number_has_no_ports() {
     for line in ["permit 1 from any to any port 8", "permit 0x3a from any port 8", "permit ip6 tcp,58 to any port 8"] {
-        let told = refused(line);
-        assert!(told.contains("has no ports: allowed with 'port' are tcp"), "{line}\n{told}");
+        let error = refused(line);
+        assert!(error.contains("has no ports: allowed with 'port' are tcp"), "{line}\n{error}");
     }
     assert_eq!(means("permit ip 6 to any port 8"), ["permit ip tcp from any to any port 8"]);
 }
