@@ -71,14 +71,24 @@ impl Terminal {
         wait_for("more packets", || self.packets().is_some_and(|now| now > before));
     }
 
-    /// Takes the terminal away.
+    /// Takes the terminal away, once the run is in its foreground: a run that `fg` has not reached yet gets no SIGHUP.
     pub(crate) fn close(&mut self) {
+        let run = self.run();
+        wait_for("the run in the foreground", || is_in_foreground(run));
         self.script.kill().expect("it runs");
     }
 
     fn type_keys(&mut self, keys: &[u8]) {
         self.keyboard.write_all(keys).and_then(|()| self.keyboard.flush()).expect("the terminal reads");
     }
+}
+
+/// Whether a process is of its terminal's foreground group: fields 5 and 8 of proc_pid_stat(5).
+fn is_in_foreground(process: Pid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).expect("it runs");
+    // The name may have blanks.
+    let fields: Vec<_> = status.rsplit(") ").next().into_iter().flat_map(str::split_whitespace).collect();
+    fields[2] == fields[5]
 }
 
 impl Drop for Terminal {
