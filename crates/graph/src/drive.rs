@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use forebay_measure::{Clock, Simulated, Tsc};
+use forebay_measure::{Clock, Nanos, Simulated, Tsc};
 use forebay_packet::Ticks;
 use rtrb::Consumer;
 
@@ -16,8 +16,10 @@ use crate::observer::Observer;
 use crate::scheduler::Scheduler;
 use crate::worker::{ActionError, Census, Exchange, Former, Next, Worker};
 
-/// Between how many turns the stop flag and the orders are looked at.
+/// Between how many turns the stop flag and the orders are looked at, at most.
 const LOOK_EVERY: u32 = 64;
+/// They are looked at after so long besides, since a turn of slow modules takes milliseconds.
+const LOOK_AFTER: Nanos = Nanos(1_000_000);
 
 /// How long a worker sleeps that has nothing left to do.
 const OVER: Duration = Duration::from_micros(200);
@@ -69,9 +71,12 @@ pub struct Mailbox<'a, S: Scheduler> {
 /// Runs a worker on the calling thread, which is its own, until it is stopped, or until it is told to end in favour of
 /// others. It sleeps only when nothing can come any more.
 pub fn poll<S: Scheduler>(worker: &mut Worker<Tsc, S>, mailbox: &mut Mailbox<'_, S>) -> Ended {
+    let look_after = worker.clock().frequency().ticks(LOOK_AFTER);
+    let mut looked = Ticks::ZERO;
     loop {
         for _ in 0..LOOK_EVERY {
             match worker.turn() {
+                Next::Now if worker.began().since(looked) >= look_after => break,
                 Next::Now => {}
                 Next::Never => {
                     std::thread::sleep(OVER);
@@ -84,6 +89,7 @@ pub fn poll<S: Scheduler>(worker: &mut Worker<Tsc, S>, mailbox: &mut Mailbox<'_,
                 }
             }
         }
+        looked = worker.began();
         while let Ok(order) = mailbox.orders.pop() {
             match order {
                 // Who has asked may have gone: here and below.

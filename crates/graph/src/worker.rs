@@ -454,6 +454,12 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         Arc::clone(&self.telemetry)
     }
 
+    /// When the last turn began.
+    #[must_use]
+    pub fn began(&self) -> Ticks {
+        self.began
+    }
+
     /// The worker's clock.
     #[must_use]
     pub fn clock(&self) -> &C {
