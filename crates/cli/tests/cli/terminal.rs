@@ -28,7 +28,9 @@ impl Terminal {
             .expect("a writable folder");
         let mut script = Command::new("script");
         script.args(["--quiet", "--return", "--flush", "--command"]);
-        script.arg(format!("stty rows 24 cols 80; bash -mc '{command}'")).arg(folder.path().join("screen"));
+        // Under nohup(1) tests ignore SIGHUP, and so would the shell, whose end is what the run notices.
+        let shell = format!("stty rows 24 cols 80; exec env --default-signal=HUP bash -mc '{command}'");
+        script.arg(shell).arg(folder.path().join("screen"));
         script.env("forebay", format!("{} run pipeline.yaml --duration 60s --socket s", env!("CARGO_BIN_EXE_forebay")));
         script.current_dir(folder.path()).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         match script.spawn() {
