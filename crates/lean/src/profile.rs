@@ -86,9 +86,6 @@ pub struct Size {
     pub call_s: f64,
 }
 
-/// So many passes more for a function for which no line is found: other programs had the core in many of its rounds.
-const MORE_PASSES: usize = 10;
-
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
@@ -206,16 +203,12 @@ impl Profile {
         let (mut cores, mut done) = (None, 0);
         let mut measured: BTreeMap<_, bench::Measured> = BTreeMap::new();
         let hertz = Tsc.frequency().hertz();
-        for pass in 0..effort.passes + MORE_PASSES {
+        for _ in 0..effort.passes {
             for function in names {
-                let so_far = measured.entry(function).or_default();
-                if pass >= effort.passes && Costed::of(so_far, effort, hertz).is_some() {
-                    continue;
-                }
-                let all = effort.passes * names.len();
-                begins(Progress { function, done: done.min(all), all });
+                begins(Progress { function, done, all: effort.passes * names.len() });
                 let source = source(function, effort.batch)?;
-                so_far.add(bench::measure(function, &source, effort, &mut cores)?);
+                let more = bench::measure(function, &source, effort, &mut cores)?;
+                measured.entry(function).or_default().add(more);
                 done += 1;
             }
         }
@@ -270,22 +263,27 @@ impl Costed {
     ///
     /// A call that is timed shares no time with those around it, and the time to choose the module is in none. So T0 is
     /// what the whole pipeline takes more where the same packets come in more calls. The rest of a packet's cost is
-    /// timed in full batches, where there is little of both.
+    /// timed in full batches, where there is little of both. Where other modules take so much more that T0 is lost in
+    /// their noise, calls of all sizes are timed.
     fn of(measured: &bench::Measured, effort: &Effort, hertz: f64) -> Option<Self> {
         let sizes = measured.sizes()?;
         let (one, full) = (sizes.first()?, sizes.last()?);
-        // By size: what calls there are for each packet that comes to the module, and what the whole takes for it.
-        let whole: Vec<_> = sizes.iter().map(|it| (1.0 / it.packets, it.whole / (it.calls * it.packets))).collect();
-        let line = fit::line(&whole)?;
         let each = |size: &bench::Sample| size.call / size.packets;
         let timed = (each(one) - each(full)) / (1.0 / one.packets - 1.0 / full.packets);
-        let dispatch = line.each - timed.clamp(0.0, line.each);
+        // By size: calls for each packet that comes to the module, and the ticks of the whole for it.
+        let whole: Vec<_> = sizes.iter().map(|it| (1.0 / it.packets, it.whole / (it.calls * it.packets))).collect();
+        let line = fit::line(&whole)?;
+        let mut dispatch = line.each - timed.clamp(0.0, line.each);
         let besides = line.fixed + line.each / full.packets - each(full) - dispatch / full.packets;
-        let costs: Vec<_> = whole.iter().map(|(calls, whole)| (*calls, whole - besides)).collect();
-        let line = fit::line(&costs)?;
+        let mut costs: Vec<_> = whole.iter().map(|(calls, whole)| (*calls, whole - besides)).collect();
+        let mut line = fit::line(&costs)?;
+        if line.each <= 0.0 || costs.iter().any(|(_, each)| *each <= 0.0) {
+            // The engine takes some time for each call: it is lost in the noise of what other modules take.
+            costs = sizes.iter().map(|size| (1.0 / size.packets, each(size))).collect();
+            (line, dispatch) = (fit::line(&costs)?, 0.0);
+        }
         let seconds = |ticks: f64| ticks / hertz;
         let size = |(calls, each): &(f64, f64)| Size { packets: 1.0 / calls, call_s: seconds(each / calls).max(0.0) };
-        // The engine takes some time for each call: where none was found, noise was all that there was.
         (line.each > 0.0).then(|| Self {
             t0_s: seconds(line.each),
             t1_s: seconds(line.fixed),

@@ -56,6 +56,20 @@ fn what_timing_adds_to_a_call_is_hardly_in_its_cost() {
     assert!((cost.t0_s * 1e9 - 25.0).abs() < 1.0 && cost.t1_s * 1e9 < 0.5 && cost.is_sound(), "{cost:?}");
 }
 
+/// Other modules take far more, and the noise of that is larger than what calls take: such a module was not measured.
+#[test]
+fn what_is_lost_in_the_noise_of_others_is_timed() {
+    let sample = |packets: f64| {
+        let whole = 20_000.0 - 300.0 / packets;
+        Sample { packets, call: 40.0 + 6.0 * packets, calls: 1.0 / packets, whole, away: 0.0 }
+    };
+    let cost = Costed::of(&of(&[1.0, 2.0, 4.0, 8.0].map(sample)), &Effort::new(8), 1e9).expect("a line");
+    let near = |is: f64, was: f64| assert!((is * 1e9 - was).abs() < 1e-6, "{is}: {cost:?}");
+    near(cost.t0_s, 40.0);
+    near(cost.t1_s, 6.0);
+    assert!(cost.dispatch_s == 0.0 && cost.sizes.iter().all(|size| size.call_s > 0.0) && cost.is_sound(), "{cost:?}");
+}
+
 #[test]
 fn batchiness_is_one_where_batches_save_nothing() {
     assert!((batchiness(0.0, 5.0, 32) - 1.0).abs() < 1e-12);
