@@ -33,7 +33,7 @@ test: rust ## every test: unit, property, differential, documentation, replayed 
 	@scripts/install-debian --optional 'the tests that count instructions' valgrind:valgrind
 	@scripts/install-debian --optional 'the tests that ping and trace routes' ping:iputils-ping traceroute:traceroute
 	@scripts/install-debian --optional 'the scenes between network namespaces' python3:python3 ip:iproute2 iperf3:iperf3 curl:curl dnsmasq:dnsmasq-base busybox:busybox
-	cargo test --workspace
+	cargo test --workspace --no-fail-fast
 
 gate: rust ## instructions per packet against baselines/instructions.json: what became dearer, and why
 	@scripts/install-debian valgrind:valgrind

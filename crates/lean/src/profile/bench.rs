@@ -31,6 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// long: the shorter it is, the likelier nothing else runs in it. The kernel counts a wait when it is over, which may
 /// be in the next span.
 const ALONE: f64 = 0.001;
+/// The mean batch of a span may differ from the size by this part.
+const ROUNDING: f64 = 0.01;
 /// So many spans at most.
 const AGAIN: u32 = 6;
 /// A span lasts at least so long.
@@ -176,8 +178,12 @@ pub(super) fn rounds(instance: &dyn Instance, effort: &Effort, modules: &[usize]
                     }
                 };
                 measured.stalled = (measured.stalled.0 + sample.away * seconds, measured.stalled.1 + seconds);
-                measured.samples[at].push(sample);
-                if sample.away <= ALONE {
+                // Calls of the size before are in a span that began before the worker had its core again.
+                let is_of_size = (sample.packets - sizes[at] as f64).abs() <= ROUNDING * sizes[at] as f64;
+                if is_of_size || again + 1 == AGAIN {
+                    measured.samples[at].push(sample);
+                }
+                if is_of_size && sample.away <= ALONE {
                     break;
                 }
             }
