@@ -101,10 +101,11 @@ lint: rust ## formatting, clippy with warnings as errors, licences and sources o
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo deny check licenses bans sources
 
-schema: rust ## write the configuration's JSON Schema to schema/forebay.schema.json
+schema: rust ## write the JSON Schemas of configurations and of `topology --json` to schema/
 	@mkdir -p schema target
 	cargo run -q -p forebay-cli -- schema > target/forebay.schema.json
-	mv target/forebay.schema.json schema/forebay.schema.json
+	cargo run -q -p forebay-cli -- schema topology > target/topology.schema.json
+	mv target/forebay.schema.json target/topology.schema.json schema/
 
 rust:
 	@scripts/install-rust

@@ -24,6 +24,7 @@ pub const TARGETS: &[Target] = &[
     ("baseline", forebay_lean::baseline::fuzz_baseline),
     ("profile", forebay_lean::profile::fuzz_profile),
     ("host", forebay_host::fuzz_files),
+    ("topology", forebay_host::fuzz_topology),
     ("neighbour", forebay_packet::wire::neighbour::fuzz_neighbour),
     ("recording", forebay_control::recording::fuzz_recording),
     ("patterns", forebay_functions::dpi::pattern::fuzz_patterns),

@@ -13,6 +13,7 @@ mod replay;
 mod settings;
 mod simulate;
 mod stop;
+mod topology;
 mod values;
 
 use std::path::PathBuf;
@@ -39,6 +40,7 @@ pub(crate) use replay::Replay;
 pub(crate) use settings::Settings;
 pub(crate) use simulate::Simulate;
 pub(crate) use stop::Stop;
+pub(crate) use topology::Topology;
 
 /// Runs network functions on packets in batches, keeps every flow's delay objective, and accounts for every packet.
 #[derive(Debug, Parser)]
@@ -88,6 +90,8 @@ pub(crate) enum Command {
     Replay(Replay),
     /// Look at this machine: what in it will cost performance, and how to mend that
     Doctor(Doctor),
+    /// Show which memory nodes, caches, cores and network interfaces of a machine are near each other
+    Topology(Topology),
     /// Watch a running pipeline: the live table
     Top(Top),
     /// Show something of a running pipeline
@@ -148,9 +152,13 @@ Examples:
         #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
         set: Vec<String>,
     },
-    /// Print the JSON Schema of configurations, for editors
-    #[command(after_help = "Example:\n  forebay schema > forebay.schema.json")]
-    Schema,
+    /// Print the JSON Schema of configurations, for editors, or of an output
+    #[command(after_help = "Examples:\n  forebay schema > forebay.schema.json\n  forebay schema topology")]
+    Schema {
+        /// Of what
+        #[arg(default_value = "configuration")]
+        of: SchemaName,
+    },
     /// Print a completion script for a shell
     #[command(after_help = "\
 Examples:
@@ -450,6 +458,15 @@ pub(crate) struct Check {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What has a JSON Schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SchemaName {
+    /// Configurations
+    Configuration,
+    /// The output of `topology --json`
+    Topology,
 }
 
 /// What can be listed.

@@ -81,6 +81,7 @@ fn with_candidates(command: &str, arg: Arg) -> Arg {
     match (command, arg.get_id().as_str()) {
         ("history" | "top" | "replay", "pipeline") => arg,
         (_, "pipeline" | "pipelines") => arg.add(ArgValueCompleter::new(pipelines)),
+        ("topology", "source") => arg.add(ArgValueCompleter::new(machines)),
         ("describe", "name") => arg.add(named(|| [functions(), ports(), usecases(), controllers(), states()].concat())),
         ("usecase", "name") => arg.add(named(usecases)),
         ("profile", "functions") => arg.add(named(functions)),
@@ -127,6 +128,14 @@ fn pipelines(current: &OsStr) -> Vec<CompletionCandidate> {
     };
     all.extend(PathCompleter::any().filter(move |path| path.is_dir() || is_configuration(path)).complete(current));
     all
+}
+
+/// This machine, and files of hwloc.
+fn machines(current: &OsStr) -> Vec<CompletionCandidate> {
+    let host = "host".starts_with(&*current.to_string_lossy()).then(|| CompletionCandidate::new("host"));
+    let is_xml = |path: &Path| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("xml"));
+    let files = PathCompleter::any().filter(move |path| path.is_dir() || is_xml(path)).complete(current);
+    host.into_iter().chain(files).collect()
 }
 
 /// The words of the line that is completed.

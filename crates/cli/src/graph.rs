@@ -82,7 +82,7 @@ fn labels(way: &Way) -> String {
 }
 
 /// The text in so many columns: the end gives way.
-fn cut(text: &str, columns: usize) -> String {
+pub(crate) fn cut(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();
     }

@@ -48,6 +48,7 @@ mod story;
 mod strain;
 mod summary;
 mod temporary;
+mod topology;
 mod trace;
 mod usecase;
 
@@ -136,6 +137,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Count(arguments) => measure::serve(&arguments)?,
         Command::Replay(arguments) => replay::replay(&arguments)?,
         Command::Doctor(arguments) => return doctor::doctor(&arguments),
+        Command::Topology(topology) => topology::topology(&topology)?,
         Command::Top(top) => remote::top(&top)?,
         Command::Stop(arguments) => return remote::or_json_error(arguments.json, remote::stop(&arguments)),
         Command::Drops(arguments) => return remote::or_json_error(arguments.json, remote::drops(&arguments)),
@@ -148,7 +150,13 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Describe { name, json } => describe::describe(&name, json)?,
         Command::New { template, set } => new::new(template.as_deref(), &set)?,
         Command::Usecase { name, set } => usecase::print(&name, &set)?,
-        Command::Schema => writeln!(printed::out(), "{:#}", forebay_pipeline::schema())?,
+        Command::Schema { of } => {
+            let schema = match of {
+                args::SchemaName::Configuration => forebay_pipeline::schema(),
+                args::SchemaName::Topology => topology::schema(),
+            };
+            writeln!(printed::out(), "{schema:#}")?;
+        }
         Command::Completions { shell } => complete::print(shell, &mut io::stdout())?,
     }
     Ok(Answer::Yes)

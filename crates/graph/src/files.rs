@@ -244,8 +244,9 @@ fn read_into(mut bytes: Vec<u8>, from: impl Read, most: u64) -> io::Result<Vec<u
     Ok(bytes)
 }
 
-/// So many bytes in the unit that fits: whole where that is exact, else with one decimal.
-fn size(bytes: u64) -> String {
+/// Writes a number of bytes in the unit that fits: whole where that is exact, else with one decimal.
+#[must_use]
+pub fn size(bytes: u64) -> String {
     let (unit, name) = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]
         .into_iter()
         .find(|(unit, _)| bytes >= *unit)

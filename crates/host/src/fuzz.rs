@@ -1,6 +1,6 @@
 //! Any bytes as each of the kernel's files: what a fuzz target and the replay of its corpus try.
 
-use crate::{KernelList, arp, cgroup, interrupts, kernel, memory, process, stat};
+use crate::{KernelList, Topology, arp, cgroup, interrupts, kernel, memory, process, stat};
 
 /// Reads bytes as each kind of file there is. Any outcome is right; that there is one, soon and without a panic, and that what
 /// is read of a list can be written and read again, is what is tried.
@@ -23,4 +23,22 @@ pub fn fuzz_files(bytes: &[u8]) {
     let _ = (process::line(text, "CapEff"), kernel::flags(text), cgroup::field(text, "nr_throttled"));
     let (own, mounts) = text.split_once("\n\n").unwrap_or((text, text));
     let _ = (cgroup::unified(own, mounts), cgroup::controlled(own, mounts, "cpu"));
+}
+
+/// Reads bytes as a machine that hwloc described, and as one in a word. Every topology has processors, places that exist,
+/// and each of its processors in at most one domain; no bytes lead to a panic.
+pub fn fuzz_topology(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let read = [Topology::hwloc(text), Topology::synthetic(text.trim_end())];
+    for topology in read.into_iter().filter_map(Result::ok) {
+        assert!(!topology.processors.is_empty());
+        let caches = topology.caches.len();
+        assert!(topology.processors.iter().all(|processor| processor.cache.is_none_or(|cache| cache < caches)));
+        let nodes = topology.nodes.len();
+        assert!(topology.distances.is_empty() || topology.distances.len() == nodes);
+        assert!(topology.distances.iter().all(|row| row.len() == nodes));
+        let domains = topology.domains();
+        let placed: usize = domains.iter().map(|domain| domain.cores.len() + domain.siblings.len()).sum();
+        assert!(placed <= topology.processors.len() && domains.iter().all(|domain| !domain.cores.is_empty()));
+    }
 }

@@ -1,7 +1,7 @@
 //! What the machine is, read from the kernel's files, and what in it will cost performance.
 //!
-//! [`Host::read`] describes the machine below a [`Tree`], which can be laid out by hand; what the kernel does not tell is unknown,
-//! with the reason, and never guessed. [`doctor`] holds what is to run against it.
+//! [`Host::read`] describes the machine below a [`Tree`], which can be laid out by hand; what the kernel does not tell
+//! is unknown, with the reason, and never guessed. [`doctor`] holds what is to run against it.
 
 #![forbid(unsafe_code)]
 
@@ -19,10 +19,12 @@ mod list;
 pub mod memory;
 pub mod process;
 pub mod stat;
+pub mod topology;
 mod tree;
 
 pub use fact::{Evidence, Fact, Origin};
-pub use fuzz::fuzz_files;
+pub use fuzz::{fuzz_files, fuzz_topology};
 pub use host::Host;
 pub use list::{KernelList, ListError};
+pub use topology::{Topology, TopologyError};
 pub use tree::{Tree, Unknown};

@@ -2,7 +2,7 @@
 
 use crate::chart::{TITLE, WIDTH, WORDS, rows};
 use crate::palette::{Colour, FAINT, GRID, INK, series};
-use crate::pen::{Letters, Pen, Point, Side, drawing, width};
+use crate::pen::{Letters, Pen, Point, Side, drawing, shortened, width};
 use crate::scale::Scale;
 use crate::{PlotError, engineering};
 
@@ -52,15 +52,6 @@ const GAP: f64 = 9.0;
 /// The part of the width that places' names may take.
 const NAMES: f64 = 0.55;
 
-/// As much of a name as there is room for.
-fn shortened(name: &str, room: f64) -> String {
-    if width(name, WORDS) <= room {
-        return name.to_owned();
-    }
-    let fits = (room / width("a", WORDS)) as usize;
-    name.chars().take(fits.saturating_sub(1)).chain(['…']).collect()
-}
-
 /// A bar that says nothing: its outline, and slanted lines within.
 fn hatch(pen: &Pen<'_>, ((left, top), (right, bottom)): (Point, Point), colour: Colour) {
     pen.line(&[(left, top), (right, top), (right, bottom), (left, bottom), (left, top)], colour, 1.0);
@@ -91,7 +82,7 @@ impl Bars {
     pub fn svg(&self) -> Result<String, PlotError> {
         self.check()?;
         let scale = Scale::around([0.0, self.longest()].into_iter(), false, (Some(0.0), None), 8);
-        let places: Vec<String> = self.places.iter().map(|name| shortened(name, WIDTH * NAMES)).collect();
+        let places: Vec<String> = self.places.iter().map(|name| shortened(name, WORDS, WIDTH * NAMES)).collect();
         let left = 16.0 + places.iter().map(|name| width(name, WORDS)).fold(0.0, f64::max);
         let right = WIDTH - if self.reference.is_some() { 110.0 } else { 70.0 };
         let is_hatched = self.groups.iter().any(|group| group.void.contains(&true));
@@ -283,7 +274,7 @@ mod tests {
         for length in [1, 40, 66, 90, 400] {
             long.places[0] = "n".repeat(length);
             let svg = long.svg().expect("it can be drawn");
-            assert!(width(&shortened(&long.places[0], WIDTH * NAMES), WORDS) <= WIDTH * NAMES);
+            assert!(width(&shortened(&long.places[0], WORDS, WIDTH * NAMES), WORDS) <= WIDTH * NAMES);
             assert_eq!(svg.contains('…'), width(&long.places[0], WORDS) > WIDTH * NAMES, "{length}");
         }
     }

@@ -10,6 +10,7 @@ mod bars;
 mod chart;
 mod escape;
 mod figure;
+mod nest;
 mod number;
 mod page;
 mod palette;
@@ -18,6 +19,7 @@ mod scale;
 
 pub use bars::{Bars, Group, Reference};
 pub use figure::{Axis, Figure, Layer, cdf};
+pub use nest::{Cell, Grid, Nest, Sort};
 pub use number::engineering;
 pub use page::{Align, Block, Page, Section, Table};
 

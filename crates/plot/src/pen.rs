@@ -43,6 +43,15 @@ pub(crate) fn width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * LETTER
 }
 
+/// As much of a text as there is room for.
+pub(crate) fn shortened(text: &str, size: f64, room: f64) -> String {
+    if width(text, size) <= room {
+        return text.to_owned();
+    }
+    let fits = (room / width("a", size)) as usize;
+    text.chars().take(fits.saturating_sub(1)).chain(['…']).collect()
+}
+
 /// Draws into a text.
 pub(crate) struct Pen<'t> {
     area: DrawingArea<SVGBackend<'t>, plotters::coord::Shift>,

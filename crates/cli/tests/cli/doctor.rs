@@ -2,7 +2,7 @@
 
 #[expect(dead_code, reason = "the tests of the crate below use more of it")]
 #[path = "../../../host/tests/host/server.rs"]
-mod server;
+pub(crate) mod server;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -19,7 +19,7 @@ pipeline: [in -> hop -> host, host -> more -> drop]
 workers: [{ core: 5 }, { core: 6 }]
 ";
 
-fn laid_out(server: &Server) -> TempDir {
+pub(crate) fn laid_out(server: &Server) -> TempDir {
     let folder = folder();
     server.lay_out(folder.path());
     folder

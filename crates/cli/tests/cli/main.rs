@@ -37,6 +37,7 @@ mod state;
 mod tables;
 mod temporary;
 mod terminal;
+mod topology;
 mod upf;
 mod watch;
 mod workers;

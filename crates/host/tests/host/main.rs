@@ -5,6 +5,7 @@ mod here;
 mod hostile;
 mod neighbours;
 mod server;
+mod topology;
 
 use forebay_host::doctor::{CHECKS, Diagnosis, Intent, Outcome, Port, State, Worker, examine};
 use forebay_host::{Host, Tree};

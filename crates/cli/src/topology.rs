@@ -1,0 +1,117 @@
+//! `forebay topology`: packages, memory nodes, last-level caches and cores, as text, as a picture and as JSON.
+
+mod outline;
+mod picture;
+mod report;
+mod text;
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use forebay_graph::files::{read_text, replace};
+use forebay_graph::nearest;
+use forebay_host::{Host, Topology, TopologyError, Tree};
+
+use crate::{args, printed};
+use outline::Outline;
+pub(crate) use report::schema;
+
+/// The longest file of hwloc, in bytes: a machine of 8 192 processors takes 10 MB.
+const MOST: u64 = 64 << 20;
+/// The files of a folder that are compared with a name that is not there.
+const MOST_NAMES: usize = 1_000;
+const ALLOWED: &str = "`host`, an XML file that hwloc wrote (`lstopo FILE.xml`), or NODESxCORES such as 4x10:llc=5";
+
+/// Where a topology comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SourceType {
+    /// The kernel's files.
+    Host,
+    /// A file that hwloc wrote.
+    Hwloc,
+    /// A word such as `2x12`.
+    Synthetic,
+}
+
+/// Prints a topology.
+pub(crate) fn topology(arguments: &args::Topology) -> anyhow::Result<()> {
+    let (source, topology) = read(arguments)?;
+    let outline = Outline::of(&topology, source);
+    if let Some(file) = &arguments.svg {
+        let picture = picture::nest(&outline, &arguments.source).svg()?;
+        replace(file, picture.as_bytes()).with_context(|| format!("topology: --svg {}", file.display()))?;
+    }
+    let mut out = printed::out();
+    if arguments.json {
+        let report = report::TopologyReport::of(&topology, source, &arguments.source);
+        writeln!(out, "{}", serde_json::to_string(&report)?)?;
+    } else {
+        write!(out, "{}", text::text(&outline))?;
+    }
+    Ok(())
+}
+
+fn read(arguments: &args::Topology) -> anyhow::Result<(SourceType, Topology)> {
+    let args::Topology { source, root, .. } = arguments;
+    if source == "host" {
+        let root = root.as_deref().unwrap_or(Path::new("/"));
+        let tree = Tree::at(root);
+        if !tree.has("/proc") && !tree.has("/sys") {
+            bail!("topology: --root {}: allowed is a folder with a machine's proc and sys in it", root.display());
+        }
+        let topology = Topology::read(&tree, &Host::read(&tree)).context("topology: host")?;
+        return Ok((SourceType::Host, topology));
+    }
+    if let Some(root) = root {
+        bail!("topology: --root {}: {source} has no kernel's files: allowed is --root with `host`", root.display());
+    }
+    // A file of this name comes first, whatever it is: a folder is refused as one.
+    if Path::new(source).symlink_metadata().is_ok() {
+        let bytes = read_text(Path::new(source), MOST).with_context(|| format!("topology: {source}"))?;
+        return Ok((SourceType::Hwloc, hwloc(source, &bytes)?));
+    }
+    if source.contains(['/', '.']) {
+        let meant = meant(source);
+        bail!("topology: {source}: there is no such file{meant}: allowed is {ALLOWED}");
+    }
+    match Topology::synthetic(source) {
+        Ok(topology) => Ok((SourceType::Synthetic, topology)),
+        Err(error) if source.starts_with(|first: char| first.is_ascii_digit()) => {
+            Err(error).with_context(|| format!("topology: {source}"))
+        }
+        Err(_) => bail!("topology: {source}: it is no file and no machine{}: allowed is {ALLOWED}", meant(source)),
+    }
+}
+
+/// The machine that a file describes.
+fn hwloc(file: &str, bytes: &[u8]) -> anyhow::Result<Topology> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+        anyhow::anyhow!("topology: {file}:{line}: a byte is not UTF-8: allowed is XML as `lstopo FILE.xml` writes it")
+    })?;
+    Topology::hwloc(text).map_err(|error| match error {
+        TopologyError::NotXml { .. } | TopologyError::Hwloc { .. } => anyhow::anyhow!("topology: {file}:{error}"),
+        _ => anyhow::anyhow!("topology: {file}: {error}"),
+    })
+}
+
+/// The name that a source that is not there was probably meant to be: `host`, or a file beside it.
+fn meant(source: &str) -> String {
+    let with_ending = format!("{source}.xml");
+    if Path::new(&with_ending).is_file() {
+        return format!(" (did you mean '{with_ending}'?)");
+    }
+    let (folder, name) = source.rsplit_once('/').map_or(("", source), |(folder, name)| (folder, name));
+    let start = &source[..source.len() - name.len()];
+    let folder = if start == "/" { "/" } else { folder };
+    let entries = std::fs::read_dir(if folder.is_empty() { "." } else { folder });
+    let entries = entries.into_iter().flatten().flatten().take(MOST_NAMES);
+    let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.retain(|name| name.ends_with(".xml"));
+    if start.is_empty() {
+        names.push("host".to_owned());
+    }
+    let near = nearest(name, names.iter().map(String::as_str));
+    near.replacen("mean '", &format!("mean '{start}"), 1)
+}

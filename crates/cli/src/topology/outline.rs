@@ -1,0 +1,221 @@
+//! A topology as it is drawn: packages, dies, memory nodes, last-level caches and cores in each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_graph::files::size;
+use forebay_host::topology::{MemoryNode, NetworkDevice, Processor, Usable};
+use forebay_host::{KernelList, Topology};
+
+use super::SourceType;
+use crate::format::counted;
+
+/// As many consecutive cores are written as a range, or more.
+const LEAST_RUN: usize = 3;
+
+/// A topology as it is drawn. Processors that are off are in none of its packages: the kernel does not say where they are.
+pub(super) struct Outline<'t> {
+    pub(super) topology: &'t Topology,
+    source: SourceType,
+    pub(super) packages: Vec<PackageOutline>,
+    /// Nodes that no package has.
+    pub(super) memory: Vec<&'t MemoryNode>,
+}
+
+pub(super) struct PackageOutline {
+    pub(super) number: usize,
+    /// One without a number where the package has no several dies.
+    pub(super) dies: Vec<DieOutline>,
+}
+
+pub(super) struct DieOutline {
+    pub(super) number: Option<usize>,
+    pub(super) nodes: Vec<NodeOutline>,
+}
+
+pub(super) struct NodeOutline {
+    pub(super) number: Option<usize>,
+    /// Whether an earlier package or die has processors of this node, too.
+    pub(super) is_above: bool,
+    pub(super) caches: Vec<CacheOutline>,
+}
+
+pub(super) struct CacheOutline {
+    pub(super) index: Option<usize>,
+    /// By their lowest threads.
+    pub(super) cores: Vec<CoreOutline>,
+}
+
+pub(super) struct CoreOutline {
+    /// By number.
+    pub(super) threads: Vec<usize>,
+    /// Whether one of them can run a worker.
+    pub(super) is_usable: bool,
+}
+
+/// Values under their keys, which are removed, in the order of the keys.
+fn grouped<K: Ord + Copy, T: Copy>(of: &[T], key: impl Fn(&T) -> K) -> Vec<(K, Vec<T>)> {
+    let mut groups: BTreeMap<K, Vec<T>> = BTreeMap::new();
+    for one in of {
+        groups.entry(key(one)).or_default().push(*one);
+    }
+    groups.into_iter().collect()
+}
+
+impl<'t> Outline<'t> {
+    pub(super) fn of(topology: &'t Topology, source: SourceType) -> Self {
+        let there: Vec<_> = topology.processors.iter().filter(|one| one.usable != Usable::Offline).collect();
+        let mut seen = BTreeSet::new();
+        let packages = grouped(&there, |one| one.package).into_iter();
+        let packages = packages.map(|(number, of)| package(number, &of, &mut seen)).collect();
+        let memory = topology.nodes.iter().filter(|node| !seen.contains(&node.number)).collect();
+        Self { topology, source, packages, memory }
+    }
+
+    /// How many there are of everything.
+    pub(super) fn summary(&self) -> String {
+        let there = || self.topology.processors.iter().filter(|one| one.usable != Usable::Offline);
+        let distinct = |of: fn(&Processor) -> Option<usize>| there().filter_map(of).collect::<BTreeSet<_>>().len();
+        [
+            (self.packages.len(), "package", ", "),
+            (self.topology.nodes.len(), "memory node", ", "),
+            (distinct(|one| one.cache), "last-level cache", ", "),
+            (distinct(|one| Some(one.core)), "core", ", "),
+            (there().count(), "thread", "; "),
+            (self.topology.interfaces.len(), "network interface", ""),
+        ]
+        .map(|(number, thing, behind)| counted(number as u64, thing) + behind)
+        .concat()
+    }
+
+    /// A node with its memory.
+    pub(super) fn node(&self, number: Option<usize>) -> String {
+        let Some(number) = number else { return "memory node unknown".to_owned() };
+        let bytes = self.topology.nodes.iter().find(|node| node.number == number).and_then(|node| node.bytes);
+        bytes.map_or_else(|| format!("node {number}"), |bytes| format!("node {number}, {}", size(bytes)))
+    }
+
+    /// A node that no package has.
+    pub(super) fn memory_node(&self, node: &MemoryNode) -> String {
+        let has_processors = self.topology.processors.iter().any(|one| one.node == Some(node.number));
+        let what = if has_processors { "its processors are off" } else { "memory only" };
+        format!("{}, {what}", self.node(Some(node.number)))
+    }
+
+    /// A cache with its size, and the other nodes that use it.
+    pub(super) fn cache(&self, index: Option<usize>, node: Option<usize>) -> String {
+        let Some((index, cache)) = index.and_then(|index| Some((index, self.topology.caches.get(index)?))) else {
+            return "last-level cache unknown".to_owned();
+        };
+        let users = self.topology.processors.iter().filter(|one| one.cache == Some(index) && one.node != node);
+        let others: KernelList = users.filter(|one| one.usable != Usable::Offline).filter_map(|one| one.node).collect();
+        let bytes = cache.bytes.map(|bytes| format!(", {}", size(bytes))).unwrap_or_default();
+        let shared = match others.len() {
+            0 => String::new(),
+            1 => format!(", shared with node {others}"),
+            _ => format!(", shared with nodes {others}"),
+        };
+        format!("L{}{bytes}{shared}", cache.level)
+    }
+
+    /// The names of a node's interfaces.
+    pub(super) fn interfaces(&self, node: usize) -> Vec<String> {
+        let near = self.topology.interfaces.iter().filter(|device| device.node == Some(node));
+        near.map(|device| device.name.clone()).collect()
+    }
+
+    /// Interfaces that no node has, each with the reason.
+    pub(super) fn elsewhere(&self) -> Vec<String> {
+        let why = |device: &NetworkDevice| match (device.node, self.source) {
+            (None, SourceType::Host) => Some("node unknown (-1)".to_owned()),
+            (None, _) => Some("node unknown".to_owned()),
+            (Some(node), _) if self.topology.nodes.iter().all(|there| there.number != node) => {
+                Some(format!("node {node}, which is not described"))
+            }
+            _ => None,
+        };
+        let all = self.topology.interfaces.iter();
+        all.filter_map(|device| Some(format!("{}: {}", device.name, why(device)?))).collect()
+    }
+
+    /// Processors that cannot run a worker: why, and their numbers.
+    pub(super) fn unusable(&self) -> Vec<(&'static str, Vec<String>)> {
+        let not_allowed = match self.source {
+            SourceType::Host => "not in this process' CPU set:",
+            SourceType::Hwloc | SourceType::Synthetic => "not in the allowed CPU set:",
+        };
+        let numbers = |usable: Usable| {
+            let all = self.topology.processors.iter().filter(|one| one.usable == usable);
+            runs(&all.map(|one| vec![one.number]).collect::<Vec<_>>())
+        };
+        let mut all = vec![("off:", numbers(Usable::Offline)), (not_allowed, numbers(Usable::NotAllowed))];
+        all.retain(|(_, numbers)| !numbers.is_empty());
+        all
+    }
+}
+
+fn package(number: usize, of: &[&Processor], seen: &mut BTreeSet<usize>) -> PackageOutline {
+    let dies = grouped(of, |one| one.die);
+    let has_several = dies.len() > 1;
+    let mut node = |(number, of): (Option<usize>, Vec<&Processor>)| NodeOutline {
+        number,
+        is_above: number.is_some_and(|number| !seen.insert(number)),
+        caches: grouped(&of, |one| one.cache).into_iter().map(|(index, of)| cache(index, &of)).collect(),
+    };
+    let mut die = |(number, of): (Option<usize>, Vec<&Processor>)| DieOutline {
+        number: number.filter(|_| has_several),
+        nodes: grouped(&of, |one| one.node).into_iter().map(&mut node).collect(),
+    };
+    PackageOutline { number, dies: dies.into_iter().map(&mut die).collect() }
+}
+
+fn cache(index: Option<usize>, of: &[&Processor]) -> CacheOutline {
+    let core = |(_, of): (usize, Vec<&Processor>)| CoreOutline {
+        threads: of.iter().map(|one| one.number).collect(),
+        is_usable: of.iter().any(|one| one.usable == Usable::Yes),
+    };
+    let mut cores: Vec<_> = grouped(of, |one| one.core).into_iter().map(core).collect();
+    cores.sort_by(|a, b| a.threads.cmp(&b.threads));
+    CacheOutline { index, cores }
+}
+
+impl CacheOutline {
+    /// Its cores: threads are joined, and three or more that follow each other are a range.
+    pub(super) fn cores(&self) -> Vec<String> {
+        runs(&self.cores.iter().map(|core| core.threads.clone()).collect::<Vec<_>>())
+    }
+}
+
+/// Cores, each with its threads: `0+12`, and in ranges `0-5` or `0+12 … 5+17`.
+fn runs(cores: &[Vec<usize>]) -> Vec<String> {
+    let is_next = |(a, b): (&Vec<usize>, &Vec<usize>)| {
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.checked_add(1) == Some(*b))
+    };
+    let written = |core: &Vec<usize>| core.iter().map(usize::to_string).collect::<Vec<_>>().join("+");
+    let mut all = Vec::new();
+    for run in cores.chunk_by(|a, b| is_next((a, b))) {
+        match run {
+            [first, .., last] if run.len() >= LEAST_RUN => {
+                let between = if first.len() == 1 { "-" } else { " … " };
+                all.push(format!("{}{between}{}", written(first), written(last)));
+            }
+            few => all.extend(few.iter().map(written)),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::runs;
+
+    #[test]
+    fn ranges_are_of_three_or_more() {
+        let single = |numbers: &[usize]| runs(&numbers.iter().map(|number| vec![*number]).collect::<Vec<_>>());
+        assert_eq!(single(&[0, 1, 2, 3, 5, 6, 8]), ["0-3", "5", "6", "8"]);
+        assert_eq!(single(&[0, 2, 4]), ["0", "2", "4"]);
+        assert_eq!(single(&[]), [""; 0]);
+        assert_eq!(single(&[usize::MAX]), [usize::MAX.to_string()]);
+        let pairs: Vec<_> = (0..4).map(|core| vec![core, core + 12]).chain([vec![4], vec![5, 18]]).collect();
+        assert_eq!(runs(&pairs), ["0+12 … 3+15", "4", "5+18"]);
+    }
+}

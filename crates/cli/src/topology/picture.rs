@@ -1,0 +1,91 @@
+//! A topology as a picture: boxes in boxes.
+
+use std::path::Path;
+
+use forebay_plot::{Cell, Grid, Nest, Sort};
+
+use super::outline::{CacheOutline, NodeOutline, Outline};
+
+/// The largest table of distances that is drawn.
+const MOST_NODES: usize = 16;
+/// The letters of a line of notes.
+const LETTERS: usize = 104;
+
+/// What boxes stand for, each with the number of its colour. Their order is that of the legend.
+const SORTS: [(&str, usize); 6] = [
+    ("package", 6),
+    ("die", 4),
+    ("memory node", 0),
+    ("last-level cache", 2),
+    ("core with its threads", 5),
+    ("network interface", 1),
+];
+const PACKAGE: usize = 0;
+const DIE: usize = 1;
+const NODE: usize = 2;
+const CACHE: usize = 3;
+const CORE: usize = 4;
+const INTERFACE: usize = 5;
+
+/// Draws a topology that `source` names.
+pub(super) fn nest(outline: &Outline<'_>, source: &str) -> Nest {
+    let mut boxes = Vec::new();
+    for package in &outline.packages {
+        let mut parts = Vec::new();
+        for die in &package.dies {
+            let nodes = die.nodes.iter().map(|it| node(outline, it));
+            match die.number {
+                Some(number) => parts.push(cell(format!("die {number}"), DIE, nodes.collect())),
+                None => parts.extend(nodes),
+            }
+        }
+        boxes.push(cell(format!("package {}", package.number), PACKAGE, parts));
+    }
+    let memory = outline.memory.iter();
+    boxes.extend(memory.map(|node| cell(outline.memory_node(node), NODE, interfaces(outline, node.number))));
+    boxes.extend(outline.elsewhere().into_iter().map(|interface| cell(interface, INTERFACE, Vec::new())));
+    let mut notes = vec![outline.summary()];
+    for (why, numbers) in outline.unusable() {
+        let line = crate::format::wrapped(&format!("{why} {}", numbers.join(", ")), 0, LETTERS);
+        notes.extend(line.lines().map(str::to_owned));
+    }
+    let (nodes, rows) = (&outline.topology.nodes, &outline.topology.distances);
+    let grid = (!rows.is_empty() && (2..=MOST_NODES).contains(&nodes.len())).then(|| Grid {
+        title: "distances between nodes; 10 is a node's own memory".to_owned(),
+        heads: nodes.iter().map(|node| node.number.to_string()).collect(),
+        rows: rows.iter().map(|row| row.iter().map(u32::to_string).collect()).collect(),
+    });
+    let sorts = SORTS.iter().map(|(name, series)| Sort { name: (*name).to_owned(), series: *series }).collect();
+    let title = match source {
+        "host" => "This machine".to_owned(),
+        _ => Path::new(source).file_name().map_or_else(|| source.to_owned(), |name| name.display().to_string()),
+    };
+    Nest { title, sorts, boxes, void: "not in the CPU set".to_owned(), notes, grid }
+}
+
+fn cell(name: String, sort: usize, parts: Vec<Cell>) -> Cell {
+    Cell { name, sort, void: false, parts }
+}
+
+fn interfaces(outline: &Outline<'_>, node: usize) -> Vec<Cell> {
+    outline.interfaces(node).into_iter().map(|name| cell(name, INTERFACE, Vec::new())).collect()
+}
+
+fn node(outline: &Outline<'_>, of: &NodeOutline) -> Cell {
+    let near = of.number.filter(|_| !of.is_above).map(|number| interfaces(outline, number));
+    let mut parts = near.unwrap_or_default();
+    parts.extend(of.caches.iter().map(|it| cache(outline, it, of.number)));
+    let name = match of.number {
+        Some(number) if of.is_above => format!("node {number} (continued)"),
+        number => outline.node(number),
+    };
+    cell(name, NODE, parts)
+}
+
+fn cache(outline: &Outline<'_>, of: &CacheOutline, node: Option<usize>) -> Cell {
+    let cores = of.cores.iter().map(|core| {
+        let threads: Vec<_> = core.threads.iter().map(usize::to_string).collect();
+        Cell { void: !core.is_usable, ..cell(threads.join("\n"), CORE, Vec::new()) }
+    });
+    cell(outline.cache(of.index, node), CACHE, cores.collect())
+}

@@ -1,0 +1,175 @@
+//! A topology as JSON, and the schema of that.
+
+use forebay_host::Topology;
+use forebay_host::topology::Usable;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Serialize;
+
+use super::SourceType;
+
+/// A machine: what shares what.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "Forebay topology")]
+pub(super) struct TopologyReport {
+    /// Changes when a field goes or means something else. Fields may be added.
+    version: u32,
+    /// Where it comes from.
+    source: SourceReport,
+    /// Hardware threads, by number.
+    processors: Vec<ProcessorReport>,
+    /// NUMA nodes, by number. A node that no processor names has memory only.
+    nodes: Vec<NodeReport>,
+    /// Last-level caches. Processors and domains name them by their index here, from 0.
+    caches: Vec<CacheReport>,
+    /// Distances between nodes in the order of `nodes`, a row for each; 10 is a node's own memory (ACPI SLIT, no unit).
+    /// It is empty where they are unknown.
+    distances: Vec<Vec<u32>>,
+    /// Network interfaces with a device behind them, by name.
+    interfaces: Vec<InterfaceReport>,
+    /// Usable processors that share a last-level cache and a node.
+    domains: Vec<DomainReport>,
+}
+
+/// Where a topology comes from.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+struct SourceReport {
+    /// `host`: the kernel's files; `hwloc`: a file; `synthetic`: a description such as `2x12`.
+    r#type: SourceName,
+    /// The command's argument.
+    name: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+enum SourceName {
+    Host,
+    Hwloc,
+    Synthetic,
+}
+
+/// A hardware thread.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+struct ProcessorReport {
+    /// The kernel's number.
+    number: usize,
+    /// The number of its package (socket); 0 of a processor that is off and of which nothing else is known.
+    package: usize,
+    /// The number of its die in the package; null where the source names none.
+    die: Option<usize>,
+    /// The number of its NUMA node; null where it is unknown.
+    node: Option<usize>,
+    /// The index of its last-level cache in `caches`; null where it is unknown.
+    cache: Option<usize>,
+    /// The physical core that it is a thread of, numbered over the machine.
+    core: usize,
+    /// Whether it can run a worker: `yes`; `not_allowed`: it is not in the process' CPU set; `off`: it is switched off.
+    usable: UsableName,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+enum UsableName {
+    Yes,
+    NotAllowed,
+    Off,
+}
+
+/// A NUMA node.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+struct NodeReport {
+    /// The kernel's number.
+    number: usize,
+    /// Its memory in bytes; null where it is unknown.
+    bytes: Option<u64>,
+}
+
+/// A last-level cache.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+struct CacheReport {
+    /// Its level: 3 on most machines.
+    level: u8,
+    /// Its size in bytes; null where it is unknown.
+    bytes: Option<u64>,
+}
+
+/// A network interface.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+struct InterfaceReport {
+    /// Its name.
+    name: String,
+    /// The number of its NUMA node; null where the source names none (the kernel's -1).
+    node: Option<usize>,
+}
+
+/// Usable processors that share a last-level cache and a node.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+struct DomainReport {
+    /// The number of the node; null where it is unknown.
+    node: Option<usize>,
+    /// The index of the cache in `caches`; null where it is unknown.
+    cache: Option<usize>,
+    /// The number of one processor of each physical core, the lowest that is usable.
+    cores: Vec<usize>,
+    /// The numbers of the other threads of these cores.
+    siblings: Vec<usize>,
+}
+
+impl TopologyReport {
+    /// Reports a topology that `name` names.
+    pub(super) fn of(topology: &Topology, source: SourceType, name: &str) -> Self {
+        let r#type = match source {
+            SourceType::Host => SourceName::Host,
+            SourceType::Hwloc => SourceName::Hwloc,
+            SourceType::Synthetic => SourceName::Synthetic,
+        };
+        let usable = |usable: Usable| match usable {
+            Usable::Yes => UsableName::Yes,
+            Usable::NotAllowed => UsableName::NotAllowed,
+            Usable::Offline => UsableName::Off,
+        };
+        let processors = topology.processors.iter().map(|it| ProcessorReport {
+            number: it.number,
+            package: it.package,
+            die: it.die,
+            node: it.node,
+            cache: it.cache,
+            core: it.core,
+            usable: usable(it.usable),
+        });
+        let nodes = topology.nodes.iter().map(|it| NodeReport { number: it.number, bytes: it.bytes });
+        let caches = topology.caches.iter().map(|it| CacheReport { level: it.level, bytes: it.bytes });
+        let interfaces = topology.interfaces.iter();
+        let interfaces = interfaces.map(|it| InterfaceReport { name: it.name.clone(), node: it.node });
+        let domains = topology.domains().into_iter().map(|it| DomainReport {
+            node: it.node,
+            cache: it.cache,
+            cores: it.cores,
+            siblings: it.siblings,
+        });
+        Self {
+            version: 1,
+            source: SourceReport { r#type, name: name.to_owned() },
+            processors: processors.collect(),
+            nodes: nodes.collect(),
+            caches: caches.collect(),
+            distances: topology.distances.clone(),
+            interfaces: interfaces.collect(),
+            domains: domains.collect(),
+        }
+    }
+}
+
+/// The JSON Schema of what `forebay topology --json` prints.
+pub(crate) fn schema() -> serde_json::Value {
+    let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    generator.into_root_schema_for::<TopologyReport>().to_value()
+}

@@ -1,0 +1,146 @@
+//! A topology as text: a tree, 80 columns wide, and the table of distances below it.
+
+use std::fmt::Write;
+
+use super::outline::{CacheOutline, NodeOutline, Outline};
+use crate::format::wrapped;
+use crate::graph::cut;
+
+/// Columns of a line.
+const WIDTH: usize = 80;
+/// Between columns of the table.
+const BETWEEN: usize = 2;
+
+/// A line of the tree, and the ones below it.
+#[derive(Default)]
+struct Entry {
+    /// Parts that are not broken.
+    words: Vec<String>,
+    below: Vec<Entry>,
+}
+
+impl Entry {
+    /// Words, and behind a colon what stands for itself.
+    fn new(head: &str, listed: Vec<String>) -> Self {
+        let mut words: Vec<String> = head.split(' ').map(str::to_owned).collect();
+        if let (Some(last), false) = (words.last_mut(), listed.is_empty()) {
+            last.push(':');
+        }
+        let count = listed.len();
+        let listed = listed.into_iter().enumerate();
+        words.extend(listed.map(|(at, item)| if at + 1 < count { item + "," } else { item }));
+        Self { words, below: Vec::new() }
+    }
+
+    /// Prints it and all below it: `first` stands before it, `rest` before everything that follows.
+    fn print(&self, first: &str, rest: &str, out: &mut String) {
+        let width = |text: &str| text.chars().count();
+        let hanging = format!("{rest}{}", if self.below.is_empty() { "  " } else { "│ " });
+        let mut line = first.to_owned();
+        let mut has_word = false;
+        for word in &self.words {
+            if has_word && width(&line) + 1 + width(word) > WIDTH {
+                out.push_str(&cut(&line, WIDTH));
+                out.push('\n');
+                line.clone_from(&hanging);
+            } else if has_word {
+                line.push(' ');
+            }
+            line.push_str(word);
+            has_word = true;
+        }
+        out.push_str(&cut(&line, WIDTH));
+        out.push('\n');
+        for (at, entry) in self.below.iter().enumerate() {
+            let is_last = at + 1 == self.below.len();
+            let (branch, trunk) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            entry.print(&format!("{rest}{branch}"), &format!("{rest}{trunk}"), out);
+        }
+    }
+}
+
+/// Draws a topology as text.
+pub(super) fn text(outline: &Outline<'_>) -> String {
+    let summary = outline.summary();
+    let mut out = if summary.chars().count() > WIDTH { summary.replacen("; ", ";\n", 1) } else { summary } + "\n\n";
+    for entry in entries(outline) {
+        entry.print("", "", &mut out);
+    }
+    for (why, numbers) in outline.unusable() {
+        Entry::new(why.trim_end_matches(':'), numbers).print("", "", &mut out);
+    }
+    distances(outline, &mut out);
+    out
+}
+
+fn entries(outline: &Outline<'_>) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for package in &outline.packages {
+        let mut entry = Entry::new(&format!("package {}", package.number), Vec::new());
+        for die in &package.dies {
+            let nodes = die.nodes.iter().map(|it| node(outline, it));
+            match die.number {
+                Some(number) => {
+                    let below = nodes.collect();
+                    entry.below.push(Entry { below, ..Entry::new(&format!("die {number}"), Vec::new()) });
+                }
+                None => entry.below.extend(nodes),
+            }
+        }
+        entries.push(entry);
+    }
+    let memory = outline.memory.iter();
+    entries.extend(memory.map(|node| Entry::new(&outline.memory_node(node), outline.interfaces(node.number))));
+    entries.extend(outline.elsewhere().iter().map(|interface| Entry::new(interface, Vec::new())));
+    entries
+}
+
+fn node(outline: &Outline<'_>, of: &NodeOutline) -> Entry {
+    let mut entry = match of.number {
+        Some(number) if of.is_above => Entry::new(&format!("node {number} (continued)"), Vec::new()),
+        Some(number) => Entry::new(&outline.node(of.number), outline.interfaces(number)),
+        None => Entry::new(&outline.node(None), Vec::new()),
+    };
+    entry.below = of.caches.iter().map(|it| cache(outline, it, of.number)).collect();
+    entry
+}
+
+fn cache(outline: &Outline<'_>, of: &CacheOutline, node: Option<usize>) -> Entry {
+    let mut cores = of.cores();
+    let thing = if of.cores.len() == 1 { "core" } else { "cores" };
+    if let Some(first) = cores.first_mut() {
+        *first = format!("{thing} {first}");
+    }
+    Entry::new(&outline.cache(of.index, node), cores)
+}
+
+/// The distances between nodes, in as many tables beside each other as fit.
+fn distances(outline: &Outline<'_>, out: &mut String) {
+    let (nodes, rows) = (&outline.topology.nodes, &outline.topology.distances);
+    if nodes.len() < 2 {
+        return;
+    }
+    if rows.is_empty() {
+        out.push_str("\ndistances between nodes: unknown\n");
+        return;
+    }
+    let words = "distances between nodes; 10 is a node's own memory (ACPI SLIT):";
+    let _ = write!(out, "\n{}\n", wrapped(words, 0, WIDTH));
+    let numbers = nodes.iter().map(|node| node.number.to_string());
+    let values = rows.iter().flatten().map(u32::to_string);
+    let column = numbers.chain(values).map(|text| text.len()).max().unwrap_or(0) + BETWEEN;
+    let each = (WIDTH / column).saturating_sub(1).max(1);
+    for start in (0..nodes.len()).step_by(each) {
+        let end = nodes.len().min(start + each);
+        let line = |head: &str, values: &[String]| {
+            let values: String = values.iter().map(|value| format!("{value:>column$}")).collect();
+            format!("{head:>column$}{values}\n")
+        };
+        let heads: Vec<_> = nodes[start..end].iter().map(|node| node.number.to_string()).collect();
+        out.push_str(&line("", &heads));
+        for (node, row) in nodes.iter().zip(rows) {
+            let values: Vec<_> = row[start..end].iter().map(u32::to_string).collect();
+            out.push_str(&line(&node.number.to_string(), &values));
+        }
+    }
+}

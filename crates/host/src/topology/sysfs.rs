@@ -1,0 +1,96 @@
+//! The machine as the kernel's files describe it (Linux `Documentation/admin-guide/cputopology.rst`,
+//! `Documentation/ABI/testing/sysfs-devices-system-cpu`).
+
+use crate::cpu::{Cpu, FOLDER};
+use crate::list::KernelList;
+use crate::memory::NODES;
+use crate::tree::Tree;
+use crate::{Host, Unknown};
+
+use super::{Cache, MOST_CPUS, MemoryNode, NetworkDevice, Processor, Topology, TopologyError, Usable};
+
+/// More caches than a processor has.
+const MOST_CACHES: usize = 16;
+
+impl Topology {
+    /// What `host`, read beneath `tree`, shares with what. Processors outside of the process' CPU set are marked.
+    ///
+    /// # Errors
+    /// [`TopologyError`]: the kernel does not say which processors there are.
+    pub fn read(tree: &Tree, host: &Host) -> Result<Self, TopologyError> {
+        let allowed = host.process.cpus.value();
+        let mut topology = Self::default();
+        let mut caches: Vec<KernelList> = Vec::new();
+        let mut cores: Vec<(usize, usize)> = Vec::new();
+        for cpu in host.cpus.iter().take(MOST_CPUS) {
+            let cache = last_cache(tree, cpu.number).map(|(level, bytes, cpus)| {
+                caches.iter().position(|there| *there == cpus).unwrap_or_else(|| {
+                    caches.push(cpus);
+                    topology.caches.push(Cache { level, bytes });
+                    caches.len() - 1
+                })
+            });
+            let is_allowed = allowed.is_none_or(|allowed| allowed.contains(cpu.number));
+            topology.processors.push(processor(cpu, cache, &mut cores, is_allowed, tree));
+        }
+        let present = host.present.value().into_iter().flat_map(KernelList::iter).take(MOST_CPUS);
+        for number in present.filter(|number| host.cpu(*number).is_none()) {
+            // The kernel does not say what a processor that is switched off shares.
+            topology.processors.push(Processor::offline(number, cores.len() + number));
+        }
+        for node in &host.nodes {
+            let bytes = node.memory_kib.value().map(|kib| kib << 10);
+            topology.nodes.push(MemoryNode { number: node.number, bytes });
+            let row = tree.value(&format!("{NODES}/node{}/distance", node.number)).unwrap_or_default();
+            topology.distances.push(row.split_whitespace().filter_map(|word| word.parse().ok()).collect());
+        }
+        for interface in host.interfaces.iter().filter(|interface| interface.has_device) {
+            let node = interface.node.value().copied().flatten();
+            topology.interfaces.push(NetworkDevice { name: interface.name.clone(), node });
+        }
+        if topology.processors.is_empty() {
+            return Err(Unknown::Missing(format!("{FOLDER}/online")).into());
+        }
+        topology.settled()
+    }
+}
+
+fn processor(
+    cpu: &Cpu,
+    cache: Option<usize>,
+    cores: &mut Vec<(usize, usize)>,
+    is_allowed: bool,
+    tree: &Tree,
+) -> Processor {
+    let package = cpu.package.value().copied().unwrap_or(0);
+    let die = tree.value(&format!("{FOLDER}/cpu{}/topology/die_id", cpu.number)).ok().and_then(|die| die.parse().ok());
+    // A core's number is its package's own; on machines with dies, its die's. Its lowest thread is the machine's.
+    let first = cpu.threads.value().and_then(|threads| threads.iter().next()).unwrap_or(cpu.number);
+    let core = cores.iter().position(|there| *there == (package, first)).unwrap_or_else(|| {
+        cores.push((package, first));
+        cores.len() - 1
+    });
+    let usable = if is_allowed { Usable::Yes } else { Usable::NotAllowed };
+    Processor { number: cpu.number, package, die, node: cpu.node, cache, core, usable }
+}
+
+/// The cache for data of the highest level: its level, its size, and who shares it.
+fn last_cache(tree: &Tree, cpu: usize) -> Option<(u8, Option<u64>, KernelList)> {
+    let folders = (0..MOST_CACHES).map(|at| format!("{FOLDER}/cpu{cpu}/cache/index{at}"));
+    let found = folders.take_while(|folder| tree.has(folder)).filter_map(|folder| {
+        let value = |file: &str| tree.value(&format!("{folder}/{file}")).ok();
+        let level: u8 = value("level")?.parse().ok()?;
+        let cpus: KernelList = value("shared_cpu_list")?.parse().ok()?;
+        (value("type")? != "Instruction").then(|| (level, value("size").and_then(|size| bytes(&size)), cpus))
+    });
+    found.max_by_key(|(level, ..)| *level)
+}
+
+/// `32K`, as the kernel writes sizes.
+fn bytes(text: &str) -> Option<u64> {
+    let (number, unit) = match text.strip_suffix('K') {
+        Some(number) => (number, 1 << 10),
+        None => text.strip_suffix('M').map_or((text, 1), |number| (number, 1 << 20)),
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}

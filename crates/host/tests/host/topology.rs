@@ -1,0 +1,149 @@
+//! Real machines' topologies, and those that are laid out by hand.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use forebay_host::topology::{Domain, NetworkDevice, Usable};
+use forebay_host::{Host, Topology, Tree};
+
+use crate::server::{Server, folder};
+
+/// Where real machines' topologies are.
+fn real() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/topologies");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    let _ = writeln!(std::io::stderr(), "skipped: real topologies: {} is not there", folder.display());
+    None
+}
+
+fn of(name: &str) -> Option<Topology> {
+    let text = std::fs::read_to_string(real()?.join(name)).expect("it is listed");
+    Some(Topology::hwloc(&text).unwrap_or_else(|error| panic!("{name}: {error}")))
+}
+
+fn sizes(domains: &[Domain]) -> Vec<usize> {
+    domains.iter().map(|domain| domain.cores.len()).collect()
+}
+
+#[test]
+fn two_nodes_with_threads_and_interfaces() {
+    let Some(topology) = of("24em64t-2n6c2t-pci.xml") else { return };
+    let domains = topology.domains();
+    assert_eq!((sizes(&domains), domains[0].siblings.len()), (vec![6, 6], 6));
+    assert_eq!(domains[0].cores, [0, 2, 4, 6, 8, 10]);
+    assert_eq!(domains[0].siblings, [12, 14, 16, 18, 20, 22]);
+    assert_eq!((topology.distance(Some(0), Some(1)), topology.caches[0].bytes), (20, Some(12 << 20)));
+    assert!(topology.interfaces.iter().any(|device| device.name == "eth0"), "{:?}", topology.interfaces);
+}
+
+#[test]
+fn interfaces_are_near_a_node() {
+    let Some(topology) = of("32em64t-2n8c2t-pci-normalio.xml") else { return };
+    assert_eq!(sizes(&topology.domains()), [8, 8]);
+    let near: Vec<_> = topology.interfaces.iter().map(|NetworkDevice { name, node }| (name.as_str(), *node)).collect();
+    assert!(near.iter().any(|(_, node)| node.is_some()), "{near:?}");
+}
+
+#[test]
+fn dies_share_caches_by_two_cores() {
+    let Some(topology) = of("96em64t-4n4d3ca2co-pci.xml") else { return };
+    let domains = topology.domains();
+    assert_eq!(domains.iter().map(|domain| domain.cores.len()).sum::<usize>(), 96);
+    assert!(domains.len() >= 4 && topology.nodes.len() == 4, "{domains:?}");
+}
+
+#[test]
+fn a_restricted_set_and_processors_that_are_off_are_no_cores_of_domains() {
+    let Some(restricted) = of("16amd64-8n2c-cpusets.xml") else { return };
+    let count =
+        |topology: &Topology, is: Usable| topology.processors.iter().filter(|processor| processor.usable == is).count();
+    let usable: usize = sizes(&restricted.domains()).iter().sum();
+    assert_eq!(usable, count(&restricted, Usable::Yes));
+    assert!(usable < restricted.processors.len() || restricted.nodes.len() < 8, "{restricted:?}");
+    let offline = of("16em64t-4s2c2t-offlines.xml").expect("the folder is there");
+    assert_eq!((count(&offline, Usable::Offline), count(&offline, Usable::Yes)), (9, 7));
+    assert_eq!(offline.domains()[0].cores, [0, 4]);
+}
+
+#[test]
+fn every_real_topology_is_read() {
+    let Some(folder) = real() else { return };
+    let names = std::fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.file_name());
+    let names: Vec<_> =
+        names.filter_map(|name| name.into_string().ok()).filter(|name| name.ends_with(".xml")).collect();
+    assert!(names.len() >= 6);
+    for name in names {
+        let topology = of(&name).expect("the folder is there");
+        assert!(!topology.domains().is_empty(), "{name}");
+    }
+}
+
+/// Cutting a description anywhere, or spoiling one of its characters, gives an answer or an error.
+#[test]
+fn spoilt_descriptions_are_refused_or_read() {
+    let Some(folder) = real() else { return };
+    let text = std::fs::read_to_string(folder.join("8intel64-4n2t-memattrs.xml")).expect("it is listed");
+    for at in (0..text.len()).step_by(97) {
+        assert!(Topology::hwloc(&text[..at]).is_err());
+        let spoilt: String = text.char_indices().map(|(index, char)| if index == at { '9' } else { char }).collect();
+        let _ = Topology::hwloc(&spoilt);
+    }
+    for (text, said) in [
+        ("", "1: not XML (the document does not have a root node): allowed is a file that lstopo wrote"),
+        ("<topology>\n<object>\n", "2: not XML (the root node was opened but never closed)"),
+        ("<topology>\n<object>\n<object", "3: not XML (unexpected end of stream)"),
+        ("<topology>\n</object>", "2: not XML ("),
+        ("<a/>", "1: <a>: allowed is a <topology>"),
+        ("<topology version=\"3.0\"><object type=\"Machine\" cpuset=\"0x1\"/></topology>", "0 processors"),
+        ("<topology><object type=\"Machine\" cpuset=\"zz\"/></topology>", "1: cpuset=\"zz\""),
+        ("<topology><object type=\"Machine\"><object type=\"PU\"/></object></topology>", "1: os_index"),
+    ] {
+        let error = Topology::hwloc(text).expect_err(text).to_string();
+        assert!(error.contains(said), "{text}: {error}");
+    }
+}
+
+/// The work on processors and nodes grows with the product of their numbers.
+#[test]
+fn too_many_processors_or_nodes_are_refused_before_the_work_on_them() {
+    let many = |kind: &str, count: usize| {
+        let one = format!("<object type=\"{kind}\" os_index=\"0\" cpuset=\"0x1\"/>");
+        format!("<topology><object type=\"Machine\">{}</object></topology>", one.repeat(count))
+    };
+    for (kind, count, said) in [
+        ("PU", 500_000, "500000 processors: allowed are 1 to 8192"),
+        ("NUMANode", 500_000, "500000 memory nodes: allowed are up to 1024"),
+        ("Misc", 2_000_000, "1: not XML (nodes limit reached)"),
+    ] {
+        let error = Topology::hwloc(&many(kind, count)).expect_err(kind).to_string();
+        assert!(error.contains(said), "{kind}: {error}");
+    }
+    let deep = format!("<topology>{}", "<object type=\"Machine\">".repeat(200_000));
+    assert!(Topology::hwloc(&deep).is_err());
+}
+
+#[test]
+fn a_laid_out_server_has_two_nodes_and_a_card() {
+    let (folder, mut server) = (folder(), Server::healthy());
+    server
+        .set("/sys/devices/system/node/node0/distance", "10 21\n")
+        .set("/sys/devices/system/node/node1/distance", "21 10\n");
+    server.lay_out(folder.path());
+    let tree = Tree::at(folder.path());
+    let topology = Topology::read(&tree, &Host::read(&tree)).expect("it says enough");
+    assert_eq!(sizes(&topology.domains()), [4, 4]);
+    assert_eq!((topology.distance(Some(0), Some(1)), topology.processors.len()), (21, 16));
+    assert_eq!(topology.interfaces.iter().find(|device| device.name == "eth1").and_then(|device| device.node), Some(1));
+    let empty = crate::server::folder();
+    let tree = Tree::at(empty.path());
+    let error = Topology::read(&tree, &Host::read(&tree)).expect_err("nothing is there");
+    assert_eq!(error.to_string(), "/sys/devices/system/cpu/online is not there");
+}
+
+#[test]
+fn this_machine_has_a_domain() {
+    let topology = Topology::read(&Tree::default(), &Host::read(&Tree::default())).expect("Linux says so");
+    assert!(topology.domains().iter().any(|domain| !domain.cores.is_empty()));
+}
