@@ -7,4 +7,5 @@
 pub mod batching;
 pub mod max_min;
 pub mod online;
+pub mod placement;
 mod separable;

@@ -1,0 +1,22 @@
+//! Placement: which memory domain runs which function of which chain (Octans, INFOCOM 2019; equations in brackets are
+//! the paper's).
+//!
+//! A chain runs as fast as its slowest function (1). A function's rate is its rate alone on that domain less the share
+//! that its competitors take (2): those that use the same last-level cache, the same memory controller and the same
+//! link between domains (7)–(11). Cores of one domain are alike, so that a placement is a domain for each function.
+//!
+//! The model differs from the print in four points, each with a test. Each place of contention has its own
+//! [normaliser](Limits), so that a new function changes no other model. In (11) a function does not compete with its
+//! own segment. A function on the remote side competes for the link with functions on its domain whose packets come
+//! over that link. Each chain has its own home domain, the one of its network interface.
+
+mod assignment;
+pub mod baselines;
+mod exact;
+pub mod fit;
+mod improve;
+mod model;
+mod options;
+
+pub use exact::{Certificate, Effort, exact};
+pub use model::{Chain, Domain, Function, Limits, Placement, Problem, ProblemError, Sensitivity, Shape, Way};

@@ -1,0 +1,175 @@
+//! What other systems do: Octans' heuristic (its algorithm 1), and the placements that it was compared with.
+//!
+//! All of them place each function on a core of its own, and value a placement by the formulas ([`Problem::rates`]).
+//!
+//! Known defects, which are the methods' own and kept: [`octans`] finds nothing where a chain fits on no domain as a
+//! whole, never moves a function away from its home domain, and takes no account of a chain's rate until a placement is
+//! valued. The others look at no interference.
+
+use std::collections::HashSet;
+
+use super::model::{Placement, Problem, ProblemError, Way};
+
+/// A placement with what it is worth.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The placement.
+    pub placement: Placement,
+    /// The sum of what its chains are worth.
+    pub value: f64,
+}
+
+/// How many placements [`octans`] looks at, at most.
+pub const MOST_PLACEMENTS: usize = 1_000_000;
+
+/// Octans' heuristic: every placement of chains as wholes (its "initial placement"), and from each, depth first, moves
+/// of the part of a chain from its first remote function up to its slowest one, that included, to the home domain.
+///
+/// The paper leaves open whether the split point moves; here it does. A chain whose last part is still remote may be
+/// moved again. A placement that was seen before is not looked at again, which changes nothing in the result. With many
+/// chains it stops after [`MOST_PLACEMENTS`]. `None`: no placement of whole chains has enough cores.
+///
+/// # Errors
+/// [`ProblemError`]: the problem is none.
+pub fn octans(problem: &Problem) -> Result<Option<Found>, ProblemError> {
+    problem.check()?;
+    let mut search = Octans { problem, seen: HashSet::new(), best: None };
+    let mut at: Vec<usize> = vec![0; problem.chains.len()];
+    loop {
+        let wholes: Vec<Vec<usize>> =
+            problem.chains.iter().zip(&at).map(|(chain, domain)| vec![*domain; chain.functions.len()]).collect();
+        search.visit(wholes);
+        // The next combination of domains.
+        let Some(next) = at.iter().rposition(|domain| domain + 1 < problem.domains.len()) else { break };
+        at[next] += 1;
+        at[next + 1..].fill(0);
+        if search.seen.len() >= MOST_PLACEMENTS {
+            break;
+        }
+    }
+    Ok(search.best)
+}
+
+struct Octans<'p> {
+    problem: &'p Problem,
+    seen: HashSet<Vec<Vec<usize>>>,
+    best: Option<Found>,
+}
+
+impl Octans<'_> {
+    fn visit(&mut self, domains: Vec<Vec<usize>>) {
+        if self.seen.len() >= MOST_PLACEMENTS || self.seen.contains(&domains) {
+            return;
+        }
+        let Some(valued) = Valued::of(self.problem, &domains) else { return };
+        if self.best.as_ref().is_none_or(|best| valued.found.value > best.value) {
+            self.best = Some(valued.found);
+        }
+        self.seen.insert(domains.clone());
+        for (chain, rates) in valued.rates.iter().enumerate() {
+            let home = self.problem.chains[chain].home;
+            let Some(first) = domains[chain].iter().position(|domain| *domain != home) else { continue };
+            let remote = first..domains[chain].len();
+            let Some(slowest) = remote.min_by(|&a, &b| rates[a].total_cmp(&rates[b])) else { continue };
+            let mut moved = domains.clone();
+            moved[chain][first..=slowest].fill(home);
+            self.visit(moved);
+        }
+    }
+}
+
+/// A placement with the rate of each function.
+struct Valued {
+    found: Found,
+    rates: Vec<Vec<f64>>,
+}
+
+impl Valued {
+    fn of(problem: &Problem, domains: &[Vec<usize>]) -> Option<Self> {
+        let placement: Placement = domains.iter().cloned().map(Way::Split).collect();
+        let rates = problem.function_rates(&placement).ok()?;
+        let slowest = rates.iter().map(|rates| rates.iter().copied().fold(f64::INFINITY, f64::min));
+        let value = slowest.zip(&problem.chains).map(|(rate, chain)| chain.value(rate)).sum();
+        Some(Self { found: Found { placement, value }, rates })
+    }
+}
+
+/// Functions one after the other on the domain with the least share of its cores in use, the first of several.
+///
+/// # Errors
+/// [`ProblemError`]: the problem is none.
+pub fn node_balancing(problem: &Problem) -> Result<Option<Found>, ProblemError> {
+    one_by_one(problem, |free, _| {
+        let share = |at: usize| free[at] as f64 / problem.domains[at].cores.max(1) as f64;
+        (0..free.len()).filter(|at| free[*at] > 0).max_by(|&a, &b| share(a).total_cmp(&share(b)).then(b.cmp(&a)))
+    })
+}
+
+/// Functions one after the other on the chain's home domain, and once that is full on the first other with a free core.
+///
+/// # Errors
+/// [`ProblemError`]: the problem is none.
+pub fn node_first(problem: &Problem) -> Result<Option<Found>, ProblemError> {
+    one_by_one(problem, |free, home| std::iter::once(home).chain(0..free.len()).find(|at| free[*at] > 0))
+}
+
+/// Functions one after the other on a free core, each with the same chance. `random` gives numbers below its argument.
+///
+/// # Errors
+/// [`ProblemError`]: the problem is none.
+pub fn random(problem: &Problem, random: &mut dyn FnMut(usize) -> usize) -> Result<Option<Found>, ProblemError> {
+    one_by_one(problem, |free, _| {
+        let all: usize = free.iter().sum();
+        let mut number = if all > 0 { random(all) } else { 0 };
+        free.iter().position(|cores| {
+            let is_here = number < *cores;
+            number = number.saturating_sub(*cores);
+            is_here
+        })
+    })
+}
+
+/// Every placement, one after the other: what is best is known for certain, after `domains ^ functions` values.
+///
+/// # Errors
+/// [`ProblemError`]: the problem is none.
+pub fn brute_force(problem: &Problem) -> Result<Option<Found>, ProblemError> {
+    problem.check()?;
+    let mut domains: Vec<Vec<usize>> = problem.chains.iter().map(|chain| vec![0; chain.functions.len()]).collect();
+    let mut best: Option<Found> = None;
+    loop {
+        if let Some(Valued { found, .. }) = Valued::of(problem, &domains)
+            && best.as_ref().is_none_or(|best| found.value > best.value)
+        {
+            best = Some(found);
+        }
+        let mut digits = domains.iter_mut().rev().flat_map(|chain| chain.iter_mut().rev());
+        let raised = digits.find_map(|digit| {
+            *digit = (*digit + 1) % problem.domains.len();
+            (*digit > 0).then_some(())
+        });
+        if raised.is_none() {
+            return Ok(best);
+        }
+    }
+}
+
+/// Gives each function the domain that `choose` names, by free cores and the chain's home.
+fn one_by_one(
+    problem: &Problem,
+    mut choose: impl FnMut(&[usize], usize) -> Option<usize>,
+) -> Result<Option<Found>, ProblemError> {
+    problem.check()?;
+    let mut free: Vec<_> = problem.domains.iter().map(|domain| domain.cores).collect();
+    let mut domains = Vec::new();
+    for chain in &problem.chains {
+        let mut own = Vec::new();
+        for _ in &chain.functions {
+            let Some(domain) = choose(&free, chain.home) else { return Ok(None) };
+            free[domain] -= 1;
+            own.push(domain);
+        }
+        domains.push(own);
+    }
+    Ok(Valued::of(problem, &domains).map(|valued| valued.found))
+}

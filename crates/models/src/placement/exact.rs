@@ -1,0 +1,519 @@
+//! The best placement, with proof: branch and bound over chains.
+//!
+//! A [node](Level) places the first chains of an order. Its bound adds what the placed chains are worth at the loads so
+//! far and, for each chain to come, its best way at those loads, less what its load takes of the placed chains: their
+//! binding functions lose at least the chord's slope for each unit of load. Cores are priced by domain, which keeps the
+//! bound a sum over chains. The search has a placement and a bound whenever it is stopped: the gap is certified.
+//!
+//! Placements that differ only in the names of like domains are searched once: domains of a class appear in their
+//! order. So are those that differ only in the order of [kin](Kin), chains that add the same loads: their ways do not
+//! decrease, and once all ways are chosen, the best assignment of kin to ways is computed.
+
+use super::assignment::assign;
+use super::improve::Improve;
+use super::model::{Placement, Problem, ProblemError};
+use super::options::{Kin, Listed, Space};
+
+/// How long the search goes on.
+#[derive(Clone, Copy)]
+pub struct Effort<'t> {
+    /// It ends after so many nodes.
+    pub nodes: u64,
+    /// It ends when this says so; it is called now and then.
+    pub is_over: &'t dyn Fn() -> bool,
+}
+
+/// The best placement found, with the proof of how good it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Certificate {
+    /// The best placement that was found.
+    pub placement: Placement,
+    /// Its value: the sum over chains.
+    pub value: f64,
+    /// No placement is worth more.
+    pub bound: f64,
+    /// Nodes whose bound was computed.
+    pub nodes: u64,
+}
+
+impl Certificate {
+    /// `(bound − value) / bound`, 0 for a proved optimum.
+    #[must_use]
+    pub fn gap(&self) -> f64 {
+        if self.bound > 0.0 { ((self.bound - self.value) / self.bound).max(0.0) } else { 0.0 }
+    }
+}
+
+/// Values that differ by less than this part are the same.
+const SAME: f64 = 1e-9;
+/// Rounds in which prices of cores are found.
+const PRICING: usize = 24;
+/// A search of more nodes begins again, slice by slice of the load of the home's cache.
+const FIRST_NODES: u64 = 3_000;
+const SLICES: usize = 10;
+/// Values that are computed then to find a better placement, and once more after many nodes.
+const IMPROVING: [(u64, u64); 2] = [(FIRST_NODES, 10_000), (200_000, 400_000)];
+/// Ways that are looked at between two looks whether the search is over.
+const LOOK_EVERY: u64 = 20_000;
+
+/// The best placement of all chains, or the best that `effort` allows, with a bound that holds in either case. `None`:
+/// no placement has enough cores and keeps the least rate of each chain, or none was found.
+///
+/// # Errors
+/// [`ProblemError`]: the problem is none.
+pub fn exact(problem: &Problem, effort: &Effort<'_>) -> Result<Option<Certificate>, ProblemError> {
+    problem.check()?;
+    let space = Space::of(problem);
+    let mut search = Search::new(problem, &space, effort);
+    search.run();
+    let Search { chosen, best, open, nodes, .. } = search;
+    Ok(chosen.map(|chosen| Certificate {
+        placement: space.placement(&chosen),
+        value: best,
+        bound: best.max(open),
+        nodes,
+    }))
+}
+
+struct Search<'s> {
+    space: &'s Space,
+    effort: &'s Effort<'s>,
+    /// The kin of each place in the order: as often as they have members.
+    order: Vec<usize>,
+    /// The price of a core of each domain.
+    prices: Vec<f64>,
+    slice: Slice,
+    /// By kin: a bound of each way that holds at all nodes, by falling bound.
+    limits: Vec<Vec<(f64, usize)>>,
+    improve: Improve<'s>,
+    best: f64,
+    /// By chain.
+    chosen: Option<Vec<usize>>,
+    /// The largest bound of what was not searched.
+    open: f64,
+    nodes: u64,
+    /// Ways that were looked at.
+    work: u64,
+    next_look: u64,
+    wandered: usize,
+    /// The search stops at so many nodes, to begin again in slices.
+    stop: u64,
+    is_over: bool,
+    levels: Vec<Level>,
+}
+
+/// Placements with this load of one resource.
+#[derive(Clone, Copy, Debug)]
+struct Slice {
+    resource: usize,
+    least: f64,
+    most: f64,
+    /// The price of a unit of the load.
+    price: f64,
+}
+
+/// The state of the search at one depth, which each node writes again.
+#[derive(Clone, Default)]
+struct Level {
+    loads: Vec<f64>,
+    /// The value that the chains placed so far lose for each unit of load.
+    slopes: Vec<f64>,
+    cores: Vec<usize>,
+    /// The value of the chains placed so far.
+    worth: f64,
+    /// The ways of the next chain with their bounds; by falling bound.
+    ways: Vec<(f64, usize)>,
+    /// The bound without the next chain.
+    rest: f64,
+    is_used: Vec<bool>,
+    scratch: Vec<f64>,
+}
+
+impl Space {
+    /// All placements, by the load of the cache that most chains are at home at.
+    fn slice(&self, problem: &Problem) -> Slice {
+        let homes = |domain: usize| problem.chains.iter().filter(|chain| chain.home == domain).count();
+        let resource = (0..self.cores.len()).max_by_key(|&domain| homes(domain)).unwrap_or(0);
+        Slice { resource, least: self.least[resource], most: self.most[resource], price: 0.0 }
+    }
+}
+
+impl<'s> Search<'s> {
+    fn new(problem: &Problem, space: &'s Space, effort: &'s Effort<'s>) -> Self {
+        let mut kin: Vec<_> = (0..space.kin.len()).collect();
+        // Chains that add the largest loads first: what they take of others is then known early.
+        let demand = |kin: usize| {
+            let chain = &problem.chains[space.kin[kin].members[0]];
+            chain.functions.iter().map(|function| 1.0 / function.metric).sum::<f64>()
+        };
+        kin.sort_by(|&a, &b| demand(b).total_cmp(&demand(a)));
+        let order: Vec<_> = kin.iter().flat_map(|&kin| vec![kin; space.kin[kin].members.len()]).collect();
+        let domains = space.cores.len();
+        let level = Level {
+            loads: space.always.clone(),
+            slopes: vec![0.0; space.always.len()],
+            cores: space.cores.clone(),
+            is_used: vec![false; domains],
+            scratch: space.always.clone(),
+            ..Level::default()
+        };
+        Self {
+            space,
+            effort,
+            levels: vec![level; order.len() + 1],
+            order,
+            prices: vec![0.0; domains],
+            slice: space.slice(problem),
+            limits: Vec::new(),
+            improve: Improve::new(space),
+            best: f64::NEG_INFINITY,
+            chosen: None,
+            open: f64::NEG_INFINITY,
+            nodes: 0,
+            work: 0,
+            next_look: LOOK_EVERY,
+            wandered: 0,
+            stop: FIRST_NODES,
+            is_over: false,
+        }
+    }
+
+    fn run(&mut self) {
+        let found = self.improve.start();
+        self.take(found);
+        self.search();
+        if self.open == f64::NEG_INFINITY || self.is_over {
+            return;
+        }
+        let open = std::mem::replace(&mut self.open, f64::NEG_INFINITY);
+        self.stop = u64::MAX;
+        let Slice { least, most, .. } = self.slice;
+        let width = (most - least) / SLICES as f64;
+        let mut slices: Vec<_> = (0..SLICES).collect();
+        // A good placement's neighbours are searched first.
+        let good = self.chosen.as_ref().map_or(least, |chosen| self.space.loads(chosen)[self.slice.resource]);
+        let middle = |slice: usize| least + width * (slice as f64 + 0.5);
+        slices.sort_by(|&a, &b| (middle(a) - good).abs().total_cmp(&(middle(b) - good).abs()));
+        for slice in slices {
+            if self.is_over {
+                self.open = self.open.max(open);
+                break;
+            }
+            self.slice.least = least + width * slice as f64;
+            self.slice.most = if slice + 1 == SLICES { most } else { self.slice.least + width };
+            self.search();
+        }
+    }
+
+    /// Searches the slice.
+    fn search(&mut self) {
+        self.slice.price = 0.0;
+        self.prices.fill(0.0);
+        self.limit();
+        self.price();
+        self.limit();
+        let mut chosen = vec![0; self.order.len()];
+        if let Some(bound) = self.bound(0, &chosen)
+            && self.promises(bound)
+        {
+            self.descend(0, &mut chosen);
+        }
+    }
+
+    fn take(&mut self, found: Option<(Vec<usize>, f64)>) {
+        if let Some((chosen, value)) = found
+            && value > self.best
+        {
+            self.best = value;
+            self.chosen = Some(chosen);
+        }
+    }
+
+    /// Whether a bound leaves room above the best.
+    fn promises(&self, bound: f64) -> bool {
+        self.chosen.is_none() || bound > self.best + SAME * self.best.abs()
+    }
+
+    /// Lists the largest value of each way: at the loads that every placement has, with its own.
+    fn limit(&mut self) {
+        let level = std::mem::take(&mut self.levels[0]);
+        let mut scratch = level.loads.clone();
+        let of = |kin: &Kin| {
+            let ways = (0..kin.envelope.choices.len())
+                .filter_map(|at| Some((self.way(&kin.envelope, at, &level, &mut scratch)?, at)));
+            let mut ways: Vec<_> = ways.collect();
+            ways.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+            ways
+        };
+        self.limits = self.space.kin.iter().map(of).collect();
+        self.levels[0] = level;
+    }
+
+    /// Finds prices of cores for which the root's bound is low: the price of a domain rises while more of its cores are
+    /// wanted than there are (a subgradient of the Lagrangian bound).
+    fn price(&mut self) {
+        let level = std::mem::take(&mut self.levels[0]);
+        let (mut lowest, mut step) = (f64::INFINITY, 1.0);
+        let mut found = (self.prices.clone(), self.slice.price);
+        for _ in 0..=PRICING {
+            let Some((bound, wanted, load)) = self.relax(&level) else { break };
+            if bound < lowest {
+                lowest = bound;
+                found = (self.prices.clone(), self.slice.price);
+            } else {
+                step *= 0.6;
+            }
+            let excess = |at: usize| {
+                let excess = wanted[at] as f64 - self.space.cores[at] as f64;
+                if excess > 0.0 || self.prices[at] > 0.0 { excess } else { 0.0 }
+            };
+            let excess: Vec<_> = (0..wanted.len()).map(excess).collect();
+            // In parts of the slice's width a load counts like cores.
+            let unit = (self.space.most[self.slice.resource] / 10.0).max(f64::MIN_POSITIVE);
+            let over = (load - self.slice.most) / unit;
+            let over = if over > 0.0 || self.slice.price > 0.0 { over } else { 0.0 };
+            let norm: f64 = excess.iter().map(|excess| excess * excess).sum::<f64>() + over * over;
+            if norm == 0.0 || !self.promises(lowest) {
+                break;
+            }
+            let target = if self.best.is_finite() { self.best } else { 0.9 * lowest };
+            let by = step * (bound - target) / norm;
+            self.prices.iter_mut().zip(&excess).for_each(|(price, excess)| *price = (*price + by * excess).max(0.0));
+            self.slice.price = (self.slice.price + by * over / unit).max(0.0);
+        }
+        (self.prices, self.slice.price) = found;
+        self.levels[0] = level;
+    }
+
+    /// The bound where no chain is placed, and the cores that the ways it is made of use.
+    fn relax(&mut self, level: &Level) -> Option<(f64, Vec<usize>, f64)> {
+        self.nodes += 1;
+        let mut scratch = level.loads.clone();
+        let mut bound = self.paid(level);
+        let mut wanted = vec![0; self.space.cores.len()];
+        let mut load = level.loads[self.slice.resource];
+        for kin in &self.space.kin {
+            let listed = &kin.envelope;
+            let ways =
+                (0..listed.choices.len()).filter_map(|at| Some((self.way(listed, at, level, &mut scratch)?, at)));
+            let (value, at) = ways.max_by(|a, b| a.0.total_cmp(&b.0))?;
+            let members = kin.members.len();
+            bound += listed.limited(value) * members as f64;
+            wanted.iter_mut().zip(&listed.choices[at].cores).for_each(|(sum, own)| *sum += own * members);
+            let own = listed.choices[at].loads.iter().find(|(resource, _)| *resource == self.slice.resource);
+            load += own.map_or(0.0, |(_, load)| load * members as f64);
+        }
+        Some((bound, wanted, load))
+    }
+
+    /// The price of the cores and the load that remain, and the part of the slice's least load that harms no chain.
+    fn paid(&self, level: &Level) -> f64 {
+        let cores: f64 = self.prices.iter().zip(&level.cores).map(|(price, cores)| price * *cores as f64).sum();
+        let Slice { resource, least, most, price } = self.slice;
+        let load = level.loads[resource];
+        cores + price * (most - load) + level.slopes[resource] * (least - load).max(0.0)
+    }
+
+    /// The bound of a way, at a node: what it is worth at the loads with its own, less what those take of placed chains
+    /// and what its cores cost. `None`: it has too few cores, or misses its least rate.
+    #[inline]
+    fn way(&self, listed: &Listed, at: usize, level: &Level, scratch: &mut [f64]) -> Option<f64> {
+        let choice = &listed.choices[at];
+        let mut taken = 0.0;
+        for &(domain, cores) in &choice.used {
+            if cores > level.cores[domain] {
+                return None;
+            }
+            taken += self.prices[domain] * cores as f64;
+        }
+        for &(resource, load) in &choice.loads {
+            scratch[resource] += load;
+            taken += level.slopes[resource] * load;
+        }
+        let Slice { resource, least, most, price } = self.slice;
+        let load = scratch[resource];
+        taken += price * (load - level.loads[resource]);
+        scratch[resource] = load.max(least);
+        let value = if load > most * (1.0 + SAME) { None } else { listed.value(choice, scratch) };
+        scratch[resource] = level.loads[resource];
+        for &(resource, _) in &choice.loads {
+            scratch[resource] = level.loads[resource];
+        }
+        value.map(|(value, _)| value - taken)
+    }
+
+    /// The bound of the best way.
+    fn best_way(&mut self, kin: usize, level: &Level, scratch: &mut [f64]) -> Option<f64> {
+        let listed = &self.space.kin[kin].envelope;
+        let mut best: Option<f64> = None;
+        for &(limit, at) in &self.limits[kin] {
+            if best.is_some_and(|best| limit <= best) {
+                break;
+            }
+            self.work += 1;
+            let value = self.way(listed, at, level, scratch);
+            if value > best {
+                best = value;
+            }
+        }
+        best.map(|best| listed.limited(best))
+    }
+
+    /// The bound of the node at this depth, whose ways are listed meanwhile. `None`: a chain has no way.
+    fn bound(&mut self, depth: usize, chosen: &[usize]) -> Option<f64> {
+        self.nodes += 1;
+        let mut level = std::mem::take(&mut self.levels[depth]);
+        let mut scratch = std::mem::take(&mut level.scratch);
+        scratch.clone_from(&level.loads);
+        let found = self.bound_of(depth, chosen, &mut level, &mut scratch);
+        level.scratch = scratch;
+        self.levels[depth] = level;
+        found
+    }
+
+    fn bound_of(&mut self, depth: usize, chosen: &[usize], level: &mut Level, scratch: &mut [f64]) -> Option<f64> {
+        level.ways.clear();
+        let Some(&next) = self.order.get(depth) else { return Some(level.worth) };
+        let mut rest = level.worth + self.paid(level);
+        let mut last: Option<(usize, f64)> = None;
+        for index in depth + 1..self.order.len() {
+            let kin = self.order[index];
+            let value = match last {
+                Some((of, value)) if of == kin => value,
+                _ => self.best_way(kin, level, scratch)?,
+            };
+            last = Some((kin, value));
+            rest += value;
+        }
+        level.rest = rest;
+        let is_like_before = depth > 0 && self.order[depth - 1] == next;
+        let first = if is_like_before { chosen[depth - 1] } else { 0 };
+        let listed = &self.space.kin[next].envelope;
+        for &(limit, at) in &self.limits[next] {
+            if !self.promises(rest + limit) {
+                break;
+            }
+            self.work += 1;
+            if at >= first
+                && self.is_first_of_its_like(&listed.choices[at].firsts, level)
+                && let Some(value) = self.way(listed, at, level, scratch)
+                && self.promises(rest + value)
+            {
+                level.ways.push((rest + value, at));
+            }
+        }
+        level.ways.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let most = level.ways.first().map_or(f64::NEG_INFINITY, |(most, _)| *most);
+        Some(if listed.is_complete { most } else { most.max(rest + listed.ceiling) })
+    }
+
+    /// Whether a way takes unused domains of each class in their order; `firsts` are its domains, each once, as they
+    /// appear.
+    fn is_first_of_its_like(&self, firsts: &[usize], level: &Level) -> bool {
+        let classes = &self.space.classes;
+        firsts.iter().enumerate().all(|(place, &domain)| {
+            let is_new = |domain: usize| !level.is_used[domain] && !firsts[..place].contains(&domain);
+            !is_new(domain) || !(0..domain).any(|other| classes[other] == classes[domain] && is_new(other))
+        })
+    }
+
+    fn descend(&mut self, depth: usize, chosen: &mut Vec<usize>) {
+        let Some(&kin) = self.order.get(depth) else { return self.leaf(chosen) };
+        let listed = &self.space.kin[kin].envelope;
+        if !listed.is_complete {
+            // Ways that are not listed are not searched.
+            let bound = self.levels[depth].rest + listed.ceiling;
+            if self.promises(bound) {
+                self.open = self.open.max(bound);
+            }
+        }
+        let mut index = 0;
+        while let Some(&(bound, at)) = self.levels[depth].ways.get(index) {
+            index += 1;
+            if !self.promises(bound) {
+                break;
+            }
+            self.look();
+            if self.is_over || self.nodes >= self.stop {
+                // The ways that follow have lower bounds.
+                self.open = self.open.max(bound);
+                break;
+            }
+            chosen[depth] = at;
+            if self.place(depth, at, chosen)
+                && let Some(bound) = self.bound(depth + 1, chosen)
+                && self.promises(bound)
+            {
+                self.descend(depth + 1, chosen);
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        self.is_over |= self.nodes >= self.effort.nodes;
+        if self.work >= self.next_look {
+            self.next_look = self.work + LOOK_EVERY;
+            self.is_over |= (self.effort.is_over)();
+        }
+        if let Some(&(after, effort)) = IMPROVING.get(self.wandered)
+            && self.nodes >= after
+        {
+            self.wandered += 1;
+            let found = self.improve.wander(self.chosen.as_deref(), effort);
+            self.take(found);
+        }
+    }
+
+    /// All ways are chosen: which of the kin takes which is an assignment problem, as all loads are known.
+    fn leaf(&mut self, chosen: &[usize]) {
+        let loads = &self.levels[chosen.len()].loads;
+        let (mut worth, mut by_chain) = (0.0, vec![0; chosen.len()]);
+        let mut at = 0;
+        while let Some(&kin) = self.order.get(at) {
+            let Kin { members, is_uniform, .. } = &self.space.kin[kin];
+            let ways = &chosen[at..at + members.len()];
+            at += members.len();
+            let value = |member: usize, place: usize| {
+                let listed = &self.space.chains[members[member]];
+                listed.value(&listed.choices[ways[place]], loads).map_or(f64::NEG_INFINITY, |(value, _)| value)
+            };
+            let places = if *is_uniform { (0..members.len()).collect() } else { assign(members.len(), &value) };
+            for (member, &place) in places.iter().enumerate() {
+                worth += value(member, place);
+                by_chain[members[member]] = ways[place];
+            }
+        }
+        self.take(Some((by_chain, worth)));
+    }
+
+    /// Writes the level below with one more chain placed; `false` where a chain misses its least rate.
+    fn place(&mut self, depth: usize, at: usize, chosen: &[usize]) -> bool {
+        let (above, below) = self.levels.split_at_mut(depth + 1);
+        let (above, below) = (&above[depth], &mut below[0]);
+        let choice = &self.space.kin[self.order[depth]].envelope.choices[at];
+        below.loads.clone_from(&above.loads);
+        choice.loads.iter().for_each(|(resource, load)| below.loads[*resource] += load);
+        below.cores.clone_from(&above.cores);
+        choice.used.iter().for_each(|(domain, cores)| below.cores[*domain] -= cores);
+        below.is_used.clone_from(&above.is_used);
+        choice.firsts.iter().for_each(|domain| below.is_used[*domain] = true);
+        below.slopes.clear();
+        below.slopes.resize(above.slopes.len(), 0.0);
+        below.worth = 0.0;
+        below.scratch.clone_from(&below.loads);
+        let Slice { resource, least, .. } = self.slice;
+        if depth + 1 < self.order.len() {
+            below.scratch[resource] = below.scratch[resource].max(least);
+        }
+        for (&kin, &way) in self.order[..=depth].iter().zip(chosen) {
+            let listed = &self.space.kin[kin].envelope;
+            let choice = &listed.choices[way];
+            let Some((value, seat)) = listed.value(choice, &below.scratch) else { return false };
+            below.worth += value;
+            for (resource, slope) in listed.slopes(choice, seat, &below.scratch, &self.space.most) {
+                below.slopes[resource] += slope;
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,179 @@
+//! Searches without proof: where the exact one starts, and how it improves what it has.
+
+use super::options::Space;
+
+/// Improves placements by moves of single chains and functions, and by exchanges of two functions' domains.
+pub(super) struct Improve<'s> {
+    space: &'s Space,
+    random: u64,
+    /// Values that may still be computed: a bound of the effort that does not depend on time.
+    left: u64,
+}
+
+/// So many values at most are computed before the search begins.
+const START: u64 = 20_000;
+/// A chain with more ways is moved function by function.
+const FEW_WAYS: usize = 128;
+
+impl<'s> Improve<'s> {
+    pub(super) fn new(space: &'s Space) -> Self {
+        Self { space, random: 0x9E37_79B9_7F4A_7C15, left: 0 }
+    }
+
+    /// Placements to begin with: chains one after the other, each in the best way that is left, then moves. `None`
+    /// where that finds none.
+    pub(super) fn start(&mut self) -> Option<(Vec<usize>, f64)> {
+        self.left = START;
+        let chains = self.space.chains.len();
+        let orders: [Vec<_>; 2] = [(0..chains).collect(), (0..chains).rev().collect()];
+        let mut best: Option<(Vec<usize>, f64)> = None;
+        for order in orders {
+            if let Some(mut chosen) = greedy(self.space, &order)
+                && let Some(value) = self.descend(&mut chosen)
+                && best.as_ref().is_none_or(|(_, most)| value > *most)
+            {
+                best = Some((chosen, value));
+            }
+        }
+        best
+    }
+
+    /// Goes on from a placement: some functions change domains at random, then moves; the better of the two goes on.
+    pub(super) fn wander(&mut self, from: Option<&[usize]>, effort: u64) -> Option<(Vec<usize>, f64)> {
+        self.left = effort;
+        let mut best = from?.to_vec();
+        let mut value = self.descend(&mut best)?;
+        while self.left > 0 {
+            let mut next = best.clone();
+            for _ in 0..3 {
+                let chain = self.below(next.len());
+                let ways = self.space.chains[chain].choices.len();
+                let was = std::mem::replace(&mut next[chain], self.below(ways));
+                if !self.space.fits(&next) {
+                    next[chain] = was;
+                }
+            }
+            self.left = self.left.saturating_sub(1);
+            if let Some(found) = self.descend(&mut next)
+                && found > value
+            {
+                (best, value) = (next, found);
+            }
+        }
+        Some((best, value))
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random % end.max(1) as u64) as usize
+    }
+
+    /// Moves and exchanges as long as one gains.
+    fn descend(&mut self, chosen: &mut [usize]) -> Option<f64> {
+        let mut best = self.space.total(chosen)?;
+        loop {
+            let before = best;
+            for chain in 0..chosen.len() {
+                self.move_chain(chain, chosen, &mut best);
+            }
+            if best <= before {
+                self.exchange(chosen, &mut best);
+            }
+            if self.left == 0 || best <= before {
+                return Some(best);
+            }
+        }
+    }
+
+    fn try_out(&mut self, chosen: &[usize], best: &mut f64) -> bool {
+        if self.left == 0 || !self.space.fits(chosen) {
+            return false;
+        }
+        self.left -= 1;
+        let total = self.space.total(chosen);
+        let is_better = total.is_some_and(|total| total > *best * (1.0 + 1e-12));
+        if is_better {
+            *best = total.unwrap_or(*best);
+        }
+        is_better
+    }
+
+    fn move_chain(&mut self, chain: usize, chosen: &mut [usize], best: &mut f64) {
+        let listed = &self.space.chains[chain];
+        let mut to = chosen[chain];
+        let others: Vec<usize> = if listed.choices.len() <= FEW_WAYS {
+            (0..listed.choices.len()).filter(|at| *at != to).collect()
+        } else {
+            let places = listed.choices[to].way.domains().len();
+            let each = (0..places).flat_map(|place| (0..self.space.cores.len()).map(move |domain| (place, domain)));
+            each.filter_map(|(place, domain)| listed.with(to, place, domain)).filter(|at| *at != to).collect()
+        };
+        for at in others {
+            chosen[chain] = at;
+            if self.try_out(chosen, best) {
+                to = at;
+            }
+        }
+        chosen[chain] = to;
+    }
+
+    /// Exchanges the domains of two functions of different chains.
+    fn exchange(&mut self, chosen: &mut [usize], best: &mut f64) {
+        for one in 0..chosen.len() {
+            for other in one + 1..chosen.len() {
+                let (first, second) = (&self.space.chains[one], &self.space.chains[other]);
+                let places = |chain: usize, at: usize| self.space.chains[chain].choices[at].way.domains().to_vec();
+                let (here, there) = (places(one, chosen[one]), places(other, chosen[other]));
+                for (at, from) in here.iter().enumerate() {
+                    for (place, to) in there.iter().enumerate().filter(|(_, to)| *to != from) {
+                        let was = (chosen[one], chosen[other]);
+                        let (Some(a), Some(b)) = (first.with(was.0, at, *to), second.with(was.1, place, *from)) else {
+                            continue;
+                        };
+                        (chosen[one], chosen[other]) = (a, b);
+                        if self.try_out(chosen, best) {
+                            return;
+                        }
+                        (chosen[one], chosen[other]) = was;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Places chains in this order, each in the way that is best for those placed so far.
+fn greedy(space: &Space, order: &[usize]) -> Option<Vec<usize>> {
+    let mut cores = space.cores.clone();
+    let mut loads = space.always.clone();
+    let mut chosen: Vec<Option<usize>> = vec![None; space.chains.len()];
+    for &chain in order {
+        let mut best: Option<(f64, usize)> = None;
+        for (at, choice) in space.chains[chain].choices.iter().enumerate() {
+            if choice.cores.iter().zip(&cores).any(|(used, left)| used > left) {
+                continue;
+            }
+            choice.loads.iter().for_each(|(resource, load)| loads[*resource] += load);
+            chosen[chain] = Some(at);
+            let of = |(chain, at): (usize, &Option<usize>)| {
+                let listed = &space.chains[chain];
+                at.map(|at| listed.value(&listed.choices[at], &loads).map(|(value, _)| value))
+            };
+            let total: Option<f64> = chosen.iter().enumerate().filter_map(of).sum();
+            choice.loads.iter().for_each(|(resource, load)| loads[*resource] -= load);
+            if let Some(total) = total
+                && best.is_none_or(|(most, _)| total > most)
+            {
+                best = Some((total, at));
+            }
+        }
+        let (_, at) = best?;
+        chosen[chain] = Some(at);
+        let choice = &space.chains[chain].choices[at];
+        choice.loads.iter().for_each(|(resource, load)| loads[*resource] += load);
+        cores.iter_mut().zip(&choice.cores).for_each(|(left, used)| *left -= used);
+    }
+    chosen.into_iter().collect()
+}

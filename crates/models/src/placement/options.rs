@@ -1,0 +1,493 @@
+//! The ways in which each chain can be placed, in the form that a search reads: loads are sums, and what a chain yields
+//! depends on loads alone.
+//!
+//! Every resource is a place of contention: the cache of each domain, its link, its memory. A way adds a load to some
+//! of them. A function's rate is a constant less one term for each resource that it competes for, so that given all
+//! loads each chain is worth a number of its own. Every term grows with its load: more load never helps.
+
+use super::model::{Chain, Function, Problem, Shape, Way};
+
+/// The ways of a chain are listed one by one up to so many; of a longer one only those with at most two changes of
+/// domain.
+pub const MOST_WAYS: usize = 20_000;
+
+/// What one resource takes of a function's rate: `scale · g((load − own) / limit)`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Term {
+    pub(super) resource: usize,
+    /// Packets a second at competing level 1.
+    scale: f64,
+    /// The part of the load that is its own.
+    own: f64,
+    /// 1 / limit.
+    per_limit: f64,
+    /// h, or infinite where the term is linear.
+    half: f64,
+}
+
+impl Term {
+    fn at(&self, loads: &[f64]) -> f64 {
+        let level = (loads[self.resource] - self.own).max(0.0) * self.per_limit;
+        let level = level.min(1.0);
+        if self.half.is_infinite() {
+            self.scale * level
+        } else {
+            self.scale * level * (1.0 + self.half) / (level + self.half)
+        }
+    }
+
+    /// How much more it takes for each unit of load, at least, between these loads and `most`: the chord's slope, as it
+    /// is concave.
+    fn slope(&self, loads: &[f64], most: &[f64]) -> f64 {
+        let room = most[self.resource] - loads[self.resource];
+        if room <= 1e-12 * most[self.resource] {
+            return 0.0;
+        }
+        (self.at(most) - self.at(loads)) / room
+    }
+}
+
+/// The rate of a function on one core, by the loads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seat {
+    /// Packets a second with no competitor.
+    base: f64,
+    pub(super) terms: [Term; 2],
+}
+
+impl Seat {
+    fn rate(&self, loads: &[f64]) -> f64 {
+        (self.base - self.terms[0].at(loads) - self.terms[1].at(loads)).max(0.0)
+    }
+
+    /// Whether λ would be above 1 with these loads.
+    fn is_clamped(&self, loads: &[f64]) -> bool {
+        self.base - self.terms[0].at(loads) - self.terms[1].at(loads) < 0.0
+    }
+}
+
+/// One way to place a chain.
+#[derive(Clone, Debug)]
+pub(super) struct Choice {
+    pub(super) way: Way,
+    /// Cores by domain.
+    pub(super) cores: Vec<usize>,
+    /// Its domains with cores, and those in the order in which they appear.
+    pub(super) used: Vec<(usize, usize)>,
+    pub(super) firsts: Vec<usize>,
+    /// What it adds to loads beyond what every way of its chain adds.
+    pub(super) loads: Vec<(usize, f64)>,
+    pub(super) seats: Vec<Seat>,
+}
+
+/// A chain with all its ways.
+#[derive(Clone, Debug)]
+pub(super) struct Listed {
+    pub(super) choices: Vec<Choice>,
+    /// All ways are listed.
+    pub(super) is_complete: bool,
+    /// Of a chain whose ways are all listed: where each split way is, by the number that its domains are the digits of.
+    numbers: Vec<Option<usize>>,
+    domains: usize,
+    /// Where not all are, no way is worth more than this.
+    pub(super) ceiling: f64,
+    weight: f64,
+    rate: f64,
+    least: f64,
+}
+
+impl Listed {
+    /// A bound of all ways from one of those that are listed.
+    pub(super) fn limited(&self, value: f64) -> f64 {
+        if self.is_complete { value } else { value.max(self.ceiling) }
+    }
+
+    /// Raises all values to those of a chain with the same ways and loads.
+    fn cover(&mut self, other: &Self) {
+        (self.weight, self.rate) = (self.weight.max(other.weight), self.rate.max(other.rate));
+        self.ceiling = self.ceiling.max(other.ceiling);
+        for (own, theirs) in self.choices.iter_mut().zip(&other.choices) {
+            for (own, theirs) in own.seats.iter_mut().zip(&theirs.seats) {
+                own.base = own.base.max(theirs.base);
+                for (own, theirs) in own.terms.iter_mut().zip(&theirs.terms) {
+                    own.scale = own.scale.min(theirs.scale);
+                }
+            }
+        }
+    }
+
+    /// The way that has `domain` for the function at `place`; `None` where it has too few cores or is not listed.
+    pub(super) fn with(&self, at: usize, place: usize, domain: usize) -> Option<usize> {
+        let Way::Split(domains) = &self.choices[at].way else { return None };
+        let digit = |(index, &own): (usize, &usize)| if index == place { domain } else { own };
+        let number = domains.iter().enumerate().map(digit).fold(0, |number, digit| number * self.domains + digit);
+        *self.numbers.get(number)?
+    }
+
+    /// The value of a way with these loads, its own included, and its binding seat; `None` below the least rate.
+    pub(super) fn value(&self, choice: &Choice, loads: &[f64]) -> Option<(f64, usize)> {
+        let mut slowest = (f64::INFINITY, 0);
+        for (at, seat) in choice.seats.iter().enumerate() {
+            let rate = seat.rate(loads);
+            if rate < slowest.0 {
+                slowest = (rate, at);
+            }
+        }
+        (slowest.0 >= self.least).then(|| (self.weight * slowest.0.min(self.rate), slowest.1))
+    }
+
+    /// By resource of the binding seat: how much less the way is worth for each unit of load to come, at least.
+    pub(super) fn slopes(&self, choice: &Choice, seat: usize, loads: &[f64], most: &[f64]) -> [(usize, f64); 2] {
+        let seat = &choice.seats[seat];
+        let is_flat = seat.rate(loads) > self.rate || seat.is_clamped(most);
+        seat.terms.map(|term| {
+            let slope = if is_flat { 0.0 } else { self.weight * term.slope(loads, most) };
+            (term.resource, slope)
+        })
+    }
+}
+
+/// Chains that add the same loads, way by way, and yield nearly the same: exchanging two of them changes no load.
+#[derive(Clone, Debug)]
+pub(super) struct Kin {
+    pub(super) members: Vec<usize>,
+    /// At least what each member yields.
+    pub(super) envelope: Listed,
+    /// All members are the same.
+    pub(super) is_uniform: bool,
+}
+
+/// A problem in the search's form.
+#[derive(Clone, Debug)]
+pub(super) struct Space {
+    pub(super) chains: Vec<Listed>,
+    /// All chains, each once.
+    pub(super) kin: Vec<Kin>,
+    /// The load that every placement has.
+    pub(super) always: Vec<f64>,
+    /// A load that every placement has because of the number of cores.
+    pub(super) least: Vec<f64>,
+    /// A load that no placement exceeds.
+    pub(super) most: Vec<f64>,
+    pub(super) cores: Vec<usize>,
+    pub(super) classes: Vec<usize>,
+}
+
+/// The resources of a domain.
+#[derive(Clone, Copy)]
+struct Resources {
+    domains: usize,
+}
+
+impl Resources {
+    fn cache(self, domain: usize) -> usize {
+        domain
+    }
+    fn link(self, domain: usize) -> usize {
+        self.domains + domain
+    }
+    fn memory(self, domain: usize) -> usize {
+        2 * self.domains + domain
+    }
+    fn count(self) -> usize {
+        3 * self.domains
+    }
+}
+
+impl Space {
+    pub(super) fn of(problem: &Problem) -> Self {
+        let resources = Resources { domains: problem.domains.len() };
+        let mut always = vec![0.0; resources.count()];
+        let mut chains: Vec<_> = problem.chains.iter().map(|chain| listed(problem, chain, resources)).collect();
+        let mut most = vec![0.0; resources.count()];
+        for chain in &mut chains {
+            let mut fewest = vec![f64::INFINITY; resources.count()];
+            let mut largest = vec![0.0_f64; resources.count()];
+            for choice in &chain.choices {
+                let mut loads = vec![0.0; resources.count()];
+                choice.loads.iter().for_each(|(resource, load)| loads[*resource] += load);
+                for (at, load) in loads.iter().enumerate() {
+                    fewest[at] = fewest[at].min(*load);
+                    largest[at] = largest[at].max(*load);
+                }
+            }
+            if !chain.is_complete || chain.choices.is_empty() {
+                fewest.fill(0.0);
+            }
+            for choice in &mut chain.choices {
+                for (resource, load) in &mut choice.loads {
+                    *load -= fewest[*resource];
+                }
+                choice.loads.retain(|(_, load)| *load > 0.0);
+            }
+            for at in 0..resources.count() {
+                always[at] += fewest[at];
+                most[at] += largest[at];
+            }
+        }
+        let mut least = always.clone();
+        if problem.chains.iter().all(|chain| chain.copies == 0) {
+            bound_by_cores(problem, resources, &mut least, &mut most);
+        }
+        let cores = problem.domains.iter().map(|domain| domain.cores).collect();
+        let classes = problem.domains.iter().map(|domain| domain.class).collect();
+        let kin = kin(problem, &chains);
+        Self { chains, kin, always, least, most, cores, classes }
+    }
+
+    /// The sum of what all chains are worth; `None` where one is below its least rate. Cores are not counted here.
+    pub(super) fn total(&self, chosen: &[usize]) -> Option<f64> {
+        let loads = self.loads(chosen);
+        self.chains.iter().zip(chosen).map(|(chain, &at)| Some(chain.value(&chain.choices[at], &loads)?.0)).sum()
+    }
+
+    pub(super) fn loads(&self, chosen: &[usize]) -> Vec<f64> {
+        let mut loads = self.always.clone();
+        for (chain, &at) in self.chains.iter().zip(chosen) {
+            chain.choices[at].loads.iter().for_each(|(resource, load)| loads[*resource] += load);
+        }
+        loads
+    }
+
+    /// Whether the ways chosen have enough cores.
+    pub(super) fn fits(&self, chosen: &[usize]) -> bool {
+        (0..self.cores.len()).all(|domain| {
+            let used: usize = self.chains.iter().zip(chosen).map(|(chain, &at)| chain.choices[at].cores[domain]).sum();
+            used <= self.cores[domain]
+        })
+    }
+
+    pub(super) fn placement(&self, chosen: &[usize]) -> Vec<Way> {
+        self.chains.iter().zip(chosen).map(|(chain, &at)| chain.choices[at].way.clone()).collect()
+    }
+}
+
+/// Rates of kin differ by at most this part, and drops by as much.
+const NEAR: f64 = 0.02;
+
+fn kin(problem: &Problem, listed: &[Listed]) -> Vec<Kin> {
+    let mut found: Vec<Kin> = Vec::new();
+    for (at, chain) in problem.chains.iter().enumerate() {
+        let of = found.iter_mut().find(|kin| is_kin(&problem.chains[kin.members[0]], chain));
+        match of {
+            Some(kin) => {
+                kin.is_uniform &= problem.chains[kin.members[0]] == *chain;
+                kin.members.push(at);
+                kin.envelope.cover(&listed[at]);
+            }
+            None => found.push(Kin { members: vec![at], envelope: listed[at].clone(), is_uniform: true }),
+        }
+    }
+    found
+}
+
+fn is_kin(one: &Chain, other: &Chain) -> bool {
+    let same = |a: f64, b: f64| a == b || (a - b).abs() <= NEAR * a.abs().max(b.abs());
+    let near = |a: &super::Sensitivity, b: &super::Sensitivity| {
+        let parts = |drop: &super::Sensitivity| [drop.cache, drop.memory, drop.constant];
+        parts(a).into_iter().zip(parts(b)).all(|(a, b)| (a - b).abs() <= NEAR)
+    };
+    let alike = |(a, b): (&Function, &Function)| {
+        let rates = a.rates.iter().zip(&b.rates).all(|(a, b)| same(*a, *b));
+        a.metric == b.metric && a.shape == b.shape && rates && near(&a.local, &b.local) && near(&a.remote, &b.remote)
+    };
+    let limits = one.home == other.home && one.copies == other.copies && one.least == other.least;
+    let yields = same(one.rate, other.rate) && same(one.weight, other.weight);
+    let length = one.functions.len() == other.functions.len();
+    limits && yields && length && one.functions.iter().zip(&other.functions).all(alike)
+}
+
+/// Tightens the bounds of loads by how many functions a domain's cores hold, and how many must be there as the others
+/// are full.
+fn bound_by_cores(problem: &Problem, resources: Resources, least: &mut [f64], most: &mut [f64]) {
+    let functions =
+        || problem.chains.iter().flat_map(|chain| chain.functions.iter().map(move |function| (chain.home, function)));
+    let mut demands: Vec<_> = functions().map(|(_, function)| 1.0 / function.metric).collect();
+    demands.sort_by(f64::total_cmp);
+    let all: usize = problem.domains.iter().map(|domain| domain.cores).sum();
+    let home = problem.chains.first().map(|chain| chain.home).filter(|home| functions().all(|(of, _)| of == *home));
+    for (at, domain) in problem.domains.iter().enumerate() {
+        let held: f64 = demands.iter().rev().take(domain.cores).sum();
+        for resource in [resources.cache(at), resources.link(at)] {
+            most[resource] = most[resource].min(held);
+        }
+        let must = demands.len().saturating_sub(all - domain.cores);
+        let load: f64 = demands.iter().take(must).sum();
+        // On a remote domain not every function adds to the cache's load.
+        if let Some(home) = home {
+            let resource = if home == at { resources.cache(at) } else { resources.link(at) };
+            least[resource] = least[resource].max(load);
+        }
+    }
+}
+
+/// The term of a function that competes for a resource, where `own` of its load is the function's.
+fn term(function: &Function, resource: usize, scale: f64, own: f64, limit: f64) -> Term {
+    let half = match function.shape {
+        Shape::Linear => f64::INFINITY,
+        Shape::Saturating(half) => half,
+    };
+    Term { resource, scale, own, per_limit: 1.0 / limit, half }
+}
+
+fn listed(problem: &Problem, chain: &Chain, resources: Resources) -> Listed {
+    let domains = problem.domains.len();
+    let whole = chain.whole();
+    let length = chain.functions.len();
+    let all = u32::try_from(length).ok().and_then(|length| domains.checked_pow(length));
+    let is_complete = all.is_some_and(|all| all <= MOST_WAYS);
+    let mut ways = Vec::new();
+    if is_complete {
+        // In the order of the domains' numbers: breaking symmetry relies on it.
+        for number in 0..all.unwrap_or(0) {
+            let digit = |at: usize| number / domains.pow(u32::try_from(length - 1 - at).unwrap_or(0)) % domains;
+            ways.push(Way::Split((0..length).map(digit).collect()));
+        }
+    } else {
+        ways.extend(few_changes(domains, length).into_iter().map(Way::Split));
+    }
+    for copies in 1..=chain.copies {
+        multisets(domains, copies, &mut Vec::new(), &mut |domains| ways.push(Way::Whole(domains.to_vec())));
+    }
+    let mut choices: Vec<_> = ways.into_iter().map(|way| choice(problem, chain, &whole, way, resources)).collect();
+    let has_cores =
+        |choice: &Choice| choice.cores.iter().zip(&problem.domains).all(|(used, domain)| *used <= domain.cores);
+    choices.retain(has_cores);
+    let mut numbers = vec![None; if is_complete { all.unwrap_or(0) } else { 0 }];
+    for (at, choice) in choices.iter().enumerate() {
+        if let Way::Split(own) = &choice.way
+            && let Some(slot) = numbers.get_mut(own.iter().fold(0, |number, digit| number * domains + digit))
+        {
+            *slot = Some(at);
+        }
+    }
+    let ceiling = chain.value(
+        chain
+            .functions
+            .iter()
+            .map(|function| {
+                let each = |domain: usize| {
+                    let drop = if domain == chain.home { function.local } else { function.remote };
+                    function.rates[domain] * (1.0 - drop.constant).max(0.0)
+                };
+                (0..domains).map(each).fold(0.0, f64::max)
+            })
+            .fold(f64::INFINITY, f64::min),
+    );
+    Listed {
+        choices,
+        is_complete,
+        numbers,
+        domains,
+        ceiling,
+        weight: chain.weight,
+        rate: chain.rate,
+        least: chain.least,
+    }
+}
+
+/// Sequences of domains with at most two changes, and fewer where those are too many as well.
+fn few_changes(domains: usize, length: usize) -> Vec<Vec<usize>> {
+    let mut found: Vec<Vec<usize>> = (0..domains).map(|domain| vec![domain; length]).collect();
+    for first in 1..length {
+        for (a, b) in (0..domains).flat_map(|a| (0..domains).map(move |b| (a, b))).filter(|(a, b)| a != b) {
+            if found.len() >= MOST_WAYS {
+                return found;
+            }
+            found.push((0..length).map(|at| if at < first { a } else { b }).collect());
+        }
+    }
+    for (first, second) in (1..length).flat_map(|first| (first + 1..length).map(move |second| (first, second))) {
+        for number in 0..domains.pow(3) {
+            let [a, b, c] = [number / domains / domains, number / domains % domains, number % domains];
+            if a == b || b == c {
+                continue;
+            }
+            if found.len() >= MOST_WAYS {
+                return found;
+            }
+            found.push(
+                (0..length)
+                    .map(|at| {
+                        if at < first {
+                            a
+                        } else if at < second {
+                            b
+                        } else {
+                            c
+                        }
+                    })
+                    .collect(),
+            );
+        }
+    }
+    found
+}
+
+/// Each non-decreasing sequence of so many domains.
+fn multisets(domains: usize, more: usize, so_far: &mut Vec<usize>, found: &mut dyn FnMut(&[usize])) {
+    if more == 0 {
+        return found(so_far);
+    }
+    for domain in so_far.last().copied().unwrap_or(0)..domains {
+        so_far.push(domain);
+        multisets(domains, more - 1, so_far, found);
+        so_far.pop();
+    }
+}
+
+/// A way with its loads and rates, by the same rules as [`Problem::rates`].
+fn choice(problem: &Problem, chain: &Chain, whole: &Function, way: Way, resources: Resources) -> Choice {
+    let domains = way.domains().to_vec();
+    let (copies, is_split) = match &way {
+        Way::Split(_) => (1.0, true),
+        Way::Whole(domains) => (domains.len() as f64, false),
+    };
+    let function = |at: usize| if is_split { &chain.functions[at] } else { whole };
+    let mut cores = vec![0; problem.domains.len()];
+    let mut loads = vec![0.0; resources.count()];
+    let mut seats = Vec::with_capacity(domains.len());
+    let mut head_demand = 0.0;
+    for (at, &domain) in domains.iter().enumerate() {
+        let function = function(at);
+        let demand = 1.0 / function.metric;
+        let follows = (is_split && at > 0).then(|| domains[at - 1] == domain);
+        if follows != Some(true) {
+            head_demand = demand;
+        }
+        cores[domain] += 1;
+        let is_local = domain == chain.home;
+        let rate = function.rates[domain] * copies;
+        let limits = problem.domains[domain].limits;
+        loads[resources.memory(chain.home)] += demand;
+        if is_local || follows != Some(true) {
+            loads[resources.cache(domain)] += demand;
+        }
+        if !is_local {
+            loads[resources.link(domain)] += demand;
+        }
+        let drop = if is_local { function.local } else { function.remote };
+        // A function that reads packets from another domain's cache competes for none: its level is 1.
+        let reads_cache = if is_local { follows != Some(false) } else { follows == Some(true) };
+        let cache_own = if is_local { demand } else { head_demand };
+        let cache_scale = if reads_cache { rate * drop.cache } else { 0.0 };
+        let constant = drop.constant + if reads_cache { 0.0 } else { drop.cache };
+        let second = if is_local {
+            let limit = problem.domains[chain.home].limits.memory;
+            term(function, resources.memory(chain.home), rate * drop.memory, demand, limit)
+        } else {
+            term(function, resources.link(domain), rate * drop.memory, demand, limits.link)
+        };
+        let cache = term(function, resources.cache(domain), cache_scale, cache_own, limits.cache);
+        seats.push(Seat { base: rate * (1.0 - constant), terms: [cache, second] });
+    }
+    let loads = loads.into_iter().enumerate().filter(|(_, load)| *load > 0.0).collect();
+    let used = cores.iter().copied().enumerate().filter(|(_, cores)| *cores > 0).collect();
+    let mut firsts = Vec::new();
+    domains.iter().for_each(|domain| {
+        if !firsts.contains(domain) {
+            firsts.push(*domain)
+        }
+    });
+    Choice { way, cores, used, firsts, loads, seats }
+}

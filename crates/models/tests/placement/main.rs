@@ -1,0 +1,6 @@
+//! Placement on random servers: what the search finds against enumeration, and what it proves.
+
+mod baselines;
+mod instances;
+mod search;
+mod wrong;

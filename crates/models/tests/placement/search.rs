@@ -1,0 +1,78 @@
+//! The exact search: the same optimum as enumeration, a bound that holds, and few nodes.
+
+use forebay_models::placement::{Effort, Problem, exact};
+
+use crate::instances::{Mix, any, enumerate, of_bars, value};
+
+fn solve(problem: &Problem, nodes: u64) -> (f64, f64, u64) {
+    let effort = Effort { nodes, is_over: &|| false };
+    let found = exact(problem, &effort).expect("in order").expect("it fits");
+    let by_formulas = value(problem, &found.placement).expect("its own placement fits");
+    let same = (by_formulas - found.value).abs() <= 1e-9 * by_formulas;
+    assert!(same, "the search says {}, the formulas {by_formulas}: {problem:?}", found.value);
+    (found.value, found.bound, found.nodes)
+}
+
+fn is_same(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-8 * a.abs().max(b.abs())
+}
+
+/// Several homes, demands, copies of whole chains and both shapes.
+#[test]
+fn the_optimum_of_small_problems_is_that_of_enumeration() {
+    let mut checked = 0;
+    for seed in 0..1_500 {
+        let problem = any(seed);
+        if problem.check().is_err() {
+            continue;
+        }
+        let (best, (found, bound, _)) = (enumerate(&problem), solve(&problem, u64::MAX));
+        assert!(is_same(best, found) && is_same(bound, found), "seed {seed}: {best} {found} {bound}");
+        checked += 1;
+    }
+    assert!(checked > 1_000, "{checked}");
+}
+
+#[test]
+fn the_optimum_of_the_bars_kinds_is_that_of_enumeration() {
+    for kind in Mix::ALL {
+        for (seed, size) in
+            (0..8).flat_map(|seed| [[2, 4, 3, 2], [2, 5, 3, 3], [3, 3, 3, 2], [2, 6, 4, 2]].map(|size| (seed, size)))
+        {
+            let problem = of_bars(seed, size, kind);
+            let (best, (found, bound, _)) = (enumerate(&problem), solve(&problem, u64::MAX));
+            assert!(
+                is_same(best, found) && is_same(bound, found),
+                "{kind:?}, seed {seed}, {size:?}: {best} {found} {bound}"
+            );
+        }
+    }
+}
+
+/// Wherever it is stopped, the value is a placement's, and the bound is above the optimum.
+#[test]
+fn a_search_that_is_stopped_has_a_bound_that_holds() {
+    for (seed, kind) in (0..6).flat_map(|seed| Mix::ALL.map(|kind| (seed, kind))) {
+        let problem = of_bars(seed, [4, 10, 6, 3], kind);
+        let (best, bound, _) = solve(&problem, 2_000_000);
+        for nodes in [1, 30, 200, 1_000, 5_000] {
+            let (value, stopped, used) = solve(&problem, nodes);
+            assert!(
+                value <= bound * (1.0 + 1e-9) && stopped >= best * (1.0 - 1e-9),
+                "{kind:?} {seed}: {value} {stopped} {best} {bound}"
+            );
+            assert!(used <= nodes + 100, "{used} nodes of {nodes}");
+        }
+    }
+}
+
+/// Nodes do not depend on the machine's speed. The bars' times are in the lab's report.
+#[test]
+fn few_nodes_are_needed() {
+    for (size, most) in [([2, 10, 6, 3], 5_000), ([2, 24, 12, 3], 2_000_000)] {
+        for (seed, kind) in (100..104).flat_map(|seed| Mix::ALL.map(|kind| (seed, kind))) {
+            let (value, bound, nodes) = solve(&of_bars(seed, size, kind), most);
+            assert!(is_same(value, bound), "{size:?} {kind:?} {seed}: {value} {bound} after {nodes} nodes");
+        }
+    }
+}

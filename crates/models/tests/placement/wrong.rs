@@ -1,0 +1,62 @@
+//! Problems that are none are refused, with the chain and what is allowed.
+
+use forebay_models::placement::{Effort, Problem, ProblemError, Way, exact};
+
+use crate::instances::{Mix, of_bars};
+
+fn refused(change: impl Fn(&mut Problem)) -> String {
+    let mut problem = of_bars(1, [2, 10, 3, 2], Mix::Any);
+    change(&mut problem);
+    let effort = Effort { nodes: 1_000, is_over: &|| false };
+    exact(&problem, &effort).expect_err("it is none").to_string()
+}
+
+#[test]
+fn what_cannot_be_is_named() {
+    let wrong = |change: fn(&mut Problem), said: &str| {
+        let error = refused(change);
+        assert_eq!(error, said);
+    };
+    wrong(|it| it.domains.clear(), "the server has no core that functions may use");
+    wrong(
+        |it| it.domains.iter_mut().for_each(|domain| domain.cores = 0),
+        "the server has no core that functions may use",
+    );
+    wrong(
+        |it| it.domains.iter_mut().for_each(|domain| domain.cores = 2),
+        "the chains need 6 cores at least: there are 4",
+    );
+    wrong(|it| it.chains[1].functions.clear(), "chain 1: functions is 0: allowed is 1 or more");
+    wrong(|it| it.chains[2].home = 2, "chain 2: home is 2: allowed is a domain of the server");
+    wrong(|it| it.chains[0].rate = f64::NAN, "chain 0: rate is NaN: allowed is a number above 0");
+    wrong(|it| it.chains[0].weight = 0.0, "chain 0: weight is 0: allowed is a number above 0");
+    wrong(|it| it.chains[0].least = -1.0, "chain 0: least is -1: allowed is 0 or more");
+    wrong(|it| it.chains[0].functions[1].metric = f64::INFINITY, "chain 0: metric is inf: allowed is a number above 0");
+    wrong(|it| it.chains[0].functions[1].rates[1] = 0.0, "chain 0: rate alone is 0: allowed is a number above 0");
+    wrong(|it| it.chains[0].functions[0].rates.truncate(1), "chain 0: rates is 1: allowed is one for each domain");
+    wrong(|it| it.chains[0].functions[0].local.cache = -0.1, "chain 0: alpha is -0.1: allowed is 0 or more");
+    wrong(|it| it.domains[1].limits.link = 0.0, "domain 1: a limit is 0: allowed is a number above 0");
+}
+
+#[test]
+fn a_chain_that_cannot_keep_its_least_rate_has_no_placement() {
+    let mut problem = of_bars(1, [2, 10, 3, 2], Mix::Any);
+    problem.chains[0].least = 1e9;
+    let effort = Effort { nodes: 1_000, is_over: &|| false };
+    assert_eq!(exact(&problem, &effort), Ok(None));
+}
+
+#[test]
+fn a_placement_of_another_problem_is_refused() {
+    let problem = of_bars(1, [2, 3, 2, 2], Mix::Any);
+    let refused = |placement: &[Way]| match problem.rates(placement) {
+        Err(ProblemError::Placement(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    let split = |domains: &[usize]| Way::Split(domains.to_vec());
+    assert_eq!(refused(&[split(&[0, 0])]), "it has 1 chains, not 2");
+    assert_eq!(refused(&[split(&[0, 0]), split(&[0])]), "chain 1 has other functions or copies");
+    assert_eq!(refused(&[split(&[0, 0]), Way::Whole(vec![1])]), "chain 1 has other functions or copies");
+    assert_eq!(refused(&[split(&[0, 0]), split(&[0, 2])]), "there is no domain 2");
+    assert_eq!(refused(&[split(&[0, 0]), split(&[0, 0])]), "domain 0 has too few cores");
+}
