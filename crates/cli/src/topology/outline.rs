@@ -12,36 +12,34 @@ use crate::format::counted;
 /// As many consecutive cores are written as a range, or more.
 const LEAST_RUN: usize = 3;
 
-/// A topology as it is drawn. Processors that are off are in none of its packages: the kernel does not say where they are.
+/// A topology as it is drawn. Processors that are off are in none of its parts: the kernel does not say where they are.
 pub(super) struct Outline<'t> {
     pub(super) topology: &'t Topology,
     source: SourceType,
-    pub(super) packages: Vec<PackageOutline>,
-    /// Nodes that no package has.
+    /// The outermost parts: packages, or memory nodes where these have several packages.
+    pub(super) parts: Vec<Part>,
+    /// Nodes that no part has.
     pub(super) memory: Vec<&'t MemoryNode>,
 }
 
-pub(super) struct PackageOutline {
-    pub(super) number: usize,
-    /// One without a number where the package has no several dies.
-    pub(super) dies: Vec<DieOutline>,
+/// What a part is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Level {
+    Package,
+    Die,
+    Node,
+    Cache,
 }
 
-pub(super) struct DieOutline {
-    pub(super) number: Option<usize>,
-    pub(super) nodes: Vec<NodeOutline>,
-}
-
-pub(super) struct NodeOutline {
-    pub(super) number: Option<usize>,
-    /// Whether an earlier package or die has processors of this node, too.
-    pub(super) is_above: bool,
-    pub(super) caches: Vec<CacheOutline>,
-}
-
-pub(super) struct CacheOutline {
-    pub(super) index: Option<usize>,
-    /// By their lowest threads.
+/// A package, a die, a memory node or a last-level cache.
+pub(super) struct Part {
+    pub(super) level: Level,
+    /// With its size, where that is known.
+    pub(super) name: String,
+    /// Of a node.
+    pub(super) interfaces: Vec<String>,
+    pub(super) parts: Vec<Part>,
+    /// Of a cache, by their lowest threads.
     pub(super) cores: Vec<CoreOutline>,
 }
 
@@ -50,6 +48,30 @@ pub(super) struct CoreOutline {
     pub(super) threads: Vec<usize>,
     /// Whether one of them can run a worker.
     pub(super) is_usable: bool,
+}
+
+impl Level {
+    fn of(self, processor: &Processor) -> Option<usize> {
+        match self {
+            Self::Package => Some(processor.package),
+            Self::Die => processor.die,
+            Self::Node => processor.node,
+            Self::Cache => processor.cache,
+        }
+    }
+}
+
+/// From the outside to the inside: a memory node is a part of a package, or packages are parts of memory nodes.
+fn levels(there: &[&Processor]) -> [Level; 4] {
+    let pairs: BTreeSet<_> = there.iter().map(|one| (one.package, one.node)).collect();
+    let packages: BTreeSet<_> = there.iter().map(|one| one.package).collect();
+    let known = || pairs.iter().filter_map(|(_, node)| *node);
+    let has_several = known().count() > known().collect::<BTreeSet<_>>().len();
+    if has_several && packages.len() == pairs.len() {
+        [Level::Node, Level::Package, Level::Die, Level::Cache]
+    } else {
+        [Level::Package, Level::Die, Level::Node, Level::Cache]
+    }
 }
 
 /// Values under their keys, which are removed, in the order of the keys.
@@ -64,11 +86,42 @@ fn grouped<K: Ord + Copy, T: Copy>(of: &[T], key: impl Fn(&T) -> K) -> Vec<(K, V
 impl<'t> Outline<'t> {
     pub(super) fn of(topology: &'t Topology, source: SourceType) -> Self {
         let there: Vec<_> = topology.processors.iter().filter(|one| one.usable != Usable::Offline).collect();
+        let mut outline = Self { topology, source, parts: Vec::new(), memory: Vec::new() };
         let mut seen = BTreeSet::new();
-        let packages = grouped(&there, |one| one.package).into_iter();
-        let packages = packages.map(|(number, of)| package(number, &of, &mut seen)).collect();
-        let memory = topology.nodes.iter().filter(|node| !seen.contains(&node.number)).collect();
-        Self { topology, source, packages, memory }
+        outline.parts = outline.parts(&there, &levels(&there), &mut seen);
+        outline.memory = topology.nodes.iter().filter(|node| !seen.contains(&node.number)).collect();
+        outline
+    }
+
+    /// The parts that processors have at these levels. Nodes that are in `seen` already are only continued.
+    fn parts(&self, of: &[&Processor], levels: &[Level], seen: &mut BTreeSet<usize>) -> Vec<Part> {
+        let Some((&level, inner)) = levels.split_first() else { return Vec::new() };
+        let groups = grouped(of, |one| level.of(one));
+        // A package's only die is the package.
+        if level == Level::Die && groups.len() == 1 {
+            return self.parts(of, inner, seen);
+        }
+        let mut parts = Vec::new();
+        for (number, of) in groups {
+            let is_continued = level == Level::Node && number.is_some_and(|number| !seen.insert(number));
+            let name = match (level, number) {
+                (Level::Package, number) => format!("package {}", number.unwrap_or_default()),
+                (Level::Die, Some(number)) => format!("die {number}"),
+                (Level::Die, None) => "die unknown".to_owned(),
+                (Level::Node, Some(number)) if is_continued => format!("node {number} (continued)"),
+                (Level::Node, number) => self.node(number),
+                (Level::Cache, index) => self.cache(index, of[0].node),
+            };
+            let near = number.filter(|_| level == Level::Node && !is_continued);
+            parts.push(Part {
+                level,
+                name,
+                interfaces: near.map(|node| self.interfaces(node)).unwrap_or_default(),
+                parts: self.parts(&of, inner, seen),
+                cores: if level == Level::Cache { cores(&of) } else { Vec::new() },
+            });
+        }
+        parts
     }
 
     /// How many there are of everything.
@@ -76,7 +129,7 @@ impl<'t> Outline<'t> {
         let there = || self.topology.processors.iter().filter(|one| one.usable != Usable::Offline);
         let distinct = |of: fn(&Processor) -> Option<usize>| there().filter_map(of).collect::<BTreeSet<_>>().len();
         [
-            (self.packages.len(), "package", ", "),
+            (distinct(|one| Some(one.package)), "package", ", "),
             (self.topology.nodes.len(), "memory node", ", "),
             (distinct(|one| one.cache), "last-level cache", ", "),
             (distinct(|one| Some(one.core)), "core", ", "),
@@ -88,13 +141,13 @@ impl<'t> Outline<'t> {
     }
 
     /// A node with its memory.
-    pub(super) fn node(&self, number: Option<usize>) -> String {
+    fn node(&self, number: Option<usize>) -> String {
         let Some(number) = number else { return "memory node unknown".to_owned() };
         let bytes = self.topology.nodes.iter().find(|node| node.number == number).and_then(|node| node.bytes);
         bytes.map_or_else(|| format!("node {number}"), |bytes| format!("node {number}, {}", size(bytes)))
     }
 
-    /// A node that no package has.
+    /// A node that no part has.
     pub(super) fn memory_node(&self, node: &MemoryNode) -> String {
         let has_processors = self.topology.processors.iter().any(|one| one.node == Some(node.number));
         let what = if has_processors { "its processors are off" } else { "memory only" };
@@ -102,7 +155,7 @@ impl<'t> Outline<'t> {
     }
 
     /// A cache with its size, and the other nodes that use it.
-    pub(super) fn cache(&self, index: Option<usize>, node: Option<usize>) -> String {
+    fn cache(&self, index: Option<usize>, node: Option<usize>) -> String {
         let Some((index, cache)) = index.and_then(|index| Some((index, self.topology.caches.get(index)?))) else {
             return "last-level cache unknown".to_owned();
         };
@@ -153,32 +206,17 @@ impl<'t> Outline<'t> {
     }
 }
 
-fn package(number: usize, of: &[&Processor], seen: &mut BTreeSet<usize>) -> PackageOutline {
-    let dies = grouped(of, |one| one.die);
-    let has_several = dies.len() > 1;
-    let mut node = |(number, of): (Option<usize>, Vec<&Processor>)| NodeOutline {
-        number,
-        is_above: number.is_some_and(|number| !seen.insert(number)),
-        caches: grouped(&of, |one| one.cache).into_iter().map(|(index, of)| cache(index, &of)).collect(),
-    };
-    let mut die = |(number, of): (Option<usize>, Vec<&Processor>)| DieOutline {
-        number: number.filter(|_| has_several),
-        nodes: grouped(&of, |one| one.node).into_iter().map(&mut node).collect(),
-    };
-    PackageOutline { number, dies: dies.into_iter().map(&mut die).collect() }
-}
-
-fn cache(index: Option<usize>, of: &[&Processor]) -> CacheOutline {
+fn cores(of: &[&Processor]) -> Vec<CoreOutline> {
     let core = |(_, of): (usize, Vec<&Processor>)| CoreOutline {
         threads: of.iter().map(|one| one.number).collect(),
         is_usable: of.iter().any(|one| one.usable == Usable::Yes),
     };
     let mut cores: Vec<_> = grouped(of, |one| one.core).into_iter().map(core).collect();
     cores.sort_by(|a, b| a.threads.cmp(&b.threads));
-    CacheOutline { index, cores }
+    cores
 }
 
-impl CacheOutline {
+impl Part {
     /// Its cores: threads are joined, and three or more that follow each other are a range.
     pub(super) fn cores(&self) -> Vec<String> {
         runs(&self.cores.iter().map(|core| core.threads.clone()).collect::<Vec<_>>())

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use forebay_plot::{Cell, Grid, Nest, Sort};
 
-use super::outline::{CacheOutline, NodeOutline, Outline};
+use super::outline::{Level, Outline, Part};
 
 /// The largest table of distances that is drawn.
 const MOST_NODES: usize = 16;
@@ -29,20 +29,10 @@ const INTERFACE: usize = 5;
 
 /// Draws a topology that `source` names.
 pub(super) fn nest(outline: &Outline<'_>, source: &str) -> Nest {
-    let mut boxes = Vec::new();
-    for package in &outline.packages {
-        let mut parts = Vec::new();
-        for die in &package.dies {
-            let nodes = die.nodes.iter().map(|it| node(outline, it));
-            match die.number {
-                Some(number) => parts.push(cell(format!("die {number}"), DIE, nodes.collect())),
-                None => parts.extend(nodes),
-            }
-        }
-        boxes.push(cell(format!("package {}", package.number), PACKAGE, parts));
-    }
+    let mut boxes: Vec<_> = outline.parts.iter().map(part).collect();
     let memory = outline.memory.iter();
-    boxes.extend(memory.map(|node| cell(outline.memory_node(node), NODE, interfaces(outline, node.number))));
+    boxes
+        .extend(memory.map(|node| cell(outline.memory_node(node), NODE, interfaces(&outline.interfaces(node.number)))));
     boxes.extend(outline.elsewhere().into_iter().map(|interface| cell(interface, INTERFACE, Vec::new())));
     let mut notes = vec![outline.summary()];
     for (why, numbers) in outline.unusable() {
@@ -67,25 +57,21 @@ fn cell(name: String, sort: usize, parts: Vec<Cell>) -> Cell {
     Cell { name, sort, void: false, parts }
 }
 
-fn interfaces(outline: &Outline<'_>, node: usize) -> Vec<Cell> {
-    outline.interfaces(node).into_iter().map(|name| cell(name, INTERFACE, Vec::new())).collect()
+fn interfaces(names: &[String]) -> Vec<Cell> {
+    names.iter().map(|name| cell(name.clone(), INTERFACE, Vec::new())).collect()
 }
 
-fn node(outline: &Outline<'_>, of: &NodeOutline) -> Cell {
-    let near = of.number.filter(|_| !of.is_above).map(|number| interfaces(outline, number));
-    let mut parts = near.unwrap_or_default();
-    parts.extend(of.caches.iter().map(|it| cache(outline, it, of.number)));
-    let name = match of.number {
-        Some(number) if of.is_above => format!("node {number} (continued)"),
-        number => outline.node(number),
+fn part(of: &Part) -> Cell {
+    let sort = match of.level {
+        Level::Package => PACKAGE,
+        Level::Die => DIE,
+        Level::Node => NODE,
+        Level::Cache => CACHE,
     };
-    cell(name, NODE, parts)
-}
-
-fn cache(outline: &Outline<'_>, of: &CacheOutline, node: Option<usize>) -> Cell {
     let cores = of.cores.iter().map(|core| {
         let threads: Vec<_> = core.threads.iter().map(usize::to_string).collect();
         Cell { void: !core.is_usable, ..cell(threads.join("\n"), CORE, Vec::new()) }
     });
-    cell(outline.cache(of.index, node), CACHE, cores.collect())
+    let parts = interfaces(&of.interfaces).into_iter().chain(of.parts.iter().map(part)).chain(cores);
+    cell(of.name.clone(), sort, parts.collect())
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::outline::{CacheOutline, NodeOutline, Outline};
+use super::outline::{Outline, Part};
 use crate::format::wrapped;
 use crate::graph::cut;
 
@@ -74,44 +74,20 @@ pub(super) fn text(outline: &Outline<'_>) -> String {
 }
 
 fn entries(outline: &Outline<'_>) -> Vec<Entry> {
-    let mut entries = Vec::new();
-    for package in &outline.packages {
-        let mut entry = Entry::new(&format!("package {}", package.number), Vec::new());
-        for die in &package.dies {
-            let nodes = die.nodes.iter().map(|it| node(outline, it));
-            match die.number {
-                Some(number) => {
-                    let below = nodes.collect();
-                    entry.below.push(Entry { below, ..Entry::new(&format!("die {number}"), Vec::new()) });
-                }
-                None => entry.below.extend(nodes),
-            }
-        }
-        entries.push(entry);
-    }
+    let mut entries: Vec<_> = outline.parts.iter().map(entry).collect();
     let memory = outline.memory.iter();
     entries.extend(memory.map(|node| Entry::new(&outline.memory_node(node), outline.interfaces(node.number))));
     entries.extend(outline.elsewhere().iter().map(|interface| Entry::new(interface, Vec::new())));
     entries
 }
 
-fn node(outline: &Outline<'_>, of: &NodeOutline) -> Entry {
-    let mut entry = match of.number {
-        Some(number) if of.is_above => Entry::new(&format!("node {number} (continued)"), Vec::new()),
-        Some(number) => Entry::new(&outline.node(of.number), outline.interfaces(number)),
-        None => Entry::new(&outline.node(None), Vec::new()),
-    };
-    entry.below = of.caches.iter().map(|it| cache(outline, it, of.number)).collect();
-    entry
-}
-
-fn cache(outline: &Outline<'_>, of: &CacheOutline, node: Option<usize>) -> Entry {
-    let mut cores = of.cores();
-    let thing = if of.cores.len() == 1 { "core" } else { "cores" };
-    if let Some(first) = cores.first_mut() {
-        *first = format!("{thing} {first}");
+fn entry(part: &Part) -> Entry {
+    let mut listed = part.cores();
+    if let Some(first) = listed.first_mut() {
+        *first = format!("{} {first}", if part.cores.len() == 1 { "core" } else { "cores" });
     }
-    Entry::new(&outline.cache(of.index, node), cores)
+    listed.extend(part.interfaces.iter().cloned());
+    Entry { below: part.parts.iter().map(entry).collect(), ..Entry::new(&part.name, listed) }
 }
 
 /// The distances between nodes, in as many tables beside each other as fit.

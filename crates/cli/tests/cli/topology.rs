@@ -190,8 +190,12 @@ fn every_text_fits_eighty_columns_and_every_picture_has_each_processor() {
 #[test]
 fn real_machines_show_what_is_shared() {
     for (name, lines) in [
-        ("24em64t-2n6c2t-pci.xml", &["2 packages, 2 memory nodes, 2 last-level caches, 12 cores, 24 threads;"][..]),
-        ("16em64t-4s2c2t-offlines.xml", &["cores 0, 4+12", "node 0 (continued)", "off: 2, 5, 7-11, 13, 14"]),
+        ("96em64t-4n4d3ca2co-pci.xml", &["node 3, 47.8 GiB: eth6, eth7\n├─ package 12\n"][..]),
+        ("24em64t-2n6c2t-pci.xml", &["2 packages, 2 memory nodes, 2 last-level caches, 12 cores, 24 threads;"]),
+        (
+            "16em64t-4s2c2t-offlines.xml",
+            &["node 0\n├─ package 0\n│  └─ L3, 4 MiB: cores 0, 4+12\n", "off: 2, 5, 7-11, 13, 14"],
+        ),
         ("16amd64-8n2c-cpusets.xml", &["node 4, 8 GiB, memory only", "off: 4, 7-11"]),
         ("8intel64-4n2t-memattrs.xml", &["last-level cache unknown: cores 6, 7"]),
     ] {
