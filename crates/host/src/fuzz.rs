@@ -25,8 +25,8 @@ pub fn fuzz_files(bytes: &[u8]) {
     let _ = (cgroup::unified(own, mounts), cgroup::controlled(own, mounts, "cpu"));
 }
 
-/// Reads bytes as a machine that hwloc described, and as one in a word. Every topology has processors, places that exist,
-/// and each of its processors in at most one domain; no bytes lead to a panic.
+/// Reads bytes as a machine that hwloc described, and as one in a word. Every topology has processors, and their caches
+/// exist. Its domains have cores, and no more threads than there are. No bytes lead to a panic.
 pub fn fuzz_topology(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let read = [Topology::hwloc(text), Topology::synthetic(text.trim_end())];

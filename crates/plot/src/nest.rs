@@ -143,8 +143,8 @@ fn letters(colour: Colour, side: Side) -> Letters {
     Letters { size: WORDS, colour, side, upwards: false }
 }
 
-/// Puts boxes into rows that are at most `room` wide, from `origin`: those of a sort together, in rows of equal numbers.
-/// Returns them with the size of all.
+/// Puts boxes into rows that are at most `room` wide, from `origin`: those of a sort together, in rows of equal
+/// numbers. Returns them with the size of all.
 fn placed(cells: &[Cell], room: f64, origin: Point) -> (Vec<(Point, Laid<'_>)>, Point) {
     let (mut parts, mut widest, mut top) = (Vec::new(), 0.0_f64, origin.1);
     for group in cells.chunk_by(|a, b| a.sort == b.sort && a.parts.is_empty() == b.parts.is_empty()) {
@@ -332,7 +332,8 @@ mod tests {
             for (at, ((left, top), (right, bottom))) in boxes.iter().enumerate() {
                 prop_assert!(*left >= 0.0 && *right <= WIDTH && left < right && top < bottom);
                 for ((other_left, other_top), (other_right, other_bottom)) in &boxes[at + 1..] {
-                    let apart = right <= other_left || other_right <= left || bottom <= other_top || other_bottom <= top;
+                    let beside = right <= other_left || other_right <= left;
+                    let apart = beside || bottom <= other_top || other_bottom <= top;
                     let within = left < other_left && right > other_right && top < other_top && bottom > other_bottom;
                     prop_assert!(apart || within, "{:?}", boxes);
                 }

@@ -9,8 +9,8 @@ Examples:
   forebay topology                                 this machine
   forebay topology --svg machine.svg               the same as a picture
   forebay topology --root /mnt/report              files of another machine, laid out as there
-  forebay topology server.xml                      a machine that hwloc described: `lstopo server.xml` there
-  forebay topology 4x10:llc=5:smt=2                4 memory nodes of 10 cores, 5 of which share a cache, with 2 threads
+  forebay topology server.xml                      a file that `lstopo server.xml` wrote
+  forebay topology 4x10:llc=5:smt=2                40 cores on 4 nodes, 5 to a cache
   forebay topology --json | jq '.domains[].cores'
 
 It only reads. Exit codes: 0 done; 2 bad usage or input, or the kernel does not list its processors.")]

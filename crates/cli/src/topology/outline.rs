@@ -22,7 +22,7 @@ pub(super) struct Outline<'t> {
     pub(super) memory: Vec<&'t MemoryNode>,
 }
 
-/// What a part is.
+/// The meaning of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
     Package,

@@ -1,4 +1,4 @@
-//! `forebay topology`: the text, the picture and the JSON of machines of all three sources, and sources that are refused.
+//! `forebay topology`: text, picture and JSON of machines of all three sources, and sources that are refused.
 
 use std::fs;
 use std::io::Write as _;
