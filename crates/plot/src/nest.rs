@@ -185,15 +185,15 @@ impl Nest {
         if self.boxes.is_empty() {
             return Err(PlotError::Empty(self.title.clone()));
         }
-        if let Some(grid) = &self.grid {
-            if let Some(row) = grid.rows.iter().find(|row| row.len() != grid.heads.len()) {
-                return Err(PlotError::Length {
-                    figure: self.title.clone(),
-                    name: grid.title.clone(),
-                    values: row.len(),
-                    places: grid.heads.len(),
-                });
-            }
+        if let Some(grid) = &self.grid
+            && let Some(row) = grid.rows.iter().find(|row| row.len() != grid.heads.len())
+        {
+            return Err(PlotError::Length {
+                figure: self.title.clone(),
+                name: grid.title.clone(),
+                values: row.len(),
+                places: grid.heads.len(),
+            });
         }
         let room = WIDTH - 2.0 * MARGIN;
         let has = |test: &dyn Fn(&Cell) -> bool| self.boxes.iter().any(|cell| cell.has(test));
