@@ -5,6 +5,9 @@
 //! binding functions lose at least the chord's slope for each unit of load. Cores are priced by domain, which keeps the
 //! bound a sum over chains. The search has a placement and a bound whenever it is stopped: the gap is certified.
 //!
+//! Chains to come do not know of each other's loads, which makes the bound loose. So a search that is not short begins
+//! again in [slices](Slice): in each, the load of the home's cache is known to be at least the slice's.
+//!
 //! Placements that differ only in the names of like domains are searched once: domains of a class appear in their
 //! order. So are those that differ only in the order of [kin](Kin), chains that add the same loads: their ways do not
 //! decrease, and once all ways are chosen, the best assignment of kin to ways is computed.
@@ -285,7 +288,8 @@ impl<'s> Search<'s> {
         self.levels[0] = level;
     }
 
-    /// The bound where no chain is placed, and the cores that the ways it is made of use.
+    /// The bound where no chain is placed, and of the ways that it is made of the cores and the load of the slice's
+    /// resource.
     fn relax(&mut self, level: &Level) -> Option<(f64, Vec<usize>, f64)> {
         self.nodes += 1;
         let mut scratch = level.loads.clone();
@@ -296,9 +300,10 @@ impl<'s> Search<'s> {
             let listed = &kin.envelope;
             let ways =
                 (0..listed.choices.len()).filter_map(|at| Some((self.way(listed, at, level, &mut scratch)?, at)));
-            let (value, at) = ways.max_by(|a, b| a.0.total_cmp(&b.0))?;
+            let best = ways.max_by(|a, b| a.0.total_cmp(&b.0));
             let members = kin.members.len();
-            bound += listed.limited(value) * members as f64;
+            bound += listed.limited(best.map(|(value, _)| value))? * members as f64;
+            let Some((_, at)) = best else { continue };
             wanted.iter_mut().zip(&listed.choices[at].cores).for_each(|(sum, own)| *sum += own * members);
             let own = listed.choices[at].loads.iter().find(|(resource, _)| *resource == self.slice.resource);
             load += own.map_or(0.0, |(_, load)| load * members as f64);
@@ -356,7 +361,7 @@ impl<'s> Search<'s> {
                 best = value;
             }
         }
-        best.map(|best| listed.limited(best))
+        listed.limited(best)
     }
 
     /// The bound of the node at this depth, whose ways are listed meanwhile. `None`: a chain has no way.

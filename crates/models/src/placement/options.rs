@@ -8,7 +8,7 @@
 use super::model::{Chain, Function, Problem, Shape, Way};
 
 /// The ways of a chain are listed one by one up to so many; of a longer one only those with at most two changes of
-/// domain.
+/// domain. So are copies, up to as many again.
 pub const MOST_WAYS: usize = 20_000;
 
 /// What one resource takes of a function's rate: `scale · g((load − own) / limit)`.
@@ -91,15 +91,17 @@ pub(super) struct Listed {
     domains: usize,
     /// Where not all are, no way is worth more than this.
     pub(super) ceiling: f64,
+    /// The load of all its functions, or of as many copies of the chain as may run.
+    demand: f64,
     weight: f64,
     rate: f64,
     least: f64,
 }
 
 impl Listed {
-    /// A bound of all ways from one of those that are listed.
-    pub(super) fn limited(&self, value: f64) -> f64 {
-        if self.is_complete { value } else { value.max(self.ceiling) }
+    /// A bound of all ways from the best of those that are listed. `None`: there is no way.
+    pub(super) fn limited(&self, best: Option<f64>) -> Option<f64> {
+        if self.is_complete { best } else { Some(best.map_or(self.ceiling, |best| best.max(self.ceiling))) }
     }
 
     /// Raises all values to those of a chain with the same ways and loads.
@@ -211,8 +213,13 @@ impl Space {
                     largest[at] = largest[at].max(*load);
                 }
             }
-            if !chain.is_complete || chain.choices.is_empty() {
+            if chain.choices.is_empty() {
                 fewest.fill(0.0);
+            }
+            if !chain.is_complete {
+                // A way that is not listed may add less, and all of its functions to one resource.
+                fewest.fill(0.0);
+                largest.fill(chain.demand);
             }
             for choice in &mut chain.choices {
                 for (resource, load) in &mut choice.loads {
@@ -335,9 +342,9 @@ fn listed(problem: &Problem, chain: &Chain, resources: Resources) -> Listed {
     let whole = chain.whole();
     let length = chain.functions.len();
     let all = u32::try_from(length).ok().and_then(|length| domains.checked_pow(length));
-    let is_complete = all.is_some_and(|all| all <= MOST_WAYS);
+    let has_all_splits = all.is_some_and(|all| all <= MOST_WAYS);
     let mut ways = Vec::new();
-    if is_complete {
+    if has_all_splits {
         // In the order of the domains' numbers: breaking symmetry relies on it.
         for number in 0..all.unwrap_or(0) {
             let digit = |at: usize| number / domains.pow(u32::try_from(length - 1 - at).unwrap_or(0)) % domains;
@@ -345,15 +352,20 @@ fn listed(problem: &Problem, chain: &Chain, resources: Resources) -> Listed {
         }
     } else {
         ways.extend(few_changes(domains, length).into_iter().map(Way::Split));
+        ways.extend(filled(problem, chain).map(Way::Split));
     }
+    let mut is_complete = has_all_splits;
     for copies in 1..=chain.copies {
-        multisets(domains, copies, &mut Vec::new(), &mut |domains| ways.push(Way::Whole(domains.to_vec())));
+        is_complete &= multisets(domains, copies, &mut Vec::new(), &mut |domains| {
+            ways.push(Way::Whole(domains.to_vec()));
+            ways.len() < 2 * MOST_WAYS
+        });
     }
     let mut choices: Vec<_> = ways.into_iter().map(|way| choice(problem, chain, &whole, way, resources)).collect();
     let has_cores =
         |choice: &Choice| choice.cores.iter().zip(&problem.domains).all(|(used, domain)| *used <= domain.cores);
     choices.retain(has_cores);
-    let mut numbers = vec![None; if is_complete { all.unwrap_or(0) } else { 0 }];
+    let mut numbers = vec![None; if has_all_splits { all.unwrap_or(0) } else { 0 }];
     for (at, choice) in choices.iter().enumerate() {
         if let Way::Split(own) = &choice.way
             && let Some(slot) = numbers.get_mut(own.iter().fold(0, |number, digit| number * domains + digit))
@@ -361,25 +373,22 @@ fn listed(problem: &Problem, chain: &Chain, resources: Resources) -> Listed {
             *slot = Some(at);
         }
     }
-    let ceiling = chain.value(
-        chain
-            .functions
-            .iter()
-            .map(|function| {
-                let each = |domain: usize| {
-                    let drop = if domain == chain.home { function.local } else { function.remote };
-                    function.rates[domain] * (1.0 - drop.constant).max(0.0)
-                };
-                (0..domains).map(each).fold(0.0, f64::max)
-            })
-            .fold(f64::INFINITY, f64::min),
-    );
+    let alone = |function: &Function| {
+        let each = |domain: usize| {
+            let drop = if domain == chain.home { function.local } else { function.remote };
+            function.rates[domain] * (1.0 - drop.constant).max(0.0)
+        };
+        (0..domains).map(each).fold(0.0, f64::max)
+    };
+    let split = chain.functions.iter().map(alone).fold(f64::INFINITY, f64::min);
+    let ceiling = chain.value(split.max(alone(&whole) * chain.copies as f64));
     Listed {
         choices,
         is_complete,
         numbers,
         domains,
         ceiling,
+        demand: chain.functions.iter().map(|function| 1.0 / function.metric).sum::<f64>() * chain.copies.max(1) as f64,
         weight: chain.weight,
         rate: chain.rate,
         least: chain.least,
@@ -424,16 +433,25 @@ fn few_changes(domains: usize, length: usize) -> Vec<Vec<usize>> {
     found
 }
 
-/// Each non-decreasing sequence of so many domains.
-fn multisets(domains: usize, more: usize, so_far: &mut Vec<usize>, found: &mut dyn FnMut(&[usize])) {
+/// The home's cores first, then those of the other domains: a way for a chain that needs more than three domains.
+fn filled(problem: &Problem, chain: &Chain) -> Option<Vec<usize>> {
+    let others = (0..problem.domains.len()).filter(|domain| *domain != chain.home);
+    let cores = std::iter::once(chain.home).chain(others).flat_map(|at| vec![at; problem.domains[at].cores]);
+    let domains: Vec<_> = cores.take(chain.functions.len()).collect();
+    (domains.len() == chain.functions.len()).then_some(domains)
+}
+
+/// Visits each non-decreasing sequence of so many domains; `false` where `visit` wants no more.
+fn multisets(domains: usize, more: usize, so_far: &mut Vec<usize>, visit: &mut dyn FnMut(&[usize]) -> bool) -> bool {
     if more == 0 {
-        return found(so_far);
+        return visit(so_far);
     }
-    for domain in so_far.last().copied().unwrap_or(0)..domains {
+    (so_far.last().copied().unwrap_or(0)..domains).all(|domain| {
         so_far.push(domain);
-        multisets(domains, more - 1, so_far, found);
+        let goes_on = multisets(domains, more - 1, so_far, visit);
         so_far.pop();
-    }
+        goes_on
+    })
 }
 
 /// A way with its loads and rates, by the same rules as [`Problem::rates`].

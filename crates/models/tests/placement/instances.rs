@@ -92,21 +92,39 @@ pub fn of_bars(seed: u64, [domains, cores, chains, length]: [usize; 4], kind: Mi
     problem(&domains, list)
 }
 
-/// A small problem with several homes, demands, copies and both shapes.
+/// A small problem with demands, copies and both shapes: of several homes, or of one with like domains beside it.
 pub fn any(seed: u64) -> Problem {
     let mut random = Random::new(seed);
     let domains = 2 + random.below(2);
-    let cores: Vec<_> = (0..domains).map(|domain| (2 + random.below(3), domain)).collect();
+    let has_one_home = random.below(2) == 0;
+    let mut cores: Vec<_> = (0..domains).map(|domain| (2 + random.below(3), domain)).collect();
+    if has_one_home {
+        let like = cores[1].0;
+        cores[1..].fill((like, 1));
+    }
     let shape = if random.below(2) == 0 { Shape::Linear } else { Shape::Saturating(random.between(0.1, 2.0)) };
     let chains = (0..2 + random.below(2)).map(|_| {
-        let home = random.below(domains);
+        let home = if has_one_home { 0 } else { random.below(domains) };
         let functions: Vec<_> = (0..1 + random.below(2)).map(|_| random.function(domains, home, shape)).collect();
         let rate = if random.below(2) == 0 { f64::INFINITY } else { random.between(1e6, 10e6) };
         let (weight, copies) = (random.between(0.5, 2.0), random.below(3));
         Chain { functions, home, rate, weight, least: 0.0, copies }
     });
-    let chains = chains.collect();
+    let mut chains: Vec<_> = chains.collect();
+    if has_one_home && random.below(2) == 0 {
+        // Like chains with copies: both symmetries at once.
+        chains[1] = chains[0].clone();
+    }
     problem(&cores, chains)
+}
+
+/// A chain of so many functions on like domains beside its home: too many ways to list.
+pub fn long(seed: u64, domains: usize, cores: usize, length: usize, copies: usize) -> Problem {
+    let mut random = Random::new(seed);
+    let functions = (0..length).map(|_| random.function(domains, 0, Shape::Saturating(0.5))).collect();
+    let chain = Chain { functions, home: 0, rate: f64::INFINITY, weight: 1.0, least: 0.0, copies };
+    let domains: Vec<_> = (0..domains).map(|domain| (cores, usize::from(domain > 0))).collect();
+    problem(&domains, vec![chain])
 }
 
 /// With limits of the strongest competitor on all cores. `domains` are cores and class.

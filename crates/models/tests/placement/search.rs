@@ -1,8 +1,9 @@
 //! The exact search: the same optimum as enumeration, a bound that holds, and few nodes.
 
+use forebay_models::placement::baselines::{node_balancing, node_first, random};
 use forebay_models::placement::{Effort, Problem, exact};
 
-use crate::instances::{Mix, any, enumerate, of_bars, value};
+use crate::instances::{Mix, Random, any, enumerate, long, of_bars, value};
 
 fn solve(problem: &Problem, nodes: u64) -> (f64, f64, u64) {
     let effort = Effort { nodes, is_over: &|| false };
@@ -62,6 +63,24 @@ fn a_search_that_is_stopped_has_a_bound_that_holds() {
                 "{kind:?} {seed}: {value} {stopped} {best} {bound}"
             );
             assert!(used <= nodes + 100, "{used} nodes of {nodes}");
+        }
+    }
+}
+
+/// Of a long chain, or of many copies, not all ways are listed: the bound holds for the others as well.
+#[test]
+fn what_is_not_listed_is_below_the_bound() {
+    for (seed, [domains, cores, length, copies]) in
+        (0..3).flat_map(|seed| [[2, 12, 16, 0], [8, 4, 9, 0], [9, 1, 9, 0], [8, 8, 2, 30]].map(|size| (seed, size)))
+    {
+        let problem = long(seed, domains, cores, length, copies);
+        let (_, bound, _) = solve(&problem, 200);
+        let mut draw = Random::new(seed);
+        let mut others = vec![node_first(&problem), node_balancing(&problem)];
+        others.extend((0..200).map(|_| random(&problem, &mut |end| draw.below(end))));
+        for other in others {
+            let other = other.expect("in order").expect("it fits").value;
+            assert!(other <= bound * (1.0 + 1e-9), "{domains}x{cores}, {length} functions, {seed}: {other} {bound}");
         }
     }
 }
