@@ -1,7 +1,7 @@
 //! What the machine is, read from the kernel's files, and what in it will cost performance.
 //!
-//! [`Host::read`] describes the machine below a [`Tree`], which can be laid out by hand; what the kernel does not tell
-//! is unknown, with the reason, and never guessed. [`doctor`] holds what is to run against it.
+//! [`Host::read`] describes the machine below a [`Tree`], which can be laid out by hand. A value that the kernel does
+//! not have is unknown, with the reason, and never guessed. [`doctor`] holds what is to run against it.
 
 #![forbid(unsafe_code)]
 

@@ -52,6 +52,9 @@ pub enum TopologyError {
     /// There are no processors, or too many.
     #[error("{0} processors: allowed are 1 to {MOST_CPUS}")]
     Count(usize),
+    /// Two processors have one number.
+    #[error("processor {0} is there twice: allowed is one of each number")]
+    Twice(usize),
     /// There are too many memory nodes.
     #[error("{0} memory nodes: allowed are up to {MOST_NODES}")]
     Nodes(usize),
@@ -182,6 +185,9 @@ impl Topology {
             return Err(TopologyError::Count(self.processors.len()));
         }
         self.processors.sort_by_key(|processor| processor.number);
+        if let Some(twice) = self.processors.windows(2).find(|pair| pair[0].number == pair[1].number) {
+            return Err(TopologyError::Twice(twice[0].number));
+        }
         self.interfaces.sort_by(|a, b| a.name.cmp(&b.name));
         if self.distances.len() != self.nodes.len() || self.distances.iter().any(|row| row.len() != self.nodes.len()) {
             self.distances.clear();

@@ -99,6 +99,11 @@ fn spoilt_descriptions_are_refused_or_read() {
         ("<topology version=\"3.0\"><object type=\"Machine\" cpuset=\"0x1\"/></topology>", "0 processors"),
         ("<topology><object type=\"Machine\" cpuset=\"zz\"/></topology>", "1: cpuset=\"zz\""),
         ("<topology><object type=\"Machine\"><object type=\"PU\"/></object></topology>", "1: os_index"),
+        (
+            "<topology><object type=\"Machine\"><object type=\"PU\" os_index=\"3\"/><object type=\"PU\" os_index=\"3\"/>\
+             </object></topology>",
+            "processor 3 is there twice",
+        ),
     ] {
         let error = Topology::hwloc(text).expect_err(text).to_string();
         assert!(error.contains(said), "{text}: {error}");
