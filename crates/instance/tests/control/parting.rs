@@ -288,7 +288,8 @@ fn flows_part_and_come_together_while_threads_run() {
     let cycles = (Tsc.frequency().hertz() * 1.5e-3) as u64;
     let heavy = format!("{{ cycles_per_batch: {cycles} }}");
     let control = "{ batching: optimal, period: 20ms, workers: 2 }";
-    // Beside busy processes the rings to the slow modules fill, and modules that have been moved drop then unless they are to wait.
+    // Beside busy processes the rings to the slow modules fill. Modules that have been moved drop then, unless they are
+    // to wait.
     let shares = "shares: { heavy1: { when_full: wait }, heavy3: { when_full: wait } }\n";
     let source = Source::new(text(&heavy, control) + shares, "bearers.yaml", folder.path());
     let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
