@@ -3,7 +3,7 @@
 use super::{Cache, MemoryNode, NetworkDevice, Processor, Topology, TopologyError, Usable};
 
 impl Topology {
-    /// A machine of `DOMAINSxCORES`: so many NUMA nodes, each a package with so many cores. Behind it `:llc=CORES` says
+    /// A machine of `NODESxCORES`: so many NUMA nodes, each a package with so many cores. Behind it `:llc=CORES` says
     /// how many cores share a last-level cache (all of the node's), `:smt=THREADS` how many threads a core has (1),
     /// `:nic=DOMAIN` where a network interface is (0; several may be stated).
     ///

@@ -100,8 +100,8 @@ fn spoilt_descriptions_are_refused_or_read() {
         ("<topology><object type=\"Machine\" cpuset=\"zz\"/></topology>", "1: cpuset=\"zz\""),
         ("<topology><object type=\"Machine\"><object type=\"PU\"/></object></topology>", "1: os_index"),
         (
-            "<topology><object type=\"Machine\"><object type=\"PU\" os_index=\"3\"/><object type=\"PU\" os_index=\"3\"/>\
-             </object></topology>",
+            "<topology><object type=\"Machine\"><object type=\"PU\" os_index=\"3\"/>\
+             <object type=\"PU\" os_index=\"3\"/></object></topology>",
             "processor 3 is there twice",
         ),
     ] {
