@@ -56,6 +56,11 @@ const FIRST_NODES: u64 = 3_000;
 const SLICES: usize = 10;
 /// Values that are computed then to find a better placement, and once more after many nodes.
 const IMPROVING: [(u64, u64); 2] = [(FIRST_NODES, 10_000), (200_000, 400_000)];
+/// Indices of [`Search::prices`].
+const FREE: usize = 0;
+const PRICED: usize = 1;
+/// So many chains before the last nothing has a price: what the chains to come do not use would be paid for.
+const UNPRICED: usize = 2;
 /// Ways that are looked at between two looks whether the search is over.
 const LOOK_EVERY: u64 = 20_000;
 
@@ -83,11 +88,9 @@ struct Search<'s> {
     effort: &'s Effort<'s>,
     /// The kin of each place in the order: as often as they have members.
     order: Vec<usize>,
-    /// The price of a core of each domain.
-    prices: Vec<f64>,
     slice: Slice,
-    /// By kin: a bound of each way that holds at all nodes, by falling bound.
-    limits: Vec<Vec<(f64, usize)>>,
+    /// All free, and those that make the root's bound low.
+    prices: [Prices; 2],
     improve: Improve<'s>,
     best: f64,
     /// By chain.
@@ -111,8 +114,17 @@ struct Slice {
     resource: usize,
     least: f64,
     most: f64,
-    /// The price of a unit of the load.
-    price: f64,
+}
+
+/// What chains to come pay, so that they do not want more than there is.
+#[derive(Clone, Debug, Default)]
+struct Prices {
+    /// Of a core, by domain.
+    cores: Vec<f64>,
+    /// Of a unit of the slice's load.
+    load: f64,
+    /// By kin: a bound of each way that holds at all nodes, by falling bound.
+    limits: Vec<Vec<(f64, usize)>>,
 }
 
 /// The state of the search at one depth, which each node writes again.
@@ -137,7 +149,7 @@ impl Space {
     fn slice(&self, problem: &Problem) -> Slice {
         let homes = |domain: usize| problem.chains.iter().filter(|chain| chain.home == domain).count();
         let resource = (0..self.cores.len()).max_by_key(|&domain| homes(domain)).unwrap_or(0);
-        Slice { resource, least: self.least[resource], most: self.most[resource], price: 0.0 }
+        Slice { resource, least: self.least[resource], most: self.most[resource] }
     }
 }
 
@@ -165,9 +177,8 @@ impl<'s> Search<'s> {
             effort,
             levels: vec![level; order.len() + 1],
             order,
-            prices: vec![0.0; domains],
             slice: space.slice(problem),
-            limits: Vec::new(),
+            prices: [(); 2].map(|()| Prices { cores: vec![0.0; domains], ..Prices::default() }),
             improve: Improve::new(space),
             best: f64::NEG_INFINITY,
             chosen: None,
@@ -210,11 +221,9 @@ impl<'s> Search<'s> {
 
     /// Searches the slice.
     fn search(&mut self) {
-        self.slice.price = 0.0;
-        self.prices.fill(0.0);
-        self.limit();
+        self.limit(FREE);
         self.price();
-        self.limit();
+        self.limit(PRICED);
         let mut chosen = vec![0; self.order.len()];
         if let Some(bound) = self.bound(0, &chosen)
             && self.promises(bound)
@@ -238,17 +247,18 @@ impl<'s> Search<'s> {
     }
 
     /// Lists the largest value of each way: at the loads that every placement has, with its own.
-    fn limit(&mut self) {
+    fn limit(&mut self, priced: usize) {
         let level = std::mem::take(&mut self.levels[0]);
         let mut scratch = level.loads.clone();
         let of = |kin: &Kin| {
             let ways = (0..kin.envelope.choices.len())
-                .filter_map(|at| Some((self.way(&kin.envelope, at, &level, &mut scratch)?, at)));
+                .filter_map(|at| Some((self.way(&kin.envelope, at, &level, &self.prices[priced], &mut scratch)?, at)));
             let mut ways: Vec<_> = ways.collect();
             ways.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
             ways
         };
-        self.limits = self.space.kin.iter().map(of).collect();
+        let limits = self.space.kin.iter().map(of).collect();
+        self.prices[priced].limits = limits;
         self.levels[0] = level;
     }
 
@@ -257,49 +267,50 @@ impl<'s> Search<'s> {
     fn price(&mut self) {
         let level = std::mem::take(&mut self.levels[0]);
         let (mut lowest, mut step) = (f64::INFINITY, 1.0);
-        let mut found = (self.prices.clone(), self.slice.price);
+        let mut prices = Prices { cores: vec![0.0; self.space.cores.len()], ..Prices::default() };
+        let mut found = prices.clone();
         for _ in 0..=PRICING {
-            let Some((bound, wanted, load)) = self.relax(&level) else { break };
+            let Some((bound, wanted, load)) = self.relax(&level, &prices) else { break };
             if bound < lowest {
                 lowest = bound;
-                found = (self.prices.clone(), self.slice.price);
+                found = prices.clone();
             } else {
                 step *= 0.6;
             }
             let excess = |at: usize| {
                 let excess = wanted[at] as f64 - self.space.cores[at] as f64;
-                if excess > 0.0 || self.prices[at] > 0.0 { excess } else { 0.0 }
+                if excess > 0.0 || prices.cores[at] > 0.0 { excess } else { 0.0 }
             };
             let excess: Vec<_> = (0..wanted.len()).map(excess).collect();
             // In parts of the slice's width a load counts like cores.
             let unit = (self.space.most[self.slice.resource] / 10.0).max(f64::MIN_POSITIVE);
             let over = (load - self.slice.most) / unit;
-            let over = if over > 0.0 || self.slice.price > 0.0 { over } else { 0.0 };
+            let over = if over > 0.0 || prices.load > 0.0 { over } else { 0.0 };
             let norm: f64 = excess.iter().map(|excess| excess * excess).sum::<f64>() + over * over;
             if norm == 0.0 || !self.promises(lowest) {
                 break;
             }
             let target = if self.best.is_finite() { self.best } else { 0.9 * lowest };
             let by = step * (bound - target) / norm;
-            self.prices.iter_mut().zip(&excess).for_each(|(price, excess)| *price = (*price + by * excess).max(0.0));
-            self.slice.price = (self.slice.price + by * over / unit).max(0.0);
+            prices.cores.iter_mut().zip(&excess).for_each(|(price, excess)| *price = (*price + by * excess).max(0.0));
+            prices.load = (prices.load + by * over / unit).max(0.0);
         }
-        (self.prices, self.slice.price) = found;
+        self.prices[PRICED] = found;
         self.levels[0] = level;
     }
 
     /// The bound where no chain is placed, and of the ways that it is made of the cores and the load of the slice's
     /// resource.
-    fn relax(&mut self, level: &Level) -> Option<(f64, Vec<usize>, f64)> {
+    fn relax(&mut self, level: &Level, prices: &Prices) -> Option<(f64, Vec<usize>, f64)> {
         self.nodes += 1;
         let mut scratch = level.loads.clone();
-        let mut bound = self.paid(level);
+        let mut bound = self.paid(level, prices);
         let mut wanted = vec![0; self.space.cores.len()];
         let mut load = level.loads[self.slice.resource];
         for kin in &self.space.kin {
             let listed = &kin.envelope;
-            let ways =
-                (0..listed.choices.len()).filter_map(|at| Some((self.way(listed, at, level, &mut scratch)?, at)));
+            let ways = (0..listed.choices.len())
+                .filter_map(|at| Some((self.way(listed, at, level, prices, &mut scratch)?, at)));
             let best = ways.max_by(|a, b| a.0.total_cmp(&b.0));
             let members = kin.members.len();
             bound += listed.limited(best.map(|(value, _)| value))? * members as f64;
@@ -312,32 +323,32 @@ impl<'s> Search<'s> {
     }
 
     /// The price of the cores and the load that remain, and the part of the slice's least load that harms no chain.
-    fn paid(&self, level: &Level) -> f64 {
-        let cores: f64 = self.prices.iter().zip(&level.cores).map(|(price, cores)| price * *cores as f64).sum();
-        let Slice { resource, least, most, price } = self.slice;
+    fn paid(&self, level: &Level, prices: &Prices) -> f64 {
+        let cores: f64 = prices.cores.iter().zip(&level.cores).map(|(price, cores)| price * *cores as f64).sum();
+        let Slice { resource, least, most } = self.slice;
         let load = level.loads[resource];
-        cores + price * (most - load) + level.slopes[resource] * (least - load).max(0.0)
+        cores + prices.load * (most - load) + level.slopes[resource] * (least - load).max(0.0)
     }
 
     /// The bound of a way, at a node: what it is worth at the loads with its own, less what those take of placed chains
     /// and what its cores cost. `None`: it has too few cores, or misses its least rate.
     #[inline]
-    fn way(&self, listed: &Listed, at: usize, level: &Level, scratch: &mut [f64]) -> Option<f64> {
+    fn way(&self, listed: &Listed, at: usize, level: &Level, prices: &Prices, scratch: &mut [f64]) -> Option<f64> {
         let choice = &listed.choices[at];
         let mut taken = 0.0;
         for &(domain, cores) in &choice.used {
             if cores > level.cores[domain] {
                 return None;
             }
-            taken += self.prices[domain] * cores as f64;
+            taken += prices.cores[domain] * cores as f64;
         }
         for &(resource, load) in &choice.loads {
             scratch[resource] += load;
             taken += level.slopes[resource] * load;
         }
-        let Slice { resource, least, most, price } = self.slice;
+        let Slice { resource, least, most } = self.slice;
         let load = scratch[resource];
-        taken += price * (load - level.loads[resource]);
+        taken += prices.load * (load - level.loads[resource]);
         scratch[resource] = load.max(least);
         let value = if load > most * (1.0 + SAME) { None } else { listed.value(choice, scratch) };
         scratch[resource] = level.loads[resource];
@@ -348,15 +359,15 @@ impl<'s> Search<'s> {
     }
 
     /// The bound of the best way.
-    fn best_way(&mut self, kin: usize, level: &Level, scratch: &mut [f64]) -> Option<f64> {
+    fn best_way(&mut self, kin: usize, level: &Level, priced: usize, scratch: &mut [f64]) -> Option<f64> {
         let listed = &self.space.kin[kin].envelope;
         let mut best: Option<f64> = None;
-        for &(limit, at) in &self.limits[kin] {
+        for &(limit, at) in &self.prices[priced].limits[kin] {
             if best.is_some_and(|best| limit <= best) {
                 break;
             }
             self.work += 1;
-            let value = self.way(listed, at, level, scratch);
+            let value = self.way(listed, at, level, &self.prices[priced], scratch);
             if value > best {
                 best = value;
             }
@@ -379,13 +390,14 @@ impl<'s> Search<'s> {
     fn bound_of(&mut self, depth: usize, chosen: &[usize], level: &mut Level, scratch: &mut [f64]) -> Option<f64> {
         level.ways.clear();
         let Some(&next) = self.order.get(depth) else { return Some(level.worth) };
-        let mut rest = level.worth + self.paid(level);
+        let priced = if depth + UNPRICED >= self.order.len() { FREE } else { PRICED };
+        let mut rest = level.worth + self.paid(level, &self.prices[priced]);
         let mut last: Option<(usize, f64)> = None;
         for index in depth + 1..self.order.len() {
             let kin = self.order[index];
             let value = match last {
                 Some((of, value)) if of == kin => value,
-                _ => self.best_way(kin, level, scratch)?,
+                _ => self.best_way(kin, level, priced, scratch)?,
             };
             last = Some((kin, value));
             rest += value;
@@ -394,14 +406,14 @@ impl<'s> Search<'s> {
         let is_like_before = depth > 0 && self.order[depth - 1] == next;
         let first = if is_like_before { chosen[depth - 1] } else { 0 };
         let listed = &self.space.kin[next].envelope;
-        for &(limit, at) in &self.limits[next] {
+        for &(limit, at) in &self.prices[priced].limits[next] {
             if !self.promises(rest + limit) {
                 break;
             }
             self.work += 1;
             if at >= first
                 && self.is_first_of_its_like(&listed.choices[at].firsts, level)
-                && let Some(value) = self.way(listed, at, level, scratch)
+                && let Some(value) = self.way(listed, at, level, &self.prices[priced], scratch)
                 && self.promises(rest + value)
             {
                 level.ways.push((rest + value, at));

@@ -94,4 +94,10 @@ fn few_nodes_are_needed() {
             assert!(is_same(value, bound), "{size:?} {kind:?} {seed}: {value} {bound} after {nodes} nodes");
         }
     }
+    // Two hard ones: many placements of functions that do not bind are worth the
+    // same.
+    for (seed, most) in [(1001, 400_000), (1011, 600_000)] {
+        let (value, bound, nodes) = solve(&of_bars(seed, [4, 10, 6, 3], Mix::IdenticalChains), most);
+        assert!(is_same(value, bound), "{seed}: {value} {bound} after {nodes} nodes");
+    }
 }
