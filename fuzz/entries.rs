@@ -25,6 +25,7 @@ pub const TARGETS: &[Target] = &[
     ("profile", forebay_lean::profile::fuzz_profile),
     ("host", forebay_host::fuzz_files),
     ("topology", forebay_host::fuzz_topology),
+    ("registry", forebay_placement::registry::fuzz_registry),
     ("neighbour", forebay_packet::wire::neighbour::fuzz_neighbour),
     ("recording", forebay_control::recording::fuzz_recording),
     ("patterns", forebay_functions::dpi::pattern::fuzz_patterns),

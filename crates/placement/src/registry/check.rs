@@ -1,0 +1,112 @@
+//! Which figures a registry may have.
+
+use super::{DropModel, DropShape, FitMethod, FunctionModel, Registry, RegistryError};
+
+/// Figures were rounded when they were written: a sum may exceed 1 by as much.
+const ROUNDING: f64 = 1e-6;
+/// The longest name of a function.
+const LONGEST: usize = 200;
+
+const POSITIVE: &str = "a number above 0";
+const PARAMETER: &str = "a number from 0 to 1";
+
+struct Checker<'a> {
+    file: &'a str,
+    place: String,
+}
+
+impl Checker<'_> {
+    fn wrong(&self, what: &'static str, value: String, allowed: &'static str) -> RegistryError {
+        RegistryError::Value { file: self.file.to_owned(), place: self.place.clone(), what, value, allowed }
+    }
+
+    fn number(
+        &self,
+        what: &'static str,
+        value: f64,
+        is_allowed: bool,
+        allowed: &'static str,
+    ) -> Result<(), RegistryError> {
+        if is_allowed { Ok(()) } else { Err(self.wrong(what, value.to_string(), allowed)) }
+    }
+
+    fn positive(&self, what: &'static str, value: f64) -> Result<(), RegistryError> {
+        // The inverse must be a number as well: it is the demand.
+        self.number(what, value, value > 0.0 && value.is_finite() && value.recip().is_finite(), POSITIVE)
+    }
+
+    fn drop(&self, drop: &DropModel) -> Result<(), RegistryError> {
+        let parameters = [("cache", drop.cache), ("memory", drop.memory), ("constant", drop.constant)];
+        for (what, value) in parameters {
+            match drop.fit {
+                FitMethod::NonNegative => {
+                    self.number(what, value, (0.0..=1.0 + ROUNDING).contains(&value), PARAMETER)?;
+                }
+                FitMethod::Lms => self.number(what, value, value.is_finite(), "a number")?,
+            }
+        }
+        let sum = drop.cache + drop.memory + drop.constant;
+        if drop.fit == FitMethod::NonNegative {
+            self.number("cache + memory + constant", sum, sum <= 1.0 + ROUNDING, "a sum of at most 1")?;
+        }
+        if let DropShape::Saturating(half) = drop.shape {
+            self.positive("shape.saturating", half)?;
+        }
+        let errors = [("error", Some(drop.error)), ("held_out", drop.held_out), ("interval_95", drop.interval_95)];
+        for (what, value) in errors {
+            let value = value.unwrap_or(0.0);
+            self.number(what, value, (0.0..f64::INFINITY).contains(&value), "0 or more")?;
+        }
+        Ok(())
+    }
+
+    fn function(&mut self, name: &str, model: &FunctionModel) -> Result<(), RegistryError> {
+        let place = format!("function '{}': ", name.escape_debug().take(LONGEST).collect::<String>());
+        self.place.clone_from(&place);
+        if name.is_empty() || name.len() > LONGEST {
+            return Err(self.wrong("its name", format!("{} bytes long", name.len()), "a name of 1 to 200 bytes"));
+        }
+        self.positive("rates.local", model.rates.local)?;
+        if let Some(rate) = model.rates.remote {
+            self.positive("rates.remote", rate)?;
+        }
+        self.positive("metric", model.metric)?;
+        self.place = format!("{place}local.");
+        self.drop(&model.local)?;
+        if let Some(remote) = &model.remote {
+            self.place = format!("{place}remote.");
+            self.drop(remote)?;
+            if remote.shape != model.local.shape {
+                return Err(self.wrong("shape", format!("{:?}", remote.shape), "the shape of `local`"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Registry {
+    /// Checks all figures.
+    ///
+    /// # Errors
+    /// [`RegistryError::Value`], with `file` as the file's name.
+    pub fn check(&self, file: &str) -> Result<(), RegistryError> {
+        let mut checker = Checker { file, place: String::new() };
+        if self.schema != super::SCHEMA {
+            return Err(RegistryError::Schema { file: file.to_owned(), found: self.schema.into() });
+        }
+        checker.positive("limits.cache", self.limits.cache)?;
+        checker.positive("limits.memory", self.limits.memory)?;
+        if let Some(link) = self.limits.link {
+            checker.positive("limits.link", link)?;
+        }
+        if let Some(cores) = self.limits.cores {
+            let all = [("limits.cores.cache", Some(cores.cache)), ("limits.cores.memory", Some(cores.memory))];
+            for (what, count) in all.into_iter().chain([("limits.cores.link", cores.link)]) {
+                if count == Some(0) {
+                    return Err(checker.wrong(what, "0".to_owned(), "1 or more"));
+                }
+            }
+        }
+        self.functions.iter().try_for_each(|(name, model)| checker.function(name, model))
+    }
+}
