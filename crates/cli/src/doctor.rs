@@ -7,9 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use forebay_graph::event::{EventName, NewEvent};
 use forebay_host::doctor::{Diagnosis, Intent, Outcome, Port, State, Worker, examine};
-use forebay_host::{Host, Tree};
+use forebay_host::{Core, Host, Tree};
 use forebay_instance::{choose, choose_of};
-use forebay_measure::machine::Core;
 use forebay_packet::PoolOptions;
 use forebay_pipeline::PortDemand;
 
@@ -141,7 +140,7 @@ fn allowed(host: &Host) -> Vec<Core> {
     let may = host.cpus.iter().filter(|cpu| allowed.is_none_or(|allowed| allowed.contains(cpu.number)));
     let core = |cpu: &forebay_host::cpu::Cpu| Core {
         number: cpu.number,
-        node: cpu.node.unwrap_or(0),
+        node: cpu.node,
         physical: (cpu.package.value().copied().unwrap_or(0), cpu.physical.value().copied().unwrap_or(cpu.number)),
     };
     may.map(core).collect()

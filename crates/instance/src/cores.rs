@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use forebay_measure::machine::{Core, allowed_cores, core};
+use forebay_host::{Core, cores_here};
+use forebay_measure::machine::allowed_cores;
 use thiserror::Error;
 
 use crate::socket::own_folder;
@@ -79,7 +80,7 @@ impl Cores {
 
     /// Cores for the same pipeline with other workers.
     pub(crate) fn choose_next(&self, asked: &[Option<usize>]) -> Result<Self, CoreError> {
-        let allowed: Vec<_> = allowed_cores().into_iter().map(core).collect();
+        let allowed = cores_here(&allowed_cores());
         // Where there can be no locks, each pipeline chooses as if it were alone.
         let folder = own_folder().ok();
         let lock = |core: usize| match (self.held.get(&core), &folder) {
@@ -189,7 +190,7 @@ mod tests {
 
     /// Two nodes of two physical cores with two threads each: numbers as Linux gives them.
     fn machine() -> Vec<Core> {
-        (0..8).map(|number| Core { number, node: number % 4 / 2, physical: (0, number % 4) }).collect()
+        (0..8).map(|number| Core { number, node: Some(number % 4 / 2), physical: (0, number % 4) }).collect()
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use forebay_measure::machine::{Cpu, allowed_cores, core};
+use forebay_host::cores_here;
+use forebay_measure::machine::{Cpu, allowed_cores};
 use serde::Serialize;
 
 /// What a reader must know of a machine; what it does not tell is `None`.
@@ -27,7 +28,7 @@ impl Machine {
     #[must_use]
     pub fn this() -> Self {
         let cores = allowed_cores();
-        let mut nodes: Vec<_> = cores.iter().map(|number| core(*number).node).collect();
+        let mut nodes: Vec<_> = cores_here(&cores).into_iter().map(|core| core.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
         let read = |file: &str| fs::read_to_string(file).ok();

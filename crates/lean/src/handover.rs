@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
 
 use forebay_graph::ring::{Head, ring};
+use forebay_host::{Core, Tree};
 use forebay_measure::machine::{Cpu, allowed_cores, pin_to};
 use forebay_measure::{Clock, Tsc};
 use serde::Serialize;
@@ -162,9 +163,10 @@ pub fn measure(
         memory.run()?;
         done((repeat + 1) * (cores.len() + 1), steps);
     }
+    let tree = Tree::default();
     let pairs = cores.iter().zip(figures).map(|((cores, relation), figures)| {
         let [packet, clean_line, dirty_line, round_trip, remote_memory] = figures.map(Spread::of);
-        let nodes = cores.map(pairs::node);
+        let nodes = cores.map(|core| Core::read(&tree, core).node);
         Pair { cores: *cores, nodes, relation: *relation, packet, clean_line, dirty_line, round_trip, remote_memory }
     });
     Ok(Handover {

@@ -49,28 +49,6 @@ pub fn allowed_cores() -> Vec<usize> {
     set.map(|set| (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect()).unwrap_or_default()
 }
 
-/// A core, as far as it matters to who shares work out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Core {
-    /// Its number.
-    pub number: usize,
-    /// The NUMA node that it is of; 0 where the system does not say.
-    pub node: usize,
-    /// The physical core that it is a thread of: package and number in it.
-    pub physical: (usize, usize),
-}
-
-/// What the system says of a core.
-#[must_use]
-pub fn core(number: usize) -> Core {
-    let folder = format!("/sys/devices/system/cpu/cpu{number}");
-    let read = |file: &str| fs::read_to_string(format!("{folder}/topology/{file}")).ok()?.trim().parse().ok();
-    let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-    let node = entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("node")?.parse().ok()).next();
-    let physical = (read("physical_package_id").unwrap_or(0), read("core_id").unwrap_or(number));
-    Core { number, node: node.unwrap_or(0), physical }
-}
-
 /// Binds the calling thread to one core.
 ///
 /// # Errors

@@ -4,13 +4,11 @@
 use crate::cpu::{Cpu, FOLDER};
 use crate::list::KernelList;
 use crate::memory::NODES;
+use crate::position::data_caches;
 use crate::tree::Tree;
 use crate::{Host, Unknown};
 
 use super::{Cache, MOST_CPUS, MemoryNode, NetworkDevice, Processor, Topology, TopologyError, Usable};
-
-/// More caches than a processor has.
-const MOST_CACHES: usize = 16;
 
 impl Topology {
     /// What `host`, read beneath `tree`, shares with what. Processors outside of the process' CPU set are marked.
@@ -76,21 +74,9 @@ fn processor(
 
 /// The cache for data of the highest level: its level, its size, and who shares it.
 fn last_cache(tree: &Tree, cpu: usize) -> Option<(u8, Option<u64>, KernelList)> {
-    let folders = (0..MOST_CACHES).map(|at| format!("{FOLDER}/cpu{cpu}/cache/index{at}"));
-    let found = folders.take_while(|folder| tree.has(folder)).filter_map(|folder| {
-        let value = |file: &str| tree.value(&format!("{folder}/{file}")).ok();
-        let level: u8 = value("level")?.parse().ok()?;
-        let cpus: KernelList = value("shared_cpu_list")?.parse().ok()?;
-        (value("type")? != "Instruction").then(|| (level, value("size").and_then(|size| bytes(&size)), cpus))
+    let found = data_caches(tree, cpu).into_iter().filter_map(|cache| {
+        let cpus: KernelList = cache.value(tree, "shared_cpu_list")?.parse().ok()?;
+        Some((cache.level, cache.bytes, cpus))
     });
     found.max_by_key(|(level, ..)| *level)
-}
-
-/// `32K`, as the kernel writes sizes.
-fn bytes(text: &str) -> Option<u64> {
-    let (number, unit) = match text.strip_suffix('K') {
-        Some(number) => (number, 1 << 10),
-        None => text.strip_suffix('M').map_or((text, 1), |number| (number, 1 << 20)),
-    };
-    number.parse::<u64>().ok()?.checked_mul(unit)
 }

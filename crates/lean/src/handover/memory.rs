@@ -3,10 +3,11 @@
 //! The order is one circle through all lines (Sattolo's algorithm), so that nothing can be fetched ahead. Pages are those
 //! that the host gives: in the largest sets the processor's search for a page is part of the figure, as it is of a table's.
 
-use std::fs;
 use std::hint::black_box;
 use std::io;
 
+use forebay_host::Tree;
+use forebay_host::position::data_cache;
 use forebay_measure::{Clock, Tsc};
 use serde::Serialize;
 
@@ -115,27 +116,8 @@ fn sets([first, second, third]: [Option<usize>; 3]) -> [(Level, Option<usize>); 
 }
 
 /// The size of a cache for data, in bytes.
-fn cache(core: usize, level: usize) -> Option<usize> {
-    let folder = format!("/sys/devices/system/cpu/cpu{core}/cache");
-    let read = |entry: &fs::DirEntry, file: &str| {
-        fs::read_to_string(entry.path().join(file)).ok().map(|text| text.trim().to_owned())
-    };
-    let entries = fs::read_dir(folder).ok()?.flatten();
-    let sizes = entries.filter_map(|entry| {
-        let of_data = matches!(read(&entry, "type")?.as_str(), "Data" | "Unified");
-        let this = read(&entry, "level")?.parse() == Ok(level);
-        if of_data && this { size(&read(&entry, "size")?) } else { None }
-    });
-    sizes.max()
-}
-
-/// `32K`, as the system writes sizes.
-fn size(text: &str) -> Option<usize> {
-    let (number, unit) = match text.strip_suffix('K') {
-        Some(number) => (number, 1 << 10),
-        None => text.strip_suffix('M').map_or((text, 1), |number| (number, 1 << 20)),
-    };
-    number.parse::<usize>().ok()?.checked_mul(unit)
+fn cache(core: usize, level: u8) -> Option<usize> {
+    data_cache(&Tree::default(), core, level).and_then(|bytes| usize::try_from(bytes).ok())
 }
 
 /// Words of a line.
@@ -186,14 +168,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn sizes_are_read_as_they_are_written() {
-        assert_eq!(
-            ["32K", "1M", "512", "x", "K", ""].map(size),
-            [Some(32 << 10), Some(1 << 20), Some(512), None, None, None]
-        );
-    }
 
     #[test]
     fn what_the_host_does_not_say_is_not_measured() {

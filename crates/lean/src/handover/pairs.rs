@@ -1,8 +1,6 @@
 //! Which cores are measured with each other.
 
-use std::fs;
-
-use forebay_measure::machine::core;
+use forebay_host::{Core, cores_here};
 use serde::Serialize;
 
 /// What two cores are to each other.
@@ -29,25 +27,7 @@ impl Relation {
     }
 }
 
-/// A core, as far as it matters here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
-    number: usize,
-    node: Option<usize>,
-    physical: (usize, usize),
-}
-
-/// The NUMA node of a core, where the system says.
-pub(super) fn node(number: usize) -> Option<usize> {
-    let entries = fs::read_dir(format!("/sys/devices/system/cpu/cpu{number}")).ok()?.flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("node")?.parse().ok()).next()
-}
-
-fn place(number: usize) -> Place {
-    Place { number, node: node(number), physical: core(number).physical }
-}
-
-fn relation(a: Place, b: Place) -> Relation {
+fn relation(a: Core, b: Core) -> Relation {
     if a.physical == b.physical {
         Relation::Siblings
     } else if a.node.is_some() && b.node.is_some() && a.node != b.node {
@@ -60,14 +40,13 @@ fn relation(a: Place, b: Place) -> Relation {
 /// Of these cores one pair of each kind that there is; with `all` every pair, in both directions.
 #[must_use]
 pub fn pairs(cores: &[usize], all: bool) -> Vec<([usize; 2], Relation)> {
-    let places: Vec<_> = cores.iter().map(|core| place(*core)).collect();
-    of_places(&places, all)
+    pairs_of(&cores_here(cores), all)
 }
 
-fn of_places(places: &[Place], all: bool) -> Vec<([usize; 2], Relation)> {
+fn pairs_of(cores: &[Core], all: bool) -> Vec<([usize; 2], Relation)> {
     let mut found: Vec<([usize; 2], Relation)> = Vec::new();
-    for a in places {
-        for b in places.iter().filter(|b| b.number != a.number) {
+    for a in cores {
+        for b in cores.iter().filter(|b| b.number != a.number) {
             let relation = relation(*a, *b);
             if all || found.iter().all(|(_, known)| *known != relation) {
                 found.push(([a.number, b.number], relation));
@@ -84,13 +63,13 @@ fn of_places(places: &[Place], all: bool) -> Vec<([usize; 2], Relation)> {
 mod tests {
     use super::*;
 
-    fn places(told: &[(usize, Option<usize>, usize)]) -> Vec<Place> {
-        told.iter().map(|(number, node, core)| Place { number: *number, node: *node, physical: (0, *core) }).collect()
+    fn cores(rows: &[(usize, Option<usize>, usize)]) -> Vec<Core> {
+        rows.iter().map(|(number, node, core)| Core { number: *number, node: *node, physical: (0, *core) }).collect()
     }
 
     #[test]
     fn each_kind_of_pair_is_there_once() {
-        let of = |told: &[(usize, Option<usize>, usize)]| of_places(&places(told), false);
+        let of = |rows: &[(usize, Option<usize>, usize)]| pairs_of(&cores(rows), false);
         assert_eq!(of(&[(3, Some(0), 3)]), []);
         let two = [(0, Some(0), 0), (1, Some(0), 0), (2, Some(0), 1), (3, Some(1), 2), (4, Some(1), 3)];
         assert_eq!(
@@ -103,7 +82,7 @@ mod tests {
 
     #[test]
     fn all_pairs_are_there_in_both_directions() {
-        let all = of_places(&places(&[(0, Some(0), 0), (5, Some(1), 1)]), true);
+        let all = pairs_of(&cores(&[(0, Some(0), 0), (5, Some(1), 1)]), true);
         assert_eq!(all, [([0, 5], Relation::OtherNode), ([5, 0], Relation::OtherNode)]);
     }
 }

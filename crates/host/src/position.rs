@@ -1,0 +1,120 @@
+//! Where a core is, and its caches: the few facts that threads are bound by, without reading the whole machine.
+
+use crate::cpu::FOLDER;
+use crate::tree::Tree;
+
+/// More caches than a processor has.
+const MOST_CACHES: usize = 16;
+
+/// A core, as far as it matters for sharing work out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Core {
+    /// Its number.
+    pub number: usize,
+    /// Its NUMA node; `None` where the system does not say.
+    pub node: Option<usize>,
+    /// The physical core that it is a thread of: package and number in it.
+    pub physical: (usize, usize),
+}
+
+impl Core {
+    /// Reads where core `number` is.
+    #[must_use]
+    pub fn read(tree: &Tree, number: usize) -> Self {
+        let folder = format!("{FOLDER}/cpu{number}");
+        let read = |file: &str| tree.value(&format!("{folder}/topology/{file}")).ok()?.parse().ok();
+        // The kernel links the node's folder here.
+        let node = tree.names(&folder).iter().find_map(|name| name.strip_prefix("node")?.parse().ok());
+        let physical = (read("physical_package_id").unwrap_or(0), read("core_id").unwrap_or(number));
+        Self { number, node, physical }
+    }
+}
+
+/// Where each of these cores of this machine is.
+#[must_use]
+pub fn cores_here(numbers: &[usize]) -> Vec<Core> {
+    let tree = Tree::default();
+    numbers.iter().map(|number| Core::read(&tree, *number)).collect()
+}
+
+/// The size of a core's cache for data of this level, in bytes; `None` where the system does not say.
+#[must_use]
+pub fn data_cache(tree: &Tree, core: usize, level: u8) -> Option<u64> {
+    let caches = data_caches(tree, core).into_iter().filter(|cache| cache.level == level);
+    caches.filter_map(|cache| cache.bytes).max()
+}
+
+/// A cache for data, as a processor's folder describes it.
+pub(crate) struct DataCache {
+    pub(crate) level: u8,
+    pub(crate) bytes: Option<u64>,
+    folder: String,
+}
+
+impl DataCache {
+    /// Reads one of its files.
+    pub(crate) fn value(&self, tree: &Tree, file: &str) -> Option<String> {
+        tree.value(&format!("{}/{file}", self.folder)).ok()
+    }
+}
+
+/// The caches of a core that hold data.
+pub(crate) fn data_caches(tree: &Tree, core: usize) -> Vec<DataCache> {
+    let folders = (0..MOST_CACHES).map(|at| format!("{FOLDER}/cpu{core}/cache/index{at}"));
+    let found = folders.take_while(|folder| tree.has(folder)).filter_map(|folder| {
+        let value = |file: &str| tree.value(&format!("{folder}/{file}")).ok();
+        let level = value("level")?.parse().ok()?;
+        let is_of_data = value("type")? != "Instruction";
+        let bytes = value("size").and_then(|size| bytes(&size));
+        is_of_data.then_some(DataCache { level, bytes, folder })
+    });
+    found.collect()
+}
+
+/// `32K`, as the kernel writes sizes.
+fn bytes(text: &str) -> Option<u64> {
+    let (number, unit) = match text.strip_suffix('K') {
+        Some(number) => (number, 1 << 10),
+        None => text.strip_suffix('M').map_or((text, 1), |number| (number, 1 << 20)),
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_they_are_written() {
+        assert_eq!(
+            ["32K", "1M", "512", "x", "K", "", "18446744073709551615K"].map(bytes),
+            [Some(32 << 10), Some(1 << 20), Some(512), None, None, None, None]
+        );
+    }
+
+    #[test]
+    fn a_core_is_where_its_folder_says() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cpu = folder.path().join("sys/devices/system/cpu/cpu3");
+        let set = |file: &str, text: &str| {
+            let file = cpu.join(file);
+            std::fs::create_dir_all(file.parent().expect("it has one")).expect("a folder");
+            std::fs::write(file, text).expect("a file");
+        };
+        set("topology/physical_package_id", "1\n");
+        set("topology/core_id", "5\n");
+        let caches = [("0", "1", "Data", "48K"), ("1", "1", "Instruction", "64K"), ("2", "2", "Unified", "2M")];
+        for (at, level, kind, size) in caches {
+            set(&format!("cache/index{at}/level"), level);
+            set(&format!("cache/index{at}/type"), kind);
+            set(&format!("cache/index{at}/size"), size);
+        }
+        let tree = Tree::at(folder.path());
+        assert_eq!(Core::read(&tree, 3), Core { number: 3, node: None, physical: (1, 5) });
+        std::fs::create_dir(cpu.join("node2")).expect("a folder");
+        assert_eq!(Core::read(&tree, 3).node, Some(2));
+        assert_eq!([1, 2, 3].map(|level| data_cache(&tree, 3, level)), [Some(48 << 10), Some(2 << 20), None]);
+        // A core of which nothing is known is one of its own.
+        assert_eq!(Core::read(&tree, 9), Core { number: 9, node: None, physical: (0, 9) });
+    }
+}
