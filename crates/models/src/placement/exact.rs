@@ -54,6 +54,9 @@ const PRICING: usize = 24;
 /// A search of more nodes begins again, slice by slice of the load of the home's cache.
 const FIRST_NODES: u64 = 3_000;
 const SLICES: usize = 10;
+/// Ways that are looked at in them; what is left then is divided into so many more, for the sake of the bound.
+const SECOND_WORK: u64 = 20_000_000;
+const MORE_SLICES: usize = 30;
 /// Values that are computed then to find a better placement, and once more after many nodes.
 const IMPROVING: [(u64, u64); 2] = [(FIRST_NODES, 10_000), (200_000, 400_000)];
 /// Indices of [`Search::prices`].
@@ -91,6 +94,8 @@ struct Search<'s> {
     slice: Slice,
     /// All free, and those that make the root's bound low.
     prices: [Prices; 2],
+    /// By kin: ways that begin with the first of like domains.
+    firsts: Vec<Vec<usize>>,
     improve: Improve<'s>,
     best: f64,
     /// By chain.
@@ -102,8 +107,8 @@ struct Search<'s> {
     work: u64,
     next_look: u64,
     wandered: usize,
-    /// The search stops at so many nodes, to begin again in slices.
-    stop: u64,
+    /// Where the search stops, to begin again in other slices.
+    stop: Stop,
     is_over: bool,
     levels: Vec<Level>,
 }
@@ -114,6 +119,20 @@ struct Slice {
     resource: usize,
     least: f64,
     most: f64,
+}
+
+/// When the search stops.
+#[derive(Clone, Copy)]
+struct Stop {
+    nodes: u64,
+    work: u64,
+}
+
+/// A slice that is not searched yet.
+struct Open {
+    slice: Slice,
+    prices: Prices,
+    bound: f64,
 }
 
 /// What chains to come pay, so that they do not want more than there is.
@@ -172,13 +191,14 @@ impl<'s> Search<'s> {
             scratch: space.always.clone(),
             ..Level::default()
         };
-        Self {
+        let mut search = Self {
             space,
             effort,
             levels: vec![level; order.len() + 1],
             order,
             slice: space.slice(problem),
             prices: [(); 2].map(|()| Prices { cores: vec![0.0; domains], ..Prices::default() }),
+            firsts: Vec::new(),
             improve: Improve::new(space),
             best: f64::NEG_INFINITY,
             chosen: None,
@@ -187,42 +207,89 @@ impl<'s> Search<'s> {
             work: 0,
             next_look: LOOK_EVERY,
             wandered: 0,
-            stop: FIRST_NODES,
+            stop: Stop { nodes: FIRST_NODES, work: u64::MAX },
             is_over: false,
-        }
+        };
+        let firsts = |kin: &Kin| {
+            let choices = &kin.envelope.choices;
+            (0..choices.len())
+                .filter(|at| search.is_first_of_its_like(&choices[*at].firsts, &search.levels[0]))
+                .collect()
+        };
+        search.firsts = space.kin.iter().map(firsts).collect();
+        search
     }
 
     fn run(&mut self) {
         let found = self.improve.start();
         self.take(found);
+        self.price();
+        self.stop = Stop { nodes: FIRST_NODES, work: u64::MAX };
         self.search();
         if self.open == f64::NEG_INFINITY || self.is_over {
             return;
         }
         let open = std::mem::replace(&mut self.open, f64::NEG_INFINITY);
-        self.stop = u64::MAX;
-        let Slice { least, most, .. } = self.slice;
-        let width = (most - least) / SLICES as f64;
-        let mut slices: Vec<_> = (0..SLICES).collect();
-        // A good placement's neighbours are searched first.
-        let good = self.chosen.as_ref().map_or(least, |chosen| self.space.loads(chosen)[self.slice.resource]);
-        let middle = |slice: usize| least + width * (slice as f64 + 0.5);
-        slices.sort_by(|&a, &b| (middle(a) - good).abs().total_cmp(&(middle(b) - good).abs()));
-        for slice in slices {
-            if self.is_over {
-                self.open = self.open.max(open);
-                break;
-            }
-            self.slice.least = least + width * slice as f64;
-            self.slice.most = if slice + 1 == SLICES { most } else { self.slice.least + width };
-            self.search();
+        let mut slices = self.equal_slices(open);
+        for most_work in [SECOND_WORK, u64::MAX] {
+            // A good placement's neighbours are searched first.
+            let good = self.chosen.as_ref().map_or(0.0, |chosen| self.space.loads(chosen)[self.slice.resource]);
+            let distance = |Open { slice, .. }: &Open| ((slice.least + slice.most) / 2.0 - good).abs();
+            slices.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
+            self.stop = Stop { nodes: u64::MAX, work: self.work.saturating_add(most_work) };
+            slices = slices.into_iter().filter_map(|slice| self.search_slice(slice)).collect();
+            self.divide(&mut slices);
         }
+        self.open = slices.iter().map(|slice| slice.bound).fold(f64::NEG_INFINITY, f64::max);
+    }
+
+    /// What is left of a slice that was not searched to its end.
+    fn search_slice(&mut self, mut slice: Open) -> Option<Open> {
+        if !self.promises(slice.bound) {
+            return None;
+        }
+        if self.is_over || self.is_to_stop() {
+            return Some(slice);
+        }
+        (self.slice, self.prices[PRICED]) = (slice.slice, slice.prices.clone());
+        self.open = f64::NEG_INFINITY;
+        self.search();
+        slice.bound = slice.bound.min(self.open);
+        (self.open > f64::NEG_INFINITY).then_some(slice)
+    }
+
+    /// Slices of all placements, with their bounds.
+    fn equal_slices(&mut self, bound: f64) -> Vec<Open> {
+        let Slice { resource, least, most } = self.slice;
+        let cut = |slice: usize| least + (most - least) * slice as f64 / SLICES as f64;
+        let equal = (0..SLICES).map(|at| Slice { resource, least: cut(at), most: cut(at + 1) });
+        equal.map(|slice| self.open(slice, bound)).collect()
+    }
+
+    /// Halves slices, always that with the highest bound: a narrow slice has a lower one.
+    fn divide(&mut self, slices: &mut Vec<Open>) {
+        let most = slices.len() + MORE_SLICES;
+        while slices.len() < most && !self.is_over {
+            let Some(at) = (0..slices.len()).max_by(|&a, &b| slices[a].bound.total_cmp(&slices[b].bound)) else {
+                break;
+            };
+            let Open { slice, bound, .. } = slices.swap_remove(at);
+            let middle = (slice.least + slice.most) / 2.0;
+            slices.push(self.open(Slice { most: middle, ..slice }, bound));
+            slices.push(self.open(Slice { least: middle, ..slice }, bound));
+            self.look();
+        }
+    }
+
+    fn open(&mut self, slice: Slice, bound: f64) -> Open {
+        self.slice = slice;
+        let bound = self.price().map_or(f64::NEG_INFINITY, |own| own.min(bound));
+        Open { slice, prices: self.prices[PRICED].clone(), bound }
     }
 
     /// Searches the slice.
     fn search(&mut self) {
         self.limit(FREE);
-        self.price();
         self.limit(PRICED);
         let mut chosen = vec![0; self.order.len()];
         if let Some(bound) = self.bound(0, &chosen)
@@ -264,7 +331,7 @@ impl<'s> Search<'s> {
 
     /// Finds prices of cores for which the root's bound is low: the price of a domain rises while more of its cores are
     /// wanted than there are (a subgradient of the Lagrangian bound).
-    fn price(&mut self) {
+    fn price(&mut self) -> Option<f64> {
         let level = std::mem::take(&mut self.levels[0]);
         let (mut lowest, mut step) = (f64::INFINITY, 1.0);
         let mut prices = Prices { cores: vec![0.0; self.space.cores.len()], ..Prices::default() };
@@ -277,15 +344,16 @@ impl<'s> Search<'s> {
             } else {
                 step *= 0.6;
             }
-            let excess = |at: usize| {
-                let excess = wanted[at] as f64 - self.space.cores[at] as f64;
-                if excess > 0.0 || prices.cores[at] > 0.0 { excess } else { 0.0 }
-            };
-            let excess: Vec<_> = (0..wanted.len()).map(excess).collect();
+            let excess: Vec<_> = self.excess(&wanted, &prices);
             // In parts of the slice's width a load counts like cores.
             let unit = (self.space.most[self.slice.resource] / 10.0).max(f64::MIN_POSITIVE);
-            let over = (load - self.slice.most) / unit;
-            let over = if over > 0.0 || prices.load > 0.0 { over } else { 0.0 };
+            let Slice { least, most, .. } = self.slice;
+            let over = (load - load.clamp(least, most)) / unit;
+            let over = if over == 0.0 && prices.load != 0.0 {
+                (load - if prices.load > 0.0 { most } else { least }) / unit
+            } else {
+                over
+            };
             let norm: f64 = excess.iter().map(|excess| excess * excess).sum::<f64>() + over * over;
             if norm == 0.0 || !self.promises(lowest) {
                 break;
@@ -293,10 +361,24 @@ impl<'s> Search<'s> {
             let target = if self.best.is_finite() { self.best } else { 0.9 * lowest };
             let by = step * (bound - target) / norm;
             prices.cores.iter_mut().zip(&excess).for_each(|(price, excess)| *price = (*price + by * excess).max(0.0));
-            prices.load = (prices.load + by * over / unit).max(0.0);
+            prices.load += by * over / unit;
         }
         self.prices[PRICED] = found;
         self.levels[0] = level;
+        (lowest < f64::INFINITY).then_some(lowest)
+    }
+
+    /// By domain: by how many cores more are wanted than there are, or fewer where cores have a price. Like domains
+    /// share alike.
+    fn excess(&self, wanted: &[usize], prices: &Prices) -> Vec<f64> {
+        let classes = &self.space.classes;
+        let of = |at: usize| {
+            let like = || (0..wanted.len()).filter(move |other| classes[*other] == classes[at]);
+            let excess: f64 = like().map(|at| wanted[at] as f64 - self.space.cores[at] as f64).sum();
+            let excess = excess / like().count() as f64;
+            if excess > 0.0 || prices.cores[at] > 0.0 { excess } else { 0.0 }
+        };
+        (0..wanted.len()).map(of).collect()
     }
 
     /// The bound where no chain is placed, and of the ways that it is made of the cores and the load of the slice's
@@ -307,10 +389,9 @@ impl<'s> Search<'s> {
         let mut bound = self.paid(level, prices);
         let mut wanted = vec![0; self.space.cores.len()];
         let mut load = level.loads[self.slice.resource];
-        for kin in &self.space.kin {
+        for (kin, firsts) in self.space.kin.iter().zip(&self.firsts) {
             let listed = &kin.envelope;
-            let ways = (0..listed.choices.len())
-                .filter_map(|at| Some((self.way(listed, at, level, prices, &mut scratch)?, at)));
+            let ways = firsts.iter().filter_map(|&at| Some((self.way(listed, at, level, prices, &mut scratch)?, at)));
             let best = ways.max_by(|a, b| a.0.total_cmp(&b.0));
             let members = kin.members.len();
             bound += listed.limited(best.map(|(value, _)| value))? * members as f64;
@@ -327,7 +408,8 @@ impl<'s> Search<'s> {
         let cores: f64 = prices.cores.iter().zip(&level.cores).map(|(price, cores)| price * *cores as f64).sum();
         let Slice { resource, least, most } = self.slice;
         let load = level.loads[resource];
-        cores + prices.load * (most - load) + level.slopes[resource] * (least - load).max(0.0)
+        let end = if prices.load > 0.0 { most } else { least };
+        cores + prices.load * (end - load) + level.slopes[resource] * (least - load).max(0.0)
     }
 
     /// The bound of a way, at a node: what it is worth at the loads with its own, less what those take of placed chains
@@ -451,7 +533,7 @@ impl<'s> Search<'s> {
                 break;
             }
             self.look();
-            if self.is_over || self.nodes >= self.stop {
+            if self.is_over || self.is_to_stop() {
                 // The ways that follow have lower bounds.
                 self.open = self.open.max(bound);
                 break;
@@ -466,6 +548,10 @@ impl<'s> Search<'s> {
         }
     }
 
+    fn is_to_stop(&self) -> bool {
+        self.nodes >= self.stop.nodes || self.work >= self.stop.work
+    }
+
     fn look(&mut self) {
         self.is_over |= self.nodes >= self.effort.nodes;
         if self.work >= self.next_look {
@@ -476,7 +562,7 @@ impl<'s> Search<'s> {
             && self.nodes >= after
         {
             self.wandered += 1;
-            let found = self.improve.wander(self.chosen.as_deref(), effort);
+            let found = self.improve.wander(self.chosen.as_deref(), effort, self.effort.is_over);
             self.take(found);
         }
     }

@@ -39,11 +39,16 @@ impl<'s> Improve<'s> {
     }
 
     /// Goes on from a placement: some functions change domains at random, then moves; the better of the two goes on.
-    pub(super) fn wander(&mut self, from: Option<&[usize]>, effort: u64) -> Option<(Vec<usize>, f64)> {
+    pub(super) fn wander(
+        &mut self,
+        from: Option<&[usize]>,
+        effort: u64,
+        is_over: &dyn Fn() -> bool,
+    ) -> Option<(Vec<usize>, f64)> {
         self.left = effort;
         let mut best = from?.to_vec();
         let mut value = self.descend(&mut best)?;
-        while self.left > 0 {
+        while self.left > 0 && !is_over() {
             let mut next = best.clone();
             for _ in 0..3 {
                 let chain = self.below(next.len());
