@@ -17,6 +17,8 @@ pub mod fit;
 mod improve;
 mod model;
 mod options;
+mod wanted;
 
-pub use exact::{Certificate, Effort, exact};
+pub use exact::{Certificate, Effort, exact, exact_for};
 pub use model::{Chain, Domain, Function, Limits, Placement, Problem, ProblemError, Sensitivity, Shape, Way};
+pub use wanted::{From, Objective, Wanted};

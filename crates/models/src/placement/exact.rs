@@ -14,8 +14,9 @@
 
 use super::assignment::assign;
 use super::improve::Improve;
-use super::model::{Placement, Problem, ProblemError};
+use super::model::{Chain, Placement, Problem, ProblemError};
 use super::options::{Kin, Listed, Space};
+use super::wanted::{Objective, Wanted};
 
 /// How long the search goes on.
 #[derive(Clone, Copy)]
@@ -31,7 +32,7 @@ pub struct Effort<'t> {
 pub struct Certificate {
     /// The best placement that was found.
     pub placement: Placement,
-    /// Its value: the sum over chains.
+    /// Its value: the sum over chains, or the cores that it uses, as a negative number.
     pub value: f64,
     /// No placement is worth more.
     pub bound: f64,
@@ -40,10 +41,10 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// `(bound − value) / bound`, 0 for a proved optimum.
+    /// `(bound − value) / |bound|`, 0 for a proved optimum.
     #[must_use]
     pub fn gap(&self) -> f64 {
-        if self.bound > 0.0 { ((self.bound - self.value) / self.bound).max(0.0) } else { 0.0 }
+        if self.bound == 0.0 { 0.0 } else { ((self.bound - self.value) / self.bound.abs()).max(0.0) }
     }
 }
 
@@ -73,17 +74,32 @@ const LOOK_EVERY: u64 = 20_000;
 /// # Errors
 /// [`ProblemError`]: the problem is none.
 pub fn exact(problem: &Problem, effort: &Effort<'_>) -> Result<Option<Certificate>, ProblemError> {
-    problem.check()?;
-    let space = Space::of(problem);
-    let mut search = Search::new(problem, &space, effort);
+    exact_for(problem, &Wanted::default(), effort)
+}
+
+/// The same for what else may be [wanted](Wanted).
+///
+/// # Errors
+/// [`ProblemError`]: the problem is none, or what runs now is no placement of it.
+pub fn exact_for(
+    problem: &Problem,
+    wanted: &Wanted<'_>,
+    effort: &Effort<'_>,
+) -> Result<Option<Certificate>, ProblemError> {
+    wanted.check(problem)?;
+    let space = Space::of(problem, wanted);
+    let mut search = Search::new(problem, &space, wanted.objective, effort);
     search.run();
     let Search { chosen, best, open, nodes, .. } = search;
-    Ok(chosen.map(|chosen| Certificate {
-        placement: space.placement(&chosen),
-        value: best,
-        bound: best.max(open),
-        nodes,
-    }))
+    let bound = best.max(open);
+    let (value, bound) = match wanted.objective {
+        Objective::Rates => (best, bound),
+        Objective::Cores => {
+            let most: usize = problem.chains.iter().map(Chain::most_cores).sum();
+            (best - most as f64, (bound + 1e-6).floor() - most as f64)
+        }
+    };
+    Ok(chosen.map(|chosen| Certificate { placement: space.placement(&chosen), value, bound, nodes }))
 }
 
 struct Search<'s> {
@@ -98,6 +114,7 @@ struct Search<'s> {
     firsts: Vec<Vec<usize>>,
     improve: Improve<'s>,
     best: f64,
+    objective: Objective,
     /// By chain.
     chosen: Option<Vec<usize>>,
     /// The largest bound of what was not searched.
@@ -167,13 +184,13 @@ impl Space {
     /// All placements, by the load of the cache that most chains are at home at.
     fn slice(&self, problem: &Problem) -> Slice {
         let homes = |domain: usize| problem.chains.iter().filter(|chain| chain.home == domain).count();
-        let resource = (0..self.cores.len()).max_by_key(|&domain| homes(domain)).unwrap_or(0);
+        let resource = (0..problem.domains.len()).max_by_key(|&domain| homes(domain)).unwrap_or(0);
         Slice { resource, least: self.least[resource], most: self.most[resource] }
     }
 }
 
 impl<'s> Search<'s> {
-    fn new(problem: &Problem, space: &'s Space, effort: &'s Effort<'s>) -> Self {
+    fn new(problem: &Problem, space: &'s Space, objective: Objective, effort: &'s Effort<'s>) -> Self {
         let mut kin: Vec<_> = (0..space.kin.len()).collect();
         // Chains that add the largest loads first: what they take of others is then known early.
         let demand = |kin: usize| {
@@ -201,6 +218,7 @@ impl<'s> Search<'s> {
             firsts: Vec::new(),
             improve: Improve::new(space),
             best: f64::NEG_INFINITY,
+            objective,
             chosen: None,
             open: f64::NEG_INFINITY,
             nodes: 0,
@@ -310,7 +328,12 @@ impl<'s> Search<'s> {
 
     /// Whether a bound leaves room above the best.
     fn promises(&self, bound: f64) -> bool {
-        self.chosen.is_none() || bound > self.best + SAME * self.best.abs()
+        let least = match self.objective {
+            Objective::Rates => SAME * self.best.abs(),
+            // Cores are whole.
+            Objective::Cores => 1.0 - 1e-6,
+        };
+        self.chosen.is_none() || bound > self.best + least
     }
 
     /// Lists the largest value of each way: at the loads that every placement has, with its own.

@@ -27,8 +27,11 @@ impl<'s> Improve<'s> {
         let chains = self.space.chains.len();
         let orders: [Vec<_>; 2] = [(0..chains).collect(), (0..chains).rev().collect()];
         let mut best: Option<(Vec<usize>, f64)> = None;
-        for order in orders {
-            if let Some(mut chosen) = greedy(self.space, &order)
+        let free: Vec<Option<usize>> = vec![None; chains];
+        let now: Vec<_> = self.space.chains.iter().map(|chain| chain.now).collect();
+        let starts = [(&orders[0], &free), (&orders[1], &free), (&orders[0], &now)];
+        for (order, start) in starts.into_iter().take(if now == free { 2 } else { 3 }) {
+            if let Some(mut chosen) = greedy(self.space, order, start)
                 && let Some(value) = self.descend(&mut chosen)
                 && best.as_ref().is_none_or(|(_, most)| value > *most)
             {
@@ -112,7 +115,7 @@ impl<'s> Improve<'s> {
             (0..listed.choices.len()).filter(|at| *at != to).collect()
         } else {
             let places = listed.choices[to].way.domains().len();
-            let each = (0..places).flat_map(|place| (0..self.space.cores.len()).map(move |domain| (place, domain)));
+            let each = (0..places).flat_map(|place| (0..self.space.domains()).map(move |domain| (place, domain)));
             each.filter_map(|(place, domain)| listed.with(to, place, domain)).filter(|at| *at != to).collect()
         };
         for at in others {
@@ -149,12 +152,19 @@ impl<'s> Improve<'s> {
     }
 }
 
-/// Places chains in this order, each in the way that is best for those placed so far.
-fn greedy(space: &Space, order: &[usize]) -> Option<Vec<usize>> {
+/// Places chains in this order, each in the way that is best for those placed so far. Chains of `start` have theirs.
+fn greedy(space: &Space, order: &[usize], start: &[Option<usize>]) -> Option<Vec<usize>> {
     let mut cores = space.cores.clone();
     let mut loads = space.always.clone();
-    let mut chosen: Vec<Option<usize>> = vec![None; space.chains.len()];
-    for &chain in order {
+    let mut chosen = start.to_vec();
+    for (chain, at) in start.iter().enumerate().filter_map(|(chain, at)| Some((&space.chains[chain], (*at)?))) {
+        let choice = &chain.choices[at];
+        choice.loads.iter().for_each(|(resource, load)| loads[*resource] += load);
+        for (left, used) in cores.iter_mut().zip(&choice.cores) {
+            *left = left.checked_sub(*used)?;
+        }
+    }
+    for &chain in order.iter().filter(|chain| start[**chain].is_none()) {
         let mut best: Option<(f64, usize)> = None;
         for (at, choice) in space.chains[chain].choices.iter().enumerate() {
             if choice.cores.iter().zip(&cores).any(|(used, left)| used > left) {

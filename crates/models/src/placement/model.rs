@@ -107,7 +107,8 @@ pub struct Problem {
 pub enum Way {
     /// Each function on a core of its own: the domain of each.
     Split(Vec<usize>),
-    /// Copies of the whole chain, each on one core, with sessions shared out among them: the domain of each.
+    /// Copies of the whole chain, each on one core, with sessions shared out among them: the domain of each. None: the
+    /// chain is rejected.
     Whole(Vec<usize>),
 }
 
@@ -117,6 +118,27 @@ impl Way {
     pub fn domains(&self) -> &[usize] {
         match self {
             Self::Split(domains) | Self::Whole(domains) => domains,
+        }
+    }
+
+    /// How many functions, or copies of the chain, run elsewhere after a change to `next`. A chain that is rejected
+    /// moves nothing.
+    #[must_use]
+    pub fn moved(&self, next: &Self) -> usize {
+        match (self, next) {
+            (Self::Split(now), Self::Split(next)) => now.iter().zip(next).filter(|(now, next)| now != next).count(),
+            (Self::Whole(now), Self::Whole(next)) => {
+                let mut left = now.clone();
+                let mut is_new = |domain: &usize| match left.iter().position(|own| own == domain) {
+                    Some(at) => {
+                        left.swap_remove(at);
+                        false
+                    }
+                    None => true,
+                };
+                next.iter().filter(|domain| is_new(domain)).count()
+            }
+            _ => next.domains().len(),
         }
     }
 }
@@ -179,11 +201,22 @@ struct Seat<'p> {
 }
 
 impl Problem {
-    /// Checks all numbers.
+    /// Checks all numbers, and whether there are enough cores.
     ///
     /// # Errors
     /// [`ProblemError`].
     pub fn check(&self) -> Result<(), ProblemError> {
+        self.check_numbers()?;
+        let needed = self.chains.iter().map(Chain::fewest_cores).sum();
+        let there = self.domains.iter().map(|domain| domain.cores).sum();
+        if needed > there { Err(ProblemError::Cores { needed, there }) } else { Ok(()) }
+    }
+
+    /// Checks all numbers.
+    ///
+    /// # Errors
+    /// [`ProblemError`].
+    pub fn check_numbers(&self) -> Result<(), ProblemError> {
         if self.domains.iter().all(|domain| domain.cores == 0) {
             return Err(ProblemError::NoCores);
         }
@@ -221,20 +254,20 @@ impl Problem {
                 return Err(ProblemError::Limit { domain, value });
             }
         }
-        let needed = self.chains.iter().map(Chain::fewest_cores).sum();
-        let there = self.domains.iter().map(|domain| domain.cores).sum();
-        if needed > there { Err(ProblemError::Cores { needed, there }) } else { Ok(()) }
+        Ok(())
     }
 
     /// By chain: packets a second in this placement (1), and the function, or of copies of the whole chain the copy,
-    /// that binds it.
+    /// that binds it. 0 of a chain that is rejected.
     ///
     /// # Errors
     /// [`ProblemError::Placement`].
     pub fn rates(&self, placement: &[Way]) -> Result<Vec<(f64, usize)>, ProblemError> {
         let slowest = |rates: Vec<f64>| {
             let least = |best: (f64, usize), (at, rate): (usize, f64)| if rate < best.0 { (rate, at) } else { best };
-            rates.into_iter().enumerate().fold((f64::INFINITY, 0), least)
+            let is_rejected = rates.is_empty();
+            let slowest = rates.into_iter().enumerate().fold((f64::INFINITY, 0), least);
+            if is_rejected { (0.0, 0) } else { slowest }
         };
         Ok(self.function_rates(placement)?.into_iter().map(slowest).collect())
     }
@@ -265,7 +298,7 @@ impl Problem {
         for (at, (chain, way)) in self.chains.iter().zip(placement).enumerate() {
             let (domains, copies) = match way {
                 Way::Split(domains) if domains.len() == chain.functions.len() => (domains, 1),
-                Way::Whole(domains) if (1..=chain.copies).contains(&domains.len()) => (domains, domains.len()),
+                Way::Whole(domains) if domains.len() <= chain.copies => (domains, domains.len()),
                 _ => return none(format!("chain {at} has other functions or copies")),
             };
             let (mut segment, mut before) = (0, None);
@@ -364,6 +397,12 @@ impl Chain {
     #[must_use]
     pub fn value(&self, rate: f64) -> f64 {
         self.weight * rate.min(self.rate)
+    }
+
+    /// The most cores that it can run on.
+    #[must_use]
+    pub fn most_cores(&self) -> usize {
+        self.functions.len().max(self.copies)
     }
 
     /// The fewest cores that it can run on.

@@ -5,7 +5,8 @@
 //! of them. A function's rate is a constant less one term for each resource that it competes for, so that given all
 //! loads each chain is worth a number of its own. Every term grows with its load: more load never helps.
 
-use super::model::{Chain, Function, Problem, Shape, Way};
+use super::model::{Chain, Domain, Function, Problem, Shape, Way};
+use super::wanted::{Objective, Wanted};
 
 /// The ways of a chain are listed one by one up to so many; of a longer one only those with at most two changes of
 /// domain. So are copies, up to as many again.
@@ -70,7 +71,7 @@ impl Seat {
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     pub(super) way: Way,
-    /// Cores by domain.
+    /// Cores by domain, and last the functions that move.
     pub(super) cores: Vec<usize>,
     /// Its domains with cores, and those in the order in which they appear.
     pub(super) used: Vec<(usize, usize)>,
@@ -78,6 +79,8 @@ pub(super) struct Choice {
     /// What it adds to loads beyond what every way of its chain adds.
     pub(super) loads: Vec<(usize, f64)>,
     pub(super) seats: Vec<Seat>,
+    /// What it is worth, whatever it forwards.
+    fixed: Option<f64>,
 }
 
 /// A chain with all its ways.
@@ -96,6 +99,8 @@ pub(super) struct Listed {
     weight: f64,
     rate: f64,
     least: f64,
+    /// The way in which it runs now.
+    pub(super) now: Option<usize>,
 }
 
 impl Listed {
@@ -135,11 +140,15 @@ impl Listed {
                 slowest = (rate, at);
             }
         }
-        (slowest.0 >= self.least).then(|| (self.weight * slowest.0.min(self.rate), slowest.1))
+        let value = choice.fixed.unwrap_or(self.weight * slowest.0.min(self.rate));
+        (slowest.0 >= self.least).then_some((value, slowest.1))
     }
 
     /// By resource of the binding seat: how much less the way is worth for each unit of load to come, at least.
     pub(super) fn slopes(&self, choice: &Choice, seat: usize, loads: &[f64], most: &[f64]) -> [(usize, f64); 2] {
+        if choice.fixed.is_some() {
+            return [(0, 0.0); 2];
+        }
         let seat = &choice.seats[seat];
         let is_flat = seat.rate(loads) > self.rate || seat.is_clamped(most);
         seat.terms.map(|term| {
@@ -171,6 +180,7 @@ pub(super) struct Space {
     pub(super) least: Vec<f64>,
     /// A load that no placement exceeds.
     pub(super) most: Vec<f64>,
+    /// By domain, and last how many functions may move.
     pub(super) cores: Vec<usize>,
     pub(super) classes: Vec<usize>,
 }
@@ -197,10 +207,11 @@ impl Resources {
 }
 
 impl Space {
-    pub(super) fn of(problem: &Problem) -> Self {
+    pub(super) fn of(problem: &Problem, wanted: &Wanted<'_>) -> Self {
         let resources = Resources { domains: problem.domains.len() };
         let mut always = vec![0.0; resources.count()];
-        let mut chains: Vec<_> = problem.chains.iter().map(|chain| listed(problem, chain, resources)).collect();
+        let mut chains: Vec<_> =
+            (0..problem.chains.len()).map(|chain| listed(problem, chain, wanted, resources)).collect();
         let mut most = vec![0.0; resources.count()];
         for chain in &mut chains {
             let mut fewest = vec![f64::INFINITY; resources.count()];
@@ -233,12 +244,16 @@ impl Space {
             }
         }
         let mut least = always.clone();
-        if problem.chains.iter().all(|chain| chain.copies == 0) {
+        if problem.chains.iter().all(|chain| chain.copies == 0) && !wanted.may_reject {
             bound_by_cores(problem, resources, &mut least, &mut most);
         }
-        let cores = problem.domains.iter().map(|domain| domain.cores).collect();
-        let classes = problem.domains.iter().map(|domain| domain.class).collect();
-        let kin = kin(problem, &chains);
+        let mut cores: Vec<_> = problem.domains.iter().map(|domain| domain.cores).collect();
+        cores.push(wanted.from.as_ref().map_or(usize::MAX, |from| from.most));
+        // Where functions run now tells like domains apart.
+        let class = |(at, domain): (usize, &Domain)| if wanted.from.is_some() { at } else { domain.class };
+        let mut classes: Vec<_> = problem.domains.iter().enumerate().map(class).collect();
+        classes.push(usize::MAX);
+        let kin = kin(problem, wanted, &chains);
         Self { chains, kin, always, least, most, cores, classes }
     }
 
@@ -246,6 +261,10 @@ impl Space {
     pub(super) fn total(&self, chosen: &[usize]) -> Option<f64> {
         let loads = self.loads(chosen);
         self.chains.iter().zip(chosen).map(|(chain, &at)| Some(chain.value(&chain.choices[at], &loads)?.0)).sum()
+    }
+
+    pub(super) fn domains(&self) -> usize {
+        self.cores.len() - 1
     }
 
     pub(super) fn loads(&self, chosen: &[usize]) -> Vec<f64> {
@@ -272,10 +291,11 @@ impl Space {
 /// Rates of kin differ by at most this part, and drops by as much.
 const NEAR: f64 = 0.02;
 
-fn kin(problem: &Problem, listed: &[Listed]) -> Vec<Kin> {
+fn kin(problem: &Problem, wanted: &Wanted<'_>, listed: &[Listed]) -> Vec<Kin> {
     let mut found: Vec<Kin> = Vec::new();
     for (at, chain) in problem.chains.iter().enumerate() {
-        let of = found.iter_mut().find(|kin| is_kin(&problem.chains[kin.members[0]], chain));
+        let is_of = |first: usize| is_kin(&problem.chains[first], chain) && wanted.now(first) == wanted.now(at);
+        let of = found.iter_mut().find(|kin| is_of(kin.members[0]));
         match of {
             Some(kin) => {
                 kin.is_uniform &= problem.chains[kin.members[0]] == *chain;
@@ -337,7 +357,9 @@ fn term(function: &Function, resource: usize, scale: f64, own: f64, limit: f64) 
     Term { resource, scale, own, per_limit: 1.0 / limit, half }
 }
 
-fn listed(problem: &Problem, chain: &Chain, resources: Resources) -> Listed {
+fn listed(problem: &Problem, index: usize, wanted: &Wanted<'_>, resources: Resources) -> Listed {
+    let chain = &problem.chains[index];
+    let now = wanted.now(index);
     let domains = problem.domains.len();
     let whole = chain.whole();
     let length = chain.functions.len();
@@ -353,6 +375,10 @@ fn listed(problem: &Problem, chain: &Chain, resources: Resources) -> Listed {
     } else {
         ways.extend(few_changes(domains, length).into_iter().map(Way::Split));
         ways.extend(filled(problem, chain).map(Way::Split));
+        if let Some(now @ Way::Split(domains_now)) = now {
+            ways.push(now.clone());
+            ways.extend(one_moved(domains_now, domains).map(Way::Split));
+        }
     }
     let mut is_complete = has_all_splits;
     for copies in 1..=chain.copies {
@@ -361,10 +387,26 @@ fn listed(problem: &Problem, chain: &Chain, resources: Resources) -> Listed {
             ways.len() < 2 * MOST_WAYS
         });
     }
-    let mut choices: Vec<_> = ways.into_iter().map(|way| choice(problem, chain, &whole, way, resources)).collect();
+    if wanted.may_reject {
+        ways.push(Way::Whole(Vec::new()));
+    }
+    let chosen = |way| {
+        let mut choice = choice(problem, chain, &whole, way, resources);
+        let moved = now.map_or(0, |now| now.moved(&choice.way));
+        choice.cores.push(moved);
+        choice.used.extend((moved > 0).then_some((domains, moved)));
+        choice.fixed = match wanted.objective {
+            _ if choice.seats.is_empty() => Some(0.0),
+            Objective::Rates => None,
+            Objective::Cores => Some(chain.most_cores() as f64 - choice.seats.len() as f64),
+        };
+        choice
+    };
+    let mut choices: Vec<_> = ways.into_iter().map(chosen).collect();
     let has_cores =
         |choice: &Choice| choice.cores.iter().zip(&problem.domains).all(|(used, domain)| *used <= domain.cores);
-    choices.retain(has_cores);
+    let has_moves = |choice: &Choice| wanted.from.as_ref().is_none_or(|from| choice.cores[domains] <= from.most);
+    choices.retain(|choice| has_cores(choice) && has_moves(choice));
     let mut numbers = vec![None; if has_all_splits { all.unwrap_or(0) } else { 0 }];
     for (at, choice) in choices.iter().enumerate() {
         if let Way::Split(own) = &choice.way
@@ -381,7 +423,11 @@ fn listed(problem: &Problem, chain: &Chain, resources: Resources) -> Listed {
         (0..domains).map(each).fold(0.0, f64::max)
     };
     let split = chain.functions.iter().map(alone).fold(f64::INFINITY, f64::min);
-    let ceiling = chain.value(split.max(alone(&whole) * chain.copies as f64));
+    let ceiling = match wanted.objective {
+        Objective::Rates => chain.value(split.max(alone(&whole) * chain.copies as f64)),
+        Objective::Cores => chain.most_cores() as f64 - chain.fewest_cores() as f64,
+    };
+    let now = now.and_then(|now| choices.iter().position(|choice| choice.way == *now));
     Listed {
         choices,
         is_complete,
@@ -391,7 +437,11 @@ fn listed(problem: &Problem, chain: &Chain, resources: Resources) -> Listed {
         demand: chain.functions.iter().map(|function| 1.0 / function.metric).sum::<f64>() * chain.copies.max(1) as f64,
         weight: chain.weight,
         rate: chain.rate,
-        least: chain.least,
+        least: match wanted.objective {
+            Objective::Rates => chain.least,
+            Objective::Cores => chain.least.max(chain.rate),
+        },
+        now,
     }
 }
 
@@ -431,6 +481,16 @@ fn few_changes(domains: usize, length: usize) -> Vec<Vec<usize>> {
         }
     }
     found
+}
+
+/// Each function in another domain, one at a time.
+fn one_moved(now: &[usize], domains: usize) -> impl Iterator<Item = Vec<usize>> {
+    let each = (0..now.len()).flat_map(move |at| (0..domains).map(move |domain| (at, domain)));
+    each.take(MOST_WAYS).filter(|(at, domain)| now[*at] != *domain).map(|(at, domain)| {
+        let mut moved = now.to_vec();
+        moved[at] = domain;
+        moved
+    })
 }
 
 /// The home's cores first, then those of the other domains: a way for a chain that needs more than three domains.
@@ -507,5 +567,5 @@ fn choice(problem: &Problem, chain: &Chain, whole: &Function, way: Way, resource
             firsts.push(*domain)
         }
     });
-    Choice { way, cores, used, firsts, loads, seats }
+    Choice { way, cores, used, firsts, loads, seats, fixed: None }
 }

@@ -150,10 +150,19 @@ pub fn value(problem: &Problem, placement: &[Way]) -> Option<f64> {
 
 /// The most that any placement is worth, by trying all.
 pub fn enumerate(problem: &Problem) -> f64 {
-    let ways: Vec<Vec<Way>> = problem.chains.iter().map(|chain| ways(problem.domains.len(), chain)).collect();
-    let mut best = f64::NEG_INFINITY;
+    enumerate_by(problem, false, &|placement| value(problem, placement)).expect("it fits")
+}
+
+/// The largest of these values over all placements, chains left out in some where they may be.
+pub fn enumerate_by(problem: &Problem, may_reject: bool, value: &dyn Fn(&[Way]) -> Option<f64>) -> Option<f64> {
+    let rejected = || may_reject.then(|| Way::Whole(Vec::new()));
+    let of = |chain: &Chain| ways(problem.domains.len(), chain).into_iter().chain(rejected()).collect();
+    let ways: Vec<Vec<Way>> = problem.chains.iter().map(of).collect();
+    let mut best: Option<f64> = None;
     each(&ways, &mut Vec::new(), &mut |placement| {
-        best = best.max(value(problem, placement).unwrap_or(f64::NEG_INFINITY));
+        if let Some(value) = value(placement) {
+            best = Some(best.map_or(value, |best| best.max(value)));
+        }
     });
     best
 }

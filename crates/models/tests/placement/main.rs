@@ -3,4 +3,5 @@
 mod baselines;
 mod instances;
 mod search;
+mod wanted;
 mod wrong;
