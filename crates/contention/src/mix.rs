@@ -1,0 +1,141 @@
+//! Co-runs: which functions run where, what the simulator makes of them, and the competing levels that the predictor
+//! sees.
+
+use forebay_models::placement::{self, Limits, ProblemError, Sensitivity, Shape, Way};
+
+use crate::{Chain, ContentionError, Function, Pace, Server, Solution, Traffic, solve};
+
+/// The functions that co-run on a server, by number.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bench {
+    /// The server.
+    pub server: Server,
+    /// The traffic.
+    pub traffic: Traffic,
+    /// The functions.
+    pub functions: Vec<Function>,
+    /// The domain of the network interface.
+    pub home: usize,
+}
+
+/// Chains of functions, by number, and the domain of each function.
+pub type Mix = Vec<Vec<(usize, usize)>>;
+
+/// A mix with what the simulator made of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Which functions run where.
+    pub mix: Mix,
+    /// What became of them.
+    pub solution: Solution,
+}
+
+impl Bench {
+    /// Runs a mix.
+    ///
+    /// # Errors
+    /// [`ContentionError`].
+    pub fn run(&self, mix: &Mix, pace: Pace) -> Result<Run, ContentionError> {
+        let chains: Vec<_> = mix
+            .iter()
+            .map(|chain| Chain {
+                functions: chain.iter().map(|(function, _)| &self.functions[*function]).collect(),
+                domains: chain.iter().map(|(_, domain)| *domain).collect(),
+                home: self.home,
+            })
+            .collect();
+        let solution = solve(&self.server, &self.traffic, &chains, pace)?;
+        Ok(Run { mix: mix.clone(), solution })
+    }
+
+    /// The competing levels of each function of a mix, by the predictor's own rules (9)–(11): in the cache, and at the
+    /// memory controller or the link. `metrics` is x by function.
+    ///
+    /// # Errors
+    /// [`ProblemError`].
+    pub fn levels(&self, mix: &Mix, metrics: &[f64], limits: &[Limits]) -> Result<Vec<Vec<[f64; 2]>>, ProblemError> {
+        let unit = |cache, memory| Sensitivity { cache, memory, constant: 0.0 };
+        let read = |drop: Sensitivity| {
+            let function = |number: usize| placement::Function {
+                rates: vec![1.0; self.server.domains.len()],
+                metric: metrics[number],
+                local: drop,
+                remote: drop,
+                shape: Shape::Linear,
+            };
+            let (problem, ways) = self.problem(mix, limits, &function);
+            // A rate of 1 without competitors: 1 less what is left of it is the level.
+            problem.function_rates(&ways)
+        };
+        let (cache, memory) = (read(unit(1.0, 0.0))?, read(unit(0.0, 1.0))?);
+        let both = |(cache, memory): (&Vec<f64>, &Vec<f64>)| {
+            cache.iter().zip(memory).map(|(cache, memory)| [1.0 - cache, 1.0 - memory]).collect()
+        };
+        Ok(cache.iter().zip(&memory).map(both).collect())
+    }
+
+    /// A mix as the predictor's problem and placement.
+    pub fn problem(
+        &self,
+        mix: &Mix,
+        limits: &[Limits],
+        function: &dyn Fn(usize) -> placement::Function,
+    ) -> (placement::Problem, placement::Placement) {
+        let domains = self.server.domains.iter().zip(limits).enumerate();
+        let domains =
+            domains.map(|(class, (domain, limits))| placement::Domain { cores: domain.cores, class, limits: *limits });
+        let chains = mix.iter().map(|chain| placement::Chain {
+            functions: chain.iter().map(|(number, _)| function(*number)).collect(),
+            home: self.home,
+            rate: f64::INFINITY,
+            weight: 1.0,
+            least: 0.0,
+            copies: 0,
+        });
+        let ways = mix.iter().map(|chain| Way::Split(chain.iter().map(|(_, domain)| *domain).collect()));
+        (placement::Problem { domains: domains.collect(), chains: chains.collect() }, ways.collect())
+    }
+}
+
+/// Numbers that look random, the same for the same seed (Steele, Lea and Flood, OOPSLA 2014: SplitMix).
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// From a seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// A number below `end`, which is above 0.
+    pub fn below(&mut self, end: usize) -> usize {
+        (u128::from(self.next()) * end as u128 >> 64) as usize
+    }
+}
+
+/// Puts each function of chains on a free core, each core with the same chance. `None`: there are too few cores.
+#[must_use]
+pub fn place_at_random(chains: &[Vec<usize>], cores: &[usize], random: &mut Random) -> Option<Mix> {
+    let mut free = cores.to_vec();
+    let mut place = |function: usize| {
+        let all: usize = free.iter().sum();
+        let mut number = if all > 0 { random.below(all) } else { return None };
+        let domain = free.iter().position(|cores| {
+            let is_here = number < *cores;
+            number = number.saturating_sub(*cores);
+            is_here
+        })?;
+        free[domain] -= 1;
+        Some((function, domain))
+    };
+    chains.iter().map(|chain| chain.iter().map(|function| place(*function)).collect()).collect()
+}

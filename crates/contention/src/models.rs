@@ -1,0 +1,340 @@
+//! Models of the predictor's form, fitted to co-runs in the simulator, and how far they are from runs that they were
+//! not fitted to.
+
+use forebay_models::placement::fit::{self, CoRun, Fitted};
+use forebay_models::placement::{self, Limits, ProblemError, Shape};
+
+use crate::mix::{Bench, Mix, Random, Run, place_at_random};
+use crate::profile::Profile;
+use crate::{ContentionError, Pace};
+
+/// Drops below this say little in parts of themselves: a mean relative error leaves them out.
+pub const SMALLEST_DROP: f64 = 0.05;
+
+/// Why models cannot be made.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ModelError {
+    /// The simulator refuses its input.
+    #[error(transparent)]
+    Contention(#[from] ContentionError),
+    /// The predictor refuses its input.
+    #[error(transparent)]
+    Problem(#[from] ProblemError),
+    /// No run has the function there.
+    #[error("function {function}: no co-run has it {side}: allowed is one or more")]
+    NoRuns {
+        /// Its name.
+        function: String,
+        /// On which side.
+        side: &'static str,
+    },
+}
+
+/// How a model's parameters are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Non-negative least squares, linear in f, as (7) and (8) are printed.
+    Linear,
+    /// The paper's least mean squares.
+    Lms,
+    /// Non-negative least squares, saturating.
+    Saturating,
+    /// Linear or saturating, whichever predicts better what it was not fitted to.
+    HeldOut,
+}
+
+impl Method {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Linear, Self::Lms, Self::Saturating, Self::HeldOut];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Linear => "linear",
+            Self::Lms => "lms",
+            Self::Saturating => "saturating",
+            Self::HeldOut => "held-out",
+        }
+    }
+}
+
+/// A function's model on one side.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Side {
+    /// Parameters.
+    pub fitted: Fitted,
+    /// The mean absolute error of λ over runs that were left out of the fit.
+    pub held_out: f64,
+    /// Half the width of an interval that has 95 % of what was left out.
+    pub interval_95: f64,
+    /// Co-runs that it was fitted to.
+    pub runs: usize,
+}
+
+/// Models of all network functions of a profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Models {
+    /// x by function, competitors and the forwarder included.
+    pub metrics: Vec<f64>,
+    /// By domain.
+    pub limits: Vec<Limits>,
+    /// Packets a second alone, by function and side.
+    pub rates: Vec<[f64; 2]>,
+    /// By network function: local and remote.
+    pub functions: Vec<[Side; 2]>,
+}
+
+/// The limits of a server: the strongest of all profiled functions on all cores that may share a place, the largest
+/// domain's of caches and links.
+#[must_use]
+pub fn limits(profile: &Profile, metrics: &[f64]) -> Vec<Limits> {
+    let domains = &profile.bench.server.domains;
+    let strongest = metrics.iter().map(|metric| 1.0 / metric).fold(0.0, f64::max);
+    let largest = domains.iter().map(|domain| domain.cores).max().unwrap_or(1) as f64;
+    let all = domains.iter().map(|domain| domain.cores).sum::<usize>() as f64;
+    vec![Limits { cache: strongest * largest, memory: strongest * all, link: strongest * largest }; domains.len()]
+}
+
+/// How runs for models are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Draw {
+    /// Runs.
+    pub runs: usize,
+    /// The most chains in one.
+    pub chains: usize,
+    /// The most functions of a chain.
+    pub length: usize,
+    /// Whether every second run has one to six synthetic competitors.
+    pub has_competitors: bool,
+    /// What random numbers begin with.
+    pub seed: u64,
+}
+
+/// Runs chains of random functions on random cores. Each function works at its own pace, as the sampled runs of a
+/// profiler do.
+///
+/// # Errors
+/// [`ContentionError`].
+pub fn runs(profile: &Profile, draw: Draw) -> Result<Vec<Run>, ContentionError> {
+    let cores: Vec<_> = profile.bench.server.domains.iter().map(|domain| domain.cores).collect();
+    let mut random = Random::new(draw.seed);
+    let mut runs = Vec::new();
+    while runs.len() < draw.runs {
+        let mut chains: Vec<Vec<usize>> = Vec::new();
+        for _ in 0..=random.below(draw.chains) {
+            let length = 1 + random.below(draw.length);
+            chains.push((0..length).map(|_| random.below(profile.network)).collect());
+        }
+        if draw.has_competitors && runs.len() % 2 == 1 {
+            let competitors = profile.competitors();
+            for _ in 0..=random.below(6) {
+                chains.push(vec![competitors.start + random.below(competitors.len())]);
+            }
+        }
+        if let Some(mix) = place_at_random(&chains, &cores, &mut random) {
+            runs.push(profile.bench.run(&mix, Pace::Own)?);
+        }
+    }
+    Ok(runs)
+}
+
+/// One function of one run, as the predictor sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// The function.
+    pub function: usize,
+    /// 0: on its chain's home domain; 1: elsewhere.
+    pub side: usize,
+    /// Where the function before it is: on its domain, or elsewhere; `None` for a chain's first.
+    pub follows: Option<bool>,
+    /// Competing levels and the drop.
+    pub run: CoRun,
+}
+
+/// All network functions of runs as samples.
+///
+/// # Errors
+/// [`ProblemError`].
+pub fn samples(
+    profile: &Profile,
+    runs: &[Run],
+    metrics: &[f64],
+    limits: &[Limits],
+) -> Result<Vec<Sample>, ProblemError> {
+    let mut samples = Vec::new();
+    for run in runs {
+        let levels = profile.bench.levels(&run.mix, metrics, limits)?;
+        for ((chain, seats), levels) in run.mix.iter().zip(&run.solution.seats).zip(&levels) {
+            for (at, ((&(function, domain), seat), level)) in chain.iter().zip(seats).zip(levels).enumerate() {
+                if function >= profile.network {
+                    continue;
+                }
+                let side = usize::from(domain != profile.bench.home);
+                let follows = at.checked_sub(1).map(|before| chain[before].1 == domain);
+                let drop = 1.0 - seat.rate / profile.rates[function][side];
+                let run = CoRun { cache: level[0], memory: level[1], drop };
+                samples.push(Sample { function, side, follows, run });
+            }
+        }
+    }
+    Ok(samples)
+}
+
+/// Every fifth run is left out of fits: errors and intervals are taken from these (split conformal: Lei and others,
+/// JASA 2018).
+const LEFT_OUT: usize = 5;
+
+impl Models {
+    /// Fits models to samples.
+    ///
+    /// A function has one shape for both sides, as the search has.
+    ///
+    /// # Errors
+    /// [`ModelError`].
+    pub fn fit(
+        profile: &Profile,
+        metrics: &[f64],
+        limits: &[Limits],
+        samples: &[Sample],
+        method: Method,
+    ) -> Result<Self, ModelError> {
+        let sides = if profile.away().is_some() { 2 } else { 1 };
+        let mut functions = Vec::new();
+        for function in 0..profile.network {
+            let mut split: [(Vec<CoRun>, Vec<CoRun>); 2] = Default::default();
+            for (side, (fitted, out)) in split.iter_mut().enumerate().take(sides) {
+                let all = samples.iter().filter(|sample| (sample.function, sample.side) == (function, side));
+                for (at, sample) in all.enumerate() {
+                    if at % LEFT_OUT == LEFT_OUT - 1 { out.push(sample.run) } else { fitted.push(sample.run) }
+                }
+            }
+            let tried = shapes(method).into_iter().filter_map(|shape| {
+                let fits: Vec<_> = split[..sides].iter().map(|(runs, _)| parameters(runs, shape, method)).collect();
+                let fits: Option<Vec<_>> = fits.into_iter().collect();
+                let fits = fits?;
+                let squares = split
+                    .iter()
+                    .zip(&fits)
+                    .flat_map(|((_, out), fitted)| out.iter().map(|run| (fitted.predict(run) - run.drop).powi(2)));
+                Some((squares.sum::<f64>(), fits))
+            });
+            let best = tried.min_by(|a, b| a.0.total_cmp(&b.0));
+            let Some((_, fits)) = best else {
+                let name = profile.bench.functions[function].name.clone();
+                let side = if split[0].0.is_empty() { "on its home domain" } else { "on another domain" };
+                return Err(ModelError::NoRuns { function: name, side });
+            };
+            let of = |side: usize| {
+                let (runs, out) = &split[side];
+                let mut errors: Vec<_> = out.iter().map(|run| (fits[side].predict(run) - run.drop).abs()).collect();
+                errors.sort_by(f64::total_cmp);
+                let held_out = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
+                let rank = ((errors.len() + 1) as f64 * 0.95).ceil() as usize;
+                let interval_95 = errors.get(rank.min(errors.len()).saturating_sub(1)).copied().unwrap_or(1.0);
+                Side { fitted: fits[side], held_out, interval_95, runs: runs.len() }
+            };
+            functions.push([of(0), of(sides - 1)]);
+        }
+        Ok(Self { metrics: metrics.to_vec(), limits: limits.to_vec(), rates: profile.rates.clone(), functions })
+    }
+
+    /// A function as the search takes it.
+    #[must_use]
+    pub fn function(&self, bench: &Bench, number: usize) -> placement::Function {
+        let rates = (0..bench.server.domains.len()).map(|at| self.rates[number][usize::from(at != bench.home)]);
+        // Competitors and the forwarder have no model: what they lose is not of interest.
+        let side = |at: usize| self.functions.get(number).map(|sides| sides[at].fitted);
+        placement::Function {
+            rates: rates.collect(),
+            metric: self.metrics[number],
+            local: side(0).map(|fitted| fitted.drop).unwrap_or_default(),
+            remote: side(1).map(|fitted| fitted.drop).unwrap_or_default(),
+            shape: side(0).map_or(Shape::Linear, |fitted| fitted.shape),
+        }
+    }
+
+    /// Packets a second that are predicted of each function of a mix.
+    ///
+    /// # Errors
+    /// [`ProblemError`].
+    pub fn predict(&self, bench: &Bench, mix: &Mix) -> Result<Vec<Vec<f64>>, ProblemError> {
+        let (problem, ways) = bench.problem(mix, &self.limits, &|number| self.function(bench, number));
+        problem.function_rates(&ways)
+    }
+
+    /// The λ that is predicted of a sample.
+    #[must_use]
+    pub fn drop(&self, sample: &Sample) -> f64 {
+        self.functions[sample.function][sample.side].fitted.predict(&sample.run).clamp(0.0, 1.0)
+    }
+
+    /// How far predictions are from samples.
+    #[must_use]
+    pub fn judge(&self, samples: &[Sample]) -> Errors {
+        let count = samples.len().max(1) as f64;
+        let counted: Vec<_> = samples.iter().filter(|sample| sample.run.drop >= SMALLEST_DROP).collect();
+        let mean = |value: &dyn Fn(&Sample) -> f64| {
+            counted.iter().map(|sample| value(sample)).sum::<f64>() / counted.len().max(1) as f64
+        };
+        let error = |sample: &Sample| (self.drop(sample) - sample.run.drop).abs();
+        let constants = (0..=200).map(|at| f64::from(at) / 200.0);
+        let of_constant = constants
+            .map(|constant| mean(&|sample| (constant - sample.run.drop).abs() / sample.run.drop))
+            .fold(f64::INFINITY, f64::min);
+        let inside = samples
+            .iter()
+            .filter(|sample| error(sample) <= self.functions[sample.function][sample.side].interval_95 + f64::EPSILON);
+        Errors {
+            relative: mean(&|sample| error(sample) / sample.run.drop),
+            counted: counted.len(),
+            samples: samples.len(),
+            of_constant,
+            absolute: samples.iter().map(error).sum::<f64>() / count,
+            rate: samples.iter().map(|sample| error(sample) / (1.0 - sample.run.drop)).sum::<f64>() / count,
+            inside_interval: inside.count() as f64 / count,
+            mean_drop: samples.iter().map(|sample| sample.run.drop).sum::<f64>() / count,
+        }
+    }
+}
+
+/// How far predictions are from runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Errors {
+    /// The mean of `|predicted λ − λ| / λ` where λ is [`SMALLEST_DROP`] or more.
+    pub relative: f64,
+    /// Samples that are in it.
+    pub counted: usize,
+    /// All samples.
+    pub samples: usize,
+    /// The same mean of the best constant.
+    pub of_constant: f64,
+    /// The mean of `|predicted λ − λ|` over all samples.
+    pub absolute: f64,
+    /// The mean of `|predicted rate − rate| / rate` over all samples.
+    pub rate: f64,
+    /// The part of samples in the 95 % interval.
+    pub inside_interval: f64,
+    /// The mean λ over all samples.
+    pub mean_drop: f64,
+}
+
+fn shapes(method: Method) -> Vec<Shape> {
+    let halves = (0..=50).map(|at| Shape::Saturating(10_f64.powf(-2.0 + 0.08 * f64::from(at))));
+    match method {
+        Method::Linear | Method::Lms => vec![Shape::Linear],
+        Method::Saturating => halves.collect(),
+        Method::HeldOut => std::iter::once(Shape::Linear).chain(halves).collect(),
+    }
+}
+
+fn parameters(runs: &[CoRun], shape: Shape, method: Method) -> Option<Fitted> {
+    match method {
+        // A small step: co-runs come in the order in which they were drawn.
+        Method::Lms => fit::least_mean_squares(runs, 0.02, 50),
+        _ => fit::non_negative(runs, shape),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,433 @@
+//! The rates of all functions of a placement, and their contention, solved together.
+//!
+//! A function's rate follows from how long it waits for memory, that from what others take of caches, controllers and
+//! links, and that from their rates. [`solve`] iterates with damping until rates no longer change, and says where they
+//! do not come to rest.
+
+use crate::cache::{Region, characteristic_time};
+use crate::function::Band;
+use crate::{Function, LINE, Server, TableMemory, Traffic, queue};
+
+/// A chain on domains.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chain<'f> {
+    /// In the order in which packets pass them; not empty.
+    pub functions: Vec<&'f Function>,
+    /// The domain of each.
+    pub domains: Vec<usize>,
+    /// The domain of its network interface, whose memory its packets are in.
+    pub home: usize,
+}
+
+/// How fast a function of a chain works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// As fast as it can: it always finds packets. Models are fitted to such runs.
+    Own,
+    /// At the rate of its chain's slowest function: those before it are held back, those after it wait.
+    Chain,
+}
+
+/// Why there is no solution.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ContentionError {
+    /// A number that cannot be.
+    #[error("{place}: {what} is {value}: allowed is {allowed}")]
+    Number {
+        /// Where.
+        place: String,
+        /// The figure's name.
+        what: &'static str,
+        /// Its value.
+        value: f64,
+        /// The values that are allowed.
+        allowed: &'static str,
+    },
+    /// A chain with other domains than functions.
+    #[error("chain {chain}: {domains} domains for {functions} functions: allowed is one for each")]
+    Length {
+        /// The chain, from 0.
+        chain: usize,
+        /// Its domains.
+        domains: usize,
+        /// Its functions.
+        functions: usize,
+    },
+    /// A domain that the server does not have, or one whose cores are too few.
+    #[error("chain {chain}: domain {domain}: {why}")]
+    Domain {
+        /// The chain, from 0.
+        chain: usize,
+        /// The domain.
+        domain: usize,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// What became of a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Seat {
+    /// Packets a second.
+    pub rate: f64,
+    /// Packets a second if it always found one.
+    pub capacity: f64,
+    /// Nanoseconds per packet that it waits for the last-level cache and what is behind it.
+    pub stall_ns: f64,
+    /// Accesses per packet that the last-level cache does not serve.
+    pub misses: f64,
+    /// Bytes of its tables in the last-level cache.
+    pub occupancy: f64,
+    /// The chance that a line of its packets is in the last-level cache.
+    pub packet_hit: f64,
+}
+
+/// Rates and contention of a placement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Solution {
+    /// By chain and function.
+    pub seats: Vec<Vec<Seat>>,
+    /// By domain: lines in its cache, of all tables and packets.
+    pub cache_lines: Vec<f64>,
+    /// By domain: the part of its memory controller's bandwidth that is in use.
+    pub memory_load: Vec<f64>,
+    /// By domain: the part of its link's bandwidth that is in use.
+    pub link_load: Vec<f64>,
+    /// The largest relative change of a rate in the last step.
+    pub residual: f64,
+    /// Steps.
+    pub steps: usize,
+}
+
+/// Rates that change by less than this part are at rest.
+pub const REST: f64 = 1e-9;
+const MOST_STEPS: usize = 5_000;
+
+impl Solution {
+    /// Whether rates came to rest.
+    #[must_use]
+    pub fn converged(&self) -> bool {
+        self.residual <= REST
+    }
+
+    /// A chain's packets a second: those of its slowest function.
+    #[must_use]
+    pub fn chain_rate(&self, chain: usize) -> f64 {
+        self.seats[chain].iter().map(|seat| seat.rate).fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// Solves a placement.
+///
+/// # Errors
+/// [`ContentionError`].
+pub fn solve(
+    server: &Server,
+    traffic: &Traffic,
+    chains: &[Chain<'_>],
+    pace: Pace,
+) -> Result<Solution, ContentionError> {
+    check(server, traffic, chains)?;
+    let step = Step { server, traffic, chains };
+    // From rates without waiting for memory.
+    let mut rates: Vec<Vec<f64>> = chains
+        .iter()
+        .map(|chain| chain.functions.iter().map(|function| server.clock_hz / function.ticks).collect())
+        .collect();
+    let mut capacities = rates.clone();
+    let (mut damping, mut before) = (0.5, f64::INFINITY);
+    let mut found = step.of(&rates, &capacities);
+    for steps in 1..=MOST_STEPS {
+        let mut residual = 0.0_f64;
+        for (chain, seats) in found.seats.iter().enumerate() {
+            let slowest = seats.iter().map(|seat| seat.capacity).fold(f64::INFINITY, f64::min);
+            for (at, seat) in seats.iter().enumerate() {
+                let wanted = if pace == Pace::Chain { slowest } else { seat.capacity };
+                residual = residual.max((wanted / rates[chain][at] - 1.0).abs());
+                // In the logarithm: a rate never becomes 0 or negative.
+                rates[chain][at] *= (wanted / rates[chain][at]).powf(damping);
+                capacities[chain][at] *= (seat.capacity / capacities[chain][at]).powf(damping);
+            }
+        }
+        // Near a full memory controller small changes of rates are large ones of waits: smaller steps come to rest.
+        damping = if residual > before { (damping * 0.7_f64).max(0.002) } else { (damping * 1.02).min(0.7) };
+        before = residual;
+        found = step.of(&rates, &capacities);
+        (found.residual, found.steps) = (residual, steps);
+        if residual <= REST {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+fn check(server: &Server, traffic: &Traffic, chains: &[Chain<'_>]) -> Result<(), ContentionError> {
+    let number = |place: &dyn Fn() -> String, what, value: f64, least: f64, allowed| {
+        let is_allowed = value.is_finite() && value >= least;
+        if is_allowed { Ok(()) } else { Err(ContentionError::Number { place: place(), what, value, allowed }) }
+    };
+    const ABOVE: f64 = f64::MIN_POSITIVE;
+    let of_server = || "server".to_owned();
+    number(&of_server, "clock", server.clock_hz, ABOVE, "a number above 0")?;
+    number(&of_server, "cache latency", server.cache_ns, 0.0, "0 or more")?;
+    number(&of_server, "link bandwidth", server.link_bandwidth, ABOVE, "a number above 0")?;
+    number(&of_server, "link latency", server.link_ns, 0.0, "0 or more")?;
+    number(&of_server, "burst", server.burst, 1.0, "1 or more")?;
+    for (at, domain) in server.domains.iter().enumerate() {
+        let place = || format!("domain {at}");
+        number(&place, "cache size", domain.cache_bytes, LINE, "64 bytes or more")?;
+        number(&place, "ways", domain.ways, 1.0, "1 or more")?;
+        number(&place, "ways of interfaces", domain.io_ways, 0.0, "0 or more")?;
+        number(&place, "memory bandwidth", domain.memory_bandwidth, ABOVE, "a number above 0")?;
+        number(&place, "memory latency", domain.memory_ns, 0.0, "0 or more")?;
+    }
+    let of_traffic = || "traffic".to_owned();
+    number(&of_traffic, "packet length", traffic.packet_bytes, 1.0, "1 or more")?;
+    number(&of_traffic, "descriptor lines", traffic.descriptor_lines, 0.0, "0 or more")?;
+    number(&of_traffic, "buffers", traffic.buffers, 1.0, "1 or more")?;
+    number(&of_traffic, "queue", traffic.queue, 1.0, "1 or more")?;
+    number(&of_traffic, "batch", traffic.batch, 1.0, "1 or more")?;
+    let mut free: Vec<_> = server.domains.iter().map(|domain| domain.cores).collect();
+    for (at, chain) in chains.iter().enumerate() {
+        let (domains, functions) = (chain.domains.len(), chain.functions.len());
+        if domains != functions || functions == 0 {
+            return Err(ContentionError::Length { chain: at, domains, functions });
+        }
+        let wrong = |domain, why| Err(ContentionError::Domain { chain: at, domain, why });
+        if chain.home >= free.len() {
+            return wrong(chain.home, format!("the server has domains 0 to {}", free.len().saturating_sub(1)));
+        }
+        for &domain in &chain.domains {
+            match free.get_mut(domain) {
+                Some(0) => return wrong(domain, format!("its {} cores are taken", server.domains[domain].cores)),
+                Some(cores) => *cores -= 1,
+                None => return wrong(domain, format!("the server has domains 0 to {}", free.len().saturating_sub(1))),
+            }
+        }
+        for function in &chain.functions {
+            let place = || format!("function {}", function.name);
+            number(&place, "ticks", function.ticks, ABOVE, "a number above 0")?;
+            number(&place, "parallel accesses", function.parallel, 1.0, "1 or more")?;
+            for table in &function.tables {
+                number(&place, "footprint", table.bytes, LINE, "64 bytes or more")?;
+                number(&place, "accesses", table.accesses, 0.0, "0 or more")?;
+                number(&place, "writes", table.writes, 0.0, "0 to 1")?;
+                number(&place, "skew", table.skew, 0.0, "0 or more")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One step: what rates make of caches and queues, and those of rates.
+struct Step<'a> {
+    server: &'a Server,
+    traffic: &'a Traffic,
+    chains: &'a [Chain<'a>],
+}
+
+/// A function on a core, with what it does at given rates.
+struct Use<'a> {
+    chain: usize,
+    function: &'a Function,
+    domain: usize,
+    home: usize,
+    rate: f64,
+    lines: f64,
+    /// Seconds from the last use of its packets' lines before it until it uses them.
+    wait: f64,
+    fed_by: FedBy,
+}
+
+/// Where a function's packets are before it reads them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FedBy {
+    /// In the ways of this domain's cache that the network interface writes to.
+    Interface(usize),
+    /// In its own domain's cache: the function before it runs there.
+    Neighbour,
+    /// In this other domain's cache.
+    Elsewhere(usize),
+}
+
+/// What a function misses, per packet.
+struct Missed {
+    tables: f64,
+    packets: f64,
+    /// The chance that a line of its packets is in its domain's cache, and in another one's.
+    hit: f64,
+    hit_away: f64,
+    /// Lines of its tables in the cache.
+    occupancy: f64,
+}
+
+impl Step<'_> {
+    fn of(&self, rates: &[Vec<f64>], capacities: &[Vec<f64>]) -> Solution {
+        let server = self.server;
+        let uses = self.uses(rates, capacities);
+        let domains = server.domains.len();
+        let times: Vec<_> = (0..domains).map(|domain| self.time(domain, &uses)).collect();
+        let io_times: Vec<_> = (0..domains).map(|domain| self.io_time(domain, &uses)).collect();
+        let mut memory = vec![0.0; domains];
+        let mut link = vec![0.0; domains];
+        let mut cache_lines = vec![0.0; domains];
+        // What each function misses of tables and packets.
+        let mut missed = Vec::new();
+        for used in &uses {
+            let (at, time) = (used.domain, times[used.domain]);
+            let mut occupancy = 0.0;
+            let mut table_misses = 0.0;
+            let from = self.table_memory(used);
+            for (region, accesses, writes) in used.regions() {
+                let (lines, misses) = (region.occupancy(time), accesses * (1.0 - region.hit(time)));
+                occupancy += lines;
+                table_misses += misses;
+                memory[from] += used.rate * misses * (1.0 + writes);
+                if from != at {
+                    link[at] += used.rate * misses;
+                }
+            }
+            cache_lines[at] += occupancy;
+            let chance = |time: f64| -(-time / used.wait).exp_m1();
+            let (hit, hit_away) = match used.fed_by {
+                FedBy::Neighbour => (chance(time), 0.0),
+                FedBy::Interface(domain) => {
+                    let hit = chance(times[domain].min(io_times[domain]));
+                    if domain == at { (hit, 0.0) } else { (0.0, hit) }
+                }
+                FedBy::Elsewhere(domain) => (0.0, chance(times[domain])),
+            };
+            let packet_misses = used.lines * (1.0 - hit);
+            // A line that another domain's cache has comes from there. One that is read from memory goes back there,
+            // too, as interfaces and functions write to it.
+            memory[used.home] += used.rate * packet_misses * (1.0 - hit_away) * 2.0;
+            let is_far = if used.home == at { hit_away } else { 1.0 };
+            link[at] += used.rate * packet_misses * is_far;
+            missed.push(Missed { tables: table_misses, packets: packet_misses, hit, hit_away, occupancy });
+        }
+        for (domain, lines) in cache_lines.iter_mut().enumerate() {
+            *lines += self.segments(domain, &uses).iter().map(|region| region.occupancy(times[domain])).sum::<f64>();
+        }
+        let memory_wait: Vec<_> =
+            (0..domains).map(|at| queue::wait(memory[at], server.domains[at].memory_bandwidth, server.burst)).collect();
+        let link_wait: Vec<_> =
+            (0..domains).map(|at| queue::wait(link[at], server.link_bandwidth, server.burst)).collect();
+        let mut seats: Vec<Vec<Seat>> = vec![Vec::new(); self.chains.len()];
+        for (used, missed) in uses.iter().zip(missed) {
+            let at = used.domain;
+            let way = server.link_ns * 1e-9 + link_wait[at];
+            let read = |from: usize| {
+                let memory = server.domains[from].memory_ns * 1e-9 + memory_wait[from];
+                memory + if from == at { 0.0 } else { way }
+            };
+            let tables: f64 = used.function.tables.iter().map(|table| table.accesses).sum();
+            let cache = (tables + used.lines) * server.cache_ns * 1e-9;
+            let packet = missed.hit_away * way + (1.0 - missed.hit_away) * read(used.home);
+            let misses = missed.tables * read(self.table_memory(used)) + missed.packets * packet;
+            let stall = (cache + misses) / used.function.parallel;
+            let capacity = 1.0 / (used.function.ticks / server.clock_hz + stall);
+            seats[used.chain].push(Seat {
+                rate: used.rate,
+                capacity,
+                stall_ns: stall * 1e9,
+                misses: missed.tables + missed.packets,
+                occupancy: missed.occupancy * LINE,
+                packet_hit: missed.hit,
+            });
+        }
+        let memory_load =
+            memory.iter().zip(&server.domains).map(|(lines, domain)| lines * LINE / domain.memory_bandwidth).collect();
+        let link_load = link.iter().map(|lines| lines * LINE / server.link_bandwidth).collect();
+        Solution { seats, cache_lines, memory_load, link_load, residual: f64::INFINITY, steps: 0 }
+    }
+
+    fn uses(&self, rates: &[Vec<f64>], capacities: &[Vec<f64>]) -> Vec<Use<'_>> {
+        let mut uses = Vec::new();
+        for (number, chain) in self.chains.iter().enumerate() {
+            for (at, (function, &domain)) in chain.functions.iter().zip(&chain.domains).enumerate() {
+                let (rate, capacity) = (rates[number][at], capacities[number][at]);
+                let fed_by = match at.checked_sub(1).map(|before| chain.domains[before]) {
+                    None => FedBy::Interface(chain.home),
+                    Some(before) if before == domain => FedBy::Neighbour,
+                    Some(before) => FedBy::Elsewhere(before),
+                };
+                // A function with more to do than it can has a full queue; of others the queue is a few batches.
+                let idle = (1.0 - rate / capacity).max(1e-12);
+                let waiting = (self.traffic.batch / idle).min(self.traffic.queue);
+                uses.push(Use {
+                    chain: number,
+                    function,
+                    domain,
+                    home: chain.home,
+                    rate,
+                    lines: function.packet_lines(self.traffic),
+                    wait: waiting / rate,
+                    fed_by,
+                });
+            }
+        }
+        uses
+    }
+
+    /// The memory that a function's tables are in.
+    fn table_memory(&self, used: &Use<'_>) -> usize {
+        match self.server.tables {
+            TableMemory::Own => used.domain,
+            TableMemory::Home => used.home,
+        }
+    }
+
+    /// The packets in a domain's cache: once for each row of functions of one chain, which share them.
+    fn segments(&self, domain: usize, uses: &[Use<'_>]) -> Vec<Region> {
+        let mut regions: Vec<Region> = Vec::new();
+        let mut last = None;
+        for used in uses.iter().filter(|used| used.domain == domain && used.lines > 0.0) {
+            let lines = used.lines * self.traffic.buffers;
+            let region = Region { lines, rate: used.rate / self.traffic.buffers };
+            match regions.last_mut().filter(|_| used.fed_by == FedBy::Neighbour && last == Some(used.chain)) {
+                Some(row) => {
+                    *row = Region { lines: row.lines.max(lines), rate: row.rate.max(region.rate) };
+                }
+                None => regions.push(region),
+            }
+            last = Some(used.chain);
+        }
+        regions
+    }
+
+    fn time(&self, domain: usize, uses: &[Use<'_>]) -> f64 {
+        let mut regions = self.segments(domain, uses);
+        let here = uses.iter().filter(|used| used.domain == domain);
+        regions.extend(here.flat_map(|used| used.regions().map(|(region, ..)| region)));
+        characteristic_time(self.server.domains[domain].cache_bytes / LINE, &regions)
+    }
+
+    /// How long a packet's line that the network interface wrote stays in the ways that it may write to: these are
+    /// filled one after the other.
+    fn io_time(&self, domain: usize, uses: &[Use<'_>]) -> f64 {
+        let of = &self.server.domains[domain];
+        let mut chains: Vec<usize> = Vec::new();
+        let mut lines = 0.0;
+        for used in uses.iter().filter(|used| used.home == domain) {
+            if !chains.contains(&used.chain) {
+                chains.push(used.chain);
+                lines += used.rate * used.lines;
+            }
+        }
+        if lines > 0.0 { of.cache_bytes / LINE * (of.io_ways / of.ways).min(1.0) / lines } else { f64::INFINITY }
+    }
+}
+
+impl Use<'_> {
+    /// Its tables as regions of the cache, with accesses per packet and the part of them that writes.
+    fn regions(&self) -> impl Iterator<Item = (Region, f64, f64)> {
+        self.function.tables.iter().flat_map(|table| {
+            table.bands().map(|Band { lines, accesses }| {
+                (Region { lines, rate: self.rate * accesses / lines }, accesses, table.writes)
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! The simulator's properties, on random functions and servers.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Domain, Table, catalogue};
+
+const MB: f64 = 1024.0 * 1024.0;
+
+fn functions(most: usize) -> impl Strategy<Value = Vec<Function>> {
+    let table = (0.1_f64..64.0, 0.1_f64..12.0, 0.0_f64..1.0, 0.0_f64..1.2)
+        .prop_map(|(megabytes, accesses, writes, skew)| Table { bytes: megabytes * MB, accesses, writes, skew });
+    let function = (50.0_f64..3_000.0, prop::collection::vec(table, 0..3), 1.0_f64..4.0, any::<bool>(), any::<bool>());
+    let function = function.prop_map(|(ticks, tables, parallel, has_packets, reads_payload)| Function {
+        name: "random".to_owned(),
+        ticks,
+        instructions: ticks,
+        tables,
+        parallel,
+        has_packets,
+        reads_payload,
+    });
+    prop::collection::vec(function, 1..most)
+}
+
+fn server() -> impl Strategy<Value = Server> {
+    let parts = (1.0_f64..40.0, 2.0_f64..80.0, 2.0_f64..40.0, 0.0_f64..4.0, any::<bool>());
+    parts.prop_map(|(megabytes, memory, link, io_ways, is_home)| {
+        let domain = Domain {
+            cores: 32,
+            cache_bytes: megabytes * MB,
+            ways: 20.0,
+            io_ways,
+            memory_bandwidth: memory * 1e9,
+            memory_ns: 70.0,
+        };
+        let tables = if is_home { TableMemory::Home } else { TableMemory::Own };
+        Server {
+            domains: vec![domain.clone(), domain],
+            link_bandwidth: link * 1e9,
+            tables,
+            ..catalogue::octans_server()
+        }
+    })
+}
+
+/// Each function a chain of its own, in turn on the home domain and away.
+fn spread(functions: &[Function]) -> Vec<Chain<'_>> {
+    let chain = |(at, function)| Chain { functions: vec![function], domains: vec![at % 2], home: 0 };
+    functions.iter().enumerate().map(chain).collect()
+}
+
+fn solved(server: &Server, chains: &[Chain<'_>], pace: Pace) -> Solution {
+    let found = solve(server, &catalogue::traffic(), chains, pace).expect("a placement");
+    assert!(found.converged(), "{found:?}");
+    found
+}
+
+fn first(server: &Server, chains: &[Chain<'_>]) -> f64 {
+    solved(server, chains, Pace::Own).seats[0][0].rate
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// A function whose tables fit runs alone as fast as its ticks and its cache hits let it.
+    #[test]
+    fn alone_it_is_as_fast_as_the_formula(mut function in functions(2), server in server()) {
+        function[0].has_packets = false;
+        let found = solved(&server, &spread(&function), Pace::Own);
+        let bytes: f64 = function[0].tables.iter().map(|table| (table.bytes / LINE).ceil() * LINE).sum();
+        let accesses: f64 = function[0].tables.iter().map(|table| table.accesses).sum();
+        let hits = accesses * server.cache_ns * 1e-9 / function[0].parallel;
+        let most = 1.0 / (function[0].ticks / server.clock_hz + hits);
+        let rate = found.seats[0][0].rate;
+        prop_assert!(rate <= most * (1.0 + 1e-6));
+        if bytes <= server.domains[0].cache_bytes {
+            prop_assert!((rate / most - 1.0).abs() < 1e-6, "{rate} {most}");
+        }
+    }
+
+    /// Whatever runs, caches hold no more than they have or than there is, and queues carry no more than they can.
+    #[test]
+    fn nothing_is_created(functions in functions(12), server in server(), is_coupled: bool) {
+        let pace = if is_coupled { Pace::Chain } else { Pace::Own };
+        let found = solved(&server, &spread(&functions), pace);
+        for (domain, lines) in found.cache_lines.iter().enumerate() {
+            let capacity = server.domains[domain].cache_bytes / LINE;
+            let here = functions.iter().enumerate().filter(|(at, _)| at % 2 == domain);
+            let all: f64 = here
+                .map(|(_, function)| {
+                    let tables: f64 = function.tables.iter().map(|table| (table.bytes / LINE).ceil()).sum();
+                    tables + function.packet_lines(&catalogue::traffic()) * catalogue::traffic().buffers
+                })
+                .sum();
+            let expected = all.min(capacity);
+            prop_assert!((lines - expected).abs() <= 1e-5 * expected.max(1.0), "{lines} of {expected}");
+        }
+        for load in found.memory_load.iter().chain(&found.link_load) {
+            prop_assert!((0.0..1.02).contains(load), "{load}");
+        }
+        for seat in found.seats.iter().flatten() {
+            prop_assert!(seat.rate > 0.0 && seat.rate.is_finite() && seat.occupancy >= 0.0);
+            prop_assert!((0.0..=1.0).contains(&seat.packet_hit) && seat.misses >= 0.0);
+        }
+    }
+
+    /// One more of a kind never helps.
+    #[test]
+    fn more_of_a_kind_never_help(function in functions(2), server in server()) {
+        let rate = |count: usize| {
+            let chain = Chain { functions: vec![&function[0]], domains: vec![0], home: 0 };
+            first(&server, &vec![chain; count])
+        };
+        let rates: Vec<_> = (1..9).map(rate).collect();
+        prop_assert!(rates.windows(2).all(|pair| pair[1] <= pair[0] * (1.0 + 1e-6)), "{rates:?}");
+    }
+
+    /// A larger table of its own, less cache or less bandwidth never helps a function alone.
+    #[test]
+    fn less_room_never_helps(mut function in functions(2), server in server(), part in 0.2_f64..1.0) {
+        let rate = |server: &Server, function: &[Function]| first(server, &spread(function));
+        let before = rate(&server, &function);
+        let mut poorer = server.clone();
+        poorer.domains[0].cache_bytes *= part;
+        prop_assert!(rate(&poorer, &function) <= before * (1.0 + 1e-6));
+        let mut slower = server.clone();
+        slower.domains[0].memory_bandwidth *= part;
+        prop_assert!(rate(&slower, &function) <= before * (1.0 + 1e-6));
+        function[0].tables.iter_mut().for_each(|table| table.bytes /= part);
+        prop_assert!(rate(&server, &function) <= before * (1.0 + 1e-6));
+    }
+
+    /// A synthetic competitor with more bandwidth takes more.
+    #[test]
+    fn a_faster_competitor_takes_more(function in functions(2), server in server(), footprint in 1.0_f64..64.0) {
+        let rates: Vec<_> = [0.2e9, 1e9, 4e9, 2e10]
+            .map(|bandwidth| {
+                let other = Function::competitor(footprint * MB, bandwidth, 4.0, 90.0, server.clock_hz);
+                let alone = |function| Chain { functions: vec![function], domains: vec![0], home: 0 };
+                first(&server, &[alone(&function[0]), alone(&other), alone(&other)])
+            })
+            .to_vec();
+        prop_assert!(rates.windows(2).all(|pair| pair[1] <= pair[0] * (1.0 + 1e-6)), "{rates:?}");
+    }
+
+    /// Functions of a chain at its pace all run at the rate of the slowest, and take no more than at their own.
+    #[test]
+    fn a_chain_runs_as_fast_as_its_slowest(functions in functions(6), server in server()) {
+        let all: Vec<_> = functions.iter().collect();
+        let domains = (0..all.len()).map(|at| at / 2 % 2).collect();
+        let chain = [Chain { functions: all, domains, home: 0 }];
+        let found = solved(&server, &chain, Pace::Chain);
+        let rate = found.chain_rate(0);
+        prop_assert!(found.seats[0].iter().all(|seat| (seat.rate / rate - 1.0).abs() < 1e-6), "{found:?}");
+        prop_assert!(found.seats[0].iter().any(|seat| (seat.capacity / rate - 1.0).abs() < 1e-5), "{found:?}");
+    }
+}
+
+/// On the paper's server: what chains make of packets in caches.
+#[test]
+fn a_neighbour_on_the_same_domain_leaves_packets_in_the_cache() {
+    let server = catalogue::octans_server();
+    let (forwarder, firewall) = (catalogue::forwarder(), catalogue::firewall());
+    let rate = |domains: [usize; 2]| {
+        let chain = Chain { functions: vec![&forwarder, &firewall], domains: domains.to_vec(), home: 0 };
+        solved(&server, &[chain], Pace::Own).seats[0][1].rate
+    };
+    let [local, from_away, away, fed_away] = [[0, 0], [1, 0], [0, 1], [1, 1]].map(rate);
+    assert!(local > from_away && fed_away > away, "{local} {from_away} {away} {fed_away}");
+}
+
+#[test]
+fn wrong_input_is_refused_by_name() {
+    let (server, traffic, router) = (catalogue::octans_server(), catalogue::traffic(), catalogue::router());
+    let refused = |chains: &[Chain<'_>]| solve(&server, &traffic, chains, Pace::Own).expect_err("refused").to_string();
+    let on = |domains: &[usize]| Chain { functions: vec![&router], domains: domains.to_vec(), home: 0 };
+    assert_eq!(refused(&[on(&[2])]), "chain 0: domain 2: the server has domains 0 to 1");
+    assert_eq!(refused(&[on(&[0, 1])]), "chain 0: 2 domains for 1 functions: allowed is one for each");
+    assert_eq!(refused(&vec![on(&[0]); 7]), "chain 6: domain 0: its 6 cores are taken");
+    let odd = Function { ticks: f64::NAN, ..catalogue::router() };
+    let chain = Chain { functions: vec![&odd], domains: vec![0], home: 0 };
+    assert_eq!(refused(&[chain]), "function router: ticks is NaN: allowed is a number above 0");
+    assert!(solve(&server, &traffic, &[], Pace::Own).expect("nothing runs").converged());
+}
