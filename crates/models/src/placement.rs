@@ -12,6 +12,8 @@
 
 mod assignment;
 pub mod baselines;
+mod check;
+pub mod counting;
 mod exact;
 pub mod fit;
 mod improve;
@@ -19,6 +21,7 @@ mod model;
 mod options;
 mod wanted;
 
+pub use check::{Checked, Refuted, check};
 pub use exact::{Certificate, Effort, exact, exact_for};
 pub use model::{Chain, Domain, Function, Limits, Placement, Problem, ProblemError, Sensitivity, Shape, Way};
 pub use wanted::{From, Objective, Wanted};

@@ -1,6 +1,7 @@
 //! Placement on random servers: what the search finds against enumeration, and what it proves.
 
 mod baselines;
+mod check;
 mod instances;
 mod search;
 mod wanted;

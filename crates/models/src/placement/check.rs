@@ -1,0 +1,171 @@
+//! Checks a certificate without the search that made it.
+//!
+//! The placement is valued by the formulas, function by function. Small problems are then solved by
+//! [another exact method](super::counting). In larger ones other methods look for a placement that is worth more than
+//! the bound allows; finding none is no proof, and is reported as such.
+
+use super::baselines::{Found, node_balancing, node_first};
+use super::counting::by_counts;
+use super::exact::Certificate;
+use super::model::{Problem, ProblemError, Way};
+use super::wanted::{Objective, Wanted};
+
+/// What a check came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checked {
+    /// Another exact method found the same optimum, or one within the bound.
+    Proved,
+    /// None of so many other placements is above the bound.
+    NotRefuted(usize),
+}
+
+/// A certificate that is wrong: a fault of the search.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Refuted {
+    /// The problem, or the placement of it, is none.
+    #[error(transparent)]
+    Problem(#[from] ProblemError),
+    /// The formulas say something else.
+    #[error("the placement is worth {formulas} by the formulas: the certificate says {certificate}")]
+    Value {
+        /// By the formulas.
+        formulas: f64,
+        /// What the certificate says.
+        certificate: f64,
+    },
+    /// A chain is below its least rate, or was left out.
+    #[error("chain {chain} forwards {rate} packets a second: at least {least} are wanted")]
+    Least {
+        /// The chain, from 0.
+        chain: usize,
+        /// Its rate.
+        rate: f64,
+        /// What it must forward.
+        least: f64,
+    },
+    /// More functions change their domains than may.
+    #[error("{moved} functions move: {most} may")]
+    Moves {
+        /// How many move.
+        moved: usize,
+        /// How many may.
+        most: usize,
+    },
+    /// A placement is worth more than the bound.
+    #[error("{by} finds a placement that is worth {value}: the bound is {bound}")]
+    Bound {
+        /// The method.
+        by: &'static str,
+        /// What it found.
+        value: f64,
+        /// The certificate's bound.
+        bound: f64,
+    },
+    /// It is said to be the best, and is not.
+    #[error("the best placement is worth {best}: the certificate says that {value} is the most")]
+    Best {
+        /// The best by another exact method.
+        best: f64,
+        /// The certificate's value.
+        value: f64,
+    },
+}
+
+/// Values that differ by less than this part are the same.
+const SAME: f64 = 1e-8;
+/// States that the other exact method may use.
+const MOST_STATES: usize = 20_000;
+
+/// Checks a certificate of what was wanted.
+///
+/// # Errors
+/// [`Refuted`]: it is wrong.
+pub fn check(problem: &Problem, wanted: &Wanted<'_>, certificate: &Certificate) -> Result<Checked, Refuted> {
+    wanted.check(problem)?;
+    let Certificate { placement, value, bound, .. } = certificate;
+    let own = worth(problem, wanted, placement)?;
+    if !is_same(own, *value) {
+        return Err(Refuted::Value { formulas: own, certificate: *value });
+    }
+    let above = |by: &'static str, value: f64| {
+        let is_above = value > bound + SAME * bound.abs();
+        if is_above { Err(Refuted::Bound { by, value, bound: *bound }) } else { Ok(()) }
+    };
+    above("the search itself", *value)?;
+    let is_plain = wanted.objective == Objective::Rates && wanted.from.is_none() && !wanted.may_reject;
+    if is_plain && let Some(Found { value: best, .. }) = by_counts(problem, MOST_STATES)? {
+        above("the dynamic program over counts", best)?;
+        let says_best = is_same(*value, *bound);
+        if best < value * (1.0 - SAME) || says_best && !is_same(best, *value) {
+            return Err(Refuted::Best { best, value: *value });
+        }
+        return Ok(Checked::Proved);
+    }
+    let mut tried = 0;
+    if is_plain {
+        for (by, found) in [("node balancing", node_balancing(problem)?), ("node first", node_first(problem)?)] {
+            let Some(found) = found else { continue };
+            // Baselines take no account of least rates.
+            if let Ok(value) = worth(problem, wanted, &found.placement) {
+                tried += 1;
+                above(by, value)?;
+            }
+        }
+    }
+    for other in neighbours(problem, placement) {
+        if let Ok(value) = worth(problem, wanted, &other) {
+            tried += 1;
+            above("moving a function", value)?;
+        }
+    }
+    Ok(Checked::NotRefuted(tried))
+}
+
+fn is_same(a: f64, b: f64) -> bool {
+    (a - b).abs() <= SAME * a.abs().max(b.abs())
+}
+
+/// What a placement is worth by the formulas, if it is one that was wanted.
+fn worth(problem: &Problem, wanted: &Wanted<'_>, placement: &[Way]) -> Result<f64, Refuted> {
+    let rates = problem.rates(placement)?;
+    for (at, ((rate, _), chain)) in rates.iter().zip(&problem.chains).enumerate() {
+        let is_left_out = placement[at].domains().is_empty();
+        let least = match wanted.objective {
+            Objective::Rates => chain.least,
+            Objective::Cores => chain.least.max(chain.rate),
+        };
+        let may_be = if is_left_out { wanted.may_reject } else { *rate >= least * (1.0 - SAME) };
+        if !may_be {
+            return Err(Refuted::Least { chain: at, rate: *rate, least });
+        }
+    }
+    if let Some(from) = &wanted.from {
+        let moved = |(now, next): (&Option<Way>, &Way)| now.as_ref().map_or(0, |now| now.moved(next));
+        let moved = from.ways.iter().zip(placement).map(moved).sum();
+        if moved > from.most {
+            return Err(Refuted::Moves { moved, most: from.most });
+        }
+    }
+    Ok(match wanted.objective {
+        Objective::Rates => rates.iter().zip(&problem.chains).map(|((rate, _), chain)| chain.value(*rate)).sum(),
+        Objective::Cores => -(placement.iter().map(|way| way.domains().len()).sum::<usize>() as f64),
+    })
+}
+
+/// Placements in which one function, or one copy of a chain, is on another domain.
+fn neighbours<'p>(problem: &'p Problem, placement: &'p [Way]) -> impl Iterator<Item = Vec<Way>> + 'p {
+    /// So many are enough to find a fault, and take no longer than the search.
+    const MOST: usize = 2_000;
+    let seats =
+        placement.iter().enumerate().flat_map(|(chain, way)| (0..way.domains().len()).map(move |at| (chain, at)));
+    let moves = seats.flat_map(|seat| (0..problem.domains.len()).map(move |domain| (seat, domain)));
+    moves.take(MOST).filter(|((chain, at), domain)| placement[*chain].domains()[*at] != *domain).map(
+        |((chain, at), domain)| {
+            let mut next = placement.to_vec();
+            match &mut next[chain] {
+                Way::Split(domains) | Way::Whole(domains) => domains[at] = domain,
+            }
+            next
+        },
+    )
+}

@@ -1,0 +1,251 @@
+//! A second exact method, which shares nothing with the first but the formulas: a dynamic program over counts.
+//!
+//! Rates depend on loads alone, and loads on how many functions of which demand are where. So all loads that some
+//! placement has are listed, chain by chain; placements with the same loads are one state. For each of them, what a
+//! chain is worth in a way is a number, and the best sum over the ways that add up to these loads is found backwards
+//! from them. Chains that are alike share most states. It needs time and memory by the number of states: it is for
+//! small problems, and for checking the [other](super::exact).
+
+use std::collections::{HashMap, HashSet};
+
+use super::baselines::Found;
+use super::model::{Chain, Function, Problem, ProblemError, Way};
+
+/// A unit of load in states: loads are whole multiples of it, so that sums do not depend on their order.
+const UNITS: f64 = (1_u64 << 40) as f64;
+
+/// The best placement; `None` where there is none, or where more than so many states would be needed.
+///
+/// # Errors
+/// [`ProblemError`]: the problem is none.
+pub fn by_counts(problem: &Problem, most_states: usize) -> Result<Option<Found>, ProblemError> {
+    problem.check()?;
+    let counting = Counting::of(problem);
+    let Some(reached) = counting.reached(most_states) else { return Ok(None) };
+    let mut best: Option<Found> = None;
+    for loads in reached.last().into_iter().flatten() {
+        let worths = counting.worths(&counting.loads(loads));
+        let mut known = HashMap::new();
+        if let Some(value) = counting.best(&reached, &worths, problem.chains.len(), loads, &mut known)
+            && best.as_ref().is_none_or(|best| value > best.value)
+        {
+            best = Some(Found { placement: counting.placement(&known, loads), value });
+        }
+    }
+    Ok(best)
+}
+
+/// Cores by domain, then loads: of caches and links by domain, of memories by home.
+type State = Vec<i64>;
+
+/// By chains that are placed and what they add: the best sum, and the way of the last of them.
+type Known = HashMap<(usize, State), Option<(f64, usize)>>;
+
+struct Counting<'p> {
+    problem: &'p Problem,
+    unit: f64,
+    /// By chain: its ways with what they add.
+    ways: Vec<Vec<(Way, State)>>,
+}
+
+impl<'p> Counting<'p> {
+    fn of(problem: &'p Problem) -> Self {
+        let demands = problem.chains.iter().flat_map(|chain| {
+            let whole = chain.copies as f64 / chain.whole().metric;
+            chain.functions.iter().map(|function| 1.0 / function.metric).chain([whole])
+        });
+        let unit = demands.sum::<f64>() / UNITS;
+        let mut counting = Self { problem, unit, ways: Vec::new() };
+        counting.ways = problem.chains.iter().map(|chain| counting.ways_of(chain)).collect();
+        counting
+    }
+
+    fn ways_of(&self, chain: &Chain) -> Vec<(Way, State)> {
+        let domains = self.problem.domains.len();
+        let mut ways: Vec<Way> = sequences(domains, chain.functions.len()).map(Way::Split).collect();
+        for copies in 1..=chain.copies {
+            ways.extend(sequences(domains, copies).filter(|copies| copies.is_sorted()).map(Way::Whole));
+        }
+        let whole = chain.whole();
+        ways.into_iter().map(|way| (way.clone(), self.adds(chain, &whole, &way))).collect()
+    }
+
+    fn adds(&self, chain: &Chain, whole: &Function, way: &Way) -> State {
+        let domains = self.problem.domains.len();
+        let mut adds = vec![0; 4 * domains];
+        let mut before = None;
+        for (at, &domain) in way.domains().iter().enumerate() {
+            let (function, is_split) = match way {
+                Way::Split(_) => (&chain.functions[at], true),
+                Way::Whole(_) => (whole, false),
+            };
+            let demand = self.units(function);
+            let is_head = !is_split || before != Some(domain);
+            before = Some(domain);
+            adds[domain] += 1;
+            if domain == chain.home || is_head {
+                adds[domains + domain] += demand;
+            }
+            if domain != chain.home {
+                adds[2 * domains + domain] += demand;
+            }
+            adds[3 * domains + chain.home] += demand;
+        }
+        adds
+    }
+
+    fn units(&self, function: &Function) -> i64 {
+        (1.0 / function.metric / self.unit).round() as i64
+    }
+
+    /// By number of chains: all states that those reach on the cores there are.
+    fn reached(&self, most: usize) -> Option<Vec<HashSet<State>>> {
+        let domains = &self.problem.domains;
+        let mut reached = vec![HashSet::from([vec![0; 4 * domains.len()]])];
+        let mut count = 1;
+        for ways in &self.ways {
+            let mut next: HashSet<State> = HashSet::new();
+            for (state, (_, adds)) in reached.last()?.iter().flat_map(|state| ways.iter().map(move |way| (state, way)))
+            {
+                let sum: State = state.iter().zip(adds).map(|(a, b)| a + b).collect();
+                if domains.iter().zip(&sum).all(|(domain, used)| *used <= domain.cores as i64) {
+                    next.insert(sum);
+                }
+                if count + next.len() > most {
+                    return None;
+                }
+            }
+            count += next.len();
+            reached.push(next);
+        }
+        Some(reached)
+    }
+
+    fn loads(&self, state: &State) -> Vec<f64> {
+        state.iter().map(|units| *units as f64 * self.unit).collect()
+    }
+
+    /// By chain and way: what it is worth at these loads; `None` below its least rate.
+    fn worths(&self, loads: &[f64]) -> Vec<Vec<Option<f64>>> {
+        let of = |(chain, ways): (&Chain, &Vec<(Way, State)>)| {
+            let whole = chain.whole();
+            ways.iter().map(|(way, _)| self.worth(chain, &whole, way, loads)).collect()
+        };
+        self.problem.chains.iter().zip(&self.ways).map(of).collect()
+    }
+
+    fn worth(&self, chain: &Chain, whole: &Function, way: &Way, loads: &[f64]) -> Option<f64> {
+        let domains = way.domains();
+        let rate = match way {
+            Way::Whole(_) => {
+                let each = domains.iter().map(|&domain| self.rate(chain, whole, domain, None, whole, loads));
+                domains.len() as f64 * each.fold(f64::INFINITY, f64::min)
+            }
+            Way::Split(_) => {
+                let mut head = 0;
+                let each = (0..domains.len()).map(|at| {
+                    let follows = (at > 0).then(|| domains[at - 1] == domains[at]);
+                    if follows != Some(true) {
+                        head = at;
+                    }
+                    let of = (&chain.functions[at], &chain.functions[head]);
+                    self.rate(chain, of.0, domains[at], follows, of.1, loads)
+                });
+                each.fold(f64::INFINITY, f64::min)
+            }
+        };
+        (rate >= chain.least).then(|| chain.value(rate))
+    }
+
+    /// (2), (8)–(11): `follows` says whether the function before is on the same domain, `head` is the first of its
+    /// segment there.
+    fn rate(
+        &self,
+        chain: &Chain,
+        function: &Function,
+        domain: usize,
+        follows: Option<bool>,
+        head: &Function,
+        loads: &[f64],
+    ) -> f64 {
+        let count = self.problem.domains.len();
+        let limits = self.problem.domains[domain].limits;
+        let others = |resource: usize, own: &Function| loads[resource] - self.units(own) as f64 * self.unit;
+        let level = |load: f64, limit: f64| function.shape.of((load / limit).clamp(0.0, 1.0));
+        let drop = if domain == chain.home {
+            let cache = match follows {
+                Some(false) => 1.0,
+                _ => level(others(count + domain, function), limits.cache),
+            };
+            let memory = level(others(3 * count + domain, function), limits.memory);
+            function.local.cache * cache + function.local.memory * memory + function.local.constant
+        } else {
+            let cache = match follows {
+                Some(true) => level(others(count + domain, head), limits.cache),
+                _ => 1.0,
+            };
+            let link = level(others(2 * count + domain, function), limits.link);
+            function.remote.cache * cache + function.remote.memory * link + function.remote.constant
+        };
+        function.rates[domain] * (1.0 - drop.clamp(0.0, 1.0))
+    }
+
+    /// The best sum of so many chains that add up to this state.
+    fn best(
+        &self,
+        reached: &[HashSet<State>],
+        worths: &[Vec<Option<f64>>],
+        chains: usize,
+        state: &State,
+        known: &mut Known,
+    ) -> Option<f64> {
+        if chains == 0 {
+            return Some(0.0);
+        }
+        if let Some(known) = known.get(&(chains, state.clone())) {
+            return known.map(|(value, _)| value);
+        }
+        let mut best: Option<(f64, usize)> = None;
+        for (at, (_, adds)) in self.ways[chains - 1].iter().enumerate() {
+            let Some(own) = worths[chains - 1][at] else { continue };
+            let before: State = state.iter().zip(adds).map(|(a, b)| a - b).collect();
+            if !reached[chains - 1].contains(&before) {
+                continue;
+            }
+            if let Some(value) = self.best(reached, worths, chains - 1, &before, known).map(|rest| rest + own)
+                && best.is_none_or(|(most, _)| value > most)
+            {
+                best = Some((value, at));
+            }
+        }
+        known.insert((chains, state.clone()), best);
+        best.map(|(value, _)| value)
+    }
+
+    fn placement(&self, known: &Known, end: &State) -> Vec<Way> {
+        let (mut state, mut placement) = (end.clone(), Vec::new());
+        for chains in (1..=self.ways.len()).rev() {
+            let Some(Some((_, at))) = known.get(&(chains, state.clone())) else { break };
+            let (way, adds) = &self.ways[chains - 1][*at];
+            placement.push(way.clone());
+            state = state.iter().zip(adds).map(|(a, b)| a - b).collect();
+        }
+        placement.reverse();
+        placement
+    }
+}
+
+/// All sequences of so many domains.
+fn sequences(domains: usize, length: usize) -> impl Iterator<Item = Vec<usize>> {
+    let mut next = Some(vec![0; length]);
+    std::iter::from_fn(move || {
+        let now = next.take()?;
+        if let Some(at) = now.iter().rposition(|domain| domain + 1 < domains) {
+            let mut after = now.clone();
+            after[at] += 1;
+            after[at + 1..].fill(0);
+            next = Some(after);
+        }
+        Some(now)
+    })
+}
