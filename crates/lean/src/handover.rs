@@ -20,7 +20,7 @@ use forebay_measure::machine::{Cpu, allowed_cores, pin_to};
 use forebay_measure::{Clock, Tsc};
 use serde::Serialize;
 
-pub use memory::{Level, Step};
+pub use memory::{Level, Step, circle};
 pub use pairs::{Relation, pairs};
 pub use rows::Row;
 

@@ -244,13 +244,20 @@ pub fn known(names: &[String]) -> Result<(), ProfileError> {
     }
 }
 
-/// The pipeline around a function, as a gate counts it, with batches of up to `batch` packets. Behind the function a
-/// [counter](AFTER) waits for full batches: what ports take does not depend on the function's.
-fn source(name: &str, batch: usize) -> Result<Source, Problems> {
+/// The settings of a function's example that make it do what a busy worker's does, with batches of up to `batch`
+/// packets.
+#[must_use]
+pub fn settings(name: &str, batch: usize) -> Vec<String> {
     let asked = crate::cases::built_in(&format!("function:{name}"));
     let own = FUNCTIONS.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, set)| set);
     let sets = asked.into_iter().flat_map(|asked| asked.set).chain(own.iter().map(|set| (*set).to_owned()));
-    let sample = forebay_pipeline::sample(name, &sets.chain([format!("batch={batch}")]).collect::<Vec<_>>())?;
+    sets.chain([format!("batch={batch}")]).collect()
+}
+
+/// The pipeline around a function, as a gate counts it, with batches of up to `batch` packets. Behind the function a
+/// [counter](AFTER) waits for full batches: what ports take does not depend on the function's.
+fn source(name: &str, batch: usize) -> Result<Source, Problems> {
+    let sample = forebay_pipeline::sample(name, &settings(name, batch))?;
     let written = parameters(&sample, |_| Schema::default())?;
     let ways = written["pipeline"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let ways = ways.map(|way| way.replace("-> out", &format!("-> {AFTER}"))).chain([format!("{AFTER} -> out")]);

@@ -124,7 +124,8 @@ fn cache(core: usize, level: u8) -> Option<usize> {
 const WORDS: usize = LINE / size_of::<u32>();
 
 /// Numbers up to `count`, each once, so that going from a place to the number there passes all of them (Sattolo 1986).
-pub(super) fn circle(count: usize) -> Vec<u32> {
+#[must_use]
+pub fn circle(count: usize) -> Vec<u32> {
     let mut order: Vec<u32> = (0..count as u32).collect();
     let mut random = 0x9e37_79b9_7f4a_7c15u64;
     for at in (1..count).rev() {

@@ -51,7 +51,8 @@ impl Key {
     }
 
     /// The file's name: what people look for first, then what tells it from others.
-    fn file(&self) -> String {
+    #[must_use]
+    pub fn file_name(&self) -> String {
         let plain = |text: &str| -> String {
             text.chars()
                 .map(|letter| if letter.is_ascii_alphanumeric() || letter == '.' { letter } else { '-' })
@@ -144,7 +145,7 @@ impl Store {
     /// Where a profile is kept.
     #[must_use]
     pub fn file(&self, key: &Key) -> PathBuf {
-        self.0.join(key.file())
+        self.0.join(key.file_name())
     }
 
     /// Makes the folder, and finds out whether anything can be kept in it.

@@ -1,0 +1,39 @@
+//! The bytes that a last-level cache exchanged with memory, as the processor counts them where the kernel shows it
+//! (Linux `Documentation/arch/x86/resctrl.rst`, memory bandwidth monitoring).
+
+use forebay_host::Tree;
+
+const FOLDER: &str = "/sys/fs/resctrl/mon_data";
+
+/// The sum over all last-level caches so far; `None` where the kernel shows none.
+pub(crate) fn bytes(tree: &Tree) -> Option<u64> {
+    let caches = tree.names(FOLDER).into_iter().filter(|name| name.starts_with("mon_L3_"));
+    let counts = caches.map(|name| tree.value(&format!("{FOLDER}/{name}/mbm_total_bytes")).ok()?.parse::<u64>().ok());
+    let counts: Vec<_> = counts.collect::<Option<_>>()?;
+    counts.into_iter().reduce(u64::saturating_add)
+}
+
+/// Why it is not known.
+pub(crate) const WHY_NOT: &str =
+    "/sys/fs/resctrl/mon_data has no mbm_total_bytes: the processor does not count it, or resctrl is not mounted";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_all_caches_or_of_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tree = Tree::at(folder.path());
+        assert_eq!(bytes(&tree), None);
+        for (cache, count) in [("mon_L3_00", "700\n"), ("mon_L3_01", "42\n"), ("other", "x")] {
+            let cache = folder.path().join("sys/fs/resctrl/mon_data").join(cache);
+            std::fs::create_dir_all(&cache).expect("a folder");
+            std::fs::write(cache.join("mbm_total_bytes"), count).expect("a file");
+        }
+        assert_eq!(bytes(&tree), Some(742));
+        std::fs::write(folder.path().join("sys/fs/resctrl/mon_data/mon_L3_01/mbm_total_bytes"), "Unavailable\n")
+            .expect("a file");
+        assert_eq!(bytes(&tree), None);
+    }
+}

@@ -1,0 +1,25 @@
+//! Co-runs: how much slower functions run beside each other on this machine's cores, and models of that for placement
+//! (Octans, INFOCOM 2019; equations in brackets are the paper's).
+//!
+//! A [subject](subject::Subject) runs on one core, first alone, then beside competitors on the other cores, then alone
+//! again. Competitors are other functions, or [synthetic ones](synthetic) whose footprint and bandwidth are parameters.
+//! A [`Bench`] measures; [`session`] says what is next and keeps [records](record); everything after that
+//! ([`metric`], [`model`]) calculates with plain values.
+
+#![forbid(unsafe_code)]
+
+mod bandwidth;
+pub mod machine;
+pub mod metric;
+pub mod model;
+pub mod plan;
+pub mod record;
+pub mod session;
+pub mod statistics;
+pub mod subject;
+pub mod synthetic;
+
+pub use machine::Machine;
+pub use record::Records;
+pub use session::{Bench, Interrupted, measure};
+pub use subject::Subject;

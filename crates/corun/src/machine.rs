@@ -1,0 +1,370 @@
+//! Co-runs on this machine: functions on cores of their own in the engine as it runs, synthetic competitors as threads.
+//!
+//! A function's source always has packets, so that it runs as fast as it can. A span counts only if no packet was lost
+//! and neither other programs nor a virtual machine's host had one of the cores for more than [`ALLOWED`] of it.
+
+mod seats;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use forebay_graph::SchedulerKind;
+use forebay_graph::report::Report;
+use forebay_host::Tree;
+use forebay_instance::{Cores, Instance, Steer, WorkerThread};
+use forebay_lean::disturbance::Witness;
+use forebay_lean::hardware::Watch;
+use forebay_measure::events::Event;
+use forebay_measure::machine::pin_to;
+use forebay_measure::{Clock, Tsc};
+use forebay_pipeline::Conditions;
+
+use crate::bandwidth;
+use crate::record::{Competitor, Load, Sample, Seats, Span};
+use crate::session::{Bench, Trouble};
+use crate::subject::Subject;
+use crate::synthetic::{Demand, Lines, Memory};
+
+pub use seats::{Caches, SeatsError, caches, seats};
+
+/// The share of a span for which other programs or the host may have had a core.
+pub const ALLOWED: f64 = 0.01;
+/// How often a span is repeated that does not count.
+const TRIES: usize = 10;
+/// How long a function runs before it is measured: tables and caches fill.
+const WARM_UP: Duration = Duration::from_millis(30);
+/// How long competitors run, or have ended, before a span begins: they have filled the shared cache, or it is the
+/// function's again.
+const SETTLE: Duration = Duration::from_millis(15);
+/// The longest time between two looks at whether all is to end.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A running function.
+struct Running {
+    instance: Arc<dyn Instance>,
+}
+
+/// A running competitor.
+enum Rival {
+    Function(Running),
+    Synthetic { stop: Arc<AtomicBool>, lines: Arc<Lines>, thread: JoinHandle<()>, tid: u32, core: usize },
+}
+
+/// This machine's cores.
+pub struct Machine {
+    seats: Seats,
+    subjects: BTreeMap<String, Subject>,
+    span: Duration,
+    stop: Arc<AtomicBool>,
+    demands: Vec<Demand>,
+    /// Bytes that no cache holds.
+    beyond: usize,
+    /// By core of a competitor: its memory, once it was needed.
+    memories: BTreeMap<usize, Arc<Mutex<Memory>>>,
+    running: Option<Running>,
+    /// The last span alone, if nothing has run since.
+    alone: Option<Span>,
+    unavailable: BTreeMap<String, String>,
+    tree: Tree,
+}
+
+impl Machine {
+    /// Co-runs of these functions on these cores, with spans of this length, until `stop` is set.
+    #[must_use]
+    pub fn new(
+        seats: Seats,
+        subjects: &[Subject],
+        demands: &[Demand],
+        beyond: usize,
+        span: Duration,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
+        let subjects = subjects.iter().map(|subject| (subject.key.clone(), subject.clone())).collect();
+        let (memories, unavailable) = (BTreeMap::new(), BTreeMap::new());
+        let (demands, tree) = (demands.to_vec(), Tree::default());
+        Self { seats, subjects, span, stop, demands, beyond, memories, running: None, alone: None, unavailable, tree }
+    }
+
+    /// Sleeps, unless all is to end.
+    fn sleep(&self, time: Duration) -> Result<(), Trouble> {
+        let began = Instant::now();
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Trouble::Interrupted);
+            }
+            let rest = time.saturating_sub(began.elapsed());
+            if rest.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(rest.min(LOOK));
+        }
+    }
+
+    /// Starts competitors, one on each core.
+    fn join(&mut self, competitors: &[Competitor]) -> Result<Vec<Rival>, Trouble> {
+        let mut rivals = Vec::new();
+        let cores = self.seats.competitors.clone();
+        for (competitor, core) in competitors.iter().zip(cores) {
+            let rival = match competitor {
+                Competitor::Function(key) => match self.subjects.get(key) {
+                    Some(subject) => start(subject, core).map(Rival::Function),
+                    None => Err(Trouble::Failed(format!("the competitor {key} is not among the functions"))),
+                },
+                Competitor::Synthetic(demand) => self.synthetic(*demand, core),
+            };
+            match rival {
+                Ok(rival) => rivals.push(rival),
+                Err(trouble) => {
+                    let _ = leave(rivals);
+                    // A competitor that cannot run says nothing of the function.
+                    return Err(match trouble {
+                        Trouble::Failed(why) => Trouble::Void(format!("a competitor cannot run: {why}")),
+                        trouble => trouble,
+                    });
+                }
+            }
+        }
+        Ok(rivals)
+    }
+
+    fn synthetic(&mut self, demand: Demand, core: usize) -> Result<Rival, Trouble> {
+        let (demands, beyond) = (self.demands.clone(), self.beyond);
+        let memory = Arc::clone(self.memories.entry(core).or_default());
+        let (stop, lines) = (Arc::new(AtomicBool::new(false)), Arc::new(Lines::default()));
+        let (report, reported) = channel();
+        let thread = {
+            let (stop, lines) = (Arc::clone(&stop), Arc::clone(&lines));
+            std::thread::spawn(move || {
+                let pinned = pin_to(core).map(|()| rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
+                let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+                if pinned.is_ok() && !memory.has(demand) {
+                    // By this thread, so that the pages are of its core's node.
+                    *memory = Memory::new(&demands, beyond);
+                }
+                let may_begin = pinned.is_ok();
+                let _ = report.send(pinned);
+                if may_begin {
+                    memory.compete(demand, &stop, &lines);
+                }
+            })
+        };
+        match reported.recv() {
+            Ok(Ok(tid)) => Ok(Rival::Synthetic { stop, lines, thread, tid, core }),
+            Ok(Err(error)) => Err(Trouble::Failed(format!("core {core}: {error}"))),
+            Err(_) => Err(Trouble::Failed(format!("core {core}: the synthetic competitor ended"))),
+        }
+    }
+
+    /// Measures a span that counts.
+    fn span(&mut self, rivals: &[Rival]) -> Result<(Span, Vec<Load>), Trouble> {
+        let mut why = String::new();
+        for _ in 0..TRIES {
+            match self.one_span(rivals)? {
+                Ok(found) => return Ok(found),
+                Err(reason) => why = reason,
+            }
+        }
+        Err(Trouble::Void(why))
+    }
+
+    /// Measures a span; inside, why it does not count.
+    fn one_span(&mut self, rivals: &[Rival]) -> Result<Result<(Span, Vec<Load>), String>, Trouble> {
+        let Some(running) = &self.running else { return Err(Trouble::Failed("no function was begun".to_owned())) };
+        let own = running.instance.threads();
+        let mut threads = own.clone();
+        threads.extend(rivals.iter().flat_map(Rival::threads));
+        let board = running.instance.board();
+        let watch = Watch::begin(&own);
+        let bytes = bandwidth::bytes(&self.tree);
+        let loads: Vec<_> = rivals.iter().map(Rival::count).collect();
+        let (witness, earlier, began) = (Witness::look(&threads), board.read(Tsc.now()), Instant::now());
+        self.sleep(self.span)?;
+        let (later, seconds) = (board.read(Tsc.now()), began.elapsed().as_secs_f64());
+        let disturbances = Witness::look(&threads).since(&witness);
+        let loads: Vec<_> =
+            rivals.iter().zip(loads).map(|(rival, before)| rival.count().since(&before, seconds)).collect();
+        let bytes = bytes.zip(bandwidth::bytes(&self.tree)).map(|(before, now)| now.saturating_sub(before) as f64);
+        let counted = watch.end();
+        let report = board.report(&earlier, &later);
+        if running.instance.has_died() || rivals.iter().any(Rival::has_died) {
+            return Err(Trouble::Failed("its pipeline ended".to_owned()));
+        }
+        let away = disturbances.iter().map(forebay_lean::disturbance::Disturbance::away).fold(0.0, f64::max);
+        if away > ALLOWED {
+            return Ok(Err(format!("other programs or the host had a core for {:.1} % of the time", away * 100.0)));
+        }
+        // The kernel counts a wait when it is over, which may be in the next span.
+        if loads.iter().any(|load| load.packets + load.walked + load.streamed == 0.0) {
+            return Ok(Err("a competitor did nothing: another program had its core".to_owned()));
+        }
+        if let Some(lost) = lost(&report) {
+            return Ok(Err(lost));
+        }
+        if report.packets.entered == 0 {
+            return Ok(Err("no packet entered".to_owned()));
+        }
+        let sum = |event: Event| counted.workers.first().and_then(|(_, counts)| counts.get(&event).copied());
+        let stalls = sum(Event::StalledFrontend).zip(sum(Event::StalledBackend)).map(|(front, back)| front + back);
+        for (name, event) in crate::metric::COUNTED {
+            if let Some(reason) = counted.unavailable.get(event) {
+                self.unavailable.insert((*name).to_owned(), reason.clone());
+            }
+        }
+        if bytes.is_none() {
+            self.unavailable.insert(crate::metric::BANDWIDTH.to_owned(), bandwidth::WHY_NOT.to_owned());
+        }
+        let span = Span {
+            seconds: report.duration_s,
+            packets: report.packets.entered,
+            away: disturbances.first().map_or(0.0, forebay_lean::disturbance::Disturbance::away),
+            instructions: sum(Event::Instructions),
+            stalls,
+            llc_misses: sum(Event::LlcMisses),
+            memory_bytes: bytes,
+        };
+        Ok(Ok((span, loads)))
+    }
+}
+
+impl Bench for Machine {
+    fn begin(&mut self, subject: &Subject) -> Result<(), Trouble> {
+        self.running = Some(start(subject, self.seats.subject)?);
+        self.alone = None;
+        self.sleep(WARM_UP)
+    }
+
+    fn sample(&mut self, competitors: &[Competitor]) -> Result<Sample, Trouble> {
+        let before = match self.alone.take() {
+            Some(span) => span,
+            None => self.span(&[])?.0,
+        };
+        let rivals = self.join(competitors)?;
+        let beside = self.sleep(SETTLE).and_then(|()| self.span(&rivals));
+        let left = leave(rivals);
+        let ((beside, loads), ()) = (beside?, left?);
+        self.sleep(SETTLE)?;
+        let (after, _) = self.span(&[])?;
+        self.alone = Some(after);
+        Ok(Sample { competitors: competitors.to_vec(), pass: 0, before, beside, after, loads })
+    }
+
+    fn end(&mut self) -> Result<(), Trouble> {
+        self.alone = None;
+        self.running.take().map_or(Ok(()), Running::end)
+    }
+
+    fn unavailable(&self) -> Vec<(String, String)> {
+        self.unavailable.iter().map(|(name, why)| (name.clone(), why.clone())).collect()
+    }
+}
+
+/// Starts a function on a core, with as many packets as it takes.
+fn start(subject: &Subject, core: usize) -> Result<Running, Trouble> {
+    let failed = |error: &dyn std::fmt::Display| Trouble::Failed(error.to_string());
+    let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
+    let prepared = forebay_pipeline::prepare(&subject.source, conditions, None).map_err(|error| failed(&error))?;
+    if let Some((who, file)) = prepared.writes().first() {
+        let what = "made-up packets would fill it: put /dev/null in its place";
+        return Err(Trouble::Failed(format!("{who} writes {file}: {what}")));
+    }
+    let mut loaded = prepared.open().map_err(|error| failed(&error))?;
+    for plan in &mut loaded.plans {
+        plan.scheduler = SchedulerKind::RunToCompletion;
+        plan.ports.iter_mut().filter_map(|port| port.open.as_mut()).for_each(|open| open.port.saturate());
+    }
+    let cores = Cores::from(&[core][..]);
+    let instance = forebay_instance::start(loaded.plans, cores, loaded.made, Box::new(|_| None), Steer::default());
+    Ok(Running { instance: instance.map_err(|error| failed(&error))? })
+}
+
+/// Ends competitors.
+fn leave(rivals: Vec<Rival>) -> Result<(), Trouble> {
+    let mut left = Ok(());
+    for rival in rivals {
+        match rival {
+            Rival::Function(running) => left = left.and(running.end()),
+            Rival::Synthetic { stop, thread, .. } => {
+                stop.store(true, Ordering::Relaxed);
+                if thread.join().is_err() {
+                    left = Err(Trouble::Failed("the synthetic competitor failed".to_owned()));
+                }
+            }
+        }
+    }
+    left
+}
+
+/// Packets that were lost for want of time or room; what a function drops by its own rules is its work.
+fn lost(report: &Report) -> Option<String> {
+    let ports: u64 = report.ports.iter().map(|port| port.dropped + port.refused + port.errors).sum();
+    let queues = report.packets.dropped.iter().filter(|(reason, _)| reason.ends_with(".backpressure"));
+    let lost = ports + report.packets.lost + queues.map(|(_, count)| count).sum::<u64>();
+    (lost > 0).then(|| format!("{lost} packets were lost"))
+}
+
+impl Running {
+    fn end(self) -> Result<(), Trouble> {
+        match self.instance.end().troubles.into_iter().next() {
+            Some((place, trouble)) => Err(Trouble::Failed(format!("{place}: {trouble}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn packets(&self) -> u64 {
+        let board = self.instance.board();
+        board.report(&board.nothing(), &board.read(Tsc.now())).packets.entered
+    }
+}
+
+/// What a competitor has done so far.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    packets: u64,
+    walked: u64,
+    streamed: u64,
+}
+
+impl Count {
+    fn since(self, earlier: &Self, seconds: f64) -> Load {
+        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+        Load {
+            packets: rate(self.packets, earlier.packets),
+            walked: rate(self.walked, earlier.walked),
+            streamed: rate(self.streamed, earlier.streamed),
+        }
+    }
+}
+
+impl Rival {
+    fn count(&self) -> Count {
+        match self {
+            Self::Function(running) => Count { packets: running.packets(), ..Count::default() },
+            Self::Synthetic { lines, .. } => Count {
+                packets: 0,
+                walked: lines.walked.load(Ordering::Relaxed),
+                streamed: lines.streamed.load(Ordering::Relaxed),
+            },
+        }
+    }
+
+    fn threads(&self) -> Vec<WorkerThread> {
+        match self {
+            Self::Function(running) => running.instance.threads(),
+            Self::Synthetic { tid, core, .. } => vec![WorkerThread { worker: 0, core: *core, tid: *tid }],
+        }
+    }
+
+    fn has_died(&self) -> bool {
+        match self {
+            Self::Function(running) => running.instance.has_died(),
+            Self::Synthetic { thread, .. } => thread.is_finished(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

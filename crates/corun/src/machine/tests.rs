@@ -1,0 +1,70 @@
+//! The real thing on this machine, in tiny spans: counts and form, not speed.
+
+use std::io::Write as _;
+
+use forebay_functions as _;
+use forebay_lean::profile::Key;
+use forebay_ports as _;
+
+use super::*;
+use crate::record::Records;
+use crate::session::{Interrupted, Observer, Progress, Work, measure};
+
+struct Quiet;
+
+impl Observer for Quiet {
+    fn at(&mut self, _: Progress<'_>) {}
+
+    fn keep(&mut self, _: &Records) {}
+}
+
+#[test]
+fn functions_run_beside_each_other_and_beside_synthetic_competitors() {
+    let seats = match seats(&Tree::default()) {
+        Ok(seats) => seats,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "skipped: {error}");
+            return;
+        }
+    };
+    let subjects: Vec<_> =
+        ["ttl", "mac_swap"].map(|name| Subject::function(name, 32).expect("a function")).into_iter().collect();
+    let demands = [Demand { bytes: 1 << 16, streamed: 0, pace: 100 }, Demand { bytes: 4096, streamed: 50, pace: 50 }];
+    let stop = Arc::new(AtomicBool::new(false));
+    let span = Duration::from_millis(2);
+    let mut machine = Machine::new(seats.clone(), &subjects, &demands, 1 << 16, span, Arc::clone(&stop));
+    let mut records = Records::empty(Key::this(32).expect("this program"), seats.clone(), 1e9);
+    let work = Work { subjects: &subjects, demands: &demands, cores: seats.competitors.len(), passes: 1 };
+    let failed = measure(&work, &mut records, &mut machine, &stop, &mut Quiet).expect("nothing stops it");
+    assert_eq!(failed, []);
+    let keys: Vec<_> = subjects.iter().map(|subject| subject.key.clone()).collect();
+    let planned = crate::plan::runs(&keys, &demands, seats.competitors.len(), 1);
+    let made: usize = records.functions.values().map(|it| it.samples.len() + it.void.runs).sum();
+    assert_eq!((records.functions.len(), made), (2, planned));
+    for sample in records.functions.values().flat_map(|record| &record.samples) {
+        assert!(sample.before.packets > 0 && sample.beside.packets > 0 && sample.after.packets > 0, "{sample:?}");
+        assert_eq!(sample.loads.len(), sample.competitors.len());
+        for (competitor, load) in sample.competitors.iter().zip(&sample.loads) {
+            let works = match competitor {
+                Competitor::Function(_) => load.packets > 0.0 && load.walked == 0.0,
+                Competitor::Synthetic(demand) => {
+                    load.walked > 0.0 && (load.streamed > 0.0) == (demand.streamed > 0) && load.packets == 0.0
+                }
+            };
+            assert!(works, "{competitor:?} {load:?}");
+        }
+    }
+    // Written and read again.
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = Key::this(32).expect("this program");
+    let file = Records::file(folder.path(), &key);
+    assert!(Records::read(&file, &key).is_ok_and(|none| none.is_none()));
+    records.write(&file).expect("a folder of our own");
+    let again = Records::read(&file, &key).unwrap_or_else(|error| panic!("{error}")).expect("it was written");
+    assert!(again.functions.keys().eq(records.functions.keys()));
+    // What is to end ends before the next run.
+    stop.store(true, Ordering::Relaxed);
+    let mut none = Records::empty(key, seats, 1e9);
+    assert_eq!(measure(&work, &mut none, &mut machine, &stop, &mut Quiet), Err(Interrupted));
+    assert!(none.functions.is_empty());
+}

@@ -1,0 +1,362 @@
+//! Which figure stands for what a function demands of the shared places: the candidates, and the paper's two tests.
+//!
+//! A metric qualifies if it stays the same beside whatever competitors (5), and goes with the rate alone (6). Its
+//! values are divided by the largest over all functions first. Both tests are of plain values.
+
+use forebay_measure::events::Event;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::record::{Competitor, FunctionRecord, Load, Span};
+use crate::statistics::{correlation, median, variance};
+use crate::synthetic::LINE;
+
+/// The largest variance of a metric that qualifies (5).
+pub const VARIANCE: f64 = 0.01;
+/// The least absolute correlation of one that does (6).
+pub const CORRELATION: f64 = 0.9;
+/// With fewer functions such a correlation is chance.
+pub const FUNCTIONS: usize = 8;
+/// Lines of the synthetic competitor that stand for one packet: a short packet is a line of metadata and one of data.
+const LINES_PER_PACKET: f64 = 2.0;
+/// Instructions of the synthetic competitor for each line: a load, its address, and its part of the loop.
+const INSTRUCTIONS_PER_LINE: f64 = 5.0;
+/// The least value, of which an inverse is taken: a function that misses no cache demands next to nothing of it.
+const LEAST: f64 = 1e-6;
+
+/// The name of the memory's bandwidth.
+pub(crate) const BANDWIDTH: &str = "memory_bytes_per_packet";
+/// By event that the processor counts: the metric that is missing without it.
+pub(crate) const COUNTED: &[(&str, Event)] = &[
+    ("instructions_per_packet", Event::Instructions),
+    ("stall_ticks_per_packet", Event::StalledBackend),
+    ("stall_ticks_per_packet", Event::StalledFrontend),
+    ("llc_misses_per_packet", Event::LlcMisses),
+];
+
+/// A figure that may stand for a function's demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Metric {
+    /// The inverse of the rate itself.
+    Ticks,
+    /// Counted by the processor.
+    Instructions,
+    /// Core cycles without progress, which the paper found best.
+    Stalls,
+    /// Misses of the last-level cache.
+    LlcMisses,
+    /// Bytes to and from memory.
+    MemoryBytes,
+    /// Counted in a simulation.
+    SimulatedInstructions,
+    /// Lines that were not in a simulated cache of the core's own.
+    SharedLines,
+    /// Lines that were not in a simulated last-level cache.
+    MemoryLines,
+    /// The simulated cache in which nearly all lines are found again.
+    Footprint,
+    /// Ticks between two lines that were not in a simulated cache of the core's own.
+    TicksPerSharedLine,
+}
+
+/// All of them.
+pub const METRICS: [Metric; 10] = [
+    Metric::Stalls,
+    Metric::Instructions,
+    Metric::LlcMisses,
+    Metric::MemoryBytes,
+    Metric::SimulatedInstructions,
+    Metric::SharedLines,
+    Metric::MemoryLines,
+    Metric::Footprint,
+    Metric::TicksPerSharedLine,
+    Metric::Ticks,
+];
+
+impl Metric {
+    /// Its name in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ticks => "ticks_per_packet",
+            Self::Instructions => "instructions_per_packet",
+            Self::Stalls => "stall_ticks_per_packet",
+            Self::LlcMisses => "llc_misses_per_packet",
+            Self::MemoryBytes => BANDWIDTH,
+            Self::SimulatedInstructions => "simulated_instructions_per_packet",
+            Self::SharedLines => "simulated_shared_lines_per_packet",
+            Self::MemoryLines => "simulated_memory_lines_per_packet",
+            Self::Footprint => "simulated_footprint_bytes",
+            Self::TicksPerSharedLine => "ticks_per_simulated_shared_line",
+        }
+    }
+
+    /// Whether the rate is in it, so that its correlation with the rate says little.
+    #[must_use]
+    pub fn is_circular(self) -> bool {
+        matches!(self, Self::Ticks | Self::TicksPerSharedLine)
+    }
+
+    /// Whether it comes from a simulation of caches: competitors cannot change it.
+    #[must_use]
+    pub fn is_simulated(self) -> bool {
+        matches!(self, Self::SimulatedInstructions | Self::SharedLines | Self::MemoryLines | Self::Footprint)
+    }
+
+    /// Whether a larger value is a larger demand. Then x is its inverse, since demands are `1/x` (7).
+    fn is_direct(self) -> bool {
+        let direct = [Self::LlcMisses, Self::MemoryBytes, Self::SharedLines, Self::MemoryLines, Self::Footprint];
+        direct.contains(&self)
+    }
+
+    /// The x of (7) for a value.
+    #[must_use]
+    pub fn demand(self, value: f64) -> f64 {
+        let value = value.max(LEAST);
+        if self.is_direct() { 1.0 / value } else { value }
+    }
+
+    /// Its value in a span; `None` where it is unknown.
+    fn value(self, record: &FunctionRecord, span: &Span, hertz: f64) -> Option<f64> {
+        let per_packet = |count: Option<f64>| Some(count? / span.packets as f64);
+        let ticks = hertz / span.rate();
+        match self {
+            Self::Ticks => Some(ticks),
+            Self::Instructions => per_packet(span.instructions),
+            Self::Stalls => per_packet(span.stalls),
+            Self::LlcMisses => per_packet(span.llc_misses),
+            Self::MemoryBytes => per_packet(span.memory_bytes),
+            Self::SimulatedInstructions => Some(record.simulated?.instructions),
+            Self::SharedLines => Some(record.simulated?.shared_lines),
+            Self::MemoryLines => Some(record.simulated?.memory_lines),
+            Self::Footprint => Some(record.simulated?.footprint_bytes),
+            Self::TicksPerSharedLine => Some(ticks / record.simulated?.shared_lines.max(LEAST)),
+        }
+    }
+
+    /// What of a function it is.
+    #[must_use]
+    pub fn values(self, record: &FunctionRecord, hertz: f64) -> Option<Values> {
+        let of = |spans: Vec<&Span>| {
+            let values: Option<Vec<_>> = spans.into_iter().map(|span| self.value(record, span, hertz)).collect();
+            median(values?)
+        };
+        let alone: Vec<_> = record.samples.iter().flat_map(|sample| [&sample.before, &sample.after]).collect();
+        let rate = median(alone.iter().map(|span| span.rate()).collect())?;
+        let mut sets: Vec<_> = record.samples.iter().map(|sample| &sample.competitors).collect();
+        sets.sort();
+        sets.dedup();
+        let beside = sets.into_iter().map(|set| {
+            let own = record.samples.iter().filter(|sample| sample.competitors == *set);
+            of(own.map(|sample| &sample.beside).collect())
+        });
+        Some(Values { rate, beside: beside.collect::<Option<_>>()?, alone: of(alone)? })
+    }
+
+    /// The value that stands for a synthetic competitor, by what it did.
+    #[must_use]
+    pub fn of_synthetic(self, competitor: &Competitor, load: &Load, hertz: f64, shared: u64) -> Option<f64> {
+        let Competitor::Synthetic(demand) = competitor else { return None };
+        let lines = load.walked + load.streamed;
+        if lines <= 0.0 {
+            return None;
+        }
+        let to_memory = LINES_PER_PACKET * memory_share(demand.bytes, load, shared);
+        Some(match self {
+            // It waits for lines all the time.
+            Self::Ticks | Self::Stalls => LINES_PER_PACKET * hertz / lines,
+            Self::Instructions | Self::SimulatedInstructions => LINES_PER_PACKET * INSTRUCTIONS_PER_LINE,
+            Self::LlcMisses | Self::MemoryLines => to_memory,
+            Self::MemoryBytes => to_memory * LINE as f64,
+            Self::SharedLines => LINES_PER_PACKET,
+            Self::Footprint => demand.bytes as f64,
+            Self::TicksPerSharedLine => hertz / lines,
+        })
+    }
+}
+
+/// The share of a synthetic competitor's lines that come from memory: those that it streams, and those that it walks
+/// where the last-level cache cannot hold them.
+pub(crate) fn memory_share(bytes: usize, load: &Load, shared: u64) -> f64 {
+    let lines = load.walked + load.streamed;
+    let beyond = if bytes as u64 > shared { load.walked * (1.0 - shared as f64 / bytes as f64) } else { 0.0 };
+    if lines > 0.0 { (load.streamed + beyond) / lines } else { 0.0 }
+}
+
+/// What a metric is of a function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Values {
+    /// Packets a second alone.
+    pub rate: f64,
+    /// The metric alone.
+    pub alone: f64,
+    /// The metric beside each set of competitors.
+    pub beside: Vec<f64>,
+}
+
+/// What the two tests say of a metric.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct Verdict {
+    /// The metric.
+    pub name: &'static str,
+    /// Functions of which it is known.
+    pub functions: usize,
+    /// The largest of all functions' variances beside competitors (5), of values divided by the largest of all. Null:
+    /// it is unknown.
+    pub variance: Option<f64>,
+    /// The correlation with the rate alone (6). Null: it is unknown, or there are fewer than eight functions.
+    pub correlation: Option<f64>,
+    /// Whether the rate is in it.
+    pub is_circular: bool,
+    /// Whether competitors cannot change it, because it comes from a simulation of caches.
+    pub is_simulated: bool,
+    /// Whether it passes both tests.
+    pub qualifies: bool,
+    /// Why it is unknown; null where it is known.
+    pub why: Option<String>,
+}
+
+/// How the metric was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum Choice {
+    /// It qualifies, and has the largest absolute correlation of those that do.
+    Qualifies,
+    /// Only metrics qualify that have the rate in them; it is the one with the largest absolute correlation.
+    Circular,
+    /// None qualifies: ticks per packet, which are known everywhere.
+    None,
+}
+
+/// Holds a metric's values of all functions against the two tests.
+#[must_use]
+pub fn test(metric: Metric, values: &[Values], why: Option<&str>) -> Verdict {
+    let largest =
+        values.iter().flat_map(|it| it.beside.iter().chain([&it.alone])).fold(0.0, |a: f64, b| a.max(b.abs()));
+    let normalised = |it: &Values| it.beside.iter().map(|value| value / largest).collect::<Vec<_>>();
+    let variances = values.iter().map(|it| variance(&normalised(it)));
+    let is_known = largest > 0.0 && !values.is_empty();
+    let largest_variance = is_known.then(|| variances.fold(0.0, f64::max));
+    let pairs: Vec<_> = values.iter().map(|it| (it.rate, it.alone)).collect();
+    let correlation = if values.len() >= FUNCTIONS { correlation(&pairs) } else { None };
+    let is_flat = largest_variance.is_some_and(|it| it <= VARIANCE);
+    let why = match why {
+        Some(why) if values.is_empty() => Some(why.to_owned()),
+        _ if !values.is_empty() && values.len() < FUNCTIONS => Some(format!("fewer than {FUNCTIONS} functions")),
+        _ if is_known && correlation.is_none() => Some("it is the same for all functions".to_owned()),
+        _ if !is_known => Some("nothing was measured".to_owned()),
+        _ => None,
+    };
+    Verdict {
+        name: metric.name(),
+        functions: values.len(),
+        variance: largest_variance,
+        correlation,
+        is_circular: metric.is_circular(),
+        is_simulated: metric.is_simulated(),
+        qualifies: is_flat && correlation.is_some_and(|r| r.abs() >= CORRELATION),
+        why,
+    }
+}
+
+/// Chooses among metrics with their verdicts, of `functions` functions: one that is known of all of them.
+#[must_use]
+pub fn choose(verdicts: &[(Metric, Verdict)], functions: usize) -> (Metric, Choice) {
+    let best = |is_circular: bool| {
+        let may = verdicts.iter().filter(|(_, it)| it.qualifies && it.functions == functions);
+        let may = may.filter(|(metric, _)| metric.is_circular() == is_circular);
+        let strength = |verdict: &Verdict| verdict.correlation.unwrap_or(0.0).abs();
+        // The first of equals.
+        may.rev().max_by(|a, b| strength(&a.1).total_cmp(&strength(&b.1))).map(|(metric, _)| *metric)
+    };
+    match (best(false), best(true)) {
+        (Some(metric), _) => (metric, Choice::Qualifies),
+        (None, Some(metric)) => (metric, Choice::Circular),
+        (None, None) => (Metric::Ticks, Choice::None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn functions(slopes: &[(f64, f64)]) -> Vec<Values> {
+        let of = |(at, (alone, wobble)): (usize, &(f64, f64))| Values {
+            rate: 1e6 * (at + 1) as f64,
+            alone: *alone,
+            beside: vec![*alone, alone * (1.0 + wobble), alone * (1.0 - wobble)],
+        };
+        slopes.iter().enumerate().map(of).collect()
+    }
+
+    /// Eight functions whose metric falls as their rates grow.
+    fn falling(wobble: f64) -> Vec<Values> {
+        functions(&(0..8).map(|at| (100.0 - 10.0 * f64::from(at), wobble)).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_metric_qualifies_by_both_tests() {
+        let good = test(Metric::Stalls, &falling(0.01), None);
+        assert!(good.qualifies && good.why.is_none() && good.correlation.is_some_and(|r| r < -0.999), "{good:?}");
+        let unsteady = test(Metric::Stalls, &falling(0.2), None);
+        assert!(!unsteady.qualifies && unsteady.variance.is_some_and(|it| it > VARIANCE), "{unsteady:?}");
+        let few = test(Metric::Stalls, &falling(0.01)[..7], None);
+        assert_eq!((few.qualifies, few.why.as_deref()), (false, Some("fewer than 8 functions")));
+        let same = test(Metric::Footprint, &functions(&[(7.0, 0.0); 9]), None);
+        assert_eq!((same.qualifies, same.why.as_deref()), (false, Some("it is the same for all functions")));
+        let unknown = test(Metric::Stalls, &[], Some("there are no counters"));
+        assert_eq!((unknown.variance, unknown.why.as_deref()), (None, Some("there are no counters")));
+    }
+
+    #[test]
+    fn one_that_has_the_rate_in_it_comes_last() {
+        let verdict = |metric, values: &[Values]| (metric, test(metric, values, None));
+        let (good, bad) = (falling(0.01), falling(0.3));
+        let both = [verdict(Metric::Stalls, &good), verdict(Metric::Ticks, &good)];
+        assert_eq!(choose(&both, 8), (Metric::Stalls, Choice::Qualifies));
+        let circular = [verdict(Metric::Stalls, &bad), verdict(Metric::Ticks, &good)];
+        assert_eq!(choose(&circular, 8), (Metric::Ticks, Choice::Circular));
+        assert_eq!(choose(&[verdict(Metric::Stalls, &bad)], 8), (Metric::Ticks, Choice::None));
+        // Of a ninth function it is not known.
+        assert_eq!(choose(&both, 9), (Metric::Ticks, Choice::None));
+        assert_eq!(choose(&[], 0), (Metric::Ticks, Choice::None));
+    }
+
+    proptest! {
+        /// Another unit of a metric changes neither of its figures.
+        #[test]
+        fn units_do_not_matter(
+            values in prop::collection::vec((1.0..1e3f64, 0.0..0.5f64), 8..20),
+            unit in 1e-3..1e3f64,
+        ) {
+            let scaled: Vec<_> = values.iter().map(|(alone, wobble)| (alone * unit, *wobble)).collect();
+            let [one, other] = [values, scaled].map(|it| test(Metric::Stalls, &functions(&it), None));
+            let near = |a: Option<f64>, b: Option<f64>| a.zip(b).is_some_and(|(a, b)| (a - b).abs() < 1e-9);
+            prop_assert!(near(one.variance, other.variance) && near(one.correlation, other.correlation));
+            let variance = one.variance.unwrap_or(9.0);
+            prop_assert!((0.0..=0.25).contains(&(variance / 1.5_f64.powi(2))), "of values within 0 to 1: {variance}");
+            let by_hand = variance <= VARIANCE && one.correlation.is_some_and(|r| r.abs() >= CORRELATION);
+            prop_assert_eq!(one.qualifies, by_hand);
+        }
+
+        /// The chosen one is never worse than another that might have been.
+        #[test]
+        fn the_strongest_is_chosen(slopes in prop::collection::vec(0.0..40.0f64, 1..6)) {
+            let of = |noise: &f64| functions(&(0..9).map(|at: i32| {
+                (200.0 - 10.0 * f64::from(at) + noise * f64::from(at % 3 - 1), 0.0)
+            }).collect::<Vec<_>>());
+            let verdicts: Vec<_> =
+                METRICS.into_iter().zip(&slopes).map(|(metric, it)| (metric, test(metric, &of(it), None))).collect();
+            let (chosen, how) = choose(&verdicts, 9);
+            let strength = |metric| verdicts.iter().find(|(it, _)| *it == metric).and_then(|(_, it)| it.correlation);
+            for (metric, verdict) in verdicts.iter().filter(|(metric, it)| it.qualifies && !metric.is_circular()) {
+                prop_assert!(strength(chosen).unwrap_or(0.0).abs() >= verdict.correlation.unwrap_or(0.0).abs());
+                prop_assert!(how == Choice::Qualifies && !chosen.is_circular(), "{metric:?} qualifies");
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! From records to models of functions: competing levels, the fit, its intervals, and how well it predicts runs that it
+//! was not fitted to.
+
+use std::collections::BTreeMap;
+
+use forebay_models::placement::fit::{CoRun, Fitted, by_held_out_error, least_mean_squares, non_negative, saturating};
+use forebay_models::placement::{Sensitivity, Shape};
+use forebay_placement::Registry;
+use forebay_placement::registry::{
+    DropModel, FitMethod, FunctionModel, LoadLimits, ModelOrigin, SharingCores, SoloRates,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::metric::{Choice, METRICS, Metric, Values, Verdict, choose, memory_share, test};
+use crate::record::{Competitor, FunctionRecord, Load, Records, Sample};
+use crate::statistics::{mean, median, student, variance};
+
+/// Groups of co-runs that are left out one after the other.
+const GROUPS: usize = 5;
+/// The step and the passes of least mean squares.
+const STEP: f64 = 0.1;
+const PASSES: usize = 1_000;
+/// The normal distribution's standard deviation over the median of absolute values.
+const OF_MEDIAN: f64 = 1.4826;
+/// How much wider a median's error is than a mean's.
+const MEDIAN_OVER_MEAN: f64 = 1.2533;
+/// A spread or an effect counts where it exceeds the noise so many times.
+const ABOVE: f64 = 2.0;
+
+/// What co-runs come to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Models {
+    /// By metric: the two tests.
+    pub verdicts: Vec<Verdict>,
+    /// The metric that won.
+    pub metric: Metric,
+    /// How it was chosen.
+    pub choice: Choice,
+    /// The loads at which a competing level is 1; `None` without a run beside a synthetic competitor.
+    pub limits: Option<LoadLimits>,
+    /// By function: its model and its figures.
+    pub functions: BTreeMap<String, Fit>,
+}
+
+/// A function's model, and how far it holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fit {
+    /// The model.
+    pub model: FunctionModel,
+    /// How it was tried.
+    pub trial: Trial,
+}
+
+/// How well a model holds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct Trial {
+    /// One standard deviation of a measured λ, by how much spans alone differ from each other.
+    pub noise: f64,
+    /// The standard deviation of λ over all sets of competitors.
+    pub spread: f64,
+    /// λ beside the strongest synthetic competitor: the mean beside the two that load the cache and the memory most.
+    pub strongest: Option<f64>,
+    /// Whether that is above twice the noise.
+    pub is_above_noise: bool,
+    /// Co-runs that were left out of the fit and then predicted; 0 where the spread is under twice the noise.
+    pub held_out: usize,
+    /// Of these, those whose rate was in the predicted 95 % interval.
+    pub inside: usize,
+}
+
+/// Returns the models of records. `shared` is the size of the last-level cache in bytes.
+#[must_use]
+pub fn models(records: &Records, shared: u64, method: FitMethod) -> Models {
+    let known: BTreeMap<_, _> = records.functions.iter().filter(|(_, record)| !record.samples.is_empty()).collect();
+    let values = |metric: Metric| -> Vec<Values> {
+        known.values().filter_map(|record| metric.values(record, records.hertz)).collect()
+    };
+    let simulation = records.unavailable.get("simulated").map(String::as_str);
+    let verdicts: Vec<_> = METRICS
+        .into_iter()
+        .map(|metric| {
+            let is_simulated = metric.is_simulated() || metric == Metric::TicksPerSharedLine;
+            let why = records.unavailable.get(metric.name()).map(String::as_str);
+            let why = why.or(if is_simulated { simulation } else { None });
+            (metric, test(metric, &values(metric), why))
+        })
+        .collect();
+    let (metric, choice) = choose(&verdicts, known.len());
+    let demands: BTreeMap<&str, f64> = known
+        .iter()
+        .filter_map(|(key, record)| Some((key.as_str(), metric.demand(metric.values(record, records.hertz)?.alone))))
+        .collect();
+    let loads = Loads { metric, hertz: records.hertz, shared, demands: &demands };
+    let limits = loads.limits(records);
+    let fitted = known.iter().filter_map(|(key, record)| {
+        let fit = fit(record, *demands.get(key.as_str())?, &loads, limits.as_ref()?, method)?;
+        Some(((*key).clone(), fit))
+    });
+    let functions = fitted.collect();
+    Models { verdicts: verdicts.into_iter().map(|(_, verdict)| verdict).collect(), metric, choice, limits, functions }
+}
+
+impl Models {
+    /// The registry of these models, of a CPU model and a build; `None` without limits.
+    #[must_use]
+    pub fn registry(&self, cpu: &str, build: &str) -> Option<Registry> {
+        let mut registry = Registry::new(cpu, build, ModelOrigin::Measured, self.metric.name(), self.limits?);
+        let models = self.functions.iter().map(|(key, fit)| (key.clone(), fit.model.clone()));
+        registry.functions.extend(models);
+        Some(registry)
+    }
+
+    /// Of all functions whose λ spreads over more than twice the noise: held-out co-runs inside the predicted
+    /// interval, and all.
+    #[must_use]
+    pub fn held_out(&self) -> (usize, usize) {
+        let trials = self.functions.values().map(|fit| fit.trial);
+        trials.fold((0, 0), |(inside, all), trial| (inside + trial.inside, all + trial.held_out))
+    }
+}
+
+/// What competitors load shared places with.
+struct Loads<'a> {
+    metric: Metric,
+    hertz: f64,
+    shared: u64,
+    /// By function: its x.
+    demands: &'a BTreeMap<&'a str, f64>,
+}
+
+impl Loads<'_> {
+    /// The loads of the cache and of the memory, `Σ 1/x` each; `None` where one competitor's is unknown.
+    fn of(&self, competitors: &[Competitor], loads: &[Load]) -> Option<(f64, f64)> {
+        let mut sum = (0.0, 0.0);
+        for (competitor, load) in competitors.iter().zip(loads) {
+            let (cache, memory) = match competitor {
+                Competitor::Function(key) => {
+                    let load = 1.0 / self.demands.get(key.as_str())?;
+                    (load, load)
+                }
+                Competitor::Synthetic(demand) => {
+                    let value = self.metric.of_synthetic(competitor, load, self.hertz, self.shared)?;
+                    let whole = 1.0 / self.metric.demand(value);
+                    (whole, whole * memory_share(demand.bytes, load, self.shared))
+                }
+            };
+            sum = (sum.0 + cache, sum.1 + memory);
+        }
+        Some(sum)
+    }
+
+    /// The loads of the strongest synthetic competitors on all cores.
+    fn limits(&self, records: &Records) -> Option<LoadLimits> {
+        let all = records.seats.competitors.len();
+        let is_whole = |sample: &&Sample| {
+            let is_synthetic = |it: &Competitor| matches!(it, Competitor::Synthetic(_));
+            sample.competitors.len() == all && sample.competitors.iter().all(is_synthetic)
+        };
+        let mut by_set: BTreeMap<&[Competitor], Vec<(f64, f64)>> = BTreeMap::new();
+        for sample in records.functions.values().flat_map(|record| &record.samples).filter(is_whole) {
+            if let Some(load) = self.of(&sample.competitors, &sample.loads) {
+                by_set.entry(&sample.competitors).or_default().push(load);
+            }
+        }
+        let strongest = |part: fn(&(f64, f64)) -> f64| {
+            let medians = by_set.values().filter_map(|loads| median(loads.iter().map(part).collect()));
+            medians.fold(0.0, f64::max)
+        };
+        let (cache, memory) = (strongest(|it| it.0), strongest(|it| it.1));
+        let cores = Some(SharingCores { cache: all, memory: all, link: None });
+        (cache > 0.0 && memory > 0.0).then_some(LoadLimits { cache, memory, link: None, cores })
+    }
+}
+
+/// A function's co-runs: λ beside each set of competitors, and their levels.
+fn co_runs(record: &FunctionRecord, loads: &Loads<'_>, limits: &LoadLimits) -> Vec<(CoRun, Vec<Competitor>)> {
+    let mut by_set: BTreeMap<&[Competitor], Vec<&Sample>> = BTreeMap::new();
+    for sample in &record.samples {
+        by_set.entry(&sample.competitors).or_default().push(sample);
+    }
+    let run = |(set, samples): (&[Competitor], Vec<&Sample>)| {
+        let levels: Option<Vec<_>> = samples.iter().map(|it| loads.of(set, &it.loads)).collect();
+        let levels = levels?;
+        let level = |part: fn(&(f64, f64)) -> f64, limit: f64| {
+            Some((median(levels.iter().map(part).collect())? / limit).clamp(0.0, 1.0))
+        };
+        let run = CoRun {
+            cache: level(|it| it.0, limits.cache)?,
+            memory: level(|it| it.1, limits.memory)?,
+            drop: median(samples.iter().map(|it| it.drop()).collect())?,
+        };
+        Some((run, set.to_vec()))
+    };
+    by_set.into_iter().filter_map(run).collect()
+}
+
+/// One standard deviation of a measured λ, a median over `passes` of runs.
+fn noise(record: &FunctionRecord) -> f64 {
+    // Two spans alone, one after the other: their difference has the noise of both.
+    let differences = record.samples.iter().map(|it| (it.after.rate() / it.before.rate() - 1.0).abs());
+    let of_a_span = OF_MEDIAN * median(differences.collect()).unwrap_or(0.0) / 2_f64.sqrt();
+    let mut passes: Vec<_> = record.samples.iter().map(|it| it.pass).collect();
+    passes.sort_unstable();
+    passes.dedup();
+    // λ is one span over the mean of two.
+    let of_a_run = of_a_span * 1.5_f64.sqrt();
+    if passes.len() > 1 { of_a_run * MEDIAN_OVER_MEAN / (passes.len() as f64).sqrt() } else { of_a_run }
+}
+
+fn fit(record: &FunctionRecord, metric: f64, loads: &Loads<'_>, limits: &LoadLimits, method: FitMethod) -> Option<Fit> {
+    let runs = co_runs(record, loads, limits);
+    let plain: Vec<_> = runs.iter().map(|(run, _)| *run).collect();
+    let (fitted, held_out) = fitted(&plain, method)?;
+    let alone = record.samples.iter().flat_map(|it| [it.before.rate(), it.after.rate()]).collect();
+    let Sensitivity { cache, memory, constant } = fitted.drop;
+    let local = DropModel {
+        shape: fitted.shape.into(),
+        cache,
+        memory,
+        constant,
+        error: fitted.error,
+        held_out,
+        interval_95: interval(&fitted, plain.len()),
+        fit: method,
+        origin: None,
+    };
+    let model = FunctionModel {
+        rates: SoloRates { local: median(alone)?, remote: None },
+        metric,
+        local,
+        remote: None,
+        packets_bytes: record.packets_bytes,
+        runs: record.samples.len(),
+    };
+    Some(Fit { model, trial: trial(record, &runs, method) })
+}
+
+/// The parameters, and their held-out error where there are enough co-runs for one.
+fn fitted(runs: &[CoRun], method: FitMethod) -> Option<(Fitted, Option<f64>)> {
+    match method {
+        FitMethod::Lms => Some((least_mean_squares(runs, STEP, PASSES)?, held_out_error(runs))),
+        // With so few, whatever is left out is extrapolated.
+        FitMethod::NonNegative if runs.len() < GROUPS => Some((non_negative(runs, Shape::Linear)?, None)),
+        FitMethod::NonNegative => by_held_out_error(runs).map(|(fitted, error)| (fitted, Some(error))),
+    }
+}
+
+/// Half the width of the 95 % interval of a predicted λ, from the errors of the co-runs that the parameters were
+/// fitted to; `None` where there are too few.
+fn interval(fitted: &Fitted, runs: usize) -> Option<f64> {
+    let parameters = if matches!(fitted.shape, Shape::Linear) { 3 } else { 4 };
+    let degrees = runs.checked_sub(parameters).filter(|degrees| *degrees > 0)?;
+    let deviation = fitted.error * (runs as f64 / degrees as f64).sqrt();
+    // The parameters are not known exactly either: on average they add as many parts as there are.
+    Some(student(degrees) * deviation * (1.0 + parameters as f64 / runs as f64).sqrt())
+}
+
+/// By co-run that is left out with its group: the λ that the others predict, and half its interval. Of the two forms
+/// the one with the narrower interval predicts.
+fn predictions(runs: &[CoRun], method: FitMethod) -> Vec<(CoRun, f64, f64)> {
+    let mut found = Vec::new();
+    for group in 0..GROUPS.min(runs.len()) {
+        let (out, rest): (Vec<_>, Vec<_>) = runs.iter().enumerate().partition(|(at, _)| at % GROUPS == group);
+        let rest: Vec<_> = rest.into_iter().map(|(_, run)| *run).collect();
+        let forms = match method {
+            FitMethod::Lms => [least_mean_squares(&rest, STEP, PASSES), None],
+            FitMethod::NonNegative => [non_negative(&rest, Shape::Linear), saturating(&rest)],
+        };
+        // The form is chosen without what is left out, too.
+        let with_half = forms.into_iter().flatten().filter_map(|it| Some((it, interval(&it, rest.len())?)));
+        let Some((fitted, half)) = with_half.min_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
+        found.extend(out.into_iter().map(|(_, run)| (*run, fitted.predict(run), half)));
+    }
+    found
+}
+
+/// The mean absolute error of λ where least mean squares predict what is left out.
+fn held_out_error(runs: &[CoRun]) -> Option<f64> {
+    let mut errors = Vec::new();
+    for group in 0..GROUPS.min(runs.len()) {
+        let rest: Vec<_> =
+            runs.iter().enumerate().filter(|(at, _)| at % GROUPS != group).map(|(_, run)| *run).collect();
+        let fitted = least_mean_squares(&rest, STEP, PASSES)?;
+        let out = runs.iter().enumerate().filter(|(at, _)| at % GROUPS == group);
+        errors.extend(out.map(|(_, run)| (fitted.predict(run) - run.drop).abs()));
+    }
+    (!errors.is_empty()).then(|| mean(&errors))
+}
+
+fn trial(record: &FunctionRecord, runs: &[(CoRun, Vec<Competitor>)], method: FitMethod) -> Trial {
+    let plain: Vec<_> = runs.iter().map(|(run, _)| *run).collect();
+    let drops: Vec<_> = plain.iter().map(|run| run.drop).collect();
+    let (noise, spread) = (noise(record), variance(&drops).sqrt());
+    let synthetic = || runs.iter().filter(|(_, set)| set.iter().all(|it| matches!(it, Competitor::Synthetic(_))));
+    let most = |level: fn(&CoRun) -> f64| {
+        synthetic().max_by(|a, b| level(&a.0).total_cmp(&level(&b.0))).map(|(run, _)| run.drop)
+    };
+    let strongest = most(|run| run.cache).zip(most(|run| run.memory)).map(|(a, b)| f64::midpoint(a, b));
+    let tried = if spread > ABOVE * noise { predictions(&plain, method) } else { Vec::new() };
+    let inside = tried.iter().filter(|(run, predicted, half)| (run.drop - predicted).abs() <= *half).count();
+    let is_above_noise = strongest.is_some_and(|drop| drop > ABOVE * noise);
+    Trial { noise, spread, strongest, is_above_noise, held_out: tried.len(), inside }
+}
+
+#[cfg(test)]
+mod tests;

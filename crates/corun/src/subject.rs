@@ -1,0 +1,186 @@
+//! What runs on one core in a co-run: a function with its parameters, between generated packets and a sink.
+
+use forebay_lean::profile::{self, keys};
+use forebay_pipeline::{Problems, Source, is_built_in, parameters};
+use schemars::Schema;
+use serde_json::Value;
+
+/// The length of generated packets where nothing else is said, in bytes.
+const SHORTEST: u32 = 60;
+
+/// A function that is measured.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// Its name, or with a pipeline's parameters its profile key.
+    pub key: String,
+    /// What people call it: the function, or the pipeline's module.
+    pub name: String,
+    /// The pipeline that it is run in.
+    pub source: Source,
+    /// The pipeline by which another process finds the same, and its settings; `None` where it cannot.
+    pub counted: Option<(String, Vec<String>)>,
+    /// The length of the packets, in bytes.
+    pub packets_bytes: u32,
+}
+
+impl Subject {
+    /// A function with its example's parameters and the packets that it is meant for.
+    ///
+    /// # Errors
+    /// No function has this name.
+    pub fn function(name: &str, batch: usize) -> Result<Self, Problems> {
+        let sets = profile::settings(name, batch);
+        let source = forebay_pipeline::sample(name, &sets)?;
+        let packets_bytes = length(&parameters(&source, |_| Schema::default())?);
+        let counted = Some((format!("function:{name}"), sets));
+        Ok(Self { key: name.to_owned(), name: name.to_owned(), source, counted, packets_bytes })
+    }
+
+    /// Each module of a pipeline by itself with its parameters, one for each profile key. Packets are those of the
+    /// pipeline's first generator; without one, those that the function's example is meant for. `origin` is the name by
+    /// which another process finds the pipeline, where there is one.
+    ///
+    /// # Errors
+    /// The pipeline cannot be read.
+    pub fn modules(source: &Source, origin: Option<&str>, batch: usize) -> Result<Vec<Self>, Problems> {
+        let written = parameters(source, |_| Schema::default())?;
+        let mut modules = keys(source);
+        // As they are written.
+        let checked = forebay_pipeline::check(source)?;
+        modules.sort_by_key(|(name, ..)| checked.modules.iter().position(|(written, _)| written == name));
+        let mut found: Vec<Self> = Vec::new();
+        for (module, function, key) in modules {
+            if found.iter().any(|there| there.key == key) {
+                continue;
+            }
+            let packets = match generator(&written) {
+                Some(packets) => packets,
+                None => traffic(&function)?,
+            };
+            let sets = alone(&written, &module, &packets, batch);
+            // Another process resolves names of files by the pipeline's own folder.
+            let given = source.sets().iter().cloned();
+            let counted = origin.map(|origin| (origin.to_owned(), given.chain(sets.iter().cloned()).collect()));
+            let source = sets.into_iter().fold(source.clone(), Source::set);
+            let packets_bytes = length(&parameters(&source, |_| Schema::default())?);
+            found.push(Self { key, name: module, source, counted, packets_bytes });
+        }
+        Ok(found)
+    }
+}
+
+/// Whether a name is that of a pipeline: of one that is built in, or no function's and like a file's.
+#[must_use]
+pub fn is_pipeline(name: &str) -> bool {
+    let is_like_a_file = || name == "-" || name.contains('/') || name.contains('.');
+    is_built_in(name) || !profile::all().iter().any(|function| function == name) && is_like_a_file()
+}
+
+/// The parameters of the first generator that packets enter by.
+fn generator(written: &Value) -> Option<Value> {
+    let ports = written["ports"].as_object()?;
+    let generator = ports.values().find_map(|port| port.get("generator"))?;
+    Some(if generator.is_null() { Value::Object(serde_json::Map::new()) } else { generator.clone() })
+}
+
+/// The packets that a function's example is meant for.
+fn traffic(function: &str) -> Result<Value, Problems> {
+    let sample = parameters(&forebay_pipeline::sample(function, &[])?, |_| Schema::default())?;
+    Ok(generator(&sample).unwrap_or_default())
+}
+
+/// The settings by which a pipeline has one module only, between a generator and a sink on one worker.
+fn alone(written: &Value, module: &str, packets: &Value, batch: usize) -> Vec<String> {
+    let lines = written["pipeline"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let mut ways = vec![format!("in -> {module}")];
+    for (stop, next) in lines.flat_map(|line| line.split("->").zip(line.split("->").skip(1))) {
+        let (stop, next) = (stop.trim(), next.trim());
+        let is_own = stop == module || stop.strip_prefix(module).is_some_and(|gate| gate.starts_with('['));
+        let way = format!("{stop} -> {}", if next == "drop" { next } else { "out" });
+        if is_own && !ways.contains(&way) {
+            ways.push(way);
+        }
+    }
+    let pipeline = Value::from(ways);
+    let without = ["control", "buffers", "workers", "scheduler", "shares", "flows"].map(|key| format!("{key}=null"));
+    let named = |section: &str| written[section].as_object().into_iter().flatten().map(|(name, _)| name.clone());
+    let others = named("modules").filter(|other| other != module).map(|other| format!("modules.{other}=null"));
+    let states = named("state").filter(|state| !has_text(&written["modules"][module], state));
+    let states = states.map(|state| format!("state.{state}=null"));
+    let ports = named("ports").filter(|port| port != "in" && port != "out").map(|port| format!("ports.{port}=null"));
+    let set = [
+        "fold=off".to_owned(),
+        format!("batch={batch}"),
+        format!("ports.in={{ generator: {packets} }}"),
+        "ports.out={ sink: {} }".to_owned(),
+        format!("pipeline={pipeline}"),
+    ];
+    without.into_iter().chain(others).chain(states).chain(ports).chain(set).collect()
+}
+
+/// Whether a text is among these values, wherever it stands.
+fn has_text(values: &Value, text: &str) -> bool {
+    match values {
+        Value::String(other) => other == text,
+        Value::Array(list) => list.iter().any(|item| has_text(item, text)),
+        Value::Object(map) => map.values().any(|item| has_text(item, text)),
+        _ => false,
+    }
+}
+
+/// The length of the packets that enter.
+fn length(written: &Value) -> u32 {
+    let size = written["ports"]["in"]["generator"]["size"].as_u64();
+    size.and_then(|size| u32::try_from(size).ok()).unwrap_or(SHORTEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_functions as _;
+    use forebay_ports as _;
+
+    use super::*;
+
+    #[test]
+    fn every_function_runs_with_its_example() {
+        for name in profile::all() {
+            let subject = Subject::function(&name, 32).unwrap_or_else(|wrong| panic!("{wrong}"));
+            assert!(subject.packets_bytes >= SHORTEST, "{name}");
+            forebay_pipeline::check(&subject.source).unwrap_or_else(|wrong| panic!("{wrong}"));
+        }
+        assert!(Subject::function("alc", 32).is_err());
+    }
+
+    #[test]
+    fn each_module_of_a_pipeline_runs_by_itself() {
+        let text = "ports: { lan: { generator: { size: 100, destination: 10.0.0.0/16 } }, out: { sink: } }\n\
+                    state: { table: { routes: { routes: [10.0.0.0/8 0] } } }\n\
+                    modules:\n  route: { ip_lookup: { state: table, next_hops: 2 } }\n  \
+                    few: { acl: { rules: { synthetic: 4 } } }\n  also: { acl: { rules: { synthetic: 4 } } }\n\
+                    pipeline: ['lan -> route', 'route[0] -> few -> also -> out', 'route[1] -> drop']\n\
+                    flows: [{ name: all, path: ['route[0]', few, also], slo: 1ms }]\n\
+                    control: { batching: }\nworkers: [{}, {}]\n";
+        let source = Source::new(text, "test.yaml", "");
+        let subjects = Subject::modules(&source, Some("test.yaml"), 16).expect("in order");
+        assert_eq!(subjects.iter().map(|subject| &subject.name[..]).collect::<Vec<_>>(), ["route", "few"]);
+        for subject in subjects {
+            let checked = forebay_pipeline::check(&subject.source).unwrap_or_else(|wrong| panic!("{wrong}"));
+            assert_eq!((checked.modules.len(), subject.packets_bytes), (1, 100));
+            assert_eq!(checked.modules[0].0, subject.name);
+            assert_eq!(subject.counted.map(|(origin, _)| origin).as_deref(), Some("test.yaml"));
+        }
+        // Without a generator: the packets that the function is meant for.
+        let text = text.replace("generator: { size: 100, destination: 10.0.0.0/16 }", "tap: { interface: t0 }");
+        let subjects = Subject::modules(&Source::new(text, "test.yaml", ""), None, 16).expect("in order");
+        for subject in subjects {
+            forebay_pipeline::check(&subject.source).unwrap_or_else(|wrong| panic!("{wrong}"));
+            assert!(subject.counted.is_none());
+        }
+    }
+
+    #[test]
+    fn names_of_pipelines_are_no_functions() {
+        assert!(["usecase:gw", "edge.yaml", "-", "a/b"].into_iter().all(is_pipeline));
+        assert!(!["acl", "alc"].into_iter().any(is_pipeline));
+    }
+}
