@@ -25,6 +25,7 @@ pub const TARGETS: &[Target] = &[
     ("profile", forebay_lean::profile::fuzz_profile),
     ("host", forebay_host::fuzz_files),
     ("topology", forebay_host::fuzz_topology),
+    ("chains", forebay_placement::chains::fuzz_chains),
     ("registry", forebay_placement::registry::fuzz_registry),
     ("neighbour", forebay_packet::wire::neighbour::fuzz_neighbour),
     ("recording", forebay_control::recording::fuzz_recording),

@@ -8,6 +8,7 @@ mod handover;
 mod history;
 mod lab;
 mod measure;
+mod place;
 mod profile;
 mod replay;
 mod settings;
@@ -35,6 +36,7 @@ pub(crate) use handover::{Handover, Measured, Other};
 pub(crate) use history::{Figure, History};
 pub(crate) use lab::{Lab, LabBatching, LabLean};
 pub(crate) use measure::{Count, Measure};
+pub(crate) use place::Place;
 pub(crate) use profile::Profile;
 pub(crate) use replay::Replay;
 pub(crate) use settings::Settings;
@@ -92,6 +94,8 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Show which memory nodes, caches, cores and network interfaces of a machine are near each other
     Topology(Topology),
+    /// Place functions of chains on cores, with a proof: which core runs what, and how fast each chain is then
+    Place(Place),
     /// Watch a running pipeline: the live table
     Top(Top),
     /// Show something of a running pipeline
@@ -467,6 +471,10 @@ pub(crate) enum SchemaName {
     Configuration,
     /// The output of `topology --json`
     Topology,
+    /// Files of chains, which `place` reads
+    Chains,
+    /// The output of `place --json`
+    Place,
 }
 
 /// What can be listed.

@@ -80,8 +80,8 @@ fn with_candidates(command: &str, arg: Arg) -> Arg {
     };
     match (command, arg.get_id().as_str()) {
         ("history" | "top" | "replay", "pipeline") => arg,
-        (_, "pipeline" | "pipelines") => arg.add(ArgValueCompleter::new(pipelines)),
-        ("topology", "source") => arg.add(ArgValueCompleter::new(machines)),
+        (_, "pipeline" | "pipelines") | ("place", "chains") => arg.add(ArgValueCompleter::new(pipelines)),
+        ("topology", "source") | ("place", "topology") => arg.add(ArgValueCompleter::new(machines)),
         ("describe", "name") => arg.add(named(|| [functions(), ports(), usecases(), controllers(), states()].concat())),
         ("usecase", "name") => arg.add(named(usecases)),
         ("profile", "functions") => arg.add(named(functions)),

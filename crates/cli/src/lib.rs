@@ -31,6 +31,7 @@ mod lost_lines;
 mod machine;
 mod measure;
 mod new;
+mod place;
 mod plain;
 mod prices;
 mod printed;
@@ -138,6 +139,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Replay(arguments) => replay::replay(&arguments)?,
         Command::Doctor(arguments) => return doctor::doctor(&arguments),
         Command::Topology(topology) => topology::topology(&topology)?,
+        Command::Place(arguments) => return place::place(&arguments),
         Command::Top(top) => remote::top(&top)?,
         Command::Stop(arguments) => return remote::or_json_error(arguments.json, remote::stop(&arguments)),
         Command::Drops(arguments) => return remote::or_json_error(arguments.json, remote::drops(&arguments)),
@@ -154,6 +156,8 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
             let schema = match of {
                 args::SchemaName::Configuration => forebay_pipeline::schema(),
                 args::SchemaName::Topology => topology::schema(),
+                args::SchemaName::Chains => forebay_placement::chains::schema(),
+                args::SchemaName::Place => forebay_placement::answer::schema(),
             };
             writeln!(printed::out(), "{schema:#}")?;
         }

@@ -25,7 +25,7 @@ const ALLOWED: &str = "`host`, an XML file that hwloc wrote (`lstopo FILE.xml`),
 
 /// Where a topology comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SourceType {
+pub(crate) enum SourceType {
     /// The kernel's files.
     Host,
     /// A file that hwloc wrote.
@@ -36,7 +36,7 @@ enum SourceType {
 
 /// Prints a topology.
 pub(crate) fn topology(arguments: &args::Topology) -> anyhow::Result<()> {
-    let (source, topology) = read(arguments)?;
+    let (source, topology) = read("topology", &arguments.source, arguments.root.as_deref())?;
     let outline = Outline::of(&topology, source);
     if let Some(file) = &arguments.svg {
         let picture = picture::nest(&outline, &arguments.source).svg()?;
@@ -52,47 +52,47 @@ pub(crate) fn topology(arguments: &args::Topology) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn read(arguments: &args::Topology) -> anyhow::Result<(SourceType, Topology)> {
-    let args::Topology { source, root, .. } = arguments;
+/// Reads the topology that `source` names. `what` stands before errors.
+pub(crate) fn read(what: &str, source: &str, root: Option<&Path>) -> anyhow::Result<(SourceType, Topology)> {
     if source == "host" {
-        let root = root.as_deref().unwrap_or(Path::new("/"));
+        let root = root.unwrap_or(Path::new("/"));
         let tree = Tree::at(root);
         if !tree.has("/proc") && !tree.has("/sys") {
-            bail!("topology: --root {}: allowed is a folder with a machine's proc and sys in it", root.display());
+            bail!("{what}: --root {}: allowed is a folder with a machine's proc and sys in it", root.display());
         }
-        let topology = Topology::read(&tree, &Host::read(&tree)).context("topology: host")?;
+        let topology = Topology::read(&tree, &Host::read(&tree)).with_context(|| format!("{what}: host"))?;
         return Ok((SourceType::Host, topology));
     }
     if let Some(root) = root {
-        bail!("topology: --root {}: {source} has no kernel's files: allowed is --root with `host`", root.display());
+        bail!("{what}: --root {}: {source} has no kernel's files: allowed is --root with `host`", root.display());
     }
     // A file of this name comes first, whatever it is: a folder is refused as one.
     if Path::new(source).symlink_metadata().is_ok() {
-        let bytes = read_text(Path::new(source), MOST).with_context(|| format!("topology: {source}"))?;
-        return Ok((SourceType::Hwloc, hwloc(source, &bytes)?));
+        let bytes = read_text(Path::new(source), MOST).with_context(|| format!("{what}: {source}"))?;
+        return Ok((SourceType::Hwloc, hwloc(what, source, &bytes)?));
     }
     if source.contains(['/', '.']) {
         let meant = meant(source);
-        bail!("topology: {source}: there is no such file{meant}: allowed is {ALLOWED}");
+        bail!("{what}: {source}: there is no such file{meant}: allowed is {ALLOWED}");
     }
     match Topology::synthetic(source) {
         Ok(topology) => Ok((SourceType::Synthetic, topology)),
         Err(error) if source.starts_with(|first: char| first.is_ascii_digit()) => {
-            Err(error).with_context(|| format!("topology: {source}"))
+            Err(error).with_context(|| format!("{what}: {source}"))
         }
-        Err(_) => bail!("topology: {source}: it is no file and no machine{}: allowed is {ALLOWED}", meant(source)),
+        Err(_) => bail!("{what}: {source}: it is no file and no machine{}: allowed is {ALLOWED}", meant(source)),
     }
 }
 
 /// The machine that a file describes.
-fn hwloc(file: &str, bytes: &[u8]) -> anyhow::Result<Topology> {
+fn hwloc(what: &str, file: &str, bytes: &[u8]) -> anyhow::Result<Topology> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
-        anyhow::anyhow!("topology: {file}:{line}: a byte is not UTF-8: allowed is XML as `lstopo FILE.xml` writes it")
+        anyhow::anyhow!("{what}: {file}:{line}: a byte is not UTF-8: allowed is XML as `lstopo FILE.xml` writes it")
     })?;
     Topology::hwloc(text).map_err(|error| match error {
-        TopologyError::NotXml { .. } | TopologyError::Hwloc { .. } => anyhow::anyhow!("topology: {file}:{error}"),
-        _ => anyhow::anyhow!("topology: {file}: {error}"),
+        TopologyError::NotXml { .. } | TopologyError::Hwloc { .. } => anyhow::anyhow!("{what}: {file}:{error}"),
+        _ => anyhow::anyhow!("{what}: {file}: {error}"),
     })
 }
 

@@ -14,6 +14,7 @@ mod assignment;
 pub mod baselines;
 mod check;
 pub mod counting;
+pub mod coupled;
 mod exact;
 pub mod fit;
 mod improve;

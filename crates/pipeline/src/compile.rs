@@ -151,8 +151,8 @@ impl ModuleDraft {
 }
 
 /// A module's function as it was made, before its gates lead anywhere.
-struct Made {
-    kind: &'static Declaration,
+pub(crate) struct Made {
+    pub(crate) kind: &'static Declaration,
     params: serde_json::Value,
     function: Box<dyn Function>,
     declared: Declared,
@@ -386,7 +386,7 @@ pub(crate) fn add_faults(misfits: &mut Misfits, root: &Node, path: &[&str], erro
 }
 
 /// Makes the state that modules share. What a running pipeline has, made in the same way, is shared with it.
-fn make_state(
+pub(crate) fn make_state(
     root: &Node,
     stamps: &Stamps,
     running: Option<&crate::made::Made>,
@@ -425,7 +425,7 @@ fn make_state(
 }
 
 /// State that no module has asked for. Where a module could not be made, it may have wanted to.
-fn unused_state(root: &Node, surroundings: &Surroundings, modules: &[ModuleEnd], findings: &mut Findings) {
+pub(crate) fn unused_state(root: &Node, surroundings: &Surroundings, modules: &[ModuleEnd], findings: &mut Findings) {
     if modules.iter().any(|end| end.gates.is_none()) {
         return;
     }
@@ -437,7 +437,7 @@ fn unused_state(root: &Node, surroundings: &Surroundings, modules: &[ModuleEnd],
     }
 }
 
-fn make_modules(
+pub(crate) fn make_modules(
     root: &Node,
     workers: &Workers,
     surroundings: &mut Surroundings,

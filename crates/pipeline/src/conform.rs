@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use crate::problem::{Findings, Place};
 use crate::yaml::{Kind, Node};
 
-pub(crate) use walk::Rules;
+pub use walk::Rules;
 
 /// What does not fit, by path. Each of a path's parts ends with a zero byte.
 #[derive(Default)]

@@ -6,6 +6,7 @@ mod compile;
 mod conform;
 mod control;
 mod demands;
+mod document;
 mod flows;
 mod fold;
 mod graph;
@@ -31,7 +32,9 @@ mod workers;
 mod yaml;
 
 pub use compile::{Checked, Conditions, check, check_str};
+pub use conform::Rules;
 pub use demands::{Demands, PortDemand, demands};
+pub use document::{Document, MadeModule, written};
 pub use graph::graph;
 pub use load::{Loaded, Prepared, load, prepare, rearrange};
 pub use made::{Change, Made};

@@ -4,8 +4,9 @@ use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::Value;
 
-use crate::conform::{Misfits, Rules};
-use crate::problem::{Findings, Problems};
+use crate::conform::Rules;
+use crate::document::Document;
+use crate::problem::Problems;
 use crate::source::Source;
 
 /// The parameters that `source` has, settings applied, held against what `schema` allows.
@@ -16,15 +17,7 @@ pub fn parameters(source: &Source, schema: fn(&mut SchemaGenerator) -> Schema) -
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
     let rules = Rules::new(schema(&mut settings.into_generator()).to_value());
-    let mut findings = Findings::default();
-    let mut root = source.tree(&mut findings);
-    if let Some(root) = &mut root {
-        Misfits::against(&rules, root).report(&mut findings);
-        root.prune();
-    }
-    findings.finish(source.file(), source.text(), source.sets())?;
-    // What cannot be read is a problem.
-    Ok(root.map_or(Value::Null, |root| root.to_json()))
+    Ok(Document::read(source, &rules)?.value())
 }
 
 #[cfg(test)]

@@ -20,10 +20,15 @@ pub fn shown_text(source: &Source) -> String {
     let Some(mut root) = source.tree(&mut Findings::default()) else { return String::new() };
     root.prune();
     hide(&mut root, false, false);
+    block_text(&root)
+}
+
+/// A value as the text of a configuration.
+pub(crate) fn block_text(root: &Node) -> String {
     let mut text = String::new();
     match &root.kind {
         Kind::Map(map) => block_map(map, 0, &mut text),
-        _ => text = flow(&root, usize::MAX).unwrap_or_default() + "\n",
+        _ => text = flow(root, usize::MAX).unwrap_or_default() + "\n",
     }
     text
 }

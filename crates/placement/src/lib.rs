@@ -4,6 +4,15 @@
 
 #![forbid(unsafe_code)]
 
+pub mod answer;
+pub mod chains;
+mod explain;
+pub mod format;
+pub mod pipeline;
+pub mod problem;
 pub mod registry;
+pub mod search;
+pub mod server;
 
+pub use chains::{ChainFunction, Chains, ServiceChain};
 pub use registry::{Registry, RegistryError};

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_graph::files::{read_text, replace_private};
 use forebay_models::placement::{Sensitivity, Shape};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The form of the file.
@@ -40,8 +41,9 @@ pub struct Registry {
 }
 
 /// Where figures come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub enum ModelOrigin {
     /// Co-runs on the machine.
     Measured,

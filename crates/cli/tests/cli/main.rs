@@ -22,6 +22,7 @@ mod lost_lines;
 mod marks;
 mod measure;
 mod new;
+mod place;
 mod profile;
 mod rates;
 mod reload;

@@ -131,9 +131,17 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoPlace`].
     pub fn of_user() -> Result<Self, StoreError> {
+        Ok(Self::at(&Self::folder("profile")?))
+    }
+
+    /// The user's own folder of this name: beside that of profiles.
+    ///
+    /// # Errors
+    /// [`StoreError::NoPlace`].
+    pub fn folder(name: &str) -> Result<PathBuf, StoreError> {
         let named = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let cache = named("XDG_CACHE_HOME").or_else(|| Some(named("HOME")?.join(".cache")));
-        Ok(Self::at(&cache.ok_or(StoreError::NoPlace)?.join("forebay/profile")))
+        Ok(cache.ok_or(StoreError::NoPlace)?.join("forebay").join(name))
     }
 
     /// The folder `path`, which is made when something is kept.

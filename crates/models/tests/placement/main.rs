@@ -2,6 +2,7 @@
 
 mod baselines;
 mod check;
+mod coupled;
 mod instances;
 mod search;
 mod wanted;

@@ -24,7 +24,7 @@ const MOST_REFERENCES: usize = 16;
 const WHOLE: f64 = 18_446_744_073_709_551_616.0;
 
 /// A schema with its patterns compiled.
-pub(crate) struct Rules {
+pub struct Rules {
     schema: Value,
     patterns: HashMap<String, Regex>,
 }
@@ -46,7 +46,8 @@ pub(super) struct Wrong {
 
 impl Rules {
     /// Rules of a schema. A pattern that is no regular expression matches everything.
-    pub(crate) fn new(schema: Value) -> Self {
+    #[must_use]
+    pub fn new(schema: Value) -> Self {
         let mut patterns = HashMap::new();
         collect(&schema, &mut patterns);
         Self { schema, patterns }

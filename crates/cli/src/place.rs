@@ -1,0 +1,78 @@
+//! `forebay place`: which core runs which function of which chain, as text, as a picture, as JSON and as a pipeline.
+
+mod models;
+mod picture;
+mod text;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use forebay_graph::files::{replace, replace_private};
+use forebay_pipeline::Source;
+use forebay_placement::answer::{Answer as Placed, AnswerOptions, answer};
+use forebay_placement::chains::Chains;
+use forebay_placement::pipeline::pipeline;
+use forebay_placement::problem::{PoseError, pose};
+use forebay_placement::search::{SearchEffort, search};
+use forebay_placement::server::Server;
+
+use crate::{Answer, args, printed, topology};
+
+/// Places chains, and prints where.
+pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
+    let chains = Chains::read(&crate::source::source(&arguments.chains, &arguments.set)?)?;
+    let root = arguments.root.as_deref();
+    let (_, machine) = topology::read("place: --topology", &arguments.topology, root)?;
+    let server = Server::of(&machine, arguments.smt);
+    let registry = models::read(&arguments.models)?;
+    let keys: BTreeMap<_, _> =
+        forebay_lean::profile::keys(&chains.modules()).into_iter().map(|(module, _, key)| (module, key)).collect();
+    let objective = arguments.objective.into();
+    let posed = pose(&chains, &server, &registry, &keys, objective).map_err(|error| match error {
+        PoseError::Models(missing) => models::missing(&arguments.chains, &missing, chains.batch),
+        error => anyhow::anyhow!("{}: {error}", arguments.chains),
+    })?;
+    let end = Instant::now() + Duration::from_nanos(arguments.limit.0);
+    let is_over = || Instant::now() >= end;
+    let algorithm = arguments.search.into();
+    let effort = SearchEffort { algorithm, objective, seed: arguments.seed, is_over: &is_over };
+    let outcome = search(&posed.problem, &effort).with_context(|| format!("place: {}", arguments.chains))?;
+    let options = AnswerOptions {
+        topology: &arguments.topology,
+        objective,
+        algorithm,
+        rate_coupled: arguments.rate_coupled,
+        explain: arguments.explain,
+    };
+    let placed = answer(&chains, &server, &registry, &posed, &outcome, options)?;
+    if let Some(file) = &arguments.svg {
+        let picture = picture::nest(&placed).svg()?;
+        replace(file, picture.as_bytes()).with_context(|| format!("place: --svg {}", file.display()))?;
+    }
+    if let Some(file) = &arguments.write {
+        write(&chains, &placed, file).with_context(|| format!("place: --write {}", file.display()))?;
+    }
+    let mut out = printed::out();
+    if arguments.json {
+        writeln!(out, "{}", serde_json::to_string(&placed)?)?;
+    } else {
+        write!(out, "{}", text::text(&placed))?;
+    }
+    let is_kept = placed.rejected.is_empty() && placed.chains.iter().all(|chain| chain.keeps_objective);
+    Ok(if is_kept { Answer::Yes } else { Answer::No })
+}
+
+/// Writes the pipeline of a placement, which is checked first as `forebay check` does.
+fn write(chains: &Chains, placed: &Placed, file: &Path) -> anyhow::Result<()> {
+    let written = pipeline(chains, placed)?;
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let name = file.display().to_string();
+    if let Err(problems) = forebay_pipeline::check(&Source::new(&written.text, &name, folder)) {
+        bail!("the pipeline would not be valid; names of files in it are relative to its own folder:\n{problems}");
+    }
+    let put = if written.has_secrets { replace_private } else { replace };
+    Ok(put(file, written.text.as_bytes())?)
+}

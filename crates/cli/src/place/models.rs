@@ -1,0 +1,55 @@
+//! The models of functions: this machine's, or those of files; and what to do about functions without one.
+
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use forebay_lean::profile::{Build, Key, Profile, Store};
+use forebay_placement::problem::MissingModel;
+use forebay_placement::{Registry, RegistryError};
+
+use forebay_placement::format::rate;
+
+/// How models are made and read.
+const HOW: &str = "`forebay profile --co-runs` measures models on this machine, `--models FILE` reads others";
+
+/// Reads the files, each of which adds to those before; without any, this machine's.
+pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<Registry> {
+    let Some((first, others)) = files.split_first() else { return of_machine() };
+    let mut registry = Registry::read(first).map_err(named)?;
+    for file in others {
+        registry.add(Registry::read(file).map_err(named)?, &file.display().to_string()).map_err(named)?;
+    }
+    Ok(registry)
+}
+
+fn named(error: RegistryError) -> anyhow::Error {
+    anyhow!("place: --models {error}")
+}
+
+/// The models that co-runs on this machine have left for this build.
+fn of_machine() -> anyhow::Result<Registry> {
+    let Key { cpu, build: Build { forebay, program }, .. } = Key::this(32)?;
+    let file = Registry::file(&Store::folder("placement")?, &cpu, &format!("{forebay} ({program})"));
+    match Registry::read(&file) {
+        Err(RegistryError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(anyhow!("place: no models of this machine and build ({}): {HOW}", file.display()))
+        }
+        read => read.map_err(|error| anyhow!("place: {error}")),
+    }
+}
+
+/// The error for functions without a model: each with what the profile knows of it.
+pub(super) fn missing(file: &str, missing: &[MissingModel], batch: usize) -> anyhow::Error {
+    let key = Key::this(batch).ok();
+    let profile = key.and_then(|key| Profile::stored(&Store::of_user().ok()?, &key).ok().flatten());
+    let known = |model: &MissingModel| {
+        let functions = &profile.as_ref()?.functions;
+        let costed = functions.get(&model.key).or_else(|| functions.get(&model.function))?;
+        let packets = batch as f64;
+        let alone = packets / (costed.t0_s + costed.t1_s * packets);
+        Some(format!("; its profile knows its rate alone, {} in full batches, and not its contention", rate(alone)))
+    };
+    let line = |model: &MissingModel| format!("{file}: {model}{}", known(model).unwrap_or_default());
+    let lines: Vec<_> = missing.iter().map(line).collect();
+    anyhow!("{}\n{HOW}", lines.join("\nerror: "))
+}

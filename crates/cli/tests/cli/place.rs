@@ -1,0 +1,308 @@
+//! `forebay place`: placements as text, picture, JSON and pipeline; and inputs that are refused.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::{Done, File, forebay};
+
+/// The chains that come with Forebay.
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/chains.yaml");
+/// Models that were made up for these tests.
+const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/place/models.json");
+
+fn place(chains: &str, arguments: &[&str]) -> Done {
+    forebay(&[&["place", chains, "--models", MODELS], arguments].concat())
+}
+
+fn placed(chains: &str, arguments: &[&str]) -> Value {
+    let done = place(chains, &[arguments, &["--json"]].concat());
+    assert!(matches!(done.code, Some(0 | 1)), "{}", done.err);
+    let report = done.json();
+    check(&report);
+    report
+}
+
+fn list<'v>(value: &'v Value, name: &str) -> &'v [Value] {
+    value[name].as_array().map(Vec::as_slice).unwrap_or_else(|| panic!("{name} is a list: {value}"))
+}
+
+/// Checks an output against its schema, and what it promises besides.
+fn check(report: &Value) {
+    let schema: Value = serde_json::from_str(&forebay(&["schema", "place"]).well()).expect("JSON");
+    let validator = jsonschema::draft202012::new(&schema).expect("a schema");
+    let wrong: Vec<_> = validator.iter_errors(report).map(|error| error.to_string()).collect();
+    assert!(wrong.is_empty(), "{wrong:?}: {report}");
+    let mut used = 0;
+    for chain in list(report, "chains") {
+        let predicted = chain["predicted_pps"].as_f64().expect("a rate");
+        let interval: Vec<_> = list(chain, "interval_95_pps").iter().filter_map(Value::as_f64).collect();
+        assert!(interval[0] <= predicted && predicted <= interval[1], "{chain}");
+        for seat in list(chain, "seats") {
+            assert!(seat["rate_pps"].as_f64() >= Some(predicted), "{chain}");
+            let domain = &report["domains"][seat["domain"].as_u64().expect("a number") as usize];
+            let core = list(domain, "cores").iter().find(|core| core["core"] == seat["core"]).expect("its core");
+            assert_eq!((&core["chain"], &core["functions"]), (&chain["chain"], &seat["functions"]));
+            used += 1;
+        }
+        let seats = list(chain, "seats").len();
+        let functions = list(chain, "functions").len();
+        assert!(chain["form"] == "fused" || seats == functions, "{chain}");
+    }
+    assert_eq!(report["cores_used"].as_u64(), Some(used));
+    if let Some(bound) = report["bound"].as_f64() {
+        let value = report["value"].as_f64().expect("a value");
+        assert!(if report["objective"] == "cores" { bound <= value } else { bound >= value }, "{report}");
+    }
+}
+
+#[test]
+fn the_example_is_placed_and_its_moves_are_explained() {
+    let text = place(EXAMPLE, &["--topology", "2x12", "--explain"]).well();
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    insta::assert_snapshot!(text, @r"
+    3 chains on 2x12: 11 of 24 cores in use, worth 18.9 Mpps; search `exact`
+    Proved: no placement is worth more.
+    Models: simulated, a CPU of a test, by stall_ticks_per_packet
+
+    domain 0 (node 0, eth0)
+      core  0  backup: ip_validate
+      core  1  backup: route
+      10 cores free
+
+    domain 1 (node 1)
+      core 12  web: ip_validate
+      core 13  web: fw
+      core 14  web: ids
+      core 15  web: route
+      core 16  web: ttl
+      core 17  voice: fw
+      core 18  voice: route
+      core 19  voice: ttl
+      core 20  backup: counter
+      free: 21, 22, 23
+
+    chain       comes  predicted  95 %               home  runs
+    web     1.00 Mpps   754 kpps  730 to 777 kpps       0  pipelined
+    voice   2.00 Mpps  3.44 Mpps  3.29 to 3.60 Mpps     0  pipelined
+    backup        any  10.2 Mpps  9.91 to 10.4 Mpps     0  pipelined
+
+    web is bound by ids: 36.7 % slower than alone, most by contention: the link of
+      domain 1 takes 25.0 %
+    voice forwards all that comes; slowest is fw: 55.0 % slower than alone, most
+      by contention: the link of domain 1 takes 25.0 %
+    backup is bound by route: 15.4 % slower than alone, most by contention: the
+      memory of domain 0 takes 13.7 %
+
+    web: all of it on domain 1: moving it to domain 0 costs 13.8 %
+    voice: all of it on domain 1: moving it to domain 0 costs 8.6 %
+    backup: ip_validate, route on domain 0: moving it to domain 1 costs 22.8 %
+    backup: counter on domain 1: moving it to domain 0 costs 1.0 %
+
+    note: chains web, voice, backup: no interface of its own, taken as 'eth0'
+    note: models of the examples' parameters stand for these functions' own:
+      ip_validate and 10 more
+    ");
+    let small = place(EXAMPLE, &["--topology", "2x4"]).well();
+    assert!(small.contains("web     1.00 Mpps   755 kpps") && small.contains("fused ×2"), "{small}");
+}
+
+#[test]
+fn json_has_what_its_schema_says_for_every_search_and_objective() {
+    let best = placed(EXAMPLE, &["--topology", "2x12"]);
+    let value = |report: &Value| report["value"].as_f64().expect("a value");
+    assert_eq!(best["gap"], 0.0);
+    for search in ["octans", "node-balancing", "node-first", "random"] {
+        let report = placed(EXAMPLE, &["--topology", "2x12", "--search", search, "--explain", "--rate-coupled"]);
+        assert!(value(&report) <= value(&best) * (1.0 + 1e-9) && report["bound"].is_null(), "{search}: {report}");
+        assert!(report["coupled"]["converged"] == true, "{report}");
+    }
+    let few = File::new(
+        "chains:\n  - { name: a, functions: [ttl, counter], home: 0 }\n  - { name: b, functions: [ip_validate, ttl], home: 1 }\n",
+    );
+    let all = placed(few.path(), &["--topology", "2x3", "--search", "brute-force"]);
+    let exact = placed(few.path(), &["--topology", "2x3"]);
+    assert!((value(&all) / value(&exact) - 1.0).abs() < 1e-9 && all["gap"] == 0.0, "{all} {exact}");
+    let sum = placed(EXAMPLE, &["--topology", "2x12", "--objective", "sum"]);
+    assert!(value(&sum) > 0.0 && sum["objective"] == "sum");
+    // One copy of `web` cannot forward as much.
+    let rates = ["--set", "chains.0.rate=400kpps", "--set", "chains.2.rate=1Mpps", "--objective", "cores"];
+    let cores = placed(EXAMPLE, &[&["--topology", "2x12"], &rates[..]].concat());
+    assert_eq!((cores["value"].as_f64(), cores["bound"].as_f64()), (Some(7.0), Some(7.0)), "{cores}");
+    let chain = &cores["chains"][0];
+    assert!(chain["form"] == "fused" && chain["predicted_pps"].as_f64() >= Some(4e5), "{chain}");
+}
+
+#[test]
+fn chains_that_do_not_fit_are_named() {
+    let few = place(EXAMPLE, &["--topology", "1x3", "--set", "chains.0.copies=0"]);
+    assert_eq!(few.code, Some(1), "{}", few.err);
+    assert!(
+        few.out.contains("rejected: web: it needs 5 cores: there are 3: `copies: 1` runs it on one core"),
+        "{}",
+        few.out
+    );
+    assert!(few.out.contains("rejected: backup: it needs 3 cores: chains of more weight leave 0"), "{}", few.out);
+    let late = place(EXAMPLE, &["--topology", "2x12", "--set", "chains.0.slo=20us"]);
+    assert_eq!(late.code, Some(1), "{}", late.err);
+    let message = "rejected: web: its objectives need 16.0 Mpps: alone it would forward";
+    assert!(late.out.contains(message), "{}", late.out);
+    let none = place(EXAMPLE, &["--topology", "1x1", "--search", "node-first", "--json"]);
+    assert_eq!((none.code, list(&none.json(), "rejected").len()), (Some(1), 3));
+}
+
+#[test]
+fn the_written_pipeline_is_in_order_and_runs() {
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let examples = Path::new(EXAMPLE).parent().expect("a folder");
+    for name in ["chains.yaml", "inspection.rules"] {
+        std::fs::copy(examples.join(name), folder.path().join(name)).expect("a file");
+    }
+    let inside = |name: &str| folder.path().join(name).to_str().expect("a plain name").to_owned();
+    let (chains, written) = (inside("chains.yaml"), inside("edge.yaml"));
+    place(&chains, &["--topology", "2x4", "--write", &written]).well();
+    assert!(forebay(&["check", &written]).well().contains("edge: in order (11 modules"), "{written}");
+    let ran = forebay(&["run", &written, "--virtual", "--duration", "2ms", "--no-socket", "--json"]);
+    let report = ran.json();
+    assert_eq!(list(&report, "workers").len(), 8, "{}", ran.err);
+    assert!(list(&report, "flows").iter().all(|flow| flow["packets"].as_u64() > Some(0)), "{report}");
+    // Names of files are relative to the pipeline.
+    let elsewhere = tempfile::TempDir::new().expect("a folder");
+    let other = elsewhere.path().join("edge.yaml");
+    let refused = place(&chains, &["--topology", "2x4", "--write", other.to_str().expect("a plain name")]);
+    assert!(refused.code == Some(2) && refused.err.contains("names of files in it are relative"), "{}", refused.err);
+    assert!(!other.exists());
+    // On this machine, on one of its cores.
+    let one = File::new("chains:\n  - { name: a, functions: [ip_validate, ttl], rate: 10kpps, copies: 1 }\n");
+    let here = one.beside("here.yaml");
+    place(one.path(), &["--objective", "cores", "--write", &here]).well();
+    let ran = forebay(&["run", &here, "--duration", "100ms", "--no-socket", "--json"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.json()["packets"]["out"].as_u64() > Some(0), "{}", ran.out);
+}
+
+#[test]
+fn interfaces_become_ports() {
+    let file = File::new(
+        "chains:\n  - { name: a, functions: [ttl], interface: eth0, to: eth1 }\n  - { name: b, functions: [ttl], interface: eth1 }\n",
+    );
+    let written = file.beside("edge.yaml");
+    place(file.path(), &["--topology", "2x4:nic=0:nic=1", "--write", &written]).well();
+    let text = std::fs::read_to_string(&written).expect("a pipeline");
+    assert!(text.contains("  eth0: { af_packet: { interface: eth0 } }\n"), "{text}");
+    assert!(text.contains("  - eth0 -> a-ttl -> eth1\n") && text.contains("  - eth1 -> b-ttl -> eth1\n"), "{text}");
+    let shared = place(
+        file.path(),
+        &["--topology", "2x4", "--set", "chains.1.interface=eth0", "--set", "chains.0.to=eth0", "--write", &written],
+    );
+    let message = "chains 'a' and 'b' both receive from interface 'eth0': allowed is one chain for each";
+    assert!(shared.code == Some(2) && shared.err.contains(message), "{}", shared.err);
+}
+
+#[test]
+fn wrong_inputs_are_refused_with_what_is_allowed() {
+    let on = ["--topology", "2x4"];
+    let set = |setting: &str| place(EXAMPLE, &[&on[..], &["--set", setting]].concat());
+    for (setting, message) in [
+        ("chains.0.name=voice", "chain 'voice': chain 0 has this name already"),
+        ("chains.0.functions=[fwall]", "chain 'web': there is no module and no function 'fwall'"),
+        ("chains.0.functions=[fv, ids, ttl]", "there is no module and no function 'fv' (did you mean 'fw'?)"),
+        ("chains.0.home=2", "chain 'web': home domain 2: allowed are 0 to 1"),
+        ("chains.0.interface=eth7", "chain 'web': the topology has no interface 'eth7' (did you mean 'eth0'?)"),
+        ("chains.0.rate=.nan", "'.nan' is not a number with a unit"),
+        ("chains.0.rate=2000Gpps", "allowed are 1pps to 1000Gpps"),
+        ("chains.0.weight=0", "'0' is out of range"),
+        ("chains.0.copies=1000000", "chain 'web': 1000000 copies: allowed are 0 to 64"),
+        ("chains.0.slo=0us", "chain 'web': slo 0ns: allowed are 1us to 10s"),
+        ("chains=[]", "chains: too few: at least 1 is needed"),
+        ("modules.more={ttl: }", "no chain names the module 'more'"),
+    ] {
+        let done = set(setting);
+        assert!(done.code == Some(2) && done.err.contains(message), "{setting}: {:?} {}", done.code, done.err);
+    }
+    for (arguments, message) in [
+        (&["--topology", "0x4"][..], "place: --topology: 0x4: '0x4': allowed is NODESxCORES"),
+        (&["--topology", "no.xml"], "place: --topology: no.xml: there is no such file"),
+        (&["--topology", "2x4", "--root", "/"], "--root /: 2x4 has no kernel's files"),
+        (&["--topology", "2x4", "--limit", "0s"], "allowed are 1ms to 1h"),
+        (&["--topology", "2x4", "--search", "best"], "possible values"),
+        (
+            &["--topology", "2x4", "--objective", "cores"],
+            "chain 'backup': it has no rate: `--objective cores` needs one",
+        ),
+        (&["--topology", "8x8", "--search", "brute-force"], "--search brute-force: 8589934592 placements"),
+        (&["--topology", "2x4", "--models", "no.json"], "place: --models no.json: No such file or directory"),
+    ] {
+        let done = place(EXAMPLE, arguments);
+        assert!(done.code == Some(2) && done.err.contains(message), "{arguments:?}: {:?} {}", done.code, done.err);
+    }
+}
+
+#[test]
+fn functions_without_models_are_named_with_what_to_do() {
+    let file =
+        File::new("chains:\n  - { name: a, functions: [ttl, mac_swap] }\n  - { name: b, functions: [ip_swap] }\n");
+    let done = place(file.path(), &["--topology", "1x4"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.contains("chain 'a': function 'mac_swap' (mac_swap): no model of its contention"), "{}", done.err);
+    assert!(done.err.contains("error: ") && done.err.contains("function 'ip_swap'"), "{}", done.err);
+    assert!(done.err.contains("`--models FILE` reads others"), "{}", done.err);
+    let text = std::fs::read_to_string(MODELS).expect("models");
+    for (find, put, message) in [
+        ("\"link\": 6.0", "\"link\": null", "limits.link is null: the models are of one domain, and the server has 2"),
+        ("\"metric\": 3.0", "\"metric\": -3.0", "function 'counter': metric is -3: allowed is a number above 0"),
+        ("\"schema\": 1", "\"schema\": 7", "schema 7: allowed is 1"),
+    ] {
+        let sorted: Value = serde_json::from_str(&text).expect("JSON");
+        let models = file.beside("models.json");
+        let text = serde_json::to_string_pretty(&sorted).expect("JSON");
+        assert!(text.contains(find), "{find} in {text}");
+        std::fs::write(&models, text.replacen(find, put, 1)).expect("a file");
+        let done = forebay(&["place", EXAMPLE, "--topology", "2x4", "--models", &models]);
+        assert!(done.code == Some(2) && done.err.contains(message), "{find}: {}", done.err);
+    }
+}
+
+#[test]
+fn no_secret_of_a_chain_is_shown_and_a_pipeline_with_one_is_its_owners() {
+    let key = "a0b1c2d3e4f506172839405162738495";
+    let file = File::new(&format!(
+        "modules:\n  seal: {{ aes_gcm_encrypt: {{ keys: [{{ id: 1, key: \"{key}\" }}], use: 1 }} }}\nchains:\n  - {{ name: a, functions: [seal] }}\n"
+    ));
+    let written = file.beside("edge.yaml");
+    let done = place(file.path(), &["--topology", "1x4", "--write", &written, "--json"]);
+    assert!(done.code == Some(0) && !done.out.contains(key) && !done.err.contains(key), "{} {}", done.out, done.err);
+    let mode = std::fs::metadata(&written).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let wrong = place(file.path(), &["--topology", "1x4", "--set", &format!("chains.0.functions=[{key}]")]);
+    assert!(wrong.code == Some(2) && !wrong.err.contains(key), "{}", wrong.err);
+}
+
+#[test]
+fn the_picture_shows_functions_in_cores() {
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let file = folder.path().join("edge.svg");
+    place(EXAMPLE, &["--topology", "2x12", "--svg", file.to_str().expect("a plain name")]).well();
+    let text = std::fs::read_to_string(&file).expect("a picture");
+    let document = roxmltree::Document::parse(&text).expect("XML");
+    let words: Vec<_> = document.descendants().filter_map(|node| node.text()).map(str::trim).collect();
+    for word in ["domain 0 (node 0), eth0", "core 12", "route", "free core", "voice"] {
+        assert!(words.contains(&word), "{word}: {words:?}");
+    }
+}
+
+#[test]
+fn the_stored_schemas_are_current() {
+    for name in ["chains", "place"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../schema/{name}.schema.json"));
+        let stored: Value = serde_json::from_str(&std::fs::read_to_string(&path).expect("a file")).expect("JSON");
+        let current: Value = serde_json::from_str(&forebay(&["schema", name]).well()).expect("JSON");
+        assert!(stored == current, "schema/{name}.schema.json is not current: run `make schema`");
+    }
+    let example: Value = serde_saphyr::from_str(&std::fs::read_to_string(EXAMPLE).expect("a file")).expect("YAML");
+    let schema: Value = serde_json::from_str(&forebay(&["schema", "chains"]).well()).expect("JSON");
+    let validator = jsonschema::draft202012::new(&schema).expect("a schema");
+    let wrong: Vec<_> = validator.iter_errors(&example).map(|error| error.to_string()).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+}

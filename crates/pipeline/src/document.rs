@@ -1,0 +1,153 @@
+//! A YAML text of another kind than a configuration, read in the same way: held against a schema, with the place of
+//! each value.
+//!
+//! A text with the sections `state` and `modules` has them as a configuration does, and they are made in the same way.
+
+use forebay_graph::Surroundings;
+use forebay_measure::Frequency;
+use serde_json::Value;
+
+use crate::compile::{make_modules, make_state, unused_state};
+use crate::conform::{Misfits, Rules};
+use crate::identity::Stamps;
+use crate::problem::{Findings, Problems};
+use crate::shown::block_text;
+use crate::source::Source;
+use crate::workers::Workers;
+use crate::yaml::{self, Node};
+
+/// A text that conforms to its schema.
+pub struct Document {
+    source: Source,
+    root: Node,
+}
+
+/// A module with its function and that function's gates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MadeModule {
+    /// Its name.
+    pub name: String,
+    /// Its function.
+    pub function: &'static str,
+    /// The names of its gates.
+    pub gates: Vec<String>,
+}
+
+impl Document {
+    /// Reads a text, settings applied, and holds it against the rules of a JSON Schema.
+    ///
+    /// # Errors
+    /// What cannot be read, and what does not fit.
+    pub fn read(source: &Source, rules: &Rules) -> Result<Self, Problems> {
+        let mut findings = Findings::default();
+        let mut root = source.tree(&mut findings);
+        if let Some(root) = &mut root {
+            Misfits::against(rules, root).report(&mut findings);
+            root.prune();
+        }
+        findings.finish(source.file(), source.text(), source.sets())?;
+        let root = root.expect("a text without a tree has a problem");
+        Ok(Self { source: source.clone(), root })
+    }
+
+    /// The text's values.
+    #[must_use]
+    pub fn value(&self) -> Value {
+        self.root.to_json()
+    }
+
+    /// Where it comes from.
+    #[must_use]
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Faults of values at paths such as `["chains", "0", "rate"]`, with their places.
+    ///
+    /// # Panics
+    /// There are no faults.
+    #[must_use]
+    pub fn problems(&self, faults: &[(Vec<String>, String)]) -> Problems {
+        let mut findings = Findings::default();
+        for (path, message) in faults {
+            findings.add(self.root.place_of(path.iter().map(String::as_str)), message.as_str());
+        }
+        let Source { file, text, sets, .. } = &self.source;
+        findings.finish(file, text, sets).expect_err("there are faults")
+    }
+
+    /// Makes the modules and the state of the text, as a check of a configuration does.
+    ///
+    /// # Errors
+    /// What is wrong with their parameters, and with the files that they name.
+    pub fn modules(&self) -> Result<Vec<MadeModule>, Problems> {
+        let (mut findings, mut misfits) = (Findings::default(), Misfits::default());
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        surroundings.base.clone_from(&self.source.base);
+        (surroundings.simulated, surroundings.checking) = (true, true);
+        let workers = Workers::read(&self.root, &mut misfits, &mut findings);
+        let stamps = Stamps::of(&self.root, &self.source.base);
+        make_state(&self.root, &stamps, None, &mut surroundings, &mut misfits);
+        let (made, ends) = make_modules(&self.root, &workers, &mut surroundings, &mut misfits);
+        unused_state(&self.root, &surroundings, &ends, &mut findings);
+        misfits.report(&mut findings);
+        findings.finish(&self.source.file, &self.source.text, &self.source.sets)?;
+        let modules = made.into_iter().flatten().zip(ends);
+        let modules = modules.map(|(made, end)| MadeModule {
+            name: end.name,
+            function: made.kind.name,
+            gates: end.gates.unwrap_or_default(),
+        });
+        Ok(modules.collect())
+    }
+}
+
+/// A mapping as the text of a configuration, which a person reads. Secrets are in it.
+#[must_use]
+pub fn written(value: &Value) -> String {
+    // A text in JSON is one in YAML.
+    yaml::parse(&value.to_string(), &mut Findings::default()).map(|node| block_text(&node)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema() -> Value {
+        let part = |name: &str| crate::schema()["properties"][name].clone();
+        json!({
+            "type": "object",
+            "properties": { "state": part("state"), "modules": part("modules"), "count": { "type": "integer" } },
+            "additionalProperties": false,
+        })
+    }
+
+    fn read(text: &str) -> Result<Document, Problems> {
+        Document::read(&Source::new(text, "chains.yaml", ""), &Rules::new(schema()))
+    }
+
+    #[test]
+    fn modules_are_made_and_faults_have_places() {
+        let text = "count: 3\nmodules:\n  fw: { acl: { rules: [permit any], denied: gate } }\n  t: { ttl: }\n";
+        let document = read(text).expect("it conforms");
+        let modules = document.modules().expect("they can be made");
+        assert_eq!(modules[0].gates, ["0", "denied"]);
+        assert_eq!((modules[1].name.as_str(), modules[1].function), ("t", "ttl"));
+        let problems = document.problems(&[(vec!["count".to_owned()], "3: allowed is 4".to_owned())]);
+        assert_eq!(problems.to_string(), "chains.yaml:1: 3: allowed is 4");
+        let wrong = read("modules: { fw: { acl: { rules: [prmit any] } } }").expect("it conforms");
+        let wrong = wrong.modules().expect_err("no rule").to_string();
+        assert!(wrong.starts_with("chains.yaml:1: modules.fw.acl.rules[0]: "), "{wrong}");
+        let unknown = read("cuont: 3\n").map(|_| ()).expect_err("an unknown key").to_string();
+        assert!(unknown.starts_with("chains.yaml:1: unknown key 'cuont' (did you mean 'count'?)"), "{unknown}");
+    }
+
+    #[test]
+    fn what_is_written_reads_the_same() {
+        let value = json!({ "modules": { "fw": { "acl": { "rules": ["permit any", "no: \"1\"\n"] } } }, "count": 1.5 });
+        let source = Source::new(written(&value), "written", "");
+        assert_eq!(source.tree(&mut Findings::default()).map(|node| node.to_json()), Some(value));
+    }
+}

@@ -1,0 +1,428 @@
+//! The answer: which core runs which function, the rates that this leads to, and what binds them.
+//!
+//! It is what `forebay place --json` prints, and all that the text and the picture show.
+
+mod binding;
+
+use forebay_models::placement::coupled::{Coupled, Damping, coupled};
+use forebay_models::placement::{Function, Problem, ProblemError, Way};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Serialize;
+
+use crate::chains::Chains;
+use crate::explain::explain;
+use crate::problem::{MatchedModel, Objective, PosedProblem};
+use crate::registry::{ModelOrigin, Registry};
+use crate::search::{Algorithm, Outcome};
+use crate::server::Server;
+
+/// A placement of chains on a server.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(title = "Forebay placement")]
+pub struct Answer {
+    /// Changes when a field goes or means something else. Fields may be added.
+    pub version: u32,
+    /// The pipeline's name.
+    pub name: String,
+    /// The topology, as on the command line.
+    pub topology: String,
+    /// `served`, `sum` or `cores`.
+    pub objective: &'static str,
+    /// How the placement was searched for.
+    pub search: &'static str,
+    /// The models of functions.
+    pub models: ModelsAnswer,
+    /// What the placement is worth: weighted packets a second, packets a second, or with `cores` the cores in use.
+    pub value: f64,
+    /// No placement is worth more, or with `cores` needs fewer; null where the search proves nothing.
+    pub bound: Option<f64>,
+    /// By which part of the bound the value misses it, 0 to 1; 0: the placement is proved to be optimal.
+    pub gap: Option<f64>,
+    /// Nodes of the search; null where it counts none.
+    pub nodes: Option<u64>,
+    /// Cores in use.
+    pub cores_used: usize,
+    /// Cores that functions may use.
+    pub cores_usable: usize,
+    /// Memory domains with their cores.
+    pub domains: Vec<DomainAnswer>,
+    /// The chains that are placed, in the order of the file.
+    pub chains: Vec<ChainAnswer>,
+    /// The chains that do not fit.
+    pub rejected: Vec<RejectedChain>,
+    /// Rates and contention together; null unless it was asked for. The certificate is not about these rates.
+    pub coupled: Option<CoupledAnswer>,
+    /// What was assumed.
+    pub notes: Vec<String>,
+}
+
+/// Where models of functions come from.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct ModelsAnswer {
+    /// The CPU's model.
+    pub cpu: String,
+    /// The build.
+    pub build: String,
+    /// `measured`, `simulated` or `imported`.
+    pub origin: ModelOrigin,
+    /// The metric of demands.
+    pub metric: String,
+}
+
+/// A memory domain.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct DomainAnswer {
+    /// Its number, from 0.
+    pub domain: usize,
+    /// Its NUMA node; null where it is unknown.
+    pub node: Option<usize>,
+    /// Network interfaces of its node.
+    pub interfaces: Vec<String>,
+    /// Its cores.
+    pub cores: Vec<CoreAnswer>,
+}
+
+/// A core.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct CoreAnswer {
+    /// The processor's number.
+    pub core: usize,
+    /// The chain that runs there; null where it is free.
+    pub chain: Option<String>,
+    /// The chain's functions that run there.
+    pub functions: Vec<String>,
+}
+
+/// A chain that is placed.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct ChainAnswer {
+    /// Its name.
+    pub chain: String,
+    /// `pipelined`: a core for each function; `fused`: copies of the whole chain, each on one core.
+    pub form: ChainForm,
+    /// The domain of its packets.
+    pub home: usize,
+    /// Packets a second that come; null where it takes what it gets.
+    pub rate_pps: Option<f64>,
+    /// Packets a second that it can forward, by the fixed-rate model.
+    pub predicted_pps: f64,
+    /// The 95 % interval of that, from the errors of the models.
+    pub interval_95_pps: [f64; 2],
+    /// Packets a second that it forwards where rates and contention are solved together; null unless it was asked for.
+    pub coupled_pps: Option<f64>,
+    /// Packets a second that it must be able to forward, for its objectives; null without any.
+    pub least_pps: Option<f64>,
+    /// Whether the prediction keeps that.
+    pub keeps_objective: bool,
+    /// Its functions, in the order in which packets pass them.
+    pub functions: Vec<FunctionAnswer>,
+    /// Its cores: one for each function, or for each copy.
+    pub seats: Vec<SeatAnswer>,
+    /// What binds its rate.
+    pub binds: Binding,
+    /// For each segment, functions in a row on one domain, the best other domain; null unless it was asked for.
+    pub moves: Option<Vec<SegmentMove>>,
+}
+
+/// How a chain runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum ChainForm {
+    /// A core for each function.
+    Pipelined,
+    /// Copies of the whole chain.
+    Fused,
+}
+
+/// A function with its model.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct FunctionAnswer {
+    /// As the chain names it.
+    pub name: String,
+    /// The module's name in the pipeline.
+    pub module: String,
+    /// The function.
+    pub function: String,
+    /// The model's name in the registry.
+    pub model: String,
+    /// Whether the model is of the parameters of the function's example, and not of these.
+    pub of_example: bool,
+    /// Where the model's figures come from, at home and elsewhere.
+    pub origins: [ModelOrigin; 2],
+}
+
+/// A core of a chain.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct SeatAnswer {
+    /// The domain.
+    pub domain: usize,
+    /// The processor's number.
+    pub core: usize,
+    /// The functions that run there.
+    pub functions: Vec<String>,
+    /// Packets a second that they could forward there.
+    pub rate_pps: f64,
+}
+
+/// What binds a chain's rate.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct Binding {
+    /// The slowest function, or all of a chain that runs on one core.
+    pub function: String,
+    /// By how much it is slower than alone, 0 to 1: λ.
+    pub drop: f64,
+    /// The place of contention that takes most of that; null where nothing does.
+    pub place: Option<ContentionPlace>,
+    /// The domain of that place.
+    pub domain: usize,
+    /// The part of λ that the place takes.
+    pub share: f64,
+}
+
+/// A place of contention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum ContentionPlace {
+    /// The last-level cache.
+    Cache,
+    /// The memory controller.
+    Memory,
+    /// The link to other domains.
+    Link,
+    /// None that competitors share: the model's constant part.
+    Constant,
+}
+
+/// The best other domain of functions in a row.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct SegmentMove {
+    /// The functions.
+    pub functions: Vec<String>,
+    /// Their domain.
+    pub from: usize,
+    /// The best other domain; null where no other can take them.
+    pub to: Option<usize>,
+    /// Functions that change places with them, where the other domain has too few free cores.
+    pub exchanged: Vec<String>,
+    /// What the move costs, in percent of the value of all chains; null where no other domain can take them.
+    pub cost_percent: Option<f64>,
+}
+
+/// A chain that is not placed.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct RejectedChain {
+    /// Its name.
+    pub chain: String,
+    /// Why it does not fit.
+    pub reason: String,
+}
+
+/// How rates and contention were solved together.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct CoupledAnswer {
+    /// Whether the fixed point was reached.
+    pub converged: bool,
+    /// By how much a part rates changed in the last round, at most; null after one round.
+    pub residual: Option<f64>,
+    /// Rounds that were made.
+    pub rounds: usize,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct AnswerOptions<'a> {
+    /// The topology, as on the command line.
+    pub topology: &'a str,
+    /// What was looked for.
+    pub objective: Objective,
+    /// How it was looked for.
+    pub algorithm: Algorithm,
+    /// Whether rates and contention are solved together.
+    pub rate_coupled: bool,
+    /// Whether moves are explained.
+    pub explain: bool,
+}
+
+/// Makes the answer of a search.
+///
+/// # Errors
+/// [`ProblemError`]: the outcome is not one of this problem.
+pub fn answer(
+    chains: &Chains,
+    server: &Server,
+    registry: &Registry,
+    posed: &PosedProblem,
+    outcome: &Outcome,
+    options: AnswerOptions<'_>,
+) -> Result<Answer, ProblemError> {
+    let kept = outcome.kept.iter().map(|chain| posed.problem.chains[*chain].clone()).collect();
+    let problem = Problem { domains: posed.problem.domains.clone(), chains: kept };
+    let placed = Placed { chains, posed, outcome, problem: &problem };
+    let together = if options.rate_coupled && !outcome.kept.is_empty() {
+        Some(coupled(&problem, &outcome.placement, Damping::default())?)
+    } else {
+        None
+    };
+    let mut domains = empty_domains(server);
+    let rates = if outcome.kept.is_empty() { Vec::new() } else { problem.function_rates(&outcome.placement)? };
+    let mut answers = Vec::new();
+    for at in 0..outcome.kept.len() {
+        answers.push(placed.chain(at, &rates[at], together.as_ref(), &mut domains));
+    }
+    if options.explain {
+        let names: Vec<_> = answers.iter().map(|chain| (chain.chain.clone(), names(chain))).collect();
+        for (chain, moves) in answers.iter_mut().zip(explain(&problem, &outcome.placement, &names)) {
+            chain.moves = Some(moves);
+        }
+    }
+    let gap = outcome.bound.map(|bound| {
+        let (above, below) =
+            if options.objective == Objective::Cores { (outcome.value, bound) } else { (bound, outcome.value) };
+        if above > 0.0 { ((above - below) / above).max(0.0) } else { 0.0 }
+    });
+    let rejected = outcome.rejected.iter().map(|rejection| RejectedChain {
+        chain: chains.chains[rejection.chain].name.clone(),
+        reason: rejection.reason.clone(),
+    });
+    let used = domains.iter().flat_map(|domain| &domain.cores).filter(|core| core.chain.is_some()).count();
+    Ok(Answer {
+        version: 1,
+        name: chains.name.clone(),
+        topology: options.topology.to_owned(),
+        objective: options.objective.name(),
+        search: options.algorithm.name(),
+        models: ModelsAnswer {
+            cpu: registry.cpu.clone(),
+            build: registry.build.clone(),
+            origin: registry.origin,
+            metric: registry.metric.clone(),
+        },
+        value: outcome.value,
+        bound: outcome.bound,
+        // Values that differ by rounding are the same.
+        gap: gap.map(|gap| if gap < 1e-9 { 0.0 } else { gap }),
+        nodes: outcome.nodes,
+        cores_used: used,
+        cores_usable: server.cores(),
+        domains,
+        chains: answers,
+        rejected: rejected.collect(),
+        coupled: together.map(|together| CoupledAnswer {
+            converged: together.is_converged,
+            residual: Some(together.residual).filter(|residual| residual.is_finite()),
+            rounds: together.rounds,
+        }),
+        notes: posed.notes.clone(),
+    })
+}
+
+/// By seat, the names of its functions.
+fn names(chain: &ChainAnswer) -> Vec<Vec<String>> {
+    chain.seats.iter().map(|seat| seat.functions.clone()).collect()
+}
+
+fn empty_domains(server: &Server) -> Vec<DomainAnswer> {
+    let free = |core: &usize| CoreAnswer { core: *core, chain: None, functions: Vec::new() };
+    let domains = server.domains.iter().enumerate().map(|(number, domain)| {
+        let interfaces = server.interfaces.iter().filter(|(_, node)| node.is_some() && *node == domain.node);
+        DomainAnswer {
+            domain: number,
+            node: domain.node,
+            interfaces: interfaces.map(|(name, _)| name.clone()).collect(),
+            cores: domain.cores.iter().map(free).collect(),
+        }
+    });
+    domains.collect()
+}
+
+/// A placement with what it is of.
+struct Placed<'a> {
+    chains: &'a Chains,
+    posed: &'a PosedProblem,
+    outcome: &'a Outcome,
+    /// Of the chains that are placed.
+    problem: &'a Problem,
+}
+
+impl Placed<'_> {
+    fn chain(&self, at: usize, rates: &[f64], together: Option<&Coupled>, domains: &mut [DomainAnswer]) -> ChainAnswer {
+        let number = self.outcome.kept[at];
+        let (section, models) = (&self.chains.chains[number], &self.posed.models[number]);
+        let (chain, way) = (&self.problem.chains[at], &self.outcome.placement[at]);
+        let whole = chain.whole();
+        let all: Vec<_> = section.functions.iter().map(|function| function.name.clone()).collect();
+        let copies = match way {
+            Way::Split(_) => 1.0,
+            Way::Whole(domains) => domains.len() as f64,
+        };
+        let mut seats = Vec::new();
+        let mut interval = [f64::INFINITY; 2];
+        for (seat, (&domain, &rate)) in way.domains().iter().zip(rates).enumerate() {
+            let side = usize::from(domain != chain.home);
+            let (function, functions, half) = match way {
+                Way::Split(_) => (&chain.functions[seat], vec![all[seat].clone()], models[seat].intervals[side]),
+                Way::Whole(_) => (&whole, all.clone(), weighted(&chain.functions, models, chain.home, side)),
+            };
+            let swing = copies * function.rates[domain] * half;
+            interval = [interval[0].min((rate - swing).max(0.0)), interval[1].min(rate + swing)];
+            let core = domains[domain].cores.iter_mut().find(|core| core.chain.is_none());
+            let number = core.map_or(0, |core| {
+                core.chain = Some(section.name.clone());
+                core.functions.clone_from(&functions);
+                core.core
+            });
+            seats.push(SeatAnswer { domain, core: number, functions, rate_pps: rate });
+        }
+        let predicted = rates.iter().copied().fold(f64::INFINITY, f64::min);
+        let functions = section.functions.iter().zip(models).map(|(function, model)| FunctionAnswer {
+            name: function.name.clone(),
+            module: function.module.clone(),
+            function: function.function.to_owned(),
+            model: model.name.clone(),
+            of_example: !model.is_exact,
+            origins: model.origins,
+        });
+        ChainAnswer {
+            chain: section.name.clone(),
+            form: if matches!(way, Way::Split(_)) { ChainForm::Pipelined } else { ChainForm::Fused },
+            home: chain.home,
+            rate_pps: section.rate,
+            predicted_pps: predicted,
+            interval_95_pps: interval,
+            coupled_pps: together.map(|together| together.rates[at]),
+            least_pps: Some(chain.least).filter(|least| *least > 0.0),
+            keeps_objective: predicted >= chain.least,
+            functions: functions.collect(),
+            binds: binding::binding(self.problem, &self.outcome.placement, at, rates, &seats),
+            seats,
+            moves: None,
+        }
+    }
+}
+
+/// Half the width of the interval of a chain on one core: the functions', by their time, as its parameters are.
+fn weighted(functions: &[Function], models: &[MatchedModel], home: usize, side: usize) -> f64 {
+    let seconds: f64 = functions.iter().map(|function| 1.0 / function.rates[home]).sum();
+    let parts = functions.iter().zip(models).map(|(function, model)| model.intervals[side] / function.rates[home]);
+    parts.sum::<f64>() / seconds
+}
+
+/// The JSON Schema of [`Answer`].
+#[must_use]
+pub fn schema() -> serde_json::Value {
+    let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    generator.into_root_schema_for::<Answer>().to_value()
+}

@@ -1,0 +1,345 @@
+//! CHAINS.yaml: the chains that are to be placed, with their functions, rates and objectives.
+//!
+//! The sections `state` and `modules` are those of a pipeline, so that a pipeline's modules can be copied. A chain
+//! names modules, or functions that need no parameters, in the order in which its packets pass them. Each use of a
+//! module in a chain becomes a module of its own.
+
+mod schema;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
+
+use forebay_graph::Percentile;
+use forebay_measure::{Nanos, PacketRate};
+use forebay_pipeline::{Document, Problems, Rules, Source, listed, nearest};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Deserialize;
+use serde_json::Value;
+
+pub use schema::schema;
+
+/// The most chains in a file.
+pub const MOST_CHAINS: usize = 256;
+/// The most functions of a chain.
+pub const MOST_FUNCTIONS: usize = 64;
+/// The most copies of a chain.
+pub const MOST_COPIES: usize = 64;
+
+/// A file of chains that has been checked.
+#[derive(Clone, Debug)]
+pub struct Chains {
+    /// The name of the pipeline; that of the file where the file states none.
+    pub name: String,
+    /// The largest batch, in packets.
+    pub batch: usize,
+    /// In the order of the file.
+    pub chains: Vec<ServiceChain>,
+    /// The sections `state` and `modules`.
+    pub(crate) state: Value,
+    /// Where the text comes from.
+    pub(crate) source: Source,
+}
+
+/// A chain of functions that a class of traffic passes.
+#[derive(Clone, Debug)]
+pub struct ServiceChain {
+    /// Its name.
+    pub name: String,
+    /// In the order in which packets pass them; not empty.
+    pub functions: Vec<ChainFunction>,
+    /// Packets a second that come; `None` where it takes what it gets.
+    pub rate: Option<f64>,
+    /// The value of a packet. Above 0.
+    pub weight: f64,
+    /// The delay objective, in seconds.
+    pub slo: Option<f64>,
+    /// The percentile that keeps the objective.
+    pub percentile: Option<Percentile>,
+    /// The network interface where packets enter, and where they leave unless `to` is another.
+    pub interface: Option<String>,
+    /// The network interface where packets leave.
+    pub to: Option<String>,
+    /// The memory domain of its packets.
+    pub home: Option<usize>,
+    /// So many copies of the whole chain, each on one core, may run in place of a core for each function; 0: none.
+    pub copies: usize,
+}
+
+/// A function of a chain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChainFunction {
+    /// As the chain names it.
+    pub name: String,
+    /// The name of its module in the pipeline; no other function has it.
+    pub module: String,
+    /// The function.
+    pub function: &'static str,
+    /// Its parameters.
+    pub(crate) params: Value,
+    /// Its gates.
+    pub(crate) gates: Vec<String>,
+}
+
+/// A chain as the file has it.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ChainSection {
+    /// The chain's name.
+    #[schemars(regex(pattern = "^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?$"))]
+    name: String,
+    /// Its functions in the order in which packets pass them: names under `modules`, or functions that need no
+    /// parameters.
+    #[schemars(length(min = 1))]
+    functions: Vec<String>,
+    /// Packets a second that come, 1pps to 1000Gpps. Without it, the chain takes what it gets.
+    rate: Option<PacketRate>,
+    /// The value of a packet, compared with those of other chains; 1 by default.
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1e6))]
+    weight: Option<f64>,
+    /// The delay objective, 1us to 10s. The chain is placed only where its predicted rate keeps it.
+    slo: Option<Nanos>,
+    /// Which of the packets' delays must keep the objective, as a percentile (99 by default), or `mean`.
+    percentile: Option<Percentile>,
+    /// The network interface where packets enter. The domain of its node is the chain's home: packets are in the memory
+    /// of that.
+    #[schemars(length(min = 1))]
+    interface: Option<String>,
+    /// The network interface where packets leave; `interface` by default.
+    #[schemars(length(min = 1))]
+    to: Option<String>,
+    /// The home domain, as `forebay place` numbers them, from 0. It comes before the interface's.
+    home: Option<usize>,
+    /// Up to so many copies of the whole chain, each on one core, may run in place of a core for each function, with
+    /// sessions shared out among them; 0, the default: none.
+    copies: Option<usize>,
+}
+
+/// What is wrong with values at paths.
+type Faults = Vec<(Vec<String>, String)>;
+
+impl Chains {
+    /// Reads and checks a file of chains. Functions are made, and the files that they name are read.
+    ///
+    /// # Errors
+    /// Everything that is wrong, with places.
+    pub fn read(source: &Source) -> Result<Self, Problems> {
+        let document = Document::read(source, rules())?;
+        let value = document.value();
+        let sections = &value["chains"];
+        let count = sections.as_array().map_or(0, Vec::len);
+        if count > MOST_CHAINS {
+            let message = format!("{count} chains: allowed are 1 to {MOST_CHAINS}");
+            return Err(document.problems(&[(vec!["chains".to_owned()], message)]));
+        }
+        let mut faults = Faults::new();
+        let sections: Vec<ChainSection> = (0..count).filter_map(|at| section(&sections[at], at, &mut faults)).collect();
+        if !faults.is_empty() {
+            return Err(document.problems(&faults));
+        }
+        check(&sections, &mut faults);
+        let mut names = Names { modules: value["modules"].as_object(), taken: BTreeSet::new(), used: BTreeSet::new() };
+        let chains = sections.into_iter().enumerate();
+        let mut chains: Vec<_> = chains.map(|(at, section)| names.chain(section, at, &mut faults)).collect();
+        names.check_used(&mut faults);
+        if !faults.is_empty() {
+            return Err(document.problems(&faults));
+        }
+        // With their places: the copies that chains make of modules have none.
+        document.modules()?;
+        let stem = std::path::Path::new(source.file()).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let name = value["name"].as_str().map(str::to_owned).or(stem).unwrap_or_default();
+        let batch = value["batch"].as_u64().and_then(|batch| usize::try_from(batch).ok()).unwrap_or(32);
+        let mut all = Self { name, batch, chains: Vec::new(), state: value["state"].clone(), source: source.clone() };
+        all.chains = std::mem::take(&mut chains);
+        all.find_gates()?;
+        Ok(all)
+    }
+
+    /// All functions, chain by chain.
+    pub fn functions(&self) -> impl Iterator<Item = &ChainFunction> {
+        self.chains.iter().flat_map(|chain| &chain.functions)
+    }
+
+    /// The modules of all chains, and their state, as sections of a pipeline.
+    #[must_use]
+    pub fn modules(&self) -> Source {
+        let text = forebay_pipeline::written(&Value::Object(self.sections()));
+        Source::new(text, self.source.file(), self.source.base())
+    }
+
+    pub(crate) fn sections(&self) -> serde_json::Map<String, Value> {
+        let module = |function: &ChainFunction| {
+            let kind = serde_json::Map::from_iter([(function.function.to_owned(), function.params.clone())]);
+            (function.module.clone(), Value::Object(kind))
+        };
+        let mut sections = serde_json::Map::new();
+        if self.state.as_object().is_some_and(|state| !state.is_empty()) {
+            sections.insert("state".to_owned(), self.state.clone());
+        }
+        sections.insert("modules".to_owned(), Value::Object(self.functions().map(module).collect()));
+        sections
+    }
+
+    fn find_gates(&mut self) -> Result<(), Problems> {
+        let made = Document::read(&self.modules(), &Rules::new(Value::Bool(true)))?.modules()?;
+        let mut gates: BTreeMap<_, _> = made.into_iter().map(|module| (module.name, module.gates)).collect();
+        for function in self.chains.iter_mut().flat_map(|chain| &mut chain.functions) {
+            function.gates = gates.remove(&function.module).unwrap_or_default();
+        }
+        Ok(())
+    }
+}
+
+/// The schema as files are held against it, made once.
+fn rules() -> &'static Rules {
+    static RULES: OnceLock<Rules> = OnceLock::new();
+    RULES.get_or_init(|| Rules::new(schema()))
+}
+
+fn path(at: usize, keys: &[&str]) -> Vec<String> {
+    let start = ["chains".to_owned(), at.to_string()];
+    start.into_iter().chain(keys.iter().map(|key| (*key).to_owned())).collect()
+}
+
+/// A chain whose form the schema allows.
+fn section(value: &Value, at: usize, faults: &mut Faults) -> Option<ChainSection> {
+    let name = value["name"].as_str().unwrap_or_default();
+    let count = value["functions"].as_array().map_or(0, Vec::len);
+    if count > MOST_FUNCTIONS {
+        let message = format!("chain '{name}': {count} functions: allowed are 1 to {MOST_FUNCTIONS}");
+        faults.push((path(at, &["functions"]), message));
+        return None;
+    }
+    serde_json::from_value(value.clone())
+        .map_err(|error| faults.push((path(at, &[]), format!("chain '{name}': {error}"))))
+        .ok()
+}
+
+/// Checks values that the schema does not bound.
+fn check(sections: &[ChainSection], faults: &mut Faults) {
+    let mut seen = BTreeMap::new();
+    for (at, chain) in sections.iter().enumerate() {
+        let name = &chain.name;
+        let mut fault = |keys: &[&str], message: String| {
+            faults.push((path(at, keys), format!("chain '{name}': {message}")));
+        };
+        if let Some(first) = seen.insert(name.as_str(), at) {
+            fault(&["name"], format!("chain {first} has this name already: allowed are names that differ"));
+        }
+        if let Some(PacketRate(rate)) = chain.rate.filter(|rate| !(1.0..=1e12).contains(&rate.0)) {
+            fault(&["rate"], format!("rate {rate} pps: allowed are 1pps to 1000Gpps"));
+        }
+        if let Some(slo) = chain.slo.filter(|slo| !(1_000..=10_000_000_000).contains(&slo.0)) {
+            fault(&["slo"], format!("slo {slo}: allowed are 1us to 10s"));
+        }
+        if chain.percentile.is_some() && chain.slo.is_none() {
+            fault(&["percentile"], "a percentile without a delay objective: allowed is one beside `slo`".to_owned());
+        }
+        if let Some(copies) = chain.copies.filter(|copies| *copies > MOST_COPIES) {
+            fault(&["copies"], format!("{copies} copies: allowed are 0 to {MOST_COPIES}"));
+        }
+        if chain.to.is_some() && chain.interface.is_none() {
+            fault(
+                &["to"],
+                "`to` without an interface where packets enter: allowed is `to` beside `interface`".to_owned(),
+            );
+        }
+    }
+}
+
+/// Names in a chain, and names that its functions get in the pipeline.
+struct Names<'v> {
+    modules: Option<&'v serde_json::Map<String, Value>>,
+    taken: BTreeSet<String>,
+    used: BTreeSet<String>,
+}
+
+impl Names<'_> {
+    fn chain(&mut self, section: ChainSection, at: usize, faults: &mut Faults) -> ServiceChain {
+        let mut functions = Vec::new();
+        for (index, name) in section.functions.iter().enumerate() {
+            match self.function(name) {
+                Ok((function, params)) => {
+                    let module = self.unique(&format!("{}-{name}", section.name));
+                    functions.push(ChainFunction { name: name.clone(), module, function, params, gates: Vec::new() });
+                }
+                Err(message) => {
+                    let message = format!("chain '{}': {message}", section.name);
+                    faults.push((path(at, &["functions", &index.to_string()]), message));
+                }
+            }
+        }
+        ServiceChain {
+            name: section.name,
+            functions,
+            rate: section.rate.map(|rate| rate.0),
+            weight: section.weight.unwrap_or(1.0),
+            slo: section.slo.map(|slo| slo.0 as f64 / 1e9),
+            percentile: section.percentile,
+            interface: section.interface,
+            to: section.to,
+            home: section.home,
+            copies: section.copies.unwrap_or(0),
+        }
+    }
+
+    /// The function that a name stands for, with its parameters.
+    fn function(&mut self, name: &str) -> Result<(&'static str, Value), String> {
+        let known = forebay_graph::functions();
+        let find = |name: &str| known.iter().find(|function| function.name == name);
+        if let Some(kinds) = self.modules.and_then(|modules| modules.get(name)) {
+            self.used.insert(name.to_owned());
+            let kind = kinds.as_object().and_then(|kinds| kinds.iter().next());
+            let found = kind.and_then(|(kind, params)| Some((find(kind)?.name, params.clone())));
+            return found.ok_or_else(|| format!("module '{name}' has no function"));
+        }
+        let Some(function) = find(name) else {
+            let modules = self.modules.into_iter().flatten().map(|(name, _)| name.as_str());
+            let names = || modules.clone().chain(known.iter().map(|function| function.name));
+            let near = nearest(name, names());
+            return Err(format!("there is no module and no function '{name}'{near}: allowed are {}", listed(names())));
+        };
+        let mut settings = SchemaSettings::draft2020_12();
+        settings.inline_subschemas = true;
+        let schema = (function.schema)(&mut settings.into_generator()).to_value();
+        let required: Vec<_> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        if required.is_empty() {
+            return Ok((function.name, Value::Null));
+        }
+        Err(format!(
+            "function '{name}' needs parameters ({}): write `modules: {{ NAME: {{ {name}: {} }} }}` and name NAME here",
+            required.join(", "),
+            function.example
+        ))
+    }
+
+    /// A name that nothing has yet.
+    fn unique(&mut self, name: &str) -> String {
+        let numbered = (2..).map(|number| format!("{name}-{number}"));
+        let free = std::iter::once(name.to_owned()).chain(numbered).find(|name| !self.taken.contains(name));
+        let name = free.unwrap_or_default();
+        self.taken.insert(name.clone());
+        name
+    }
+
+    /// A module that no chain names is a mistake: it would not be placed.
+    fn check_used(&self, faults: &mut Faults) {
+        for (name, _) in self.modules.into_iter().flatten().filter(|(name, _)| !self.used.contains(*name)) {
+            faults.push((vec!["modules".to_owned(), name.clone()], format!("no chain names the module '{name}'")));
+        }
+    }
+}
+
+/// Any bytes, for fuzzing: chains that are read have functions, with names that differ.
+pub fn fuzz_chains(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(chains) = Chains::read(&Source::new(text, "chains.yaml", "/nonexistent")) {
+        assert!(chains.chains.iter().all(|chain| !chain.functions.is_empty()));
+        let names: BTreeSet<_> = chains.functions().map(|function| &function.module).collect();
+        assert_eq!(names.len(), chains.functions().count());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+//! The pipeline of a placement: modules, ports, and a worker for each core, as `forebay run` takes it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_measure::{Nanos, PacketRate};
+use forebay_pipeline::{Document, Rules, Source, is_kind_with_secrets, written};
+use serde_json::{Map, Value, json};
+
+use crate::answer::{Answer, ChainForm};
+use crate::chains::{Chains, ServiceChain};
+
+/// The most workers of a pipeline.
+const MOST_WORKERS: usize = 256;
+/// The highest core of a worker.
+const MOST_CORE: usize = 4_095;
+
+/// Why there is no pipeline of a placement.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PipelineError {
+    /// Two chains would receive from one interface.
+    #[error(
+        "chains '{first}' and '{second}' both receive from interface '{interface}': allowed is one chain for each, such \
+         as one for each VLAN interface"
+    )]
+    Shared {
+        /// A chain.
+        first: String,
+        /// Another.
+        second: String,
+        /// Their interface.
+        interface: String,
+    },
+    /// No chain is placed.
+    #[error("no chain is placed: a pipeline has at least one")]
+    Empty,
+    /// Too many cores.
+    #[error("the placement has {0} cores: a pipeline has up to {MOST_WORKERS} workers")]
+    Workers(usize),
+    /// A core that no worker can have.
+    #[error("core {0}: a pipeline's workers run on cores 0 to {MOST_CORE}")]
+    Core(usize),
+}
+
+/// A pipeline's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PipelineText {
+    /// The text.
+    pub text: String,
+    /// Whether a secret may be in it.
+    pub has_secrets: bool,
+}
+
+/// Writes the pipeline of a placement. A chain with an interface has a port of the kind `af_packet`; one without has a
+/// generator of packets for its first function, and a sink.
+///
+/// # Errors
+/// [`PipelineError`].
+pub fn pipeline(chains: &Chains, answer: &Answer) -> Result<PipelineText, PipelineError> {
+    let placed: Vec<_> = answer.chains.iter().collect();
+    let find = |name: &str| chains.chains.iter().find(|chain| chain.name == name);
+    let sections: Vec<&ServiceChain> = placed.iter().filter_map(|chain| find(&chain.chain)).collect();
+    if sections.is_empty() {
+        return Err(PipelineError::Empty);
+    }
+    let mut ports = Ports::of(&sections);
+    let mut lines = Vec::new();
+    let mut flows = Vec::new();
+    for chain in &sections {
+        let (from, to) = ports.of_chain(chain)?;
+        lines.extend(wires(chain, &from, &to));
+        flows.push(flow(chain));
+    }
+    let mut workers = Vec::new();
+    for (chain, section) in placed.iter().zip(&sections) {
+        for (at, seat) in chain.seats.iter().enumerate() {
+            let modules: Vec<_> = match chain.form {
+                ChainForm::Pipelined => vec![section.functions[at].module.as_str()],
+                ChainForm::Fused => section.functions.iter().map(|function| function.module.as_str()).collect(),
+            };
+            if seat.core > MOST_CORE {
+                return Err(PipelineError::Core(seat.core));
+            }
+            workers.push(json!({ "core": seat.core, "modules": modules }));
+        }
+    }
+    if workers.len() > MOST_WORKERS {
+        return Err(PipelineError::Workers(workers.len()));
+    }
+    let kept: BTreeSet<_> = sections.iter().flat_map(|chain| &chain.functions).map(|it| it.module.as_str()).collect();
+    let mut parts = chains.sections();
+    if let Some(Value::Object(modules)) = parts.get_mut("modules") {
+        modules.retain(|name, _| kept.contains(name.as_str()));
+    }
+    let modules = parts.remove("modules").unwrap_or_default();
+    let state = parts.remove("state").map(|state| used(state, &modules)).filter(|state| !state.is_empty());
+    let functions = || sections.iter().flat_map(|chain| &chain.functions).map(|function| function.function);
+    let mut all = Map::new();
+    all.insert("name".to_owned(), json!(chains.name));
+    if chains.batch != 32 {
+        all.insert("batch".to_owned(), json!(chains.batch));
+    }
+    all.insert("ports".to_owned(), Value::Object(ports.sections));
+    if let Some(state) = state {
+        all.insert("state".to_owned(), Value::Object(state));
+    }
+    all.insert("modules".to_owned(), modules);
+    all.insert("pipeline".to_owned(), json!(lines));
+    all.insert("flows".to_owned(), json!(flows));
+    all.insert("workers".to_owned(), json!(workers));
+    let head = format!(
+        "# The placement of {} on {} by `forebay place`: {} cores of {}.\n",
+        chains.name, answer.topology, answer.cores_used, answer.cores_usable
+    );
+    let text = head + &in_order(&all);
+    Ok(PipelineText { text, has_secrets: functions().any(is_kind_with_secrets) })
+}
+
+/// Sections in this order: as maps they would be sorted by name.
+fn in_order(all: &Map<String, Value>) -> String {
+    let order = ["name", "batch", "ports", "state", "modules", "pipeline", "flows", "workers"].into_iter();
+    let section = |name: &str| all.get(name).map(|value| written(&json!({ name: value })));
+    order.filter_map(section).collect()
+}
+
+/// The states that modules name: others may belong to chains that are not placed.
+fn used(state: Value, modules: &Value) -> Map<String, Value> {
+    fn names(value: &Value, text: &str) -> bool {
+        match value {
+            Value::String(other) => other == text,
+            Value::Array(list) => list.iter().any(|item| names(item, text)),
+            Value::Object(map) => map.values().any(|item| names(item, text)),
+            _ => false,
+        }
+    }
+    let Value::Object(mut all) = state else { return Map::new() };
+    all.retain(|name, _| names(modules, name));
+    all
+}
+
+/// Ports, by name.
+struct Ports {
+    sections: Map<String, Value>,
+    /// Names that modules have.
+    taken: BTreeSet<String>,
+    /// By interface: its port, and the chain that receives from it.
+    interfaces: BTreeMap<String, (String, Option<String>)>,
+}
+
+impl Ports {
+    fn of(chains: &[&ServiceChain]) -> Self {
+        let taken = chains.iter().flat_map(|chain| &chain.functions).map(|function| function.module.clone()).collect();
+        Self { sections: Map::new(), taken, interfaces: BTreeMap::new() }
+    }
+
+    fn add(&mut self, name: &str, port: Value) -> String {
+        // What a name of a port may not have.
+        let plain = |letter: char| if letter.is_ascii_alphanumeric() || "_-".contains(letter) { letter } else { '_' };
+        let name: String = name.chars().map(plain).collect();
+        let name = name.trim_matches('-').to_owned();
+        let numbered = (2..).map(|number| format!("{name}-{number}"));
+        let name = std::iter::once(name.clone()).chain(numbered).find(|name| !self.taken.contains(name));
+        let name = name.unwrap_or_default();
+        self.taken.insert(name.clone());
+        self.sections.insert(name.clone(), port);
+        name
+    }
+
+    fn of_interface(&mut self, interface: &str) -> String {
+        if let Some((port, _)) = self.interfaces.get(interface) {
+            return port.clone();
+        }
+        let port = self.add(interface, json!({ "af_packet": { "interface": interface } }));
+        self.interfaces.insert(interface.to_owned(), (port.clone(), None));
+        port
+    }
+
+    /// Where the chain's packets enter and leave.
+    fn of_chain(&mut self, chain: &ServiceChain) -> Result<(String, String), PipelineError> {
+        let Some(interface) = &chain.interface else {
+            let source = self.add(&format!("{}-in", chain.name), json!({ "generator": traffic(chain) }));
+            let sink = self.add(&format!("{}-out", chain.name), json!({ "sink": {} }));
+            return Ok((source, sink));
+        };
+        let from = self.of_interface(interface);
+        if let Some((_, receives)) = self.interfaces.get_mut(interface)
+            && let Some(first) = receives.replace(chain.name.clone())
+        {
+            let second = chain.name.clone();
+            return Err(PipelineError::Shared { first, second, interface: interface.clone() });
+        }
+        let to = chain.to.as_ref().map_or_else(|| from.clone(), |to| self.of_interface(to));
+        Ok((from, to))
+    }
+}
+
+/// Packets for the chain's first function, at the chain's rate.
+fn traffic(chain: &ServiceChain) -> Value {
+    let known = forebay_graph::functions();
+    let first = chain.functions.first().and_then(|first| known.iter().find(|known| known.name == first.function));
+    let text = first.map_or("", |function| function.traffic);
+    let read = Document::read(&Source::new(text, "traffic", ""), &Rules::new(Value::Bool(true)));
+    let mut traffic = read.map(|document| document.value()).ok().filter(Value::is_object).unwrap_or_else(|| json!({}));
+    if let Some(rate) = chain.rate {
+        traffic["rate"] = json!(PacketRate(rate).to_string());
+    }
+    traffic
+}
+
+/// The chain's lines: packets of all gates go on.
+fn wires(chain: &ServiceChain, from: &str, to: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = from.to_owned();
+    for (at, function) in chain.functions.iter().enumerate() {
+        line.push_str(&format!(" -> {}", function.module));
+        let next = chain.functions.get(at + 1).map_or(to, |next| &next.module);
+        if function.gates.len() > 1 {
+            lines.push(std::mem::take(&mut line));
+            let (last, others) = function.gates.split_last().expect("there are several");
+            lines.extend(others.iter().map(|gate| format!("{}[{gate}] -> {next}", function.module)));
+            line = format!("{}[{last}]", function.module);
+        }
+    }
+    line.push_str(&format!(" -> {to}"));
+    lines.push(line);
+    lines
+}
+
+fn flow(chain: &ServiceChain) -> Value {
+    let step = |(at, function): (usize, &crate::chains::ChainFunction)| match function.gates.first() {
+        Some(gate) if function.gates.len() > 1 && at + 1 < chain.functions.len() => {
+            format!("{}[{gate}]", function.module)
+        }
+        _ => function.module.clone(),
+    };
+    let path: Vec<_> = chain.functions.iter().enumerate().map(step).collect();
+    let mut flow = json!({ "name": chain.name, "path": path });
+    if let Some(slo) = chain.slo {
+        flow["slo"] = json!(Nanos((slo * 1e9).round() as u64).to_string());
+    }
+    if let Some(percentile) = chain.percentile {
+        flow["percentile"] = percentile.into();
+    }
+    flow
+}

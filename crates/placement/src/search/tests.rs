@@ -1,0 +1,81 @@
+//! Chains that do not fit are rejected by name, and the fewest cores are the fewest.
+
+use forebay_models::placement::{Chain, Domain, Function, Limits, Sensitivity, Shape, Way};
+
+use super::*;
+
+fn problem(cores: [usize; 2], chains: Vec<Chain>) -> Problem {
+    let limits = Limits { cache: 4.0, memory: 8.0, link: 4.0 };
+    let domain = |(class, cores)| Domain { cores, class, limits };
+    Problem { domains: cores.into_iter().enumerate().map(domain).collect(), chains }
+}
+
+fn chain(rates: &[f64], rate: f64, copies: usize) -> Chain {
+    let drop = Sensitivity { cache: 0.2, memory: 0.2, constant: 0.0 };
+    let function = |rate: &f64| Function {
+        rates: vec![*rate, 0.8 * rate],
+        metric: 10.0,
+        local: drop,
+        remote: drop,
+        shape: Shape::Linear,
+    };
+    Chain { functions: rates.iter().map(function).collect(), home: 0, rate, weight: 1.0, least: 0.0, copies }
+}
+
+fn effort(algorithm: Algorithm, objective: Objective) -> SearchEffort<'static> {
+    SearchEffort { algorithm, objective, seed: 1, is_over: &|| false }
+}
+
+#[test]
+fn a_chain_that_does_not_fit_is_rejected_and_the_others_are_placed() {
+    let mut light = chain(&[5e6, 5e6], 1e6, 0);
+    light.weight = 0.5;
+    let chains = vec![chain(&[5e6; 7], 1e6, 0), chain(&[5e6, 5e6], 1e6, 0), light, chain(&[5e6], 1e6, 0)];
+    for algorithm in [Algorithm::Exact, Algorithm::Octans, Algorithm::NodeFirst, Algorithm::Random] {
+        let found = search(&problem([2, 2], chains.clone()), &effort(algorithm, Objective::Served)).expect("chains");
+        assert_eq!(found.kept, [1, 3], "{algorithm:?}");
+        let reasons: Vec<_> = found.rejected.iter().map(|it| (it.chain, it.reason.as_str())).collect();
+        let expected = [
+            (0, "it needs 7 cores: there are 4: `copies: 1` runs it on one core"),
+            (2, "it needs 2 cores: chains of more weight leave 1"),
+        ];
+        assert_eq!(reasons, expected, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn a_chain_whose_objective_cannot_be_kept_is_rejected() {
+    let mut chains = vec![chain(&[5e6, 5e6], 1e6, 0), chain(&[5e6], 1e6, 0)];
+    chains[0].least = 6e6;
+    let found = search(&problem([2, 2], chains), &effort(Algorithm::Exact, Objective::Served)).expect("chains");
+    assert_eq!(found.kept, [1]);
+    assert!(found.rejected[0].reason.starts_with("its objectives need 6.00 Mpps: alone it would forward 4."));
+}
+
+#[test]
+fn the_fewest_cores_are_the_fewest() {
+    // Fused, a core forwards 2 Mpps less its drop: two copies for 3 Mpps, and a core each would be three.
+    let mut chains = vec![chain(&[6e6, 6e6, 6e6], 3e6, 4), chain(&[6e6, 6e6], 1e6, 0)];
+    for chain in &mut chains {
+        chain.least = chain.rate;
+    }
+    let problem = problem([4, 4], chains);
+    let found = search(&problem, &effort(Algorithm::Exact, Objective::Cores)).expect("chains");
+    assert_eq!((found.value, found.bound), (4.0, Some(4.0)), "{found:?}");
+    assert!(matches!(&found.placement[0], Way::Whole(domains) if domains.len() == 2), "{found:?}");
+    let rates = problem.rates(&found.placement).expect("a placement");
+    assert!(rates[0].0 >= 3e6 && rates[1].0 >= 1e6, "{rates:?}");
+    let other = search(&problem, &effort(Algorithm::Octans, Objective::Cores)).expect_err("no such objective");
+    assert!(other.to_string().starts_with("--search octans: it does not look for the fewest cores"));
+}
+
+#[test]
+fn lists_that_are_too_long_are_refused() {
+    let chains = vec![chain(&[5e6; 5], 1e6, 0); 6];
+    let found = search(&problem([20, 20], chains), &effort(Algorithm::BruteForce, Objective::Sum));
+    let message = found.expect_err("2^30").to_string();
+    assert!(
+        message.starts_with("--search brute-force: 1073741824 placements: allowed are up to 10000000"),
+        "{message}"
+    );
+}
