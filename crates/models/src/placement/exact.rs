@@ -419,7 +419,7 @@ impl<'s> Search<'s> {
             let members = kin.members.len();
             bound += listed.limited(best.map(|(value, _)| value))? * members as f64;
             let Some((_, at)) = best else { continue };
-            wanted.iter_mut().zip(&listed.choices[at].cores).for_each(|(sum, own)| *sum += own * members);
+            listed.choices[at].used.iter().for_each(|(domain, cores)| wanted[*domain] += cores * members);
             let own = listed.choices[at].loads.iter().find(|(resource, _)| *resource == self.slice.resource);
             load += own.map_or(0.0, |(_, load)| load * members as f64);
         }

@@ -160,14 +160,12 @@ fn greedy(space: &Space, order: &[usize], start: &[Option<usize>]) -> Option<Vec
     for (chain, at) in start.iter().enumerate().filter_map(|(chain, at)| Some((&space.chains[chain], (*at)?))) {
         let choice = &chain.choices[at];
         choice.loads.iter().for_each(|(resource, load)| loads[*resource] += load);
-        for (left, used) in cores.iter_mut().zip(&choice.cores) {
-            *left = left.checked_sub(*used)?;
-        }
+        choice.is_taken_from(&mut cores).then_some(())?;
     }
     for &chain in order.iter().filter(|chain| start[**chain].is_none()) {
         let mut best: Option<(f64, usize)> = None;
         for (at, choice) in space.chains[chain].choices.iter().enumerate() {
-            if choice.cores.iter().zip(&cores).any(|(used, left)| used > left) {
+            if !choice.fits(&cores) {
                 continue;
             }
             choice.loads.iter().for_each(|(resource, load)| loads[*resource] += load);
@@ -188,7 +186,7 @@ fn greedy(space: &Space, order: &[usize], start: &[Option<usize>]) -> Option<Vec
         chosen[chain] = Some(at);
         let choice = &space.chains[chain].choices[at];
         choice.loads.iter().for_each(|(resource, load)| loads[*resource] += load);
-        cores.iter_mut().zip(&choice.cores).for_each(|(left, used)| *left -= used);
+        choice.is_taken_from(&mut cores).then_some(())?;
     }
     chosen.into_iter().collect()
 }

@@ -5,12 +5,20 @@
 //! of them. A function's rate is a constant less one term for each resource that it competes for, so that given all
 //! loads each chain is worth a number of its own. Every term grows with its load: more load never helps.
 
-use super::model::{Chain, Domain, Function, Problem, Shape, Way};
+use std::rc::Rc;
+
+use super::baselines::{node_balancing, node_first};
+use super::model::{Chain, Domain, Function, Placement, Problem, Shape, Way};
 use super::wanted::{Objective, Wanted};
 
 /// The ways of a chain are listed one by one up to so many; of a longer one only those with at most two changes of
 /// domain. So are copies, up to as many again.
-pub const MOST_WAYS: usize = 20_000;
+const MOST_WAYS: usize = 20_000;
+/// All ways of a chain have so many functions at most, but of a very long one there are as many as [`FEW_WAYS`].
+const MOST_SEATS: usize = 400_000;
+const FEW_WAYS: usize = 16;
+/// All chains have so many ways, where there are too many to list.
+const ALL_WAYS: usize = 100_000;
 
 /// What one resource takes of a function's rate: `scale · g((load − own) / limit)`.
 #[derive(Clone, Copy, Debug)]
@@ -71,16 +79,34 @@ impl Seat {
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     pub(super) way: Way,
-    /// Cores by domain, and last the functions that move.
-    pub(super) cores: Vec<usize>,
-    /// Its domains with cores, and those in the order in which they appear.
+    /// Its domains with how many cores, and last the number of all domains with how many functions move.
     pub(super) used: Vec<(usize, usize)>,
+    /// Its domains in the order in which they appear.
     pub(super) firsts: Vec<usize>,
     /// What it adds to loads beyond what every way of its chain adds.
     pub(super) loads: Vec<(usize, f64)>,
     pub(super) seats: Vec<Seat>,
     /// What it is worth, whatever it forwards.
     fixed: Option<f64>,
+}
+
+impl Choice {
+    /// Takes its cores and moves from what is left; `false` where that is too little.
+    pub(super) fn is_taken_from(&self, left: &mut [usize]) -> bool {
+        let mut take = |&(domain, cores): &(usize, usize)| match left[domain].checked_sub(cores) {
+            Some(fewer) => {
+                left[domain] = fewer;
+                true
+            }
+            None => false,
+        };
+        self.used.iter().all(&mut take)
+    }
+
+    /// Whether there are enough cores and moves for it.
+    pub(super) fn fits(&self, left: &[usize]) -> bool {
+        self.used.iter().all(|&(domain, cores)| cores <= left[domain])
+    }
 }
 
 /// A chain with all its ways.
@@ -163,7 +189,7 @@ impl Listed {
 pub(super) struct Kin {
     pub(super) members: Vec<usize>,
     /// At least what each member yields.
-    pub(super) envelope: Listed,
+    pub(super) envelope: Rc<Listed>,
     /// All members are the same.
     pub(super) is_uniform: bool,
 }
@@ -171,7 +197,7 @@ pub(super) struct Kin {
 /// A problem in the search's form.
 #[derive(Clone, Debug)]
 pub(super) struct Space {
-    pub(super) chains: Vec<Listed>,
+    pub(super) chains: Vec<Rc<Listed>>,
     /// All chains, each once.
     pub(super) kin: Vec<Kin>,
     /// The load that every placement has.
@@ -209,9 +235,14 @@ impl Resources {
 impl Space {
     pub(super) fn of(problem: &Problem, wanted: &Wanted<'_>) -> Self {
         let resources = Resources { domains: problem.domains.len() };
+        // Of long chains not all ways are listed: with these there is a placement where cores are short.
+        let hints: Vec<_> = [node_first(problem), node_balancing(problem)]
+            .into_iter()
+            .filter_map(|found| found.ok().flatten().map(|found| found.placement))
+            .collect();
         let mut always = vec![0.0; resources.count()];
         let mut chains: Vec<_> =
-            (0..problem.chains.len()).map(|chain| listed(problem, chain, wanted, resources)).collect();
+            (0..problem.chains.len()).map(|chain| listed(problem, chain, wanted, &hints, resources)).collect();
         let mut most = vec![0.0; resources.count()];
         for chain in &mut chains {
             let mut fewest = vec![f64::INFINITY; resources.count()];
@@ -247,12 +278,12 @@ impl Space {
         if problem.chains.iter().all(|chain| chain.copies == 0) && !wanted.may_reject {
             bound_by_cores(problem, resources, &mut least, &mut most);
         }
-        let mut cores: Vec<_> = problem.domains.iter().map(|domain| domain.cores).collect();
-        cores.push(wanted.from.as_ref().map_or(usize::MAX, |from| from.most));
+        let cores = cores_and_moves(problem, wanted);
         // Where functions run now tells like domains apart.
         let class = |(at, domain): (usize, &Domain)| if wanted.from.is_some() { at } else { domain.class };
         let mut classes: Vec<_> = problem.domains.iter().enumerate().map(class).collect();
         classes.push(usize::MAX);
+        let chains: Vec<_> = chains.into_iter().map(Rc::new).collect();
         let kin = kin(problem, wanted, &chains);
         Self { chains, kin, always, least, most, cores, classes }
     }
@@ -277,10 +308,8 @@ impl Space {
 
     /// Whether the ways chosen have enough cores.
     pub(super) fn fits(&self, chosen: &[usize]) -> bool {
-        (0..self.cores.len()).all(|domain| {
-            let used: usize = self.chains.iter().zip(chosen).map(|(chain, &at)| chain.choices[at].cores[domain]).sum();
-            used <= self.cores[domain]
-        })
+        let mut left = self.cores.clone();
+        self.chains.iter().zip(chosen).all(|(chain, &at)| chain.choices[at].is_taken_from(&mut left))
     }
 
     pub(super) fn placement(&self, chosen: &[usize]) -> Vec<Way> {
@@ -291,7 +320,7 @@ impl Space {
 /// Rates of kin differ by at most this part, and drops by as much.
 const NEAR: f64 = 0.02;
 
-fn kin(problem: &Problem, wanted: &Wanted<'_>, listed: &[Listed]) -> Vec<Kin> {
+fn kin(problem: &Problem, wanted: &Wanted<'_>, listed: &[Rc<Listed>]) -> Vec<Kin> {
     let mut found: Vec<Kin> = Vec::new();
     for (at, chain) in problem.chains.iter().enumerate() {
         let is_of = |first: usize| is_kin(&problem.chains[first], chain) && wanted.now(first) == wanted.now(at);
@@ -300,9 +329,9 @@ fn kin(problem: &Problem, wanted: &Wanted<'_>, listed: &[Listed]) -> Vec<Kin> {
             Some(kin) => {
                 kin.is_uniform &= problem.chains[kin.members[0]] == *chain;
                 kin.members.push(at);
-                kin.envelope.cover(&listed[at]);
+                Rc::make_mut(&mut kin.envelope).cover(&listed[at]);
             }
-            None => found.push(Kin { members: vec![at], envelope: listed[at].clone(), is_uniform: true }),
+            None => found.push(Kin { members: vec![at], envelope: Rc::clone(&listed[at]), is_uniform: true }),
         }
     }
     found
@@ -322,6 +351,11 @@ fn is_kin(one: &Chain, other: &Chain) -> bool {
     let yields = same(one.rate, other.rate) && same(one.weight, other.weight);
     let length = one.functions.len() == other.functions.len();
     limits && yields && length && one.functions.iter().zip(&other.functions).all(alike)
+}
+
+fn cores_and_moves(problem: &Problem, wanted: &Wanted<'_>) -> Vec<usize> {
+    let moves = wanted.from.as_ref().map_or(usize::MAX, |from| from.most);
+    problem.domains.iter().map(|domain| domain.cores).chain([moves]).collect()
 }
 
 /// Tightens the bounds of loads by how many functions a domain's cores hold, and how many must be there as the others
@@ -357,31 +391,40 @@ fn term(function: &Function, resource: usize, scale: f64, own: f64, limit: f64) 
     Term { resource, scale, own, per_limit: 1.0 / limit, half }
 }
 
-fn listed(problem: &Problem, index: usize, wanted: &Wanted<'_>, resources: Resources) -> Listed {
+fn listed(problem: &Problem, index: usize, wanted: &Wanted<'_>, hints: &[Placement], resources: Resources) -> Listed {
     let chain = &problem.chains[index];
     let now = wanted.now(index);
     let domains = problem.domains.len();
     let whole = chain.whole();
     let length = chain.functions.len();
+    let cores = problem.domains.iter().map(|domain| domain.cores).sum::<usize>();
     let all = u32::try_from(length).ok().and_then(|length| domains.checked_pow(length));
-    let has_all_splits = all.is_some_and(|all| all <= MOST_WAYS);
+    let has_all_splits = length > cores || all.is_some_and(|all| all <= MOST_WAYS);
+    let most_ways = MOST_WAYS.min(MOST_SEATS / length).min(ALL_WAYS / problem.chains.len()).max(FEW_WAYS);
     let mut ways = Vec::new();
-    if has_all_splits {
+    if length > cores {
+        // It fits only as a whole.
+    } else if has_all_splits {
         // In the order of the domains' numbers: breaking symmetry relies on it.
         for number in 0..all.unwrap_or(0) {
             let digit = |at: usize| number / domains.pow(u32::try_from(length - 1 - at).unwrap_or(0)) % domains;
             ways.push(Way::Split((0..length).map(digit).collect()));
         }
     } else {
-        ways.extend(few_changes(domains, length).into_iter().map(Way::Split));
+        ways.extend(few_changes(domains, length, most_ways).into_iter().map(Way::Split));
         ways.extend(filled(problem, chain).map(Way::Split));
+        ways.extend(hints.iter().map(|placement| placement[index].clone()));
         if let Some(now @ Way::Split(domains_now)) = now {
             ways.push(now.clone());
-            ways.extend(one_moved(domains_now, domains).map(Way::Split));
+            ways.extend(one_moved(domains_now, domains).take(most_ways).map(Way::Split));
         }
     }
     let mut is_complete = has_all_splits;
-    for copies in 1..=chain.copies {
+    for copies in 1..=chain.copies.min(cores) {
+        if ways.len() >= 2 * MOST_WAYS {
+            is_complete = false;
+            break;
+        }
         is_complete &= multisets(domains, copies, &mut Vec::new(), &mut |domains| {
             ways.push(Way::Whole(domains.to_vec()));
             ways.len() < 2 * MOST_WAYS
@@ -393,21 +436,19 @@ fn listed(problem: &Problem, index: usize, wanted: &Wanted<'_>, resources: Resou
     let chosen = |way| {
         let mut choice = choice(problem, chain, &whole, way, resources);
         let moved = now.map_or(0, |now| now.moved(&choice.way));
-        choice.cores.push(moved);
         choice.used.extend((moved > 0).then_some((domains, moved)));
         choice.fixed = match wanted.objective {
             _ if choice.seats.is_empty() => Some(0.0),
             Objective::Rates => None,
-            Objective::Cores => Some(chain.most_cores() as f64 - choice.seats.len() as f64),
+            Objective::Cores => Some(chain.most_cores() as f64 - choice.way.domains().len() as f64),
         };
         choice
     };
     let mut choices: Vec<_> = ways.into_iter().map(chosen).collect();
-    let has_cores =
-        |choice: &Choice| choice.cores.iter().zip(&problem.domains).all(|(used, domain)| *used <= domain.cores);
-    let has_moves = |choice: &Choice| wanted.from.as_ref().is_none_or(|from| choice.cores[domains] <= from.most);
-    choices.retain(|choice| has_cores(choice) && has_moves(choice));
-    let mut numbers = vec![None; if has_all_splits { all.unwrap_or(0) } else { 0 }];
+    let left: Vec<_> = cores_and_moves(problem, wanted);
+    choices.retain(|choice| choice.fits(&left));
+    let numbered = all.filter(|all| has_all_splits && *all <= MOST_WAYS);
+    let mut numbers = vec![None; numbered.unwrap_or(0)];
     for (at, choice) in choices.iter().enumerate() {
         if let Way::Split(own) = &choice.way
             && let Some(slot) = numbers.get_mut(own.iter().fold(0, |number, digit| number * domains + digit))
@@ -446,11 +487,11 @@ fn listed(problem: &Problem, index: usize, wanted: &Wanted<'_>, resources: Resou
 }
 
 /// Sequences of domains with at most two changes, and fewer where those are too many as well.
-fn few_changes(domains: usize, length: usize) -> Vec<Vec<usize>> {
-    let mut found: Vec<Vec<usize>> = (0..domains).map(|domain| vec![domain; length]).collect();
+fn few_changes(domains: usize, length: usize, most: usize) -> Vec<Vec<usize>> {
+    let mut found: Vec<Vec<usize>> = (0..domains).take(most).map(|domain| vec![domain; length]).collect();
     for first in 1..length {
         for (a, b) in (0..domains).flat_map(|a| (0..domains).map(move |b| (a, b))).filter(|(a, b)| a != b) {
-            if found.len() >= MOST_WAYS {
+            if found.len() >= most {
                 return found;
             }
             found.push((0..length).map(|at| if at < first { a } else { b }).collect());
@@ -462,7 +503,7 @@ fn few_changes(domains: usize, length: usize) -> Vec<Vec<usize>> {
             if a == b || b == c {
                 continue;
             }
-            if found.len() >= MOST_WAYS {
+            if found.len() >= most {
                 return found;
             }
             found.push(
@@ -486,7 +527,7 @@ fn few_changes(domains: usize, length: usize) -> Vec<Vec<usize>> {
 /// Each function in another domain, one at a time.
 fn one_moved(now: &[usize], domains: usize) -> impl Iterator<Item = Vec<usize>> {
     let each = (0..now.len()).flat_map(move |at| (0..domains).map(move |domain| (at, domain)));
-    each.take(MOST_WAYS).filter(|(at, domain)| now[*at] != *domain).map(|(at, domain)| {
+    each.filter(|(at, domain)| now[*at] != *domain).map(|(at, domain)| {
         let mut moved = now.to_vec();
         moved[at] = domain;
         moved
@@ -533,7 +574,6 @@ fn choice(problem: &Problem, chain: &Chain, whole: &Function, way: Way, resource
         if follows != Some(true) {
             head_demand = demand;
         }
-        cores[domain] += 1;
         let is_local = domain == chain.home;
         let rate = function.rates[domain] * copies;
         let limits = problem.domains[domain].limits;
@@ -543,6 +583,11 @@ fn choice(problem: &Problem, chain: &Chain, whole: &Function, way: Way, resource
         }
         if !is_local {
             loads[resources.link(domain)] += demand;
+        }
+        cores[domain] += 1;
+        if !is_split && cores[domain] > 1 {
+            // Copies on one domain are as fast as each other.
+            continue;
         }
         let drop = if is_local { function.local } else { function.remote };
         // A function that reads packets from another domain's cache competes for none: its level is 1.
@@ -567,5 +612,5 @@ fn choice(problem: &Problem, chain: &Chain, whole: &Function, way: Way, resource
             firsts.push(*domain)
         }
     });
-    Choice { way, cores, used, firsts, loads, seats, fixed: None }
+    Choice { way, used, firsts, loads, seats, fixed: None }
 }

@@ -2,7 +2,7 @@
 
 use forebay_models::placement::{Effort, Problem, ProblemError, Way, exact};
 
-use crate::instances::{Mix, of_bars};
+use crate::instances::{Mix, long, of_bars};
 
 fn refused(change: impl Fn(&mut Problem)) -> String {
     let mut problem = of_bars(1, [2, 10, 3, 2], Mix::Any);
@@ -59,4 +59,28 @@ fn a_placement_of_another_problem_is_refused() {
     assert_eq!(refused(&[split(&[0, 0]), Way::Whole(vec![1])]), "chain 1 has other functions or copies");
     assert_eq!(refused(&[split(&[0, 0]), split(&[0, 2])]), "there is no domain 2");
     assert_eq!(refused(&[split(&[0, 0]), split(&[0, 0])]), "domain 0 has too few cores");
+}
+
+/// Very long chains, very many copies, domains and chains: an answer or an error, in little memory.
+#[test]
+fn absurd_sizes_are_answered() {
+    let effort = Effort { nodes: 100, is_over: &|| false };
+    let mut problem = long(1, 2, 3_000, 1, 0);
+    let function = problem.chains[0].functions[0].clone();
+    let mut with = |length: usize, copies: usize| {
+        problem.chains[0].functions = vec![function.clone(); length];
+        problem.chains[0].copies = copies;
+        exact(&problem, &effort)
+    };
+    assert_eq!(with(1_000_000, 0), Err(ProblemError::Cores { needed: 1_000_000, there: 6_000 }));
+    let whole = with(1_000_000, 1).expect("in order").expect("it fits on a core");
+    assert_eq!(whole.placement, [Way::Whole(vec![0])]);
+    assert!(with(5_000, 0).expect("in order").is_some_and(|found| found.bound >= found.value));
+    assert!(with(2, 1_000_000).expect("in order").is_some_and(|found| found.bound >= found.value));
+    // Two long chains on as many cores as they need.
+    let mut tight = long(1, 3, 20, 30, 0);
+    tight.chains.push(tight.chains[0].clone());
+    assert!(exact(&tight, &effort).expect("in order").is_some_and(|found| found.bound >= found.value));
+    let many = of_bars(1, [64, 4, 60, 3], Mix::Any);
+    assert!(exact(&many, &effort).expect("in order").is_some_and(|found| found.bound >= found.value));
 }
