@@ -75,8 +75,9 @@ fuzz: rust ## every fuzz target for FUZZ_SECONDS (60) each
 hostile: rust ## 10 million mutated frames through every function and through whole gateways
 	FOREBAY_HOSTILE_FRAMES=10000000 cargo test --release -p forebay-cli --test hostile -- --nocapture
 
-soak: rust ## 1 000 reloads under load, then ten minutes of changes, workers that come and go (`make test`: shorter)
+soak: rust ## 1 000 reloads and 1 000 moves of modules under load, then ten minutes of changes, workers that come and go (`make test`: shorter)
 	FOREBAY_RELOADS=1000 cargo test --release -p forebay-cli --test reloads -- --nocapture
+	FOREBAY_MOVES=1000 cargo test --release -p forebay-instance --test moves -- --nocapture
 	FOREBAY_SOAK_SECONDS=600 cargo test --release -p forebay-cli --test soak -- --nocapture
 
 soak-sessions: rust ## a million sessions, 50 000 new ones a second, for a minute, by the real clock (`make test`: simulated)

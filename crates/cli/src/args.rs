@@ -8,6 +8,7 @@ mod handover;
 mod history;
 mod lab;
 mod measure;
+mod moves;
 mod place;
 mod profile;
 mod replay;
@@ -36,6 +37,7 @@ pub(crate) use handover::{Handover, Measured, Other};
 pub(crate) use history::{Figure, History};
 pub(crate) use lab::{Lab, LabBatching, LabLean};
 pub(crate) use measure::{Count, Measure};
+pub(crate) use moves::Move;
 pub(crate) use place::Place;
 pub(crate) use profile::Profile;
 pub(crate) use replay::Replay;
@@ -58,8 +60,8 @@ Examples:
   forebay describe ip_lookup                 one of them: parameters, gates, reasons for drops, an example
 
 Exit codes: 0 done; 1 the answer is no (with --strict, a flow missed an objective; lines or packets are not in \
-their file; a change of a table was refused; `stop` ended nothing in time; a module costs more than its baseline; `doctor` found something that \
-costs performance); 2 bad usage or input, or a port failed."
+their file; a change of a table was refused; `move --moves` left a module where it was; `stop` \
+ended nothing in time; a module costs more than its baseline; `doctor` found something that costs performance); 2 bad usage or input, or a port failed."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -102,6 +104,8 @@ pub(crate) enum Command {
     Show(Show),
     /// Change a running pipeline's configuration, whole or not at all, while packets run
     Reload(Reload),
+    /// Move modules of a running pipeline to other workers, while packets run
+    Move(Move),
     /// Change a table of a running pipeline, entry by entry, while packets run
     Table(Table),
     /// Show packets as a running pipeline drops them, or write them to a file

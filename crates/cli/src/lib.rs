@@ -145,6 +145,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Drops(arguments) => return remote::or_json_error(arguments.json, remote::drops(&arguments)),
         Command::Show(show) => remote::or_json_error(show.json, remote::show(&show))?,
         Command::Reload(reload) => remote::or_json_error(reload.json, remote::reload(&reload))?,
+        Command::Move(arguments) => return remote::or_json_error(arguments.json, remote::move_modules(&arguments)),
         Command::Table(table) => return remote::or_json_error(table.json, remote::change(&table)),
         Command::Check(check) => check::check(&check)?,
         Command::Graph(arguments) => remote::or_json_error(arguments.json, graph::graph(&arguments))?,

@@ -1,9 +1,10 @@
-//! Commands that ask a running pipeline: `top`, `show`, `reload`, `table`, `stop`, `drops`, `list running`.
+//! Commands that ask a running pipeline: `top`, `show`, `reload`, `move`, `table`, `stop`, `drops`, `list running`.
 
 mod config;
 mod control;
 mod drops;
 mod instances;
+mod moves;
 mod stop;
 
 use std::fs::File;
@@ -33,6 +34,7 @@ use crate::{Answer, plain, printed, refused, summary};
 
 pub(crate) use drops::drops;
 pub(crate) use instances::{list, uptime};
+pub(crate) use moves::move_modules;
 pub(crate) use stop::stop;
 
 /// How many entries of a table are asked for at a time.

@@ -21,8 +21,8 @@ const LOOK_EVERY: u32 = 64;
 /// They are looked at after so long besides, since a turn of slow modules takes milliseconds.
 const LOOK_AFTER: Nanos = Nanos(1_000_000);
 
-/// How long a worker sleeps that has nothing left to do.
-const OVER: Duration = Duration::from_micros(200);
+/// How long a worker sleeps at most that has nothing to do. An order wakes its thread.
+const OVER: Duration = Duration::from_millis(10);
 
 /// What a simulated turn takes by itself, about as much as an empty one does for real: a turn takes time even if no
 /// call in it does, or a saturating source would stop the clock.
@@ -69,7 +69,7 @@ pub struct Mailbox<'a, S: Scheduler> {
 }
 
 /// Runs a worker on the calling thread, which is its own, until it is stopped, or until it is told to end in favour of
-/// others. It sleeps only when nothing can come any more.
+/// others. It parks only when nothing can come, from a port or another worker; an order must unpark the thread.
 pub fn poll<S: Scheduler>(worker: &mut Worker<Tsc, S>, mailbox: &mut Mailbox<'_, S>) -> Ended {
     let look_after = worker.clock().frequency().ticks(LOOK_AFTER);
     let mut looked = Ticks::ZERO;
@@ -79,7 +79,7 @@ pub fn poll<S: Scheduler>(worker: &mut Worker<Tsc, S>, mailbox: &mut Mailbox<'_,
                 Next::Now if worker.began().since(looked) >= look_after => break,
                 Next::Now => {}
                 Next::Never => {
-                    std::thread::sleep(OVER);
+                    std::thread::park_timeout(OVER);
                     break;
                 }
                 // An instant that is some time away leaves room for looking around.

@@ -135,7 +135,7 @@ impl<S: Scheduler + 'static> Running<S> {
     }
 
     /// Has another configuration follow. What sets the triggers is what is given, or what it says itself.
-    fn follow(
+    pub(crate) fn follow(
         &self,
         began: Ticks,
         checked: forebay_pipeline::Prepared,
@@ -220,7 +220,7 @@ impl<S: Scheduler + 'static> Running<S> {
     }
 }
 
-fn conditions() -> Conditions {
+pub(crate) fn conditions() -> Conditions {
     Conditions { frequency: Tsc.frequency(), simulated: false }
 }
 
@@ -251,7 +251,7 @@ fn switch<S: Scheduler + 'static>(
         let next = heirs.next().map(Box::new);
         let mut order = Order::Change { next, exchange: Arc::clone(exchange), former: former.clone() };
         // Only the crew gives orders: there will be room.
-        while let Err(PushError::Full(back)) = thread.orders.push(order) {
+        while let Err(PushError::Full(back)) = thread.give(order) {
             order = back;
             std::thread::yield_now();
         }

@@ -20,6 +20,7 @@ use forebay_pipeline::{Made, Source};
 
 use crate::board::Board;
 use crate::cores::Cores;
+use crate::moves::{MoveOrder, Moved, NotMoved};
 use crate::reload::{ReloadError, Reloaded};
 use crate::steering::{Steer, Steering};
 use crate::steersman::Steersman;
@@ -89,6 +90,17 @@ pub trait Instance: Send + Sync {
     /// [`ReloadError`]: nothing has changed then.
     fn reload(&self, source: &Source, accept: &mut dyn FnMut() -> std::io::Result<()>)
     -> Result<Reloaded, ReloadError>;
+
+    /// Moves modules to other workers, and returns the configuration that is in force then; `None` where none had to
+    /// move. `accept` is called with it once nothing can be wrong any more, just before it takes effect.
+    ///
+    /// # Errors
+    /// [`NotMoved`]: nothing has changed then.
+    fn move_modules(
+        &self,
+        order: MoveOrder<'_>,
+        accept: &mut dyn FnMut(&Source) -> std::io::Result<()>,
+    ) -> Result<(Moved, Option<Source>), NotMoved>;
 
     /// Whether a worker has ended by itself, which only a defect can make it do.
     fn has_died(&self) -> bool;
@@ -226,7 +238,7 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
         let mut crew = self.crew();
         let (answer, answers) = channel();
         for thread in &mut crew.threads {
-            thread.orders.push(Order::Count(answer.clone())).ok()?;
+            thread.give(Order::Count(answer.clone())).ok()?;
         }
         drop(answer);
         let told: Vec<_> = (0..crew.threads.len()).filter_map(|_| answers.recv_timeout(PATIENCE).ok()).collect();
@@ -243,7 +255,7 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
         let mut crew = self.crew();
         for (worker, thread) in crew.threads.iter_mut().enumerate() {
             // With thousands of orders before it, a trace is not missed.
-            let _ = thread.orders.push(Order::Observe(watch(worker)));
+            let _ = thread.give(Order::Observe(watch(worker)));
         }
         crew.watch = watch;
     }
@@ -256,6 +268,14 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
         self.change_to(source, accept)
     }
 
+    fn move_modules(
+        &self,
+        order: MoveOrder<'_>,
+        accept: &mut dyn FnMut(&Source) -> std::io::Result<()>,
+    ) -> Result<(Moved, Option<Source>), NotMoved> {
+        self.make_moves(order, accept)
+    }
+
     fn has_died(&self) -> bool {
         self.crew().threads.iter().any(|thread| thread.handle.is_finished())
     }
@@ -266,6 +286,7 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
         drop(self.board.state().machine.taken(Duration::ZERO));
         self.stop.store(true, Ordering::Relaxed);
         let threads = std::mem::take(&mut crew.threads);
+        threads.iter().for_each(|thread| thread.handle.thread().unpark());
         let mut outcome = Outcome { at: Tsc.now(), troubles: std::mem::take(&mut crew.troubles) };
         for thread in threads {
             match thread.handle.join() {
@@ -307,7 +328,7 @@ pub(crate) fn act<S: Scheduler>(crew: &mut Crew<S>, actions: &[Action]) -> Resul
     for thread in &mut crew.threads {
         let order = Order::Act(Arc::clone(&actions), answer.clone());
         // Only the crew gives orders: there is room.
-        let _ = thread.orders.push(order);
+        let _ = thread.give(order);
     }
     for _ in 0..crew.threads.len() {
         let told = answers.recv_timeout(PATIENCE).map_err(|_| "a worker does not answer".to_owned())?;

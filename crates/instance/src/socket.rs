@@ -7,6 +7,7 @@ mod connections;
 mod ending;
 mod ledger;
 mod lines;
+mod moving;
 #[allow(
     unsafe_code,
     reason = "the standard library connects to a socket only blocking, and does not report who listens"
@@ -30,8 +31,10 @@ pub use values::{Configuration, DroppedPacket, Ended, Hello, PROTOCOL};
 use forebay_graph::event::Event;
 use forebay_graph::report::{GraphReport, Report};
 use forebay_graph::{Action, Census};
+use forebay_pipeline::WantedWorkers;
 use serde::{Deserialize, Serialize};
 
+use crate::moves::Moved;
 use crate::reload::Reloaded;
 
 /// The longest line.
@@ -59,6 +62,17 @@ pub enum Request {
         /// Whether the settings before are left out.
         #[serde(default)]
         forget: bool,
+    },
+    /// To move modules of the configuration in force to other workers.
+    Move {
+        /// The modules with their workers, the most wanted first.
+        modules: Vec<WantedWorkers>,
+        /// How many may move at most; without it, all of them.
+        #[serde(default)]
+        most: Option<usize>,
+        /// Whether modules move whose sessions are lost by it.
+        #[serde(default)]
+        lose_sessions: bool,
     },
     /// The pipeline's graph: modules, ports, and where packets go.
     Graph {},
@@ -153,6 +167,8 @@ pub enum Answer {
     },
     /// The configuration has been changed.
     Reloaded(Reloaded),
+    /// Modules have moved.
+    Moved(Moved),
     /// The pipeline's graph.
     Graph(Box<GraphReport>),
     /// Tables that can be changed.

@@ -12,7 +12,7 @@ use forebay_graph::{
 use forebay_measure::machine::pin_to;
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::{Pool, PoolOptions, Ticks};
-use rtrb::{Consumer, Producer, RingBuffer};
+use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use thiserror::Error;
 
 /// How many orders may wait for a worker.
@@ -61,6 +61,18 @@ pub(crate) struct Thread<S: Scheduler> {
     pub(crate) core: usize,
     /// The system's number of the thread.
     pub(crate) tid: u32,
+}
+
+impl<S: Scheduler> Thread<S> {
+    /// Gives the worker an order, and wakes it where it sleeps.
+    ///
+    /// # Errors
+    /// As many orders wait as there is room for: the order comes back.
+    pub(crate) fn give(&mut self, order: Order<S>) -> Result<(), PushError<Order<S>>> {
+        self.orders.push(order)?;
+        self.handle.thread().unpark();
+        Ok(())
+    }
 }
 
 /// What a worker is made of.

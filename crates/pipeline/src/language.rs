@@ -130,7 +130,7 @@ pub(crate) struct Worker {
     #[schemars(range(max = 4_095))]
     pub(crate) core: Option<usize>,
     /// The modules that it runs. Without it, those that no worker names. Modules that several workers run are replicated:
-    /// each worker gets its share of the sessions.
+    /// each worker gets its share of the sessions. A worker with an empty list sleeps until modules are moved to it.
     pub(crate) modules: Option<Vec<String>>,
     /// How packets are spread over the workers that run the same modules: by session, which is the default.
     #[allow(dead_code, reason = "read so that what is written is checked: there is one way")]

@@ -81,12 +81,7 @@ pub fn prepare(source: &Source, conditions: Conditions, running: Option<&Made>) 
 /// As [`prepare`]. Also files that were changed since they were read: what they would change is for a reload to say.
 pub fn rearrange(running: &Made, conditions: Conditions, arrangement: &Arrangement) -> Result<Prepared, Problems> {
     let prepared = prepared(&running.source, conditions, Some(running), Some(arrangement))?;
-    let mut findings = Findings::default();
-    for (section, name) in prepared.made.made_otherwise(running) {
-        let place = prepared.draft.root.place_of([section, name]);
-        findings.add(place, format!("'{name}' reads a file that was changed since: reload, or change it back"));
-    }
-    findings.finish(&running.source.file, &running.source.text, &running.source.sets)?;
+    prepared.refuse_made_otherwise(running)?;
     Ok(prepared)
 }
 
@@ -123,6 +118,24 @@ fn prepared(
 }
 
 impl Prepared {
+    /// Refuses files that were changed since the running pipeline has read them: the change is for a reload to make.
+    pub(crate) fn refuse_made_otherwise(&self, running: &Made) -> Result<(), Problems> {
+        let mut findings = Findings::default();
+        for (section, name) in self.made.made_otherwise(running) {
+            let place = self.draft.root.place_of([section, name]);
+            findings.add(place, format!("'{name}' reads a file that was changed since: reload, or change it back"));
+        }
+        findings.finish(&self.source.file, &self.source.text, &self.source.sets)
+    }
+
+    pub(crate) fn made(&self) -> &Made {
+        &self.made
+    }
+
+    pub(crate) fn draft(&self) -> &Draft {
+        &self.draft
+    }
+
     /// By worker: the core that the configuration binds it to.
     #[must_use]
     pub fn cores(&self) -> &[Option<usize>] {

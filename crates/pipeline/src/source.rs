@@ -154,6 +154,13 @@ impl Source {
         self
     }
 
+    /// The same with these `workers`, in place of all that settings say of them.
+    pub(crate) fn with_workers(&self, workers: &str) -> Self {
+        let setting = [format!("workers={workers}")];
+        let (sets, given) = (with_settings(&self.sets, &setting), with_settings(&self.given, &setting));
+        Self { sets, given, ..self.clone() }
+    }
+
     /// The same text with the same settings, for which these were asked.
     #[must_use]
     pub fn given_as(self, given: Vec<String>) -> Self {

@@ -14,6 +14,15 @@ fn state(module: &ModuleDraft) -> Option<(&str, String)> {
     Some((named, module.kind.follows?.trim_start_matches('/').replace('/', ".")))
 }
 
+/// By module, a number that is the same for those that share sessions, which must be on the same workers.
+pub(crate) fn groups(draft: &Draft) -> Vec<usize> {
+    let first = |module: &ModuleDraft| {
+        let (named, _) = state(module)?;
+        draft.modules.iter().position(|other| state(other).is_some_and(|(theirs, _)| theirs == named))
+    };
+    draft.modules.iter().enumerate().map(|(at, module)| first(module).unwrap_or(at)).collect()
+}
+
 /// Refuses modules with one state of sessions that are on different workers: one would not find what the other has opened.
 /// Refuses modules that only look up sessions of a state without a module that opens them.
 pub(crate) fn check(draft: &Draft, misfits: &mut Misfits) {

@@ -19,8 +19,8 @@ pub(crate) struct Workers {
     /// By worker: the core that was asked for.
     pub(crate) cores: Vec<Option<usize>>,
     pub(crate) modules: Vec<Vec<usize>>,
-    /// Where each worker stands; none where none is written.
-    places: Vec<Place>,
+    /// Where each worker stands that is to have something to run; none where none is written.
+    places: Vec<Option<Place>>,
 }
 
 impl Workers {
@@ -79,6 +79,10 @@ impl Workers {
             }
             modules.push(on);
         }
+        // One with an empty list waits for modules that will move to it.
+        let waits = |worker: &Worker| worker.modules.as_ref().is_some_and(Vec::is_empty);
+        let places = places.iter().zip(&all).map(|(place, worker)| (!waits(worker)).then_some(*place));
+        let places = places.collect();
         Self { cores: all.iter().map(|worker| worker.core).collect(), modules, places }
     }
 
@@ -148,10 +152,15 @@ impl Workers {
         });
         let ports: Vec<Vec<usize>> = ports.collect();
         let placement = Placement { workers, modules: self.modules.clone(), ports, keyed };
-        for (worker, place) in self.places.iter().enumerate() {
+        for (worker, place) in self.places.iter().enumerate().filter_map(|(at, place)| Some((at, (*place)?))) {
             let idle = |places: &[Vec<usize>]| !places.iter().any(|on| on.contains(&worker));
             if !placement.modules.is_empty() && idle(&placement.modules) && idle(&placement.ports) {
-                findings.add(*place, format!("worker {worker} has nothing to run: every module is another's"));
+                findings.add(
+                    place,
+                    format!(
+                        "worker {worker} has nothing to run: every module is another's (`modules: []` lets it wait)"
+                    ),
+                );
             }
         }
         let edge = |edge: &crate::wiring::Edge| match edge.to {
@@ -161,7 +170,7 @@ impl Workers {
         let edges: Vec<_> = wiring.edges.iter().filter_map(edge).collect();
         if let Some((from, to)) = placement.circle(&edges) {
             let (from, to) = (&ends.modules[from].name, &ends.modules[to].name);
-            let place = self.places.first().copied().unwrap_or(Place::START);
+            let place = self.places.iter().flatten().next().copied().unwrap_or(Place::START);
             findings.add(
                 place,
                 format!(

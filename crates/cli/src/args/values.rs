@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use forebay_measure::Nanos;
-use forebay_pipeline::shown_setting;
+use forebay_pipeline::{WantedWorkers, shown_setting};
 
 /// A setting of a configuration. One of nothing would take a key away, such as an objective: that is to be said, by `null`.
 pub(super) fn setting(text: &str) -> Result<String, String> {
@@ -29,6 +29,15 @@ pub(super) fn parameter(text: &str) -> Result<String, String> {
 pub(super) fn trigger(text: &str) -> Result<(String, usize), String> {
     let parts = text.rsplit_once('=').and_then(|(module, n)| Some((module.to_owned(), n.parse().ok()?)));
     parts.ok_or_else(|| "write MODULE=N, such as route=16".to_owned())
+}
+
+/// A module with the workers that are to run it.
+pub(super) fn moved(text: &str) -> Result<WantedWorkers, String> {
+    let parts = text.rsplit_once('=').and_then(|(module, workers)| {
+        let to = workers.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
+        (!module.is_empty()).then(|| WantedWorkers { module: module.to_owned(), to })
+    });
+    parts.ok_or_else(|| "write MODULE=WORKER, such as crypto=1, or several workers, such as ttl=0,1".to_owned())
 }
 
 pub(super) fn workers(text: &str) -> Result<usize, String> {

@@ -16,6 +16,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
 use crate::events::{LOSSES, capture_of_losses, many_neighbours};
+use crate::moves::two_workers;
 use crate::running::{PIPELINE, Running, temporary, wait_for};
 use crate::terminal::Terminal;
 use crate::{Done, File, ROUTER};
@@ -25,6 +26,8 @@ use crate::{Done, File, ROUTER};
 enum Scenario {
     /// A service that is reloaded, and whose table and signals change something.
     Service,
+    /// A service whose modules move.
+    Moving,
     /// A service whose pool is empty.
     Pool,
     /// A run that loses packets, lines and rules, with its state and drops in files of hostile names.
@@ -58,6 +61,7 @@ fn scenario(name: EventName) -> Scenario {
         | E::ObjectiveKept
         | E::LogsReopened
         | E::LogNotReopened => Scenario::Service,
+        E::Moved => Scenario::Moving,
         E::PoolLow => Scenario::Pool,
         E::StateUsed
         | E::StateReplaced
@@ -165,6 +169,7 @@ fn is_documented(event: &Event) {
 fn produced(scenario: Scenario) -> Option<Vec<Event>> {
     Some(match scenario {
         Scenario::Service => service(),
+        Scenario::Moving => return moving(),
         Scenario::Pool => pool(),
         Scenario::Losses => losses(),
         Scenario::Simulated => simulated(),
@@ -238,6 +243,17 @@ fn service() -> Vec<Event> {
     }
     running.end_with();
     kept
+}
+
+fn moving() -> Option<Vec<Event>> {
+    let running = two_workers("every_kind_is_seen_and_read_again_in_both_formats")?;
+    running.ask(&["move", "last=1", "nat=1"]).well();
+    let kept = read(&running.ask(&["show", "events", "--json"]).well());
+    let moved = kept.iter().find(|event| event.event == EventName::Moved).expect("it is recorded");
+    assert!(moved.fields["modules"] == "nat,last" && moved.fields["missing"] == 0, "{moved:?}");
+    assert_eq!(moved.message, "moved 'nat' from worker 0 to 1, 'last' from worker 0 to 1");
+    running.end();
+    Some(kept)
 }
 
 fn pool() -> Vec<Event> {

@@ -21,6 +21,7 @@ mod live;
 mod lost_lines;
 mod marks;
 mod measure;
+mod moves;
 mod new;
 mod place;
 mod profile;

@@ -84,6 +84,8 @@ names! {
     ReloadAccepted = "reload_accepted", Info;
     /// A configuration was refused; the old one stays.
     ReloadRefused = "reload_refused", Warn;
+    /// Modules have moved to other workers, because a client asked for it.
+    Moved = "moved", Info;
     /// Entries of a table were changed.
     TableChanged = "table_changed", Info;
     /// Another station uses an address of an interface.

@@ -16,6 +16,7 @@ use forebay_graph::secret::{without_keys, without_keys_but};
 
 use super::connections::{Connection, Connections, MOST_CONNECTIONS};
 use super::lines::Lines;
+use super::moving;
 use super::place::is_listened_at;
 use super::service::{self, Drops, Service};
 use super::{Answer, Request};
@@ -24,9 +25,9 @@ use super::{Answer, Request};
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The requests, by the names that stand in `do`.
-const REQUESTS: [&str; 13] = [
-    "hello", "config", "report", "reload", "graph", "tables", "entries", "change", "trace", "drops", "act", "events",
-    "stop",
+const REQUESTS: [&str; 14] = [
+    "hello", "config", "report", "reload", "move", "graph", "tables", "entries", "change", "trace", "drops", "act",
+    "events", "stop",
 ];
 
 /// A socket of one's own, at which nobody answers yet; dropping it takes it away.
@@ -205,7 +206,7 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
         connection.note_asked();
         let request = serde_json::from_slice(&line);
         // The problems of a configuration are shown without its secrets, and with all names.
-        let is_reload = matches!(request, Ok(Request::Reload { .. }));
+        let is_reload = matches!(request, Ok(Request::Reload { .. } | Request::Move { .. }));
         let answer = match request {
             Err(error) => Answer::Error(not_a_request(&error)),
             Ok(Request::Hello {}) => service::hello(service, &REQUESTS),
@@ -213,6 +214,9 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
             Ok(Request::Report {}) => service::report(service, &mut last),
             Ok(Request::Reload { file, set, forget }) => {
                 service::reload(service, file, &set.unwrap_or_default(), forget)
+            }
+            Ok(Request::Move { modules, most, lose_sessions }) => {
+                moving::move_modules(service, &modules, most, lose_sessions)
             }
             Ok(Request::Graph {}) => Answer::Graph(Box::new(service.instance.graph())),
             Ok(Request::Tables {}) => service::tables(service),

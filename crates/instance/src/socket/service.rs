@@ -192,17 +192,12 @@ fn try_reload(service: &Service, file: Option<String>, set: &[String], forget: b
         Ok(next) => next,
         Err(problems) => return Answer::Error(refusal(&problems, before, set)),
     };
-    let mut keep = || match &service.state {
-        Some(path) => {
-            let mut known = service.fingerprint.lock().unwrap_or_else(PoisonError::into_inner);
-            // The file may have been changed and not loaded: this state is newer than that change.
-            let now = if is_origin { fingerprint(&next) } else { service.origin.as_deref().and_then(fingerprint_at) };
-            *known = now.or_else(|| known.take());
-            Accepted::of(&next).started_from(known.clone(), service.origin.clone()).keep(path)
-        }
-        None => Ok(()),
+    let mut accept = || {
+        // The file may have been changed and not loaded: this state is newer than that change.
+        let now = || if is_origin { fingerprint(&next) } else { service.origin.as_deref().and_then(fingerprint_at) };
+        keep(service, &next, service.state.as_ref().and_then(|_| now()))
     };
-    match service.instance.reload(&next, &mut keep) {
+    match service.instance.reload(&next, &mut accept) {
         Ok(reloaded) => {
             *source = next;
             service.ledger.lock().unwrap_or_else(PoisonError::into_inner).note_reload(&reloaded.change);
@@ -213,6 +208,15 @@ fn try_reload(service: &Service, file: Option<String>, set: &[String], forget: b
     }
 }
 
+/// Keeps a configuration for the next start, where those that are accepted are kept. `now`: the fingerprint of the file
+/// that the pipeline was started from, where it was read again.
+pub(super) fn keep(service: &Service, next: &Source, now: Option<String>) -> io::Result<()> {
+    let Some(path) = &service.state else { return Ok(()) };
+    let mut known = service.fingerprint.lock().unwrap_or_else(PoisonError::into_inner);
+    *known = now.or_else(|| known.take());
+    Accepted::of(next).started_from(known.clone(), service.origin.clone()).keep(path)
+}
+
 /// The fingerprint of the configuration file at `origin` as it is now.
 fn fingerprint_at(origin: &str) -> Option<String> {
     let read = built_in(origin, &[]).unwrap_or_else(|| Source::read(Path::new(origin)));
@@ -220,7 +224,7 @@ fn fingerprint_at(origin: &str) -> Option<String> {
 }
 
 /// What is wrong, in words. A setting that was given some time ago is not seen any more where it is wrong now.
-fn refusal(problems: &Problems, before: &[String], set: &[String]) -> String {
+pub(super) fn refusal(problems: &Problems, before: &[String], set: &[String]) -> String {
     let is_old = |problem: &Problem| {
         let setting = problem.shown.strip_prefix("--set ").map(str::to_owned);
         let has = |sets: &[String], setting: &String| sets.iter().any(|set| shown_setting(set) == *setting);

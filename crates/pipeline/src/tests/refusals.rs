@@ -284,7 +284,7 @@ workers:
         test.yaml:8: packets would go in a circle over workers, by way of 'b' -> 'c', and workers could wait for each other for ever: let packets go from earlier workers to later ones only
         test.yaml:8: workers[0].modules: no module is called 'd'
         test.yaml:9: worker 1 is bound to core 1, which is worker 0's: each needs one of its own
-        test.yaml:10: worker 2 has nothing to run: every module is another's
+        test.yaml:10: worker 2 has nothing to run: every module is another's (`modules: []` lets it wait)
         ");
     insta::assert_snapshot!(refused("
 ports: { in: { test_port: } }

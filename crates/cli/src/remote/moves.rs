@@ -1,0 +1,72 @@
+//! `forebay move`, and the way by which a placement is applied: modules of a running pipeline go to other workers.
+
+use std::io::{self, Write};
+
+use anyhow::bail;
+use forebay_instance::socket::{self, Client, Request};
+use forebay_instance::{Moved, shown_move};
+use forebay_pipeline::WantedWorkers;
+
+use super::{LONG, connect, strange};
+use crate::{Answer, args, printed};
+
+/// What modules may lose, and how many may move.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Leave {
+    /// How many may move at most.
+    pub(crate) most: Option<usize>,
+    /// Whether modules move whose sessions are lost by it.
+    pub(crate) lose_sessions: bool,
+}
+
+/// `forebay move`.
+pub(crate) fn move_modules(arguments: &args::Move) -> anyhow::Result<Answer> {
+    let mut client = connect(&arguments.running)?.with_patience(LONG)?;
+    let most = arguments.moves.map(|most| usize::try_from(most).unwrap_or(usize::MAX));
+    let leave = Leave { most, lose_sessions: arguments.lose_sessions };
+    let moved = apply(&mut client, arguments.modules.clone(), leave)?;
+    if arguments.json {
+        writeln!(printed::out(), "{}", serde_json::to_string(&socket::Answer::Moved(moved.clone()))?)?;
+    } else {
+        tell(&moved, &mut printed::out())?;
+    }
+    conclude(&moved)
+}
+
+/// Returns the answer of a command that has moved modules.
+///
+/// # Errors
+/// Packets are unaccounted for.
+pub(crate) fn conclude(moved: &Moved) -> anyhow::Result<Answer> {
+    match moved.reloaded.missing {
+        0 if moved.remaining.is_empty() => Ok(Answer::Yes),
+        0 => Ok(Answer::No),
+        missing => bail!("{missing} packets are unaccounted for: this is a defect of Forebay"),
+    }
+}
+
+/// Has modules of a running pipeline move.
+///
+/// # Errors
+/// Why they did not.
+pub(crate) fn apply(client: &mut Client, modules: Vec<WantedWorkers>, leave: Leave) -> anyhow::Result<Moved> {
+    let Leave { most, lose_sessions } = leave;
+    match client.ask(&Request::Move { modules, most, lose_sessions })? {
+        socket::Answer::Moved(moved) => Ok(moved),
+        _ => Err(strange()),
+    }
+}
+
+/// Prints what moved.
+pub(crate) fn tell(moved: &Moved, out: &mut impl Write) -> io::Result<()> {
+    if moved.moves.is_empty() {
+        return writeln!(out, "all are where they are to be: nothing has moved");
+    }
+    for module in &moved.moves {
+        writeln!(out, "{}", shown_move(module))?;
+    }
+    for module in &moved.remaining {
+        writeln!(out, "not moved: {}", shown_move(module))?;
+    }
+    super::tell(&moved.reloaded, out)
+}

@@ -1,0 +1,299 @@
+//! Modules move between two workers under load, again and again: no packet is lost, none overtakes another of its session, and sessions,
+//! changed rules and counters go on.
+//!
+//! `FOREBAY_MOVES` says how many moves (100).
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use forebay_graph::report::Report;
+use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
+use forebay_instance::{Instance, MoveOrder, Moved, NotMoved, Steer, choose, start};
+use forebay_measure::machine::allowed_cores;
+use forebay_measure::{Clock, Tsc};
+use forebay_packet::wire::checksum;
+use forebay_packet::{ArrivalClock, Batch, Ticks};
+use forebay_pipeline::{Conditions, Loaded, Source, WantedWorkers, load};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+const SESSIONS: usize = 64;
+/// How many packets are under way at most, so that no queue is ever too short.
+const WINDOW: u64 = 512;
+/// How long something may take to come about on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What has been sent and what has arrived.
+#[derive(Default)]
+struct World {
+    over: bool,
+    sent: u64,
+    arrived: u64,
+    /// By session: how many of its packets were sent and have arrived, and the source that they arrive with.
+    sessions: Vec<([u32; 2], Option<[u8; 6]>)>,
+    wrong: Vec<String>,
+}
+
+static WORLDS: Mutex<BTreeMap<String, World>> = Mutex::new(BTreeMap::new());
+
+fn worlds() -> MutexGuard<'static, BTreeMap<String, World>> {
+    WORLDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A UDP packet of a session with its number in it.
+fn frame(session: usize, number: u32) -> [u8; 60] {
+    let mut frame = [0; 60];
+    frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
+    frame[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 46, 0, 0, 0x40, 0, 64, 17]);
+    frame[26..34].copy_from_slice(&[10, 0, 0, session as u8, 192, 0, 2, 10]);
+    frame[34..38].copy_from_slice(&[8, session as u8, 0, 80]);
+    frame[38..40].copy_from_slice(&26u16.to_be_bytes());
+    frame[42..46].copy_from_slice(&(session as u32).to_be_bytes());
+    frame[46..50].copy_from_slice(&number.to_be_bytes());
+    let sum = !checksum::sum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum.to_ne_bytes());
+    frame
+}
+
+/// Sends numbered packets as long as fewer than [`WINDOW`] are under way, or looks at those that arrive.
+struct Numbered {
+    world: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Params {
+    /// The name of the world.
+    world: String,
+    /// Whether packets enter the pipeline here, or leave it.
+    enter: bool,
+}
+
+impl Port for Numbered {
+    fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
+        let mut worlds = worlds();
+        let world = worlds.get_mut(&self.world).expect("it was made");
+        if world.over {
+            return Ready::Never;
+        }
+        for _ in 0..intake.most {
+            if world.sent - world.arrived >= WINDOW {
+                break;
+            }
+            let Some(mut packet) = intake.pool.take() else { break };
+            let session = world.sent as usize % SESSIONS;
+            let number = &mut world.sessions[session].0[0];
+            assert!(packet.write(&frame(session, *number)));
+            packet.set_arrival(intake.now, ArrivalClock::Poll);
+            batch.push(packet).expect("no more than there is room for");
+            (*number, world.sent) = (*number + 1, world.sent + 1);
+        }
+        Ready::At(intake.now + Ticks(2_000))
+    }
+
+    fn send(&mut self, batch: &mut Batch, _: Ticks) {
+        let mut worlds = worlds();
+        let world = worlds.get_mut(&self.world).expect("it was made");
+        for packet in batch.iter_mut() {
+            let data = packet.data();
+            let word = |at: usize| u32::from_be_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]]);
+            let source = [data[26], data[27], data[28], data[29], data[34], data[35]];
+            let (session, number) = (word(42) as usize, word(46));
+            let ([_, next], seen) = &mut world.sessions[session];
+            if number != *next {
+                world.wrong.push(format!("session {session}: packet {number} came instead of {next}"));
+            }
+            if *seen.get_or_insert(source) != source {
+                world
+                    .wrong
+                    .push(format!("session {session}: packet {number} comes from {source:?}, the first from {seen:?}"));
+            }
+            (*next, world.arrived) = (number + 1, world.arrived + 1);
+        }
+        batch.clear();
+    }
+}
+
+impl DeclarePort for Numbered {
+    type Params = Params;
+    const NAME: &'static str = "numbered";
+    const SUMMARY: &'static str = "numbered packets of sessions";
+    const HELP: &'static str = "";
+    const EXAMPLE: &'static str = "{ world: w, enter: true }";
+
+    fn receives(params: &Params) -> bool {
+        params.enter
+    }
+
+    fn sends(params: &Params) -> bool {
+        !params.enter
+    }
+
+    fn new(params: Params, _: &mut Setup<'_>, _: Arc<PortCounters>) -> Result<Self, SetupError> {
+        Ok(Self { world: params.world })
+    }
+}
+
+register!(port Numbered);
+
+/// In the order in which packets pass them.
+const MODULES: [&str; 6] = ["fw", "rules", "nat", "wait", "slow", "ttl"];
+
+const STATELESS: [&str; 3] = ["rules", "wait", "ttl"];
+
+/// Sessions, a table that is changed, packets that wait for a batch, and packets that are held.
+fn text(world: &str, more: &str) -> String {
+    format!(
+        "ports:
+  in: {{ numbered: {{ world: {world}, enter: true }} }}
+  out: {{ numbered: {{ world: {world}, enter: false }} }}
+state:
+  known: {{ connections: {{ sessions: 1024 }} }}
+  shared: {{ nat: {{ pool: 203.0.113.0/28, sessions: 1024 }} }}
+modules:
+  fw: {{ firewall: {{ state: known, default: permit }} }}
+  rules: {{ acl: {{ rules: ['count udp from 10.0.0.0/8 to any'], default: permit }} }}
+  nat: {{ nat_out: {{ state: shared }} }}
+  wait: {{ counter: }}
+  slow: {{ shaper: {{ rate: 100Mbps, burst: 2KiB, queue: 2048 }} }}
+  ttl: {{ ttl: }}
+pipeline:
+  - in -> fw -> rules -> nat -> wait -> slow -> ttl -> out
+buffers:
+  wait: {{ trigger: 24, hold: 2ms }}
+{more}"
+    )
+}
+
+fn begin(world: &str, more: &str) -> Option<Arc<dyn Instance>> {
+    if allowed_cores().len() < 2 {
+        let _ = writeln!(std::io::stderr(), "skipped: {world}: one core");
+        return None;
+    }
+    let sessions = vec![Default::default(); SESSIONS];
+    worlds().insert(world.to_owned(), World { sessions, ..World::default() });
+    let source = Source::new(text(world, more), "moves.yaml", Path::new("."));
+    let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
+    let Loaded { plans, cores, made, .. } = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
+    let cores = choose(&cores).expect("two cores");
+    Some(start(plans, &cores, made, Box::new(|_| None), Steer::default()).expect("it starts"))
+}
+
+fn wanted(modules: &[(&str, &[usize])]) -> Vec<WantedWorkers> {
+    modules.iter().map(|(module, to)| WantedWorkers { module: (*module).to_owned(), to: to.to_vec() }).collect()
+}
+
+fn move_to(instance: &dyn Instance, modules: &[(&str, &[usize])], most: Option<usize>) -> Result<Moved, NotMoved> {
+    let wanted = wanted(modules);
+    instance
+        .move_modules(MoveOrder { wanted: &wanted, most, lose_sessions: false }, &mut |_| Ok(()))
+        .map(|(moved, _)| moved)
+}
+
+/// Waits until so many more packets have arrived.
+fn wait_for_packets(world: &str, more: u64) {
+    let arrived = || worlds()[world].arrived;
+    let (begin, before) = (Instant::now(), arrived());
+    while arrived() < before + more {
+        assert!(begin.elapsed() < PATIENCE, "packets go on");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Ends the run; all that was sent has arrived, once and in order.
+fn end(instance: &dyn Instance, world: &str) -> Report {
+    worlds().get_mut(world).expect("it was made").over = true;
+    let begin = Instant::now();
+    let all_arrived = || worlds().get(world).is_some_and(|world| world.arrived == world.sent);
+    while !all_arrived() {
+        assert!(begin.elapsed() < PATIENCE, "all packets arrive");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let outcome = instance.end();
+    assert!(outcome.troubles.is_empty(), "{:?}", outcome.troubles);
+    let board = instance.board();
+    let report = board.report(&board.nothing(), &board.read(outcome.at));
+    let World { sent, arrived, wrong, .. } = worlds().remove(world).expect("it was made");
+    assert_eq!(wrong, [] as [String; 0]);
+    assert_eq!((report.packets.all_dropped(), report.packets.missing(), report.packets.queued), (0, 0, 0));
+    assert_eq!((report.packets.entered, arrived), (sent, sent));
+    report
+}
+
+/// A number from a row that is the same in every run (Marsaglia's xorshift).
+fn random(state: &mut u64) -> usize {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state as usize
+}
+
+#[test]
+fn modules_move_under_load_and_nothing_is_lost_overtaken_or_forgotten() {
+    let moves = std::env::var("FOREBAY_MOVES").ok().map_or(100, |text| text.parse().expect("a number"));
+    move_under_load("moves", "", moves);
+}
+
+#[test]
+fn modules_move_where_time_is_shared_out() {
+    move_under_load("weighted", "scheduler: weighted-fair\n", 20);
+}
+
+fn move_under_load(world: &str, more: &str, moves: usize) {
+    let Some(instance) = begin(world, &format!("workers: [{{}}, {{ modules: [] }}]\n{more}")) else { return };
+    wait_for_packets(world, 1_000);
+    let rules = instance.tables().into_iter().find(|table| &*table.module == "rules").expect("a table").table;
+    assert_eq!(rules.apply(&["add count udp from any to 192.0.2.0/24"]).made, 1);
+    let (mut seed, mut pauses, mut moved, mut held) = (1, Vec::new(), 0, false);
+    while pauses.len() < moves {
+        // Packets pass one worker, then the other: in a line everything else is a circle. All on one leaves the other idle.
+        let (cut, first) = (random(&mut seed) % (MODULES.len() + 1), random(&mut seed) % 2);
+        let (on, both) = ([[first], [1 - first]], random(&mut seed));
+        let to = |at: usize| {
+            let one = &on[usize::from(at >= cut)][..];
+            // Behind the cut what has no state of its own may be on both.
+            if at >= cut && STATELESS.contains(&MODULES[at]) && both >> at & 1 == 1 { &[0, 1] } else { one }
+        };
+        let all: Vec<_> = (0..MODULES.len()).map(|at| (MODULES[at], to(at))).collect();
+        let told = move_to(&*instance, &all, None).unwrap_or_else(|error| panic!("{error}"));
+        if told.moves.is_empty() {
+            continue;
+        }
+        let change = &told.reloaded.change;
+        assert_eq!((told.reloaded.missing, told.reloaded.dropped, change.kept), (0, 0, MODULES.len()), "{told:?}");
+        assert!(change.changed.is_empty() && change.forgotten.is_empty(), "{told:?}");
+        assert!(change.ports_opened.is_empty() && change.ports_closed.is_empty(), "{told:?}");
+        let mut names: Vec<_> = told.moves.iter().map(|moved| moved.module.clone()).collect();
+        names.sort();
+        assert_eq!(change.moved, names);
+        moved += names.len();
+        pauses.push(told.reloaded.pause_us);
+        let census = instance.census().expect("every worker answers");
+        assert_eq!((census.missing(), census.dropped), (0, 0), "{census:?}");
+        held |= census.held > 0;
+        wait_for_packets(world, 100);
+    }
+    assert!(held, "packets were held while modules moved");
+    assert_eq!(rules.len(), 2);
+    let rules = instance.tables().into_iter().find(|table| &*table.module == "rules").expect("a table").table;
+    assert_eq!(rules.len(), 2, "the rule that was added is still there");
+    let report = end(&*instance, world);
+    for module in &report.modules {
+        assert!(module.packets == report.packets.entered, "{} has counted on: {}", module.name, module.packets);
+        for (table, counters) in &module.counters {
+            let opened = counters.get("opened").filter(|opened| **opened > 0);
+            assert!(opened.is_none_or(|opened| *opened == SESSIONS as u64), "{} {table}: {counters:?}", module.name);
+        }
+    }
+    pauses.sort_by(f64::total_cmp);
+    let _ = writeln!(
+        std::io::stderr(),
+        "{moves} moves of {moved} modules, {} packets, pause median {:.0} us, most {:.0} us",
+        report.packets.out,
+        pauses[moves / 2],
+        pauses[moves - 1]
+    );
+}
