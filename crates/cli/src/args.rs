@@ -35,7 +35,7 @@ pub(crate) use gate::Gate;
 pub(crate) use graph::Graph;
 pub(crate) use handover::{Handover, Measured, Other};
 pub(crate) use history::{Figure, History};
-pub(crate) use lab::{Lab, LabBatching, LabLean};
+pub(crate) use lab::{Lab, LabBatching, LabLean, LabPlacement};
 pub(crate) use measure::{Count, Measure};
 pub(crate) use moves::Move;
 pub(crate) use place::Place;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
-use forebay_lab::{Progress, batching, lean};
+use forebay_lab::{Progress, batching, lean, placement};
 use serde::Serialize;
 
 use crate::format::counted;
@@ -74,6 +74,27 @@ pub(crate) fn batching(arguments: &args::LabBatching) -> anyhow::Result<Answer> 
         writeln!(printed::err(), "interrupted: the report has the parts that are complete: {complete}")?;
     }
     verdict(&results.void(), results.interrupted.is_some())
+}
+
+/// Runs the experiment `placement` and writes its report.
+pub(crate) fn placement(arguments: &args::LabPlacement) -> anyhow::Result<Answer> {
+    ready(&arguments.out)?;
+    let only = arguments.only.iter().copied().collect();
+    let settings = placement::Settings { short: arguments.short, only, seed: arguments.seed };
+    let earlier = placement::Earlier::read(&arguments.out, &settings);
+    if let Some(parts) = earlier.as_ref().map(placement::Earlier::parts).filter(|parts| !parts.is_empty()) {
+        let parts = parts.join(", ");
+        writeln!(printed::err(), "--out {}: an interrupted run is continued; it has {parts}", arguments.out.display())?;
+    }
+    let mut watched = Watched::new()?;
+    let results = placement::run(&settings, earlier, &mut watched)?;
+    watched.bar.end();
+    let files = placement::write(&results, &arguments.out)?;
+    tell(&results, &files, arguments.json)?;
+    if let Some(complete) = &results.interrupted {
+        writeln!(printed::err(), "interrupted: the report has the parts that are complete: {complete}")?;
+    }
+    verdict(&[], results.interrupted.is_some())
 }
 
 /// No where figures say nothing, because the machine was disturbed, or are missing.

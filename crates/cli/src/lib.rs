@@ -134,6 +134,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::History(arguments) => history::history(&arguments)?,
         Command::Lab(args::Lab::Lean(arguments)) => return lab::lean(&arguments),
         Command::Lab(args::Lab::Batching(arguments)) => return lab::batching(&arguments),
+        Command::Lab(args::Lab::Placement(arguments)) => return lab::placement(&arguments),
         Command::Compare(arguments) => return compare::compare(&arguments),
         Command::Count(arguments) => measure::serve(&arguments)?,
         Command::Replay(arguments) => replay::replay(&arguments)?,

@@ -109,6 +109,12 @@ pub fn deduplicator() -> Function {
     function("deduplicator", 2_200.0, 2.0, true, &[(128.0, 12.0, 0.3)])
 }
 
+/// The paper's synthetic function, a competitor whose rate alone lies between those of the NIDS and the firewall.
+#[must_use]
+pub fn synthetic() -> Function {
+    function("synthetic", 640.0, 1.5, false, &[(16.0, 8.0, 0.2)])
+}
+
 /// A function that only passes packets on: it stands before others, so that they find packets in their cache.
 #[must_use]
 pub fn forwarder() -> Function {

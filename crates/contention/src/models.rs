@@ -107,8 +107,22 @@ pub struct Draw {
     pub length: usize,
     /// Whether every second run has one to six synthetic competitors.
     pub has_competitors: bool,
+    /// On which cores.
+    pub cores: Cores,
     /// What random numbers begin with.
     pub seed: u64,
+}
+
+/// On which cores runs are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cores {
+    /// On all.
+    All,
+    /// On those of one domain.
+    Of(usize),
+    /// On all, on those of the first domain, of the second, in turn: co-runs on all cores alone cannot tell what
+    /// competitors take of a cache from what they take of memory, as functions on all domains then come together.
+    InTurn,
 }
 
 /// Runs chains of random functions on random cores. Each function works at its own pace, as the sampled runs of a
@@ -117,7 +131,7 @@ pub struct Draw {
 /// # Errors
 /// [`ContentionError`].
 pub fn runs(profile: &Profile, draw: Draw) -> Result<Vec<Run>, ContentionError> {
-    let cores: Vec<_> = profile.bench.server.domains.iter().map(|domain| domain.cores).collect();
+    let all: Vec<_> = profile.bench.server.domains.iter().map(|domain| domain.cores).collect();
     let mut random = Random::new(draw.seed);
     let mut runs = Vec::new();
     while runs.len() < draw.runs {
@@ -132,6 +146,13 @@ pub fn runs(profile: &Profile, draw: Draw) -> Result<Vec<Run>, ContentionError> 
                 chains.push(vec![competitors.start + random.below(competitors.len())]);
             }
         }
+        let only = match draw.cores {
+            Cores::All => None,
+            Cores::Of(domain) => Some(domain),
+            Cores::InTurn => (runs.len() % (all.len() + 1)).checked_sub(1),
+        };
+        let is_free = |at: usize| only.is_none_or(|only| only == at);
+        let cores: Vec<_> = all.iter().enumerate().map(|(at, cores)| if is_free(at) { *cores } else { 0 }).collect();
         if let Some(mix) = place_at_random(&chains, &cores, &mut random) {
             runs.push(profile.bench.run(&mix, Pace::Own)?);
         }

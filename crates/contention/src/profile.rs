@@ -70,7 +70,8 @@ impl Candidate {
     }
 
     /// Its value of a function in a run; `None` where a run alone does not give it.
-    fn of(self, bench: &Bench, function: &Function, seat: &Seat) -> Option<f64> {
+    #[must_use]
+    pub fn of(self, bench: &Bench, function: &Function, seat: &Seat) -> Option<f64> {
         let references = function.accesses(&bench.traffic);
         Some(match self {
             Self::Stall => seat.stall_ns * 1e-9 * bench.server.clock_hz,
@@ -111,7 +112,7 @@ impl Judged {
 /// What profiling finds of a bench's functions alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// The bench. Its last functions are [`competitors`] and a forwarder.
+    /// The bench. Its last functions are [`competitors`], the paper's synthetic function and a forwarder.
     pub bench: Bench,
     /// How many of its functions are network functions.
     pub network: usize,
@@ -120,6 +121,10 @@ pub struct Profile {
     pub rates: Vec<[f64; 2]>,
     /// By function: its run alone on its home domain.
     pub alone: Vec<Seat>,
+    /// By function: how much slower network functions are beside one copy of it, on average.
+    pub pressure: Vec<f64>,
+    /// By network function: its runs beside 0, 1, 2 … copies of each network function, on the home domain.
+    pub under_competition: Vec<Vec<Seat>>,
 }
 
 /// Synthetic competitors: footprints from 1 MB to twice the cache, at a slow, a middling and the highest bandwidth.
@@ -134,7 +139,8 @@ pub fn competitors(bench: &Bench) -> Vec<Function> {
 }
 
 impl Profile {
-    /// Runs each function alone. Adds [`competitors`] and a forwarder to the bench's functions.
+    /// Runs each function alone. Adds [`competitors`], the paper's synthetic function and a forwarder to the bench's
+    /// functions.
     ///
     /// # Errors
     /// [`ContentionError`].
@@ -142,8 +148,15 @@ impl Profile {
         let network = bench.functions.len();
         let competitors = competitors(&bench);
         bench.functions.extend(competitors);
-        bench.functions.push(crate::catalogue::forwarder());
-        let mut profile = Self { bench, network, rates: Vec::new(), alone: Vec::new() };
+        bench.functions.extend([crate::catalogue::synthetic(), crate::catalogue::forwarder()]);
+        let mut profile = Self {
+            bench,
+            network,
+            rates: Vec::new(),
+            alone: Vec::new(),
+            pressure: Vec::new(),
+            under_competition: Vec::new(),
+        };
         for function in 0..profile.bench.functions.len() {
             let home = profile.bench.home;
             let local = profile.seat(&vec![vec![(function, home)]])?;
@@ -156,6 +169,14 @@ impl Profile {
             };
             profile.rates.push([local.rate, remote]);
             profile.alone.push(local);
+        }
+        for function in 0..profile.bench.functions.len() {
+            let pressure = profile.pressure_of(function)?;
+            profile.pressure.push(pressure);
+        }
+        for function in 0..network {
+            let seats = profile.compete(function)?;
+            profile.under_competition.push(seats);
         }
         Ok(profile)
     }
@@ -172,10 +193,16 @@ impl Profile {
         self.bench.functions.len() - 1
     }
 
+    /// The number of the paper's synthetic function.
+    #[must_use]
+    pub fn synthetic(&self) -> usize {
+        self.bench.functions.len() - 2
+    }
+
     /// The numbers of the synthetic competitors.
     #[must_use]
     pub fn competitors(&self) -> std::ops::Range<usize> {
-        self.network..self.forwarder()
+        self.network..self.synthetic()
     }
 
     /// A domain that is not the home domain.
@@ -186,29 +213,20 @@ impl Profile {
 
     /// By function, the metric x of this candidate; `None` where a function has no demand by it, as 1/x would be
     /// infinite.
-    ///
-    /// # Errors
-    /// [`ContentionError`].
-    pub fn metrics(&self, candidate: Candidate) -> Result<Option<Vec<f64>>, ContentionError> {
-        let mut metrics = Vec::new();
-        for (number, (function, seat)) in self.bench.functions.iter().zip(&self.alone).enumerate() {
-            let value = match candidate.of(&self.bench, function, seat) {
-                Some(value) => value,
-                None => 1.0 / self.pressure(number)?,
-            };
+    #[must_use]
+    pub fn metrics(&self, candidate: Candidate) -> Option<Vec<f64>> {
+        let of = |number: usize| {
             // A forwarder has no tables: it counts as one of little demand. Less than a miss in a thousand packets is
             // none.
+            let value = self.value(candidate, number);
             let is_known = value > 1e-3 && value.is_finite();
-            if !is_known && number < self.network {
-                return Ok(None);
-            }
-            metrics.push(if is_known { value } else { f64::MAX.sqrt() });
-        }
-        Ok(Some(metrics))
+            if is_known { Some(value) } else { (number >= self.network).then_some(f64::MAX.sqrt()) }
+        };
+        (0..self.bench.functions.len()).map(of).collect()
     }
 
     /// How much slower network functions are beside one copy of this one, on average.
-    fn pressure(&self, number: usize) -> Result<f64, ContentionError> {
+    fn pressure_of(&self, number: usize) -> Result<f64, ContentionError> {
         let home = self.bench.home;
         let mut sum = 0.0;
         for probe in 0..self.network {
@@ -218,60 +236,53 @@ impl Profile {
         Ok((sum / self.network as f64).max(1e-9))
     }
 
-    /// A candidate's values in runs with 0, 1, 2 … competitors of each network function, on the home domain: by
-    /// function and run, in parts of the largest value.
-    ///
-    /// # Errors [`ContentionError`].
-    pub fn under_competition(&self, candidate: Candidate) -> Result<Option<Vec<Vec<f64>>>, ContentionError> {
+    /// Runs of a network function beside copies of each network function.
+    fn compete(&self, number: usize) -> Result<Vec<Seat>, ContentionError> {
         let (home, cores) = (self.bench.home, self.bench.server.domains[self.bench.home].cores);
-        let mut all = Vec::new();
-        for number in 0..self.network {
-            let mut values = Vec::new();
-            for (other, count) in (0..self.network).flat_map(|other| (0..cores).map(move |count| (other, count))) {
-                let mut mix: Mix = vec![vec![(number, home)]];
-                mix.extend(vec![vec![(other, home)]; count]);
-                let seat = self.bench.run(&mix, Pace::Own)?.solution.seats[0][0];
-                let Some(value) = candidate.of(&self.bench, &self.bench.functions[number], &seat) else {
-                    return Ok(None);
-                };
-                values.push(value);
-            }
-            all.push(values);
+        let mut seats = Vec::new();
+        for (other, count) in (0..self.network).flat_map(|other| (0..cores).map(move |count| (other, count))) {
+            let mut mix: Mix = vec![vec![(number, home)]];
+            mix.extend(vec![vec![(other, home)]; count]);
+            seats.push(self.bench.run(&mix, Pace::Own)?.solution.seats[0][0]);
         }
+        Ok(seats)
+    }
+
+    /// The largest variance of a candidate over functions (5), of values in parts of the largest one, and whose it is.
+    fn variance(&self, candidate: Candidate) -> Option<(usize, f64)> {
+        let of = |(number, seats): (usize, &Vec<Seat>)| {
+            let values = seats.iter().map(|seat| candidate.of(&self.bench, &self.bench.functions[number], seat));
+            values.collect::<Option<Vec<f64>>>()
+        };
+        let all: Vec<Vec<f64>> = self.under_competition.iter().enumerate().map(of).collect::<Option<_>>()?;
         let largest = all.iter().flatten().copied().fold(f64::MIN_POSITIVE, f64::max);
-        all.iter_mut().flatten().for_each(|value| *value /= largest);
-        Ok(Some(all))
+        let in_parts = all.iter().map(|values| values.iter().map(|value| value / largest).collect::<Vec<_>>());
+        let variances = in_parts.map(|values| variance(&values)).enumerate();
+        Some(variances.fold((0, 0.0), |most, (at, variance)| if variance > most.1 { (at, variance) } else { most }))
     }
 
     /// Judges a candidate by (5) and (6).
-    ///
-    /// # Errors
-    /// [`ContentionError`].
-    pub fn judge(&self, candidate: Candidate) -> Result<Judged, ContentionError> {
-        let variances = self.under_competition(candidate)?.map(|all| {
-            let worst = all.iter().map(|values| variance(values)).enumerate();
-            worst.fold((0, 0.0), |most, (at, variance)| if variance > most.1 { (at, variance) } else { most })
-        });
+    #[must_use]
+    pub fn judge(&self, candidate: Candidate) -> Judged {
+        let worst = self.variance(candidate);
         let rates: Vec<_> = self.rates[..self.network].iter().map(|rates| rates[0]).collect();
-        let values = self.values(candidate)?;
-        Ok(Judged {
+        Judged {
             candidate,
-            variance: variances.map(|(_, variance)| variance),
-            correlation: correlation(&values, &rates),
-            varies_most: variances.map(|(at, _)| at),
-        })
+            variance: worst.map(|(_, variance)| variance),
+            correlation: correlation(&self.values(candidate), &rates),
+            varies_most: worst.map(|(at, _)| at),
+        }
     }
 
     /// A candidate's values of network functions alone.
-    ///
-    /// # Errors
-    /// [`ContentionError`].
-    pub fn values(&self, candidate: Candidate) -> Result<Vec<f64>, ContentionError> {
-        let of = |number: usize| match candidate.of(&self.bench, &self.bench.functions[number], &self.alone[number]) {
-            Some(value) => Ok(value),
-            None => Ok(1.0 / self.pressure(number)?),
-        };
-        (0..self.network).map(of).collect()
+    #[must_use]
+    pub fn values(&self, candidate: Candidate) -> Vec<f64> {
+        (0..self.network).map(|number| self.value(candidate, number)).collect()
+    }
+
+    fn value(&self, candidate: Candidate, number: usize) -> f64 {
+        let value = candidate.of(&self.bench, &self.bench.functions[number], &self.alone[number]);
+        value.unwrap_or_else(|| 1.0 / self.pressure[number])
     }
 }
 
@@ -311,13 +322,13 @@ mod tests {
         let (server, traffic) = (catalogue::octans_server(), catalogue::traffic());
         let bench = Bench { server, traffic, functions: catalogue::octans_functions(), home: 0 };
         let profile = Profile::of(bench).expect("a profile");
-        let judged = |candidate| profile.judge(candidate).expect("runs");
+        let judged = |candidate| profile.judge(candidate);
         assert!(judged(Candidate::References).variance.is_some_and(|variance| variance < 1e-12));
         let ticks = judged(Candidate::Ticks);
         assert!(ticks.variance.is_some_and(|variance| variance > 0.0) && !ticks.qualifies(), "{ticks:?}");
         assert_eq!(judged(Candidate::Pressure).variance, None);
         // A firewall that fits into the cache misses nothing: 1/x would be infinite.
-        assert_eq!(profile.metrics(Candidate::Misses), Ok(None));
+        assert_eq!(profile.metrics(Candidate::Misses), None);
         let [local, remote] = profile.rates[0];
         assert!(local > remote * 0.9 && remote > 0.0, "with packets in the cache a function is hardly slower away");
     }

@@ -24,8 +24,11 @@ pub struct Chain<'f> {
 pub enum Pace {
     /// As fast as it can: it always finds packets. Models are fitted to such runs.
     Own,
+    /// As fast as the function before it sends packets, at most. A function drops packets that it has no time for, so
+    /// that those before it do not slow down.
+    Dropping,
     /// At the rate of its chain's slowest function: those before it are held back, those after it wait.
-    Chain,
+    Held,
 }
 
 /// Why there is no solution.
@@ -141,8 +144,14 @@ pub fn solve(
         let mut residual = 0.0_f64;
         for (chain, seats) in found.seats.iter().enumerate() {
             let slowest = seats.iter().map(|seat| seat.capacity).fold(f64::INFINITY, f64::min);
+            let mut sent = f64::INFINITY;
             for (at, seat) in seats.iter().enumerate() {
-                let wanted = if pace == Pace::Chain { slowest } else { seat.capacity };
+                sent = seat.capacity.min(sent);
+                let wanted = match pace {
+                    Pace::Own => seat.capacity,
+                    Pace::Dropping => sent,
+                    Pace::Held => slowest,
+                };
                 residual = residual.max((wanted / rates[chain][at] - 1.0).abs());
                 // In the logarithm: a rate never becomes 0 or negative.
                 rates[chain][at] *= (wanted / rates[chain][at]).powf(damping);

@@ -13,6 +13,7 @@ mod header;
 pub mod history;
 pub mod lean;
 mod machine;
+pub mod placement;
 mod trial;
 
 use std::sync::Arc;
@@ -90,6 +91,21 @@ pub enum LabError {
     /// A folder without captures.
     #[error("{}: there are no captures in it: allowed are files whose names end in {}", .0.display(), batching::CAPTURES.join(", "))]
     Captures(std::path::PathBuf),
+    /// The contention simulator refuses its input.
+    #[error(transparent)]
+    Contention(#[from] forebay_contention::ContentionError),
+    /// Models cannot be fitted.
+    #[error(transparent)]
+    Model(#[from] forebay_contention::models::ModelError),
+    /// The search refuses its input.
+    #[error(transparent)]
+    Placement(#[from] forebay_models::placement::ProblemError),
+    /// No candidate gives every function a demand.
+    #[error("models: no candidate for the metric gives every function a demand")]
+    NoMetric,
+    /// Simulated rates that do not come to rest.
+    #[error("simulation: rates do not come to rest: they still change by {0:e} of themselves")]
+    NoRest(f64),
     /// The user has interrupted it.
     #[error("interrupted")]
     Interrupted,

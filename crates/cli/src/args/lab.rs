@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use forebay_lab::batching::{self, Part};
+use forebay_lab::placement;
 use forebay_measure::Nanos;
 
 use super::values::time_within;
@@ -34,6 +35,17 @@ Examples:
 It writes results.json, a CSV file for each table, and index.html, which needs nothing besides itself. In simulated time calls take \
 what `forebay profile` has measured here, or else what Batchy published; the report says which.")]
     Batching(LabBatching),
+    /// Which core runs which function: how competitors slow functions down, what models predict, what placements gain (Octans)
+    #[command(after_help = "\
+Examples:
+  forebay lab placement --out placement                  minutes; then open placement/index.html
+  forebay lab placement --out placement --short          seconds, to see what there is
+  forebay lab placement --out placement --only gain,search
+
+It writes results.json, models.json as `forebay place` reads it, a CSV file for each table, and index.html, which needs nothing \
+besides itself. Everything but the times of searches is simulated. A run that was interrupted is continued where --out, --short \
+and --seed are the same.")]
+    Placement(LabPlacement),
 }
 
 /// `lab lean`'s arguments.
@@ -86,6 +98,34 @@ pub(crate) struct LabBatching {
     /// Print the results as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `lab placement`'s arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LabPlacement {
+    /// The folder that results are written to; it is made where it is not there
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Fewer co-runs, smaller instances
+    #[arg(long, visible_alias = "quick")]
+    pub(crate) short: bool,
+    /// Only these parts
+    #[arg(long, value_name = "PART,…", value_delimiter = ',', value_parser = placement_parts())]
+    pub(crate) only: Vec<placement::Part>,
+    /// What random numbers begin with: the same seed gives the same figures
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Print the results as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn placement_parts() -> impl TypedValueParser<Value = placement::Part> {
+    let names = || placement::Part::ALL.iter().map(|part| part.name());
+    // Only names of parts get here.
+    PossibleValuesParser::new(names()).map(|name| {
+        placement::Part::ALL.iter().copied().find(|part| part.name() == name).unwrap_or(placement::Part::Order)
+    })
 }
 
 fn period(text: &str) -> Result<Nanos, String> {

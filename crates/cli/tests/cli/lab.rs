@@ -259,6 +259,77 @@ fn a_short_run_of_batching_keeps_its_promises() {
     crate::contract::shared("lab-batching", path.to_str().expect("a plain name"));
 }
 
+/// Simulated: the same everywhere, but for times of searches.
+#[test]
+fn a_short_run_of_placement_keeps_its_promises() {
+    let folder = TempDir::new().expect("a folder for the test");
+    let out = folder.path().join("report");
+    let name = out.to_str().expect("a plain name");
+    let done = forebay(&["lab", "placement", "--short", "--out", name]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let files = [
+        "results.json",
+        "index.html",
+        "models.json",
+        "candidates.csv",
+        "errors.csv",
+        "order.csv",
+        "metric.csv",
+        "drops.csv",
+        "prediction.csv",
+        "gain.csv",
+        "search.csv",
+    ];
+    for file in files {
+        assert!(done.out.lines().any(|line| Path::new(line).ends_with(file)), "{file}: {}", done.out);
+    }
+    let read = |file: &str| std::fs::read_to_string(out.join(file)).expect("it was written");
+    let results: Value = serde_json::from_str(&read("results.json")).expect("JSON");
+    assert!(results["experiment"] == "placement" && results["short"] == true && results["machine"].is_object());
+    assert_eq!(results["command"], "forebay lab placement --out DIR --short");
+
+    // The bar: a mean error of λ of at most 10 %, and less than a constant's.
+    let errors = &results["models"]["errors"];
+    let error = figure(errors, "relative");
+    assert!(error <= 0.1 && error < figure(errors, "of_constant"), "{errors}");
+    let metric = &results["models"]["metric"];
+    assert!(list(&results["models"], "candidates").iter().any(|of| &of["name"] == metric), "{metric}");
+    let models: Value = serde_json::from_str(&read("models.json")).expect("JSON");
+    assert!(models["origin"] == "simulated" && models["functions"]["router"]["local"].is_object(), "{models}");
+
+    // As predicted, which is what all methods choose by.
+    for set in list(&results, "gain") {
+        let of = |method: &str| {
+            let found = list(set, "methods").iter().find(|of| of["method"] == method);
+            figure(found.unwrap_or_else(|| panic!("{method} is not in {set}")), "predicted_pps") * (1.0 + 1e-9)
+        };
+        let octans = of("octans");
+        assert!(of("exact") >= octans && octans >= of("node-balancing") && octans >= of("node-first"), "{set}");
+        assert!(figure(set, "gap") == 0.0, "{set}");
+    }
+    for size in list(&results, "search") {
+        assert!(figure(size, "gap") == 0.0 && size["enumerated"][0] == size["enumerated"][1], "{size}");
+    }
+    assert_eq!(
+        list(&results, "search").iter().filter(|size| size["enumerated"] != serde_json::json!([0, 0])).count(),
+        6
+    );
+
+    let html = read("index.html");
+    let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+    let document = roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
+    assert!(!html.contains("http") && !html.contains("src="), "it loads nothing");
+    let heads = document.descendants().filter(|node| node.has_tag_name("h2")).count();
+    assert!(heads >= 11, "{heads} sections");
+
+    let refused = |more: &[&str], said: &str| {
+        let done = forebay(&[&["lab", "placement", "--short", "--out", name], more].concat());
+        assert!(done.code == Some(2) && done.err.contains(said), "{more:?}: {}", done.err);
+    };
+    refused(&["--only", "gains"], "'gain'");
+    refused(&["--seed", "x"], "'x' for '--seed <N>'");
+}
+
 #[test]
 fn what_cannot_be_written_is_named_before_anything_runs() {
     let done = forebay(&["lab", "lean", "--short", "--out", "/proc/report"]);

@@ -81,8 +81,8 @@ proptest! {
 
     /// Whatever runs, caches hold no more than they have or than there is, and queues carry no more than they can.
     #[test]
-    fn nothing_is_created(functions in functions(12), server in server(), is_coupled: bool) {
-        let pace = if is_coupled { Pace::Chain } else { Pace::Own };
+    fn nothing_is_created(functions in functions(12), server in server(), which in 0_usize..3) {
+        let pace = [Pace::Own, Pace::Dropping, Pace::Held][which];
         let found = solved(&server, &spread(&functions), pace);
         for (domain, lines) in found.cache_lines.iter().enumerate() {
             let capacity = server.domains[domain].cache_bytes / LINE;
@@ -150,8 +150,12 @@ proptest! {
         let all: Vec<_> = functions.iter().collect();
         let domains = (0..all.len()).map(|at| at / 2 % 2).collect();
         let chain = [Chain { functions: all, domains, home: 0 }];
-        let found = solved(&server, &chain, Pace::Chain);
+        let found = solved(&server, &chain, Pace::Held);
         let rate = found.chain_rate(0);
+        // Where packets are dropped, no function is faster than the one before it, and the last one is the slowest.
+        let dropping = solved(&server, &chain, Pace::Dropping);
+        let rates: Vec<_> = dropping.seats[0].iter().map(|seat| seat.rate).collect();
+        prop_assert!(rates.windows(2).all(|pair| pair[1] <= pair[0] * (1.0 + 1e-6)), "{rates:?}");
         prop_assert!(found.seats[0].iter().all(|seat| (seat.rate / rate - 1.0).abs() < 1e-6), "{found:?}");
         prop_assert!(found.seats[0].iter().any(|seat| (seat.capacity / rate - 1.0).abs() < 1e-5), "{found:?}");
     }

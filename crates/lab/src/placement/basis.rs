@@ -1,0 +1,381 @@
+//! The simulated server, its functions, and the models that are fitted to their co-runs.
+
+use std::collections::BTreeMap;
+
+use forebay_contention::mix::{Bench, Mix, Run};
+use forebay_contention::models::{self, Cores, Draw, Method, Sample};
+use forebay_contention::profile::{self, Profile};
+use forebay_contention::{ContentionError, Pace, Server, TableMemory, catalogue};
+use forebay_models::placement::Limits;
+use forebay_placement::registry::{DropModel, FitMethod, FunctionModel, LoadLimits, ModelOrigin, Registry, SoloRates};
+use serde::Serialize;
+
+use super::{Settings, step};
+use crate::{LabError, Progress};
+
+/// What all parts rest on.
+pub(super) struct Basis {
+    /// The functions alone.
+    pub profile: Profile,
+    /// Their models.
+    pub fitted: models::Models,
+    /// The same as figures of the report.
+    pub models: Models,
+}
+
+/// The models, with how they were chosen.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Models {
+    /// The CPU of the simulated server.
+    pub server: &'static str,
+    /// The candidates for the metric x.
+    pub candidates: Vec<Candidate>,
+    /// The one that models are by: of all, the one whose models are nearest to runs that were left out of their fits.
+    pub metric: &'static str,
+    /// The loads at which competing levels are 1: of caches, controllers and links.
+    pub limits: [f64; 3],
+    /// Runs that models were fitted to, and runs of other mixes that they are judged by.
+    pub runs: [usize; 2],
+    /// By function.
+    pub functions: Vec<Fitted>,
+    /// How far the models are from runs of other mixes.
+    pub errors: Errors,
+    /// The same by where functions run.
+    pub cases: Vec<Variant>,
+    /// The same by the number of chains that run together.
+    pub loads: Vec<Variant>,
+    /// The same with other forms, normalisers and servers.
+    pub variants: Vec<Variant>,
+}
+
+/// A candidate for the metric.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Candidate {
+    /// Its name.
+    pub name: &'static str,
+    /// The largest variance over functions under competition (5).
+    pub variance: Option<f64>,
+    /// The function that varies most.
+    pub varies_most: Option<String>,
+    /// The correlation with the rate alone (6).
+    pub correlation: f64,
+    /// Whether it is the rate alone itself.
+    pub circular: bool,
+    /// Whether it qualifies by (5) and (6).
+    pub qualifies: bool,
+    /// The mean absolute error of λ of models by it, over runs that were left out of their fits; `None` where a function
+    /// has no demand by it.
+    pub left_out: Option<f64>,
+    /// How far models by it are from runs of other mixes.
+    pub errors: Option<Errors>,
+}
+
+/// A function's model.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fitted {
+    /// Its name.
+    pub name: String,
+    /// As registries have it.
+    #[serde(flatten)]
+    pub model: FunctionModel,
+}
+
+/// How far predictions are from runs that models were not fitted to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Errors {
+    /// The mean of `|predicted λ − λ| / λ` where λ is 0.05 or more.
+    pub relative: f64,
+    /// The same of the best constant.
+    pub of_constant: f64,
+    /// The mean of `|predicted λ − λ|`.
+    pub absolute: f64,
+    /// The mean of `|predicted rate − rate| / rate`.
+    pub rate: f64,
+    /// The part of runs in the 95 % interval.
+    pub inside_interval: f64,
+    /// The mean λ.
+    pub mean_drop: f64,
+    /// Functions in all runs, and those whose λ is 0.05 or more.
+    pub samples: [usize; 2],
+}
+
+/// How far predictions are under other circumstances.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Variant {
+    /// The circumstances.
+    pub name: String,
+    /// How far predictions are.
+    pub errors: Errors,
+}
+
+impl From<models::Errors> for Errors {
+    fn from(errors: models::Errors) -> Self {
+        Self {
+            relative: errors.relative,
+            of_constant: errors.of_constant,
+            absolute: errors.absolute,
+            rate: errors.rate,
+            inside_interval: errors.inside_interval,
+            mean_drop: errors.mean_drop,
+            samples: [errors.samples, errors.counted],
+        }
+    }
+}
+
+/// The paper's server, as it is named in registries.
+const SERVER: &str = "Intel(R) Xeon(R) CPU E5-2650 v4 @ 2.20GHz, 2 x (6 of 12, 12) cores, simulated";
+
+/// Mixes of an experiment: to fit models to, and to judge them by.
+struct Runs {
+    known: Vec<Run>,
+    new: Vec<Run>,
+}
+
+impl Runs {
+    fn of(profile: &Profile, settings: &Settings) -> Result<Self, ContentionError> {
+        let draw = |runs, cores, seed| Draw { runs, chains: 5, length: 4, has_competitors: false, cores, seed };
+        let (known, new) = if settings.short { (120, 60) } else { (1_200, 400) };
+        let seeds = [settings.seed.wrapping_mul(2).wrapping_add(1), settings.seed.wrapping_mul(2).wrapping_add(2)];
+        Ok(Self {
+            known: models::runs(profile, draw(known, Cores::InTurn, seeds[0]))?,
+            new: models::runs(profile, draw(new, Cores::All, seeds[1]))?,
+        })
+    }
+
+    /// Models by these metrics and limits, and the new runs as they see them.
+    fn fit(
+        &self,
+        profile: &Profile,
+        metrics: &[f64],
+        limits: &[Limits],
+        method: Method,
+    ) -> Result<(models::Models, Vec<Sample>), LabError> {
+        let samples = |runs| models::samples(profile, runs, metrics, limits);
+        let fitted = models::Models::fit(profile, metrics, limits, &samples(&self.known)?, method)?;
+        Ok((fitted, samples(&self.new)?))
+    }
+}
+
+impl Basis {
+    /// Runs functions alone and together, chooses the metric and fits models.
+    pub fn make(settings: &Settings, progress: &mut dyn Progress) -> Result<Self, LabError> {
+        let candidates = profile::Candidate::ALL;
+        progress.begin(candidates.len() + 6);
+        progress.expect(if settings.short { 3.0 } else { 12.0 });
+        step(progress, "functions alone")?;
+        let profile = bench(catalogue::octans_server())?;
+        step(progress, "co-runs")?;
+        let runs = Runs::of(&profile, settings)?;
+        let mut judged = Vec::new();
+        let mut best: Option<(f64, profile::Candidate, models::Models, Vec<Sample>)> = None;
+        for candidate in candidates {
+            step(progress, candidate.name())?;
+            let by = profile.judge(candidate);
+            let models = match profile.metrics(candidate) {
+                Some(metrics) => {
+                    let limits = models::limits(&profile, &metrics);
+                    Some(runs.fit(&profile, &metrics, &limits, Method::HeldOut)?)
+                }
+                None => None,
+            };
+            let left_out = models.as_ref().map(|(fitted, _)| {
+                let sides = || fitted.functions.iter().flatten();
+                sides().map(|side| side.held_out).sum::<f64>() / sides().count().max(1) as f64
+            });
+            judged.push(Candidate {
+                name: candidate.name(),
+                variance: by.variance,
+                varies_most: by.varies_most.map(|at| profile.bench.functions[at].name.clone()),
+                correlation: by.correlation,
+                circular: candidate.is_circular(),
+                qualifies: by.qualifies(),
+                left_out,
+                errors: models.as_ref().map(|(fitted, new)| fitted.judge(new).into()),
+            });
+            if let Some(((fitted, new), left_out)) = models.zip(left_out)
+                && best.as_ref().is_none_or(|best| left_out < best.0)
+            {
+                best = Some((left_out, candidate, fitted, new));
+            }
+        }
+        let Some((_, metric, fitted, new)) = best else { return Err(LabError::NoMetric) };
+        step(progress, "errors by case")?;
+        let cases = cases(&fitted, &new);
+        step(progress, "errors by load")?;
+        let loads = loads(&profile, &fitted, settings)?;
+        step(progress, "other forms")?;
+        let mut variants = forms(&profile, &runs, &fitted)?;
+        step(progress, "another server")?;
+        variants.push(own_memory(settings, metric)?);
+        let models = Models {
+            server: SERVER,
+            candidates: judged,
+            metric: metric.name(),
+            limits: [fitted.limits[0].cache, fitted.limits[0].memory, fitted.limits[0].link],
+            runs: [runs.known.len(), runs.new.len()],
+            functions: functions(&profile, &fitted),
+            errors: fitted.judge(&new).into(),
+            cases,
+            loads,
+            variants,
+        };
+        Ok(Self { profile, fitted, models })
+    }
+
+    /// The number of a network function.
+    pub fn number(&self, name: &str) -> usize {
+        let functions = &self.profile.bench.functions[..self.profile.network];
+        functions.iter().position(|function| function.name == name).unwrap_or_default()
+    }
+
+    /// Numbers of chains' functions.
+    pub fn chains(&self, names: &[&[&str]]) -> Vec<Vec<usize>> {
+        names.iter().map(|chain| chain.iter().map(|name| self.number(name)).collect()).collect()
+    }
+
+    /// Usable cores by domain.
+    pub fn cores(&self) -> Vec<usize> {
+        self.profile.bench.server.domains.iter().map(|domain| domain.cores).collect()
+    }
+
+    /// Packets a second of chains in a mix, as the models have it.
+    pub fn predicted(&self, mix: &Mix) -> Result<Vec<f64>, LabError> {
+        let rates = self.fitted.predict(&self.profile.bench, mix)?;
+        Ok(rates.iter().map(|chain| chain.iter().copied().fold(f64::INFINITY, f64::min)).collect())
+    }
+
+    /// Packets a second of chains in a mix, as the simulator has it.
+    pub fn simulated(&self, mix: &Mix, pace: Pace) -> Result<Vec<f64>, LabError> {
+        let run = self.profile.bench.run(mix, pace)?;
+        if !run.solution.converged() {
+            return Err(LabError::NoRest(run.solution.residual));
+        }
+        Ok((0..mix.len()).map(|chain| run.solution.chain_rate(chain)).collect())
+    }
+}
+
+fn bench(server: Server) -> Result<Profile, ContentionError> {
+    Profile::of(Bench { server, traffic: catalogue::traffic(), functions: catalogue::functions(), home: 0 })
+}
+
+/// By where a function runs, and the function before it.
+fn cases(fitted: &models::Models, new: &[Sample]) -> Vec<Variant> {
+    let cases = [
+        ("local, first (9)", 0, None),
+        ("local, after a local function (9)", 0, Some(true)),
+        ("local, after a remote function (10)", 0, Some(false)),
+        ("remote, first (9)", 1, None),
+        ("remote, after a function on its domain (11)", 1, Some(true)),
+        ("remote, after a local function (9)", 1, Some(false)),
+    ];
+    let of = |(name, side, follows): (&str, usize, Option<bool>)| {
+        let is_of = |sample: &&Sample| (sample.side, sample.follows) == (side, follows);
+        let samples: Vec<_> = new.iter().filter(is_of).copied().collect();
+        (!samples.is_empty()).then(|| Variant { name: name.to_owned(), errors: fitted.judge(&samples).into() })
+    };
+    cases.into_iter().filter_map(of).collect()
+}
+
+/// By the most chains in a run.
+fn loads(profile: &Profile, fitted: &models::Models, settings: &Settings) -> Result<Vec<Variant>, LabError> {
+    let runs = if settings.short { 20 } else { 200 };
+    let mut loads = Vec::new();
+    for (chains, cores, place) in [
+        (1, Cores::All, "all cores"),
+        (2, Cores::All, "all cores"),
+        (4, Cores::All, "all cores"),
+        (6, Cores::All, "all cores"),
+        (3, Cores::Of(0), "local cores only"),
+        (3, Cores::Of(1), "remote cores only"),
+    ] {
+        let seed = settings.seed.wrapping_add(100);
+        let draw = Draw { runs, chains, length: 4, has_competitors: false, cores, seed };
+        let runs = models::runs(profile, draw)?;
+        let samples = models::samples(profile, &runs, &fitted.metrics, &fitted.limits)?;
+        let name = if chains == 1 { "1 chain".to_owned() } else { format!("1 to {chains} chains, {place}") };
+        loads.push(Variant { name, errors: fitted.judge(&samples).into() });
+    }
+    Ok(loads)
+}
+
+/// Other forms of the model, and other normalisers.
+fn forms(profile: &Profile, runs: &Runs, fitted: &models::Models) -> Result<Vec<Variant>, LabError> {
+    let mut variants = Vec::new();
+    let (metrics, limits) = (&fitted.metrics, &fitted.limits);
+    for (method, name) in [
+        (Method::Linear, "linear in f, non-negative: (7) and (8) as printed"),
+        (Method::Lms, "linear in f, least mean squares: the paper's fit"),
+        (Method::Saturating, "saturating, non-negative"),
+        (Method::HeldOut, "linear or saturating by held-out error: the models of this report"),
+    ] {
+        let (fitted, new) = runs.fit(profile, metrics, limits, method)?;
+        variants.push(Variant { name: name.to_owned(), errors: fitted.judge(&new).into() });
+    }
+    let cores: Vec<_> = profile.bench.server.domains.iter().map(|domain| domain.cores as f64).collect();
+    let largest = cores.iter().copied().fold(1.0, f64::max);
+    let by_cores = limits.iter().zip(&cores).map(|(limits, cores)| {
+        let part = cores / largest;
+        Limits { cache: limits.cache * part, link: limits.link * part, ..*limits }
+    });
+    let apart = limits.iter().map(|limits| Limits { cache: limits.cache * 3.0, link: limits.link * 0.4, ..*limits });
+    for (name, limits) in [
+        ("normalisers of caches and links in proportion to a domain's cores", by_cores.collect::<Vec<_>>()),
+        ("normalisers: 3 times that of caches, 0.4 times that of links", apart.collect()),
+    ] {
+        let (fitted, new) = runs.fit(profile, metrics, &limits, Method::HeldOut)?;
+        variants.push(Variant { name: name.to_owned(), errors: fitted.judge(&new).into() });
+    }
+    Ok(variants)
+}
+
+/// The same server with functions' tables in the memory of their own domain.
+fn own_memory(settings: &Settings, metric: profile::Candidate) -> Result<Variant, LabError> {
+    let profile = bench(Server { tables: TableMemory::Own, ..catalogue::octans_server() })?;
+    let runs = Runs::of(&profile, settings)?;
+    let metrics = profile.metrics(metric).ok_or(LabError::NoMetric)?;
+    let (fitted, new) = runs.fit(&profile, &metrics, &models::limits(&profile, &metrics), Method::HeldOut)?;
+    let name = "tables in the memory of a function's own domain".to_owned();
+    Ok(Variant { name, errors: fitted.judge(&new).into() })
+}
+
+fn functions(profile: &Profile, fitted: &models::Models) -> Vec<Fitted> {
+    let model = |(number, sides): (usize, &[models::Side; 2])| {
+        let drop = |side: &models::Side| DropModel {
+            shape: side.fitted.shape.into(),
+            cache: side.fitted.drop.cache,
+            memory: side.fitted.drop.memory,
+            constant: side.fitted.drop.constant,
+            error: side.fitted.error,
+            held_out: Some(side.held_out),
+            interval_95: Some(side.interval_95),
+            fit: FitMethod::NonNegative,
+            origin: None,
+        };
+        let [local, remote] = profile.rates[number];
+        let model = FunctionModel {
+            rates: SoloRates { local, remote: Some(remote) },
+            metric: fitted.metrics[number],
+            local: drop(&sides[0]),
+            remote: Some(drop(&sides[1])),
+            packets_bytes: profile.bench.traffic.packet_bytes as u32,
+            runs: sides.iter().map(|side| side.runs).sum(),
+        };
+        Fitted { name: profile.bench.functions[number].name.clone(), model }
+    };
+    fitted.functions.iter().enumerate().map(model).collect()
+}
+
+impl Models {
+    /// The models' file, as `forebay place` reads it.
+    #[must_use]
+    pub fn registry(&self) -> String {
+        let [cache, memory, link] = self.limits;
+        // The cache of this server is as large whether functions may use 6 or 12 of its cores: limits are those of all.
+        let limits = LoadLimits { cache, memory, link: Some(link), cores: None };
+        let build = concat!("forebay ", env!("CARGO_PKG_VERSION"));
+        let mut registry = Registry::new(self.server, build, ModelOrigin::Simulated, self.metric, limits);
+        let functions = self.functions.iter().map(|fitted| (fitted.name.clone(), fitted.model.clone()));
+        registry.functions = functions.collect::<BTreeMap<_, _>>();
+        registry.text()
+    }
+}

@@ -1,0 +1,67 @@
+//! Fig. 5: how much slower a function is, by the type and the number of its competitors.
+
+use forebay_contention::Pace;
+use forebay_contention::mix::Mix;
+use serde::{Deserialize, Serialize};
+
+use super::basis::Basis;
+use super::{Settings, step};
+use crate::{LabError, Progress};
+
+/// A function beside copies of a competitor on its domain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Drops {
+    /// The function.
+    pub function: String,
+    /// Whether it is on the home domain; if not, it is its chain's first function, and packets come over the link.
+    pub local: bool,
+    /// The competitor.
+    pub competitor: String,
+    /// The competitor's metric x.
+    pub metric: f64,
+    /// λ beside 0, 1, 2 … of them, simulated.
+    pub simulated: Vec<f64>,
+    /// The same, predicted.
+    pub predicted: Vec<f64>,
+}
+
+/// The paper's four functions, each beside each of them and beside the paper's synthetic function.
+pub(super) fn measure(basis: &Basis, _: &Settings, progress: &mut dyn Progress) -> Result<Vec<Drops>, LabError> {
+    let profile = &basis.profile;
+    let functions = PAPERS.map(|name| basis.number(name));
+    let mut competitors: Vec<_> = functions.to_vec();
+    competitors.push(profile.synthetic());
+    progress.begin(functions.len() * 2);
+    progress.expect(0.5);
+    let mut rows = Vec::new();
+    for number in functions {
+        for domain in 0..2 {
+            let function = &profile.bench.functions[number].name;
+            step(progress, function)?;
+            for &competitor in &competitors {
+                let most = profile.bench.server.domains[domain].cores.min(6);
+                let (mut simulated, mut predicted) = (Vec::new(), Vec::new());
+                for count in 0..most {
+                    let mut mix: Mix = vec![vec![(number, domain)]];
+                    mix.extend(vec![vec![(competitor, domain)]; count]);
+                    let alone = profile.rates[number][domain];
+                    let rate = profile.bench.run(&mix, Pace::Own)?.solution.seats[0][0].rate;
+                    simulated.push(1.0 - rate / alone);
+                    predicted.push(1.0 - basis.fitted.predict(&profile.bench, &mix)?[0][0] / alone);
+                }
+                rows.push(Drops {
+                    function: function.clone(),
+                    local: domain == profile.bench.home,
+                    competitor: profile.bench.functions[competitor].name.clone(),
+                    metric: basis.fitted.metrics[competitor],
+                    simulated,
+                    predicted,
+                });
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// The paper's functions.
+pub(super) const PAPERS: [&str; 4] = ["router", "firewall", "nids", "vpn"];

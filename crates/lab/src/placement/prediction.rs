@@ -1,0 +1,156 @@
+//! Fig. 7: how far predictions are from runs.
+
+use forebay_contention::Pace;
+use forebay_contention::mix::{Mix, Random, place_at_random};
+use forebay_contention::models::SMALLEST_DROP;
+use serde::{Deserialize, Serialize};
+
+use super::basis::Basis;
+use super::drops::PAPERS;
+use super::{Settings, step};
+use crate::{LabError, Progress};
+
+/// Predictions of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Predicted {
+    /// The part of the figure: `function`, `chain`, `length` or `chains`.
+    pub figure: String,
+    /// The function or chain.
+    pub name: String,
+    /// Competitors, functions of the chain, or chains.
+    pub count: usize,
+    /// The mean of `|predicted λ − λ| / λ` over runs whose λ is 0.05 or more; `None` where there are none.
+    pub error: Option<f64>,
+    /// The mean of `|predicted λ − λ|` over all runs.
+    pub absolute: f64,
+    /// The mean of `|predicted rate − rate| / rate` over all runs.
+    pub rate_error: f64,
+    /// As `error`, where functions are held back to the rate of their chain's slowest instead of dropping packets;
+    /// `None` where there are no chains.
+    pub held_error: Option<f64>,
+    /// The mean λ.
+    pub mean_drop: f64,
+    /// Runs, and those whose λ is 0.05 or more.
+    pub runs: [usize; 2],
+}
+
+/// One prediction beside one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Prediction {
+    /// Packets a second without competitors and with packets in the cache.
+    pub alone: f64,
+    /// As the simulator has it.
+    pub rate: f64,
+    /// The same, where functions are held back to the rate of their chain's slowest.
+    pub held: Option<f64>,
+    /// As the models have it.
+    pub predicted: f64,
+}
+
+/// The paper's chains.
+pub(super) const CHAINS: [(&str, [&str; 4]); 4] = [
+    ("SFC-1", ["router", "firewall", "nids", "vpn"]),
+    ("SFC-2", ["firewall", "router", "nids", "firewall"]),
+    ("SFC-3", ["nids", "router", "firewall", "nids"]),
+    ("SFC-4", ["router", "nids", "router", "firewall"]),
+];
+
+/// Random placements of each kind.
+const PLACEMENTS: usize = 20;
+/// The longest chain of one function.
+const LONGEST: usize = 6;
+
+/// All parts of the figure.
+pub(super) fn measure(
+    basis: &Basis,
+    settings: &Settings,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Predicted>, LabError> {
+    progress.begin(PAPERS.len() + CHAINS.len() + PAPERS.len() * (LONGEST - 1) + 4);
+    progress.expect(if settings.short { 1.0 } else { 2.0 });
+    let mut rows = Vec::new();
+    let profile = &basis.profile;
+    for name in PAPERS {
+        step(progress, name)?;
+        for count in 1..profile.bench.server.domains[profile.bench.home].cores {
+            let number = basis.number(name);
+            let mut mix: Mix = vec![vec![(number, profile.bench.home)]];
+            mix.extend(vec![vec![(profile.synthetic(), profile.bench.home)]; count]);
+            let one = Prediction {
+                alone: profile.rates[number][0],
+                rate: profile.bench.run(&mix, Pace::Own)?.solution.seats[0][0].rate,
+                held: None,
+                predicted: basis.fitted.predict(&profile.bench, &mix)?[0][0],
+            };
+            rows.push(Predicted::of("function", name, count, &[one]));
+        }
+    }
+    let mut random = Random::new(settings.seed.wrapping_add(7));
+    for (name, chain) in CHAINS {
+        step(progress, name)?;
+        let chains = basis.chains(&[&chain]);
+        rows.push(Predicted::of("chain", name, chain.len(), &placed(basis, &chains, &mut random)?));
+    }
+    for name in PAPERS {
+        for length in 2..=LONGEST {
+            step(progress, &format!("{length} times {name}"))?;
+            let chains = basis.chains(&[&vec![name; length]]);
+            rows.push(Predicted::of("length", name, length, &placed(basis, &chains, &mut random)?));
+        }
+    }
+    for count in 1..=4 {
+        step(progress, &format!("{count} chains"))?;
+        let chains = basis.chains(&vec![&["router", "firewall", "nids"][..]; count]);
+        let name = "router, firewall, nids";
+        rows.push(Predicted::of("chains", name, count, &placed(basis, &chains, &mut random)?));
+    }
+    Ok(rows)
+}
+
+/// Random placements of chains.
+fn placed(basis: &Basis, chains: &[Vec<usize>], random: &mut Random) -> Result<Vec<Prediction>, LabError> {
+    let mut all = Vec::new();
+    for _ in 0..PLACEMENTS {
+        let Some(mix) = place_at_random(chains, &basis.cores(), random) else { continue };
+        let [dropping, held] = [Pace::Dropping, Pace::Held].map(|pace| basis.simulated(&mix, pace));
+        let (dropping, held, predicted) = (dropping?, held?, basis.predicted(&mix)?);
+        for (at, chain) in mix.iter().enumerate() {
+            // The chain's rate if each of its functions were alone on the home domain.
+            let alone = chain.iter().map(|(number, _)| basis.profile.rates[*number][0]);
+            all.push(Prediction {
+                alone: alone.fold(f64::INFINITY, f64::min),
+                rate: dropping[at],
+                held: Some(held[at]),
+                predicted: predicted[at],
+            });
+        }
+    }
+    Ok(all)
+}
+
+impl Predicted {
+    fn of(figure: &str, name: &str, count: usize, all: &[Prediction]) -> Self {
+        let drop = |rate: f64, one: &Prediction| 1.0 - rate / one.alone;
+        let error = |one: &Prediction| (drop(one.predicted, one) - drop(one.rate, one)).abs();
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+        let relative = |rate: &dyn Fn(&Prediction) -> Option<f64>| -> Vec<f64> {
+            let drops = all.iter().filter_map(|one| Some((drop(one.predicted, one), drop(rate(one)?, one))));
+            let counted = drops.filter(|(_, drop)| *drop >= SMALLEST_DROP);
+            counted.map(|(predicted, drop)| (predicted - drop).abs() / drop).collect()
+        };
+        let (errors, held) = (relative(&|one| Some(one.rate)), relative(&|one| one.held));
+        let some = |errors: &[f64]| (!errors.is_empty()).then(|| mean(errors));
+        let each = |value: &dyn Fn(&Prediction) -> f64| mean(&all.iter().map(value).collect::<Vec<_>>());
+        Self {
+            figure: figure.to_owned(),
+            name: name.to_owned(),
+            count,
+            error: some(&errors),
+            absolute: each(&error),
+            rate_error: each(&|one| (one.predicted - one.rate).abs() / one.rate),
+            held_error: some(&held),
+            mean_drop: each(&|one| drop(one.rate, one)),
+            runs: [all.len(), errors.len()],
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The results as CSV files, a table each. What was not run has no file.
+
+use super::basis::{Errors, Models};
+use super::{Drops, Gain, Metric, Order, Predicted, Results, Searched};
+use crate::csv::{figure, text};
+
+/// Their names and texts; none where that was not run.
+pub(super) fn all(results: &Results) -> Vec<(&'static str, Option<String>)> {
+    fn some<T>(all: &[T], table: fn(&[T]) -> String) -> Option<String> {
+        (!all.is_empty()).then(|| table(all))
+    }
+    vec![
+        ("candidates.csv", results.models.as_ref().map(candidates)),
+        ("errors.csv", results.models.as_ref().map(errors)),
+        ("order.csv", some(&results.order, order)),
+        ("metric.csv", some(&results.metric, metric)),
+        ("drops.csv", some(&results.drops, drops)),
+        ("prediction.csv", some(&results.prediction, prediction)),
+        ("gain.csv", some(&results.gain, gain)),
+        ("search.csv", some(&results.search, search)),
+    ]
+}
+
+fn number(value: f64) -> String {
+    figure(Some(value))
+}
+
+fn judged(errors: Option<&Errors>) -> [String; 6] {
+    [
+        errors.map(|errors| errors.relative),
+        errors.map(|errors| errors.of_constant),
+        errors.map(|errors| errors.absolute),
+        errors.map(|errors| errors.rate),
+        errors.map(|errors| errors.inside_interval),
+        errors.map(|errors| errors.mean_drop),
+    ]
+    .map(figure)
+}
+
+const JUDGED: [&str; 6] =
+    ["error", "error_of_constant", "absolute_error", "rate_error", "inside_interval", "mean_drop"];
+
+fn heads(first: &[&'static str]) -> Vec<&'static str> {
+    first.iter().chain(&JUDGED).copied().collect()
+}
+
+fn candidates(models: &Models) -> String {
+    let row = |of: &super::Candidate| {
+        let mut row = vec![of.name.to_owned(), figure(of.variance), number(of.correlation), of.qualifies.to_string()];
+        row.push(figure(of.left_out));
+        row.extend(judged(of.errors.as_ref()));
+        row
+    };
+    let first = ["metric", "variance", "correlation", "qualifies", "left_out_error"];
+    text(&heads(&first), models.candidates.iter().map(row))
+}
+
+fn errors(models: &Models) -> String {
+    let all = [("case", &models.cases), ("load", &models.loads), ("variant", &models.variants)];
+    let rows = all.into_iter().flat_map(|(kind, all)| {
+        all.iter().map(move |of| {
+            let mut row = vec![kind.to_owned(), of.name.clone()];
+            row.extend(judged(Some(&of.errors)));
+            row
+        })
+    });
+    text(&heads(&["of", "name"]), rows)
+}
+
+fn order(all: &[Order]) -> String {
+    let heads = ["placement", "simulated_pps", "predicted_pps", "below_best", "router_pps", "nids_pps"];
+    let row = |row: &Order| {
+        let mut cells = vec![row.name.clone()];
+        cells.extend([row.simulated_pps, row.predicted_pps, row.below_best].map(number));
+        cells.extend(row.functions_pps.map(number));
+        cells
+    };
+    text(&heads, all.iter().map(row))
+}
+
+fn metric(all: &[Metric]) -> String {
+    let heads = ["metric", "function", "alone_pps", "alone", "competitors", "in_parts_of_largest"];
+    let rows = all.iter().flat_map(|row| {
+        let by: Vec<_> = if row.by_competitors.is_empty() {
+            vec![(String::new(), String::new())]
+        } else {
+            row.by_competitors.iter().enumerate().map(|(count, value)| (count.to_string(), number(*value))).collect()
+        };
+        by.into_iter().map(move |(count, value)| {
+            vec![row.metric.clone(), row.function.clone(), number(row.alone_pps), number(row.alone), count, value]
+        })
+    });
+    text(&heads, rows)
+}
+
+fn drops(all: &[Drops]) -> String {
+    let heads = ["function", "local", "competitor", "metric", "competitors", "simulated", "predicted"];
+    let rows = all.iter().flat_map(|row| {
+        row.simulated.iter().zip(&row.predicted).enumerate().map(move |(count, (simulated, predicted))| {
+            let first = [row.function.clone(), row.local.to_string(), row.competitor.clone(), number(row.metric)];
+            let last = [count.to_string(), number(*simulated), number(*predicted)];
+            first.into_iter().chain(last).collect()
+        })
+    });
+    text(&heads, rows)
+}
+
+fn prediction(all: &[Predicted]) -> String {
+    let heads = [
+        "figure",
+        "name",
+        "count",
+        "error",
+        "absolute_error",
+        "rate_error",
+        "mean_drop",
+        "held_error",
+        "runs",
+        "counted",
+    ];
+    let row = |row: &Predicted| {
+        let mut cells = vec![row.figure.clone(), row.name.clone(), row.count.to_string(), figure(row.error)];
+        cells.extend([row.absolute, row.rate_error, row.mean_drop].map(number));
+        cells.push(figure(row.held_error));
+        cells.extend(row.runs.map(|count| count.to_string()));
+        cells
+    };
+    text(&heads, all.iter().map(row))
+}
+
+fn gain(all: &[Gain]) -> String {
+    let rows = all.iter().flat_map(|set| {
+        set.methods.iter().map(|method| {
+            let chains =
+                method.domains.iter().map(|chain| chain.iter().map(usize::to_string).collect::<Vec<_>>().join(" "));
+            vec![
+                set.set.to_string(),
+                set.chains.join("; "),
+                method.method.clone(),
+                number(method.predicted_pps),
+                number(method.simulated_pps),
+                number(method.held_pps),
+                chains.collect::<Vec<_>>().join("; "),
+            ]
+        })
+    });
+    text(&["set", "chains", "method", "predicted_pps", "simulated_pps", "held_pps", "domains"], rows)
+}
+
+fn search(all: &[Searched]) -> String {
+    let heads = [
+        "domains",
+        "chains",
+        "instances",
+        "exact_median_ms",
+        "exact_max_ms",
+        "nodes_median",
+        "nodes_max",
+        "gap_max",
+        "octans_median_ms",
+        "octans_max_ms",
+        "octans_optimal",
+        "octans_below",
+        "enumeration_median_ms",
+        "enumerated",
+        "enumerated_same",
+    ];
+    let row = |row: &Searched| {
+        let mut cells: Vec<_> = [row.domains, row.chains, row.instances].map(|count| count.to_string()).to_vec();
+        cells.extend(row.exact_ms.into_iter().chain(row.nodes).chain([row.gap]).chain(row.octans_ms).map(number));
+        cells.extend([Some(row.octans_optimal), row.octans_gap, row.brute_force_ms.map(|ms| ms[0])].map(figure));
+        cells.extend(row.enumerated.map(|count| count.to_string()));
+        cells
+    };
+    text(&heads, all.iter().map(row))
+}
