@@ -58,8 +58,10 @@ const SLICES: usize = 10;
 /// Ways that are looked at in them; what is left then is divided into so many more, for the sake of the bound.
 const SECOND_WORK: u64 = 20_000_000;
 const MORE_SLICES: usize = 30;
-/// Values that are computed then to find a better placement, and once more after many nodes.
-const IMPROVING: [(u64, u64); 2] = [(FIRST_NODES, 10_000), (200_000, 400_000)];
+/// After so many ways that were looked at, and each time that they have doubled, a better placement is looked for: so
+/// many ways are one value that is computed then.
+const FIRST_IMPROVING: u64 = 500_000;
+const WAYS_PER_VALUE: u64 = 60;
 /// Indices of [`Search::prices`].
 const FREE: usize = 0;
 const PRICED: usize = 1;
@@ -123,7 +125,7 @@ struct Search<'s> {
     /// Ways that were looked at.
     work: u64,
     next_look: u64,
-    wandered: usize,
+    next_improving: u64,
     /// Where the search stops, to begin again in other slices.
     stop: Stop,
     is_over: bool,
@@ -224,7 +226,7 @@ impl<'s> Search<'s> {
             nodes: 0,
             work: 0,
             next_look: LOOK_EVERY,
-            wandered: 0,
+            next_improving: FIRST_IMPROVING,
             stop: Stop { nodes: FIRST_NODES, work: u64::MAX },
             is_over: false,
         };
@@ -581,11 +583,10 @@ impl<'s> Search<'s> {
             self.next_look = self.work + LOOK_EVERY;
             self.is_over |= (self.effort.is_over)();
         }
-        if let Some(&(after, effort)) = IMPROVING.get(self.wandered)
-            && self.nodes >= after
-        {
-            self.wandered += 1;
-            let found = self.improve.wander(self.chosen.as_deref(), effort, self.effort.is_over);
+        if self.work >= self.next_improving {
+            self.next_improving = 2 * self.work;
+            let values = self.work / WAYS_PER_VALUE;
+            let found = self.improve.wander(self.chosen.as_deref(), values, self.effort.is_over);
             self.take(found);
         }
     }

@@ -41,34 +41,90 @@ impl<'s> Improve<'s> {
         best
     }
 
-    /// Goes on from a placement: some functions change domains at random, then moves; the better of the two goes on.
+    /// Goes on from a placement by simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983), then moves.
     pub(super) fn wander(
         &mut self,
         from: Option<&[usize]>,
         effort: u64,
         is_over: &dyn Fn() -> bool,
     ) -> Option<(Vec<usize>, f64)> {
-        self.left = effort;
-        let mut best = from?.to_vec();
-        let mut value = self.descend(&mut best)?;
-        while self.left > 0 && !is_over() {
-            let mut next = best.clone();
-            for _ in 0..3 {
-                let chain = self.below(next.len());
-                let ways = self.space.chains[chain].choices.len();
-                let was = std::mem::replace(&mut next[chain], self.below(ways));
-                if !self.space.fits(&next) {
-                    next[chain] = was;
-                }
+        /// A change that costs this part of the value is taken with a chance of 1/e at the start, and at the end.
+        const HEAT: [f64; 2] = [3e-3, 3e-5];
+        const LOOK_EVERY: u64 = 1_000;
+        let mut now = from?.to_vec();
+        let mut value = self.space.total(&now)?;
+        let (mut best, mut most) = (now.clone(), value);
+        for step in 0..effort {
+            if step % LOOK_EVERY == 0 && is_over() {
+                break;
             }
-            self.left = self.left.saturating_sub(1);
-            if let Some(found) = self.descend(&mut next)
-                && found > value
-            {
-                (best, value) = (next, found);
+            let Some(was) = self.disturb(&mut now) else { continue };
+            let heat = HEAT[0] * (HEAT[1] / HEAT[0]).powf(step as f64 / effort as f64) * most.abs();
+            match self.space.total(&now) {
+                Some(next) if next >= value || self.chance() < ((next - value) / heat).exp() => {
+                    value = next;
+                    if value > most {
+                        (best, most) = (now.clone(), value);
+                    }
+                }
+                _ => was.into_iter().rev().for_each(|(chain, at)| now[chain] = at),
             }
         }
+        self.left = START;
+        let value = self.descend(&mut best)?;
         Some((best, value))
+    }
+
+    /// Gives a chain any way, moves a function, or exchanges the domains of two. The chains that it changed, with their
+    /// ways before; `None` where nothing changed.
+    fn disturb(&mut self, chosen: &mut [usize]) -> Option<[(usize, usize); 2]> {
+        let [chain, other] = [(); 2].map(|()| self.below(chosen.len()));
+        let was = [(chain, chosen[chain]), (other, chosen[other])];
+        let places = |chain: usize| self.space.chains[chain].choices[chosen[chain]].way.domains().len();
+        let (here, there) = (places(chain), places(other));
+        let (here, there) = (self.below(here), self.below(there));
+        let is_changed = match self.below(8) {
+            0 => {
+                chosen[chain] = self.below(self.space.chains[chain].choices.len());
+                true
+            }
+            1..4 => {
+                let domain = self.below(self.space.domains());
+                let moved = self.space.chains[chain].with(chosen[chain], here, domain);
+                chosen[chain] = moved.unwrap_or(chosen[chain]);
+                moved.is_some()
+            }
+            _ => self.swap(chosen, (chain, here), (other, there)),
+        };
+        if is_changed && self.space.fits(chosen) {
+            return Some(was);
+        }
+        was.into_iter().for_each(|(chain, at)| chosen[chain] = at);
+        None
+    }
+
+    /// From 0 to 1.
+    fn chance(&mut self) -> f64 {
+        self.below(1 << 30) as f64 / f64::from(1 << 30)
+    }
+
+    /// Exchanges the domains of two functions; `false` where they are on one, or the new ways are not listed.
+    fn swap(&self, chosen: &mut [usize], (one, at): (usize, usize), (other, place): (usize, usize)) -> bool {
+        let domain =
+            |chain: usize, at: usize| self.space.chains[chain].choices[chosen[chain]].way.domains().get(at).copied();
+        let (Some(from), Some(to)) = (domain(one, at), domain(other, place)) else { return false };
+        let Some(first) = self.space.chains[one].with(chosen[one], at, to) else { return false };
+        let was = std::mem::replace(&mut chosen[one], first);
+        match self.space.chains[other].with(chosen[other], place, from) {
+            Some(second) if from != to => {
+                chosen[other] = second;
+                true
+            }
+            _ => {
+                chosen[one] = was;
+                false
+            }
+        }
     }
 
     fn below(&mut self, end: usize) -> usize {
@@ -127,25 +183,21 @@ impl<'s> Improve<'s> {
         chosen[chain] = to;
     }
 
-    /// Exchanges the domains of two functions of different chains.
+    /// Exchanges the domains of two functions.
     fn exchange(&mut self, chosen: &mut [usize], best: &mut f64) {
-        for one in 0..chosen.len() {
-            for other in one + 1..chosen.len() {
-                let (first, second) = (&self.space.chains[one], &self.space.chains[other]);
-                let places = |chain: usize, at: usize| self.space.chains[chain].choices[at].way.domains().to_vec();
-                let (here, there) = (places(one, chosen[one]), places(other, chosen[other]));
-                for (at, from) in here.iter().enumerate() {
-                    for (place, to) in there.iter().enumerate().filter(|(_, to)| *to != from) {
-                        let was = (chosen[one], chosen[other]);
-                        let (Some(a), Some(b)) = (first.with(was.0, at, *to), second.with(was.1, place, *from)) else {
-                            continue;
-                        };
-                        (chosen[one], chosen[other]) = (a, b);
-                        if self.try_out(chosen, best) {
-                            return;
-                        }
-                        (chosen[one], chosen[other]) = was;
+        let seats = |chain: usize| {
+            let places = self.space.chains[chain].choices[chosen[chain]].way.domains().len();
+            (0..places).map(move |at| (chain, at))
+        };
+        let seats: Vec<_> = (0..chosen.len()).flat_map(seats).collect();
+        for (index, &one) in seats.iter().enumerate() {
+            for &other in &seats[index + 1..] {
+                let was = (chosen[one.0], chosen[other.0]);
+                if self.swap(chosen, one, other) {
+                    if self.try_out(chosen, best) {
+                        return;
                     }
+                    (chosen[one.0], chosen[other.0]) = was;
                 }
             }
         }
