@@ -61,7 +61,8 @@ Examples:
 
 Exit codes: 0 done; 1 the answer is no (with --strict, a flow missed an objective; lines or packets are not in \
 their file; a change of a table was refused; `move --moves` left a module where it was; `stop` \
-ended nothing in time; a module costs more than its baseline; `doctor` found something that costs performance); 2 bad usage or input, or a port failed."
+ended nothing in time; a module costs more than its baseline; `doctor` found something that costs performance; \
+`place` could not place all chains); 2 bad usage or input, or a port failed."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]

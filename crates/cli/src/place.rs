@@ -10,16 +10,21 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use forebay_graph::files::{replace, replace_private};
+use forebay_graph::files::{read_text, replace, replace_private};
+use forebay_models::placement::From;
 use forebay_pipeline::Source;
 use forebay_placement::answer::{Answer as Placed, AnswerOptions, answer};
 use forebay_placement::chains::Chains;
+use forebay_placement::earlier::EarlierPlacement;
 use forebay_placement::pipeline::pipeline;
 use forebay_placement::problem::{PoseError, pose};
 use forebay_placement::search::{SearchEffort, search};
 use forebay_placement::server::Server;
 
 use crate::{Answer, args, printed, topology};
+
+/// The longest placement that is read, in bytes.
+const MOST: u64 = 64 << 20;
 
 /// Places chains, and prints where.
 pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
@@ -38,7 +43,12 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
     let end = Instant::now() + Duration::from_nanos(arguments.limit.0);
     let is_over = || Instant::now() >= end;
     let algorithm = arguments.search.into();
-    let effort = SearchEffort { algorithm, objective, seed: arguments.seed, is_over: &is_over };
+    let earlier = arguments.from.as_deref().map(|file| earlier(file, &chains, &server)).transpose()?;
+    let from =
+        earlier.as_ref().map(|earlier| From { ways: &earlier.ways, most: arguments.moves.unwrap_or(usize::MAX) });
+    // Without a bound of moves, any search may begin anew.
+    let from = from.filter(|from| from.most < usize::MAX);
+    let effort = SearchEffort { algorithm, objective, seed: arguments.seed, is_over: &is_over, from };
     let outcome = search(&posed.problem, &effort).with_context(|| format!("place: {}", arguments.chains))?;
     let options = AnswerOptions {
         topology: &arguments.topology,
@@ -46,6 +56,7 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
         algorithm,
         rate_coupled: arguments.rate_coupled,
         explain: arguments.explain,
+        earlier: earlier.as_ref(),
     };
     let placed = answer(&chains, &server, &registry, &posed, &outcome, options)?;
     if let Some(file) = &arguments.svg {
@@ -63,6 +74,13 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
     }
     let is_kept = placed.rejected.is_empty() && placed.chains.iter().all(|chain| chain.keeps_objective);
     Ok(if is_kept { Answer::Yes } else { Answer::No })
+}
+
+/// The placement that a file has.
+fn earlier(file: &Path, chains: &Chains, server: &Server) -> anyhow::Result<EarlierPlacement> {
+    let what = || format!("place: --from {}", file.display());
+    let bytes = read_text(file, MOST).with_context(what)?;
+    EarlierPlacement::read(&String::from_utf8_lossy(&bytes), chains, server).with_context(what)
 }
 
 /// Writes the pipeline of a placement, which is checked first as `forebay check` does.

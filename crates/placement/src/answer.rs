@@ -5,12 +5,13 @@
 mod binding;
 
 use forebay_models::placement::coupled::{Coupled, Damping, coupled};
-use forebay_models::placement::{Function, Problem, ProblemError, Way};
+use forebay_models::placement::{Checked, Function, Problem, ProblemError, Way};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
 
 use crate::chains::Chains;
+use crate::earlier::{EarlierPlacement, assign};
 use crate::explain::explain;
 use crate::problem::{MatchedModel, Objective, PosedProblem};
 use crate::registry::{ModelOrigin, Registry};
@@ -39,6 +40,8 @@ pub struct Answer {
     pub bound: Option<f64>,
     /// By which part of the bound the value misses it, 0 to 1; 0: the placement is proved to be optimal.
     pub gap: Option<f64>,
+    /// What an independent routine says of the bound; null where there is none. A bound that it refutes is an error.
+    pub checked: Option<CertificateCheck>,
     /// Nodes of the search; null where it counts none.
     pub nodes: Option<u64>,
     /// Cores in use.
@@ -49,6 +52,8 @@ pub struct Answer {
     pub domains: Vec<DomainAnswer>,
     /// The chains that are placed, in the order of the file.
     pub chains: Vec<ChainAnswer>,
+    /// The functions, or copies of chains, that run elsewhere than before; null unless a placement was given.
+    pub moved: Option<Vec<MovedFunctions>>,
     /// The chains that do not fit.
     pub rejected: Vec<RejectedChain>,
     /// Rates and contention together; null unless it was asked for. The certificate is not about these rates.
@@ -219,6 +224,31 @@ pub struct SegmentMove {
     pub cost_percent: Option<f64>,
 }
 
+/// The check of a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum CertificateCheck {
+    /// Another exact method came to the same.
+    Proved,
+    /// No other placement that was tried is above the bound.
+    NotRefuted,
+}
+
+/// Functions that run elsewhere than before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct MovedFunctions {
+    /// The chain.
+    pub chain: String,
+    /// The functions.
+    pub functions: Vec<String>,
+    /// Their domain before; null of a copy that did not run.
+    pub from: Option<usize>,
+    /// Their domain now; null of a copy that runs no longer.
+    pub to: Option<usize>,
+}
+
 /// A chain that is not placed.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
@@ -254,6 +284,8 @@ pub struct AnswerOptions<'a> {
     pub rate_coupled: bool,
     /// Whether moves are explained.
     pub explain: bool,
+    /// What runs already.
+    pub earlier: Option<&'a EarlierPlacement>,
 }
 
 /// Makes the answer of a search.
@@ -270,7 +302,8 @@ pub fn answer(
 ) -> Result<Answer, ProblemError> {
     let kept = outcome.kept.iter().map(|chain| posed.problem.chains[*chain].clone()).collect();
     let problem = Problem { domains: posed.problem.domains.clone(), chains: kept };
-    let placed = Placed { chains, posed, outcome, problem: &problem };
+    let cores = assign(server, &outcome.placement, &outcome.kept, options.earlier);
+    let placed = Placed { chains, posed, outcome, problem: &problem, cores };
     let together = if options.rate_coupled && !outcome.kept.is_empty() {
         Some(coupled(&problem, &outcome.placement, Damping::default())?)
     } else {
@@ -297,6 +330,7 @@ pub fn answer(
         chain: chains.chains[rejection.chain].name.clone(),
         reason: rejection.reason.clone(),
     });
+    let moved = options.earlier.map(|earlier| moved(chains, earlier, outcome));
     let used = domains.iter().flat_map(|domain| &domain.cores).filter(|core| core.chain.is_some()).count();
     Ok(Answer {
         version: 1,
@@ -314,18 +348,23 @@ pub fn answer(
         bound: outcome.bound,
         // Values that differ by rounding are the same.
         gap: gap.map(|gap| if gap < 1e-9 { 0.0 } else { gap }),
+        checked: outcome.checked.map(|checked| match checked {
+            Checked::Proved => CertificateCheck::Proved,
+            Checked::NotRefuted(_) => CertificateCheck::NotRefuted,
+        }),
         nodes: outcome.nodes,
         cores_used: used,
         cores_usable: server.cores(),
         domains,
         chains: answers,
+        moved,
         rejected: rejected.collect(),
         coupled: together.map(|together| CoupledAnswer {
             converged: together.is_converged,
             residual: Some(together.residual).filter(|residual| residual.is_finite()),
             rounds: together.rounds,
         }),
-        notes: posed.notes.clone(),
+        notes: posed.notes.iter().chain(options.earlier.iter().flat_map(|it| &it.notes)).cloned().collect(),
     })
 }
 
@@ -348,6 +387,40 @@ fn empty_domains(server: &Server) -> Vec<DomainAnswer> {
     domains.collect()
 }
 
+/// The functions that run elsewhere than before.
+fn moved(chains: &Chains, earlier: &EarlierPlacement, outcome: &Outcome) -> Vec<MovedFunctions> {
+    let mut all = Vec::new();
+    for (number, way) in outcome.kept.iter().zip(&outcome.placement) {
+        let chain = &chains.chains[*number];
+        let Some(now) = earlier.ways.get(*number).and_then(Option::as_ref) else { continue };
+        let names: Vec<_> = chain.functions.iter().map(|function| function.name.clone()).collect();
+        let mut add = |functions: &[String], from, to| {
+            let (chain, functions) = (chain.name.clone(), functions.to_vec());
+            all.push(MovedFunctions { chain, functions, from, to });
+        };
+        if let (Way::Split(before), Way::Split(after)) = (now, way) {
+            let seats = names.iter().zip(before).zip(after).filter(|((_, from), to)| from != to);
+            seats.for_each(|((name, from), to)| add(std::slice::from_ref(name), Some(*from), Some(*to)));
+            continue;
+        }
+        // Copies on one domain are alike.
+        let (mut before, mut after) = (now.domains().to_vec(), way.domains().to_vec());
+        if matches!((now, way), (Way::Whole(_), Way::Whole(_))) {
+            after.retain(|domain| match before.iter().position(|other| other == domain) {
+                Some(at) => {
+                    before.remove(at);
+                    false
+                }
+                None => true,
+            });
+        }
+        for at in 0..before.len().max(after.len()) {
+            add(&names, before.get(at).copied(), after.get(at).copied());
+        }
+    }
+    all
+}
+
 /// A placement with what it is of.
 struct Placed<'a> {
     chains: &'a Chains,
@@ -355,6 +428,8 @@ struct Placed<'a> {
     outcome: &'a Outcome,
     /// Of the chains that are placed.
     problem: &'a Problem,
+    /// By chain that is placed and seat.
+    cores: Vec<Vec<usize>>,
 }
 
 impl Placed<'_> {
@@ -378,12 +453,11 @@ impl Placed<'_> {
             };
             let swing = copies * function.rates[domain] * half;
             interval = [interval[0].min((rate - swing).max(0.0)), interval[1].min(rate + swing)];
-            let core = domains[domain].cores.iter_mut().find(|core| core.chain.is_none());
-            let number = core.map_or(0, |core| {
+            let number = self.cores[at][seat];
+            if let Some(core) = domains[domain].cores.iter_mut().find(|core| core.core == number) {
                 core.chain = Some(section.name.clone());
                 core.functions.clone_from(&functions);
-                core.core
-            });
+            }
             seats.push(SeatAnswer { domain, core: number, functions, rate_pps: rate });
         }
         let predicted = rates.iter().copied().fold(f64::INFINITY, f64::min);

@@ -6,6 +6,7 @@
 
 pub mod answer;
 pub mod chains;
+pub mod earlier;
 mod explain;
 pub mod format;
 pub mod pipeline;

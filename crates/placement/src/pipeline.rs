@@ -7,7 +7,7 @@ use forebay_pipeline::{Document, Rules, Source, is_kind_with_secrets, written};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{Answer, ChainForm};
-use crate::chains::{Chains, ServiceChain};
+use crate::chains::{ChainFunction, Chains, ServiceChain};
 
 /// The most workers of a pipeline.
 const MOST_WORKERS: usize = 256;
@@ -86,24 +86,18 @@ pub fn pipeline(chains: &Chains, answer: &Answer) -> Result<PipelineText, Pipeli
     if workers.len() > MOST_WORKERS {
         return Err(PipelineError::Workers(workers.len()));
     }
-    let kept: BTreeSet<_> = sections.iter().flat_map(|chain| &chain.functions).map(|it| it.module.as_str()).collect();
-    let mut parts = chains.sections();
-    if let Some(Value::Object(modules)) = parts.get_mut("modules") {
-        modules.retain(|name, _| kept.contains(name.as_str()));
-    }
-    let modules = parts.remove("modules").unwrap_or_default();
-    let state = parts.remove("state").map(|state| used(state, &modules)).filter(|state| !state.is_empty());
-    let functions = || sections.iter().flat_map(|chain| &chain.functions).map(|function| function.function);
+    let functions = || sections.iter().flat_map(|chain| &chain.functions);
+    let parameters: Vec<_> = functions().map(|function| &function.params).collect();
+    let state = used(&chains.state, &parameters);
     let mut all = Map::new();
     all.insert("name".to_owned(), json!(chains.name));
     if chains.batch != 32 {
         all.insert("batch".to_owned(), json!(chains.batch));
     }
     all.insert("ports".to_owned(), Value::Object(ports.sections));
-    if let Some(state) = state {
+    if !state.is_empty() {
         all.insert("state".to_owned(), Value::Object(state));
     }
-    all.insert("modules".to_owned(), modules);
     all.insert("pipeline".to_owned(), json!(lines));
     all.insert("flows".to_owned(), json!(flows));
     all.insert("workers".to_owned(), json!(workers));
@@ -111,19 +105,29 @@ pub fn pipeline(chains: &Chains, answer: &Answer) -> Result<PipelineText, Pipeli
         "# The placement of {} on {} by `forebay place`: {} cores of {}.\n",
         chains.name, answer.topology, answer.cores_used, answer.cores_usable
     );
-    let text = head + &in_order(&all);
-    Ok(PipelineText { text, has_secrets: functions().any(is_kind_with_secrets) })
+    let mut text = head;
+    // In this order: as keys of a map they would be sorted by name, and so would modules.
+    for name in ["name", "batch", "ports", "state", "modules", "pipeline", "flows", "workers"] {
+        if name == "modules" {
+            text.push_str("modules:\n");
+            functions().for_each(|function| text.push_str(&module(function)));
+        } else if let Some(value) = all.get(name) {
+            text.push_str(&written(&json!({ name: value })));
+        }
+    }
+    let has_secrets = functions().any(|function| is_kind_with_secrets(function.function));
+    Ok(PipelineText { text, has_secrets })
 }
 
-/// Sections in this order: as maps they would be sorted by name.
-fn in_order(all: &Map<String, Value>) -> String {
-    let order = ["name", "batch", "ports", "state", "modules", "pipeline", "flows", "workers"].into_iter();
-    let section = |name: &str| all.get(name).map(|value| written(&json!({ name: value })));
-    order.filter_map(section).collect()
+/// A module, as an entry of its section.
+fn module(function: &ChainFunction) -> String {
+    let params = if function.params.is_null() { json!({}) } else { function.params.clone() };
+    let section = written(&json!({ "modules": { &*function.module: { function.function: params } } }));
+    section.split_once('\n').map(|(_, entry)| entry.to_owned()).unwrap_or_default()
 }
 
 /// The states that modules name: others may belong to chains that are not placed.
-fn used(state: Value, modules: &Value) -> Map<String, Value> {
+fn used(state: &Value, parameters: &[&Value]) -> Map<String, Value> {
     fn names(value: &Value, text: &str) -> bool {
         match value {
             Value::String(other) => other == text,
@@ -132,8 +136,8 @@ fn used(state: Value, modules: &Value) -> Map<String, Value> {
             _ => false,
         }
     }
-    let Value::Object(mut all) = state else { return Map::new() };
-    all.retain(|name, _| names(modules, name));
+    let Value::Object(mut all) = state.clone() else { return Map::new() };
+    all.retain(|name, _| parameters.iter().any(|parameters| names(parameters, name)));
     all
 }
 
@@ -226,7 +230,7 @@ fn wires(chain: &ServiceChain, from: &str, to: &str) -> Vec<String> {
 }
 
 fn flow(chain: &ServiceChain) -> Value {
-    let step = |(at, function): (usize, &crate::chains::ChainFunction)| match function.gates.first() {
+    let step = |(at, function): (usize, &ChainFunction)| match function.gates.first() {
         Some(gate) if function.gates.len() > 1 && at + 1 < chain.functions.len() => {
             format!("{}[{gate}]", function.module)
         }

@@ -1,9 +1,9 @@
 //! The search for a placement: which method, which objective, and which chains are rejected because they do not fit.
 
-mod fewest;
-
 use forebay_models::placement::baselines::{self, Found};
-use forebay_models::placement::{Effort, Placement, Problem, ProblemError, exact};
+use forebay_models::placement::{
+    Certificate, Checked, Effort, From, Placement, Problem, ProblemError, Refuted, Wanted, Way, check, exact, exact_for,
+};
 
 use crate::problem::Objective;
 
@@ -35,6 +35,8 @@ pub struct SearchEffort<'t> {
     pub seed: u64,
     /// Whether the time is over; it is called now and then.
     pub is_over: &'t dyn Fn() -> bool,
+    /// By chain, how it runs now, and how many functions may move; `None`: nothing runs.
+    pub from: Option<From<'t>>,
 }
 
 /// What the search has found.
@@ -50,6 +52,8 @@ pub struct Outcome {
     pub bound: Option<f64>,
     /// Nodes of the search, where it counts them.
     pub nodes: Option<u64>,
+    /// What an independent routine says of the bound; `None` where there is none.
+    pub checked: Option<Checked>,
     /// The chains that are not placed.
     pub rejected: Vec<Rejection>,
 }
@@ -79,15 +83,24 @@ pub enum SearchError {
         /// How many placements it would look at.
         count: f64,
     },
-    /// The method does not have this objective.
-    #[error(
-        "--search {0}: it does not look for the fewest cores: allowed with `--objective cores` is `--search exact`"
-    )]
-    Objective(&'static str),
+    /// The method cannot do this.
+    #[error("--search {method}: it {what}: allowed is `--search exact`")]
+    Method {
+        /// The method.
+        method: &'static str,
+        /// What it cannot do.
+        what: &'static str,
+    },
+    /// The search is at fault: report it.
+    #[error("a fault of the search: {0}")]
+    Refuted(#[from] Refuted),
 }
 
 /// The most placements that are looked at one by one.
 const MOST_LISTED: f64 = 1e7;
+
+/// The most ways of a chain for which another exact method checks certificates.
+const MOST_CHECKED: f64 = 64.0;
 
 impl Algorithm {
     /// Its name, as on the command line.
@@ -116,22 +129,29 @@ impl Objective {
     }
 }
 
-/// A placement of some chains.
+/// A placement of the chains that are kept.
+#[derive(Default)]
 struct Solved {
     placement: Placement,
     value: f64,
     bound: Option<f64>,
     nodes: Option<u64>,
+    checked: Option<Checked>,
 }
 
-/// Searches for a placement. Chains that do not fit are rejected: first those that do not fit alone, then, until the
-/// rest fits, those of the least weight, the last of equal ones first.
+/// Searches for a placement. Chains that do not fit are rejected: those that do not fit alone, then those whose absence
+/// costs least. With the fewest cores, and by searches other than [`Algorithm::Exact`], these are the chains of the
+/// least weight, the last of equal ones first.
 ///
 /// # Errors
 /// [`SearchError`].
 pub fn search(problem: &Problem, effort: &SearchEffort<'_>) -> Result<Outcome, SearchError> {
-    if effort.objective == Objective::Cores && effort.algorithm != Algorithm::Exact {
-        return Err(SearchError::Objective(effort.algorithm.name()));
+    let (is_exact, method) = (effort.algorithm == Algorithm::Exact, effort.algorithm.name());
+    if !is_exact && effort.objective == Objective::Cores {
+        return Err(SearchError::Method { method, what: "does not look for the fewest cores" });
+    }
+    if !is_exact && effort.from.is_some() {
+        return Err(SearchError::Method { method, what: "does not bound moves" });
     }
     let mut rejected = Vec::new();
     let mut kept: Vec<usize> = Vec::new();
@@ -141,43 +161,76 @@ pub fn search(problem: &Problem, effort: &SearchEffort<'_>) -> Result<Outcome, S
             Some(reason) => rejected.push(Rejection { chain, reason }),
         }
     }
-    let there: usize = problem.domains.iter().map(|domain| domain.cores).sum();
-    let needs = |chain: usize| {
-        let chain = &problem.chains[chain];
-        if effort.algorithm == Algorithm::Exact { chain.fewest_cores() } else { chain.functions.len() }
-    };
-    let lightest = |kept: &[usize]| {
+    let mut solved = if kept.is_empty() { Some(Solved::default()) } else { None };
+    if solved.is_none() && fits(problem, &kept, effort) {
+        solved = solve(problem, &kept, effort, false)?;
+    }
+    if solved.is_none() && is_exact && effort.objective != Objective::Cores {
+        solved = solve(problem, &kept, effort, true)?;
+        if let Some(solved) = &mut solved {
+            let left_out: Vec<_> = solved.placement.iter().map(|way| way.domains().is_empty()).collect();
+            solved.placement.retain(|way| !way.domains().is_empty());
+            let used: usize = solved.placement.iter().map(|way| way.domains().len()).sum();
+            let free = cores(problem).saturating_sub(used);
+            for (chain, _) in kept.iter().zip(&left_out).filter(|(_, is_out)| **is_out) {
+                let needed = problem.chains[*chain].fewest_cores();
+                let has_objectives = kept.iter().any(|chain| problem.chains[*chain].least > 0.0);
+                let reason = if needed <= free && !has_objectives {
+                    "the other chains are worth more without it".to_owned()
+                } else {
+                    beside(needed, free)
+                };
+                rejected.push(Rejection { chain: *chain, reason });
+            }
+            let mut is_out = left_out.into_iter();
+            kept.retain(|_| !is_out.next().unwrap_or(false));
+        }
+    }
+    while solved.is_none() {
         let weight = |at: &usize| problem.chains[kept[*at]].weight;
-        (0..kept.len()).rev().min_by(|a, b| weight(a).total_cmp(&weight(b)))
-    };
-    while kept.iter().map(|chain| needs(*chain)).sum::<usize>() > there
-        && let Some(at) = lightest(&kept)
-    {
+        let Some(at) = (0..kept.len()).rev().min_by(|a, b| weight(a).total_cmp(&weight(b))) else { break };
         let chain = kept.remove(at);
-        let others: usize = kept.iter().map(|chain| needs(*chain)).sum();
-        let reason =
-            format!("it needs {} cores: chains of more weight leave {}", needs(chain), there.saturating_sub(others));
-        rejected.push(Rejection { chain, reason });
-    }
-    loop {
-        if kept.is_empty() {
-            rejected.sort_by_key(|rejection| rejection.chain);
-            let (placement, value) = (Vec::new(), 0.0);
-            return Ok(Outcome { kept, placement, value, bound: None, nodes: None, rejected });
-        }
-        let part = part(problem, &kept);
-        if let Some(Solved { placement, value, bound, nodes }) = solve(&part, effort)? {
-            rejected.sort_by_key(|rejection| rejection.chain);
-            return Ok(Outcome { kept, placement, value, bound, nodes, rejected });
-        }
-        let Some(at) = lightest(&kept) else { continue };
+        let others: usize = kept.iter().map(|chain| needs(problem, *chain, effort)).sum();
+        let free = cores(problem).saturating_sub(others);
         let reason = if (effort.is_over)() {
-            "no placement of all chains was found in time (`--limit TIME`)"
+            "no placement of all chains was found in time (`--limit TIME`)".to_owned()
         } else {
-            "no placement beside the chains of more weight serves the rates that objectives need"
+            beside(needs(problem, chain, effort), free)
         };
-        rejected.push(Rejection { chain: kept.remove(at), reason: reason.to_owned() });
+        rejected.push(Rejection { chain, reason });
+        solved = match kept.is_empty() {
+            true => Some(Solved::default()),
+            false if fits(problem, &kept, effort) => solve(problem, &kept, effort, false)?,
+            false => None,
+        };
     }
+    rejected.sort_by_key(|rejection| rejection.chain);
+    let Solved { placement, value, bound, nodes, checked } = solved.unwrap_or_default();
+    Ok(Outcome { kept, placement, value, bound, nodes, checked, rejected })
+}
+
+/// Why a chain does not fit beside others that leave so many cores.
+fn beside(needed: usize, free: usize) -> String {
+    if needed > free {
+        let cores = if needed == 1 { "core" } else { "cores" };
+        format!("it needs {needed} {cores}: the other chains leave {free}")
+    } else {
+        "no placement beside the other chains keeps all objectives".to_owned()
+    }
+}
+
+fn cores(problem: &Problem) -> usize {
+    problem.domains.iter().map(|domain| domain.cores).sum()
+}
+
+/// The cores that a chain takes at least. Baselines do not run chains on one core.
+fn needs(problem: &Problem, chain: usize, effort: &SearchEffort<'_>) -> usize {
+    let chain = &problem.chains[chain];
+    if effort.algorithm == Algorithm::Exact { chain.fewest_cores() } else { chain.functions.len() }
+}
+
+fn fits(problem: &Problem, kept: &[usize], effort: &SearchEffort<'_>) -> bool {
+    kept.iter().map(|chain| needs(problem, *chain, effort)).sum::<usize>() <= cores(problem)
 }
 
 fn part(problem: &Problem, kept: &[usize]) -> Problem {
@@ -188,60 +241,47 @@ fn part(problem: &Problem, kept: &[usize]) -> Problem {
 /// Why a chain does not fit on the server by itself.
 fn alone(problem: &Problem, chain: usize, effort: &SearchEffort<'_>) -> Result<Option<String>, SearchError> {
     let mut part = part(problem, &[chain]);
-    let there: usize = part.domains.iter().map(|domain| domain.cores).sum();
-    let least = std::mem::replace(&mut part.chains[0].least, 0.0);
-    if effort.algorithm != Algorithm::Exact {
-        part.chains[0].copies = 0;
-    }
-    let needed = part.chains[0].fewest_cores();
+    part.check_numbers()?;
+    let (needed, there) = (needs(problem, chain, effort), cores(problem));
     if needed > there {
         let more = if part.chains[0].copies == 0 { ": `copies: 1` runs it on one core" } else { "" };
         return Ok(Some(format!("it needs {needed} cores: there are {there}{more}")));
     }
+    let least = std::mem::replace(&mut part.chains[0].least, 0.0);
     // Baselines know no least rate; the answer reports what they miss.
     if least <= 0.0 || effort.algorithm != Algorithm::Exact {
-        part.check()?;
         return Ok(None);
     }
-    part.chains[0].rate = f64::INFINITY;
-    part.chains[0].weight = 1.0;
+    (part.chains[0].rate, part.chains[0].weight) = (f64::INFINITY, 1.0);
     let found = exact(&part, &Effort { nodes: u64::MAX, is_over: effort.is_over })?;
     let best = found.map_or(0.0, |found| found.bound);
-    let reason = format!(
-        "its objectives need {}: alone it would forward {}",
-        crate::format::rate(least),
-        crate::format::rate(best)
-    );
-    Ok((best < least).then_some(reason))
+    let [needed, best_shown] = [least, best].map(crate::format::rate);
+    Ok((best < least).then(|| format!("its objectives need {needed}: alone it would forward {best_shown}")))
 }
 
-fn solve(problem: &Problem, effort: &SearchEffort<'_>) -> Result<Option<Solved>, SearchError> {
-    let functions: usize = problem.chains.iter().map(|chain| chain.functions.len()).sum();
+fn solve(
+    problem: &Problem,
+    kept: &[usize],
+    effort: &SearchEffort<'_>,
+    may_reject: bool,
+) -> Result<Option<Solved>, SearchError> {
+    let part = part(problem, kept);
+    let method = effort.algorithm.name();
     let listed = |digits: usize| {
-        let count = (problem.domains.len() as f64).powf(digits as f64);
-        let method = effort.algorithm.name();
+        let count = (part.domains.len() as f64).powf(digits as f64);
         if count > MOST_LISTED { Err(SearchError::TooMany { method, count }) } else { Ok(()) }
     };
     let found = match effort.algorithm {
-        Algorithm::Exact if effort.objective == Objective::Cores => return fewest::fewest(problem, effort),
-        Algorithm::Exact => {
-            let found = exact(problem, &Effort { nodes: u64::MAX, is_over: effort.is_over })?;
-            return Ok(found.map(|found| Solved {
-                placement: found.placement,
-                value: found.value,
-                bound: Some(found.bound),
-                nodes: Some(found.nodes),
-            }));
-        }
+        Algorithm::Exact => return certified(&part, kept, effort, may_reject),
         Algorithm::Octans => {
-            listed(problem.chains.len())?;
-            baselines::octans(problem)?
+            listed(part.chains.len())?;
+            baselines::octans(&part)?
         }
-        Algorithm::NodeBalancing => baselines::node_balancing(problem)?,
-        Algorithm::NodeFirst => baselines::node_first(problem)?,
+        Algorithm::NodeBalancing => baselines::node_balancing(&part)?,
+        Algorithm::NodeFirst => baselines::node_first(&part)?,
         Algorithm::Random => {
             let mut state = effort.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-            baselines::random(problem, &mut |end| {
+            baselines::random(&part, &mut |end| {
                 // Xorshift (Marsaglia 2003).
                 state ^= state << 13;
                 state ^= state >> 7;
@@ -250,12 +290,45 @@ fn solve(problem: &Problem, effort: &SearchEffort<'_>) -> Result<Option<Solved>,
             })?
         }
         Algorithm::BruteForce => {
-            listed(functions)?;
-            baselines::brute_force(problem)?
+            listed(part.chains.iter().map(|chain| chain.functions.len()).sum())?;
+            baselines::brute_force(&part)?
         }
     };
-    let bound = |value: f64| (effort.algorithm == Algorithm::BruteForce).then_some(value);
-    Ok(found.map(|Found { placement, value }| Solved { placement, value, bound: bound(value), nodes: None }))
+    // It looks at no copies and at no least rate.
+    let is_all = part.chains.iter().all(|chain| chain.copies == 0 && chain.least <= 0.0);
+    let bound = |value| (effort.algorithm == Algorithm::BruteForce && is_all).then_some(value);
+    Ok(found.map(|Found { placement, value }| Solved { placement, value, bound: bound(value), ..Solved::default() }))
+}
+
+/// The exact search's placement, whose certificate another routine checks.
+fn certified(
+    part: &Problem,
+    kept: &[usize],
+    effort: &SearchEffort<'_>,
+    may_reject: bool,
+) -> Result<Option<Solved>, SearchError> {
+    let now: Vec<Option<Way>> = match &effort.from {
+        Some(from) => kept.iter().map(|chain| from.ways.get(*chain).cloned().flatten()).collect(),
+        None => Vec::new(),
+    };
+    let from = effort.from.map(|from| From { ways: &now, most: from.most });
+    let objective = match effort.objective {
+        Objective::Cores => forebay_models::placement::Objective::Cores,
+        Objective::Served | Objective::Sum => forebay_models::placement::Objective::Rates,
+    };
+    let wanted = Wanted { objective, from, may_reject };
+    let found = exact_for(part, &wanted, &Effort { nodes: u64::MAX, is_over: effort.is_over })?;
+    let Some(certificate) = found else { return Ok(None) };
+    // The other exact method visits each way of each chain many times. Without it, as where chains may be left out, the
+    // check looks at other placements.
+    let longest = part.chains.iter().map(|chain| chain.functions.len()).max().unwrap_or(0);
+    let ways = (part.domains.len() as f64).powf(longest as f64);
+    let is_plain = effort.objective != Objective::Cores;
+    let wanted = Wanted { may_reject: may_reject || is_plain && ways > MOST_CHECKED, ..wanted };
+    let checked = Some(check(part, &wanted, &certificate)?);
+    let sign = if effort.objective == Objective::Cores { -1.0 } else { 1.0 };
+    let Certificate { placement, value, bound, nodes } = certificate;
+    Ok(Some(Solved { placement, value: sign * value, bound: Some(sign * bound), nodes: Some(nodes), checked }))
 }
 
 #[cfg(test)]

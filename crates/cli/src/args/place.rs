@@ -18,7 +18,8 @@ Examples:
   forebay place chains.yaml --objective cores                the fewest cores that serve all rates
   forebay place chains.yaml --search octans                  the paper's heuristic
   forebay place chains.yaml --explain                        what each move would cost
-  forebay place chains.yaml --write edge.yaml && forebay run edge.yaml
+  forebay place chains.yaml --from now.json --moves 2        at most two functions move
+  forebay place chains.yaml --write edge.yaml                a pipeline for `forebay run edge.yaml`
 
 Exit codes: 0 all chains are placed; 1 chains do not fit (they are named), or a delay objective is missed; 2 bad \
 usage or input.")]
@@ -50,6 +51,12 @@ pub(crate) struct Place {
     /// What `--search random` draws from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// A placement that runs already, as `place --json` printed it: functions that stay keep their cores
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from: Option<PathBuf>,
+    /// How many functions may run elsewhere than in `--from`
+    #[arg(long, value_name = "M", requires = "from")]
+    pub(crate) moves: Option<usize>,
     /// Solve rates and contention together: functions that wait for others compete for less
     #[arg(long)]
     pub(crate) rate_coupled: bool,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::anyhow;
-use forebay_lean::profile::{Build, Key, Profile, Store};
+use forebay_lean::profile::{Key, Profile, Store};
 use forebay_placement::problem::MissingModel;
 use forebay_placement::{Registry, RegistryError};
 
@@ -28,8 +28,8 @@ fn named(error: RegistryError) -> anyhow::Error {
 
 /// The models that co-runs on this machine have left for this build.
 fn of_machine() -> anyhow::Result<Registry> {
-    let Key { cpu, build: Build { forebay, program }, .. } = Key::this(32)?;
-    let file = Registry::file(&Store::folder("placement")?, &cpu, &format!("{forebay} ({program})"));
+    let Key { cpu, build, .. } = Key::this(32)?;
+    let file = Registry::file(&Store::folder("placement")?, &cpu, &build.to_string());
     match Registry::read(&file) {
         Err(RegistryError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => {
             Err(anyhow!("place: no models of this machine and build ({}): {HOW}", file.display()))

@@ -53,6 +53,18 @@ pub(super) fn text(answer: &Answer) -> String {
             },
         );
     }
+    if let Some(moved) = &answer.moved {
+        out.push('\n');
+        if moved.is_empty() {
+            paragraph(&mut out, "No function moves.");
+        }
+        let place = |domain: Option<usize>| domain.map_or("nowhere".to_owned(), |domain| format!("domain {domain}"));
+        for moved in moved {
+            let functions = moved.functions.join(", ");
+            let (from, to) = (place(moved.from), place(moved.to));
+            paragraph(&mut out, &format!("moves: {}: {functions}: from {from} to {to}", moved.chain));
+        }
+    }
     if !answer.rejected.is_empty() || !answer.notes.is_empty() {
         out.push('\n');
     }

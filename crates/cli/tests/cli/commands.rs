@@ -23,6 +23,7 @@ fn every_command_has_help_with_an_example() {
         "completions",
         "history",
         "lab",
+        "place",
     ] {
         let help = forebay(&[command, "--help"]).well();
         assert!(help.contains("Example") && help.contains(&format!("forebay {command}")), "{help}");

@@ -135,6 +135,36 @@ fn json_has_what_its_schema_says_for_every_search_and_objective() {
 }
 
 #[test]
+fn few_functions_move_and_the_others_keep_their_cores() {
+    let file = File::new("");
+    let now = file.beside("now.json");
+    let before = placed(EXAMPLE, &["--topology", "2x12", "--search", "node-first"]);
+    std::fs::write(&now, before.to_string()).expect("a file");
+    let core = |report: &Value, chain: usize, seat: usize| report["chains"][chain]["seats"][seat]["core"].clone();
+    let mut last = before["value"].as_f64().expect("a value");
+    for moves in 0..4 {
+        let after = placed(EXAMPLE, &["--topology", "2x12", "--from", &now, "--moves", &moves.to_string()]);
+        let moved = list(&after, "moved");
+        assert!(moved.len() <= moves && after["value"].as_f64() >= Some(last * (1.0 - 1e-9)), "{after}");
+        last = after["value"].as_f64().expect("a value");
+        let mut others = 0;
+        for (chain, placed) in list(&after, "chains").iter().enumerate() {
+            let seats = if placed["form"] == "pipelined" { list(placed, "seats").len() } else { 0 };
+            others += (0..seats).filter(|seat| core(&before, chain, *seat) != core(&after, chain, *seat)).count();
+        }
+        assert!(others <= moves, "{after}");
+    }
+    let text = place(EXAMPLE, &["--topology", "2x12", "--from", &now, "--moves", "1"]).well();
+    assert!(text.contains("moves: ") && text.contains("from domain 0 to domain 1"), "{text}");
+    let wrong = place(EXAMPLE, &["--topology", "2x12", "--from", MODELS, "--moves", "1"]);
+    assert!(
+        wrong.code == Some(2) && wrong.err.contains("allowed is what `forebay place --json` prints"),
+        "{}",
+        wrong.err
+    );
+}
+
+#[test]
 fn chains_that_do_not_fit_are_named() {
     let few = place(EXAMPLE, &["--topology", "1x3", "--set", "chains.0.copies=0"]);
     assert_eq!(few.code, Some(1), "{}", few.err);
@@ -143,7 +173,7 @@ fn chains_that_do_not_fit_are_named() {
         "{}",
         few.out
     );
-    assert!(few.out.contains("rejected: backup: it needs 3 cores: chains of more weight leave 0"), "{}", few.out);
+    assert!(few.out.contains("rejected: voice: it needs 3 cores: the other chains leave 0"), "{}", few.out);
     let late = place(EXAMPLE, &["--topology", "2x12", "--set", "chains.0.slo=20us"]);
     assert_eq!(late.code, Some(1), "{}", late.err);
     let message = "rejected: web: its objectives need 16.0 Mpps: alone it would forward";
@@ -251,7 +281,11 @@ fn functions_without_models_are_named_with_what_to_do() {
     let text = std::fs::read_to_string(MODELS).expect("models");
     for (find, put, message) in [
         ("\"link\": 6.0", "\"link\": null", "limits.link is null: the models are of one domain, and the server has 2"),
-        ("\"metric\": 3.0", "\"metric\": -3.0", "function 'counter': metric is -3: allowed is a number above 0"),
+        (
+            "\"metric\": 3.0",
+            "\"metric\": -3.0",
+            "function 'counter': metric is -3: allowed is a number from 1e-12 to 1e12",
+        ),
         ("\"schema\": 1", "\"schema\": 7", "schema 7: allowed is 1"),
     ] {
         let sorted: Value = serde_json::from_str(&text).expect("JSON");

@@ -2,6 +2,7 @@
 //!
 //! Another build has other code, and another machine other costs: neither's profile says anything here.
 
+use std::fmt;
 use std::fs;
 use std::hash::Hasher;
 use std::io::{self, Read};
@@ -24,6 +25,12 @@ pub struct Build {
     pub forebay: String,
     /// What its program's file hashes to, in 16 digits.
     pub program: String,
+}
+
+impl fmt::Display for Build {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.forebay, self.program)
+    }
 }
 
 /// What a profile is of.
@@ -203,8 +210,8 @@ impl Profile {
     }
 
     fn of(self, key: &Key) -> Result<Self, Unusable> {
-        let Key { cpu, build: Build { forebay, program }, batch } = &self.key;
-        let what = || format!("{cpu}, Forebay {forebay} ({program}), batches of {batch}");
+        let Key { cpu, build, batch } = &self.key;
+        let what = || format!("{cpu}, Forebay {build}, batches of {batch}");
         if self.key == *key { Ok(self) } else { Err(Unusable::Foreign(in_one_line(&what()))) }
     }
 

@@ -7,7 +7,9 @@ const ROUNDING: f64 = 1e-6;
 /// The longest name of a function.
 const LONGEST: usize = 200;
 
-const POSITIVE: &str = "a number above 0";
+const POSITIVE: &str = "a number from 1e-12 to 1e12";
+/// Quotients and products of a few such figures are numbers as well.
+const SOUND: std::ops::RangeInclusive<f64> = 1e-12..=1e12;
 const PARAMETER: &str = "a number from 0 to 1";
 
 struct Checker<'a> {
@@ -31,8 +33,7 @@ impl Checker<'_> {
     }
 
     fn positive(&self, what: &'static str, value: f64) -> Result<(), RegistryError> {
-        // The inverse must be a number as well: it is the demand.
-        self.number(what, value, value > 0.0 && value.is_finite() && value.recip().is_finite(), POSITIVE)
+        self.number(what, value, SOUND.contains(&value), POSITIVE)
     }
 
     fn drop(&self, drop: &DropModel) -> Result<(), RegistryError> {

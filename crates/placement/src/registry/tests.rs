@@ -42,15 +42,19 @@ fn wrong(find: &str, put: &str) -> String {
 fn a_wrong_figure_is_named_with_what_is_allowed() {
     let place = "models.json: function 'nat_out@0123456789abcdef': ";
     let cases = [
-        ("\"metric\": 1.5", "\"metric\": 0", "metric is 0: allowed is a number above 0"),
-        ("\"local\": 9000000.0", "\"local\": -1", "rates.local is -1: allowed is a number above 0"),
+        ("\"metric\": 1.5", "\"metric\": 0", "metric is 0: allowed is a number from 1e-12 to 1e12"),
+        ("\"local\": 9000000.0", "\"local\": -1", "rates.local is -1: allowed is a number from 1e-12 to 1e12"),
         ("\"cache\": 0.3", "\"cache\": -0.1", "local.cache is -0.1: allowed is a number from 0 to 1"),
         (
             "\"cache\": 0.3",
             "\"cache\": 0.9",
             "local.cache + memory + constant is 1.1500000000000001: allowed is a sum of at most 1",
         ),
-        ("\"saturating\": 0.5", "\"saturating\": 0", "local.shape.saturating is 0: allowed is a number above 0"),
+        (
+            "\"saturating\": 0.5",
+            "\"saturating\": 0",
+            "local.shape.saturating is 0: allowed is a number from 1e-12 to 1e12",
+        ),
         (
             "\"saturating\": 0.5",
             "\"saturating\": 0.25",
@@ -63,7 +67,7 @@ fn a_wrong_figure_is_named_with_what_is_allowed() {
     }
     assert_eq!(
         wrong("\"memory\": 8.0", "\"memory\": 0"),
-        "models.json: limits.memory is 0: allowed is a number above 0"
+        "models.json: limits.memory is 0: allowed is a number from 1e-12 to 1e12"
     );
     assert_eq!(wrong("\"schema\": 1", "\"schema\": 2"), "models.json: schema 2: allowed is 1");
     let unknown = wrong("\"cpu\"", "\"gpu\"");

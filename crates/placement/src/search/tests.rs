@@ -23,7 +23,7 @@ fn chain(rates: &[f64], rate: f64, copies: usize) -> Chain {
 }
 
 fn effort(algorithm: Algorithm, objective: Objective) -> SearchEffort<'static> {
-    SearchEffort { algorithm, objective, seed: 1, is_over: &|| false }
+    SearchEffort { algorithm, objective, seed: 1, is_over: &|| false, from: None }
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn a_chain_that_does_not_fit_is_rejected_and_the_others_are_placed() {
         let reasons: Vec<_> = found.rejected.iter().map(|it| (it.chain, it.reason.as_str())).collect();
         let expected = [
             (0, "it needs 7 cores: there are 4: `copies: 1` runs it on one core"),
-            (2, "it needs 2 cores: chains of more weight leave 1"),
+            (2, "it needs 2 cores: the other chains leave 1"),
         ];
         assert_eq!(reasons, expected, "{algorithm:?}");
     }
@@ -66,7 +66,11 @@ fn the_fewest_cores_are_the_fewest() {
     let rates = problem.rates(&found.placement).expect("a placement");
     assert!(rates[0].0 >= 3e6 && rates[1].0 >= 1e6, "{rates:?}");
     let other = search(&problem, &effort(Algorithm::Octans, Objective::Cores)).expect_err("no such objective");
-    assert!(other.to_string().starts_with("--search octans: it does not look for the fewest cores"));
+    assert!(
+        other
+            .to_string()
+            .starts_with("--search octans: it does not look for the fewest cores: allowed is `--search exact`")
+    );
 }
 
 #[test]
@@ -78,4 +82,32 @@ fn lists_that_are_too_long_are_refused() {
         message.starts_with("--search brute-force: 1073741824 placements: allowed are up to 10000000"),
         "{message}"
     );
+}
+
+#[test]
+fn few_functions_move() {
+    let chains = vec![chain(&[5e6, 5e6], 4e6, 0), chain(&[5e6], 4e6, 0)];
+    let problem = problem([3, 3], chains);
+    let best = search(&problem, &effort(Algorithm::Exact, Objective::Served)).expect("chains");
+    let now = [Some(Way::Split(vec![1, 0])), None];
+    let with = |most: usize| {
+        let from = Some(From { ways: &now, most });
+        search(&problem, &SearchEffort { from, ..effort(Algorithm::Exact, Objective::Served) }).expect("chains")
+    };
+    assert_eq!(with(0).placement[0], Way::Split(vec![1, 0]));
+    assert!(with(0).value < best.value && with(1).value >= with(0).value && with(2).value == best.value);
+    let from = Some(From { ways: &now, most: 1 });
+    let other = search(&problem, &SearchEffort { from, ..effort(Algorithm::NodeFirst, Objective::Served) });
+    assert_eq!(
+        other.expect_err("no such bound").to_string(),
+        "--search node-first: it does not bound moves: allowed is `--search exact`"
+    );
+}
+
+#[test]
+fn certificates_are_checked() {
+    let chains = vec![chain(&[5e6, 5e6], f64::INFINITY, 0), chain(&[5e6, 4e6], f64::INFINITY, 0)];
+    let found = search(&problem([3, 3], chains), &effort(Algorithm::Exact, Objective::Sum)).expect("chains");
+    assert_eq!(found.checked, Some(Checked::Proved), "{found:?}");
+    assert!((found.bound.expect("a bound") / found.value - 1.0).abs() < 1e-9);
 }

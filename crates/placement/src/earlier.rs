@@ -1,0 +1,175 @@
+//! A placement that runs already: what `forebay place --json` printed, so that few functions move.
+
+use forebay_models::placement::Way;
+use serde::Deserialize;
+
+use crate::chains::Chains;
+use crate::server::Server;
+
+/// How chains run now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EarlierPlacement {
+    /// By chain: its domains; `None` of a chain that is new, or has other functions.
+    pub ways: Vec<Option<Way>>,
+    /// By chain and seat: its core.
+    pub(crate) cores: Vec<Vec<usize>>,
+    /// What was not taken over.
+    pub notes: Vec<String>,
+}
+
+/// Why a text is no placement.
+#[derive(Debug, thiserror::Error)]
+pub enum EarlierError {
+    /// It is not what `forebay place --json` prints.
+    #[error("no placement ({0}): allowed is what `forebay place --json` prints")]
+    Form(#[from] serde_json::Error),
+    /// It is of a later version.
+    #[error("version {0}: allowed is 1")]
+    Version(u32),
+}
+
+/// The part of a placement that is read.
+#[derive(Deserialize)]
+struct Printed {
+    version: u32,
+    chains: Vec<PrintedChain>,
+}
+
+#[derive(Deserialize)]
+struct PrintedChain {
+    chain: String,
+    form: PrintedForm,
+    functions: Vec<PrintedFunction>,
+    seats: Vec<PrintedSeat>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum PrintedForm {
+    Pipelined,
+    Fused,
+}
+
+#[derive(Deserialize)]
+struct PrintedFunction {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct PrintedSeat {
+    core: usize,
+}
+
+impl EarlierPlacement {
+    /// Reads a placement, as far as its chains have the same functions and its cores are there.
+    ///
+    /// # Errors
+    /// [`EarlierError`].
+    pub fn read(text: &str, chains: &Chains, server: &Server) -> Result<Self, EarlierError> {
+        let Printed { version, chains: printed } = serde_json::from_str(text)?;
+        if version != 1 {
+            return Err(EarlierError::Version(version));
+        }
+        let domain = |core: usize| server.domains.iter().position(|domain| domain.cores.contains(&core));
+        let mut earlier = Self::default();
+        for chain in &chains.chains {
+            let found = printed.iter().find(|printed| printed.chain == chain.name);
+            let names = || chain.functions.iter().map(|function| function.name.as_str());
+            let same = found.filter(|found| found.functions.iter().map(|it| it.name.as_str()).eq(names()));
+            let cores: Vec<_> = same.iter().flat_map(|chain| &chain.seats).map(|seat| seat.core).collect();
+            let domains: Option<Vec<_>> = cores.iter().map(|core| domain(*core)).collect();
+            let way = same.zip(domains).and_then(|(found, domains)| match found.form {
+                PrintedForm::Pipelined if domains.len() == chain.functions.len() => Some(Way::Split(domains)),
+                PrintedForm::Fused if (1..=chain.copies).contains(&domains.len()) => Some(Way::Whole(domains)),
+                _ => None,
+            });
+            if found.is_some() && way.is_none() {
+                let note = "it ran with other functions, copies or cores: its placement is no move";
+                earlier.notes.push(format!("chain {}: {note}", chain.name));
+            }
+            earlier.cores.push(if way.is_some() { cores } else { Vec::new() });
+            earlier.ways.push(way);
+        }
+        Ok(earlier)
+    }
+}
+
+/// Cores for the seats of all chains that are placed: seats that stay on their domain keep their cores. `kept` has the
+/// numbers of the chains.
+pub(crate) fn assign(
+    server: &Server,
+    placement: &[Way],
+    kept: &[usize],
+    earlier: Option<&EarlierPlacement>,
+) -> Vec<Vec<usize>> {
+    let mut free: Vec<Vec<usize>> = server.domains.iter().map(|domain| domain.cores.clone()).collect();
+    let mut take = |domain: usize, core: usize| {
+        let at = free[domain].iter().position(|free| *free == core)?;
+        Some(free[domain].remove(at))
+    };
+    let mut cores: Vec<Vec<Option<usize>>> = placement.iter().map(|way| vec![None; way.domains().len()]).collect();
+    for (at, way) in placement.iter().enumerate() {
+        let now = earlier.and_then(|earlier| Some((earlier.ways.get(kept[at])?.as_ref()?, &earlier.cores[kept[at]])));
+        let Some((now, before)) = now else { continue };
+        match (now, way) {
+            (Way::Split(_), Way::Split(domains)) => {
+                for (seat, domain) in domains.iter().enumerate() {
+                    cores[at][seat] = take(*domain, before[seat]);
+                }
+            }
+            // Copies are alike: each takes the first of the earlier cores on its domain.
+            (Way::Whole(_), Way::Whole(domains)) => {
+                for (seat, domain) in domains.iter().enumerate() {
+                    cores[at][seat] = before.iter().find_map(|core| take(*domain, *core));
+                }
+            }
+            _ => {}
+        }
+    }
+    let seats = cores.into_iter().zip(placement);
+    let chain = |(own, way): (Vec<Option<usize>>, &Way)| {
+        let domains = way.domains().iter();
+        own.into_iter()
+            .zip(domains)
+            .map(|(core, domain)| {
+                let next = || (!free[*domain].is_empty()).then(|| free[*domain].remove(0));
+                core.or_else(next).unwrap_or(usize::MAX)
+            })
+            .collect()
+    };
+    seats.map(chain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_host::Topology;
+    use forebay_pipeline::Source;
+
+    use super::*;
+
+    fn chains(text: &str) -> Chains {
+        Chains::read(&Source::new(text, "chains.yaml", "")).unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    #[test]
+    fn functions_that_stay_keep_their_cores() {
+        let server = Server::of(&Topology::synthetic("2x4").expect("in order"), false);
+        let chains = chains(
+            "chains:\n  - { name: a, functions: [ttl, counter] }\n  - { name: b, functions: [ttl], copies: 2 }\n",
+        );
+        let text = r#"{ "version": 1, "chains": [
+            { "chain": "a", "form": "pipelined", "functions": [{ "name": "ttl" }, { "name": "counter" }],
+              "seats": [{ "core": 2 }, { "core": 7 }] },
+            { "chain": "b", "form": "fused", "functions": [{ "name": "ttl" }], "seats": [{ "core": 0 }, { "core": 4 }] },
+            { "chain": "gone", "form": "fused", "functions": [], "seats": [] } ] }"#;
+        let earlier = EarlierPlacement::read(text, &chains, &server).expect("a placement");
+        assert_eq!(earlier.ways, [Some(Way::Split(vec![0, 1])), Some(Way::Whole(vec![0, 1]))]);
+        let next = [Way::Split(vec![0, 0]), Way::Whole(vec![1, 1])];
+        assert_eq!(assign(&server, &next, &[0, 1], Some(&earlier)), [[2, 0], [4, 5]]);
+        assert_eq!(assign(&server, &next, &[0, 1], None), [[0, 1], [4, 5]]);
+        let other = EarlierPlacement::read(&text.replace("counter", "ttl"), &chains, &server).expect("a placement");
+        assert_eq!((other.ways[0].clone(), other.notes.len()), (None, 1));
+        let wrong = EarlierPlacement::read("{}", &chains, &server).expect_err("no placement").to_string();
+        assert!(wrong.starts_with("no placement (missing field `version`"), "{wrong}");
+    }
+}
