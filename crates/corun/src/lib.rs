@@ -15,6 +15,7 @@ pub mod model;
 pub mod plan;
 pub mod record;
 pub mod session;
+pub mod simulation;
 pub mod statistics;
 pub mod subject;
 pub mod synthetic;

@@ -12,6 +12,7 @@
 //! loop ([`placement`](forebay_measure::placement)), in a program whose allocator sees to it.
 
 mod build;
+mod caches;
 mod serve;
 
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ use crate::process::{PARENT, told};
 use crate::ticks::Kind;
 
 pub use build::{Build, OtherBuild};
+pub use caches::{Misses, misses};
 pub use serve::serve;
 
 /// How the C library is to copy and compare: with AVX2, without instructions that repeat by themselves (they would be counted
@@ -37,6 +39,9 @@ const TUNABLES: &str = "glibc.cpu.hwcaps=-ERMS,-FSRM,-RTM,-MOVBE,-AVX512F,-AVX51
 const ENVIRONMENT: [&str; 3] = ["PATH", "TMPDIR", "VALGRIND_LIB"];
 /// What counts, by its symbol: a turn, in `serve`. Older builds have it elsewhere.
 const INSIDE: &str = "*::counting::*counted*";
+
+/// The profile's file.
+const PROFILE: &str = "profile";
 
 /// Checks of pointers that a build without optimisation calls, by their symbol.
 const CHECKS: &str = "core::ub_checks::";
@@ -156,36 +161,16 @@ pub fn count(program: &Path, pipeline: &str, settings: &[String], extent: Extent
     loop {
         let first = counts.as_ref().map_or(0, Counts::told);
         let folder = tempfile::tempdir()?;
-        let file = folder.path().join("profile");
-        let mut tool = Command::new("valgrind");
-        tool.args(["--quiet", "--tool=callgrind", "--compress-strings=no", "--vgdb=no"])
-            .arg(format!("--callgrind-out-file={}", file.display()))
-            .arg(format!("--toggle-collect={INSIDE}"))
-            .arg(program)
-            .args(["count", pipeline])
-            .args(settings.iter().flat_map(|setting| ["--set", setting.as_str()]))
-            .args(
-                [("--first", first as u64), ("--before", extent.before), ("--packets", extent.packets)]
-                    .iter()
-                    .flat_map(|(name, number)| [(*name).to_owned(), number.to_string()]),
-            )
-            .env_clear()
-            .envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
-            .env("GLIBC_TUNABLES", TUNABLES)
-            .env(PARENT, format!("{:010}", std::process::id()))
-            .current_dir(folder.path())
-            .stdin(Stdio::null());
-        let output = tool.output().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => CountError::NoValgrind,
-            _ => CountError::Valgrind(error),
-        })?;
+        let output = tool(folder.path(), program, pipeline, settings, first, extent)
+            .output()
+            .map_err(CountError::of_valgrind)?;
         if !output.status.success() {
             return Err(CountError::Failed(told(&output, "it says nothing")));
         }
         let text = String::from_utf8_lossy(&output.stdout);
         let served: Option<Served> = text.lines().last().and_then(|line| serde_json::from_str(line).ok());
         let Some(served) = served else { return Err(CountError::Answer) };
-        let profile = Profile::read(&file)?;
+        let profile = Profile::read(&folder.path().join(PROFILE))?;
         let counts = counts.get_or_insert_with(|| Counts {
             all: profile.total() - profile.own(CHECKS),
             checks: profile.own(CHECKS),
@@ -204,6 +189,38 @@ pub fn count(program: &Path, pipeline: &str, settings: &[String], extent: Extent
         }
         if counts.told() >= parts {
             return Ok(counts.clone());
+        }
+    }
+}
+
+/// Runs `program count PIPELINE` under callgrind, with the profile in `folder`.
+fn tool(folder: &Path, program: &Path, pipeline: &str, settings: &[String], first: usize, extent: Extent) -> Command {
+    let mut tool = Command::new("valgrind");
+    tool.args(["--quiet", "--tool=callgrind", "--compress-strings=no", "--vgdb=no"])
+        .arg(format!("--callgrind-out-file={}", folder.join(PROFILE).display()))
+        .arg(format!("--toggle-collect={INSIDE}"))
+        .arg(program)
+        .args(["count", pipeline])
+        .args(settings.iter().flat_map(|setting| ["--set", setting.as_str()]))
+        .args(
+            [("--first", first as u64), ("--before", extent.before), ("--packets", extent.packets)]
+                .iter()
+                .flat_map(|(name, number)| [(*name).to_owned(), number.to_string()]),
+        )
+        .env_clear()
+        .envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
+        .env("GLIBC_TUNABLES", TUNABLES)
+        .env(PARENT, format!("{:010}", std::process::id()))
+        .current_dir(folder)
+        .stdin(Stdio::null());
+    tool
+}
+
+impl CountError {
+    fn of_valgrind(error: std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::NotFound => Self::NoValgrind,
+            _ => Self::Valgrind(error),
         }
     }
 }

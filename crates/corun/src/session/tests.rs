@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::record::{Load, Seats, Span};
 
-/// A machine on which each function has its own rate, and each run takes its competitors' number from that.
+/// A machine whose runs are all alike.
 #[derive(Default)]
 struct MadeUp {
     function: Option<String>,
@@ -23,6 +23,14 @@ fn span(packets: u64) -> Span {
     Span { seconds: 1.0, packets, away: 0.0, instructions, stalls, llc_misses, memory_bytes }
 }
 
+/// A run in which competitors take ten packets each of a thousand.
+pub(crate) fn sample(competitors: &[Competitor]) -> Sample {
+    let loads = vec![Load::default(); competitors.len()];
+    let beside = span(1000 - 10 * competitors.len() as u64);
+    let competitors = competitors.to_vec();
+    Sample { competitors, pass: 0, before: span(1000), beside, after: span(1000), loads }
+}
+
 struct Stopping<'a>(MadeUp, &'a AtomicBool);
 
 impl Bench for Stopping<'_> {
@@ -36,7 +44,7 @@ impl Bench for Stopping<'_> {
     }
 
     fn sample(&mut self, competitors: &[Competitor]) -> Result<Sample, Trouble> {
-        let function = self.0.function.as_ref().expect("it has begun");
+        assert!(self.0.function.is_some(), "it has begun");
         if let Some((runs, is_inside)) = self.0.stops.filter(|(runs, _)| *runs == self.0.runs) {
             let _ = runs;
             self.1.store(true, Ordering::Relaxed);
@@ -48,11 +56,7 @@ impl Bench for Stopping<'_> {
         if self.0.void_every > 0 && self.0.runs.is_multiple_of(self.0.void_every) {
             return Err(Trouble::Void("the host had the core".to_owned()));
         }
-        let alone = 1000 + function.len() as u64;
-        let loads = vec![Load::default(); competitors.len()];
-        let beside = span(alone - 10 * competitors.len() as u64);
-        let competitors = competitors.to_vec();
-        Ok(Sample { competitors, pass: 0, before: span(alone), beside, after: span(alone), loads })
+        Ok(sample(competitors))
     }
 
     fn end(&mut self) -> Result<(), Trouble> {
@@ -67,8 +71,8 @@ impl Bench for Stopping<'_> {
 
 /// Counts, and what it was given last.
 #[derive(Default)]
-struct Kept {
-    last: Option<Records>,
+pub(crate) struct Kept {
+    pub(crate) last: Option<Records>,
     progress: Vec<(usize, usize)>,
 }
 
@@ -82,7 +86,7 @@ impl Observer for Kept {
     }
 }
 
-fn subjects(names: &[&str]) -> Vec<Subject> {
+pub(crate) fn subjects(names: &[&str]) -> Vec<Subject> {
     let subject = |name: &&str| Subject {
         key: (*name).to_owned(),
         name: (*name).to_owned(),

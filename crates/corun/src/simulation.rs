@@ -1,0 +1,161 @@
+//! Footprints by simulation: how many lines a packet needs that caches of several sizes do not have.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use forebay_lean::counting::{CountError, Misses};
+
+use crate::machine::Caches;
+use crate::record::{Records, Simulated};
+use crate::session::{Interrupted, Observer, Progress};
+use crate::subject::Subject;
+
+/// Fewer lines a packet than this are next to none.
+const NEXT_TO_NONE: f64 = 0.1;
+/// The smallest cache that is simulated, in bytes.
+const SMALLEST: u64 = 16 << 10;
+
+/// The reason of all simulated figures that are missing, by this name.
+pub const UNAVAILABLE: &str = "simulated";
+
+/// Counts a subject's misses in two caches of these sizes.
+pub type Count<'a> = dyn Fn(&Subject, [u64; 2]) -> Result<Misses, CountError> + 'a;
+
+/// Simulates caches for the functions of `subjects` that `records` has runs of and no simulation.
+///
+/// # Errors
+/// [`Interrupted`]: `records` has all until then.
+pub fn simulate(
+    subjects: &[Subject],
+    caches: Caches,
+    records: &mut Records,
+    count: &Count<'_>,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<(), Interrupted> {
+    let is_missing = |subject: &&Subject| {
+        records.functions.get(&subject.key).is_some_and(|it| it.simulated.is_none() && !it.samples.is_empty())
+    };
+    let missing: Vec<_> = subjects.iter().filter(is_missing).collect();
+    let all = missing.len();
+    for (done, subject) in missing.into_iter().enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            return Err(Interrupted);
+        }
+        observer.at(Progress { function: &subject.name, done, all });
+        match of(subject, caches, count) {
+            Ok(simulated) => {
+                records.unavailable.remove(UNAVAILABLE);
+                if let Some(record) = records.functions.get_mut(&subject.key) {
+                    record.simulated = Some(simulated);
+                }
+                observer.keep(records);
+            }
+            Err(_) if stop.load(Ordering::Relaxed) => return Err(Interrupted),
+            Err(error) => {
+                let why = format!("{}: {error}", subject.name);
+                let is_for_all = matches!(error, CountError::NoValgrind | CountError::Valgrind(_));
+                let why = if is_for_all { error.to_string() } else { why };
+                records.unavailable.insert(UNAVAILABLE.to_owned(), why);
+                if is_for_all {
+                    return Ok(());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn of(subject: &Subject, caches: Caches, count: &Count<'_>) -> Result<Simulated, CountError> {
+    let Caches { own, shared, .. } = caches;
+    let small = (own / 16).max(SMALLEST);
+    // Between the two in proportion.
+    let middle = ((own as f64 * shared as f64).sqrt() as u64).max(own);
+    let outer = count(subject, [own, shared])?;
+    let inner = count(subject, [small, middle])?;
+    let sizes = [(small, inner.first), (own, outer.first), (middle, inner.last), (shared, outer.last)];
+    Ok(Simulated {
+        instructions: outer.instructions,
+        shared_lines: outer.first,
+        memory_lines: outer.last,
+        footprint_bytes: footprint(&sizes),
+    })
+}
+
+/// The size of the cache in which next to no lines are missing, from sizes in bytes, in growing order, with the lines a
+/// packet that each misses. Between two sizes in proportion of their logarithms; beyond the largest, twice that.
+fn footprint(sizes: &[(u64, f64)]) -> f64 {
+    let Some((smallest, first)) = sizes.first() else { return 0.0 };
+    if *first <= NEXT_TO_NONE {
+        return *smallest as f64 * first / NEXT_TO_NONE;
+    }
+    for pair in sizes.windows(2) {
+        let [(small, many), (large, few)] = pair else { continue };
+        if *few <= NEXT_TO_NONE {
+            let part = (many - NEXT_TO_NONE) / (many - few).max(f64::MIN_POSITIVE);
+            return *small as f64 * (*large as f64 / *small as f64).powf(part.clamp(0.0, 1.0));
+        }
+    }
+    sizes.last().map_or(0.0, |(largest, _)| 2.0 * *largest as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{FunctionRecord, Void};
+    use crate::session::tests::{Kept, empty, sample, subjects};
+
+    const CACHES: Caches = Caches { own: 1 << 20, shared: 32 << 20, are_assumed: false };
+
+    fn records(names: &[&str]) -> Records {
+        let mut records = empty();
+        for name in names {
+            let samples = vec![sample(&[])];
+            let record = FunctionRecord { packets_bytes: 60, simulated: None, samples, void: Void::default() };
+            records.functions.insert((*name).to_owned(), record);
+        }
+        records
+    }
+
+    /// A function of a table of 8 MiB: each packet reads three lines of it.
+    fn table(_: &Subject, caches: [u64; 2]) -> Result<Misses, CountError> {
+        let misses = |cache: u64| 3.0 * (1.0 - cache as f64 / f64::from(8 << 20)).max(0.0);
+        Ok(Misses { instructions: 200.0, first: misses(caches[0]), last: misses(caches[1]) })
+    }
+
+    #[test]
+    fn a_table_leaves_its_footprint() {
+        let (mut records, stop) = (records(&["a", "bb"]), AtomicBool::new(false));
+        let subjects = subjects(&["a", "bb", "ccc"]);
+        let mut kept = Kept::default();
+        simulate(&subjects, CACHES, &mut records, &table, &stop, &mut kept).expect("nothing stops it");
+        let found = records.functions["a"].simulated.expect("it was simulated");
+        assert!((4e6..3.2e7).contains(&found.footprint_bytes) && found.memory_lines == 0.0, "{found:?}");
+        assert!((found.shared_lines - 2.625).abs() < 1e-9 && !records.functions.contains_key("ccc"), "{found:?}");
+        assert_eq!(kept.last.as_ref(), Some(&records));
+        // What is known is not simulated again.
+        let never = |_: &Subject, _: [u64; 2]| -> Result<Misses, CountError> { panic!("it is known") };
+        simulate(&subjects, CACHES, &mut records, &never, &stop, &mut kept).expect("nothing stops it");
+    }
+
+    #[test]
+    fn what_cannot_be_simulated_has_a_reason() {
+        let (mut records, stop) = (records(&["a", "bb"]), AtomicBool::new(false));
+        let none = |_: &Subject, _: [u64; 2]| Err(CountError::NoValgrind);
+        simulate(&subjects(&["a", "bb"]), CACHES, &mut records, &none, &stop, &mut Kept::default()).expect("it ends");
+        assert!(records.unavailable[UNAVAILABLE].starts_with("valgrind is not here"), "{:?}", records.unavailable);
+        stop.store(true, Ordering::Relaxed);
+        let ended = simulate(&subjects(&["a"]), CACHES, &mut records, &table, &stop, &mut Kept::default());
+        assert_eq!(ended, Err(Interrupted));
+    }
+
+    #[test]
+    fn footprints_grow_with_misses() {
+        let of = |misses: [f64; 4]| {
+            let sizes = [1 << 16, 1 << 20, 1 << 22, 1 << 25];
+            footprint(&sizes.into_iter().zip(misses).collect::<Vec<_>>())
+        };
+        let all = [[0.0; 4], [0.05, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [2.0, 0.2, 0.1, 0.0], [4.0, 3.0, 2.0, 1.0]];
+        assert!(all.map(of).is_sorted(), "{:?}", all.map(of));
+        assert_eq!((of(all[0]), of(all[4]), footprint(&[])), (0.0, f64::from(1 << 26), 0.0));
+    }
+}
