@@ -102,11 +102,11 @@ lint: rust ## formatting, clippy with warnings as errors, licences and sources o
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo deny check licenses bans sources
 
-schema: rust ## write the JSON Schemas of configurations, of chains, and of `topology --json` and `place --json` to schema/
+schema: rust ## write the JSON Schemas of configurations, of chains, and of what commands print to schema/
 	@mkdir -p schema target
 	cargo run -q -p forebay-cli -- schema > target/forebay.schema.json
-	for of in topology chains place; do cargo run -q -p forebay-cli -- schema $$of > target/$$of.schema.json || exit; done
-	mv target/{forebay,topology,chains,place}.schema.json schema/
+	for of in topology chains place co-runs; do cargo run -q -p forebay-cli -- schema $$of > target/$$of.schema.json || exit; done
+	mv target/{forebay,topology,chains,place,co-runs}.schema.json schema/
 
 rust:
 	@scripts/install-rust

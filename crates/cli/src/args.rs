@@ -480,6 +480,8 @@ pub(crate) enum SchemaName {
     Chains,
     /// The output of `place --json`
     Place,
+    /// The output of `profile --co-runs --json`
+    CoRuns,
 }
 
 /// What can be listed.

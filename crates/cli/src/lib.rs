@@ -8,6 +8,7 @@ mod check;
 mod compare;
 mod complete;
 mod control;
+mod corun;
 mod costs;
 mod decisions;
 pub mod decode;
@@ -160,6 +161,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
                 args::SchemaName::Topology => topology::schema(),
                 args::SchemaName::Chains => forebay_placement::chains::schema(),
                 args::SchemaName::Place => forebay_placement::answer::schema(),
+                args::SchemaName::CoRuns => corun::schema(),
             };
             writeln!(printed::out(), "{schema:#}")?;
         }

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::bail;
+use forebay_corun::subject::is_pipeline;
 use forebay_lean::profile::{self, Effort, Found, Key, Pipeline, Profile, Store, StoreError};
-use forebay_pipeline::is_built_in;
+use forebay_measure::Nanos;
 use serde::Serialize;
 
 use crate::format::{Align, counted, known};
@@ -18,6 +18,8 @@ use crate::{Answer, args, format, printed};
 const NAME: usize = 22;
 /// The largest batch of functions, where no other is asked for.
 const BATCH: usize = 32;
+/// How long each function is measured, where nothing else is said.
+const TIME: Nanos = Nanos(600_000_000);
 /// Seconds from which on it is said how long measuring takes.
 const WORTH_SAYING: f64 = 1.0;
 /// The share of the time for which the machine may be elsewhere before that is reported.
@@ -25,6 +27,9 @@ const WORTH_TELLING: f64 = 0.01;
 
 /// Measures what is not known, and prints all that was asked for.
 pub(crate) fn profile(arguments: &args::Profile) -> anyhow::Result<Answer> {
+    if arguments.co_runs {
+        return crate::corun::co_runs(arguments);
+    }
     if let Some(pipeline) = arguments.functions.iter().find(|name| is_pipeline(name)) {
         if let Some(other) = arguments.functions.iter().find(|name| *name != pipeline) {
             bail!("{pipeline}, {other}: allowed is one pipeline, or functions");
@@ -45,7 +50,7 @@ pub(crate) fn profile(arguments: &args::Profile) -> anyhow::Result<Answer> {
         // A function may write files; they are not the user's.
         let elsewhere = crate::temporary::folder()?;
         std::env::set_current_dir(elsewhere.path())?;
-        let effort = Effort { time: Duration::from_nanos(arguments.time.0), ..Effort::new(batch) };
+        let effort = Effort { time: Duration::from_nanos(arguments.time.unwrap_or(TIME).0), ..Effort::new(batch) };
         let mut bar = begin(&effort, wanted.len(), "function");
         let measured = profile.measure(&wanted, &effort, &mut |it| bar.at(it.done, it.function));
         bar.end();
@@ -69,12 +74,6 @@ pub(crate) fn profile(arguments: &args::Profile) -> anyhow::Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// Whether it names a pipeline: what is no function, and is built in, or like a file.
-fn is_pipeline(name: &str) -> bool {
-    let like_a_file = || name == "-" || name.contains('/') || name.contains('.') || Path::new(name).is_file();
-    is_built_in(name) || !profile::all().iter().any(|function| function == name) && like_a_file()
-}
-
 /// Measures the modules of a pipeline with their parameters, and prints what each costs.
 fn of_pipeline(name: &str, arguments: &args::Profile) -> anyhow::Result<Answer> {
     let pipeline = Pipeline::new(crate::source::source(name, &arguments.set)?, arguments.batch)?;
@@ -90,7 +89,7 @@ fn of_pipeline(name: &str, arguments: &args::Profile) -> anyhow::Result<Answer> 
         for (port, kind) in &pipeline.replaced {
             writeln!(printed::err(), "port '{port}' is of {kind}: generated packets come instead")?;
         }
-        let effort = Effort { time: Duration::from_nanos(arguments.time.0), ..Effort::new(batch) };
+        let effort = Effort { time: Duration::from_nanos(arguments.time.unwrap_or(TIME).0), ..Effort::new(batch) };
         let mut bar = begin(&effort, wanted.len(), "module");
         let measured = profile.measure_pipeline(&pipeline, &wanted, &effort, &mut |it| bar.at(it.done, it.function));
         bar.end();

@@ -47,6 +47,11 @@ impl Bar {
         self.line(&format!("{}{what}, about {}", self.name(), lasting(seconds)));
     }
 
+    /// Prints a line beside what is shown.
+    pub(crate) fn note(&self, text: &str) {
+        self.line(text);
+    }
+
     /// Shows that so many steps are done, and what is done now.
     pub(crate) fn at(&mut self, done: usize, what: &str) {
         self.shown.set_position(done as u64);

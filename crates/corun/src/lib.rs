@@ -20,6 +20,7 @@ pub mod statistics;
 pub mod subject;
 pub mod synthetic;
 
+pub use forebay_placement::registry::FitMethod;
 pub use machine::Machine;
 pub use record::Records;
 pub use session::{Bench, Interrupted, measure};

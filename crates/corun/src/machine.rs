@@ -195,7 +195,9 @@ impl Machine {
         }
         let away = disturbances.iter().map(forebay_lean::disturbance::Disturbance::away).fold(0.0, f64::max);
         if away > ALLOWED {
-            return Ok(Err(format!("other programs or the host had a core for {:.1} % of the time", away * 100.0)));
+            // The kernel counts a wait when it is over: it may have begun before the span.
+            let percent = (away * 100.0).min(100.0);
+            return Ok(Err(format!("other programs or the host had a core for {percent:.1} % of the time")));
         }
         // The kernel counts a wait when it is over, which may be in the next span.
         if loads.iter().any(|load| load.packets + load.walked + load.streamed == 0.0) {

@@ -32,10 +32,7 @@ pub fn simulate(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<(), Interrupted> {
-    let is_missing = |subject: &&Subject| {
-        records.functions.get(&subject.key).is_some_and(|it| it.simulated.is_none() && !it.samples.is_empty())
-    };
-    let missing: Vec<_> = subjects.iter().filter(is_missing).collect();
+    let missing = missing(subjects, records);
     let all = missing.len();
     for (done, subject) in missing.into_iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
@@ -63,6 +60,15 @@ pub fn simulate(
         }
     }
     Ok(())
+}
+
+/// The functions that `records` has runs of and no simulation.
+#[must_use]
+pub fn missing<'s>(subjects: &'s [Subject], records: &Records) -> Vec<&'s Subject> {
+    let is_missing = |subject: &&Subject| {
+        records.functions.get(&subject.key).is_some_and(|it| it.simulated.is_none() && !it.samples.is_empty())
+    };
+    subjects.iter().filter(is_missing).collect()
 }
 
 fn of(subject: &Subject, caches: Caches, count: &Count<'_>) -> Result<Simulated, CountError> {

@@ -1,5 +1,7 @@
 //! What runs on one core in a co-run: a function with its parameters, between generated packets and a sink.
 
+use std::path::Path;
+
 use forebay_lean::profile::{self, keys};
 use forebay_pipeline::{Problems, Source, is_built_in, parameters};
 use schemars::Schema;
@@ -72,7 +74,7 @@ impl Subject {
 /// Whether a name is that of a pipeline: of one that is built in, or no function's and like a file's.
 #[must_use]
 pub fn is_pipeline(name: &str) -> bool {
-    let is_like_a_file = || name == "-" || name.contains('/') || name.contains('.');
+    let is_like_a_file = || name == "-" || name.contains('/') || name.contains('.') || Path::new(name).is_file();
     is_built_in(name) || !profile::all().iter().any(|function| function == name) && is_like_a_file()
 }
 

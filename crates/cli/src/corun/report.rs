@@ -1,0 +1,216 @@
+//! What co-runs have come to, as JSON, and the schema of that.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use forebay_corun::machine::{ALLOWED, Caches};
+use forebay_corun::metric::{Choice, Verdict};
+use forebay_corun::model::{Models, Trial};
+use forebay_corun::record::{Seats, Void};
+use forebay_corun::{FitMethod, Records};
+use forebay_placement::registry::DropShape;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Serialize;
+
+/// Co-runs of functions on this machine.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "Forebay co-runs")]
+pub(super) struct CoRunsReport {
+    /// Changes when a field goes or means something else. Fields may be added.
+    pub(super) version: u32,
+    /// The CPU's model.
+    pub(super) cpu: String,
+    /// Forebay's version.
+    pub(super) forebay: String,
+    /// The hash of its program's file, in 16 digits.
+    pub(super) program: String,
+    /// The largest batch.
+    pub(super) batch: usize,
+    /// The cores that were used.
+    pub(super) cores: Seats,
+    /// The caches of the function's core.
+    pub(super) caches: CachesReport,
+    /// The share of a span for which other programs or the host may have had a core; other spans do not count.
+    pub(super) allowed_away: f64,
+    /// Whether it was interrupted: some runs are missing.
+    pub(super) interrupted: bool,
+    /// The metrics' two tests.
+    pub(super) metrics: Vec<Verdict>,
+    /// The metric that won.
+    pub(super) metric: ChosenMetric,
+    /// The loads at which a competing level is 1; null without a run beside a synthetic competitor.
+    pub(super) limits: Option<LimitsReport>,
+    /// By function, or by key of a pipeline's module.
+    pub(super) functions: BTreeMap<String, FunctionReport>,
+    /// By function that has no model: why.
+    pub(super) missing: BTreeMap<String, String>,
+    /// Runs that the models were not fitted to.
+    pub(super) held_out: HeldOutReport,
+    /// Why nothing is known of functions whose packets are in another domain's memory.
+    pub(super) remote: &'static str,
+    /// The file of models; null where there are none.
+    pub(super) models: Option<String>,
+    /// The file of runs.
+    pub(super) runs: String,
+}
+
+/// The sizes of caches, in bytes.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub(super) struct CachesReport {
+    /// The core's own largest.
+    pub(super) own: u64,
+    /// The last-level cache.
+    pub(super) shared: u64,
+    /// Whether the system does not say, and these are assumed.
+    pub(super) are_assumed: bool,
+}
+
+/// A metric and how it was chosen.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub(super) struct ChosenMetric {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// `qualifies`: it passes both tests. `circular`: only metrics that have the rate in them do. `none`: none does.
+    pub(super) choice: Choice,
+}
+
+/// The loads, `Σ 1/x`, of the strongest synthetic competitors.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub(super) struct LimitsReport {
+    /// Of the last-level cache.
+    pub(super) cache: f64,
+    /// Of the memory.
+    pub(super) memory: f64,
+}
+
+/// A function's model.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub(super) struct FunctionReport {
+    /// What it was called: the function, or the pipeline's module.
+    pub(super) name: String,
+    /// Packets a second alone.
+    pub(super) rate_pps: f64,
+    /// The metric x.
+    pub(super) metric: f64,
+    /// α, β and C of its drop.
+    pub(super) cache: f64,
+    /// β.
+    pub(super) memory: f64,
+    /// C.
+    pub(super) constant: f64,
+    /// The h of the saturating form; null where the linear one predicts better.
+    pub(super) half: Option<f64>,
+    /// `non_negative` or `lms`.
+    pub(super) fit: &'static str,
+    /// The root of the mean squared error of λ.
+    pub(super) error: f64,
+    /// The mean absolute error of λ of runs that were left out; null with too few.
+    pub(super) held_out_error: Option<f64>,
+    /// Half the width of the 95 % interval of a predicted λ; null with too few runs.
+    pub(super) interval_95: Option<f64>,
+    /// How well it holds.
+    pub(super) trial: Trial,
+    /// Runs that count.
+    pub(super) runs: usize,
+    /// Runs that do not.
+    pub(super) void: Void,
+}
+
+/// Runs that models were not fitted to, of all functions whose λ spreads over more than twice the noise.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub(super) struct HeldOutReport {
+    /// Those whose rate was in the predicted 95 % interval.
+    pub(super) inside: usize,
+    /// All of them.
+    pub(super) runs: usize,
+    /// The share; null where there are none.
+    pub(super) share: Option<f64>,
+}
+
+impl CoRunsReport {
+    /// Reports the functions of `asked`, each a key and a name.
+    pub(super) fn new(
+        records: &Records,
+        models: &Models,
+        asked: &[(String, String)],
+        caches: Caches,
+        domains: usize,
+        failed: &[(String, String)],
+        file: Option<&Path>,
+    ) -> Self {
+        let mut missing: BTreeMap<String, String> = failed.iter().cloned().collect();
+        let mut functions = BTreeMap::new();
+        let (mut inside, mut runs) = (0, 0);
+        for (key, name) in asked {
+            let record = records.functions.get(key);
+            let Some((fit, record)) = models.functions.get(key).zip(record) else {
+                let why = record.and_then(|record| record.void.why.clone());
+                let why = why.unwrap_or_else(|| "it has no runs yet".to_owned());
+                missing.entry(key.clone()).or_insert(why);
+                continue;
+            };
+            (inside, runs) = (inside + fit.trial.inside, runs + fit.trial.held_out);
+            let (model, local) = (&fit.model, &fit.model.local);
+            let report = FunctionReport {
+                name: name.clone(),
+                rate_pps: model.rates.local,
+                metric: model.metric,
+                cache: local.cache,
+                memory: local.memory,
+                constant: local.constant,
+                half: if let DropShape::Saturating(half) = local.shape { Some(half) } else { None },
+                fit: if local.fit == FitMethod::Lms { "lms" } else { "non_negative" },
+                error: local.error,
+                held_out_error: local.held_out,
+                interval_95: local.interval_95,
+                trial: fit.trial,
+                runs: model.runs,
+                void: record.void.clone(),
+            };
+            functions.insert(key.clone(), report);
+        }
+        let Caches { own, shared, are_assumed } = caches;
+        let remote = if domains > 1 {
+            "packets in another domain's memory are not measured"
+        } else {
+            "this machine has one memory domain"
+        };
+        Self {
+            version: 1,
+            cpu: records.cpu.clone(),
+            forebay: records.build.forebay.clone(),
+            program: records.build.program.clone(),
+            batch: records.batch,
+            cores: records.seats.clone(),
+            caches: CachesReport { own, shared, are_assumed },
+            allowed_away: ALLOWED,
+            interrupted: false,
+            metrics: models.verdicts.clone(),
+            metric: ChosenMetric { name: models.metric.name(), choice: models.choice },
+            limits: models.limits.map(|limits| LimitsReport { cache: limits.cache, memory: limits.memory }),
+            functions,
+            missing,
+            held_out: HeldOutReport { inside, runs, share: (runs > 0).then(|| inside as f64 / runs as f64) },
+            remote,
+            models: file.map(|file| file.display().to_string()),
+            runs: String::new(),
+        }
+    }
+
+    /// The same with how it ended, and where the runs are.
+    pub(super) fn ended(self, interrupted: bool, runs: &Path) -> Self {
+        Self { interrupted, runs: runs.display().to_string(), ..self }
+    }
+}
+
+/// The JSON Schema of what `forebay profile --co-runs --json` prints.
+pub(crate) fn schema() -> serde_json::Value {
+    let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    generator.into_root_schema_for::<CoRunsReport>().to_value()
+}

@@ -1,0 +1,148 @@
+//! What co-runs have come to, in tables of 80 columns.
+
+use std::io::Write;
+
+use forebay_corun::metric::{CORRELATION, Choice, FUNCTIONS, VARIANCE, Verdict};
+
+use super::report::CoRunsReport;
+use crate::format::{self, Align, counted, known, short, wrapped};
+
+/// Columns of the output.
+const WIDTH: usize = 80;
+/// Columns that a function's name takes at the most.
+const NAME: usize = 20;
+
+pub(super) fn print(report: &CoRunsReport, out: &mut impl Write) -> std::io::Result<()> {
+    let CoRunsReport { cpu, forebay, program, batch, cores, caches, .. } = report;
+    let others: Vec<_> = cores.competitors.iter().map(ToString::to_string).collect();
+    let said = format!(
+        "Functions on core {} beside competitors on {} {}: {cpu}, Forebay {forebay} ({program}), batches of up to {batch}, \
+         a last-level cache of {}.",
+        cores.subject,
+        if others.len() == 1 { "core" } else { "cores" },
+        others.join(", "),
+        bytes(caches.shared),
+    );
+    paragraph(&said, out)?;
+    if caches.are_assumed {
+        paragraph("The system does not say how large caches are: these sizes are assumed.", out)?;
+    }
+    if cores.siblings {
+        paragraph("They are threads of one physical core: they share its own caches and units, too.", out)?;
+    }
+    metrics(report, out)?;
+    functions(report, out)?;
+    for (function, why) in &report.missing {
+        paragraph(&format!("{function} has no model: {why}."), out)?;
+    }
+    let void: usize = report.functions.values().map(|it| it.void.runs).sum();
+    if void > 0 {
+        let why = report.functions.values().find_map(|it| it.void.why.clone()).unwrap_or_default();
+        let runs = if void == 1 { "run does" } else { "runs do" };
+        paragraph(&format!("{void} {runs} not count, one of them because {why}. The same command repeats them."), out)?;
+    }
+    let held = &report.held_out;
+    let told = match held.share {
+        Some(share) => format!(
+            "Of {} that models were not fitted to, {} ({:.0} %) had a rate in the predicted 95 % interval.",
+            counted(held.runs as u64, "run"),
+            held.inside,
+            share * 100.0
+        ),
+        None => "Held-out runs: n/a: no function's drop spreads over more than twice the noise.".to_owned(),
+    };
+    paragraph(&told, out)?;
+    paragraph(&format!("Remote parameters: n/a: {}.", report.remote), out)?;
+    match &report.models {
+        Some(file) => writeln!(out, "Models are in {file}."),
+        None => writeln!(out, "There are no models yet."),
+    }
+}
+
+fn metrics(report: &CoRunsReport, out: &mut impl Write) -> std::io::Result<()> {
+    let verdict = |it: &Verdict| match (it.qualifies, it.is_circular, it.correlation) {
+        (true, true, _) => "qualifies, circular",
+        (true, false, _) => "qualifies",
+        (false, _, None) => "n/a",
+        (false, true, _) => "no, circular",
+        (false, false, _) => "no",
+    };
+    let row = |it: &Verdict| {
+        let mark = if it.name == report.metric.name { "*" } else { "" };
+        let variance = it.variance.map_or_else(|| "n/a".to_owned(), |variance| format!("{variance:.5}"));
+        vec![format!("{}{mark}", it.name), variance, known(it.correlation, 3), verdict(it).to_owned()]
+    };
+    let columns = [("metric", Align::Left), ("variance", Align::Right), ("r", Align::Right), ("result", Align::Left)];
+    writeln!(out)?;
+    write!(out, "{}", format::table(&columns, &report.metrics.iter().map(row).collect::<Vec<_>>()))?;
+    let rule = format!(
+        "A metric qualifies by a variance of at most {VARIANCE} beside competitors and |r| of at least {CORRELATION} with \
+         the rate alone, of at least {FUNCTIONS} functions."
+    );
+    let chosen = match report.metric.choice {
+        Choice::Qualifies => "* is the strongest that qualifies.",
+        Choice::Circular => "* has the rate in it, as all that qualify.",
+        Choice::None => "None qualifies: * is known everywhere.",
+    };
+    paragraph(&format!("{rule} {chosen}"), out)?;
+    // Metrics that are missing for one reason are named together.
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for verdict in &report.metrics {
+        let Some(why) = verdict.why.as_deref() else { continue };
+        match reasons.iter_mut().find(|(there, _)| *there == why) {
+            Some((_, names)) => names.push(verdict.name),
+            None => reasons.push((why, vec![verdict.name])),
+        }
+    }
+    for (why, names) in reasons {
+        paragraph(&format!("n/a: {}: {why}.", names.join(", ")), out)?;
+    }
+    writeln!(out)
+}
+
+fn functions(report: &CoRunsReport, out: &mut impl Write) -> std::io::Result<()> {
+    if report.functions.is_empty() {
+        return Ok(());
+    }
+    let rows = report.functions.values().map(|it| {
+        let name = &it.name;
+        let is_short = name.chars().count() <= NAME;
+        vec![
+            if is_short { name.clone() } else { name.chars().take(NAME - 1).chain(['…']).collect() },
+            short(it.rate_pps),
+            format!("{}{}", known(it.trial.strongest, 3), if it.trial.is_above_noise { "" } else { "?" }),
+            format!("{:.3}", it.trial.noise),
+            format!("{:.3}", it.cache),
+            format!("{:.3}", it.memory),
+            format!("{:.3}", it.constant),
+            it.half.map_or_else(|| "-".to_owned(), |half| format!("{half:.2}")),
+            known(it.interval_95, 3),
+        ]
+    });
+    let columns = [
+        ("function", Align::Left),
+        ("alone/s", Align::Right),
+        ("drop", Align::Right),
+        ("noise", Align::Right),
+        ("α", Align::Right),
+        ("β", Align::Right),
+        ("C", Align::Right),
+        ("h", Align::Right),
+        ("±95 %", Align::Right),
+    ];
+    write!(out, "{}", format::table(&columns, &rows.collect::<Vec<_>>()))?;
+    let is_lost = report.functions.values().any(|it| !it.trial.is_above_noise);
+    let lost = if is_lost { " ?: it is not above twice the noise." } else { "" };
+    let said = "drop: the share of the rate alone that the strongest synthetic competitor takes; noise: one standard \
+                deviation of such a share. The model is α f(cache) + β f(memory) + C; with h each f is f (1 + h) / (f + h).";
+    paragraph(&format!("{said}{lost}"), out)
+}
+
+fn paragraph(text: &str, out: &mut impl Write) -> std::io::Result<()> {
+    writeln!(out, "{}", wrapped(text, 0, WIDTH))
+}
+
+/// A size of a cache.
+fn bytes(bytes: u64) -> String {
+    if bytes >= 1 << 20 { format!("{} MiB", bytes >> 20) } else { format!("{} KiB", bytes >> 10) }
+}
