@@ -26,6 +26,7 @@ pub const TARGETS: &[Target] = &[
     ("host", forebay_host::fuzz_files),
     ("topology", forebay_host::fuzz_topology),
     ("chains", forebay_placement::chains::fuzz_chains),
+    ("corun", forebay_corun::record::fuzz_records),
     ("registry", forebay_placement::registry::fuzz_registry),
     ("neighbour", forebay_packet::wire::neighbour::fuzz_neighbour),
     ("recording", forebay_control::recording::fuzz_recording),

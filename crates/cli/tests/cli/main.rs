@@ -1,6 +1,7 @@
 //! The command as its users meet it: arguments in, output and exit codes out.
 
 mod checks;
+mod co_runs;
 mod commands;
 mod compare;
 mod contract;
