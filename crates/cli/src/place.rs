@@ -4,9 +4,12 @@ mod models;
 mod picture;
 mod text;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -21,6 +24,7 @@ use forebay_placement::problem::{PoseError, pose};
 use forebay_placement::search::{SearchEffort, search};
 use forebay_placement::server::Server;
 
+use crate::progress::Bar;
 use crate::{Answer, args, printed, topology};
 
 /// The longest placement that is read, in bytes.
@@ -40,8 +44,8 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
         PoseError::Models(missing) => models::missing(&arguments.chains, &missing, chains.batch),
         error => anyhow::anyhow!("{}: {error}", arguments.chains),
     })?;
-    let end = Instant::now() + Duration::from_nanos(arguments.limit.0);
-    let is_over = || Instant::now() >= end;
+    let patience = Patience::new(Duration::from_nanos(arguments.limit.0))?;
+    let is_over = || patience.is_over();
     let algorithm = arguments.search.into();
     let earlier = arguments.from.as_deref().map(|file| earlier(file, &chains, &server)).transpose()?;
     let from =
@@ -50,6 +54,7 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
     let from = from.filter(|from| from.most < usize::MAX);
     let effort = SearchEffort { algorithm, objective, seed: arguments.seed, is_over: &is_over, from };
     let outcome = search(&posed.problem, &effort).with_context(|| format!("place: {}", arguments.chains))?;
+    drop(patience);
     let options = AnswerOptions {
         topology: &arguments.topology,
         objective,
@@ -74,6 +79,47 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
     }
     let is_kept = placed.rejected.is_empty() && placed.chains.iter().all(|chain| chain.keeps_objective);
     Ok(if is_kept { Answer::Yes } else { Answer::No })
+}
+
+/// How long the search goes on: up to its limit, or until Ctrl-C. Shows how far it is, once it takes longer than a
+/// second.
+struct Patience {
+    begin: Instant,
+    limit: Duration,
+    stop: Arc<AtomicBool>,
+    bar: RefCell<Option<Bar>>,
+}
+
+impl Patience {
+    fn new(limit: Duration) -> anyhow::Result<Self> {
+        let stop = crate::run::stop_on_signals().context("signals")?;
+        Ok(Self { begin: Instant::now(), limit, stop, bar: RefCell::new(None) })
+    }
+
+    fn is_over(&self) -> bool {
+        const SHORT: Duration = Duration::from_secs(1);
+        let steps = |time: Duration| usize::try_from(time.as_millis() / 100).unwrap_or(usize::MAX);
+        let elapsed = self.begin.elapsed();
+        if elapsed > SHORT && elapsed < self.limit {
+            let mut bar = self.bar.borrow_mut();
+            let bar = bar.get_or_insert_with(|| {
+                let mut bar = Bar::new();
+                bar.part("search");
+                bar.begin(steps(self.limit));
+                bar
+            });
+            bar.at(steps(elapsed), "searching; Ctrl-C takes the best placement so far");
+        }
+        elapsed >= self.limit || self.stop.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Patience {
+    fn drop(&mut self) {
+        if let Some(bar) = self.bar.get_mut() {
+            bar.end();
+        }
+    }
 }
 
 /// The placement that a file has.

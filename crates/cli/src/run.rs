@@ -397,7 +397,7 @@ fn places(cores: &Cores) -> String {
 }
 
 /// A flag that SIGINT and SIGTERM set; a second one ends the process at once.
-fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
+pub(crate) fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         // In this order: the first signal finds the flag not yet set.

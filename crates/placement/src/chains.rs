@@ -35,6 +35,8 @@ pub struct Chains {
     pub batch: usize,
     /// In the order of the file.
     pub chains: Vec<ServiceChain>,
+    /// By module or function, as chains name it: the model that stands for it.
+    pub models: BTreeMap<String, String>,
     /// The sections `state` and `modules`.
     pub(crate) state: Value,
     /// Where the text comes from.
@@ -140,8 +142,10 @@ impl Chains {
         check(&sections, &mut faults);
         let mut names = Names { modules: value["modules"].as_object(), taken: BTreeSet::new(), used: BTreeSet::new() };
         let chains = sections.into_iter().enumerate();
-        let mut chains: Vec<_> = chains.map(|(at, section)| names.chain(section, at, &mut faults)).collect();
+        let chains: Vec<_> = chains.map(|(at, section)| names.chain(section, at, &mut faults)).collect();
         names.check_used(&mut faults);
+        let models: BTreeMap<String, String> = serde_json::from_value(value["models"].clone()).unwrap_or_default();
+        check_models(&models, &chains, &mut faults);
         if !faults.is_empty() {
             return Err(document.problems(&faults));
         }
@@ -150,8 +154,7 @@ impl Chains {
         let stem = std::path::Path::new(source.file()).file_stem().map(|stem| stem.to_string_lossy().into_owned());
         let name = value["name"].as_str().map(str::to_owned).or(stem).unwrap_or_default();
         let batch = value["batch"].as_u64().and_then(|batch| usize::try_from(batch).ok()).unwrap_or(32);
-        let mut all = Self { name, batch, chains: Vec::new(), state: value["state"].clone(), source: source.clone() };
-        all.chains = std::mem::take(&mut chains);
+        let mut all = Self { name, batch, chains, models, state: value["state"].clone(), source: source.clone() };
         all.find_gates()?;
         Ok(all)
     }
@@ -245,6 +248,15 @@ fn check(sections: &[ChainSection], faults: &mut Faults) {
                 "`to` without an interface where packets enter: allowed is `to` beside `interface`".to_owned(),
             );
         }
+    }
+}
+
+/// A model for a name that no chain has is a mistake.
+fn check_models(models: &BTreeMap<String, String>, chains: &[ServiceChain], faults: &mut Faults) {
+    let names = || chains.iter().flat_map(|chain| &chain.functions).map(|function| function.name.as_str());
+    for name in models.keys().filter(|name| !names().any(|own| own == name.as_str())) {
+        let message = format!("no chain names '{name}'{}: allowed are {}", nearest(name, names()), listed(names()));
+        faults.push((vec!["models".to_owned(), name.clone()], message));
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use forebay_models::placement::{Chain, Domain, Function, Limits, Problem};
 
-use forebay_pipeline::listed;
+use forebay_pipeline::{listed, nearest};
 
 use crate::chains::{ChainFunction, Chains, ServiceChain};
 use crate::registry::{DropModel, FitMethod, FunctionModel, LoadLimits, ModelOrigin, Registry};
@@ -124,7 +124,8 @@ pub fn pose(
         let mut functions = Vec::new();
         let mut matched = Vec::new();
         for function in &chain.functions {
-            match matching(chain, function, registry, keys, domains > 1) {
+            let stated = chains.models.get(&function.name);
+            match matching(chain, function, registry, stated, keys, domains > 1) {
                 Ok((name, is_exact, model)) => {
                     matched.push(matched_model(name, is_exact, model, registry));
                     functions.push(as_function(model, domains, *home));
@@ -157,6 +158,7 @@ fn matching<'r>(
     chain: &ServiceChain,
     function: &ChainFunction,
     registry: &'r Registry,
+    stated: Option<&String>,
     keys: &BTreeMap<String, String>,
     has_remote: bool,
 ) -> Result<(&'r str, bool, &'r FunctionModel), MissingModel> {
@@ -168,6 +170,12 @@ fn matching<'r>(
         key: key.clone(),
         why,
     };
+    if let Some(stated) = stated.filter(|stated| !registry.functions.contains_key(*stated)) {
+        let names = || registry.functions.keys().map(String::as_str);
+        let near = nearest(stated, names());
+        return Err(wrong(format!("there is no model '{stated}'{near}: allowed are {}", listed(names()))));
+    }
+    let key = stated.cloned().unwrap_or_else(|| key.clone());
     let exact = registry.functions.get_key_value(&key).map(|(name, model)| (name, true, model));
     let found = exact.or_else(|| {
         let (name, model) = registry.functions.get_key_value(function.function)?;

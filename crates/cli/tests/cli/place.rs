@@ -246,6 +246,8 @@ fn wrong_inputs_are_refused_with_what_is_allowed() {
         ("chains.0.copies=1000000", "chain 'web': 1000000 copies: allowed are 0 to 64"),
         ("chains.0.slo=0us", "chain 'web': slo 0ns: allowed are 1us to 10s"),
         ("chains=[]", "chains: too few: at least 1 is needed"),
+        ("models.ids=no", "function 'ids' (nids): there is no model 'no'"),
+        ("models.isd=nids", "no chain names 'isd' (did you mean 'ids'?)"),
         ("modules.more={ttl: }", "no chain names the module 'more'"),
     ] {
         let done = set(setting);

@@ -27,6 +27,10 @@ pub fn schema() -> Value {
             "batch": part("batch"),
             "state": part("state"),
             "modules": part("modules"),
+            "models": {
+                "type": "object", "additionalProperties": { "type": "string", "minLength": 1 },
+                "description": "The models that stand for functions, by the names that chains have; by default those of their own names and parameters.",
+            },
             "chains": { "type": "array", "minItems": 1, "description": "The chains to place.", "items": chain },
         },
     })
