@@ -1,5 +1,6 @@
 //! `forebay place`: which core runs which function of which chain, as text, as a picture, as JSON and as a pipeline.
 
+mod apply;
 mod models;
 mod picture;
 mod text;
@@ -47,7 +48,11 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
     let patience = Patience::new(Duration::from_nanos(arguments.limit.0))?;
     let is_over = || patience.is_over();
     let algorithm = arguments.search.into();
-    let earlier = arguments.from.as_deref().map(|file| earlier(file, &chains, &server)).transpose()?;
+    let mut running = apply::RunningPlacement::of(arguments)?;
+    let earlier = match (&running, &arguments.from) {
+        (Some(running), _) => Some(EarlierPlacement::running(&chains, &server, &running.cores())),
+        (None, from) => from.as_deref().map(|file| earlier(file, &chains, &server)).transpose()?,
+    };
     let from =
         earlier.as_ref().map(|earlier| From { ways: &earlier.ways, most: arguments.moves.unwrap_or(usize::MAX) });
     // Without a bound of moves, any search may begin anew.
@@ -63,19 +68,28 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
         explain: arguments.explain,
         earlier: earlier.as_ref(),
     };
-    let placed = answer(&chains, &server, &registry, &posed, &outcome, options)?;
+    let mut placed = answer(&chains, &server, &registry, &posed, &outcome, options)?;
     if let Some(file) = &arguments.svg {
         let picture = picture::nest(&placed).svg()?;
         replace(file, picture.as_bytes()).with_context(|| format!("place: --svg {}", file.display()))?;
     }
     if let Some(file) = &arguments.write {
-        write(&chains, &placed, file).with_context(|| format!("place: --write {}", file.display()))?;
+        write(&chains, &placed, arguments.spare, file).with_context(|| format!("place: --write {}", file.display()))?;
+    }
+    if let Some(running) = &mut running {
+        placed.applied = running.apply(&chains, &placed, arguments)?;
+        if placed.applied.is_none() {
+            placed.notes.push("not applied, because chains do not fit: nothing has moved".to_owned());
+        }
     }
     let mut out = printed::out();
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string(&placed)?)?;
     } else {
         write!(out, "{}", text::text(&placed))?;
+    }
+    if let Some(missing) = placed.applied.as_ref().map(|applied| applied.missing).filter(|missing| *missing != 0) {
+        bail!("{missing} packets are unaccounted for: this is a defect of Forebay");
     }
     let is_kept = placed.rejected.is_empty() && placed.chains.iter().all(|chain| chain.keeps_objective);
     Ok(if is_kept { Answer::Yes } else { Answer::No })
@@ -130,8 +144,8 @@ fn earlier(file: &Path, chains: &Chains, server: &Server) -> anyhow::Result<Earl
 }
 
 /// Writes the pipeline of a placement, which is checked first as `forebay check` does.
-fn write(chains: &Chains, placed: &Placed, file: &Path) -> anyhow::Result<()> {
-    let written = pipeline(chains, placed)?;
+fn write(chains: &Chains, placed: &Placed, spare: bool, file: &Path) -> anyhow::Result<()> {
+    let written = pipeline(chains, placed, spare)?;
     let folder = file.parent().unwrap_or(Path::new(""));
     let name = file.display().to_string();
     if let Err(problems) = forebay_pipeline::check(&Source::new(&written.text, &name, folder)) {

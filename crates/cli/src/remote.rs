@@ -34,13 +34,13 @@ use crate::{Answer, plain, printed, refused, summary};
 
 pub(crate) use drops::drops;
 pub(crate) use instances::{list, uptime};
-pub(crate) use moves::move_modules;
+pub(crate) use moves::{Leave, apply, move_modules};
 pub(crate) use stop::stop;
 
 /// How many entries of a table are asked for at a time.
 const PAGE: usize = 10_000;
 /// How long it is waited for large tables to be made.
-const LONG: Duration = Duration::from_secs(600);
+pub(crate) const LONG: Duration = Duration::from_secs(600);
 /// How long the keyboard waits to be looked at.
 const LOOK: Duration = Duration::from_millis(20);
 

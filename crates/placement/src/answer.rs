@@ -54,6 +54,8 @@ pub struct Answer {
     pub chains: Vec<ChainAnswer>,
     /// The functions, or copies of chains, that run elsewhere than before; null unless a placement was given.
     pub moved: Option<Vec<MovedFunctions>>,
+    /// The modules of a running pipeline that moved, so that it has this placement; null unless it was applied.
+    pub applied: Option<AppliedPlacement>,
     /// The chains that do not fit.
     pub rejected: Vec<RejectedChain>,
     /// Rates and contention together; null unless it was asked for. The certificate is not about these rates.
@@ -249,6 +251,30 @@ pub struct MovedFunctions {
     pub to: Option<usize>,
 }
 
+/// A placement that was applied to a running pipeline.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct AppliedPlacement {
+    /// The modules that moved; none where all were there already.
+    pub moved: Vec<AppliedMove>,
+    /// For how long no packets were taken from ports, in microseconds.
+    pub pause_us: f64,
+    /// Packets that are unaccounted for: 0, or there is a defect.
+    pub missing: i64,
+}
+
+/// A module of a running pipeline that moved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct AppliedMove {
+    /// The module.
+    pub module: String,
+    /// Its cores before.
+    pub from: Vec<usize>,
+    /// Its cores now.
+    pub to: Vec<usize>,
+}
+
 /// A chain that is not placed.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
@@ -358,6 +384,7 @@ pub fn answer(
         domains,
         chains: answers,
         moved,
+        applied: None,
         rejected: rejected.collect(),
         coupled: together.map(|together| CoupledAnswer {
             converged: together.is_converged,

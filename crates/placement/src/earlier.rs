@@ -1,4 +1,6 @@
-//! A placement that runs already: what `forebay place --json` printed, so that few functions move.
+//! A placement that runs already, so that few functions move: what `forebay place --json` printed, or a running pipeline.
+
+use std::collections::BTreeMap;
 
 use forebay_models::placement::Way;
 use serde::Deserialize;
@@ -92,6 +94,36 @@ impl EarlierPlacement {
         }
         Ok(earlier)
     }
+
+    /// The placement of a running pipeline, of whose modules these are the cores.
+    #[must_use]
+    pub fn running(chains: &Chains, server: &Server, modules: &BTreeMap<String, Vec<usize>>) -> Self {
+        let domain = |core: &usize| server.domains.iter().position(|domain| domain.cores.contains(core));
+        let domains = |cores: &[usize]| cores.iter().map(domain).collect::<Option<Vec<_>>>();
+        let mut earlier = Self::default();
+        for chain in &chains.chains {
+            let found = |all: Vec<&Vec<usize>>| {
+                let is_split = all.iter().all(|cores| cores.len() == 1);
+                let is_whole = all.iter().all(|cores| *cores == all[0]) && (1..=chain.copies).contains(&all[0].len());
+                if is_whole && (all.len() > 1 || !is_split) {
+                    return Some((Way::Whole(domains(all[0])?), all[0].clone()));
+                }
+                let cores: Vec<_> = all.iter().flat_map(|cores| *cores).copied().collect();
+                is_split.then_some(Way::Split(domains(&cores)?)).map(|way| (way, cores))
+            };
+            let all: Vec<_> = chain.functions.iter().map(|function| modules.get(&function.module)).collect();
+            let is_there = all.iter().any(Option::is_some);
+            let found = all.into_iter().collect::<Option<_>>().and_then(found);
+            if is_there && found.is_none() {
+                let note = "it runs in another form, or on cores that are not among these: its placement is no move";
+                earlier.notes.push(format!("chain {}: {note}", chain.name));
+            }
+            let (way, cores) = found.map_or((None, Vec::new()), |(way, cores)| (Some(way), cores));
+            earlier.ways.push(way);
+            earlier.cores.push(cores);
+        }
+        earlier
+    }
 }
 
 /// Cores for the seats of all chains that are placed: seats that stay on their domain keep their cores. `kept` has the
@@ -117,13 +149,13 @@ pub(crate) fn assign(
                     cores[at][seat] = take(*domain, before[seat]);
                 }
             }
-            // Copies are alike: each takes the first of the earlier cores on its domain.
-            (Way::Whole(_), Way::Whole(domains)) => {
-                for (seat, domain) in domains.iter().enumerate() {
+            // Copies are alike: each takes the first of the earlier cores on its domain. So does a function of a chain that
+            // had copies.
+            (_, way) => {
+                for (seat, domain) in way.domains().iter().enumerate() {
                     cores[at][seat] = before.iter().find_map(|core| take(*domain, *core));
                 }
             }
-            _ => {}
         }
     }
     let seats = cores.into_iter().zip(placement);
@@ -169,6 +201,16 @@ mod tests {
         assert_eq!(assign(&server, &next, &[0, 1], None), [[0, 1], [4, 5]]);
         let other = EarlierPlacement::read(&text.replace("counter", "ttl"), &chains, &server).expect("a placement");
         assert_eq!((other.ways[0].clone(), other.notes.len()), (None, 1));
+        let modules =
+            |all: &[(&str, &[usize])]| all.iter().map(|(name, on)| ((*name).to_owned(), on.to_vec())).collect();
+        let names: Vec<_> = chains.chains.iter().flat_map(|chain| &chain.functions).map(|it| &*it.module).collect();
+        let running = modules(&[(names[0], &[2]), (names[1], &[7]), (names[2], &[0, 4])]);
+        let running = EarlierPlacement::running(&chains, &server, &running);
+        assert_eq!((&running.ways, &running.cores), (&earlier.ways, &earlier.cores));
+        assert_eq!(running.notes, [""; 0]);
+        let other = modules(&[(names[0], &[2, 3]), (names[1], &[3]), (names[2], &[9])]);
+        let other = EarlierPlacement::running(&chains, &server, &other);
+        assert_eq!((other.ways, other.notes.len()), (vec![None, None], 2));
         let wrong = EarlierPlacement::read("{}", &chains, &server).expect_err("no placement").to_string();
         assert!(wrong.starts_with("no placement (missing field `version`"), "{wrong}");
     }

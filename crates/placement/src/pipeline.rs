@@ -55,7 +55,9 @@ pub struct PipelineText {
 ///
 /// # Errors
 /// [`PipelineError`].
-pub fn pipeline(chains: &Chains, answer: &Answer) -> Result<PipelineText, PipelineError> {
+///
+/// With `spare` there is also a worker on each core without functions, which waits for modules that move there.
+pub fn pipeline(chains: &Chains, answer: &Answer, spare: bool) -> Result<PipelineText, PipelineError> {
     let placed: Vec<_> = answer.chains.iter().collect();
     let find = |name: &str| chains.chains.iter().find(|chain| chain.name == name);
     let sections: Vec<&ServiceChain> = placed.iter().filter_map(|chain| find(&chain.chain)).collect();
@@ -83,6 +85,10 @@ pub fn pipeline(chains: &Chains, answer: &Answer) -> Result<PipelineText, Pipeli
             workers.push(json!({ "core": seat.core, "modules": modules }));
         }
     }
+    let cores = answer.domains.iter().flat_map(|domain| &domain.cores);
+    let free =
+        cores.filter(|core| spare && core.chain.is_none()).map(|core| json!({ "core": core.core, "modules": [] }));
+    workers.extend(free);
     if workers.len() > MOST_WORKERS {
         return Err(PipelineError::Workers(workers.len()));
     }

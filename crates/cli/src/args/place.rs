@@ -7,6 +7,7 @@ use forebay_measure::Nanos;
 use forebay_placement::problem::Objective;
 use forebay_placement::search::Algorithm;
 
+use super::Running;
 use super::values::{setting, time_within};
 
 /// `place`'s arguments.
@@ -19,10 +20,11 @@ Examples:
   forebay place chains.yaml --search octans                  the paper's heuristic
   forebay place chains.yaml --explain                        what each move would cost
   forebay place chains.yaml --from now.json --moves 2        at most two functions move
-  forebay place chains.yaml --write edge.yaml                a pipeline for `forebay run edge.yaml`
+  forebay place chains.yaml --write edge.yaml --spare        a pipeline for `forebay run edge.yaml`
+  forebay place chains.yaml --apply --moves 2                move at most two functions of what runs
 
 Exit codes: 0 all chains are placed; 1 chains do not fit (they are named), or a delay objective is missed; 2 bad \
-usage or input.")]
+usage or input, or the placement cannot be applied.")]
 pub(crate) struct Place {
     /// A file of chains, or `-` for standard input
     #[arg(value_name = "CHAINS")]
@@ -52,10 +54,10 @@ pub(crate) struct Place {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// A placement that runs already, as `place --json` printed it: functions that stay keep their cores
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "earlier")]
     pub(crate) from: Option<PathBuf>,
-    /// How many functions may run elsewhere than in `--from`
-    #[arg(long, value_name = "M", requires = "from")]
+    /// How many functions may run elsewhere than in `--from`, or with `--apply` than now
+    #[arg(long, value_name = "M", requires = "earlier")]
     pub(crate) moves: Option<usize>,
     /// Solve rates and contention together: functions that wait for others compete for less
     #[arg(long)]
@@ -69,6 +71,17 @@ pub(crate) struct Place {
     /// Write the pipeline of the placement, which `forebay run` runs
     #[arg(long, value_name = "PIPELINE")]
     pub(crate) write: Option<PathBuf>,
+    /// With `--write`: workers also on cores without functions. They sleep until `--apply` moves functions there
+    #[arg(long, requires = "write")]
+    pub(crate) spare: bool,
+    /// Move the modules of a running pipeline to these cores, on which it has workers
+    #[arg(long, group = "earlier")]
+    pub(crate) apply: bool,
+    /// With `--apply`: also move modules whose sessions are lost by it
+    #[arg(long, requires = "apply")]
+    pub(crate) lose_sessions: bool,
+    #[command(flatten)]
+    pub(crate) running: Running,
     /// Write a picture to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use forebay_placement::answer::{Answer, Binding, ChainAnswer, ChainForm, ContentionPlace, DomainAnswer, SegmentMove};
+use forebay_placement::answer::{
+    Answer, AppliedPlacement, Binding, ChainAnswer, ChainForm, ContentionPlace, DomainAnswer, SegmentMove,
+};
 use forebay_placement::format::rate;
 
 use crate::format::{Align, counted, table, wrapped};
@@ -53,7 +55,7 @@ pub(super) fn text(answer: &Answer) -> String {
             },
         );
     }
-    if let Some(moved) = &answer.moved {
+    if let Some(moved) = answer.moved.as_ref().filter(|_| answer.applied.is_none()) {
         out.push('\n');
         if moved.is_empty() {
             paragraph(&mut out, "No function moves.");
@@ -63,6 +65,16 @@ pub(super) fn text(answer: &Answer) -> String {
             let functions = moved.functions.join(", ");
             let (from, to) = (place(moved.from), place(moved.to));
             paragraph(&mut out, &format!("moves: {}: {functions}: from {from} to {to}", moved.chain));
+        }
+    }
+    if let Some(applied) = &answer.applied {
+        out.push('\n');
+        paragraph(&mut out, &outcome(applied));
+        for moved in &applied.moved {
+            let cores = |cores: &[usize]| cores.iter().map(usize::to_string).collect::<Vec<_>>().join(" and ");
+            let plural = if moved.from.len() == 1 { "" } else { "s" };
+            let (from, to) = (cores(&moved.from), cores(&moved.to));
+            paragraph(&mut out, &format!("moved: {} from core{plural} {from} to {to}", moved.module));
         }
     }
     if !answer.rejected.is_empty() || !answer.notes.is_empty() {
@@ -75,6 +87,18 @@ pub(super) fn text(answer: &Answer) -> String {
         paragraph(&mut out, &format!("note: {note}"));
     }
     out
+}
+
+/// What applying came to.
+fn outcome(applied: &AppliedPlacement) -> String {
+    match (applied.moved.len() as u64, applied.missing) {
+        (0, _) => "Applied: all modules were on their cores already.".to_owned(),
+        (count, 0) => {
+            let modules = counted(count, "module");
+            format!("Applied: {modules} moved; packets waited for {:.0} us, and none was lost.", applied.pause_us)
+        }
+        (_, missing) => format!("Applied: {missing} packets are unaccounted for: this is a defect of Forebay."),
+    }
 }
 
 fn paragraph(out: &mut String, text: &str) {

@@ -24,11 +24,16 @@ workers:
 
 /// A running pipeline of two workers; `None`, and a printed reason, on a machine with one core.
 pub(crate) fn two_workers(name: &str) -> Option<Running> {
+    two_workers_of(name, || TWO.to_owned())
+}
+
+/// The same of another text, which is made where there are two cores.
+pub(crate) fn two_workers_of(name: &str, text: impl FnOnce() -> String) -> Option<Running> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         let _ = writeln!(std::io::stderr(), "skipped: {name}: one core");
         return None;
     }
-    Some(Running::of(TWO))
+    Some(Running::of(&text()))
 }
 
 fn opened(running: &Running) -> u64 {

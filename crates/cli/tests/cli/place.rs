@@ -5,6 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::moves::two_workers_of;
+use crate::running::{json as read, packets, wait_for};
 use crate::{Done, File, forebay};
 
 /// The chains that come with Forebay.
@@ -341,4 +343,78 @@ fn the_stored_schemas_are_current() {
     let validator = jsonschema::draft202012::new(&schema).expect("a schema");
     let wrong: Vec<_> = validator.iter_errors(&example).map(|error| error.to_string()).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// A chain whose second function has sessions.
+const SESSIONS: &str = "
+name: two
+state: { shared: { nat: { pool: 203.0.113.0/28 } } }
+modules: { nat: { nat_out: { state: shared } } }
+chains:
+  - { name: web, functions: [ip_validate, nat], rate: 20kpps, copies: 1 }
+";
+
+#[test]
+fn a_placement_is_applied_to_what_runs_and_sessions_go_with_it() {
+    let chains = File::new(SESSIONS);
+    let written = chains.beside("two.yaml");
+    const FEWEST: [&str; 2] = ["--objective", "cores"];
+    let pipeline = || {
+        place(chains.path(), &[&FEWEST[..], &["--write", &written, "--spare"]].concat()).well();
+        std::fs::read_to_string(&written).expect("it was written")
+    };
+    let name = "a_placement_is_applied_to_what_runs_and_sessions_go_with_it";
+    let Some(running) = two_workers_of(name, pipeline) else { return };
+    let text = std::fs::read_to_string(&written).expect("it was written");
+    assert!(text.contains("modules: [web-ip_validate, web-nat] }") && text.contains("modules: [] }"), "{text}");
+    let socket = running.socket();
+    let apply = |more: &[&str]| place(chains.path(), &[&["--apply", "--socket", &socket], more].concat());
+    let applied = |more: &[&str]| {
+        let report = apply(&[more, &["--json"]].concat()).json();
+        check(&report);
+        report["applied"].clone()
+    };
+    let nat = || read(&running.ask(&["show", "modules", "web-nat", "--json"]))[0].clone();
+    let opened = || nat()["counters"]["sessions"]["opened"].as_u64().expect("a number");
+    wait_for("all sessions", || opened() == 4_096);
+    let before = (opened(), packets(&Value::from(vec![nat()]), "web-nat"));
+
+    // More packets than one core is predicted to forward.
+    let more = ["--set", "chains.0.rate=5.5Mpps"];
+    assert_eq!(applied(&[&more[..], &["--moves", "0"]].concat())["moved"], Value::from(vec![(); 0]), "none is allowed");
+    let said = apply(&more).well();
+    assert!(
+        said.contains("\nApplied: 1 module moved; packets waited for ") && said.contains("\nmoved: web-"),
+        "{said}"
+    );
+    assert!(apply(&more).well().contains("Applied: all modules were on their cores already."));
+    let told = applied(&FEWEST);
+    assert_eq!((told["moved"].as_array().map(Vec::len), &told["missing"]), (Some(1), &0.into()), "{told}");
+    let after = (opened(), packets(&Value::from(vec![nat()]), "web-nat"));
+    assert!(before.0 == after.0 && before.1 <= after.1, "{before:?} {after:?}");
+    let events = running.ask(&["show", "events"]).well();
+    assert_eq!(events.matches("event=moved").count(), 2, "{events}");
+
+    // What cannot be applied moves nothing.
+    for (arguments, code, why) in [
+        (&["--set", "chains.0.name=other"][..], 2, "chain 'other': the running pipeline 'two' has no module 'other-"),
+        (
+            &["--topology", "2x1000", "--set", "chains.0.home=1", "--search", "node-first"],
+            2,
+            "core 1000, where the pipeline 'two' has no worker",
+        ),
+        // A second copy would have a part of the sessions.
+        (&["--set", "chains.0.rate=9Mpps", "--set", "chains.0.copies=2"], 2, "those of 'web-nat' would be lost"),
+        (&["--set", "chains.0.copies=0", "--topology", "1x1"], 1, "not applied, because chains do not fit"),
+    ] {
+        let done = apply(arguments);
+        assert_eq!(done.code, Some(code), "{arguments:?}: {}{}", done.out, done.err);
+        assert!(done.out.contains(why) || done.err.contains(why), "{arguments:?}: {}{}", done.out, done.err);
+    }
+    let told = applied(&["--set", "chains.0.rate=9Mpps", "--set", "chains.0.copies=2", "--lose-sessions"]);
+    assert_eq!((told["moved"].as_array().map(Vec::len), &told["missing"]), (Some(2), &0.into()), "{told}");
+    let refused = place(chains.path(), &["--socket", &socket]);
+    assert!(refused.code == Some(2) && refused.err.contains("mean nothing without --apply"), "{}", refused.err);
+    let report = running.end();
+    assert_eq!(report["packets"]["in"], report["packets"]["out"], "{report}");
 }

@@ -1,0 +1,144 @@
+//! `forebay place --apply`: the modules of a running pipeline move to the cores of a placement.
+
+use std::collections::BTreeMap;
+
+use anyhow::{anyhow, bail};
+use forebay_graph::report::GraphReport;
+use forebay_instance::socket::{self, Client, Request};
+use forebay_pipeline::{WantedWorkers, listed};
+use forebay_placement::answer::{Answer as Placed, AppliedMove, AppliedPlacement, ChainAnswer, ChainForm};
+use forebay_placement::chains::Chains;
+
+use crate::args;
+use crate::remote::{self, Leave};
+
+/// A running pipeline whose modules can move.
+pub(super) struct RunningPlacement {
+    client: Client,
+    graph: GraphReport,
+}
+
+impl RunningPlacement {
+    /// The pipeline that the arguments mean; `None` where nothing is to be applied.
+    pub(super) fn of(arguments: &args::Place) -> anyhow::Result<Option<Self>> {
+        if !arguments.apply {
+            if arguments.running.is_named() {
+                bail!("place: --instance and --socket mean nothing without --apply");
+            }
+            return Ok(None);
+        }
+        let mut client = remote::connect(&arguments.running)?.with_patience(remote::LONG)?;
+        match client.ask(&Request::Graph {})? {
+            socket::Answer::Graph(graph) => Ok(Some(Self { client, graph: *graph })),
+            _ => Err(remote::strange()),
+        }
+    }
+
+    /// By worker: its core.
+    fn core(&self, worker: usize) -> Option<usize> {
+        self.graph.workers.iter().find(|it| it.id == worker).and_then(|it| it.core)
+    }
+
+    fn cores_of(&self, workers: &[usize]) -> Vec<usize> {
+        workers.iter().filter_map(|worker| self.core(*worker)).collect()
+    }
+
+    /// By module: the cores that it runs on.
+    pub(super) fn cores(&self) -> BTreeMap<String, Vec<usize>> {
+        self.graph.modules.iter().map(|module| (module.name.clone(), self.cores_of(&module.workers))).collect()
+    }
+
+    /// The workers of a placement's modules: each chain's in its order.
+    fn wanted(&self, chains: &Chains, placed: &Placed) -> anyhow::Result<Vec<WantedWorkers>> {
+        let mut wanted = Vec::new();
+        for chain in &placed.chains {
+            let section = chains.chains.iter().find(|section| section.name == chain.chain);
+            let functions = section.map_or(&[][..], |section| &section.functions);
+            for (at, function) in functions.iter().enumerate() {
+                let seats = match chain.form {
+                    ChainForm::Pipelined => &chain.seats[at..=at],
+                    ChainForm::Fused => &chain.seats[..],
+                };
+                if !self.graph.modules.iter().any(|module| module.name == function.module) {
+                    bail!(
+                        "place: --apply: chain '{}': the running pipeline '{}' has no module '{}': it was started from \
+                         other chains; `--write FILE` and `forebay reload FILE` change it to these",
+                        chain.chain,
+                        self.graph.pipeline,
+                        function.module
+                    );
+                }
+                let worker = |core: usize| {
+                    let found = self.graph.workers.iter().find(|worker| worker.core == Some(core));
+                    found.map(|worker| worker.id).ok_or_else(|| self.no_worker(&chain.chain, &function.module, core))
+                };
+                let to = seats.iter().map(|seat| worker(seat.core)).collect::<Result<_, _>>()?;
+                wanted.push(WantedWorkers { module: function.module.clone(), to });
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// Refuses moves beyond those that the search was allowed: it counts functions that change domains. Functions that share
+    /// a core now may have to move within theirs, too.
+    fn refuse_more(&self, placed: &Placed, wanted: &[WantedWorkers], most: Option<usize>) -> anyhow::Result<()> {
+        let Some(most) = most else { return Ok(()) };
+        let now: BTreeMap<_, _> = self.graph.modules.iter().map(|module| (&*module.name, &module.workers)).collect();
+        let moves = |module: &str| wanted.iter().any(|it| it.module == module && now.get(module) != Some(&&it.to));
+        let split = placed.chains.iter().filter(|chain| chain.form == ChainForm::Pipelined && !self.is_one(chain));
+        let split = split.flat_map(|chain| &chain.functions).filter(|function| moves(&function.module));
+        let names: Vec<_> = split.map(|function| format!("'{}'", function.module)).collect();
+        if names.len() > most {
+            bail!(
+                "place: --moves {most}: {} modules would move ({}), because functions share a core now: allow as many, or \
+                 move these first (`forebay move`)",
+                names.len(),
+                names.join(", ")
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether all functions of a chain run on the same workers, as one copy or several of the whole chain do.
+    fn is_one(&self, chain: &ChainAnswer) -> bool {
+        let on = |module: &str| self.graph.modules.iter().find(|it| it.name == module).map(|it| &it.workers);
+        let mut all = chain.functions.iter().map(|function| on(&function.module));
+        let first = all.next();
+        all.all(|other| Some(other) == first)
+    }
+
+    fn no_worker(&self, chain: &str, module: &str, core: usize) -> anyhow::Error {
+        let cores: Vec<_> = self.graph.workers.iter().filter_map(|worker| worker.core).collect();
+        let cores: Vec<_> = cores.iter().map(usize::to_string).collect();
+        anyhow!(
+            "place: --apply: chain '{chain}': module '{module}' would run on core {core}, where the pipeline '{}' has no \
+             worker: it has some on {}; `--write FILE --spare` writes a pipeline with workers on all cores",
+            self.graph.pipeline,
+            listed(cores.iter().map(String::as_str))
+        )
+    }
+
+    /// Moves modules so that they run as the placement says; `None` where chains do not fit, and nothing moves.
+    pub(super) fn apply(
+        &mut self,
+        chains: &Chains,
+        placed: &Placed,
+        arguments: &args::Place,
+    ) -> anyhow::Result<Option<AppliedPlacement>> {
+        if !placed.rejected.is_empty() {
+            return Ok(None);
+        }
+        let wanted = self.wanted(chains, placed)?;
+        self.refuse_more(placed, &wanted, arguments.moves)?;
+        let leave = Leave { most: None, lose_sessions: arguments.lose_sessions };
+        let moved = remote::apply(&mut self.client, wanted, leave)
+            .map_err(|error| anyhow!("place: --apply: {}", crate::refused::message(&error)))?;
+        let moves = moved.moves.iter().map(|it| AppliedMove {
+            module: it.module.clone(),
+            from: self.cores_of(&it.from),
+            to: self.cores_of(&it.to),
+        });
+        let (pause_us, missing) = (moved.reloaded.pause_us, moved.reloaded.missing);
+        Ok(Some(AppliedPlacement { moved: moves.collect(), pause_us, missing }))
+    }
+}
