@@ -12,7 +12,7 @@ use super::baselines::Found;
 use super::model::{Chain, Function, Problem, ProblemError, Way};
 
 /// A unit of load in states: loads are whole multiples of it, so that sums do not depend on their order.
-const UNITS: f64 = (1_u64 << 40) as f64;
+const UNITS: f64 = (1_u64 << 52) as f64;
 
 /// The best placement; `None` where there is none, or where more than so many states would be needed.
 ///
@@ -20,6 +20,12 @@ const UNITS: f64 = (1_u64 << 40) as f64;
 /// [`ProblemError`]: the problem is none.
 pub fn by_counts(problem: &Problem, most_states: usize) -> Result<Option<Found>, ProblemError> {
     problem.check()?;
+    let domains = problem.domains.len() as f64;
+    let sequences = |length: usize| domains.powf(length as f64);
+    let ways = |chain: &Chain| sequences(chain.functions.len()) + sequences(chain.copies);
+    if problem.chains.iter().map(ways).sum::<f64>() > most_states as f64 {
+        return Ok(None);
+    }
     let counting = Counting::of(problem);
     let Some(reached) = counting.reached(most_states) else { return Ok(None) };
     let mut best: Option<Found> = None;

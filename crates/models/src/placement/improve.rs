@@ -167,7 +167,7 @@ impl<'s> Improve<'s> {
     fn move_chain(&mut self, chain: usize, chosen: &mut [usize], best: &mut f64) {
         let listed = &self.space.chains[chain];
         let mut to = chosen[chain];
-        let others: Vec<usize> = if listed.choices.len() <= FEW_WAYS {
+        let others: Vec<usize> = if listed.choices.len() <= FEW_WAYS || !listed.is_numbered() {
             (0..listed.choices.len()).filter(|at| *at != to).collect()
         } else {
             let places = listed.choices[to].way.domains().len();
@@ -189,7 +189,8 @@ impl<'s> Improve<'s> {
             let places = self.space.chains[chain].choices[chosen[chain]].way.domains().len();
             (0..places).map(move |at| (chain, at))
         };
-        let seats: Vec<_> = (0..chosen.len()).flat_map(seats).collect();
+        let numbered = (0..chosen.len()).filter(|chain| self.space.chains[*chain].is_numbered());
+        let seats: Vec<_> = numbered.flat_map(seats).collect();
         for (index, &one) in seats.iter().enumerate() {
             for &other in &seats[index + 1..] {
                 let was = (chosen[one.0], chosen[other.0]);

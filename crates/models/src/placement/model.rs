@@ -162,7 +162,7 @@ pub enum ProblemError {
         allowed: &'static str,
     },
     /// A load at which a competing level is 1 that cannot be.
-    #[error("domain {domain}: a limit is {value}: allowed is a number above 0")]
+    #[error("domain {domain}: a limit is {value}: allowed is 1e-9 to 1e15")]
     Limit {
         /// The domain, from 0.
         domain: usize,
@@ -200,6 +200,11 @@ struct Seat<'p> {
     copies: usize,
 }
 
+// Sums of numbers that are further apart lose the small ones.
+const METRIC: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
+const RATE: std::ops::RangeInclusive<f64> = 1e-3..=1e15;
+const LIMIT: std::ops::RangeInclusive<f64> = 1e-9..=1e15;
+
 impl Problem {
     /// Checks all numbers, and whether there are enough cores.
     ///
@@ -229,18 +234,18 @@ impl Problem {
             let domains = self.domains.len();
             number("home", chain.home as f64, chain.home < domains, "a domain of the server")?;
             number("rate", chain.rate, chain.rate > 0.0, "a number above 0")?;
-            number("weight", chain.weight, chain.weight > 0.0 && chain.weight.is_finite(), "a number above 0")?;
+            number("weight", chain.weight, METRIC.contains(&chain.weight), "1e-6 to 1e6")?;
             number("least", chain.least, (0.0..f64::INFINITY).contains(&chain.least), "0 or more")?;
             for function in &chain.functions {
                 let positive = |value: f64| value > 0.0 && value.is_finite();
-                number("metric", function.metric, positive(function.metric), "a number above 0")?;
+                number("metric", function.metric, METRIC.contains(&function.metric), "1e-6 to 1e6")?;
                 number("rates", function.rates.len() as f64, function.rates.len() == domains, "one for each domain")?;
                 for rate in &function.rates {
-                    number("rate alone", *rate, positive(*rate), "a number above 0")?;
+                    number("rate alone", *rate, RATE.contains(rate), "1e-3 to 1e15")?;
                 }
                 for drop in [&function.local, &function.remote] {
                     for (what, value) in [("alpha", drop.cache), ("beta", drop.memory), ("C", drop.constant)] {
-                        number(what, value, (0.0..f64::INFINITY).contains(&value), "0 or more")?;
+                        number(what, value, (0.0..=1e6).contains(&value), "0 to 1e6")?;
                     }
                 }
                 if let Shape::Saturating(half) = function.shape {
@@ -250,7 +255,7 @@ impl Problem {
         }
         for (domain, Domain { limits, .. }) in self.domains.iter().enumerate() {
             let limits = [limits.cache, limits.memory, limits.link];
-            if let Some(&value) = limits.iter().find(|limit| !(**limit > 0.0 && limit.is_finite())) {
+            if let Some(&value) = limits.iter().find(|limit| !LIMIT.contains(limit)) {
                 return Err(ProblemError::Limit { domain, value });
             }
         }

@@ -149,6 +149,11 @@ impl Listed {
         }
     }
 
+    /// Whether [`Self::with`] finds ways.
+    pub(super) fn is_numbered(&self) -> bool {
+        !self.numbers.is_empty()
+    }
+
     /// The way that has `domain` for the function at `place`; `None` where it has too few cores or is not listed.
     pub(super) fn with(&self, at: usize, place: usize, domain: usize) -> Option<usize> {
         let Way::Split(domains) = &self.choices[at].way else { return None };

@@ -1,8 +1,8 @@
 //! Problems that are none are refused, with the chain and what is allowed.
 
-use forebay_models::placement::{Effort, Problem, ProblemError, Way, exact};
+use forebay_models::placement::{Effort, Objective, Problem, ProblemError, Wanted, Way, check, exact, exact_for};
 
-use crate::instances::{Mix, long, of_bars};
+use crate::instances::{Mix, Random, any, long, of_bars};
 
 fn refused(change: impl Fn(&mut Problem)) -> String {
     let mut problem = of_bars(1, [2, 10, 3, 2], Mix::Any);
@@ -29,13 +29,13 @@ fn what_cannot_be_is_named() {
     wrong(|it| it.chains[1].functions.clear(), "chain 1: functions is 0: allowed is 1 or more");
     wrong(|it| it.chains[2].home = 2, "chain 2: home is 2: allowed is a domain of the server");
     wrong(|it| it.chains[0].rate = f64::NAN, "chain 0: rate is NaN: allowed is a number above 0");
-    wrong(|it| it.chains[0].weight = 0.0, "chain 0: weight is 0: allowed is a number above 0");
+    wrong(|it| it.chains[0].weight = 0.0, "chain 0: weight is 0: allowed is 1e-6 to 1e6");
     wrong(|it| it.chains[0].least = -1.0, "chain 0: least is -1: allowed is 0 or more");
-    wrong(|it| it.chains[0].functions[1].metric = f64::INFINITY, "chain 0: metric is inf: allowed is a number above 0");
-    wrong(|it| it.chains[0].functions[1].rates[1] = 0.0, "chain 0: rate alone is 0: allowed is a number above 0");
+    wrong(|it| it.chains[0].functions[1].metric = f64::INFINITY, "chain 0: metric is inf: allowed is 1e-6 to 1e6");
+    wrong(|it| it.chains[0].functions[1].rates[1] = 0.0, "chain 0: rate alone is 0: allowed is 1e-3 to 1e15");
     wrong(|it| it.chains[0].functions[0].rates.truncate(1), "chain 0: rates is 1: allowed is one for each domain");
-    wrong(|it| it.chains[0].functions[0].local.cache = -0.1, "chain 0: alpha is -0.1: allowed is 0 or more");
-    wrong(|it| it.domains[1].limits.link = 0.0, "domain 1: a limit is 0: allowed is a number above 0");
+    wrong(|it| it.chains[0].functions[0].local.cache = -0.1, "chain 0: alpha is -0.1: allowed is 0 to 1e6");
+    wrong(|it| it.domains[1].limits.link = 0.0, "domain 1: a limit is 0: allowed is 1e-9 to 1e15");
 }
 
 #[test]
@@ -83,4 +83,75 @@ fn absurd_sizes_are_answered() {
     assert!(exact(&tight, &effort).expect("in order").is_some_and(|found| found.bound >= found.value));
     let many = of_bars(1, [64, 4, 60, 3], Mix::Any);
     assert!(exact(&many, &effort).expect("in order").is_some_and(|found| found.bound >= found.value));
+}
+
+/// A problem with a few figures that cannot be, or hardly.
+fn absurd(draw: &mut Random, seed: u64) -> Problem {
+    const FIGURES: [f64; 14] = [
+        0.0,
+        -0.0,
+        -1.0,
+        f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::MIN_POSITIVE,
+        f64::MAX,
+        1e-300,
+        1e300,
+        1e-6,
+        1.0,
+        1e6,
+        1e9,
+    ];
+    let mut problem = any(seed);
+    for _ in 0..=draw.below(3) {
+        let figure = FIGURES[draw.below(FIGURES.len())];
+        let (chain, domain) = (draw.below(problem.chains.len()), draw.below(problem.domains.len()));
+        let chain = &mut problem.chains[chain];
+        let function = draw.below(chain.functions.len().max(1));
+        match (draw.below(16), chain.functions.get_mut(function)) {
+            (0, _) => chain.rate = figure,
+            (1, _) => chain.weight = figure,
+            (2, _) => chain.least = figure,
+            (3, _) => chain.copies = draw.below(1_000_000),
+            (4, _) => chain.home = draw.below(1_000),
+            (5, _) => chain.functions.clear(),
+            (6, _) => problem.domains[domain].cores = draw.below(2) * draw.below(100_000),
+            (7, _) => problem.domains[domain].limits.cache = figure,
+            (8, _) => problem.domains[domain].limits.link = figure,
+            (9, _) => problem.domains[domain].class = 0,
+            (10, Some(function)) => function.metric = figure,
+            (11, Some(function)) => function.rates = vec![figure; draw.below(5)],
+            (12, Some(function)) => function.local.cache = figure,
+            (13, Some(function)) => function.remote.constant = figure,
+            (14, Some(function)) => function.local.memory = figure,
+            _ => {}
+        }
+    }
+    problem
+}
+
+/// An answer, which the check does not refute, or an error; never a panic. `FOREBAY_ABSURD` says how many.
+#[test]
+fn absurd_figures_are_answered() {
+    let count = std::env::var("FOREBAY_ABSURD").ok().map_or(1_000, |count| count.parse().expect("a whole number"));
+    let effort = Effort { nodes: 200, is_over: &|| false };
+    let (mut answers, mut errors) = (0, 0);
+    for seed in 0..count {
+        let mut draw = Random::new(seed);
+        let problem = absurd(&mut draw, seed);
+        let objective = if draw.below(3) == 0 { Objective::Cores } else { Objective::Rates };
+        let wanted = Wanted { objective, may_reject: draw.below(3) == 0, from: None };
+        match exact_for(&problem, &wanted, &effort) {
+            Ok(found) => {
+                answers += 1;
+                for found in found.iter().filter(|found| found.value.is_finite()) {
+                    let checked = check(&problem, &wanted, found);
+                    assert!(checked.is_ok(), "seed {seed}: {checked:?}: {found:?} of {problem:?}");
+                }
+            }
+            Err(_) => errors += 1,
+        }
+    }
+    assert!(answers > count / 10 && errors > count / 10, "{answers} answers, {errors} errors");
 }
