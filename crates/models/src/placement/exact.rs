@@ -187,7 +187,9 @@ impl Space {
     fn slice(&self, problem: &Problem) -> Slice {
         let homes = |domain: usize| problem.chains.iter().filter(|chain| chain.home == domain).count();
         let resource = (0..problem.domains.len()).max_by_key(|&domain| homes(domain)).unwrap_or(0);
-        Slice { resource, least: self.least[resource], most: self.most[resource] }
+        let least = self.least[resource];
+        // Sums in another order may differ in the last digit.
+        Slice { resource, least, most: self.most[resource].max(least) }
     }
 }
 

@@ -169,6 +169,16 @@ pub enum ProblemError {
         /// Its limit.
         value: f64,
     },
+    /// Domains of one class are not alike.
+    #[error("domain {domain} is of the class of domain {of}, and differs from it in {what}")]
+    Class {
+        /// The domain, from 0.
+        domain: usize,
+        /// The first of its class.
+        of: usize,
+        /// In what.
+        what: &'static str,
+    },
     /// There is no domain, or no core.
     #[error("the server has no core that functions may use")]
     NoCores,
@@ -257,6 +267,28 @@ impl Problem {
             let limits = [limits.cache, limits.memory, limits.link];
             if let Some(&value) = limits.iter().find(|limit| !LIMIT.contains(limit)) {
                 return Err(ProblemError::Limit { domain, value });
+            }
+        }
+        self.check_classes()
+    }
+
+    /// Exchanging two domains of a class must change nothing: the search looks at one of both orders.
+    fn check_classes(&self) -> Result<(), ProblemError> {
+        for (domain, own) in self.domains.iter().enumerate() {
+            let of = self.domains.iter().position(|other| other.class == own.class).unwrap_or(domain);
+            if of == domain {
+                continue;
+            }
+            let other = &self.domains[of];
+            let functions = || self.chains.iter().flat_map(|chain| &chain.functions);
+            let differences = [
+                ("cores", own.cores != other.cores),
+                ("limits", own.limits != other.limits),
+                ("interfaces", self.chains.iter().any(|chain| chain.home == domain || chain.home == of)),
+                ("rates alone", functions().any(|function| function.rates[domain] != function.rates[of])),
+            ];
+            if let Some((what, _)) = differences.into_iter().find(|(_, differs)| *differs) {
+                return Err(ProblemError::Class { domain, of, what });
             }
         }
         Ok(())
