@@ -12,6 +12,10 @@
 //! order. So are those that differ only in the order of [kin](Kin), chains that add the same loads: their ways do not
 //! decrease, and once all ways are chosen, the best assignment of kin to ways is computed.
 
+mod root;
+
+use root::{FREE, Open, PRICED, Prices, Slice};
+
 use super::assignment::assign;
 use super::improve::Improve;
 use super::model::{Chain, Placement, Problem, ProblemError};
@@ -50,21 +54,14 @@ impl Certificate {
 
 /// Values that differ by less than this part are the same.
 const SAME: f64 = 1e-9;
-/// Rounds in which prices of cores are found.
-const PRICING: usize = 24;
 /// A search of more nodes begins again, slice by slice of the load of the home's cache.
 const FIRST_NODES: u64 = 3_000;
-const SLICES: usize = 10;
-/// Ways that are looked at in them; what is left then is divided into so many more, for the sake of the bound.
+/// Ways that are looked at in them; what is left then is divided further, for the sake of the bound.
 const SECOND_WORK: u64 = 20_000_000;
-const MORE_SLICES: usize = 30;
 /// After so many ways that were looked at, and each time that they have doubled, a better placement is looked for: so
 /// many ways are one value that is computed then.
 const FIRST_IMPROVING: u64 = 500_000;
 const WAYS_PER_VALUE: u64 = 60;
-/// Indices of [`Search::prices`].
-const FREE: usize = 0;
-const PRICED: usize = 1;
 /// So many chains before the last nothing has a price: what the chains to come do not use would be paid for.
 const UNPRICED: usize = 2;
 /// Ways that are looked at between two looks whether the search is over.
@@ -132,37 +129,11 @@ struct Search<'s> {
     levels: Vec<Level>,
 }
 
-/// Placements with this load of one resource.
-#[derive(Clone, Copy, Debug)]
-struct Slice {
-    resource: usize,
-    least: f64,
-    most: f64,
-}
-
 /// When the search stops.
 #[derive(Clone, Copy)]
 struct Stop {
     nodes: u64,
     work: u64,
-}
-
-/// A slice that is not searched yet.
-struct Open {
-    slice: Slice,
-    prices: Prices,
-    bound: f64,
-}
-
-/// What chains to come pay, so that they do not want more than there is.
-#[derive(Clone, Debug, Default)]
-struct Prices {
-    /// Of a core, by domain.
-    cores: Vec<f64>,
-    /// Of a unit of the slice's load.
-    load: f64,
-    /// By kin: a bound of each way that holds at all nodes, by falling bound.
-    limits: Vec<Vec<(f64, usize)>>,
 }
 
 /// The state of the search at one depth, which each node writes again.
@@ -180,17 +151,6 @@ struct Level {
     rest: f64,
     is_used: Vec<bool>,
     scratch: Vec<f64>,
-}
-
-impl Space {
-    /// All placements, by the load of the cache that most chains are at home at.
-    fn slice(&self, problem: &Problem) -> Slice {
-        let homes = |domain: usize| problem.chains.iter().filter(|chain| chain.home == domain).count();
-        let resource = (0..problem.domains.len()).max_by_key(|&domain| homes(domain)).unwrap_or(0);
-        let least = self.least[resource];
-        // Sums in another order may differ in the last digit.
-        Slice { resource, least, most: self.most[resource].max(least) }
-    }
 }
 
 impl<'s> Search<'s> {
@@ -280,35 +240,6 @@ impl<'s> Search<'s> {
         (self.open > f64::NEG_INFINITY).then_some(slice)
     }
 
-    /// Slices of all placements, with their bounds.
-    fn equal_slices(&mut self, bound: f64) -> Vec<Open> {
-        let Slice { resource, least, most } = self.slice;
-        let cut = |slice: usize| least + (most - least) * slice as f64 / SLICES as f64;
-        let equal = (0..SLICES).map(|at| Slice { resource, least: cut(at), most: cut(at + 1) });
-        equal.map(|slice| self.open(slice, bound)).collect()
-    }
-
-    /// Halves slices, always that with the highest bound: a narrow slice has a lower one.
-    fn divide(&mut self, slices: &mut Vec<Open>) {
-        let most = slices.len() + MORE_SLICES;
-        while slices.len() < most && !self.is_over {
-            let Some(at) = (0..slices.len()).max_by(|&a, &b| slices[a].bound.total_cmp(&slices[b].bound)) else {
-                break;
-            };
-            let Open { slice, bound, .. } = slices.swap_remove(at);
-            let middle = (slice.least + slice.most) / 2.0;
-            slices.push(self.open(Slice { most: middle, ..slice }, bound));
-            slices.push(self.open(Slice { least: middle, ..slice }, bound));
-            self.look();
-        }
-    }
-
-    fn open(&mut self, slice: Slice, bound: f64) -> Open {
-        self.slice = slice;
-        let bound = self.price().map_or(f64::NEG_INFINITY, |own| own.min(bound));
-        Open { slice, prices: self.prices[PRICED].clone(), bound }
-    }
-
     /// Searches the slice.
     fn search(&mut self) {
         self.limit(FREE);
@@ -338,105 +269,6 @@ impl<'s> Search<'s> {
             Objective::Cores => 1.0 - 1e-6,
         };
         self.chosen.is_none() || bound > self.best + least
-    }
-
-    /// Lists the largest value of each way: at the loads that every placement has, with its own.
-    fn limit(&mut self, priced: usize) {
-        let level = std::mem::take(&mut self.levels[0]);
-        let mut scratch = level.loads.clone();
-        let of = |kin: &Kin| {
-            let ways = (0..kin.envelope.choices.len())
-                .filter_map(|at| Some((self.way(&kin.envelope, at, &level, &self.prices[priced], &mut scratch)?, at)));
-            let mut ways: Vec<_> = ways.collect();
-            ways.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-            ways
-        };
-        let limits = self.space.kin.iter().map(of).collect();
-        self.prices[priced].limits = limits;
-        self.levels[0] = level;
-    }
-
-    /// Finds prices of cores for which the root's bound is low: the price of a domain rises while more of its cores are
-    /// wanted than there are (a subgradient of the Lagrangian bound).
-    fn price(&mut self) -> Option<f64> {
-        let level = std::mem::take(&mut self.levels[0]);
-        let (mut lowest, mut step) = (f64::INFINITY, 1.0);
-        let mut prices = Prices { cores: vec![0.0; self.space.cores.len()], ..Prices::default() };
-        let mut found = prices.clone();
-        for _ in 0..=PRICING {
-            let Some((bound, wanted, load)) = self.relax(&level, &prices) else { break };
-            if bound < lowest {
-                lowest = bound;
-                found = prices.clone();
-            } else {
-                step *= 0.6;
-            }
-            let excess: Vec<_> = self.excess(&wanted, &prices);
-            // In parts of the slice's width a load counts like cores.
-            let unit = (self.space.most[self.slice.resource] / 10.0).max(f64::MIN_POSITIVE);
-            let Slice { least, most, .. } = self.slice;
-            let over = (load - load.clamp(least, most)) / unit;
-            let over = if over == 0.0 && prices.load != 0.0 {
-                (load - if prices.load > 0.0 { most } else { least }) / unit
-            } else {
-                over
-            };
-            let norm: f64 = excess.iter().map(|excess| excess * excess).sum::<f64>() + over * over;
-            if norm == 0.0 || !self.promises(lowest) {
-                break;
-            }
-            let target = if self.best.is_finite() { self.best } else { 0.9 * lowest };
-            let by = step * (bound - target) / norm;
-            prices.cores.iter_mut().zip(&excess).for_each(|(price, excess)| *price = (*price + by * excess).max(0.0));
-            prices.load += by * over / unit;
-        }
-        self.prices[PRICED] = found;
-        self.levels[0] = level;
-        (lowest < f64::INFINITY).then_some(lowest)
-    }
-
-    /// By domain: by how many cores more are wanted than there are, or fewer where cores have a price. Like domains
-    /// share alike.
-    fn excess(&self, wanted: &[usize], prices: &Prices) -> Vec<f64> {
-        let classes = &self.space.classes;
-        let of = |at: usize| {
-            let like = || (0..wanted.len()).filter(move |other| classes[*other] == classes[at]);
-            let excess: f64 = like().map(|at| wanted[at] as f64 - self.space.cores[at] as f64).sum();
-            let excess = excess / like().count() as f64;
-            if excess > 0.0 || prices.cores[at] > 0.0 { excess } else { 0.0 }
-        };
-        (0..wanted.len()).map(of).collect()
-    }
-
-    /// The bound where no chain is placed, and of the ways that it is made of the cores and the load of the slice's
-    /// resource.
-    fn relax(&mut self, level: &Level, prices: &Prices) -> Option<(f64, Vec<usize>, f64)> {
-        self.nodes += 1;
-        let mut scratch = level.loads.clone();
-        let mut bound = self.paid(level, prices);
-        let mut wanted = vec![0; self.space.cores.len()];
-        let mut load = level.loads[self.slice.resource];
-        for (kin, firsts) in self.space.kin.iter().zip(&self.firsts) {
-            let listed = &kin.envelope;
-            let ways = firsts.iter().filter_map(|&at| Some((self.way(listed, at, level, prices, &mut scratch)?, at)));
-            let best = ways.max_by(|a, b| a.0.total_cmp(&b.0));
-            let members = kin.members.len();
-            bound += listed.limited(best.map(|(value, _)| value))? * members as f64;
-            let Some((_, at)) = best else { continue };
-            listed.choices[at].used.iter().for_each(|(domain, cores)| wanted[*domain] += cores * members);
-            let own = listed.choices[at].loads.iter().find(|(resource, _)| *resource == self.slice.resource);
-            load += own.map_or(0.0, |(_, load)| load * members as f64);
-        }
-        Some((bound, wanted, load))
-    }
-
-    /// The price of the cores and the load that remain, and the part of the slice's least load that harms no chain.
-    fn paid(&self, level: &Level, prices: &Prices) -> f64 {
-        let cores: f64 = prices.cores.iter().zip(&level.cores).map(|(price, cores)| price * *cores as f64).sum();
-        let Slice { resource, least, most } = self.slice;
-        let load = level.loads[resource];
-        let end = if prices.load > 0.0 { most } else { least };
-        cores + prices.load * (end - load) + level.slopes[resource] * (least - load).max(0.0)
     }
 
     /// The bound of a way, at a node: what it is worth at the loads with its own, less what those take of placed chains

@@ -1,0 +1,185 @@
+//! The bound of all placements, or of a slice of them, before any chain is placed.
+//!
+//! Each chain takes its best way as if it were alone, but pays for its cores and for its load of the slice's resource
+//! (a Lagrangian relaxation). Prices that make the sum low are found by its subgradient. Like domains have one price,
+//! so that of ways that differ only in their names one is enough.
+
+use super::{Level, Search, Space};
+use crate::placement::model::Problem;
+use crate::placement::options::Kin;
+
+/// Rounds in which prices of cores are found.
+const PRICING: usize = 24;
+/// All placements are divided into so many slices of the load of the home's cache, and later into so many more.
+const SLICES: usize = 10;
+const MORE_SLICES: usize = 30;
+/// Indices of [`Search::prices`].
+pub(super) const FREE: usize = 0;
+pub(super) const PRICED: usize = 1;
+
+/// Placements with this load of one resource.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slice {
+    pub(super) resource: usize,
+    pub(super) least: f64,
+    pub(super) most: f64,
+}
+
+/// A slice that is not searched yet.
+pub(super) struct Open {
+    pub(super) slice: Slice,
+    pub(super) prices: Prices,
+    pub(super) bound: f64,
+}
+
+/// What chains to come pay, so that they do not want more than there is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Prices {
+    /// Of a core, by domain.
+    pub(super) cores: Vec<f64>,
+    /// Of a unit of the slice's load.
+    pub(super) load: f64,
+    /// By kin: a bound of each way that holds at all nodes, by falling bound.
+    pub(super) limits: Vec<Vec<(f64, usize)>>,
+}
+
+impl Space {
+    /// All placements, by the load of the cache that most chains are at home at.
+    pub(super) fn slice(&self, problem: &Problem) -> Slice {
+        let homes = |domain: usize| problem.chains.iter().filter(|chain| chain.home == domain).count();
+        let resource = (0..problem.domains.len()).max_by_key(|&domain| homes(domain)).unwrap_or(0);
+        let least = self.least[resource];
+        // Sums in another order may differ in the last digit.
+        Slice { resource, least, most: self.most[resource].max(least) }
+    }
+}
+
+impl Search<'_> {
+    /// Slices of all placements, with their bounds.
+    pub(super) fn equal_slices(&mut self, bound: f64) -> Vec<Open> {
+        let Slice { resource, least, most } = self.slice;
+        let cut = |slice: usize| least + (most - least) * slice as f64 / SLICES as f64;
+        let equal = (0..SLICES).map(|at| Slice { resource, least: cut(at), most: cut(at + 1) });
+        equal.map(|slice| self.open(slice, bound)).collect()
+    }
+
+    /// Halves slices, always that with the highest bound: a narrow slice has a lower one.
+    pub(super) fn divide(&mut self, slices: &mut Vec<Open>) {
+        let most = slices.len() + MORE_SLICES;
+        while slices.len() < most && !self.is_over {
+            let Some(at) = (0..slices.len()).max_by(|&a, &b| slices[a].bound.total_cmp(&slices[b].bound)) else {
+                break;
+            };
+            let Open { slice, bound, .. } = slices.swap_remove(at);
+            let middle = (slice.least + slice.most) / 2.0;
+            slices.push(self.open(Slice { most: middle, ..slice }, bound));
+            slices.push(self.open(Slice { least: middle, ..slice }, bound));
+            self.look();
+        }
+    }
+
+    fn open(&mut self, slice: Slice, bound: f64) -> Open {
+        self.slice = slice;
+        let bound = self.price().map_or(f64::NEG_INFINITY, |own| own.min(bound));
+        Open { slice, prices: self.prices[PRICED].clone(), bound }
+    }
+
+    /// Lists the largest value of each way: at the loads that every placement has, with its own.
+    pub(super) fn limit(&mut self, priced: usize) {
+        let level = std::mem::take(&mut self.levels[0]);
+        let mut scratch = level.loads.clone();
+        let of = |kin: &Kin| {
+            let ways = (0..kin.envelope.choices.len())
+                .filter_map(|at| Some((self.way(&kin.envelope, at, &level, &self.prices[priced], &mut scratch)?, at)));
+            let mut ways: Vec<_> = ways.collect();
+            ways.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+            ways
+        };
+        let limits = self.space.kin.iter().map(of).collect();
+        self.prices[priced].limits = limits;
+        self.levels[0] = level;
+    }
+
+    /// Finds prices of cores for which the root's bound is low: the price of a domain rises while more of its cores are
+    /// wanted than there are (a subgradient of the Lagrangian bound).
+    pub(super) fn price(&mut self) -> Option<f64> {
+        let level = std::mem::take(&mut self.levels[0]);
+        let (mut lowest, mut step) = (f64::INFINITY, 1.0);
+        let mut prices = Prices { cores: vec![0.0; self.space.cores.len()], ..Prices::default() };
+        let mut found = prices.clone();
+        for _ in 0..=PRICING {
+            let Some((bound, wanted, load)) = self.relax(&level, &prices) else { break };
+            if bound < lowest {
+                lowest = bound;
+                found = prices.clone();
+            } else {
+                step *= 0.6;
+            }
+            let excess: Vec<_> = self.excess(&wanted, &prices);
+            // In parts of the slice's width a load counts like cores.
+            let unit = (self.space.most[self.slice.resource] / 10.0).max(f64::MIN_POSITIVE);
+            let Slice { least, most, .. } = self.slice;
+            let over = (load - load.clamp(least, most)) / unit;
+            let over = if over == 0.0 && prices.load != 0.0 {
+                (load - if prices.load > 0.0 { most } else { least }) / unit
+            } else {
+                over
+            };
+            let norm: f64 = excess.iter().map(|excess| excess * excess).sum::<f64>() + over * over;
+            if norm == 0.0 || !self.promises(lowest) {
+                break;
+            }
+            let target = if self.best.is_finite() { self.best } else { 0.9 * lowest };
+            let by = step * (bound - target) / norm;
+            prices.cores.iter_mut().zip(&excess).for_each(|(price, excess)| *price = (*price + by * excess).max(0.0));
+            prices.load += by * over / unit;
+        }
+        self.prices[PRICED] = found;
+        self.levels[0] = level;
+        (lowest < f64::INFINITY).then_some(lowest)
+    }
+
+    /// By domain: by how many cores more are wanted than there are, or fewer where cores have a price. Like domains
+    /// share alike.
+    fn excess(&self, wanted: &[usize], prices: &Prices) -> Vec<f64> {
+        let classes = &self.space.classes;
+        let of = |at: usize| {
+            let like = || (0..wanted.len()).filter(move |other| classes[*other] == classes[at]);
+            let excess: f64 = like().map(|at| wanted[at] as f64 - self.space.cores[at] as f64).sum();
+            let excess = excess / like().count() as f64;
+            if excess > 0.0 || prices.cores[at] > 0.0 { excess } else { 0.0 }
+        };
+        (0..wanted.len()).map(of).collect()
+    }
+
+    /// The bound where no chain is placed, and of the ways that it is made of the cores and the load of the slice's
+    /// resource.
+    fn relax(&mut self, level: &Level, prices: &Prices) -> Option<(f64, Vec<usize>, f64)> {
+        self.nodes += 1;
+        let mut scratch = level.loads.clone();
+        let mut bound = self.paid(level, prices);
+        let mut wanted = vec![0; self.space.cores.len()];
+        let mut load = level.loads[self.slice.resource];
+        for (kin, firsts) in self.space.kin.iter().zip(&self.firsts) {
+            let listed = &kin.envelope;
+            let ways = firsts.iter().filter_map(|&at| Some((self.way(listed, at, level, prices, &mut scratch)?, at)));
+            let best = ways.max_by(|a, b| a.0.total_cmp(&b.0));
+            let members = kin.members.len();
+            bound += listed.limited(best.map(|(value, _)| value))? * members as f64;
+            let Some((_, at)) = best else { continue };
+            listed.choices[at].used.iter().for_each(|(domain, cores)| wanted[*domain] += cores * members);
+            let own = listed.choices[at].loads.iter().find(|(resource, _)| *resource == self.slice.resource);
+            load += own.map_or(0.0, |(_, load)| load * members as f64);
+        }
+        Some((bound, wanted, load))
+    }
+
+    /// The price of the cores and the load that remain, and the part of the slice's least load that harms no chain.
+    pub(super) fn paid(&self, level: &Level, prices: &Prices) -> f64 {
+        let cores: f64 = prices.cores.iter().zip(&level.cores).map(|(price, cores)| price * *cores as f64).sum();
+        let Slice { resource, least, most } = self.slice;
+        let load = level.loads[resource];
+        let end = if prices.load > 0.0 { most } else { least };
+        cores + prices.load * (end - load) + level.slopes[resource] * (least - load).max(0.0)
+    }
+}

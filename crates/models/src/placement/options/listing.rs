@@ -1,0 +1,253 @@
+//! The ways of a chain, with what each adds to loads and how its rate depends on them.
+
+use super::{Choice, Listed, Resources, Seat, Term, cores_and_moves};
+use crate::placement::model::{Chain, Function, Placement, Problem, Shape, Way};
+use crate::placement::wanted::{Objective, Wanted};
+
+/// The ways of a chain are listed one by one up to so many; of a longer one only those with at most two changes of
+/// domain. So are copies, up to as many again.
+const MOST_WAYS: usize = 20_000;
+/// All ways of a chain have so many functions at most, but of a very long one there are as many as [`FEW_WAYS`].
+const MOST_SEATS: usize = 400_000;
+const FEW_WAYS: usize = 16;
+/// All chains have so many ways, where there are too many to list.
+const ALL_WAYS: usize = 100_000;
+
+/// The term of a function that competes for a resource, where `own` of its load is the function's.
+fn term(function: &Function, resource: usize, scale: f64, own: f64, limit: f64) -> Term {
+    let half = match function.shape {
+        Shape::Linear => f64::INFINITY,
+        Shape::Saturating(half) => half,
+    };
+    Term { resource, scale, own, per_limit: 1.0 / limit, half }
+}
+
+pub(super) fn listed(
+    problem: &Problem,
+    index: usize,
+    wanted: &Wanted<'_>,
+    hints: &[Placement],
+    resources: Resources,
+) -> Listed {
+    let chain = &problem.chains[index];
+    let now = wanted.now(index);
+    let domains = problem.domains.len();
+    let whole = chain.whole();
+    let length = chain.functions.len();
+    let cores = problem.domains.iter().map(|domain| domain.cores).sum::<usize>();
+    let all = u32::try_from(length).ok().and_then(|length| domains.checked_pow(length));
+    let has_all_splits = length > cores || all.is_some_and(|all| all <= MOST_WAYS);
+    let most_ways = MOST_WAYS.min(MOST_SEATS / length).min(ALL_WAYS / problem.chains.len()).max(FEW_WAYS);
+    let mut ways = Vec::new();
+    if length > cores {
+        // It fits only as a whole.
+    } else if has_all_splits {
+        // In the order of the domains' numbers: breaking symmetry relies on it.
+        for number in 0..all.unwrap_or(0) {
+            let digit = |at: usize| number / domains.pow(u32::try_from(length - 1 - at).unwrap_or(0)) % domains;
+            ways.push(Way::Split((0..length).map(digit).collect()));
+        }
+    } else {
+        ways.extend(few_changes(domains, length, most_ways).into_iter().map(Way::Split));
+        ways.extend(filled(problem, chain).map(Way::Split));
+        ways.extend(hints.iter().map(|placement| placement[index].clone()));
+        if let Some(now @ Way::Split(domains_now)) = now {
+            ways.push(now.clone());
+            ways.extend(one_moved(domains_now, domains).take(most_ways).map(Way::Split));
+        }
+    }
+    let mut is_complete = has_all_splits;
+    for copies in 1..=chain.copies.min(cores) {
+        if ways.len() >= 2 * MOST_WAYS {
+            is_complete = false;
+            break;
+        }
+        is_complete &= multisets(domains, copies, &mut Vec::new(), &mut |domains| {
+            ways.push(Way::Whole(domains.to_vec()));
+            ways.len() < 2 * MOST_WAYS
+        });
+    }
+    if wanted.may_reject {
+        ways.push(Way::Whole(Vec::new()));
+    }
+    let chosen = |way| {
+        let mut choice = choice(problem, chain, &whole, way, resources);
+        let moved = now.map_or(0, |now| now.moved(&choice.way));
+        choice.used.extend((moved > 0).then_some((domains, moved)));
+        choice.fixed = match wanted.objective {
+            _ if choice.seats.is_empty() => Some(0.0),
+            Objective::Rates => None,
+            Objective::Cores => Some(chain.most_cores() as f64 - choice.way.domains().len() as f64),
+        };
+        choice
+    };
+    let mut choices: Vec<_> = ways.into_iter().map(chosen).collect();
+    let left: Vec<_> = cores_and_moves(problem, wanted);
+    choices.retain(|choice| choice.fits(&left));
+    let numbered = all.filter(|all| has_all_splits && *all <= MOST_WAYS);
+    let mut numbers = vec![None; numbered.unwrap_or(0)];
+    for (at, choice) in choices.iter().enumerate() {
+        if let Way::Split(own) = &choice.way
+            && let Some(slot) = numbers.get_mut(own.iter().fold(0, |number, digit| number * domains + digit))
+        {
+            *slot = Some(at);
+        }
+    }
+    let alone = |function: &Function| {
+        let each = |domain: usize| {
+            let drop = if domain == chain.home { function.local } else { function.remote };
+            function.rates[domain] * (1.0 - drop.constant).max(0.0)
+        };
+        (0..domains).map(each).fold(0.0, f64::max)
+    };
+    let split = chain.functions.iter().map(alone).fold(f64::INFINITY, f64::min);
+    let ceiling = match wanted.objective {
+        Objective::Rates => chain.value(split.max(alone(&whole) * chain.copies as f64)),
+        Objective::Cores => chain.most_cores() as f64 - chain.fewest_cores() as f64,
+    };
+    let now = now.and_then(|now| choices.iter().position(|choice| choice.way == *now));
+    Listed {
+        choices,
+        is_complete,
+        numbers,
+        domains,
+        ceiling,
+        demand: chain.functions.iter().map(|function| 1.0 / function.metric).sum::<f64>() * chain.copies.max(1) as f64,
+        weight: chain.weight,
+        rate: chain.rate,
+        least: match wanted.objective {
+            Objective::Rates => chain.least,
+            Objective::Cores => chain.least.max(chain.rate),
+        },
+        now,
+    }
+}
+
+/// Sequences of domains with at most two changes, and fewer where those are too many as well.
+fn few_changes(domains: usize, length: usize, most: usize) -> Vec<Vec<usize>> {
+    let mut found: Vec<Vec<usize>> = (0..domains).take(most).map(|domain| vec![domain; length]).collect();
+    for first in 1..length {
+        for (a, b) in (0..domains).flat_map(|a| (0..domains).map(move |b| (a, b))).filter(|(a, b)| a != b) {
+            if found.len() >= most {
+                return found;
+            }
+            found.push((0..length).map(|at| if at < first { a } else { b }).collect());
+        }
+    }
+    for (first, second) in (1..length).flat_map(|first| (first + 1..length).map(move |second| (first, second))) {
+        for number in 0..domains.pow(3) {
+            let [a, b, c] = [number / domains / domains, number / domains % domains, number % domains];
+            if a == b || b == c {
+                continue;
+            }
+            if found.len() >= most {
+                return found;
+            }
+            found.push(
+                (0..length)
+                    .map(|at| {
+                        if at < first {
+                            a
+                        } else if at < second {
+                            b
+                        } else {
+                            c
+                        }
+                    })
+                    .collect(),
+            );
+        }
+    }
+    found
+}
+
+/// Each function in another domain, one at a time.
+fn one_moved(now: &[usize], domains: usize) -> impl Iterator<Item = Vec<usize>> {
+    let each = (0..now.len()).flat_map(move |at| (0..domains).map(move |domain| (at, domain)));
+    each.filter(|(at, domain)| now[*at] != *domain).map(|(at, domain)| {
+        let mut moved = now.to_vec();
+        moved[at] = domain;
+        moved
+    })
+}
+
+/// The home's cores first, then those of the other domains: a way for a chain that needs more than three domains.
+fn filled(problem: &Problem, chain: &Chain) -> Option<Vec<usize>> {
+    let others = (0..problem.domains.len()).filter(|domain| *domain != chain.home);
+    let cores = std::iter::once(chain.home).chain(others).flat_map(|at| vec![at; problem.domains[at].cores]);
+    let domains: Vec<_> = cores.take(chain.functions.len()).collect();
+    (domains.len() == chain.functions.len()).then_some(domains)
+}
+
+/// Visits each non-decreasing sequence of so many domains; `false` where `visit` wants no more.
+fn multisets(domains: usize, more: usize, so_far: &mut Vec<usize>, visit: &mut dyn FnMut(&[usize]) -> bool) -> bool {
+    if more == 0 {
+        return visit(so_far);
+    }
+    (so_far.last().copied().unwrap_or(0)..domains).all(|domain| {
+        so_far.push(domain);
+        let goes_on = multisets(domains, more - 1, so_far, visit);
+        so_far.pop();
+        goes_on
+    })
+}
+
+/// A way with its loads and rates, by the same rules as [`Problem::rates`].
+fn choice(problem: &Problem, chain: &Chain, whole: &Function, way: Way, resources: Resources) -> Choice {
+    let domains = way.domains().to_vec();
+    let (copies, is_split) = match &way {
+        Way::Split(_) => (1.0, true),
+        Way::Whole(domains) => (domains.len() as f64, false),
+    };
+    let function = |at: usize| if is_split { &chain.functions[at] } else { whole };
+    let mut cores = vec![0; problem.domains.len()];
+    let mut loads = vec![0.0; resources.count()];
+    let mut seats = Vec::with_capacity(domains.len());
+    let mut head_demand = 0.0;
+    for (at, &domain) in domains.iter().enumerate() {
+        let function = function(at);
+        let demand = 1.0 / function.metric;
+        let follows = (is_split && at > 0).then(|| domains[at - 1] == domain);
+        if follows != Some(true) {
+            head_demand = demand;
+        }
+        let is_local = domain == chain.home;
+        let rate = function.rates[domain] * copies;
+        let limits = problem.domains[domain].limits;
+        loads[resources.memory(chain.home)] += demand;
+        if is_local || follows != Some(true) {
+            loads[resources.cache(domain)] += demand;
+        }
+        if !is_local {
+            loads[resources.link(domain)] += demand;
+        }
+        cores[domain] += 1;
+        if !is_split && cores[domain] > 1 {
+            // Copies on one domain are as fast as each other.
+            continue;
+        }
+        let drop = if is_local { function.local } else { function.remote };
+        // A function that reads packets from another domain's cache competes for none: its level is 1.
+        let reads_cache = if is_local { follows != Some(false) } else { follows == Some(true) };
+        let cache_own = if is_local { demand } else { head_demand };
+        let cache_scale = if reads_cache { rate * drop.cache } else { 0.0 };
+        let constant = drop.constant + if reads_cache { 0.0 } else { drop.cache };
+        let second = if is_local {
+            let limit = problem.domains[chain.home].limits.memory;
+            term(function, resources.memory(chain.home), rate * drop.memory, demand, limit)
+        } else {
+            term(function, resources.link(domain), rate * drop.memory, demand, limits.link)
+        };
+        let cache = term(function, resources.cache(domain), cache_scale, cache_own, limits.cache);
+        seats.push(Seat { base: rate * (1.0 - constant), terms: [cache, second] });
+    }
+    let loads = loads.into_iter().enumerate().filter(|(_, load)| *load > 0.0).collect();
+    let used = cores.iter().copied().enumerate().filter(|(_, cores)| *cores > 0).collect();
+    let mut firsts = Vec::new();
+    domains.iter().for_each(|domain| {
+        if !firsts.contains(domain) {
+            firsts.push(*domain)
+        }
+    });
+    Choice { way, used, firsts, loads, seats, fixed: None }
+}
