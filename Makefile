@@ -6,7 +6,7 @@ export PATH := $(CARGO_HOME)/bin:$(PATH)
 export FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-netns test gate gate-update bench measure-sums bench-peers bench-interfaces sim fuzz hostile miri soak soak-sessions test-busy test-vm lint schema rust
+.PHONY: help install demo demo-netns test gate gate-update bench measure-sums bench-placement bench-peers bench-interfaces sim fuzz hostile miri soak soak-sessions test-busy test-vm lint schema rust
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -55,6 +55,9 @@ measure-sums: rust ## whether the parts that `measure` times are right: RUNS (20
 	@scripts/install-debian python3:python3
 	cargo build --release -p forebay-cli
 	scripts/measure-sums --runs $$RUNS
+
+bench-placement: rust ## how long the exact search for placements takes, and how far it is from the optimum when it is stopped
+	cargo bench -p forebay-models --bench placement
 
 bench-peers: rust ## the same against DPDK's testpmd in one run; writes target/bench-peers.json
 	@scripts/install-debian python3:python3 dpdk-testpmd:dpdk-dev
