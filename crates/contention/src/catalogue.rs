@@ -3,8 +3,9 @@
 //! The server is the one of the Octans paper (INFOCOM 2019): two packages of an Intel Xeon E5-2650 v4. Its makers
 //! state cores, clock, the cache's size and ways, and the bandwidths of memory (four channels of DDR4-2400) and links
 //! (two QPI links of 9.6 GT/s, 19.2 GB/s each way). Latencies are of the order that is measured on such machines. The
-//! paper states no parameters of its functions, so that those here are assumed: footprints and accesses of common ways
-//! to make them.
+//! paper states no parameters of its functions, so that those here are assumed: footprints and accesses of common
+//! ways to make them. The link's latency and the lines of a descriptor were chosen so that the worst placement of the
+//! paper's Fig. 2 carries less than the best by the part that the paper states, 39.2 %.
 
 use crate::{Domain, Function, Server, Table, TableMemory, Traffic};
 
@@ -25,7 +26,7 @@ pub fn octans_server() -> Server {
         clock_hz: 2.2e9,
         cache_ns: 20.0,
         link_bandwidth: 38.4e9,
-        link_ns: 55.0,
+        link_ns: 70.0,
         burst: 16.0,
         tables: TableMemory::Home,
     }
@@ -34,7 +35,7 @@ pub fn octans_server() -> Server {
 /// The paper's traffic: the shortest packets. Descriptors, buffers and queues are assumed.
 #[must_use]
 pub fn traffic() -> Traffic {
-    Traffic { packet_bytes: 64.0, descriptor_lines: 2.0, buffers: 8_192.0, queue: 1_024.0, batch: 32.0 }
+    Traffic { packet_bytes: 64.0, descriptor_lines: 4.0, buffers: 8_192.0, queue: 1_024.0, batch: 32.0 }
 }
 
 const MB: f64 = 1024.0 * 1024.0;
@@ -70,19 +71,19 @@ pub fn router() -> Function {
 /// A tree of some thousand rules.
 #[must_use]
 pub fn firewall() -> Function {
-    function("firewall", 420.0, 1.5, false, &[(6.0, 6.0, 0.0), (16.0, 1.0, 0.5)])
+    function("firewall", 350.0, 1.2, false, &[(6.0, 6.0, 0.0), (16.0, 1.0, 0.5)])
 }
 
 /// An automaton of some thousand strings over the payload, and flows.
 #[must_use]
 pub fn nids() -> Function {
-    function("nids", 800.0, 1.5, true, &[(24.0, 10.0, 0.0), (16.0, 2.0, 0.5)])
+    function("nids", 300.0, 1.0, true, &[(24.0, 6.0, 0.0), (16.0, 1.0, 0.5)])
 }
 
 /// Encryption with associations of some thousand peers.
 #[must_use]
 pub fn vpn() -> Function {
-    function("vpn", 1_500.0, 2.0, true, &[(8.0, 3.0, 0.5)])
+    function("vpn", 1_200.0, 1.5, true, &[(8.0, 3.0, 0.5)])
 }
 
 /// Address translation: a table of sessions, looked up and updated.
@@ -112,7 +113,7 @@ pub fn deduplicator() -> Function {
 /// The paper's synthetic function, a competitor whose rate alone lies between those of the NIDS and the firewall.
 #[must_use]
 pub fn synthetic() -> Function {
-    function("synthetic", 640.0, 1.5, false, &[(16.0, 8.0, 0.2)])
+    function("synthetic", 460.0, 1.5, false, &[(16.0, 8.0, 0.2)])
 }
 
 /// A function that only passes packets on: it stands before others, so that they find packets in their cache.

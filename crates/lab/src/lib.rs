@@ -106,6 +106,9 @@ pub enum LabError {
     /// Simulated rates that do not come to rest.
     #[error("simulation: rates do not come to rest: they still change by {0:e} of themselves")]
     NoRest(f64),
+    /// A thread that cannot be started, or not on its core.
+    #[error("a thread for co-runs: {0}")]
+    Thread(std::io::Error),
     /// The user has interrupted it.
     #[error("interrupted")]
     Interrupted,

@@ -11,8 +11,10 @@ mod metric;
 mod order;
 mod page;
 mod prediction;
+mod probe;
 mod search;
 mod tables;
+mod validity;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -29,6 +31,7 @@ pub use metric::Metric;
 pub use order::Order;
 pub use prediction::{Predicted, Prediction};
 pub use search::Searched;
+pub use validity::{Pair, Validity};
 
 /// A part of the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -46,12 +49,14 @@ pub enum Part {
     Gain,
     /// How long the search takes, and how good its answers are (Fig. 9).
     Search,
+    /// The simulator beside co-runs on this machine.
+    Validity,
 }
 
 impl Part {
     /// All of them.
     pub const ALL: &'static [Self] =
-        &[Self::Order, Self::Metric, Self::Drops, Self::Prediction, Self::Gain, Self::Search];
+        &[Self::Order, Self::Metric, Self::Drops, Self::Prediction, Self::Gain, Self::Search, Self::Validity];
 
     /// Its name.
     #[must_use]
@@ -63,6 +68,7 @@ impl Part {
             Self::Prediction => "prediction",
             Self::Gain => "gain",
             Self::Search => "search",
+            Self::Validity => "validity",
         }
     }
 }
@@ -97,7 +103,7 @@ pub struct Results {
     /// The parts that are complete, where the experiment was interrupted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<String>,
-    /// Where times were measured; everything else is simulated.
+    /// Where times and `validity` were measured; everything else is simulated.
     pub machine: Machine,
     /// The models that predictions and searches rest on; `None` if it was interrupted before they were there.
     pub models: Option<Models>,
@@ -113,6 +119,8 @@ pub struct Results {
     pub gain: Vec<Gain>,
     /// How long the search takes, and how good its answers are.
     pub search: Vec<Searched>,
+    /// The simulator beside co-runs on this machine: one, or none.
+    pub validity: Vec<Validity>,
 }
 
 /// Runs the experiment.
@@ -134,6 +142,7 @@ pub fn run(settings: &Settings, earlier: Option<Earlier>, progress: &mut dyn Pro
         prediction: Vec::new(),
         gain: Vec::new(),
         search: Vec::new(),
+        validity: Vec::new(),
     };
     let earlier = earlier.unwrap_or_default();
     progress.part("models");
@@ -153,6 +162,7 @@ pub fn run(settings: &Settings, earlier: Option<Earlier>, progress: &mut dyn Pro
     results.prediction = make.part(Part::Prediction, earlier.prediction, prediction::measure)?;
     results.gain = make.part(Part::Gain, earlier.gain, gain::measure)?;
     results.search = make.part(Part::Search, earlier.search, search::measure)?;
+    results.validity = make.part(Part::Validity, earlier.validity, validity::measure)?;
     results.interrupted = make.is_stopped.then(|| match &make.complete[..] {
         [] => "models".to_owned(),
         complete => complete.iter().map(|part| part.name()).collect::<Vec<_>>().join(", "),
@@ -210,11 +220,12 @@ pub struct Earlier {
     prediction: Vec<Predicted>,
     gain: Vec<Gain>,
     search: Vec<Searched>,
+    validity: Vec<Validity>,
 }
 
 impl Earlier {
-    /// The parts in a folder that an interrupted run of these settings, by this version, has written; `None` where there
-    /// are none.
+    /// The parts in a folder that an interrupted run of these settings, by this version, has written; `None` where
+    /// there are none.
     #[must_use]
     pub fn read(folder: &Path, settings: &Settings) -> Option<Self> {
         #[derive(Deserialize)]
@@ -243,6 +254,7 @@ impl Earlier {
             (Part::Prediction, self.prediction.is_empty()),
             (Part::Gain, self.gain.is_empty()),
             (Part::Search, self.search.is_empty()),
+            (Part::Validity, self.validity.is_empty()),
         ];
         parts.into_iter().filter(|(_, is_empty)| !is_empty).map(|(part, _)| part.name()).collect()
     }

@@ -35,16 +35,16 @@ Examples:
 It writes results.json, a CSV file for each table, and index.html, which needs nothing besides itself. In simulated time calls take \
 what `forebay profile` has measured here, or else what Batchy published; the report says which.")]
     Batching(LabBatching),
-    /// Which core runs which function: how competitors slow functions down, what models predict, what placements gain (Octans)
+    /// Which core runs which function: drops beside competitors, predictions, gains of placements (Octans)
     #[command(after_help = "\
 Examples:
   forebay lab placement --out placement                  minutes; then open placement/index.html
   forebay lab placement --out placement --short          seconds, to see what there is
   forebay lab placement --out placement --only gain,search
 
-It writes results.json, models.json as `forebay place` reads it, a CSV file for each table, and index.html, which needs nothing \
-besides itself. Everything but the times of searches is simulated. A run that was interrupted is continued where --out, --short \
-and --seed are the same.")]
+It writes results.json, models.json as `forebay place` reads it, a CSV file for each table, and index.html, which \
+needs nothing besides itself. Everything but the times of searches is simulated. A run that was interrupted is \
+continued where --out, --short and --seed are the same.")]
     Placement(LabPlacement),
 }
 

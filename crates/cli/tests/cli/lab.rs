@@ -279,6 +279,7 @@ fn a_short_run_of_placement_keeps_its_promises() {
         "prediction.csv",
         "gain.csv",
         "search.csv",
+        "validity.csv",
     ];
     for file in files {
         assert!(done.out.lines().any(|line| Path::new(line).ends_with(file)), "{file}: {}", done.out);

@@ -63,8 +63,8 @@ pub struct Candidate {
     pub circular: bool,
     /// Whether it qualifies by (5) and (6).
     pub qualifies: bool,
-    /// The mean absolute error of λ of models by it, over runs that were left out of their fits; `None` where a function
-    /// has no demand by it.
+    /// The mean absolute error of λ of models by it, over runs that were left out of their fits; `None` where a
+    /// function has no demand by it.
     pub left_out: Option<f64>,
     /// How far models by it are from runs of other mixes.
     pub errors: Option<Errors>,

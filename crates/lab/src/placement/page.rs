@@ -3,6 +3,7 @@
 mod figures;
 mod models;
 mod placements;
+mod validity;
 
 use forebay_plot::{Align, Block, Page, PlotError, Section, Table};
 
@@ -31,19 +32,22 @@ pub(super) fn page(results: &Results) -> Result<String, PlotError> {
     if !results.search.is_empty() {
         sections.push(placements::search(&results.search)?);
     }
+    for of in &results.validity {
+        sections.push(validity::section(of)?);
+    }
     sections.extend([assumptions(), machine(results), again(results)]);
     Ok(Page { title: "Placement of chains on cores".to_owned(), head: head(results), sections }.html())
 }
 
 fn head(results: &Results) -> Vec<Block> {
     let mut head = vec![text(
-        "The evaluation of “Octans: Optimal Placement of Service Function Chains in Many-Core Systems” (INFOCOM 2019), made \
-         in Forebay's contention simulator. Rates, drops and metrics are simulated; models are fitted to simulated co-runs; \
-         the times of searches are measured on this machine.",
+        "The evaluation of “Octans: Optimal Placement of Service Function Chains in Many-Core Systems” (INFOCOM \
+         2019), made in Forebay's contention simulator. Rates, drops and metrics are simulated; models are fitted \
+         to simulated co-runs; the times of searches are measured on this machine.",
     )];
     if results.header.short {
-        let note =
-            "This is a short run: few co-runs and small instances, to see what there is. Do not rely on its figures.";
+        let note = "This is a short run: few co-runs and small instances, to see what there is. Do not rely on its \
+             figures.";
         head.push(Block::Note(note.to_owned()));
     }
     if let Some(complete) = &results.interrupted {
@@ -86,7 +90,7 @@ fn summary(results: &Results) -> Section {
     };
     if let Some(worst) = results.order.iter().map(|row| row.below_best).reduce(f64::max) {
         let what = "Fig. 2: the worst placement of router → NIDS carries less than the best by";
-        row(what, &percent(order::PAPER), percent(worst), "simulated");
+        row(what, &percent(order::PAPER), percent(worst), "set by it");
     }
     if let Some(models) = &results.models {
         let qualify: Vec<_> = models.candidates.iter().filter(|of| of.qualifies).map(|of| of.name).collect();
@@ -152,39 +156,43 @@ fn assumptions() -> Section {
     let facts = [
         (
             "Functions",
-            "The paper names its functions and states none of their parameters. Those here are assumed (docs/contention.md): \
-             footprints, accesses, ticks. All figures above rest on them.",
+            "The paper names its functions and states none of their parameters. Those here are assumed \
+             (docs/contention.md): footprints, accesses, ticks. All figures above rest on them.",
         ),
         (
             "Server",
-            "Two Intel Xeon E5-2650 v4, 6 usable cores on the network interfaces' domain and 12 on the other, as in the paper. \
-             Cores, clock, cache and bandwidths are the maker's; latencies, bursts, buffers and queues are assumed.",
+            "Two Intel Xeon E5-2650 v4, 6 usable cores on the network interfaces' domain and 12 on the other, as \
+             in the paper. Cores, clock, cache and bandwidths are the maker's; latencies, bursts, buffers and \
+             queues are assumed. The link's latency and the lines of a descriptor were chosen so that Fig. 2's \
+             39.2 % comes out.",
         ),
         ("Memory", "Tables and packets are in the memory of the interfaces' domain, as the paper's (9) has it."),
         (
             "Rates alone",
-            "A function's rate alone on another domain is with its packets in that domain's cache: without that, λ alone would be \
-             0 in (9) and below 0 in (11).",
+            "A function's rate alone on another domain is with its packets in that domain's cache: without that, λ \
+             alone would be 0 in (9) and below 0 in (11).",
         ),
         (
             "Co-runs",
-            "Models are fitted to random placements of random chains, in which each function works as fast as it can. In the chains \
-             of Fig. 2, 7b to 7d and 8 a function works as fast as the one before it sends, and drops packets that it has no time \
-             for, as on the paper's platform. Where functions before the slowest are held back instead, figures say so.",
+            "Models are fitted to random placements of random chains, in which each function works as fast as it \
+             can. In the chains of Fig. 2, 7b to 7d and 8 a function works as fast as the one before it sends, and \
+             drops packets that it has no time for, as on the paper's platform. Where functions before the slowest \
+             are held back instead, figures say so.",
         ),
         (
             "λ of a chain",
-            "1 − rate / the least rate of its functions alone on the interfaces' domain. The paper does not state its reference.",
+            "1 − rate / the least rate of its functions alone on the interfaces' domain. The paper does not state \
+             its reference.",
         ),
         (
             "Octans",
-            "The paper leaves open whether the bottleneck function moves with the part of the chain before it: here it does. Its \
-             binary search is taken as: all placements of whole chains.",
+            "The paper leaves open whether the bottleneck function moves with the part of the chain before it: \
+             here it does. Its binary search is taken as: all placements of whole chains.",
         ),
         (
             "Search",
-            "Chains of Fig. 9 are of three functions, drawn from all eight. A time is the least of three runs of one thread by the \
-             wall clock (enumeration and octans: one run).",
+            "Chains of Fig. 9 are of three functions, drawn from all eight. A time is the least of three runs of \
+             one thread by the wall clock (enumeration and octans: one run).",
         ),
     ];
     let facts = facts.map(|(name, fact)| (name.to_owned(), fact.to_owned())).to_vec();
@@ -194,8 +202,8 @@ fn assumptions() -> Section {
 fn machine(results: &Results) -> Section {
     let mut facts = results.machine.facts();
     facts.extend(results.header.facts());
-    let origin = "Times of searches are measured here. Everything else is simulated and computed: with the same seed it is the \
-                  same on every machine.";
+    let origin = "Times of searches, and the co-runs that the simulator is compared with, are measured here. \
+                  Everything else is simulated and computed: with the same seed it is the same on every machine.";
     Section {
         title: "The machine, and where figures come from".to_owned(),
         blocks: vec![Block::Facts(facts), text(origin)],
@@ -203,8 +211,8 @@ fn machine(results: &Results) -> Section {
 }
 
 fn again(results: &Results) -> Section {
-    let word = "DIR is any folder. The tables are in CSV files beside this page, everything in results.json, and the models in \
-                models.json, as `forebay place` reads them.";
+    let word = "DIR is any folder. The tables are in CSV files beside this page, everything in results.json, and \
+                the models in models.json, as `forebay place` reads them.";
     let blocks = vec![Block::Code(results.command.clone()), text(word)];
     Section { title: "Again".to_owned(), blocks }
 }

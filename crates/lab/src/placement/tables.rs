@@ -1,7 +1,7 @@
 //! The results as CSV files, a table each. What was not run has no file.
 
 use super::basis::{Errors, Models};
-use super::{Drops, Gain, Metric, Order, Predicted, Results, Searched};
+use super::{Drops, Gain, Metric, Order, Predicted, Results, Searched, Validity};
 use crate::csv::{figure, text};
 
 /// Their names and texts; none where that was not run.
@@ -18,6 +18,7 @@ pub(super) fn all(results: &Results) -> Vec<(&'static str, Option<String>)> {
         ("prediction.csv", some(&results.prediction, prediction)),
         ("gain.csv", some(&results.gain, gain)),
         ("search.csv", some(&results.search, search)),
+        ("validity.csv", some(&results.validity, validity)),
     ]
 }
 
@@ -173,4 +174,16 @@ fn search(all: &[Searched]) -> String {
         cells
     };
     text(&heads, all.iter().map(row))
+}
+
+fn validity(all: &[Validity]) -> String {
+    let heads = ["bytes", "competitor_bytes", "measured", "low", "high", "noise", "simulated", "rounds", "void"];
+    let rows = all.iter().flat_map(|of| &of.rows).map(|pair| {
+        let mut cells = vec![pair.bytes.to_string(), pair.competitor_bytes.to_string(), figure(pair.measured)];
+        cells.extend([pair.interval.map(|ends| ends[0]), pair.interval.map(|ends| ends[1]), pair.noise].map(figure));
+        cells.push(number(pair.simulated));
+        cells.extend(pair.rounds.map(|count| count.to_string()));
+        cells
+    });
+    text(&heads, rows)
 }

@@ -13,9 +13,9 @@ const STALL: &str = "stall_ticks_per_packet";
 pub(super) fn metric(results: &Results) -> Result<Section, PlotError> {
     let chosen = results.models.as_ref().map_or(STALL, |models| models.metric);
     let mut blocks = vec![text(
-        "The paper's Fig. 4 shows stall cycles per packet: nearly the same under competition, and nearly in line with the rate alone. \
-         In the simulator they are not the same: a function that loses its part of the cache waits longer for each packet. The table \
-         above has the same for all candidates.",
+        "The paper's Fig. 4 shows stall cycles per packet: nearly the same under competition, and nearly in line \
+         with the rate alone. In the simulator they are not the same: a function that loses its part of the cache \
+         waits longer for each packet. The table above has the same for all candidates.",
     )];
     let mut shown = vec![STALL, "seconds_per_gigabyte"];
     if !shown.contains(&chosen) {
@@ -60,9 +60,9 @@ pub(super) fn drops(drops: &[Drops]) -> Result<Section, PlotError> {
     };
     let count = drops.iter().filter(concave).count();
     let mut blocks = vec![text(&format!(
-        "Its property 1: a competitor with a lower metric takes more. Its property 2: each further competitor takes less than the one \
-         before. In {count} of {} rows of the simulator the first half of competitors takes more on average than the second; in the \
-         others the cache has room for the first ones.",
+        "The paper's property 1: a competitor with a lower metric takes more. Its property 2: each further competitor \
+         takes less than the one before. In {count} of {} rows of the simulator the first half of competitors takes \
+         more on average than the second; in the others the cache has room for the first ones.",
         drops.len()
     ))];
     for local in [true, false] {
@@ -84,7 +84,8 @@ pub(super) fn drops(drops: &[Drops]) -> Result<Section, PlotError> {
         let caption = if local {
             "Lines are simulated, points predicted. The paper's Fig. 5b rises steeply first and less then."
         } else {
-            "The same on the remote domain, as the first function of a chain: λ alone is what its packets' way over the link takes."
+            "The same on the remote domain, as the first function of a chain: λ alone is what its packets' way \
+             over the link takes."
         };
         blocks.push(figure(&by_number, caption)?);
         let five = |row: &&&Drops| row.simulated.last().copied().unwrap_or_default().max(0.0);
@@ -119,10 +120,11 @@ pub(super) fn drops(drops: &[Drops]) -> Result<Section, PlotError> {
 pub(super) fn prediction(all: &[Predicted]) -> Result<Section, PlotError> {
     let of = |figure: &str| all.iter().filter(|row| row.figure == figure).collect::<Vec<_>>();
     let mut blocks = vec![text(
-        "An error is |predicted λ − λ| / λ, its mean over runs whose λ is 0.05 or more: of smaller ones the paper's ratio is mostly \
-         noise. Functions drop packets that they have no time for, as in the paper's platform; the table also has the error where those \
-         before a chain's slowest function are held back to its rate: they take less of caches then, which the models, fitted to \
-         functions at their own pace, do not know.",
+        "An error is |predicted λ − λ| / λ, its mean over runs whose λ is 0.05 or more: of smaller ones the \
+         paper's ratio is mostly noise. Functions drop packets that they have no time for, as in the paper's \
+         platform; the table also has the error where those before a chain's slowest function are held back to its \
+         rate: they take less of caches then, which the models, fitted to functions at their own pace, do not \
+         know.",
     )];
     let mut by_count = Figure::new(
         "Error by function and number of competitors (Fig. 7a)",
@@ -136,8 +138,9 @@ pub(super) fn prediction(all: &[Predicted]) -> Result<Section, PlotError> {
             by_count = by_count.with(Layer::Line { name: name.to_owned(), points });
         }
     }
-    let caption = "The paper: 2.9 % (router), 3.3 % (firewall), 2.0 % (NIDS), 1.0 % (VPN) on average, less with more competitors. \
-                   Runs whose λ is below 0.05 have no point. No model was fitted to a run with this competitor.";
+    let caption = "The paper: 2.9 % (router), 3.3 % (firewall), 2.0 % (NIDS), 1.0 % (VPN) on average, less with \
+                   more competitors. Runs whose λ is below 0.05 have no point. No model was fitted to a run with \
+                   this competitor.";
     blocks.push(figure(&by_count, caption)?);
     for (kind, title, label, paper, range) in [
         ("chain", "Error by chain (Fig. 7b)", "20 random placements each", "The paper: at most 5.1 %.", (0.0, 5.1)),

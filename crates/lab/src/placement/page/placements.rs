@@ -43,9 +43,9 @@ pub(super) fn order(rows: &[Order]) -> Result<Section, PlotError> {
             .collect(),
     };
     let word = format!(
-        "The paper's worst placement carries {} less than its best. Its NIDS is the chain's bottleneck here, too, and the figure is \
-         how much slower that becomes where packets or tables are on the other domain. It rests on the assumed accesses per packet: \
-         a NIDS that computes less between its accesses would lose more.",
+        "The paper's worst placement carries {} less than its best. The simulated server is set by that figure: \
+         the link's latency and the lines of a packet's descriptor were chosen so that it comes out. Which \
+         placement is the worst, and what the others carry, was not chosen.",
         percent(order::PAPER)
     );
     let blocks = vec![
@@ -94,11 +94,12 @@ pub(super) fn gain(sets: &[Gain]) -> Result<Section, PlotError> {
         sets.iter().filter(orders).count()
     };
     let word = format!(
-        "exact ≥ octans ≥ node-balancing and node-first holds in {} of {} sets as predicted, in {} as simulated, and in {} where functions are held back to the rate of their chain's slowest. All optima are \
-         proved: the largest certified gap is {}. Methods choose by the models; the simulator then says what their placements carry. \
-         The paper: octans gains 51.8 % over node-balancing (37.4 % to 66.3 %) and 26.7 % over node-first (6.2 % to 45.1 %). The \
-         gain rests on how much functions lose on the other domain and beside each other: on the parameters in the section on \
-         models, which the paper does not state.",
+        "exact ≥ octans ≥ node-balancing and node-first holds in {} of {} sets as predicted, in {} as simulated, \
+         and in {} where functions are held back to the rate of their chain's slowest. All optima are proved: the \
+         largest certified gap is {}. Methods choose by the models; the simulator then says what their placements \
+         carry. The paper: octans gains 51.8 % over node-balancing (37.4 % to 66.3 %) and 26.7 % over node-first \
+         (6.2 % to 45.1 %). The gain rests on how much functions lose on the other domain and beside each other: \
+         on the parameters in the section on models, which the paper does not state.",
         holds(|method| method.predicted_pps),
         sets.len(),
         holds(|method| method.simulated_pps),
@@ -139,8 +140,9 @@ pub(super) fn gain(sets: &[Gain]) -> Result<Section, PlotError> {
 /// Fig. 9.
 pub(super) fn search(rows: &[Searched]) -> Result<Section, PlotError> {
     let mut blocks = vec![text(
-        "Chains of three functions on domains of ten cores, as in the paper, functions drawn from all eight. exact proves its answer; \
-         octans is the paper's heuristic; enumeration looks at every placement, and is left out where that would take too long.",
+        "Chains of three functions on domains of ten cores, as in the paper, functions drawn from all eight. exact \
+         proves its answer; octans is the paper's heuristic; enumeration looks at every placement, and is left out \
+         where that would take too long.",
     )];
     for (domains, heuristic, enumeration) in search::PAPER_MS {
         let rows: Vec<_> = rows.iter().filter(|row| row.domains == domains).collect();

@@ -1,0 +1,103 @@
+//! A thread that reads a memory at random, on a core of its own: a function whose accesses are known.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use forebay_instance::WorkerThread;
+use forebay_measure::machine::pin_to;
+
+/// Bytes of a line, and its words.
+const LINE: usize = 64;
+const WORDS: usize = LINE / size_of::<u64>();
+/// Reads that are under way at a time: each depends on the one before it of its own row.
+const ROWS: usize = 4;
+/// Reads between two looks at whether it is to go on.
+const SLICE: usize = 4_096;
+
+/// The thread. It ends when this is dropped.
+pub(super) struct Reader {
+    stop: Arc<AtomicBool>,
+    active: Arc<AtomicBool>,
+    reads: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+    worker: WorkerThread,
+}
+
+impl Reader {
+    /// Starts a thread on this core, with a memory of so many bytes. It reads nothing before it is active.
+    pub(super) fn start(core: usize, bytes: usize) -> std::io::Result<Self> {
+        let (stop, active, reads) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default(), Arc::default());
+        let (report, reported) = channel();
+        let thread = {
+            let (stop, active, reads) = (Arc::clone(&stop), Arc::clone(&active), Arc::clone(&reads));
+            std::thread::Builder::new().name("reader".to_owned()).spawn(move || {
+                let pinned = pin_to(core).map(|()| own_number());
+                let may_begin = pinned.is_ok();
+                // Ones, which are written: memory of nought may be one page for all.
+                let memory = vec![1_u64; if may_begin { bytes.max(LINE) / LINE * WORDS } else { 0 }];
+                if report.send(pinned).is_ok() && may_begin {
+                    read(&memory, &stop, &active, &reads);
+                }
+            })?
+        };
+        let ended = || std::io::Error::other("a thread ended before it began");
+        let tid = reported.recv().map_err(|_| ended())??;
+        let worker = WorkerThread { worker: core, core, tid };
+        Ok(Self { stop, active, reads, thread: Some(thread), worker })
+    }
+
+    /// Lets it read, or rest.
+    pub(super) fn set_active(&self, is_active: bool) {
+        self.active.store(is_active, Ordering::Relaxed);
+    }
+
+    /// Where it runs.
+    pub(super) fn worker(&self) -> WorkerThread {
+        self.worker
+    }
+
+    /// Reads a second during a span.
+    pub(super) fn rate(&self, span: Duration) -> f64 {
+        let (reads, began) = (self.reads.load(Ordering::Relaxed), Instant::now());
+        std::thread::sleep(span);
+        (self.reads.load(Ordering::Relaxed) - reads) as f64 / began.elapsed().as_secs_f64()
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // A thread that has panicked has said so.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn read(memory: &[u64], stop: &AtomicBool, active: &AtomicBool, reads: &AtomicU64) {
+    let lines = (memory.len() / WORDS) as u64;
+    let mut rows: [u64; ROWS] = std::array::from_fn(|row| row as u64);
+    while !stop.load(Ordering::Relaxed) {
+        if !active.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_micros(200));
+            continue;
+        }
+        for _ in 0..SLICE / ROWS {
+            for row in &mut rows {
+                // Knuth's generator of random numbers; the upper half is the line.
+                let line = (*row >> 32) * lines >> 32;
+                *row = row.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(memory[line as usize * WORDS]);
+            }
+        }
+        reads.fetch_add(SLICE as u64, Ordering::Relaxed);
+    }
+    black_box(rows);
+}
+
+/// This thread's number (`proc(5)`: `/proc/thread-self` is a link to `PID/task/TID`); 0 where there is no such link.
+fn own_number() -> u32 {
+    let link = std::fs::read_link("/proc/thread-self").unwrap_or_default();
+    link.file_name().and_then(|name| name.to_str()?.parse().ok()).unwrap_or(0)
+}
