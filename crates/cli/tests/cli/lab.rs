@@ -296,7 +296,7 @@ fn a_short_run_of_placement_keeps_its_promises() {
     let metric = &results["models"]["metric"];
     assert!(list(&results["models"], "candidates").iter().any(|of| &of["name"] == metric), "{metric}");
     let models: Value = serde_json::from_str(&read("models.json")).expect("JSON");
-    assert!(models["origin"] == "simulated" && models["functions"]["router"]["local"].is_object(), "{models}");
+    assert!(models["origin"] == "simulated" && models["functions"]["ip_lookup"]["local"].is_object(), "{models}");
 
     // As predicted, which is what all methods choose by.
     for set in list(&results, "gain") {

@@ -365,8 +365,12 @@ fn functions(profile: &Profile, fitted: &models::Models) -> Vec<Fitted> {
     fitted.functions.iter().enumerate().map(model).collect()
 }
 
+/// The modules of Forebay that do the same as simulated functions.
+const MODULES: [(&str, &str); 4] =
+    [("router", "ip_lookup"), ("vpn", "esp_encrypt"), ("nat", "nat_out"), ("balancer", "balance")];
+
 impl Models {
-    /// The models' file, as `forebay place` reads it.
+    /// The models' file, as `forebay place` reads it: by the names of modules, where a module does the same.
     #[must_use]
     pub fn registry(&self) -> String {
         let [cache, memory, link] = self.limits;
@@ -374,7 +378,8 @@ impl Models {
         let limits = LoadLimits { cache, memory, link: Some(link), cores: None };
         let build = concat!("forebay ", env!("CARGO_PKG_VERSION"));
         let mut registry = Registry::new(self.server, build, ModelOrigin::Simulated, self.metric, limits);
-        let functions = self.functions.iter().map(|fitted| (fitted.name.clone(), fitted.model.clone()));
+        let name = |of: &str| MODULES.iter().find(|(name, _)| *name == of).map_or(of, |(_, module)| module).to_owned();
+        let functions = self.functions.iter().map(|fitted| (name(&fitted.name), fitted.model.clone()));
         registry.functions = functions.collect::<BTreeMap<_, _>>();
         registry.text()
     }

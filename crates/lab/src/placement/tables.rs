@@ -160,6 +160,7 @@ fn search(all: &[Searched]) -> String {
         "gap_max",
         "octans_median_ms",
         "octans_max_ms",
+        "octans_instances",
         "octans_optimal",
         "octans_below",
         "enumeration_median_ms",
@@ -169,6 +170,7 @@ fn search(all: &[Searched]) -> String {
     let row = |row: &Searched| {
         let mut cells: Vec<_> = [row.domains, row.chains, row.instances].map(|count| count.to_string()).to_vec();
         cells.extend(row.exact_ms.into_iter().chain(row.nodes).chain([row.gap]).chain(row.octans_ms).map(number));
+        cells.push(row.octans_instances.to_string());
         cells.extend([Some(row.octans_optimal), row.octans_gap, row.brute_force_ms.map(|ms| ms[0])].map(figure));
         cells.extend(row.enumerated.map(|count| count.to_string()));
         cells

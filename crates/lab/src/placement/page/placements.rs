@@ -190,7 +190,7 @@ pub(super) fn search(rows: &[Searched]) -> Result<Section, PlotError> {
             format!("{:.0} / {:.0}", row.nodes[0], row.nodes[1]),
             percent(row.gap),
             ms(row.octans_ms),
-            percent(row.octans_optimal),
+            format!("{} of {}", percent(row.octans_optimal), row.octans_instances),
             row.octans_gap.map_or_else(|| "n/a".to_owned(), percent),
             row.brute_force_ms.map_or_else(|| "n/a".to_owned(), |ms| known(Some(ms[0]), 1)),
             format!("{} of {}", row.enumerated[1], row.enumerated[0]),
