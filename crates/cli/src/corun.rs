@@ -18,8 +18,9 @@ use forebay_corun::{FitMethod, Machine, Records, Subject, model, plan, session, 
 use forebay_host::{Host, Topology, Tree};
 use forebay_instance::choose;
 use forebay_lean::counting::{self, Extent};
-use forebay_lean::profile::{self, Build, Key, Store};
+use forebay_lean::profile::{self, Key, Store};
 use forebay_measure::{Clock, Nanos, Tsc};
+use forebay_pipeline::Source;
 use forebay_placement::Registry;
 
 use crate::format::counted;
@@ -45,12 +46,8 @@ const KEEP: Duration = Duration::from_secs(1);
 pub(crate) fn co_runs(arguments: &args::Profile) -> anyhow::Result<Answer> {
     let batch = arguments.batch.unwrap_or(BATCH);
     let subjects = subjects(arguments, batch)?;
-    let tree = Tree::default();
-    let seats = seats(&tree)?;
-    let caches = caches(&tree, seats.subject);
-    let key = Key::this(batch)?;
-    let program = std::env::current_exe().context("this program's own file")?;
-    let kept = Kept::open(&key, &seats, arguments.again.then_some(&subjects[..]))?;
+    // Before the current folder changes.
+    let at = arguments.models.as_deref().map(std::path::absolute).transpose()?;
     // Before it can be ended by a signal: the folder is gone in the end.
     let stop = stop()?;
     let elsewhere = tempfile::Builder::new().prefix("forebay-").tempdir().context("a temporary folder")?;
@@ -58,8 +55,68 @@ pub(crate) fn co_runs(arguments: &args::Profile) -> anyhow::Result<Answer> {
     if arguments.functions.iter().all(|name| !subject::is_pipeline(name)) {
         std::env::set_current_dir(elsewhere.path())?;
     }
+    let report = measured(arguments, batch, &subjects, at, &stop)?;
+    let mut out = printed::out();
+    if arguments.json {
+        writeln!(out, "{}", serde_json::to_string(&report)?)?;
+    } else {
+        text::print(&report, &mut out)?;
+    }
+    if report.interrupted {
+        let file = &report.runs;
+        writeln!(printed::err(), "interrupted: runs are kept in {file}; the same command goes on from there")?;
+    }
+    Ok(if report.interrupted || !report.missing.is_empty() { Answer::No } else { Answer::Yes })
+}
+
+/// Measures the modules of a pipeline whose profile keys are among `keys`, and keeps their models.
+pub(crate) fn measure_modules(source: &Source, batch: usize, keys: &[String]) -> anyhow::Result<()> {
+    let mut subjects = Subject::modules(source, None, batch)?;
+    subjects.retain(|subject| keys.contains(&subject.key));
+    let arguments = args::Profile {
+        functions: Vec::new(),
+        set: Vec::new(),
+        again: false,
+        batch: Some(batch),
+        time: None,
+        co_runs: true,
+        passes: 3,
+        lms: false,
+        // Another process, which counts, does not find the modules.
+        no_count: true,
+        models: None,
+        json: false,
+    };
+    let stop = stop()?;
+    let report = measured(&arguments, batch, &subjects, None, &stop)?;
+    if report.interrupted {
+        bail!("interrupted: runs are kept in {}; the same command goes on from there", report.runs);
+    }
+    match report.missing.first_key_value() {
+        Some((key, why)) => {
+            let name = subjects.iter().find(|subject| subject.key == *key).map_or(key, |subject| &subject.name);
+            bail!("{name}: {why}")
+        }
+        None => Ok(()),
+    }
+}
+
+/// Measures co-runs that are not known, keeps the models, and reports them.
+fn measured(
+    arguments: &args::Profile,
+    batch: usize,
+    subjects: &[Subject],
+    models_at: Option<PathBuf>,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<report::CoRunsReport> {
+    let tree = Tree::default();
+    let seats = seats(&tree)?;
+    let caches = caches(&tree, seats.subject);
+    let key = Key::this(batch)?;
+    let program = std::env::current_exe().context("this program's own file")?;
+    let kept = Kept::open(&key, &seats, arguments.again.then_some(subjects))?;
     let mut measured = Measured { kept, bar: Bar::new(), last: Instant::now() };
-    let ended = measured.all(&subjects, &seats, caches, &program, arguments, &stop);
+    let ended = measured.all(subjects, &seats, caches, &program, arguments, stop);
     measured.bar.end();
     measured.kept.write()?;
     let (failed, is_interrupted) = match ended {
@@ -69,13 +126,12 @@ pub(crate) fn co_runs(arguments: &args::Profile) -> anyhow::Result<Answer> {
     let method = if arguments.lms { FitMethod::Lms } else { FitMethod::NonNegative };
     let records = &measured.kept.records;
     let models = model::models(records, caches.shared, method);
-    let Build { forebay, program } = &key.build;
     // What `place` looks for.
-    let build = format!("{forebay} ({program})");
+    let build = key.build.to_string();
     let mut file = None;
     if let Some(registry) = models.registry(&key.cpu, &build).filter(|registry| !registry.functions.is_empty()) {
-        let at = match &arguments.models {
-            Some(file) => file.clone(),
+        let at = match models_at {
+            Some(file) => file,
             None => Registry::file(&Store::folder("placement")?, &key.cpu, &build),
         };
         registry.write(&at)?;
@@ -84,18 +140,7 @@ pub(crate) fn co_runs(arguments: &args::Profile) -> anyhow::Result<Answer> {
     let domains = Topology::read(&tree, &Host::read(&tree)).map_or(1, |topology| topology.domains().len());
     let asked: Vec<_> = subjects.iter().map(|subject| (subject.key.clone(), subject.name.clone())).collect();
     let report = report::CoRunsReport::new(records, &models, &asked, caches, domains, &failed, file.as_deref());
-    let report = report.ended(is_interrupted, &measured.kept.file);
-    let mut out = printed::out();
-    if arguments.json {
-        writeln!(out, "{}", serde_json::to_string(&report)?)?;
-    } else {
-        text::print(&report, &mut out)?;
-    }
-    if is_interrupted {
-        let file = measured.kept.file.display();
-        writeln!(printed::err(), "interrupted: runs are kept in {file}; the same command goes on from there")?;
-    }
-    Ok(if is_interrupted || !report.missing.is_empty() { Answer::No } else { Answer::Yes })
+    Ok(report.ended(is_interrupted, &measured.kept.file))
 }
 
 /// The functions that were asked for; all of them where none was.

@@ -37,10 +37,16 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
     let root = arguments.root.as_deref();
     let (_, machine) = topology::read("place: --topology", &arguments.topology, root)?;
     let server = Server::of(&machine, arguments.smt);
-    let registry = models::read(&arguments.models)?;
     let keys: BTreeMap<_, _> =
         forebay_lean::profile::keys(&chains.modules()).into_iter().map(|(module, _, key)| (module, key)).collect();
     let objective = arguments.objective.into();
+    // The models are this machine's own. What runs would disturb the measurement.
+    let measures = !arguments.apply
+        && !arguments.no_profile
+        && arguments.models.is_empty()
+        && arguments.topology == "host"
+        && root.is_none();
+    let registry = if measures { models::measured(&chains, &keys)? } else { models::read(&arguments.models)? };
     let posed = pose(&chains, &server, &registry, &keys, objective).map_err(|error| match error {
         PoseError::Models(missing) => models::missing(&arguments.chains, &missing, chains.batch),
         error => anyhow::anyhow!("{}: {error}", arguments.chains),

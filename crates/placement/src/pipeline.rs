@@ -64,14 +64,6 @@ pub fn pipeline(chains: &Chains, answer: &Answer, spare: bool) -> Result<Pipelin
     if sections.is_empty() {
         return Err(PipelineError::Empty);
     }
-    let mut ports = Ports::of(&sections);
-    let mut lines = Vec::new();
-    let mut flows = Vec::new();
-    for chain in &sections {
-        let (from, to) = ports.of_chain(chain)?;
-        lines.extend(wires(chain, &from, &to));
-        flows.push(flow(chain));
-    }
     let mut workers = Vec::new();
     for (chain, section) in placed.iter().zip(&sections) {
         for (at, seat) in chain.seats.iter().enumerate() {
@@ -92,6 +84,42 @@ pub fn pipeline(chains: &Chains, answer: &Answer, spare: bool) -> Result<Pipelin
     if workers.len() > MOST_WORKERS {
         return Err(PipelineError::Workers(workers.len()));
     }
+    let head = format!(
+        "# The placement of {} on {} by `forebay place`: {} cores of {}.\n",
+        chains.name, answer.topology, answer.cores_used, answer.cores_usable
+    );
+    text(chains, &sections, &head, &workers)
+}
+
+/// The pipeline of all chains, on one worker, with a port of its own for each: for what looks at its modules one by one.
+///
+/// # Errors
+/// None that chains of a file that was read have.
+pub fn unplaced(chains: &Chains) -> Result<Source, PipelineError> {
+    let mut own = chains.chains.clone();
+    for (at, chain) in own.iter_mut().enumerate() {
+        (chain.interface, chain.to) = (Some(format!("chain{at}")), None);
+    }
+    let sections: Vec<_> = own.iter().collect();
+    let PipelineText { text, .. } = text(chains, &sections, "", &[])?;
+    Ok(Source::new(text, chains.source.file(), chains.source.base()))
+}
+
+/// The text of a pipeline of these chains.
+fn text(
+    chains: &Chains,
+    sections: &[&ServiceChain],
+    head: &str,
+    workers: &[Value],
+) -> Result<PipelineText, PipelineError> {
+    let mut ports = Ports::of(sections);
+    let mut lines = Vec::new();
+    let mut flows = Vec::new();
+    for chain in sections {
+        let (from, to) = ports.of_chain(chain)?;
+        lines.extend(wires(chain, &from, &to));
+        flows.push(flow(chain));
+    }
     let functions = || sections.iter().flat_map(|chain| &chain.functions);
     let parameters: Vec<_> = functions().map(|function| &function.params).collect();
     let state = used(&chains.state, &parameters);
@@ -106,12 +134,10 @@ pub fn pipeline(chains: &Chains, answer: &Answer, spare: bool) -> Result<Pipelin
     }
     all.insert("pipeline".to_owned(), json!(lines));
     all.insert("flows".to_owned(), json!(flows));
-    all.insert("workers".to_owned(), json!(workers));
-    let head = format!(
-        "# The placement of {} on {} by `forebay place`: {} cores of {}.\n",
-        chains.name, answer.topology, answer.cores_used, answer.cores_usable
-    );
-    let mut text = head;
+    if !workers.is_empty() {
+        all.insert("workers".to_owned(), json!(workers));
+    }
+    let mut text = head.to_owned();
     // In this order: as keys of a map they would be sorted by name, and so would modules.
     for name in ["name", "batch", "ports", "state", "modules", "pipeline", "flows", "workers"] {
         if name == "modules" {

@@ -41,6 +41,10 @@ pub(crate) struct Place {
     /// Models of functions; later files add to earlier ones (this machine's by default)
     #[arg(long, value_name = "FILE")]
     pub(crate) models: Vec<PathBuf>,
+    /// Refuse functions without a model: by default they are measured on this machine first, unless `--models` or
+    /// another topology is given
+    #[arg(long)]
+    pub(crate) no_profile: bool,
     /// What to look for
     #[arg(long, value_enum, default_value_t = ObjectiveName::Served)]
     pub(crate) objective: ObjectiveName,

@@ -1,13 +1,20 @@
 //! The models of functions: this machine's, or those of files; and what to do about functions without one.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use forebay_lean::profile::{Key, Profile, Store};
+use forebay_pipeline::listed;
+use forebay_placement::chains::{ChainFunction, Chains};
+use forebay_placement::pipeline::unplaced;
 use forebay_placement::problem::MissingModel;
 use forebay_placement::{Registry, RegistryError};
 
 use forebay_placement::format::rate;
+
+use crate::printed;
 
 /// How models are made and read.
 const HOW: &str = "`forebay profile --co-runs` measures models on this machine, `--models FILE` reads others";
@@ -24,6 +31,30 @@ pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<Registry> {
 
 fn named(error: RegistryError) -> anyhow::Error {
     anyhow!("place: --models {error}")
+}
+
+/// This machine's models. Functions of the chains that have none are measured first, which is reported.
+pub(super) fn measured(chains: &Chains, keys: &BTreeMap<String, String>) -> anyhow::Result<Registry> {
+    let known = of_machine().ok();
+    let has_model = |function: &ChainFunction| {
+        let names = [chains.models.get(&function.name), keys.get(&function.module)];
+        let plain = function.function.to_owned();
+        let mut names = names.into_iter().flatten().chain([&plain]);
+        known.as_ref().is_some_and(|known| names.any(|name| known.functions.contains_key(name)))
+    };
+    let missing: Vec<_> = chains.functions().filter(|function| !has_model(function)).collect();
+    if missing.is_empty() {
+        return of_machine();
+    }
+    let names: BTreeSet<_> = missing.iter().map(|function| function.name.as_str()).collect();
+    let wanted: Vec<_> = missing.iter().filter_map(|function| keys.get(&function.module).cloned()).collect();
+    writeln!(
+        printed::err(),
+        "no models of {}: they are measured now, alone and beside competitors (`--no-profile` refuses)",
+        listed(names)
+    )?;
+    crate::corun::measure_modules(&unplaced(chains)?, chains.batch, &wanted).context("place: models")?;
+    of_machine()
 }
 
 /// The models that co-runs on this machine have left for this build.

@@ -209,6 +209,8 @@ fn the_written_pipeline_is_in_order_and_runs() {
     let one = File::new("chains:\n  - { name: a, functions: [ip_validate, ttl], rate: 10kpps, copies: 1 }\n");
     let here = one.beside("here.yaml");
     place(one.path(), &["--objective", "cores", "--write", &here]).well();
+    let refused = forebay(&["place", one.path(), "--no-profile"]);
+    assert!(refused.code == Some(2) || refused.err.is_empty(), "{}", refused.err);
     let ran = forebay(&["run", &here, "--duration", "100ms", "--no-socket", "--json"]);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     assert!(ran.json()["packets"]["out"].as_u64() > Some(0), "{}", ran.out);

@@ -73,7 +73,9 @@ fn key(function: &str, params: &Value, state: &Value, base: &Path) -> String {
         // A function with keys names files of keys, which are not to be read here.
         shape.base = PathBuf::new();
     }
-    shape.add(params);
+    // `ttl:` and `ttl: {}` are the same.
+    let none = Value::Object(serde_json::Map::new());
+    shape.add(if params.is_null() { &none } else { params });
     format!("{function}@{:016x}", shape.hasher.finish())
 }
 
