@@ -22,7 +22,7 @@ use forebay_placement::chains::Chains;
 use forebay_placement::earlier::EarlierPlacement;
 use forebay_placement::pipeline::pipeline;
 use forebay_placement::problem::{PoseError, pose};
-use forebay_placement::search::{SearchEffort, search};
+use forebay_placement::search::{SearchEffort, search, search_nearby};
 use forebay_placement::server::Server;
 
 use crate::progress::Bar;
@@ -61,10 +61,14 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
     };
     let from =
         earlier.as_ref().map(|earlier| From { ways: &earlier.ways, most: arguments.moves.unwrap_or(usize::MAX) });
-    // Without a bound of moves, any search may begin anew.
+    // Without a bound of moves, the fewest are made that lead to the best.
     let from = from.filter(|from| from.most < usize::MAX);
     let effort = SearchEffort { algorithm, objective, seed: arguments.seed, is_over: &is_over, from };
-    let outcome = search(&posed.problem, &effort).with_context(|| format!("place: {}", arguments.chains))?;
+    let outcome = match &earlier {
+        Some(earlier) if from.is_none() => search_nearby(&posed.problem, &effort, &earlier.ways),
+        _ => search(&posed.problem, &effort),
+    };
+    let outcome = outcome.with_context(|| format!("place: {}", arguments.chains))?;
     drop(patience);
     let options = AnswerOptions {
         topology: &arguments.topology,

@@ -1,11 +1,15 @@
 //! The search for a placement: which method, which objective, and which chains are rejected because they do not fit.
 
+mod nearby;
+
 use forebay_models::placement::baselines::{self, Found};
 use forebay_models::placement::{
     Certificate, Checked, Effort, From, Placement, Problem, ProblemError, Refuted, Wanted, Way, check, exact, exact_for,
 };
 
 use crate::problem::Objective;
+
+pub use nearby::search_nearby;
 
 /// How a placement is searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -104,6 +104,30 @@ fn few_functions_move() {
     );
 }
 
+/// Two domains that are alike changed places, and all functions on them moved for nothing.
+#[test]
+fn no_function_moves_for_nothing() {
+    let chains = vec![chain(&[5e6, 5e6], 4e6, 0), chain(&[5e6], 4e6, 0)];
+    let mut problem = problem([1, 2], chains);
+    problem.domains.push(problem.domains[1].clone());
+    problem.chains.iter_mut().flat_map(|chain| &mut chain.functions).for_each(|it| it.rates.push(it.rates[1]));
+    let effort = effort(Algorithm::Exact, Objective::Served);
+    let best = search(&problem, &effort).expect("chains");
+    let swapped = |way: &Way| match way {
+        Way::Split(domains) => Way::Split(domains.iter().map(|domain| [0, 2, 1][*domain]).collect()),
+        Way::Whole(domains) => Way::Whole(domains.iter().map(|domain| [0, 2, 1][*domain]).collect()),
+    };
+    let now: Vec<_> = best.placement.iter().map(swapped).collect();
+    assert_ne!(now, best.placement, "some are not at home");
+    let ways: Vec<_> = now.iter().cloned().map(Some).collect();
+    let found = search_nearby(&problem, &effort, &ways).expect("chains");
+    assert_eq!((&found.placement, found.value, found.bound), (&now, best.value, best.bound));
+    // A move that gains is made, and no other one.
+    let ways = [ways[0].clone(), None];
+    let other = search_nearby(&problem, &effort, &ways).expect("chains");
+    assert_eq!(other.placement[0], now[0]);
+}
+
 #[test]
 fn certificates_are_checked() {
     let chains = vec![chain(&[5e6, 5e6], f64::INFINITY, 0), chain(&[5e6, 4e6], f64::INFINITY, 0)];
