@@ -15,7 +15,9 @@ pub(super) fn section(of: &Validity) -> Result<Section, PlotError> {
     let megabytes = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
     let telling: Vec<&Pair> = of.rows.iter().filter(|pair| pair.says_something()).collect();
     let agree = telling.iter().filter(|pair| pair.agrees()).count();
-    let verdict = if telling.is_empty() {
+    let verdict = if of.rows.iter().all(|pair| pair.rounds[0] == 0) {
+        "All rounds are void: n/a.".to_owned()
+    } else if telling.is_empty() {
         "No effect is above twice the noise: n/a.".to_owned()
     } else {
         format!(
