@@ -1,4 +1,4 @@
-//! What co-runs have come to, as JSON, and the schema of that.
+//! The result of co-runs as JSON, and its schema.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -91,7 +91,7 @@ pub(super) struct LimitsReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub(super) struct FunctionReport {
-    /// What it was called: the function, or the pipeline's module.
+    /// The function, or the pipeline's module.
     pub(super) name: String,
     /// Packets a second alone.
     pub(super) rate_pps: f64,
@@ -152,6 +152,7 @@ impl CoRunsReport {
             let Some((fit, record)) = models.functions.get(key).zip(record) else {
                 let why = record.and_then(|record| record.void.why.clone());
                 let why = why.unwrap_or_else(|| "it has no runs yet".to_owned());
+                let why = if name == key { why } else { format!("module '{name}': {why}") };
                 missing.entry(key.clone()).or_insert(why);
                 continue;
             };

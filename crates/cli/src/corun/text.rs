@@ -1,4 +1,4 @@
-//! What co-runs have come to, in tables of 80 columns.
+//! The result of co-runs in tables of 80 columns.
 
 use std::io::Write;
 
@@ -42,7 +42,7 @@ pub(super) fn print(report: &CoRunsReport, out: &mut impl Write) -> std::io::Res
         paragraph(&format!("{void} {runs} not count, one of them because {why}. The same command repeats them."), out)?;
     }
     let held = &report.held_out;
-    let told = match held.share {
+    let tried = match held.share {
         Some(share) => format!(
             "Of {} that models were not fitted to, {} ({:.0} %) had a rate in the predicted 95 % interval.",
             counted(held.runs as u64, "run"),
@@ -51,7 +51,7 @@ pub(super) fn print(report: &CoRunsReport, out: &mut impl Write) -> std::io::Res
         ),
         None => "Held-out runs: n/a: no function's drop spreads over more than twice the noise.".to_owned(),
     };
-    paragraph(&told, out)?;
+    paragraph(&tried, out)?;
     paragraph(&format!("Remote parameters: n/a: {}.", report.remote), out)?;
     match &report.models {
         Some(file) => writeln!(out, "Models are in {file}."),
