@@ -103,9 +103,6 @@ pub enum SearchError {
 /// The most placements that are looked at one by one.
 const MOST_LISTED: f64 = 1e7;
 
-/// The most ways of a chain for which another exact method checks certificates.
-const MOST_CHECKED: f64 = 64.0;
-
 impl Algorithm {
     /// Its name, as on the command line.
     #[must_use]
@@ -323,12 +320,6 @@ fn certified(
     let wanted = Wanted { objective, from, may_reject };
     let found = exact_for(part, &wanted, &Effort { nodes: u64::MAX, is_over: effort.is_over })?;
     let Some(certificate) = found else { return Ok(None) };
-    // The other exact method visits each way of each chain many times. Without it, as where chains may be left out, the
-    // check looks at other placements.
-    let longest = part.chains.iter().map(|chain| chain.functions.len()).max().unwrap_or(0);
-    let ways = (part.domains.len() as f64).powf(longest as f64);
-    let is_plain = effort.objective != Objective::Cores;
-    let wanted = Wanted { may_reject: may_reject || is_plain && ways > MOST_CHECKED, ..wanted };
     let checked = Some(check(part, &wanted, &certificate)?);
     let sign = if effort.objective == Objective::Cores { -1.0 } else { 1.0 };
     let Certificate { placement, value, bound, nodes } = certificate;

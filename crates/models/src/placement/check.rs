@@ -73,8 +73,8 @@ pub enum Refuted {
 
 /// Values that differ by less than this part are the same.
 const SAME: f64 = 1e-8;
-/// States that the other exact method may use.
-const MOST_STATES: usize = 20_000;
+/// Steps that the other exact method may take.
+const MOST_STEPS: u64 = 1_000_000;
 
 /// Checks a certificate of what was wanted.
 ///
@@ -93,7 +93,7 @@ pub fn check(problem: &Problem, wanted: &Wanted<'_>, certificate: &Certificate) 
     };
     above("the search itself", *value)?;
     let is_plain = wanted.objective == Objective::Rates && wanted.from.is_none() && !wanted.may_reject;
-    if is_plain && let Some(Found { value: best, .. }) = by_counts(problem, MOST_STATES)? {
+    if is_plain && let Some(Found { value: best, .. }) = by_counts(problem, MOST_STEPS)? {
         above("the dynamic program over counts", best)?;
         let says_best = is_same(*value, *bound);
         if best < value * (1.0 - SAME) || says_best && !is_same(best, *value) {

@@ -14,38 +14,56 @@ use super::model::{Chain, Function, Problem, ProblemError, Way};
 /// A unit of load in states: loads are whole multiples of it, so that sums do not depend on their order.
 const UNITS: f64 = (1_u64 << 52) as f64;
 
-/// The best placement; `None` where there is none, or where more than so many states would be needed.
+/// The best placement; `None` where there is none, or where more steps would be needed: one looks at a way of a chain
+/// in one state.
 ///
 /// # Errors
 /// [`ProblemError`]: the problem is none.
-pub fn by_counts(problem: &Problem, most_states: usize) -> Result<Option<Found>, ProblemError> {
+pub fn by_counts(problem: &Problem, most_steps: u64) -> Result<Option<Found>, ProblemError> {
     problem.check()?;
     let domains = problem.domains.len() as f64;
     let sequences = |length: usize| domains.powf(length as f64);
     let ways = |chain: &Chain| sequences(chain.functions.len()) + sequences(chain.copies);
-    if problem.chains.iter().map(ways).sum::<f64>() > most_states as f64 {
+    let all: f64 = problem.chains.iter().map(ways).sum();
+    if all > most_steps as f64 {
         return Ok(None);
     }
     let counting = Counting::of(problem);
-    let Some(reached) = counting.reached(most_states) else { return Ok(None) };
+    let mut left = most_steps;
+    let Some(reached) = counting.reached(&mut left) else { return Ok(None) };
+    let mut known = Known { left, best: HashMap::new() };
     let mut best: Option<Found> = None;
     for loads in reached.last().into_iter().flatten() {
+        known.take(all as u64);
+        if known.left == 0 {
+            return Ok(None);
+        }
         let worths = counting.worths(&counting.loads(loads));
-        let mut known = HashMap::new();
+        known.best.clear();
         if let Some(value) = counting.best(&reached, &worths, problem.chains.len(), loads, &mut known)
             && best.as_ref().is_none_or(|best| value > best.value)
         {
             best = Some(Found { placement: counting.placement(&known, loads), value });
         }
     }
-    Ok(best)
+    Ok(best.filter(|_| known.left > 0))
 }
 
 /// Cores by domain, then loads: of caches and links by domain, of memories by home.
 type State = Vec<i64>;
 
 /// By chains that are placed and what they add: the best sum, and the way of the last of them.
-type Known = HashMap<(usize, State), Option<(f64, usize)>>;
+struct Known {
+    /// Steps that may still be taken.
+    left: u64,
+    best: HashMap<(usize, State), Option<(f64, usize)>>,
+}
+
+impl Known {
+    fn take(&mut self, steps: u64) {
+        self.left = self.left.saturating_sub(steps);
+    }
+}
 
 struct Counting<'p> {
     problem: &'p Problem,
@@ -105,10 +123,9 @@ impl<'p> Counting<'p> {
     }
 
     /// By number of chains: all states that those reach on the cores there are.
-    fn reached(&self, most: usize) -> Option<Vec<HashSet<State>>> {
+    fn reached(&self, left: &mut u64) -> Option<Vec<HashSet<State>>> {
         let domains = &self.problem.domains;
         let mut reached = vec![HashSet::from([vec![0; 4 * domains.len()]])];
-        let mut count = 1;
         for ways in &self.ways {
             let mut next: HashSet<State> = HashSet::new();
             for (state, (_, adds)) in reached.last()?.iter().flat_map(|state| ways.iter().map(move |way| (state, way)))
@@ -117,11 +134,8 @@ impl<'p> Counting<'p> {
                 if domains.iter().zip(&sum).all(|(domain, used)| *used <= domain.cores as i64) {
                     next.insert(sum);
                 }
-                if count + next.len() > most {
-                    return None;
-                }
+                *left = left.checked_sub(1)?;
             }
-            count += next.len();
             reached.push(next);
         }
         Some(reached)
@@ -208,8 +222,12 @@ impl<'p> Counting<'p> {
         if chains == 0 {
             return Some(0.0);
         }
-        if let Some(known) = known.get(&(chains, state.clone())) {
+        if let Some(known) = known.best.get(&(chains, state.clone())) {
             return known.map(|(value, _)| value);
+        }
+        known.take(self.ways[chains - 1].len() as u64);
+        if known.left == 0 {
+            return None;
         }
         let mut best: Option<(f64, usize)> = None;
         for (at, (_, adds)) in self.ways[chains - 1].iter().enumerate() {
@@ -224,14 +242,14 @@ impl<'p> Counting<'p> {
                 best = Some((value, at));
             }
         }
-        known.insert((chains, state.clone()), best);
+        known.best.insert((chains, state.clone()), best);
         best.map(|(value, _)| value)
     }
 
     fn placement(&self, known: &Known, end: &State) -> Vec<Way> {
         let (mut state, mut placement) = (end.clone(), Vec::new());
         for chains in (1..=self.ways.len()).rev() {
-            let Some(Some((_, at))) = known.get(&(chains, state.clone())) else { break };
+            let Some(Some((_, at))) = known.best.get(&(chains, state.clone())) else { break };
             let (way, adds) = &self.ways[chains - 1][*at];
             placement.push(way.clone());
             state = state.iter().zip(adds).map(|(a, b)| a - b).collect();

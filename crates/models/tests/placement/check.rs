@@ -21,7 +21,7 @@ fn branch_and_bound_counting_and_enumeration_agree() {
             continue;
         }
         let best = enumerate(&problem);
-        let counted = by_counts(&problem, usize::MAX).expect("in order").expect("it fits");
+        let counted = by_counts(&problem, u64::MAX).expect("in order").expect("it fits");
         let own = value(&problem, &counted.placement).expect("its own placement fits");
         let found = exact(&problem, &ALL).expect("in order").expect("it fits");
         assert!(
@@ -40,13 +40,13 @@ fn branch_and_bound_counting_and_enumeration_agree() {
 fn counting_finds_the_optimum_of_the_bars_kinds() {
     for (seed, kind) in (0..4).flat_map(|seed| Mix::ALL.map(|kind| (seed, kind))) {
         let problem = of_bars(seed, [2, 6, 4, 2], kind);
-        let counted = by_counts(&problem, usize::MAX).expect("in order").expect("it fits").value;
+        let counted = by_counts(&problem, u64::MAX).expect("in order").expect("it fits").value;
         let best = brute_force(&problem).expect("in order").expect("it fits").value;
         assert!(is_same(counted, best), "{kind:?} {seed}: {counted} {best}");
     }
     // Alike chains share states: the size of the paper's servers.
     let problem = of_bars(3, [2, 10, 6, 3], Mix::NearTies);
-    let counted = by_counts(&problem, 100_000).expect("in order").expect("few states").value;
+    let counted = by_counts(&problem, 20_000_000).expect("in order").expect("few states").value;
     assert!(is_same(counted, exact(&problem, &ALL).expect("in order").expect("it fits").value));
     assert_eq!(by_counts(&problem, 100), Ok(None));
 }
