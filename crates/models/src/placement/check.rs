@@ -74,7 +74,7 @@ pub enum Refuted {
 /// Values that differ by less than this part are the same.
 const SAME: f64 = 1e-8;
 /// Steps that the other exact method may take.
-const MOST_STEPS: u64 = 1_000_000;
+const MOST_STEPS: u64 = 200_000;
 
 /// Checks a certificate of what was wanted.
 ///

@@ -44,7 +44,8 @@ pub(super) fn order(rows: &[Order]) -> Result<Section, PlotError> {
     };
     let word = format!(
         "The paper's worst placement carries {} less than its best. The simulated server is set by that figure: \
-         the link's latency and the lines of a packet's descriptor were chosen so that it comes out. Which \
+         the link's latency, the lines of a packet's descriptor and three functions' figures were chosen so that it \
+         comes out. Which \
          placement is the worst, and what the others carry, was not chosen.",
         percent(order::PAPER)
     );
