@@ -211,6 +211,10 @@ fn noise(record: &FunctionRecord) -> f64 {
 
 fn fit(record: &FunctionRecord, metric: f64, loads: &Loads<'_>, limits: &LoadLimits, method: FitMethod) -> Option<Fit> {
     let runs = co_runs(record, loads, limits);
+    // With fewer, a model would say that competitors take nothing.
+    if runs.len() < GROUPS {
+        return None;
+    }
     let plain: Vec<_> = runs.iter().map(|(run, _)| *run).collect();
     let (fitted, held_out) = fitted(&plain, method)?;
     let alone = record.samples.iter().flat_map(|it| [it.before.rate(), it.after.rate()]).collect();

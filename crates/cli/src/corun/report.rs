@@ -151,7 +151,7 @@ impl CoRunsReport {
             let record = records.functions.get(key);
             let Some((fit, record)) = models.functions.get(key).zip(record) else {
                 let why = record.and_then(|record| record.void.why.clone());
-                let why = why.unwrap_or_else(|| "it has no runs yet".to_owned());
+                let why = why.unwrap_or_else(|| "it has too few runs yet".to_owned());
                 let why = if name == key { why } else { format!("module '{name}': {why}") };
                 missing.entry(key.clone()).or_insert(why);
                 continue;
