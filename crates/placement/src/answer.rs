@@ -338,8 +338,8 @@ pub fn answer(
     let mut domains = empty_domains(server);
     let rates = if outcome.kept.is_empty() { Vec::new() } else { problem.function_rates(&outcome.placement)? };
     let mut answers = Vec::new();
-    for at in 0..outcome.kept.len() {
-        answers.push(placed.chain(at, &rates[at], together.as_ref(), &mut domains));
+    for (at, rates) in rates.iter().enumerate() {
+        answers.push(placed.chain(at, rates, together.as_ref(), &mut domains));
     }
     if options.explain {
         let names: Vec<_> = answers.iter().map(|chain| (chain.chain.clone(), names(chain))).collect();

@@ -40,7 +40,10 @@ fn segments(way: &Way) -> Vec<std::ops::Range<usize>> {
     all
 }
 
-fn set(placement: &mut [Way], (chain, seat): (usize, usize), domain: usize) {
+/// A chain and the place of one of its functions.
+type Seat = (usize, usize);
+
+fn set(placement: &mut [Way], (chain, seat): Seat, domain: usize) {
     let (Way::Split(domains) | Way::Whole(domains)) = &mut placement[chain];
     domains[seat] = domain;
 }
@@ -54,7 +57,7 @@ fn segment(
     seats: std::ops::Range<usize>,
 ) -> SegmentMove {
     let from = placement[chain].domains()[seats.start];
-    let mut best: Option<(f64, usize, Vec<(usize, usize)>)> = None;
+    let mut best: Option<(f64, usize, Vec<Seat>)> = None;
     for to in (0..problem.domains.len()).filter(|to| *to != from) {
         let mut moved = placement.to_vec();
         seats.clone().for_each(|seat| set(&mut moved, (chain, seat), to));
@@ -64,7 +67,7 @@ fn segment(
         }
     }
     let functions = seats.flat_map(|seat| names[chain].1[seat].clone()).collect();
-    let name = |(chain, seat): &(usize, usize)| {
+    let name = |(chain, seat): &Seat| {
         let (chain, seats) = &names[*chain];
         format!("{chain}: {}", seats[*seat].join(", "))
     };
@@ -85,7 +88,7 @@ fn make_room(
     own: usize,
     from: usize,
     to: usize,
-) -> Option<(f64, Vec<(usize, usize)>)> {
+) -> Option<(f64, Vec<Seat>)> {
     let used = placement.iter().flat_map(Way::domains).filter(|domain| **domain == to).count();
     let excess = used.saturating_sub(problem.domains[to].cores);
     let mut exchanged = Vec::new();
