@@ -118,7 +118,7 @@ impl Random {
 
     /// A number below `end`, which is above 0.
     pub fn below(&mut self, end: usize) -> usize {
-        (u128::from(self.next()) * end as u128 >> 64) as usize
+        ((u128::from(self.next()) * end as u128) >> 64) as usize
     }
 }
 

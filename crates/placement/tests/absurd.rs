@@ -140,7 +140,7 @@ fn attempt(random: &mut Random) -> Result<(), String> {
         found.chains.iter().all(|chain| chain.predicted_pps.is_finite() && chain.predicted_pps >= 0.0),
         "{found:?}"
     );
-    match pipeline(&chains, &found) {
+    match pipeline(&chains, &found, random.below(2) == 0) {
         Ok(written) => drop(forebay_pipeline::check(&Source::new(written.text, "edge.yaml", ""))),
         Err(error) => assert!(error.to_string().contains("allowed") || found.chains.is_empty(), "{error}"),
     }
