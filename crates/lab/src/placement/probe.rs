@@ -87,7 +87,7 @@ fn read(memory: &[u64], stop: &AtomicBool, active: &AtomicBool, reads: &AtomicU6
         for _ in 0..SLICE / ROWS {
             for row in &mut rows {
                 // Knuth's generator of random numbers; the upper half is the line.
-                let line = (*row >> 32) * lines >> 32;
+                let line = ((*row >> 32) * lines) >> 32;
                 *row = row.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(memory[line as usize * WORDS]);
             }
         }
