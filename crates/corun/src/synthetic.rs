@@ -2,8 +2,9 @@
 //! parameters say.
 //!
 //! It reads lines in an order that no prefetcher foresees: each line holds the number of the next, on one circle
-//! through all of them in random order. Eight such walks go on at once, since one alone would wait for each line. Besides, it
-//! reads and writes lines in order, of a memory that no cache holds: the memory's bandwidth is what they take.
+//! through all of them in random order. Eight such walks go on at once, since one alone would wait for each line.
+//! Besides, it reads and writes lines in order, of a memory that no cache holds: the memory's bandwidth is what they
+//! take.
 
 use std::collections::BTreeMap;
 use std::hint::{black_box, spin_loop};

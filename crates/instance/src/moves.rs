@@ -73,8 +73,8 @@ pub fn shown_move(moved: &ModuleMove) -> String {
 }
 
 impl<S: Scheduler + 'static> Running<S> {
-    /// Moves modules to other workers. `accept` is called once nothing can be wrong any more, with the configuration that will be in
-    /// force.
+    /// Moves modules to other workers. `accept` is called once nothing can be wrong any more, with the configuration
+    /// that will be in force.
     pub(crate) fn make_moves(
         &self,
         order: MoveOrder<'_>,

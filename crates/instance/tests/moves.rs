@@ -1,5 +1,5 @@
-//! Modules move between two workers under load, again and again: no packet is lost, none overtakes another of its session, and sessions,
-//! changed rules and counters go on.
+//! Modules move between two workers under load, again and again: no packet is lost, none overtakes another of its
+//! session, and sessions, changed rules and counters go on.
 //!
 //! `FOREBAY_MOVES` says how many moves (100).
 
@@ -249,7 +249,8 @@ fn move_under_load(world: &str, more: &str, moves: usize) {
     assert_eq!(rules.apply(&["add count udp from any to 192.0.2.0/24"]).made, 1);
     let (mut seed, mut pauses, mut moved, mut held) = (1, Vec::new(), 0, false);
     while pauses.len() < moves {
-        // Packets pass one worker, then the other: in a line everything else is a circle. All on one leaves the other idle.
+        // Packets pass one worker, then the other: in a line everything else is a circle. All on one leaves the other
+        // idle.
         let (cut, first) = (random(&mut seed) % (MODULES.len() + 1), random(&mut seed) % 2);
         let (on, both) = ([[first], [1 - first]], random(&mut seed));
         let to = |at: usize| {

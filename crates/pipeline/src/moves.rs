@@ -1,7 +1,7 @@
 //! Modules of a running pipeline move to other workers: the configuration that says so, and which moves are possible.
 //!
-//! The result is a configuration like any other, with a setting for its section `workers`: it follows the running one by a reload, is
-//! kept for the next start, and stays in force at the next reload.
+//! The result is a configuration like any other, with a setting for its section `workers`: it follows the running one
+//! by a reload, is kept for the next start, and stays in force at the next reload.
 
 use std::collections::BTreeMap;
 
@@ -107,8 +107,8 @@ pub enum MoveError {
     Problems(#[from] Problems),
 }
 
-/// Prepares that modules of what is `running` go to other workers; `None` where all are there already. Of more moves than `most` those
-/// are made that come first and are possible without the others.
+/// Prepares that modules of what is `running` go to other workers; `None` where all are there already. Of more moves
+/// than `most` those are made that come first and are possible without the others.
 ///
 /// # Errors
 /// [`MoveError`]: all that is wrong with the wish, or with the configuration that would follow.
@@ -182,8 +182,8 @@ fn wished(running: &Made, wish: &WantedWorkers) -> Result<ModuleMove, MoveError>
     }
 }
 
-/// The section `workers` with which these moves are made, in one line. Every worker stays, with its core where the configuration says it,
-/// and names all that it runs: also one that runs nothing.
+/// The section `workers` with which these moves are made, in one line. Every worker stays, with its core where the
+/// configuration says it, and names all that it runs: also one that runs nothing.
 fn workers_with(running: &Made, moves: &[ModuleMove]) -> String {
     let moved: BTreeMap<_, _> = moves.iter().map(|moved| (moved.module.as_str(), &moved.to)).collect();
     let on = |name: &str| moved.get(name).copied().unwrap_or(&running.modules[name].1);
@@ -198,8 +198,8 @@ fn workers_with(running: &Made, moves: &[ModuleMove]) -> String {
     serde_json::Value::from_iter(running.graph.workers.iter().map(worker)).to_string()
 }
 
-/// Which of the wishes are made where at most `most` are: first ones first, modules that share sessions together, and none by which
-/// packets would go in a circle over workers.
+/// Which of the wishes are made where at most `most` are: first ones first, modules that share sessions together, and
+/// none by which packets would go in a circle over workers.
 fn choose(draft: &Draft, running: &Made, wishes: &[ModuleMove], most: usize) -> Vec<usize> {
     let groups = together::groups(draft);
     let group = |wish: usize| draft.modules.iter().position(|it| it.name == wishes[wish].module).map(|at| groups[at]);

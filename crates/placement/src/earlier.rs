@@ -1,4 +1,5 @@
-//! A placement that runs already, so that few functions move: what `forebay place --json` printed, or a running pipeline.
+//! A placement that runs already, so that few functions move: what `forebay place --json` printed, or a running
+//! pipeline.
 
 use std::collections::BTreeMap;
 
@@ -149,8 +150,8 @@ pub(crate) fn assign(
                     cores[at][seat] = take(*domain, before[seat]);
                 }
             }
-            // Copies are alike: each takes the first of the earlier cores on its domain. So does a function of a chain that
-            // had copies.
+            // Copies are alike: each takes the first of the earlier cores on its domain. So does a function of a chain
+            // that had copies.
             (_, way) => {
                 for (seat, domain) in way.domains().iter().enumerate() {
                     cores[at][seat] = before.iter().find_map(|core| take(*domain, *core));

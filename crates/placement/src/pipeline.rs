@@ -91,7 +91,8 @@ pub fn pipeline(chains: &Chains, answer: &Answer, spare: bool) -> Result<Pipelin
     text(chains, &sections, &head, &workers)
 }
 
-/// The pipeline of all chains, on one worker, with a port of its own for each: for what looks at its modules one by one.
+/// The pipeline of all chains, on one worker, with a port of its own for each: for what looks at its modules one by
+/// one.
 ///
 /// # Errors
 /// None that chains of a file that was read have.

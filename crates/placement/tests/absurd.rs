@@ -16,7 +16,8 @@ use forebay_placement::registry::Registry;
 use forebay_placement::search::{Algorithm, SearchEffort, search};
 use forebay_placement::server::Server;
 
-/// Xorshift (Marsaglia 2003): the same numbers in every run. The second number: one value of so many is absurd; 0: none.
+/// Xorshift (Marsaglia 2003): the same numbers in every run. The second number: one value of so many is absurd; 0:
+/// none.
 struct Random(u64, usize);
 
 impl Random {

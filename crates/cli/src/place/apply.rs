@@ -79,8 +79,8 @@ impl RunningPlacement {
         Ok(wanted)
     }
 
-    /// Refuses moves beyond those that the search was allowed: it counts functions that change domains. Functions that share
-    /// a core now may have to move within theirs, too.
+    /// Refuses moves beyond those that the search was allowed: it counts functions that change domains. Functions that
+    /// share a core now may have to move within theirs, too.
     fn refuse_more(&self, placed: &Placed, wanted: &[WantedWorkers], most: Option<usize>) -> anyhow::Result<()> {
         let Some(most) = most else { return Ok(()) };
         let now: BTreeMap<_, _> = self.graph.modules.iter().map(|module| (&*module.name, &module.workers)).collect();

@@ -29,8 +29,8 @@ pub struct Misses {
     pub last: f64,
 }
 
-/// Counts: runs `program count PIPELINE` under callgrind with caches of these sizes in bytes, until `stop` is set. Sizes
-/// are rounded down to what can be simulated.
+/// Counts: runs `program count PIPELINE` under callgrind with caches of these sizes in bytes, until `stop` is set.
+/// Sizes are rounded down to what can be simulated.
 ///
 /// # Errors
 /// [`CountError`]; [`CountError::Failed`] where it was stopped.

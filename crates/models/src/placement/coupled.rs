@@ -1,9 +1,9 @@
 //! Rates and contention together: a function that waits for its chain's slowest one competes for less.
 //!
 //! The formulas take each function's demand as `1/x`, as if it never waited. A function that could forward φ packets a
-//! second and gets r of them makes the part `r/φ` of its accesses. So demands follow from rates, and rates from demands:
-//! a fixed point. It is approached by damped iteration. Nothing guarantees that it is reached, so the residual is part
-//! of the answer. A certificate of the exact search is about the fixed-rate model, not about this one.
+//! second and gets r of them makes the part `r/φ` of its accesses. So demands follow from rates, and rates from
+//! demands: a fixed point. It is approached by damped iteration. Nothing guarantees that it is reached, so the residual
+//! is part of the answer. A certificate of the exact search is about the fixed-rate model, not about this one.
 
 use super::model::{Placement, Problem, ProblemError};
 

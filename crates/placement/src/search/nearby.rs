@@ -8,8 +8,8 @@ use crate::problem::Objective;
 /// Values that differ by less than this part are the same.
 const SAME: f64 = 1e-9;
 
-/// Searches as [`search`] does, and then for a placement that is worth the same with fewer moves from how chains run now.
-/// Like domains may change places without one. Only the exact search knows what is worth the same.
+/// Searches as [`search`] does, and then for a placement that is worth the same with fewer moves from how chains run
+/// now. Like domains may change places without one. Only the exact search knows what is worth the same.
 ///
 /// # Errors
 /// As [`search`].
