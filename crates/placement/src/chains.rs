@@ -87,7 +87,7 @@ pub struct ChainFunction {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ChainSection {
-    /// The chain's name.
+    /// The chain's name: letters, digits, `_`, and `-` between them.
     #[schemars(regex(pattern = "^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?$"))]
     name: String,
     /// Its functions in the order in which packets pass them: names under `modules`, or functions that need no
