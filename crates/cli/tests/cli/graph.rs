@@ -53,6 +53,8 @@ fn every_use_case_and_example_fits_eighty_columns() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let files = std::fs::read_dir(examples).expect("the examples").map(|entry| entry.expect("an entry").path());
     let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    // Chains are not a pipeline yet.
+    let files = files.filter(|path| !path.ends_with("chains.yaml"));
     let all: Vec<_> = cases.chain(files.map(|path| path.display().to_string())).collect();
     assert!(all.len() > 20, "{all:?}");
     for pipeline in &all {

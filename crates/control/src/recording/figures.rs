@@ -52,10 +52,18 @@ pub(super) fn begin(begin: &Begin) -> Checked {
     for (what, count) in [("modules", modules), ("flows", layout.flows.len())] {
         check(count <= MOST_PLACES, || format!("{count} {what}: allowed are up to {MOST_PLACES}"))?;
     }
-    for module in &layout.modules {
+    for (at, module) in layout.modules.iter().enumerate() {
         place("module", module.leader, modules)?;
         module.workers.iter().try_for_each(|worker| place("worker", *worker, layout.workers))?;
         module.before.iter().try_for_each(|before| place("module", *before, modules))?;
+        // What arrives is computed from module to module.
+        let is_ordered = module.entry || module.before.len() != 1 || module.before[0] < at;
+        check(is_ordered, || {
+            format!(
+                "module '{}': its packets come from module {}, which is not before it",
+                module.name, module.before[0]
+            )
+        })?;
     }
     for flow in &layout.flows {
         flow.path.iter().try_for_each(|at| place("module", *at, modules))?;

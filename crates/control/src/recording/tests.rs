@@ -94,6 +94,11 @@ fn figures_that_cannot_be_are_refused_by_their_line() {
     for (from, to, told) in [
         ("\"batch\":32", "\"batch\":0", "line 1: batches of 0: allowed are 1 to 256"),
         ("\"leader\":1", "\"leader\":2", "line 1: module 2: there are 2, from 0"),
+        (
+            "\"before\":[0]",
+            "\"before\":[1]",
+            "line 1: module 'b': its packets come from module 1, which is not before it",
+        ),
         ("\"path\":[0,1]", "\"path\":[1,1]", "line 1: flow 'all': its modules are not in order, each once"),
         ("\"slo_s\":0.001", "\"slo_s\":0.0", "line 1: flow 'all': an objective of 0.0 s"),
         ("\"min_rate\":100000.0", "\"min_rate\":0.0", "line 1: flow 'all': a rate of 0.0 pps"),

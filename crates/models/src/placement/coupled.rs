@@ -5,7 +5,7 @@
 //! demands: a fixed point. It is approached by damped iteration. Nothing guarantees that it is reached, so the residual
 //! is part of the answer. A certificate of the exact search is about the fixed-rate model, not about this one.
 
-use super::model::{Placement, Problem, ProblemError};
+use super::model::{Placement, Problem, ProblemError, Way};
 
 /// How the fixed point is approached.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,9 +73,12 @@ pub fn coupled(problem: &Problem, placement: &Placement, damping: Damping) -> Re
         before = Some(found.rates.clone());
         for (chain, uses) in uses.iter_mut().enumerate() {
             for (function, part) in uses.iter_mut().enumerate() {
-                // Of copies of the whole chain, all functions have the rate of the copy.
+                // Of copies of the whole chain, all functions have the rate of the slowest copy.
                 let rates = &found.functions[chain];
-                let could = rates.get(function).or(rates.first()).copied().unwrap_or(0.0);
+                let could = match placement[chain] {
+                    Way::Split(_) => rates.get(function).copied().unwrap_or(0.0),
+                    Way::Whole(_) => slowest(rates),
+                };
                 let next = if could > 0.0 { (found.rates[chain] / could).clamp(LEAST_USE, 1.0) } else { 1.0 };
                 *part += damping.step * (next - *part);
             }

@@ -299,6 +299,15 @@ impl<'s> Search<'s> {
         value.map(|(value, _)| value - taken)
     }
 
+    fn priced(&self, depth: usize) -> usize {
+        if depth + UNPRICED >= self.order.len() { FREE } else { PRICED }
+    }
+
+    /// A bound of the ways that are not listed, at all nodes.
+    fn ceiling(&self, listed: &Listed, priced: usize) -> f64 {
+        self.prices[priced].ceiling(listed)
+    }
+
     /// The bound of the best way.
     fn best_way(&mut self, kin: usize, level: &Level, priced: usize, scratch: &mut [f64]) -> Option<f64> {
         let listed = &self.space.kin[kin].envelope;
@@ -313,7 +322,7 @@ impl<'s> Search<'s> {
                 best = value;
             }
         }
-        listed.limited(best)
+        listed.limited(best, self.ceiling(listed, priced))
     }
 
     /// The bound of the node at this depth, whose ways are listed meanwhile. `None`: a chain has no way.
@@ -331,7 +340,7 @@ impl<'s> Search<'s> {
     fn bound_of(&mut self, depth: usize, chosen: &[usize], level: &mut Level, scratch: &mut [f64]) -> Option<f64> {
         level.ways.clear();
         let Some(&next) = self.order.get(depth) else { return Some(level.worth) };
-        let priced = if depth + UNPRICED >= self.order.len() { FREE } else { PRICED };
+        let priced = self.priced(depth);
         let mut rest = level.worth + self.paid(level, &self.prices[priced]);
         let mut last: Option<(usize, f64)> = None;
         for index in depth + 1..self.order.len() {
@@ -362,7 +371,7 @@ impl<'s> Search<'s> {
         }
         level.ways.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         let most = level.ways.first().map_or(f64::NEG_INFINITY, |(most, _)| *most);
-        Some(if listed.is_complete { most } else { most.max(rest + listed.ceiling) })
+        Some(if listed.is_complete { most } else { most.max(rest + self.ceiling(listed, priced)) })
     }
 
     /// Whether a way takes unused domains of each class in their order; `firsts` are its domains, each once, as they
@@ -380,7 +389,7 @@ impl<'s> Search<'s> {
         let listed = &self.space.kin[kin].envelope;
         if !listed.is_complete {
             // Ways that are not listed are not searched.
-            let bound = self.levels[depth].rest + listed.ceiling;
+            let bound = self.levels[depth].rest + self.ceiling(listed, self.priced(depth));
             if self.promises(bound) {
                 self.open = self.open.max(bound);
             }

@@ -116,7 +116,7 @@ pub(super) struct Listed {
     /// Where not all are, no way is worth more than this.
     pub(super) ceiling: f64,
     /// The load of all its functions, or of as many copies of the chain as may run.
-    demand: f64,
+    pub(super) demand: f64,
     weight: f64,
     rate: f64,
     least: f64,
@@ -125,15 +125,17 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// A bound of all ways from the best of those that are listed. `None`: there is no way.
-    pub(super) fn limited(&self, best: Option<f64>) -> Option<f64> {
-        if self.is_complete { best } else { Some(best.map_or(self.ceiling, |best| best.max(self.ceiling))) }
+    /// A bound of all ways from the best of those that are listed, and the ceiling of the others. `None`: there is no
+    /// way.
+    pub(super) fn limited(&self, best: Option<f64>, ceiling: f64) -> Option<f64> {
+        if self.is_complete { best } else { Some(best.map_or(ceiling, |best| best.max(ceiling))) }
     }
 
     /// Raises all values to those of a chain with the same ways and loads.
     fn cover(&mut self, other: &Self) {
         (self.weight, self.rate) = (self.weight.max(other.weight), self.rate.max(other.rate));
         self.ceiling = self.ceiling.max(other.ceiling);
+        self.least = self.least.min(other.least);
         for (own, theirs) in self.choices.iter_mut().zip(&other.choices) {
             for (own, theirs) in own.seats.iter_mut().zip(&theirs.seats) {
                 own.base = own.base.max(theirs.base);
@@ -323,7 +325,14 @@ const NEAR: f64 = 0.02;
 fn kin(problem: &Problem, wanted: &Wanted<'_>, listed: &[Rc<Listed>]) -> Vec<Kin> {
     let mut found: Vec<Kin> = Vec::new();
     for (at, chain) in problem.chains.iter().enumerate() {
-        let is_of = |first: usize| is_kin(&problem.chains[first], chain) && wanted.now(first) == wanted.now(at);
+        let has_same_ways = |first: usize| {
+            let (first, own) = (&listed[first], &listed[at]);
+            let ways = |listed: &Rc<Listed>| listed.choices.iter().map(|choice| choice.way.clone()).collect::<Vec<_>>();
+            first.is_complete && own.is_complete || ways(first) == ways(own)
+        };
+        let is_of = |first: usize| {
+            is_kin(&problem.chains[first], chain) && wanted.now(first) == wanted.now(at) && has_same_ways(first)
+        };
         let of = found.iter_mut().find(|kin| is_of(kin.members[0]));
         match of {
             Some(kin) => {

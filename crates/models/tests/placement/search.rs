@@ -101,3 +101,23 @@ fn few_nodes_are_needed() {
         assert!(is_same(value, bound), "{seed}: {value} {bound} after {nodes} nodes");
     }
 }
+
+/// Chains that are alike, and of whose ways not all are listed: each has its own list, and what is not listed counts in
+/// all slices.
+#[test]
+fn like_chains_with_ways_that_are_not_listed_are_bounded() {
+    for (seed, [domains, cores, length]) in
+        (0..4).flat_map(|seed| [[3, 8, 10], [2, 20, 16], [4, 6, 8]].map(|it| (seed, it)))
+    {
+        let mut problem = long(seed, domains, cores, length, 0);
+        problem.chains.push(problem.chains[0].clone());
+        let (_, bound, _) = solve(&problem, 20_000);
+        let mut draw = Random::new(seed);
+        let mut others = vec![node_first(&problem), node_balancing(&problem)];
+        others.extend((0..200).map(|_| random(&problem, &mut |end| draw.below(end))));
+        for other in others {
+            let other = other.expect("in order").expect("it fits").value;
+            assert!(other <= bound * (1.0 + 1e-9), "{domains}x{cores}, {length} functions, {seed}: {other} {bound}");
+        }
+    }
+}

@@ -6,7 +6,7 @@
 
 use super::{Level, Search, Space};
 use crate::placement::model::Problem;
-use crate::placement::options::Kin;
+use crate::placement::options::{Kin, Listed};
 
 /// Rounds in which prices of cores are found.
 const PRICING: usize = 24;
@@ -41,6 +41,13 @@ pub(super) struct Prices {
     pub(super) load: f64,
     /// By kin: a bound of each way that holds at all nodes, by falling bound.
     pub(super) limits: Vec<Vec<(f64, usize)>>,
+}
+
+impl Prices {
+    /// A bound of the ways that are not listed: where the load has a negative price, they are paid for all they add.
+    pub(super) fn ceiling(&self, listed: &Listed) -> f64 {
+        listed.ceiling + (-self.load).max(0.0) * listed.demand
+    }
 }
 
 impl Space {
@@ -165,7 +172,7 @@ impl Search<'_> {
             let ways = firsts.iter().filter_map(|&at| Some((self.way(listed, at, level, prices, &mut scratch)?, at)));
             let best = ways.max_by(|a, b| a.0.total_cmp(&b.0));
             let members = kin.members.len();
-            bound += listed.limited(best.map(|(value, _)| value))? * members as f64;
+            bound += listed.limited(best.map(|(value, _)| value), prices.ceiling(listed))? * members as f64;
             let Some((_, at)) = best else { continue };
             listed.choices[at].used.iter().for_each(|(domain, cores)| wanted[*domain] += cores * members);
             let own = listed.choices[at].loads.iter().find(|(resource, _)| *resource == self.slice.resource);

@@ -86,7 +86,7 @@ pub(super) fn listed(
     choices.retain(|choice| choice.fits(&left));
     let numbered = all.filter(|all| has_all_splits && *all <= MOST_WAYS);
     let mut numbers = vec![None; numbered.unwrap_or(0)];
-    for (at, choice) in choices.iter().enumerate() {
+    for (at, choice) in choices.iter().enumerate().filter(|_| numbered.is_some()) {
         if let Way::Split(own) = &choice.way
             && let Some(slot) = numbers.get_mut(own.iter().fold(0, |number, digit| number * domains + digit))
         {
