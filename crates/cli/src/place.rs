@@ -40,8 +40,9 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
     let keys: BTreeMap<_, _> =
         forebay_lean::profile::keys(&chains.modules()).into_iter().map(|(module, _, key)| (module, key)).collect();
     let objective = arguments.objective.into();
-    // The models are this machine's own. What runs would disturb the measurement.
+    // The models are this machine's own, and have no remote parts. What runs would disturb the measurement.
     let measures = !arguments.apply
+        && server.domains.len() == 1
         && !arguments.no_profile
         && arguments.models.is_empty()
         && arguments.topology == "host"

@@ -35,7 +35,7 @@ fn named(error: RegistryError) -> anyhow::Error {
 
 /// This machine's models. Functions of the chains that have none are measured first, which is reported.
 pub(super) fn measured(chains: &Chains, keys: &BTreeMap<String, String>) -> anyhow::Result<Registry> {
-    let known = of_machine().ok();
+    let known = stored()?;
     let has_model = |function: &ChainFunction| {
         let names = [chains.models.get(&function.name), keys.get(&function.module)];
         let plain = function.function.to_owned();
@@ -59,14 +59,21 @@ pub(super) fn measured(chains: &Chains, keys: &BTreeMap<String, String>) -> anyh
 
 /// The models that co-runs on this machine have left for this build.
 fn of_machine() -> anyhow::Result<Registry> {
-    let Key { cpu, build, .. } = Key::this(32)?;
-    let file = Registry::file(&Store::folder("placement")?, &cpu, &build.to_string());
-    match Registry::read(&file) {
-        Err(RegistryError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(anyhow!("place: no models of this machine and build ({}): {HOW}", file.display()))
-        }
-        read => read.map_err(|error| anyhow!("place: {error}")),
+    let file = file()?;
+    stored()?.with_context(|| format!("place: no models of this machine and build ({}): {HOW}", file.display()))
+}
+
+/// The same; `None` where there is no file.
+fn stored() -> anyhow::Result<Option<Registry>> {
+    match Registry::read(&file()?) {
+        Err(RegistryError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some).map_err(|error| anyhow!("place: {error}")),
     }
+}
+
+fn file() -> anyhow::Result<PathBuf> {
+    let Key { cpu, build, .. } = Key::this(32)?;
+    Ok(Registry::file(&Store::folder("placement")?, &cpu, &build.to_string()))
 }
 
 /// The error for functions without a model: each with what the profile knows of it.
