@@ -77,7 +77,8 @@ fn every_shipped_example_is_in_order() {
     let folders = ["examples", "examples/netns"].map(|folder| fs::read_dir(root().join(folder)));
     for entry in folders.into_iter().flat_map(|folder| folder.expect("a folder of examples")) {
         let path = entry.expect("an entry").path();
-        if path.extension().is_some_and(|extension| extension == "yaml") {
+        // Chains are no pipeline: `forebay place` makes one of them.
+        if path.extension().is_some_and(|extension| extension == "yaml") && !path.ends_with("chains.yaml") {
             seen += 1;
             let source = Source::read(&path).unwrap_or_else(|problems| panic!("{problems}"));
             check(&source).unwrap_or_else(|problems| panic!("{problems}"));

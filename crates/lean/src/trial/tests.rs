@@ -176,11 +176,12 @@ fn a_real_pipeline_is_tried_at_several_loads() {
     let mut trials = Measured::new(Arc::clone(&instance), load);
     let span = Duration::from_millis(100);
     let over = trials.run(50_000.0, span).expect("it runs");
-    assert!(over.offered >= 4_990 && over.lost > over.offered / 2 && over.took >= span, "{over:?}");
+    // The generator is asked once a turn, which takes two packets' time: 20 of these packets, or 40 of those below.
+    assert!(over.offered >= 4_960 && over.lost > over.offered / 2 && over.took >= span, "{over:?}");
     let told = trials.disturbances();
     assert!(told.len() == 1 && told[0].span_s >= 0.1, "{told:?}");
     let again = trials.run(100_000.0, span).expect("it runs");
-    assert!(again.offered >= 9_990 && again.lost > again.offered / 2, "{again:?}");
+    assert!(again.offered >= 9_920 && again.lost > again.offered / 2, "{again:?}");
     let outcome = instance.end();
     assert!(outcome.troubles.is_empty(), "{outcome:?}");
 }

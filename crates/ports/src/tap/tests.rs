@@ -424,6 +424,10 @@ fn a_port_takes_the_interface_over_from_the_one_before_it() {
         assert_eq!(settings(), "192.0.2.7/24 1400 02:00:00:00:00:aa");
         drop((second, fourth));
         // Nobody has it any more.
-        assert!(open_in(&mut around, "other", &new).is_ok());
+        // A process that another test starts has copies of all open files until it runs its program.
+        let until = Instant::now() + Duration::from_secs(60);
+        let opened = std::iter::repeat_with(|| open_in(&mut around, "other", &new));
+        let mut opened = opened.take_while(|opened| opened.is_ok() || Instant::now() < until);
+        assert!(opened.any(|opened| opened.is_ok()));
     });
 }
