@@ -322,7 +322,7 @@ impl Running {
     }
 }
 
-/// What a competitor has done so far.
+/// The work of a competitor so far.
 #[derive(Clone, Copy, Default)]
 struct Count {
     packets: u64,

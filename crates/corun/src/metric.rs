@@ -134,7 +134,7 @@ impl Metric {
         }
     }
 
-    /// What of a function it is.
+    /// The figure of a function.
     #[must_use]
     pub fn values(self, record: &FunctionRecord, hertz: f64) -> Option<Values> {
         let of = |spans: Vec<&Span>| {
@@ -183,7 +183,7 @@ pub(crate) fn memory_share(bytes: usize, load: &Load, shared: u64) -> f64 {
     if lines > 0.0 { (load.streamed + beyond) / lines } else { 0.0 }
 }
 
-/// What a metric is of a function.
+/// A metric of a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Values {
     /// Packets a second alone.

@@ -43,7 +43,8 @@ pub enum TopologyError {
     },
     /// The text describes no machine.
     #[error(
-        "{part}: allowed is NODESxCORES with :llc=CORES (a divisor of a node's cores), :smt=THREADS, :nic=NODE (from 0) \
+        "{part}: allowed is NODESxCORES with :llc=CORES (a divisor of a node's cores), :smt=THREADS, :nic=NODE (from \
+        0) \
          behind it, such as 4x10:llc=5"
     )]
     Synthetic {

@@ -42,7 +42,8 @@ pub enum NotMoved {
     Wish(#[from] MoveError),
     /// Sessions would be lost.
     #[error(
-        "{}: other sessions would come to each worker, and those of {} would be lost: allowed are moves from one worker to one, and \
+        "{}: other sessions would come to each worker, and those of {} would be lost: allowed are moves from one \
+        worker to one, and \
          these with `lose_sessions` (--lose-sessions)", shown(.moves), quoted(.modules)
     )]
     Sessions {

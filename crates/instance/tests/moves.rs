@@ -259,19 +259,23 @@ fn move_under_load(world: &str, more: &str, moves: usize) {
             if at >= cut && STATELESS.contains(&MODULES[at]) && both >> at & 1 == 1 { &[0, 1] } else { one }
         };
         let all: Vec<_> = (0..MODULES.len()).map(|at| (MODULES[at], to(at))).collect();
-        let told = move_to(&*instance, &all, None).unwrap_or_else(|error| panic!("{error}"));
-        if told.moves.is_empty() {
+        let answer = move_to(&*instance, &all, None).unwrap_or_else(|error| panic!("{error}"));
+        if answer.moves.is_empty() {
             continue;
         }
-        let change = &told.reloaded.change;
-        assert_eq!((told.reloaded.missing, told.reloaded.dropped, change.kept), (0, 0, MODULES.len()), "{told:?}");
-        assert!(change.changed.is_empty() && change.forgotten.is_empty(), "{told:?}");
-        assert!(change.ports_opened.is_empty() && change.ports_closed.is_empty(), "{told:?}");
-        let mut names: Vec<_> = told.moves.iter().map(|moved| moved.module.clone()).collect();
+        let change = &answer.reloaded.change;
+        assert_eq!(
+            (answer.reloaded.missing, answer.reloaded.dropped, change.kept),
+            (0, 0, MODULES.len()),
+            "{answer:?}"
+        );
+        assert!(change.changed.is_empty() && change.forgotten.is_empty(), "{answer:?}");
+        assert!(change.ports_opened.is_empty() && change.ports_closed.is_empty(), "{answer:?}");
+        let mut names: Vec<_> = answer.moves.iter().map(|moved| moved.module.clone()).collect();
         names.sort();
         assert_eq!(change.moved, names);
         moved += names.len();
-        pauses.push(told.reloaded.pause_us);
+        pauses.push(answer.reloaded.pause_us);
         let census = instance.census().expect("every worker answers");
         assert_eq!((census.missing(), census.dropped), (0, 0), "{census:?}");
         held |= census.held > 0;

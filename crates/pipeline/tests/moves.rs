@@ -58,27 +58,27 @@ fn moved(moving: &Moving) -> Vec<&str> {
 #[test]
 fn moves_become_a_setting_that_names_every_worker_and_module() {
     let made = made("workers: [{ core: 3 }, { core: 1, modules: [] }]\n");
-    let told = moving(&made, &[("slow", &[1]), ("second", &[1])], None).expect("it can be").expect("they move");
-    assert_eq!(moved(&told), ["second", "slow"]);
+    let answer = moving(&made, &[("slow", &[1]), ("second", &[1])], None).expect("it can be").expect("they move");
+    assert_eq!(moved(&answer), ["second", "slow"]);
     let setting =
         r#"workers=[{"core":3,"modules":["first","there","back","third"]},{"core":1,"modules":["second","slow"]}]"#;
-    assert_eq!(told.source.sets(), [setting]);
-    assert_eq!(told.source.given(), [setting]);
-    assert_eq!((told.forgetful.len(), told.remaining.len()), (0, 0));
+    assert_eq!(answer.source.sets(), [setting]);
+    assert_eq!(answer.source.given(), [setting]);
+    assert_eq!((answer.forgetful.len(), answer.remaining.len()), (0, 0));
     // A setting before is replaced by it.
     let sets = source("").set("batch=16").set("workers=[{}, { modules: [] }]").set("workers.0.core=2");
     let loaded = load(&sets, CONDITIONS()).unwrap_or_else(|problems| panic!("{problems}"));
-    let told = moving(&loaded.made, &[("third", &[1])], None).expect("it can be").expect("it moves");
+    let answer = moving(&loaded.made, &[("third", &[1])], None).expect("it can be").expect("it moves");
     let setting = r#"workers=[{"core":2,"modules":["first","there","second","slow","back"]},{"modules":["third"]}]"#;
-    assert_eq!(told.source.sets(), ["batch=16", setting]);
+    assert_eq!(answer.source.sets(), ["batch=16", setting]);
 }
 
 #[test]
 fn a_worker_may_wait_for_modules_and_one_that_is_left_without_may_stay() {
     let made = made(TWO);
     let all = ["first", "there", "second", "slow", "back", "third"].map(|name| (name, &[1][..]));
-    let told = moving(&made, &all, None).expect("it can be").expect("they move");
-    assert!(told.source.sets()[0].starts_with(r#"workers=[{"modules":[]},"#), "{:?}", told.source.sets());
+    let answer = moving(&made, &all, None).expect("it can be").expect("they move");
+    assert!(answer.source.sets()[0].starts_with(r#"workers=[{"modules":[]},"#), "{:?}", answer.source.sets());
     assert!(moving(&made, &[("first", &[0])], None).expect("it can be").is_none(), "it is there");
 }
 
@@ -101,8 +101,8 @@ fn what_cannot_move_is_refused_with_what_is_allowed() {
         (&[("second", &[1])], "packets would go in a circle over workers, by way of 'second' -> 'slow'"),
         (&[("slow", &[0, 1])], "module 'slow' is on 2 workers, but shaper has state that every packet may change"),
     ] {
-        let told = refused(&two, wishes, None);
-        assert!(told.contains(why), "{told}");
+        let answer = refused(&two, wishes, None);
+        assert!(answer.contains(why), "{answer}");
     }
 }
 
@@ -135,14 +135,15 @@ fn a_move_does_not_read_files_that_have_changed() {
     let file = folder.path().join("rules");
     std::fs::write(&file, "permit ip from any to any\n").expect("a writable folder");
     let text = format!(
-        "ports: {{ in: {{ generator: }}, out: {{ sink: }} }}\nmodules: {{ wall: {{ acl: {{ rules: rules }} }}, after: {{ counter: }} }}\n\
+        "ports: {{ in: {{ generator: }}, out: {{ sink: }} }}\nmodules: {{ wall: {{ acl: {{ rules: rules }} }}, after: \
+        {{ counter: }} }}\n\
          pipeline: [in -> wall -> after -> out]\n{TWO}"
     );
     let source = Source::new(text, "moves.yaml", folder.path());
     let made = load(&source, CONDITIONS()).unwrap_or_else(|problems| panic!("{problems}")).made;
     std::fs::write(&file, "deny ip from any to any port 80 # longer\n").expect("a writable folder");
-    let told = refused(&made, &[("after", &[1])], None);
-    assert!(told.contains("'wall' reads a file that was changed since: reload, or change it back"), "{told}");
+    let answer = refused(&made, &[("after", &[1])], None);
+    assert!(answer.contains("'wall' reads a file that was changed since: reload, or change it back"), "{answer}");
 }
 
 #[test]
@@ -156,8 +157,8 @@ fn of_more_moves_than_allowed_the_first_that_are_possible_are_made() {
     assert_eq!(moved(&of(6)).len(), 6);
     let remaining: Vec<_> = of(2).remaining.iter().map(|moved| moved.module.clone()).collect();
     assert_eq!(remaining, ["there", "back", "second", "first"]);
-    let told = refused(&made, &[("there", &[1]), ("back", &[1]), ("first", &[1])], Some(0));
-    assert!(told.starts_with("none of 3 moves can be made with at most 0: "), "{told}");
+    let answer = refused(&made, &[("there", &[1]), ("back", &[1]), ("first", &[1])], Some(0));
+    assert!(answer.starts_with("none of 3 moves can be made with at most 0: "), "{answer}");
 }
 
 proptest! {
@@ -176,12 +177,12 @@ proptest! {
         let to = to.map(|worker| [worker]);
         let wishes: Vec<_> = NAMES.iter().zip(&to).map(|(name, to)| (*name, &to[..])).collect();
         match moving(&loaded.made, &wishes, Some(most)) {
-            Ok(Some(told)) => {
-                prop_assert!(told.moves.len() <= most);
-                let all: BTreeSet<_> = told.moves.iter().chain(&told.remaining).map(|moved| moved.module.as_str()).collect();
+            Ok(Some(answer)) => {
+                prop_assert!(answer.moves.len() <= most);
+                let all: BTreeSet<_> = answer.moves.iter().chain(&answer.remaining).map(|moved| moved.module.as_str()).collect();
                 let wanted: BTreeSet<_> = (0..6).filter(|at| to[*at] != [from[*at]]).map(|at| NAMES[at]).collect();
                 prop_assert_eq!(all, wanted);
-                prop_assert!(load(&told.source, CONDITIONS()).is_ok());
+                prop_assert!(load(&answer.source, CONDITIONS()).is_ok());
             }
             Ok(None) => prop_assert!((0..6).all(|at| to[at] == [from[at]])),
             Err(MoveError::TooFew { .. } | MoveError::Problems(_)) => {}

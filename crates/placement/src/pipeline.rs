@@ -19,7 +19,8 @@ const MOST_CORE: usize = 4_095;
 pub enum PipelineError {
     /// Two chains would receive from one interface.
     #[error(
-        "chains '{first}' and '{second}' both receive from interface '{interface}': allowed is one chain for each, such \
+        "chains '{first}' and '{second}' both receive from interface '{interface}': allowed is one chain for each, \
+        such \
          as one for each VLAN interface"
     )]
     Shared {

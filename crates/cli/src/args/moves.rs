@@ -15,9 +15,10 @@ Examples:
   forebay move a=1 b=1 c=1 --moves 2        as many of them, the first ones first
   forebay move crypto=1 --json | jq .moved.pause_us
 
-Packets that wait are let through first: none is lost and none overtakes another of its session. Tables, sessions and counters move with \
-their module. Workers stay: one that is to have modules later is in the configuration as `{ modules: [] }`. Exit codes: 0 all are where they \
-are to be; 1 --moves left some where they were; 2 refused, and nothing has moved.")]
+Packets that wait are let through first: none is lost and none overtakes another of its session. Tables, sessions and \
+counters move with their module. Workers stay: one that is to have modules later is in the configuration as \
+`{ modules: [] }`. Exit codes: 0 all are where they are to be; 1 --moves left some where they were; \
+2 refused, and nothing has moved.")]
 pub(crate) struct Move {
     /// Modules, each with the workers that are to run it
     #[arg(required = true, value_name = "MODULE=WORKER[,WORKER…]", value_parser = moved)]

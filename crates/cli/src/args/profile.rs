@@ -28,9 +28,10 @@ is kept in $XDG_CACHE_HOME/forebay/profile (else ~/.cache/forebay/profile), for 
 and simulations of a pipeline take what was measured of its modules, else what was measured of their functions' \
 examples; controllers of a run learn on from there.
 
-With --co-runs each function runs on a core of its own, alone and beside competitors on the others: other functions, and \
-synthetic ones that take parts of the shared cache and of the memory's bandwidth. The models of that are what `forebay \
-place` predicts rates with. They are kept in forebay/placement beside profiles, and the runs in forebay/co-runs.")]
+With --co-runs each function runs on a core of its own, alone and beside competitors on the others: other functions, \
+and synthetic ones that take parts of the shared cache and of the memory's bandwidth. The models of that are what \
+`forebay place` predicts rates with. They are kept in forebay/placement beside profiles, and the runs in \
+forebay/co-runs.")]
 pub(crate) struct Profile {
     /// Functions, as `forebay list functions` has them, or a pipeline (`usecase:NAME` or a file); all functions without
     /// any

@@ -16,7 +16,8 @@ pub(super) fn print(report: &CoRunsReport, out: &mut impl Write) -> std::io::Res
     let CoRunsReport { cpu, forebay, program, batch, cores, caches, .. } = report;
     let others: Vec<_> = cores.competitors.iter().map(ToString::to_string).collect();
     let said = format!(
-        "Functions on core {} beside competitors on {} {}: {cpu}, Forebay {forebay} ({program}), batches of up to {batch}, \
+        "Functions on core {} beside competitors on {} {}: {cpu}, Forebay {forebay} ({program}), batches of up to \
+        {batch}, \
          a last-level cache of {}.",
         cores.subject,
         if others.len() == 1 { "core" } else { "cores" },
@@ -76,7 +77,8 @@ fn metrics(report: &CoRunsReport, out: &mut impl Write) -> std::io::Result<()> {
     writeln!(out)?;
     write!(out, "{}", format::table(&columns, &report.metrics.iter().map(row).collect::<Vec<_>>()))?;
     let rule = format!(
-        "A metric qualifies by a variance of at most {VARIANCE} beside competitors and |r| of at least {CORRELATION} with \
+        "A metric qualifies by a variance of at most {VARIANCE} beside competitors and |r| of at least {CORRELATION} \
+        with \
          the rate alone, of at least {FUNCTIONS} functions."
     );
     let chosen = match report.metric.choice {

@@ -90,7 +90,8 @@ impl RunningPlacement {
         let names: Vec<_> = split.map(|function| format!("'{}'", function.module)).collect();
         if names.len() > most {
             bail!(
-                "place: --moves {most}: {} modules would move ({}), because functions share a core now: allow as many, or \
+                "place: --moves {most}: {} modules would move ({}), because functions share a core now: allow as \
+                many, or \
                  move these first (`forebay move`)",
                 names.len(),
                 names.join(", ")
@@ -111,7 +112,8 @@ impl RunningPlacement {
         let cores: Vec<_> = self.graph.workers.iter().filter_map(|worker| worker.core).collect();
         let cores: Vec<_> = cores.iter().map(usize::to_string).collect();
         anyhow!(
-            "place: --apply: chain '{chain}': module '{module}' would run on core {core}, where the pipeline '{}' has no \
+            "place: --apply: chain '{chain}': module '{module}' would run on core {core}, where the pipeline '{}' has \
+            no \
              worker: it has some on {}; `--write FILE --spare` writes a pipeline with workers on all cores",
             self.graph.pipeline,
             listed(cores.iter().map(String::as_str))

@@ -10,7 +10,7 @@ use forebay_pipeline::WantedWorkers;
 use super::{LONG, connect, strange};
 use crate::{Answer, args, printed};
 
-/// What modules may lose, and how many may move.
+/// How many modules may move, and whether sessions may be lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Leave {
     /// How many may move at most.
@@ -28,7 +28,7 @@ pub(crate) fn move_modules(arguments: &args::Move) -> anyhow::Result<Answer> {
     if arguments.json {
         writeln!(printed::out(), "{}", serde_json::to_string(&socket::Answer::Moved(moved.clone()))?)?;
     } else {
-        tell(&moved, &mut printed::out())?;
+        write(&moved, &mut printed::out())?;
     }
     conclude(&moved)
 }
@@ -58,7 +58,7 @@ pub(crate) fn apply(client: &mut Client, modules: Vec<WantedWorkers>, leave: Lea
 }
 
 /// Prints what moved.
-pub(crate) fn tell(moved: &Moved, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn write(moved: &Moved, out: &mut impl Write) -> io::Result<()> {
     if moved.moves.is_empty() {
         return writeln!(out, "all are where they are to be: nothing has moved");
     }

@@ -55,8 +55,12 @@ fn modules_move_by_command_and_sessions_are_lost_only_on_demand() {
     assert_eq!(opened(&running), 100, "no session was opened again");
     // It is the configuration in force, kept for the next start, and stays so at a reload of the file.
     let setting = r#"workers=[{"modules":["first"]},{"modules":["nat","last"]}]"#;
-    let told = read(&running.ask(&["reload", "--json"]))["reloaded"].clone();
-    assert_eq!((&told["sets"], &told["moved"], &told["kept"]), (&json!([setting]), &json!([]), &json!(3)), "{told}");
+    let answer = read(&running.ask(&["reload", "--json"]))["reloaded"].clone();
+    assert_eq!(
+        (&answer["sets"], &answer["moved"], &answer["kept"]),
+        (&json!([setting]), &json!([]), &json!(3)),
+        "{answer}"
+    );
     let state = std::fs::read_to_string(running.path("state")).expect("it is kept");
     let state: Value = serde_json::from_str(&state).expect("JSON");
     assert_eq!(state["sets"], json!([setting]));
@@ -64,15 +68,16 @@ fn modules_move_by_command_and_sessions_are_lost_only_on_demand() {
     // Sessions would be lost: refused, and nothing changes.
     let refused = running.ask(&["move", "nat=0,1"]);
     assert_eq!(refused.code, Some(2));
-    let why = "error: 'nat' from worker 1 to 0 and 1: other sessions would come to each worker, and those of 'nat' would be lost: \
+    let why = "error: 'nat' from worker 1 to 0 and 1: other sessions would come to each worker, and those of 'nat' \
+    would be lost: \
                allowed are moves from one worker to one, and these with `lose_sessions` (--lose-sessions)\n";
     assert_eq!(refused.err, why);
     assert_eq!(opened(&running), 100);
-    let told = read(&running.ask(&["move", "nat=0,1", "--lose-sessions", "--json"]))["moved"].clone();
-    assert_eq!((&told["forgotten"], &told["missing"]), (&json!(["shared"]), &json!(0)), "{told}");
-    assert_eq!(told["moves"], json!([{ "module": "nat", "from": [1], "to": [0, 1] }]));
-    let told = read(&running.ask(&["reload", "--forget", "--json"]))["reloaded"].clone();
-    assert_eq!(told["sets"], json!([]), "{told}");
+    let answer = read(&running.ask(&["move", "nat=0,1", "--lose-sessions", "--json"]))["moved"].clone();
+    assert_eq!((&answer["forgotten"], &answer["missing"]), (&json!(["shared"]), &json!(0)), "{answer}");
+    assert_eq!(answer["moves"], json!([{ "module": "nat", "from": [1], "to": [0, 1] }]));
+    let answer = read(&running.ask(&["reload", "--forget", "--json"]))["reloaded"].clone();
+    assert_eq!(answer["sets"], json!([]), "{answer}");
 
     // A part of it, said by the exit code.
     let part = running.ask(&["move", "first=1", "nat=1", "last=1", "--moves", "2"]);

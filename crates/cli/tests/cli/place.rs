@@ -390,8 +390,8 @@ fn a_placement_is_applied_to_what_runs_and_sessions_go_with_it() {
         "{said}"
     );
     assert!(apply(&more).well().contains("Applied: all modules were on their cores already."));
-    let told = applied(&FEWEST);
-    assert_eq!((told["moved"].as_array().map(Vec::len), &told["missing"]), (Some(1), &0.into()), "{told}");
+    let answer = applied(&FEWEST);
+    assert_eq!((answer["moved"].as_array().map(Vec::len), &answer["missing"]), (Some(1), &0.into()), "{answer}");
     let after = (opened(), packets(&Value::from(vec![nat()]), "web-nat"));
     assert!(before.0 == after.0 && before.1 <= after.1, "{before:?} {after:?}");
     let events = running.ask(&["show", "events"]).well();
@@ -413,8 +413,8 @@ fn a_placement_is_applied_to_what_runs_and_sessions_go_with_it() {
         assert_eq!(done.code, Some(code), "{arguments:?}: {}{}", done.out, done.err);
         assert!(done.out.contains(why) || done.err.contains(why), "{arguments:?}: {}{}", done.out, done.err);
     }
-    let told = applied(&["--set", "chains.0.rate=9Mpps", "--set", "chains.0.copies=2", "--lose-sessions"]);
-    assert_eq!((told["moved"].as_array().map(Vec::len), &told["missing"]), (Some(2), &0.into()), "{told}");
+    let answer = applied(&["--set", "chains.0.rate=9Mpps", "--set", "chains.0.copies=2", "--lose-sessions"]);
+    assert_eq!((answer["moved"].as_array().map(Vec::len), &answer["missing"]), (Some(2), &0.into()), "{answer}");
     let refused = place(chains.path(), &["--socket", &socket]);
     assert!(refused.code == Some(2) && refused.err.contains("mean nothing without --apply"), "{}", refused.err);
     let report = running.end();

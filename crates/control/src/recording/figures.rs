@@ -56,7 +56,7 @@ pub(super) fn begin(begin: &Begin) -> Checked {
         place("module", module.leader, modules)?;
         module.workers.iter().try_for_each(|worker| place("worker", *worker, layout.workers))?;
         module.before.iter().try_for_each(|before| place("module", *before, modules))?;
-        // What arrives is computed from module to module.
+        // Arrivals are computed from module to module.
         let is_ordered = module.entry || module.before.len() != 1 || module.before[0] < at;
         check(is_ordered, || {
             format!(

@@ -37,13 +37,13 @@ pub(super) fn move_modules(
         Err(error) => return Answer::Error(without_keys(&error.to_string())),
     };
     if !moved.moves.is_empty() {
-        let told = moved.moves.iter().map(shown_move).collect::<Vec<_>>().join(", ");
+        let answer = moved.moves.iter().map(shown_move).collect::<Vec<_>>().join(", ");
         let missing = match moved.reloaded.missing {
             0 => String::new(),
             missing => format!("; {missing} packets are unaccounted for: this is a defect of Forebay"),
         };
         let names = moved.moves.iter().map(|moved| moved.module.as_str()).collect::<Vec<_>>().join(",");
-        let event = NewEvent::new(EventName::Moved, format!("moved {told}{missing}"));
+        let event = NewEvent::new(EventName::Moved, format!("moved {answer}{missing}"));
         let event = event.with("modules", names).with("pause_us", moved.reloaded.pause_us.round() as u64);
         service.events.record(event.with("missing", moved.reloaded.missing));
     }

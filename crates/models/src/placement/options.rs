@@ -281,7 +281,7 @@ impl Space {
             bound_by_cores(problem, resources, &mut least, &mut most);
         }
         let cores = cores_and_moves(problem, wanted);
-        // Where functions run now tells like domains apart.
+        // Like domains differ by the functions that run there now.
         let class = |(at, domain): (usize, &Domain)| if wanted.from.is_some() { at } else { domain.class };
         let mut classes: Vec<_> = problem.domains.iter().enumerate().map(class).collect();
         classes.push(usize::MAX);

@@ -67,6 +67,17 @@ fn a_search_that_is_stopped_has_a_bound_that_holds() {
     }
 }
 
+/// No placement of the baselines, and none at random, is above the bound.
+fn is_above_others(problem: &Problem, bound: f64, seed: u64) {
+    let mut draw = Random::new(seed);
+    let mut others = vec![node_first(problem), node_balancing(problem)];
+    others.extend((0..200).map(|_| random(problem, &mut |end| draw.below(end))));
+    for other in others {
+        let other = other.expect("in order").expect("it fits").value;
+        assert!(other <= bound * (1.0 + 1e-9), "seed {seed}: {other} {bound}: {problem:?}");
+    }
+}
+
 /// Of a long chain, or of many copies, not all ways are listed: the bound holds for the others as well.
 #[test]
 fn what_is_not_listed_is_below_the_bound() {
@@ -75,13 +86,7 @@ fn what_is_not_listed_is_below_the_bound() {
     {
         let problem = long(seed, domains, cores, length, copies);
         let (_, bound, _) = solve(&problem, 200);
-        let mut draw = Random::new(seed);
-        let mut others = vec![node_first(&problem), node_balancing(&problem)];
-        others.extend((0..200).map(|_| random(&problem, &mut |end| draw.below(end))));
-        for other in others {
-            let other = other.expect("in order").expect("it fits").value;
-            assert!(other <= bound * (1.0 + 1e-9), "{domains}x{cores}, {length} functions, {seed}: {other} {bound}");
-        }
+        is_above_others(&problem, bound, seed);
     }
 }
 
@@ -112,12 +117,6 @@ fn like_chains_with_ways_that_are_not_listed_are_bounded() {
         let mut problem = long(seed, domains, cores, length, 0);
         problem.chains.push(problem.chains[0].clone());
         let (_, bound, _) = solve(&problem, 20_000);
-        let mut draw = Random::new(seed);
-        let mut others = vec![node_first(&problem), node_balancing(&problem)];
-        others.extend((0..200).map(|_| random(&problem, &mut |end| draw.below(end))));
-        for other in others {
-            let other = other.expect("in order").expect("it fits").value;
-            assert!(other <= bound * (1.0 + 1e-9), "{domains}x{cores}, {length} functions, {seed}: {other} {bound}");
-        }
+        is_above_others(&problem, bound, seed);
     }
 }
