@@ -13,14 +13,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forebay_graph::SchedulerKind;
-use forebay_graph::report::Report;
+use forebay_graph::report::{Reading, Report};
 use forebay_host::Tree;
-use forebay_instance::{Cores, Instance, Steer, WorkerThread};
-use forebay_lean::disturbance::Witness;
+use forebay_instance::{Board, Cores, Instance, Steer, WorkerThread};
 use forebay_lean::hardware::Watch;
+use forebay_measure::away::{scheduled, stolen};
 use forebay_measure::events::Event;
 use forebay_measure::machine::pin_to;
-use forebay_measure::{Clock, Tsc};
+use forebay_measure::{Clock, Nanos, Tsc};
 use forebay_pipeline::Conditions;
 
 use crate::bandwidth;
@@ -40,12 +40,17 @@ const WARM_UP: Duration = Duration::from_millis(30);
 /// How long competitors run, or have ended, before a span begins: they have filled the shared cache, or it is the
 /// function's again.
 const SETTLE: Duration = Duration::from_millis(15);
+/// How long this thread leaves its core before a span begins: what it took of another thread's time until then, the
+/// kernel has counted when the span begins.
+const LEAVE: Duration = Duration::from_millis(5);
 /// The longest time between two looks at whether all is to end.
-const LOOK: Duration = Duration::from_millis(20);
+const LOOK: Duration = Duration::from_millis(100);
 
 /// A running function.
 struct Running {
     instance: Arc<dyn Instance>,
+    board: Arc<Board>,
+    threads: Vec<WorkerThread>,
 }
 
 /// A running competitor.
@@ -65,7 +70,8 @@ pub struct Machine {
     beyond: usize,
     /// By core of a competitor: its memory, once it was needed.
     memories: BTreeMap<usize, Arc<Mutex<Memory>>>,
-    running: Option<Running>,
+    /// The function, and counters of its thread.
+    running: Option<(Running, Watch)>,
     /// The last span alone, if nothing has run since.
     alone: Option<Span>,
     unavailable: BTreeMap<String, String>,
@@ -87,21 +93,6 @@ impl Machine {
         let (memories, unavailable) = (BTreeMap::new(), BTreeMap::new());
         let (demands, tree) = (demands.to_vec(), Tree::default());
         Self { seats, subjects, span, stop, demands, beyond, memories, running: None, alone: None, unavailable, tree }
-    }
-
-    /// Sleeps, unless all is to end.
-    fn sleep(&self, time: Duration) -> Result<(), Trouble> {
-        let began = Instant::now();
-        loop {
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(Trouble::Interrupted);
-            }
-            let rest = time.saturating_sub(began.elapsed());
-            if rest.is_zero() {
-                return Ok(());
-            }
-            std::thread::sleep(rest.min(LOOK));
-        }
     }
 
     /// Starts competitors, one on each core.
@@ -173,30 +164,42 @@ impl Machine {
 
     /// Measures a span; inside, why it does not count.
     fn one_span(&mut self, rivals: &[Rival]) -> Result<Result<(Span, Vec<Load>), String>, Trouble> {
-        let Some(running) = &self.running else { return Err(Trouble::Failed("no function was begun".to_owned())) };
-        let own = running.instance.threads();
-        let mut threads = own.clone();
-        threads.extend(rivals.iter().flat_map(Rival::threads));
-        let board = running.instance.board();
-        let watch = Watch::begin(&own);
-        let bytes = bandwidth::bytes(&self.tree);
-        let loads: Vec<_> = rivals.iter().map(Rival::count).collect();
-        let (witness, earlier, began) = (Witness::look(&threads), board.read(Tsc.now()), Instant::now());
-        self.sleep(self.span)?;
+        let (bytes, stolen_before) = (bandwidth::bytes(&self.tree), stolen());
+        sleep(LEAVE, &self.stop)?;
+        let Some((running, watch)) = &mut self.running else {
+            return Err(Trouble::Failed("no function was begun".to_owned()));
+        };
+        let board = Arc::clone(&running.board);
+        let threads: Vec<_> = running.threads.iter().copied().chain(rivals.iter().flat_map(Rival::threads)).collect();
+        let waited =
+            || threads.iter().map(|thread| scheduled(thread.tid).map(|(_, waited)| waited)).collect::<Vec<_>>();
+        // Quickly: where the threads have all cores, this is time of one of them, which the span has in it.
+        watch.restart();
+        let work: Vec<_> = rivals.iter().map(Rival::look).collect();
+        let (waited_before, earlier, began) = (waited(), board.read(Tsc.now()), Instant::now());
+        sleep(self.span, &self.stop)?;
         let (later, seconds) = (board.read(Tsc.now()), began.elapsed().as_secs_f64());
-        let disturbances = Witness::look(&threads).since(&witness);
-        let loads: Vec<_> =
-            rivals.iter().zip(loads).map(|(rival, before)| rival.count().since(&before, seconds)).collect();
+        let (waited, later_work) = (waited(), rivals.iter().map(Rival::look).collect::<Vec<_>>());
+        let stolen = stolen();
+        let away = threads.iter().zip(waited_before.iter().zip(&waited)).map(|(thread, waits)| {
+            let since = |before: Option<&Nanos>, now: Option<&Nanos>| Some(now?.0.saturating_sub(before?.0) as f64);
+            let wait = since(waits.0.as_ref(), waits.1.as_ref()).unwrap_or(0.0);
+            let steal = since(stolen_before.get(&thread.core), stolen.get(&thread.core)).unwrap_or(0.0);
+            (wait + steal) / 1e9 / seconds
+        });
+        let away: Vec<_> = away.collect();
         let bytes = bytes.zip(bandwidth::bytes(&self.tree)).map(|(before, now)| now.saturating_sub(before) as f64);
-        let counted = watch.end();
+        let counted = watch.counted();
         let report = board.report(&earlier, &later);
+        let pairs = rivals.iter().zip(work.iter().zip(&later_work));
+        let loads: Vec<_> = pairs.map(|(rival, (before, now))| rival.load(before, now, seconds)).collect();
         if running.instance.has_died() || rivals.iter().any(Rival::has_died) {
             return Err(Trouble::Failed("its pipeline ended".to_owned()));
         }
-        let away = disturbances.iter().map(forebay_lean::disturbance::Disturbance::away).fold(0.0, f64::max);
-        if away > ALLOWED {
+        let most = away.iter().copied().fold(0.0, f64::max);
+        if most > ALLOWED {
             // The kernel counts a wait when it is over: it may have begun before the span.
-            let percent = (away * 100.0).min(100.0);
+            let percent = (most * 100.0).min(100.0);
             return Ok(Err(format!("other programs or the host had a core for {percent:.1} % of the time")));
         }
         // The kernel counts a wait when it is over, which may be in the next span.
@@ -222,7 +225,7 @@ impl Machine {
         let span = Span {
             seconds: report.duration_s,
             packets: report.packets.entered,
-            away: disturbances.first().map_or(0.0, forebay_lean::disturbance::Disturbance::away),
+            away: away.first().copied().unwrap_or(0.0),
             instructions: sum(Event::Instructions),
             stalls,
             llc_misses: sum(Event::LlcMisses),
@@ -234,9 +237,11 @@ impl Machine {
 
 impl Bench for Machine {
     fn begin(&mut self, subject: &Subject) -> Result<(), Trouble> {
-        self.running = Some(start(subject, self.seats.subject)?);
+        let running = start(subject, self.seats.subject)?;
+        let watch = Watch::begin(&running.threads);
+        self.running = Some((running, watch));
         self.alone = None;
-        self.sleep(WARM_UP)
+        sleep(WARM_UP, &self.stop)
     }
 
     fn sample(&mut self, competitors: &[Competitor]) -> Result<Sample, Trouble> {
@@ -245,10 +250,10 @@ impl Bench for Machine {
             None => self.span(&[])?.0,
         };
         let rivals = self.join(competitors)?;
-        let beside = self.sleep(SETTLE).and_then(|()| self.span(&rivals));
+        let beside = sleep(SETTLE, &self.stop).and_then(|()| self.span(&rivals));
         let left = leave(rivals);
         let ((beside, loads), ()) = (beside?, left?);
-        self.sleep(SETTLE)?;
+        sleep(SETTLE, &self.stop)?;
         let (after, _) = self.span(&[])?;
         self.alone = Some(after);
         Ok(Sample { competitors: competitors.to_vec(), pass: 0, before, beside, after, loads })
@@ -256,11 +261,26 @@ impl Bench for Machine {
 
     fn end(&mut self) -> Result<(), Trouble> {
         self.alone = None;
-        self.running.take().map_or(Ok(()), Running::end)
+        self.running.take().map_or(Ok(()), |(running, _)| running.end())
     }
 
     fn unavailable(&self) -> Vec<(String, String)> {
         self.unavailable.iter().map(|(name, why)| (name.clone(), why.clone())).collect()
+    }
+}
+
+/// Sleeps, until `stop` is set.
+fn sleep(time: Duration, stop: &AtomicBool) -> Result<(), Trouble> {
+    let began = Instant::now();
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return Err(Trouble::Interrupted);
+        }
+        let rest = time.saturating_sub(began.elapsed());
+        if rest.is_zero() {
+            return Ok(());
+        }
+        std::thread::sleep(rest.min(LOOK));
     }
 }
 
@@ -280,7 +300,8 @@ fn start(subject: &Subject, core: usize) -> Result<Running, Trouble> {
     }
     let cores = Cores::from(&[core][..]);
     let instance = forebay_instance::start(loaded.plans, cores, loaded.made, Box::new(|_| None), Steer::default());
-    Ok(Running { instance: instance.map_err(|error| failed(&error))? })
+    let instance = instance.map_err(|error| failed(&error))?;
+    Ok(Running { board: instance.board(), threads: instance.threads(), instance })
 }
 
 /// Ends competitors.
@@ -315,47 +336,48 @@ impl Running {
             None => Ok(()),
         }
     }
-
-    fn packets(&self) -> u64 {
-        let board = self.instance.board();
-        board.report(&board.nothing(), &board.read(Tsc.now())).packets.entered
-    }
 }
 
-/// The work of a competitor so far.
-#[derive(Clone, Copy, Default)]
-struct Count {
-    packets: u64,
-    walked: u64,
-    streamed: u64,
-}
-
-impl Count {
-    fn since(self, earlier: &Self, seconds: f64) -> Load {
-        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
-        Load {
-            packets: rate(self.packets, earlier.packets),
-            walked: rate(self.walked, earlier.walked),
-            streamed: rate(self.streamed, earlier.streamed),
-        }
-    }
+/// A competitor's counts up to an instant.
+enum Work {
+    Function(Box<Reading>),
+    Synthetic { walked: u64, streamed: u64 },
 }
 
 impl Rival {
-    fn count(&self) -> Count {
+    fn look(&self) -> Work {
         match self {
-            Self::Function(running) => Count { packets: running.packets(), ..Count::default() },
-            Self::Synthetic { lines, .. } => Count {
-                packets: 0,
+            Self::Function(running) => Work::Function(Box::new(running.board.read(Tsc.now()))),
+            Self::Synthetic { lines, .. } => Work::Synthetic {
                 walked: lines.walked.load(Ordering::Relaxed),
                 streamed: lines.streamed.load(Ordering::Relaxed),
             },
         }
     }
 
+    /// How much it did between two looks.
+    fn load(&self, earlier: &Work, later: &Work, seconds: f64) -> Load {
+        match (self, earlier, later) {
+            (Self::Function(running), Work::Function(earlier), Work::Function(later)) => {
+                let entered = running.board.report(earlier, later).packets.entered;
+                Load { packets: entered as f64 / seconds, ..Load::default() }
+            }
+            (
+                Self::Synthetic { .. },
+                Work::Synthetic { walked, streamed },
+                Work::Synthetic { walked: walked_then, streamed: streamed_then },
+            ) => Load {
+                walked: (walked_then - walked) as f64 / seconds,
+                streamed: (streamed_then - streamed) as f64 / seconds,
+                ..Load::default()
+            },
+            _ => Load::default(),
+        }
+    }
+
     fn threads(&self) -> Vec<WorkerThread> {
         match self {
-            Self::Function(running) => running.instance.threads(),
+            Self::Function(running) => running.threads.clone(),
             Self::Synthetic { tid, core, .. } => vec![WorkerThread { worker: 0, core: *core, tid: *tid }],
         }
     }

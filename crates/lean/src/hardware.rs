@@ -100,9 +100,23 @@ impl Watch {
         }
     }
 
+    /// Counts from now on.
+    pub fn restart(&mut self) {
+        for watched in &mut self.workers {
+            watched.pair.iter_mut().for_each(Counting::restart);
+            watched.singles.iter_mut().for_each(Counting::restart);
+        }
+    }
+
     /// What was counted since it began.
     #[must_use]
     pub fn end(mut self) -> Counted {
+        self.counted()
+    }
+
+    /// What was counted since it began, or since [`restart`](Self::restart).
+    #[must_use]
+    pub fn counted(&mut self) -> Counted {
         let mut missing: BTreeMap<Event, String> =
             self.unavailable.iter().map(|(event, reason)| (*event, reason.to_string())).collect();
         let mut workers = Vec::new();
@@ -117,6 +131,11 @@ impl Watch {
 }
 
 impl<const N: usize> Counting<N> {
+    fn restart(&mut self) {
+        // A group that cannot be read now says so when it is read for its counts.
+        let _ = self.group.read(&mut self.before);
+    }
+
     fn end(&mut self, counts: &mut BTreeMap<Event, f64>, missing: &mut BTreeMap<Event, String>) {
         let mut now = Reading::default();
         let told = match self.group.read(&mut now) {
@@ -201,15 +220,21 @@ mod tests {
         let thread = std::thread::spawn(move || {
             let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
             let _ = may_go.recv();
-            (0..30).for_each(|_| std::thread::sleep(Duration::from_micros(100)));
-            let _ = tell.send(0);
-            let _ = may_go.recv();
+            for sleeps in [30, 3] {
+                (0..sleeps).for_each(|_| std::thread::sleep(Duration::from_micros(100)));
+                let _ = tell.send(0);
+                let _ = may_go.recv();
+            }
         });
         let known = WorkerThread { worker: 4, core: 0, tid: told.recv().expect("it runs") };
-        let watch = Watch::of(&[known], [Event::TaskClock, Event::ContextSwitches], &[Event::PageFaults]);
+        let mut watch = Watch::of(&[known], [Event::TaskClock, Event::ContextSwitches], &[Event::PageFaults]);
         go.send(()).expect("it waits");
         told.recv().expect("it answers");
-        let counted = watch.end();
+        let counted = watch.counted();
+        watch.restart();
+        go.send(()).expect("it waits");
+        told.recv().expect("it answers");
+        let after = watch.end();
         go.send(()).expect("it waits");
         thread.join().expect("it ends well");
         if let Some(reason) = counted.why_not() {
@@ -219,6 +244,8 @@ mod tests {
         let (worker, counts) = &counted.workers[0];
         assert_eq!((*worker, counts.len()), (4, 3), "{counted:?}");
         assert!(counts[&Event::ContextSwitches] >= 30.0 && counts[&Event::TaskClock] > 0.0, "{counted:?}");
+        let switches = after.workers[0].1[&Event::ContextSwitches];
+        assert!((3.0..30.0).contains(&switches), "{after:?}");
     }
 
     #[test]
