@@ -203,8 +203,34 @@ pub fn samples(
 }
 
 /// Every fifth run is left out of fits: errors and intervals are taken from these (split conformal: Lei and others,
-/// JASA 2018).
+/// JASA 2018). The runs before them choose the shape.
 const LEFT_OUT: usize = 5;
+
+/// A side's runs.
+#[derive(Default)]
+struct Split {
+    /// Those that a shape's trial is fitted to.
+    tried: Vec<CoRun>,
+    /// Those that the trial predicts.
+    choosing: Vec<CoRun>,
+    /// Those that nothing was fitted to.
+    out: Vec<CoRun>,
+}
+
+impl Split {
+    fn add(&mut self, at: usize, run: CoRun) {
+        match at % LEFT_OUT {
+            4 => self.out.push(run),
+            3 => self.choosing.push(run),
+            _ => self.tried.push(run),
+        }
+    }
+
+    /// All runs that parameters are fitted to, once the shape is chosen.
+    fn fitted(&self) -> Vec<CoRun> {
+        self.tried.iter().chain(&self.choosing).copied().collect()
+    }
+}
 
 impl Models {
     /// Fits models to samples.
@@ -223,37 +249,37 @@ impl Models {
         let sides = if profile.away().is_some() { 2 } else { 1 };
         let mut functions = Vec::new();
         for function in 0..profile.network {
-            let mut split: [(Vec<CoRun>, Vec<CoRun>); 2] = Default::default();
-            for (side, (fitted, out)) in split.iter_mut().enumerate().take(sides) {
+            let mut split: [Split; 2] = Default::default();
+            for (side, split) in split.iter_mut().enumerate().take(sides) {
                 let all = samples.iter().filter(|sample| (sample.function, sample.side) == (function, side));
-                for (at, sample) in all.enumerate() {
-                    if at % LEFT_OUT == LEFT_OUT - 1 { out.push(sample.run) } else { fitted.push(sample.run) }
-                }
+                all.enumerate().for_each(|(at, sample)| split.add(at, sample.run));
             }
+            let split = &split[..sides];
             let tried = shapes(method).into_iter().filter_map(|shape| {
-                let fits: Vec<_> = split[..sides].iter().map(|(runs, _)| parameters(runs, shape, method)).collect();
-                let fits: Option<Vec<_>> = fits.into_iter().collect();
+                let fits: Option<Vec<_>> = split.iter().map(|it| parameters(&it.tried, shape, method)).collect();
                 let fits = fits?;
                 let squares = split
                     .iter()
                     .zip(&fits)
-                    .flat_map(|((_, out), fitted)| out.iter().map(|run| (fitted.predict(run) - run.drop).powi(2)));
-                Some((squares.sum::<f64>(), fits))
+                    .flat_map(|(it, fitted)| it.choosing.iter().map(|run| (fitted.predict(run) - run.drop).powi(2)));
+                Some((squares.sum::<f64>(), shape))
             });
-            let best = tried.min_by(|a, b| a.0.total_cmp(&b.0));
-            let Some((_, fits)) = best else {
+            let best = tried.min_by(|a, b| a.0.total_cmp(&b.0)).and_then(|(_, shape)| {
+                split.iter().map(|it| parameters(&it.fitted(), shape, method)).collect::<Option<Vec<_>>>()
+            });
+            let Some(fits) = best else {
                 let name = profile.bench.functions[function].name.clone();
-                let side = if split[0].0.is_empty() { "on its home domain" } else { "on another domain" };
+                let side = if split[0].tried.is_empty() { "on its home domain" } else { "on another domain" };
                 return Err(ModelError::NoRuns { function: name, side });
             };
             let of = |side: usize| {
-                let (runs, out) = &split[side];
+                let Split { tried, choosing, out } = &split[side];
                 let mut errors: Vec<_> = out.iter().map(|run| (fits[side].predict(run) - run.drop).abs()).collect();
                 errors.sort_by(f64::total_cmp);
                 let held_out = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
                 let rank = ((errors.len() + 1) as f64 * 0.95).ceil() as usize;
                 let interval_95 = errors.get(rank.min(errors.len()).saturating_sub(1)).copied().unwrap_or(1.0);
-                Side { fitted: fits[side], held_out, interval_95, runs: runs.len() }
+                Side { fitted: fits[side], held_out, interval_95, runs: tried.len() + choosing.len() }
             };
             functions.push([of(0), of(sides - 1)]);
         }

@@ -21,8 +21,12 @@ pub struct Validity {
     pub not_run: Option<String>,
     /// The cores.
     pub cores: Vec<usize>,
-    /// The sizes of a core's own cache and of the shared one, in bytes.
+    /// The sizes of a core's own cache and of the shared one, in bytes, as the system tells them.
     pub caches: [u64; 2],
+    /// How much of the shared cache one thread finds its lines in, in bytes: measured. Other virtual machines may use
+    /// the rest, and lines whose addresses fall on the same sets displace each other before it is full.
+    #[serde(default)]
+    pub usable: u64,
     /// Nanoseconds per read that hits the core's own cache; that hits the shared one, besides; that misses it, besides.
     pub ns: [f64; 3],
     /// By pair of footprints.
@@ -76,12 +80,12 @@ pub(super) fn measure(_: &Basis, settings: &Settings, progress: &mut dyn Progres
     } else {
         (20, &[(0.25, 0.5), (0.25, 1.0), (0.25, 2.0), (0.5, 0.5), (0.5, 1.0), (0.5, 2.0), (0.75, 1.0), (0.75, 2.0)])
     };
-    progress.begin(3 + parts.len());
+    progress.begin(4 + parts.len());
     progress.expect(0.5 + (rounds * parts.len()) as f64 * 0.2);
     let tree = Tree::default();
     let none = |why: String| {
         let (cores, caches, ns) = (Vec::new(), [0; 2], [0.0; 3]);
-        Ok(vec![Validity { not_run: Some(why), cores, caches, ns, rows: Vec::new() }])
+        Ok(vec![Validity { not_run: Some(why), cores, caches, usable: 0, ns, rows: Vec::new() }])
     };
     let cores = match seats(&tree) {
         Ok(seats) if !seats.siblings => [seats.subject, seats.competitors[0]],
@@ -101,11 +105,16 @@ pub(super) fn measure(_: &Basis, settings: &Settings, progress: &mut dyn Progres
     let in_own = alone(own / 4.0, progress)?;
     let in_shared = alone(shared / 4.0, progress)?;
     let beyond = alone(shared * 4.0, progress)?;
+    let all = alone(shared, progress)?;
     let misses_own = |bytes: f64| (1.0 - own / bytes).max(0.0);
     let shared_ns = ((in_shared - in_own) / misses_own(shared / 4.0)).max(0.0);
-    // Three quarters of reads of four times the cache miss it.
-    let memory_ns = ((beyond - in_own - shared_ns) / 0.75).max(0.0);
-    let ns = [in_own, shared_ns, memory_ns];
+    // Of a memory of m times the shared cache, of which the share c is usable, reads miss with the chance 1 − c/m.
+    let [over, at] = [(beyond, shared * 4.0), (all, shared)]
+        .map(|(time, bytes)| (time - in_own - shared_ns * misses_own(bytes)).max(0.0));
+    let usable = ((over - at) / (over - at / 4.0)).clamp(0.25, 1.0);
+    let usable = if usable.is_finite() { usable } else { 1.0 };
+    let ns = [in_own, shared_ns, over / (1.0 - usable / 4.0)];
+    let sizes = Caches { shared: (shared * usable) as u64, ..sizes };
     let mut rows = Vec::new();
     for (part, competitor) in parts {
         let bytes = [part * shared, competitor * shared];
@@ -113,7 +122,8 @@ pub(super) fn measure(_: &Basis, settings: &Settings, progress: &mut dyn Progres
         let simulated = simulate(sizes, ns, bytes)?;
         rows.push(pair(cores, bytes, simulated, rounds, progress)?);
     }
-    Ok(vec![Validity { not_run: None, cores: cores.to_vec(), caches: [sizes.own, sizes.shared], ns, rows }])
+    let caches = [sizes.own, shared as u64];
+    Ok(vec![Validity { not_run: None, cores: cores.to_vec(), caches, usable: sizes.shared, ns, rows }])
 }
 
 /// λ of a thread beside another, as the simulator has it.

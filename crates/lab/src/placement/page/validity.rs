@@ -28,13 +28,15 @@ pub(super) fn section(of: &Validity) -> Result<Section, PlotError> {
     };
     let mut blocks = vec![text(&format!(
         "Two threads on cores {} read memories at random, four reads at a time. The simulator has this machine's \
-         sizes of caches ({} and {}) and three latencies that the first thread was measured to have alone: {:.2} \
-         ns per read in its own cache, {:.2} ns more in the shared one, {:.2} ns more beyond. It knows nothing of \
+         sizes of caches ({} and {}, of which the first thread alone was measured to have {}) and three latencies \
+         of that thread alone: {:.2} ns per read in its own cache, {:.2} ns more in the shared one, {:.2} ns more \
+         beyond. It knows nothing of \
          the co-runs. A round is a span alone, one beside the other thread, one alone; it is void where something \
          else had a core for more than 1 % of a span. {verdict}",
         of.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(" and "),
         megabytes(of.caches[0]),
         megabytes(of.caches[1]),
+        megabytes(of.usable),
         of.ns[0],
         of.ns[1],
         of.ns[2],
@@ -73,17 +75,8 @@ pub(super) fn section(of: &Validity) -> Result<Section, PlotError> {
         ]
     };
     blocks.push(Block::Table(Table {
-        caption: "λ of the first thread".to_owned(),
-        columns: columns(&[
-            "pair",
-            "measured",
-            "95 % interval",
-            "noise",
-            "simulated",
-            "rounds",
-            "above twice the \
-                                                                                                 noise",
-        ]),
+        caption: "λ of the first thread; telling: above twice the noise".to_owned(),
+        columns: columns(&["pair", "measured", "95 % interval", "noise", "simulated", "rounds", "telling"]),
         rows: of.rows.iter().map(row).collect(),
     }));
     Ok(Section { title, blocks })
