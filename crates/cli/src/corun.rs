@@ -131,11 +131,15 @@ fn measured(
     let mut file = None;
     if let Some(registry) = models.registry(&key.cpu, &build).filter(|registry| !registry.functions.is_empty()) {
         let at = match models_at {
-            Some(file) => file,
-            None => Registry::file(&Store::folder("placement")?, &key.cpu, &build),
+            Some(file) => Some(file),
+            // `place` cannot take them: those that are there stay.
+            None if arguments.lms => None,
+            None => Some(Registry::file(&Store::folder("placement")?, &key.cpu, &build, batch)),
         };
-        registry.write(&at)?;
-        file = Some(at);
+        if let Some(at) = at {
+            registry.write(&at)?;
+            file = Some(at);
+        }
     }
     let domains = Topology::read(&tree, &Host::read(&tree)).map_or(1, |topology| topology.domains().len());
     let asked: Vec<_> = subjects.iter().map(|subject| (subject.key.clone(), subject.name.clone())).collect();

@@ -47,12 +47,14 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
         && arguments.models.is_empty()
         && arguments.topology == "host"
         && root.is_none();
-    let registry = if measures { models::measured(&chains, &keys)? } else { models::read(&arguments.models)? };
+    let registry =
+        if measures { models::measured(&chains, &keys)? } else { models::read(&arguments.models, chains.batch)? };
     let posed = pose(&chains, &server, &registry, &keys, objective).map_err(|error| match error {
         PoseError::Models(missing) => models::missing(&arguments.chains, &missing, chains.batch),
         error => anyhow::anyhow!("{}: {error}", arguments.chains),
     })?;
-    let patience = Patience::new(Duration::from_nanos(arguments.limit.0))?;
+    let limit = Duration::from_nanos(arguments.limit.0);
+    let patience = Patience::new(limit, "searching; Ctrl-C takes the best placement so far")?;
     let is_over = || patience.is_over();
     let algorithm = arguments.search.into();
     let mut running = apply::RunningPlacement::of(arguments)?;
@@ -70,7 +72,7 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
         _ => search(&posed.problem, &effort),
     };
     let outcome = outcome.with_context(|| format!("place: {}", arguments.chains))?;
-    drop(patience);
+    let patience = patience.next("explaining moves; Ctrl-C leaves the others out");
     let options = AnswerOptions {
         topology: &arguments.topology,
         objective,
@@ -78,6 +80,7 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
         rate_coupled: arguments.rate_coupled,
         explain: arguments.explain,
         earlier: earlier.as_ref(),
+        is_over: &|| patience.is_over(),
     };
     let mut placed = answer(&chains, &server, &registry, &posed, &outcome, options)?;
     if let Some(file) = &arguments.svg {
@@ -106,19 +109,26 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
     Ok(if is_kept { Answer::Yes } else { Answer::No })
 }
 
-/// How long the search goes on: up to its limit, or until Ctrl-C. Shows how far it is, once it takes longer than a
+/// How long something goes on: up to its limit, or until Ctrl-C. Shows how far it is, once it takes longer than a
 /// second.
 struct Patience {
     begin: Instant,
     limit: Duration,
+    what: &'static str,
     stop: Arc<AtomicBool>,
     bar: RefCell<Option<Bar>>,
 }
 
 impl Patience {
-    fn new(limit: Duration) -> anyhow::Result<Self> {
+    fn new(limit: Duration, what: &'static str) -> anyhow::Result<Self> {
         let stop = crate::run::stop_on_signals().context("signals")?;
-        Ok(Self { begin: Instant::now(), limit, stop, bar: RefCell::new(None) })
+        Ok(Self { begin: Instant::now(), limit, what, stop, bar: RefCell::new(None) })
+    }
+
+    /// The same for what comes next: as long again, and over at once after a Ctrl-C.
+    fn next(self, what: &'static str) -> Self {
+        let (limit, stop) = (self.limit, Arc::clone(&self.stop));
+        Self { begin: Instant::now(), limit, what, stop, bar: RefCell::new(None) }
     }
 
     fn is_over(&self) -> bool {
@@ -133,7 +143,7 @@ impl Patience {
                 bar.begin(steps(self.limit));
                 bar
             });
-            bar.at(steps(elapsed), "searching; Ctrl-C takes the best placement so far");
+            bar.at(steps(elapsed), self.what);
         }
         elapsed >= self.limit || self.stop.load(Ordering::Relaxed)
     }

@@ -241,12 +241,10 @@ fn fit(record: &FunctionRecord, metric: f64, loads: &Loads<'_>, limits: &LoadLim
     Some(Fit { model, trial: trial(record, &runs, method) })
 }
 
-/// The parameters, and their held-out error where there are enough co-runs for one.
+/// The parameters, and their held-out error, of [`GROUPS`] co-runs or more.
 fn fitted(runs: &[CoRun], method: FitMethod) -> Option<(Fitted, Option<f64>)> {
     match method {
         FitMethod::Lms => Some((least_mean_squares(runs, STEP, PASSES)?, held_out_error(runs))),
-        // With so few, whatever is left out is extrapolated.
-        FitMethod::NonNegative if runs.len() < GROUPS => Some((non_negative(runs, Shape::Linear)?, None)),
         FitMethod::NonNegative => by_held_out_error(runs).map(|(fitted, error)| (fitted, Some(error))),
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -233,8 +234,9 @@ fn random(state: &mut u64) -> usize {
 
 #[test]
 fn modules_move_under_load_and_nothing_is_lost_overtaken_or_forgotten() {
-    let moves = std::env::var("FOREBAY_MOVES").ok().map_or(100, |text| text.parse().expect("a number"));
-    move_under_load("moves", "", moves);
+    let moves: NonZeroUsize = std::env::var("FOREBAY_MOVES")
+        .map_or(NonZeroUsize::new(100).expect("above 0"), |text| text.parse().expect("1 or more"));
+    move_under_load("moves", "", moves.get());
 }
 
 #[test]

@@ -7,8 +7,9 @@
 //!
 //! The model differs from the print in four points, each with a test. Each place of contention has its own
 //! [normaliser](Limits), so that a new function changes no other model. In (11) a function does not compete with its
-//! own segment for the cache. A function on the remote side competes for the link with all other functions on its
-//! domain whose chains are at home elsewhere, as their tables are there. Each chain has its own home domain, the one of its network interface.
+//! own segment for the cache, into which the first of the segment has brought the packets. That says nothing of the
+//! link: there it competes with all functions on its domain whose chains are at home elsewhere, its own segment's
+//! included. Each chain has its own home domain, the one of its network interface.
 
 mod assignment;
 pub mod baselines;

@@ -298,7 +298,7 @@ pub struct CoupledAnswer {
 }
 
 /// What is asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct AnswerOptions<'a> {
     /// The topology, as on the command line.
     pub topology: &'a str,
@@ -312,6 +312,8 @@ pub struct AnswerOptions<'a> {
     pub explain: bool,
     /// What runs already.
     pub earlier: Option<&'a EarlierPlacement>,
+    /// Whether the time for explanations is over.
+    pub is_over: &'a dyn Fn() -> bool,
 }
 
 /// Makes the answer of a search.
@@ -341,10 +343,13 @@ pub fn answer(
     for (at, rates) in rates.iter().enumerate() {
         answers.push(placed.chain(at, rates, together.as_ref(), &mut domains));
     }
+    let mut left_out = 0;
     if options.explain {
         let names: Vec<_> = answers.iter().map(|chain| (chain.chain.clone(), names(chain))).collect();
-        for (chain, moves) in answers.iter_mut().zip(explain(&problem, &outcome.placement, &names)) {
-            chain.moves = Some(moves);
+        let explained = explain(&problem, &outcome.placement, &names, options.is_over);
+        left_out = explained.iter().filter(|moves| moves.is_none()).count();
+        for (chain, moves) in answers.iter_mut().zip(explained) {
+            chain.moves = moves;
         }
     }
     let gap = outcome.bound.map(|bound| {
@@ -358,6 +363,9 @@ pub fn answer(
     });
     let moved = options.earlier.map(|earlier| moved(chains, earlier, outcome));
     let used = domains.iter().flat_map(|domain| &domain.cores).filter(|core| core.chain.is_some()).count();
+    let notes = posed.notes.iter().chain(options.earlier.iter().flat_map(|it| &it.notes));
+    let unexplained = (left_out > 0)
+        .then(|| format!("moves of {left_out} chains are not explained: the time was over (`--limit TIME`)"));
     Ok(Answer {
         version: 1,
         name: chains.name.clone(),
@@ -391,7 +399,7 @@ pub fn answer(
             residual: Some(together.residual).filter(|residual| residual.is_finite()),
             rounds: together.rounds,
         }),
-        notes: posed.notes.iter().chain(options.earlier.iter().flat_map(|it| &it.notes)).cloned().collect(),
+        notes: notes.cloned().chain(unexplained).collect(),
     })
 }
 

@@ -97,7 +97,7 @@ struct ChainSection {
     /// Packets a second that come, 1pps to 1000Gpps. Without it, the chain takes what it gets.
     rate: Option<PacketRate>,
     /// The value of a packet, compared with those of other chains; 1 by default.
-    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1e6))]
+    #[schemars(extend("minimum" = 1e-6, "maximum" = 1e6))]
     weight: Option<f64>,
     /// The delay objective, 1us to 10s. The chain is placed only where its predicted rate keeps it.
     slo: Option<Nanos>,

@@ -10,12 +10,17 @@ use crate::answer::SegmentMove;
 /// A chain's name, and by seat its functions' names.
 type SeatNames = (String, Vec<Vec<String>>);
 
-/// Explains each segment of each chain.
-pub(crate) fn explain(problem: &Problem, placement: &[Way], names: &[SeatNames]) -> Vec<Vec<SegmentMove>> {
-    let Some(value) = value(problem, placement) else { return vec![Vec::new(); placement.len()] };
+/// Explains each segment of each chain, until the time is over: of the others nothing is said.
+pub(crate) fn explain(
+    problem: &Problem,
+    placement: &[Way],
+    names: &[SeatNames],
+    is_over: &dyn Fn() -> bool,
+) -> Vec<Option<Vec<SegmentMove>>> {
+    let Some(value) = value(problem, placement) else { return vec![Some(Vec::new()); placement.len()] };
     let chain = |(at, way): (usize, &Way)| {
-        let segments = segments(way);
-        segments.into_iter().map(|seats| segment(problem, placement, names, value, at, seats)).collect()
+        let segments = segments(way).into_iter();
+        segments.map(|seats| segment(problem, placement, names, value, at, seats, is_over)).collect()
     };
     placement.iter().enumerate().map(chain).collect()
 }
@@ -55,10 +60,14 @@ fn segment(
     before: f64,
     chain: usize,
     seats: std::ops::Range<usize>,
-) -> SegmentMove {
+    is_over: &dyn Fn() -> bool,
+) -> Option<SegmentMove> {
     let from = placement[chain].domains()[seats.start];
     let mut best: Option<(f64, usize, Vec<Seat>)> = None;
     for to in (0..problem.domains.len()).filter(|to| *to != from) {
+        if is_over() {
+            return None;
+        }
         let mut moved = placement.to_vec();
         seats.clone().for_each(|seat| set(&mut moved, (chain, seat), to));
         let Some((after, exchanged)) = make_room(problem, moved, chain, from, to) else { continue };
@@ -72,13 +81,13 @@ fn segment(
         format!("{chain}: {}", seats[*seat].join(", "))
     };
     let cost = |after: f64| if before > 0.0 { 100.0 * (before - after) / before } else { 0.0 };
-    SegmentMove {
+    Some(SegmentMove {
         functions,
         from,
         to: best.as_ref().map(|(_, to, _)| *to),
         exchanged: best.iter().flat_map(|(.., exchanged)| exchanged.iter().map(name)).collect(),
         cost_percent: best.map(|(after, ..)| cost(after)),
-    }
+    })
 }
 
 /// Moves functions of other chains from the domain `to` to `from` until all have a core. Returns the value then.
@@ -129,11 +138,25 @@ mod tests {
         (problem, vec![names("x"), names("y")])
     }
 
+    fn explained(problem: &Problem, placement: &[Way], names: &[SeatNames]) -> Vec<Vec<SegmentMove>> {
+        explain(problem, placement, names, &|| false).into_iter().map(|moves| moves.expect("time enough")).collect()
+    }
+
+    #[test]
+    fn what_is_not_explained_in_time_is_left_out() {
+        let (problem, names) = problem(4);
+        let placement = vec![Way::Split(vec![0, 0]), Way::Split(vec![0, 1])];
+        let looks = std::cell::Cell::new(0);
+        let is_over = || looks.replace(looks.get() + 1) > 0;
+        let explained = explain(&problem, &placement, &names, &is_over);
+        assert_eq!(explained.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
+    }
+
     #[test]
     fn a_move_costs_what_the_chains_lose() {
         let (problem, names) = problem(4);
         let placement = vec![Way::Split(vec![0, 0]), Way::Split(vec![0, 1])];
-        let moves = explain(&problem, &placement, &names);
+        let moves = explained(&problem, &placement, &names);
         assert_eq!(moves[1].len(), 2);
         let first = &moves[0][0];
         assert_eq!((first.from, first.to, first.functions.len(), first.exchanged.len()), (0, Some(1), 2, 0));
@@ -147,7 +170,7 @@ mod tests {
     fn functions_change_places_where_no_core_is_free() {
         let (problem, names) = problem(2);
         let placement = vec![Way::Split(vec![0, 0]), Way::Split(vec![1, 1])];
-        let moves = explain(&problem, &placement, &names);
+        let moves = explained(&problem, &placement, &names);
         assert_eq!(moves[0][0].exchanged, ["y: b", "y: a"].map(str::to_owned).into_iter().collect::<Vec<_>>());
         // Both chains are alike: it makes no difference which of them is at home.
         assert!(moves[0][0].cost_percent.expect("a cost").abs() < 1e-9, "{moves:?}");
@@ -158,7 +181,7 @@ mod tests {
         let (mut problem, names) = problem(4);
         problem.domains.truncate(1);
         let placement = vec![Way::Split(vec![0, 0]), Way::Split(vec![0, 0])];
-        let moves = explain(&problem, &placement, &names);
+        let moves = explained(&problem, &placement, &names);
         assert_eq!((moves[0][0].to, moves[0][0].cost_percent), (None, None));
     }
 }

@@ -52,12 +52,11 @@ pub struct PipelineText {
 }
 
 /// Writes the pipeline of a placement. A chain with an interface has a port of the kind `af_packet`; one without has a
-/// generator of packets for its first function, and a sink.
+/// generator of packets for its first function, and a sink. With `spare` there is also a worker on each core without
+/// functions, which waits for modules that move there.
 ///
 /// # Errors
 /// [`PipelineError`].
-///
-/// With `spare` there is also a worker on each core without functions, which waits for modules that move there.
 pub fn pipeline(chains: &Chains, answer: &Answer, spare: bool) -> Result<PipelineText, PipelineError> {
     let placed: Vec<_> = answer.chains.iter().collect();
     let find = |name: &str| chains.chains.iter().find(|chain| chain.name == name);

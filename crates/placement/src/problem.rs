@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_models::placement::{Chain, Domain, Function, Limits, Problem};
+use forebay_models::placement::{Chain, Domain, Function, Limits, Problem, ProblemError};
 
 use forebay_pipeline::{listed, nearest};
 
@@ -59,6 +59,9 @@ pub enum PoseError {
     /// Functions have no model.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Models(Vec<MissingModel>),
+    /// The search cannot take the server.
+    #[error(transparent)]
+    Problem(ProblemError),
     /// The registry has no limits for a server of several domains.
     #[error(
         "limits.link is null: the models are of one domain, and the server has {0}: allowed are models with a link \
@@ -150,7 +153,15 @@ pub fn pose(
     let of_server = server.domains.iter().zip(classes).zip(limits);
     let of_server =
         of_server.map(|((domain, class), limits)| Domain { cores: domain.cores.len(), class, limits }).collect();
-    Ok(PosedProblem { problem: Problem { domains: of_server, chains: posed }, models, notes })
+    let problem = Problem { domains: of_server, chains: posed };
+    problem.check_numbers().map_err(|error| match error {
+        ProblemError::Number { chain, what, value, allowed } => PoseError::Chain {
+            chain: chains.chains[chain].name.clone(),
+            what: format!("{what} is {value}: allowed is {allowed}"),
+        },
+        error => PoseError::Problem(error),
+    })?;
+    Ok(PosedProblem { problem, models, notes })
 }
 
 /// The model of a function, with its name and whether it is of these parameters.

@@ -305,14 +305,14 @@ impl Registry {
         serde_json::to_string_pretty(self).expect("names and finite numbers can be written") + "\n"
     }
 
-    /// Where the registry of a CPU model and build is kept in `folder`.
+    /// Where the registry of a CPU model, a build and a largest batch is kept in `folder`.
     #[must_use]
-    pub fn file(folder: &Path, cpu: &str, build: &str) -> PathBuf {
+    pub fn file(folder: &Path, cpu: &str, build: &str, batch: usize) -> PathBuf {
         let plain = |text: &str| -> String {
             let letter = |letter: char| if letter.is_ascii_alphanumeric() || letter == '.' { letter } else { '-' };
             text.chars().map(letter).collect()
         };
-        folder.join(format!("{}_{}.json", plain(cpu), plain(build)))
+        folder.join(format!("{}_{}_{batch}.json", plain(cpu), plain(build)))
     }
 
     /// Adds the functions of another registry, which replace those of the same names. `file` names the other one in

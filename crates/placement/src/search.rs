@@ -176,7 +176,9 @@ pub fn search(problem: &Problem, effort: &SearchEffort<'_>) -> Result<Outcome, S
             for (chain, _) in kept.iter().zip(&left_out).filter(|(_, is_out)| **is_out) {
                 let needed = problem.chains[*chain].fewest_cores();
                 let has_objectives = kept.iter().any(|chain| problem.chains[*chain].least > 0.0);
-                let reason = if needed <= free && !has_objectives {
+                let reason = if (effort.is_over)() {
+                    "the best placement that was found in time (`--limit TIME`) is without it".to_owned()
+                } else if needed <= free && !has_objectives {
                     "the other chains are worth more without it".to_owned()
                 } else {
                     beside(needed, free)

@@ -131,8 +131,15 @@ fn attempt(random: &mut Random) -> Result<(), String> {
     let is_over = || calls.replace(calls.get() + 1) > 3;
     let effort = SearchEffort { algorithm, objective, seed: 7, is_over: &is_over, from: None };
     let outcome = search(&posed.problem, &effort).map_err(|error| error.to_string())?;
-    let options =
-        AnswerOptions { topology: machine, objective, algorithm, rate_coupled: true, explain: true, earlier: None };
+    let options = AnswerOptions {
+        topology: machine,
+        objective,
+        algorithm,
+        rate_coupled: true,
+        explain: true,
+        earlier: None,
+        is_over: &|| false,
+    };
     let found = answer(&chains, &server, &registry, &posed, &outcome, options).map_err(|error| error.to_string())?;
     assert_eq!(found.chains.len() + found.rejected.len(), chains.chains.len());
     assert!(found.rejected.iter().all(|rejected| !rejected.reason.is_empty()));

@@ -56,7 +56,8 @@ pub(super) fn print(report: &CoRunsReport, out: &mut impl Write) -> std::io::Res
     paragraph(&format!("Remote parameters: n/a: {}.", report.remote), out)?;
     match &report.models {
         Some(file) => writeln!(out, "Models are in {file}."),
-        None => writeln!(out, "There are no models yet."),
+        None if report.functions.is_empty() => writeln!(out, "There are no models yet."),
+        None => paragraph("Models by least mean squares are kept only where `--models FILE` says.", out),
     }
 }
 

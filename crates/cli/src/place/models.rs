@@ -20,8 +20,8 @@ use crate::printed;
 const HOW: &str = "`forebay profile --co-runs` measures models on this machine, `--models FILE` reads others";
 
 /// Reads the files, each of which adds to those before; without any, this machine's.
-pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<Registry> {
-    let Some((first, others)) = files.split_first() else { return of_machine() };
+pub(super) fn read(files: &[PathBuf], batch: usize) -> anyhow::Result<Registry> {
+    let Some((first, others)) = files.split_first() else { return of_machine(batch) };
     let mut registry = Registry::read(first).map_err(named)?;
     for file in others {
         registry.add(Registry::read(file).map_err(named)?, &file.display().to_string()).map_err(named)?;
@@ -35,7 +35,7 @@ fn named(error: RegistryError) -> anyhow::Error {
 
 /// This machine's models. Functions of the chains that have none are measured first, which is reported.
 pub(super) fn measured(chains: &Chains, keys: &BTreeMap<String, String>) -> anyhow::Result<Registry> {
-    let known = stored()?;
+    let known = stored(chains.batch)?;
     let has_model = |function: &ChainFunction| {
         let names = [chains.models.get(&function.name), keys.get(&function.module)];
         let plain = function.function.to_owned();
@@ -44,7 +44,7 @@ pub(super) fn measured(chains: &Chains, keys: &BTreeMap<String, String>) -> anyh
     };
     let missing: Vec<_> = chains.functions().filter(|function| !has_model(function)).collect();
     if missing.is_empty() {
-        return of_machine();
+        return of_machine(chains.batch);
     }
     let names: BTreeSet<_> = missing.iter().map(|function| function.name.as_str()).collect();
     let wanted: Vec<_> = missing.iter().filter_map(|function| keys.get(&function.module).cloned()).collect();
@@ -54,26 +54,27 @@ pub(super) fn measured(chains: &Chains, keys: &BTreeMap<String, String>) -> anyh
         listed(names)
     )?;
     crate::corun::measure_modules(&unplaced(chains)?, chains.batch, &wanted).context("place: models")?;
-    of_machine()
+    of_machine(chains.batch)
 }
 
-/// The models that co-runs on this machine have left for this build.
-fn of_machine() -> anyhow::Result<Registry> {
-    let file = file()?;
-    stored()?.with_context(|| format!("place: no models of this machine and build ({}): {HOW}", file.display()))
+/// The models that co-runs on this machine have left for this build and largest batch.
+fn of_machine(batch: usize) -> anyhow::Result<Registry> {
+    let file = file(batch)?;
+    let none = || format!("place: no models of this machine, build and batch of {batch} ({}): {HOW}", file.display());
+    stored(batch)?.with_context(none)
 }
 
 /// The same; `None` where there is no file.
-fn stored() -> anyhow::Result<Option<Registry>> {
-    match Registry::read(&file()?) {
+fn stored(batch: usize) -> anyhow::Result<Option<Registry>> {
+    match Registry::read(&file(batch)?) {
         Err(RegistryError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         read => read.map(Some).map_err(|error| anyhow!("place: {error}")),
     }
 }
 
-fn file() -> anyhow::Result<PathBuf> {
-    let Key { cpu, build, .. } = Key::this(32)?;
-    Ok(Registry::file(&Store::folder("placement")?, &cpu, &build.to_string()))
+fn file(batch: usize) -> anyhow::Result<PathBuf> {
+    let Key { cpu, build, .. } = Key::this(batch)?;
+    Ok(Registry::file(&Store::folder("placement")?, &cpu, &build.to_string(), batch))
 }
 
 /// The error for functions without a model: each with what the profile knows of it.

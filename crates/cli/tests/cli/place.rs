@@ -290,7 +290,7 @@ fn functions_without_models_are_named_with_what_to_do() {
         (
             "\"metric\": 3.0",
             "\"metric\": -3.0",
-            "function 'counter': metric is -3: allowed is a number from 1e-12 to 1e12",
+            "function 'counter': metric is -3: allowed is a number from 1e-6 to 1e6",
         ),
         ("\"schema\": 1", "\"schema\": 7", "schema 7: allowed is 1"),
     ] {

@@ -63,7 +63,7 @@ pub fn non_negative(runs: &[CoRun], shape: Shape) -> Option<Fitted> {
     best
 }
 
-/// The saturating form with the `h` that fits best, of a hundred between 0.01 and 100.
+/// The saturating form with the `h` that fits best, of 101 between 0.01 and 100.
 #[must_use]
 pub fn saturating(runs: &[CoRun]) -> Option<Fitted> {
     let halves = (0..=100).map(|at| 10_f64.powf(-2.0 + 0.04 * f64::from(at)));

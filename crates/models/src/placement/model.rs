@@ -319,10 +319,23 @@ impl Problem {
         let seats = self.seats(&wholes, placement)?;
         let mut rates = vec![Vec::new(); self.chains.len()];
         for seat in &seats {
-            let rate = seat.function.rates[seat.domain] * (1.0 - self.drop(seat, &seats)) * seat.copies as f64;
-            rates[seat.chain].push(rate);
+            rates[seat.chain].push(self.rate(seat, &seats));
         }
         Ok(rates)
+    }
+
+    /// The same of one chain only.
+    ///
+    /// # Errors
+    /// [`ProblemError::Placement`].
+    pub fn rates_of(&self, chain: usize, placement: &[Way]) -> Result<Vec<f64>, ProblemError> {
+        let wholes: Vec<_> = self.chains.iter().map(Chain::whole).collect();
+        let seats = self.seats(&wholes, placement)?;
+        Ok(seats.iter().filter(|seat| seat.chain == chain).map(|seat| self.rate(seat, &seats)).collect())
+    }
+
+    fn rate(&self, of: &Seat<'_>, seats: &[Seat<'_>]) -> f64 {
+        of.function.rates[of.domain] * (1.0 - self.drop(of, seats)) * of.copies as f64
     }
 
     fn seats<'p>(&'p self, wholes: &'p [Function], placement: &[Way]) -> Result<Vec<Seat<'p>>, ProblemError> {

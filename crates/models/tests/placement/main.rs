@@ -3,6 +3,7 @@
 mod baselines;
 mod check;
 mod coupled;
+mod formulas;
 mod instances;
 mod search;
 mod wanted;

@@ -22,8 +22,8 @@ pub(super) fn binding(problem: &Problem, placement: &[Way], at: usize, rates: &[
             Way::Split(_) => problem.chains[at].functions[slowest].rates[domain],
             Way::Whole(domains) => problem.chains[at].whole().rates[domain] * domains.len() as f64,
         };
-        let rates = changed.function_rates(placement).unwrap_or_default();
-        1.0 - rates.get(at).and_then(|rates| rates.get(slowest)).map_or(0.0, |rate| rate / alone)
+        let rates = changed.rates_of(at, placement).unwrap_or_default();
+        1.0 - rates.get(slowest).map_or(0.0, |rate| rate / alone)
     };
     let drop = drop_with(|drop| *drop);
     let is_local = domain == problem.chains[at].home;

@@ -7,10 +7,18 @@ const ROUNDING: f64 = 1e-6;
 /// The longest name of a function.
 const LONGEST: usize = 200;
 
-const POSITIVE: &str = "a number from 1e-12 to 1e12";
-/// Quotients and products of a few such figures are numbers as well.
-const SOUND: std::ops::RangeInclusive<f64> = 1e-12..=1e12;
+/// What the search takes ([`Problem::check_numbers`](forebay_models::placement::Problem::check_numbers)): sums of numbers
+/// that are further apart lose the small ones. Limits are multiplied by the cores that share a place, and divided by
+/// [`MOST_CORES`] at most.
+const RATE: Range = (1e-3..=1e15, "a number from 1e-3 to 1e15");
+const METRIC: Range = (1e-6..=1e6, "a number from 1e-6 to 1e6");
+const LIMIT: Range = (1e-6..=1e12, "a number from 1e-6 to 1e12");
+const HALF: Range = (1e-12..=1e12, "a number from 1e-12 to 1e12");
+const MOST_CORES: usize = 1000;
 const PARAMETER: &str = "a number from 0 to 1";
+
+/// Values that are allowed, and their name in errors.
+type Range = (std::ops::RangeInclusive<f64>, &'static str);
 
 struct Checker<'a> {
     file: &'a str,
@@ -32,8 +40,8 @@ impl Checker<'_> {
         if is_allowed { Ok(()) } else { Err(self.wrong(what, value.to_string(), allowed)) }
     }
 
-    fn positive(&self, what: &'static str, value: f64) -> Result<(), RegistryError> {
-        self.number(what, value, SOUND.contains(&value), POSITIVE)
+    fn within(&self, what: &'static str, value: f64, (range, allowed): Range) -> Result<(), RegistryError> {
+        self.number(what, value, range.contains(&value), allowed)
     }
 
     fn drop(&self, drop: &DropModel) -> Result<(), RegistryError> {
@@ -51,7 +59,7 @@ impl Checker<'_> {
             self.number("cache + memory + constant", sum, sum <= 1.0 + ROUNDING, "a sum of at most 1")?;
         }
         if let DropShape::Saturating(half) = drop.shape {
-            self.positive("shape.saturating", half)?;
+            self.within("shape.saturating", half, HALF)?;
         }
         let errors = [("error", Some(drop.error)), ("held_out", drop.held_out), ("interval_95", drop.interval_95)];
         for (what, value) in errors {
@@ -67,11 +75,11 @@ impl Checker<'_> {
         if name.is_empty() || name.len() > LONGEST {
             return Err(self.wrong("its name", format!("{} bytes long", name.len()), "a name of 1 to 200 bytes"));
         }
-        self.positive("rates.local", model.rates.local)?;
+        self.within("rates.local", model.rates.local, RATE)?;
         if let Some(rate) = model.rates.remote {
-            self.positive("rates.remote", rate)?;
+            self.within("rates.remote", rate, RATE)?;
         }
-        self.positive("metric", model.metric)?;
+        self.within("metric", model.metric, METRIC)?;
         self.place = format!("{place}local.");
         self.drop(&model.local)?;
         if let Some(remote) = &model.remote {
@@ -95,16 +103,16 @@ impl Registry {
         if self.schema != super::SCHEMA {
             return Err(RegistryError::Schema { file: file.to_owned(), found: self.schema.into() });
         }
-        checker.positive("limits.cache", self.limits.cache)?;
-        checker.positive("limits.memory", self.limits.memory)?;
+        checker.within("limits.cache", self.limits.cache, LIMIT)?;
+        checker.within("limits.memory", self.limits.memory, LIMIT)?;
         if let Some(link) = self.limits.link {
-            checker.positive("limits.link", link)?;
+            checker.within("limits.link", link, LIMIT)?;
         }
         if let Some(cores) = self.limits.cores {
             let all = [("limits.cores.cache", Some(cores.cache)), ("limits.cores.memory", Some(cores.memory))];
             for (what, count) in all.into_iter().chain([("limits.cores.link", cores.link)]) {
-                if count == Some(0) {
-                    return Err(checker.wrong(what, "0".to_owned(), "1 or more"));
+                if let Some(count) = count.filter(|count| !(1..=MOST_CORES).contains(count)) {
+                    return Err(checker.wrong(what, count.to_string(), "1 to 1000"));
                 }
             }
         }

@@ -42,8 +42,8 @@ fn wrong(find: &str, put: &str) -> String {
 fn a_wrong_figure_is_named_with_what_is_allowed() {
     let place = "models.json: function 'nat_out@0123456789abcdef': ";
     let cases = [
-        ("\"metric\": 1.5", "\"metric\": 0", "metric is 0: allowed is a number from 1e-12 to 1e12"),
-        ("\"local\": 9000000.0", "\"local\": -1", "rates.local is -1: allowed is a number from 1e-12 to 1e12"),
+        ("\"metric\": 1.5", "\"metric\": 0", "metric is 0: allowed is a number from 1e-6 to 1e6"),
+        ("\"local\": 9000000.0", "\"local\": -1", "rates.local is -1: allowed is a number from 1e-3 to 1e15"),
         ("\"cache\": 0.3", "\"cache\": -0.1", "local.cache is -0.1: allowed is a number from 0 to 1"),
         (
             "\"cache\": 0.3",
@@ -67,7 +67,7 @@ fn a_wrong_figure_is_named_with_what_is_allowed() {
     }
     assert_eq!(
         wrong("\"memory\": 8.0", "\"memory\": 0"),
-        "models.json: limits.memory is 0: allowed is a number from 1e-12 to 1e12"
+        "models.json: limits.memory is 0: allowed is a number from 1e-6 to 1e12"
     );
     assert_eq!(wrong("\"schema\": 1", "\"schema\": 2"), "models.json: schema 2: allowed is 1");
     let unknown = wrong("\"cpu\"", "\"gpu\"");
@@ -106,9 +106,9 @@ fn a_registry_is_added_where_its_demands_mean_the_same() {
 fn a_written_file_is_its_owners_and_reads_the_same() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().expect("a folder");
-    let file = Registry::file(&folder.path().join("placement"), "Xeon® 6", "0.1.0 (ab)");
+    let file = Registry::file(&folder.path().join("placement"), "Xeon® 6", "0.1.0 (ab)", 32);
     registry().write(&file).expect("written");
-    assert!(file.ends_with("placement/Xeon--6_0.1.0--ab-.json"), "{}", file.display());
+    assert!(file.ends_with("placement/Xeon--6_0.1.0--ab-_32.json"), "{}", file.display());
     assert_eq!(file.metadata().expect("a file").permissions().mode() & 0o777, 0o600);
     assert_eq!(Registry::read(&file).expect("a registry"), registry());
     let missing = Registry::read(&folder.path().join("none")).expect_err("no file").to_string();
