@@ -17,7 +17,7 @@ use crate::stat::{self, CpuTimes, Load};
 use crate::tree::{Tree, Unknown};
 
 /// The most CPUs that are looked at: as many as Linux can have on any machine of today.
-const MOST_CPUS: usize = 8_192;
+pub(crate) const MOST_CPUS: usize = 8_192;
 
 /// A machine, as its kernel tells of it.
 ///

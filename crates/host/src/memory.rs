@@ -10,8 +10,8 @@ pub const NODES: &str = "/sys/devices/system/node";
 pub const FILE: &str = "/proc/meminfo";
 /// Where it is chosen who gets huge pages without asking for any.
 const TRANSPARENT: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-/// More nodes than a kernel has (`MAX_NUMNODES` is 1 024).
-const MOST_NODES: usize = 1_024;
+/// As many nodes as a kernel has at most (`MAX_NUMNODES`, `NODES_SHIFT` 10).
+pub(crate) const MOST_NODES: usize = 1_024;
 
 /// A NUMA node.
 #[derive(Clone, Debug)]

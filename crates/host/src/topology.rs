@@ -10,12 +10,9 @@ mod sysfs;
 
 use std::collections::BTreeMap;
 
+use crate::host::MOST_CPUS;
+use crate::memory::MOST_NODES;
 use crate::tree::Unknown;
-
-/// More processors than any machine of today has.
-const MOST_CPUS: usize = 8_192;
-/// As many memory nodes as Linux has at most (`MAX_NUMNODES`, `NODES_SHIFT` 10).
-const MOST_NODES: usize = 1_024;
 
 /// Why there is no topology.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +57,9 @@ pub enum TopologyError {
     /// There are too many memory nodes.
     #[error("{0} memory nodes: allowed are up to {MOST_NODES}")]
     Nodes(usize),
+    /// Two memory nodes have one number.
+    #[error("memory node {0} is there twice: allowed is one of each number")]
+    NodeTwice(usize),
 }
 
 /// Whether a processor can run a worker.
@@ -181,14 +181,17 @@ impl Topology {
         stated.unwrap_or(if from == to { 10 } else { 20 })
     }
 
-    /// Puts everything in order and checks that there is something.
+    /// Puts everything in order and checks that there is something. Every source ends here.
     fn settled(mut self) -> Result<Self, TopologyError> {
-        if self.processors.is_empty() || self.processors.len() > MOST_CPUS {
-            return Err(TopologyError::Count(self.processors.len()));
-        }
+        bounded(self.processors.len(), self.nodes.len())?;
         self.processors.sort_by_key(|processor| processor.number);
         if let Some(twice) = self.processors.windows(2).find(|pair| pair[0].number == pair[1].number) {
             return Err(TopologyError::Twice(twice[0].number));
+        }
+        // The distances are in this order.
+        debug_assert!(self.nodes.is_sorted_by_key(|node| node.number));
+        if let Some(twice) = self.nodes.windows(2).find(|pair| pair[0].number == pair[1].number) {
+            return Err(TopologyError::NodeTwice(twice[0].number));
         }
         self.interfaces.sort_by(|a, b| a.name.cmp(&b.name));
         if self.distances.len() != self.nodes.len() || self.distances.iter().any(|row| row.len() != self.nodes.len()) {
@@ -196,4 +199,15 @@ impl Topology {
         }
         Ok(self)
     }
+}
+
+/// Checks the numbers of processors and memory nodes. A source that does work for each calls it before the work, too.
+fn bounded(processors: usize, nodes: usize) -> Result<(), TopologyError> {
+    if nodes > MOST_NODES {
+        return Err(TopologyError::Nodes(nodes));
+    }
+    if processors == 0 || processors > MOST_CPUS {
+        return Err(TopologyError::Count(processors));
+    }
+    Ok(())
 }

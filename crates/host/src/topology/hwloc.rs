@@ -58,12 +58,7 @@ impl Topology {
         let of_kind = |kind: &'static str| machine.descendants().filter(move |node| is(node, kind));
         // Before the work, which grows faster than their number.
         let count = |kind: &'static str| of_kind(kind).count();
-        if count("PU") > super::MOST_CPUS {
-            return Err(TopologyError::Count(count("PU")));
-        }
-        if count("NUMANode") > super::MOST_NODES {
-            return Err(TopologyError::Nodes(count("NUMANode")));
-        }
+        super::bounded(count("PU"), count("NUMANode"))?;
         for node in of_kind("NUMANode") {
             let number = index(node)?;
             nodes.push((number, set(node, "cpuset")?));

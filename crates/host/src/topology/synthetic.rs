@@ -41,9 +41,7 @@ impl Topology {
             }
         }
         let all = domains.checked_mul(cores).and_then(|cores| cores.checked_mul(threads)).unwrap_or(usize::MAX);
-        if all > super::MOST_CPUS {
-            return Err(TopologyError::Count(all));
-        }
+        super::bounded(all, domains)?;
         if homes.is_empty() {
             homes.push(0);
         }
@@ -108,7 +106,15 @@ mod tests {
             let error = Topology::synthetic(text).expect_err(text).to_string();
             assert!(error.starts_with(&format!("{part}: allowed is")), "{text}: {error}");
         }
-        let many = Topology::synthetic("99999999999x99999999999").expect_err("too many").to_string();
-        assert!(many.ends_with("allowed are 1 to 8192"), "{many}");
+        let many = Topology::synthetic("2x99999").expect_err("too many").to_string();
+        assert_eq!(many, "199998 processors: allowed are 1 to 8192");
+    }
+
+    #[test]
+    fn at_most_1024_memory_nodes_are_described() {
+        assert_eq!(Topology::synthetic("1024x1").map(|topology| topology.nodes.len()), Ok(1_024));
+        for (text, nodes) in [("1025x1", 1_025), ("8192x1", 8_192), ("99999999999x99999999999", 99_999_999_999)] {
+            assert_eq!(Topology::synthetic(text), Err(TopologyError::Nodes(nodes)), "{text}");
+        }
     }
 }

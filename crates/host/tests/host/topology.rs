@@ -104,6 +104,11 @@ fn spoilt_descriptions_are_refused_or_read() {
              <object type=\"PU\" os_index=\"3\"/></object></topology>",
             "processor 3 is there twice",
         ),
+        (
+            "<topology><object type=\"Machine\"><object type=\"PU\" os_index=\"3\"/>\
+             <object type=\"NUMANode\" os_index=\"1\"/><object type=\"NUMANode\" os_index=\"1\"/></object></topology>",
+            "memory node 1 is there twice",
+        ),
     ] {
         let error = Topology::hwloc(text).expect_err(text).to_string();
         assert!(error.contains(said), "{text}: {error}");
