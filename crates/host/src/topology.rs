@@ -39,14 +39,12 @@ pub enum TopologyError {
         allowed: &'static str,
     },
     /// The text describes no machine.
-    #[error(
-        "{part}: allowed is NODESxCORES with :llc=CORES (a divisor of a node's cores), :smt=THREADS, :nic=NODE (from \
-        0) \
-         behind it, such as 4x10:llc=5"
-    )]
+    #[error("{part}: allowed is {allowed}")]
     Synthetic {
         /// The part that is wrong.
         part: String,
+        /// What is allowed in its place.
+        allowed: String,
     },
     /// There are no processors, or too many.
     #[error("{0} processors: allowed are 1 to {MOST_CPUS}")]

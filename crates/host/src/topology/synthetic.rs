@@ -1,6 +1,14 @@
 //! Machines that are described in a word: `2x12`, `4x10:llc=5:smt=2:nic=0`.
 
 use super::{Cache, MemoryNode, NetworkDevice, Processor, Topology, TopologyError, Usable};
+use crate::host::MOST_CPUS;
+use crate::memory::MOST_NODES;
+
+/// The forms of a description and its options.
+const FORMS: &str = "NODESxCORES with :llc=CORES (a divisor of a node's cores), :smt=THREADS, :nic=NODE (from 0) \
+                     behind it, such as 4x10:llc=5";
+/// The characters of a wrong part that an error shows.
+const MOST_SHOWN: usize = 60;
 
 impl Topology {
     /// A machine of `NODESxCORES`: so many NUMA nodes, each a package with so many cores. Behind it `:llc=CORES` says
@@ -8,39 +16,44 @@ impl Topology {
     /// `:nic=DOMAIN` where a network interface is (0; several may be stated).
     ///
     /// # Errors
-    /// [`TopologyError::Synthetic`].
+    /// [`TopologyError::Synthetic`] with the part that is wrong, or [`TopologyError`] for a machine that is too large.
     pub fn synthetic(text: &str) -> Result<Self, TopologyError> {
-        let wrong =
-            |part: &str| TopologyError::Synthetic { part: format!("'{}'", part.chars().take(60).collect::<String>()) };
-        let number = |part: &str, value: &str, least: usize| {
-            let value = if value.bytes().all(|byte| byte.is_ascii_digit()) { value.parse().ok() } else { None };
-            value.filter(|value| *value >= least).ok_or_else(|| wrong(part))
-        };
         let mut parts = text.split(':');
         let size = parts.next().unwrap_or_default();
-        let (domains, cores) = size.split_once('x').ok_or_else(|| wrong(size))?;
-        let (domains, cores): (usize, usize) = (number(size, domains, 1)?, number(size, cores, 1)?);
-        let (mut shared, mut threads, mut homes) = (cores, 1, Vec::new());
+        let (domains, cores) = size.split_once('x').ok_or_else(|| wrong(size, FORMS))?;
+        if !is_digits(domains) || !is_digits(cores) {
+            return Err(wrong(size, FORMS));
+        }
+        let of_size = |unit: &str| wrong(size, &format!("NODESxCORES with {unit}"));
+        let domains = number(domains, 1).ok_or_else(|| of_size(&format!("1 to {MOST_NODES} memory nodes")))?;
+        let cores = number(cores, 1).ok_or_else(|| of_size(&format!("1 to {MOST_CPUS} cores")))?;
+        // Before the options, which are checked against the number of nodes.
+        super::bounded(1, domains)?;
+        let (mut shared, mut threads, mut homes) = (None, None, Vec::new());
         for part in parts {
-            match part.split_once('=').ok_or_else(|| wrong(part))? {
+            match part.split_once('=').ok_or_else(|| wrong(part, FORMS))? {
                 ("llc", value) => {
-                    shared = number(part, value, 1)?;
-                    if shared > cores || cores % shared != 0 {
-                        return Err(wrong(part));
-                    }
+                    let value = number(value, 1).filter(|shared| cores % shared == 0);
+                    let value = value.ok_or_else(|| wrong(part, &format!("a divisor of a node's {cores} cores")))?;
+                    once(&mut shared, value, part)?;
                 }
-                ("smt", value) => threads = number(part, value, 1)?,
+                ("smt", value) => {
+                    let value = number(value, 1).filter(|threads| *threads <= MOST_CPUS);
+                    let value = value.ok_or_else(|| wrong(part, &format!("1 to {MOST_CPUS} threads")))?;
+                    once(&mut threads, value, part)?;
+                }
                 ("nic", value) => {
-                    let home = number(part, value, 0)?;
-                    if home >= domains {
-                        return Err(wrong(part));
-                    }
-                    homes.push(home);
+                    let home = number(value, 0).filter(|home| *home < domains);
+                    let last = domains - 1;
+                    let allowed = if last == 0 { "node 0".to_owned() } else { format!("a node from 0 to {last}") };
+                    homes.push(home.ok_or_else(|| wrong(part, &allowed))?);
                 }
-                _ => return Err(wrong(part)),
+                _ => return Err(wrong(part, FORMS)),
             }
         }
-        let all = domains.checked_mul(cores).and_then(|cores| cores.checked_mul(threads)).unwrap_or(usize::MAX);
+        let (shared, threads) = (shared.unwrap_or(cores), threads.unwrap_or(1));
+        // It is exact where it is reported: at most 1024 nodes of 32 bits of cores, with 8192 threads of each.
+        let all = domains.saturating_mul(cores).saturating_mul(threads);
         super::bounded(all, domains)?;
         if homes.is_empty() {
             homes.push(0);
@@ -72,6 +85,34 @@ impl Topology {
     }
 }
 
+/// The error of a part, and what is allowed in its place.
+fn wrong(part: &str, allowed: &str) -> TopologyError {
+    let cut = if part.chars().nth(MOST_SHOWN).is_some() { "…" } else { "" };
+    let part: String = part.chars().take(MOST_SHOWN).collect();
+    TopologyError::Synthetic { part: format!("'{part}{cut}'"), allowed: allowed.to_owned() }
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// A number from `least` that fits 32 bits.
+fn number(text: &str, least: usize) -> Option<usize> {
+    let number: u32 = text.parse().ok().filter(|_| is_digits(text))?;
+    usize::try_from(number).ok().filter(|number| *number >= least)
+}
+
+/// Sets an option that may be stated once.
+fn once(option: &mut Option<usize>, value: usize, part: &str) -> Result<(), TopologyError> {
+    match option.replace(value) {
+        None => Ok(()),
+        Some(before) => {
+            let name = part.split('=').next().unwrap_or_default();
+            Err(wrong(part, &format!("{name} once, and {name}={before} is before it")))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,26 +135,62 @@ mod tests {
         for (text, part) in [
             ("", "''"),
             ("2", "'2'"),
-            ("0x4", "'0x4'"),
             ("2x", "'2x'"),
             ("2x+4", "'2x+4'"),
-            ("2x4:llc=3", "'llc=3'"),
-            ("2x4:nic=2", "'nic=2'"),
             ("2x4:smt", "'smt'"),
             ("2x4:cores=1", "'cores=1'"),
             ("2x4:", "''"),
         ] {
             let error = Topology::synthetic(text).expect_err(text).to_string();
-            assert!(error.starts_with(&format!("{part}: allowed is")), "{text}: {error}");
+            assert!(error.starts_with(&format!("{part}: allowed is NODESxCORES with ")), "{text}: {error}");
         }
         let many = Topology::synthetic("2x99999").expect_err("too many").to_string();
         assert_eq!(many, "199998 processors: allowed are 1 to 8192");
     }
 
     #[test]
+    fn a_number_out_of_range_is_refused_with_the_range() {
+        for (text, said) in [
+            ("0x4", "'0x4': allowed is NODESxCORES with 1 to 1024 memory nodes"),
+            ("4x0", "'4x0': allowed is NODESxCORES with 1 to 8192 cores"),
+            ("99999999999999999999x2", "'99999999999999999999x2': allowed is NODESxCORES with 1 to 1024 memory nodes"),
+            ("2x99999999999999999999", "'2x99999999999999999999': allowed is NODESxCORES with 1 to 8192 cores"),
+            ("4x10:nic=9", "'nic=9': allowed is a node from 0 to 3"),
+            ("4x10:nic=-1", "'nic=-1': allowed is a node from 0 to 3"),
+            ("1x10:nic=1", "'nic=1': allowed is node 0"),
+            ("2x10:llc=3", "'llc=3': allowed is a divisor of a node's 10 cores"),
+            ("2x10:llc=20", "'llc=20': allowed is a divisor of a node's 10 cores"),
+            ("2x10:llc=0", "'llc=0': allowed is a divisor of a node's 10 cores"),
+            ("2x10:smt=0", "'smt=0': allowed is 1 to 8192 threads"),
+            ("2x10:smt=99999999999999999999", "'smt=99999999999999999999': allowed is 1 to 8192 threads"),
+            ("2x10:smt=8192", "163840 processors: allowed are 1 to 8192"),
+        ] {
+            assert_eq!(Topology::synthetic(text).expect_err(text).to_string(), said, "{text}");
+        }
+        let long = "9".repeat(100) + "x2";
+        let error = Topology::synthetic(&long).expect_err("too long").to_string();
+        assert!(error.starts_with(&format!("'{}…': allowed is ", "9".repeat(60))), "{error}");
+    }
+
+    #[test]
+    fn an_option_that_is_stated_twice_is_refused() {
+        for (text, said) in [
+            ("2x6:llc=2:llc=3", "'llc=3': allowed is llc once, and llc=2 is before it"),
+            ("2x6:llc=2:smt=2:llc=2", "'llc=2': allowed is llc once, and llc=2 is before it"),
+            ("2x6:smt=1:smt=2", "'smt=2': allowed is smt once, and smt=1 is before it"),
+        ] {
+            assert_eq!(Topology::synthetic(text).expect_err(text).to_string(), said, "{text}");
+        }
+        let topology = Topology::synthetic("2x6:nic=0:nic=1").expect("a machine has several interfaces");
+        assert_eq!(topology.interfaces.len(), 2);
+    }
+
+    #[test]
     fn at_most_1024_memory_nodes_are_described() {
         assert_eq!(Topology::synthetic("1024x1").map(|topology| topology.nodes.len()), Ok(1_024));
-        for (text, nodes) in [("1025x1", 1_025), ("8192x1", 8_192), ("99999999999x99999999999", 99_999_999_999)] {
+        for (text, nodes) in
+            [("1025x1", 1_025), ("8192x1", 8_192), ("1025x1:nic=2000", 1_025), ("4294967295x4294967295", 4_294_967_295)]
+        {
             assert_eq!(Topology::synthetic(text), Err(TopologyError::Nodes(nodes)), "{text}");
         }
     }
