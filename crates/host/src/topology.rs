@@ -36,7 +36,7 @@ pub enum TopologyError {
         /// What is wrong.
         what: String,
         /// What is allowed.
-        allowed: &'static str,
+        allowed: String,
     },
     /// The text describes no machine.
     #[error("{part}: allowed is {allowed}")]

@@ -4,6 +4,8 @@
 use roxmltree::{Document, Node, ParsingOptions};
 
 use super::{Cache, MemoryNode, NetworkDevice, Processor, Topology, TopologyError, Usable};
+use crate::host::MOST_CPUS;
+use crate::memory::MOST_NODES;
 
 /// Device types of hwloc 3 (bits) and 2 (a number) that are network interfaces. InfiniBand ports are devices of both
 /// kinds.
@@ -11,6 +13,14 @@ const NETWORK_BIT: u32 = 1 << 4;
 const NETWORK_NUMBER: u32 = 2;
 /// XML nodes, texts between elements included: over 100 a processor of the largest machine.
 const MOST_PARTS: u32 = 1 << 20;
+/// The highest numbers of processors and memory nodes: as high as Linux has.
+const LAST_CPU: u64 = MOST_CPUS as u64 - 1;
+const LAST_NODE: u64 = MOST_NODES as u64 - 1;
+/// The highest number of any other object. Firmware chooses those of packages, and hwloc stores 32 bits of which all
+/// ones are "unknown" (`HWLOC_UNKNOWN_INDEX`).
+const LAST_GROUP: u64 = u32::MAX as u64 - 1;
+/// The characters of a wrong value that an error shows.
+const MOST_SHOWN: usize = 60;
 
 impl Topology {
     /// The machine that an XML file of hwloc 2 or 3 describes.
@@ -21,36 +31,17 @@ impl Topology {
         let options = ParsingOptions { allow_dtd: true, nodes_limit: MOST_PARTS, ..ParsingOptions::default() };
         let document = Document::parse_with_options(text, options).map_err(|error| not_xml(text, &error))?;
         let root = document.root_element();
-        let wrong = |node: Node<'_, '_>, what: String, allowed| {
-            let line = document.text_pos_at(node.range().start).row;
-            TopologyError::Hwloc { line, what, allowed }
-        };
         let machine = root.children().find(|node| is(node, "Machine"));
         let Some(machine) = machine.filter(|_| root.has_tag_name("topology")) else {
             return Err(wrong(
                 root,
-                format!("<{}>", root.tag_name().name()),
+                format!("<{}>", shown(root.tag_name().name())),
                 "allowed is a <topology> with a Machine, as lstopo writes it",
             ));
         };
         let version =
             root.attribute("version").and_then(|version| version.split('.').next()?.parse().ok()).unwrap_or(2_u32);
-        let set = |node: Node<'_, '_>, name: &str| -> Result<Option<Set>, TopologyError> {
-            let Some(text) = node.attribute(name) else { return Ok(None) };
-            let wrong = || {
-                wrong(
-                    node,
-                    format!("{name}=\"{}\"", text.chars().take(60).collect::<String>()),
-                    "allowed are words of 32 bits such as 0x000000ff,0x0000ffff",
-                )
-            };
-            Set::parse(text).map(Some).ok_or_else(wrong)
-        };
-        let index = |node: Node<'_, '_>| -> Result<usize, TopologyError> {
-            let number = node.attribute("os_index").and_then(|number| number.parse().ok());
-            number.ok_or_else(|| wrong(node, "os_index".to_owned(), "each processor, core and node needs a number"))
-        };
-        let (there, allowed) = (set(machine, "cpuset")?, set(machine, "allowed_cpuset")?);
+        let (there, allowed) = (set(machine, "cpuset", MOST_CPUS)?, set(machine, "allowed_cpuset", MOST_CPUS)?);
         let mut topology = Self::default();
         let mut caches: Vec<roxmltree::NodeId> = Vec::new();
         let mut cores: Vec<roxmltree::NodeId> = Vec::new();
@@ -59,21 +50,24 @@ impl Topology {
         // Before the work, which grows faster than their number.
         let count = |kind: &'static str| of_kind(kind).count();
         super::bounded(count("PU"), count("NUMANode"))?;
+        for object in machine.descendants().filter(|node| node.has_tag_name("object")) {
+            checked(object)?;
+        }
         for node in of_kind("NUMANode") {
-            let number = index(node)?;
-            nodes.push((number, set(node, "cpuset")?));
-            let bytes = node.attribute("local_memory").and_then(|bytes| bytes.parse().ok());
+            let number = index(node, LAST_NODE)?;
+            nodes.push((number, set(node, "cpuset", MOST_CPUS)?));
+            let bytes = bytes(node, "local_memory")?;
             topology.nodes.push(MemoryNode { number, bytes });
         }
         topology.nodes.sort_by_key(|node| node.number);
         for processor in of_kind("PU") {
-            let number = index(processor)?;
+            let number = index(processor, LAST_CPU)?;
             let above = |kind: &'static str| processor.ancestors().find(|node| is(node, kind));
             // The highest cache above a processor is the last one.
             let last = processor.ancestors().filter(|node| level(node).is_some()).last();
             let cache = last.map(|cache| place(&mut caches, cache.id()));
             if let Some(cache) = last.filter(|_| caches.len() > topology.caches.len()) {
-                let bytes = cache.attribute("cache_size").and_then(|bytes| bytes.parse().ok());
+                let bytes = bytes(cache, "cache_size")?;
                 topology.caches.push(Cache { level: level(&cache).unwrap_or(3), bytes });
             }
             let core = place(&mut cores, above("Core").unwrap_or(processor).id());
@@ -83,11 +77,12 @@ impl Topology {
                 (true, false) => Usable::NotAllowed,
                 (true, true) => Usable::Yes,
             };
+            let group = |kind: &'static str| above(kind).map(|group| index(group, LAST_GROUP)).transpose();
             let node = nodes.iter().find(|(_, cpus)| cpus.as_ref().is_some_and(|cpus| cpus.has(number)));
             topology.processors.push(Processor {
                 number,
-                package: above("Package").map(index).transpose()?.unwrap_or(0),
-                die: above("Die").map(index).transpose()?,
+                package: group("Package")?.unwrap_or(0),
+                die: group("Die")?,
                 node: node.map(|(number, _)| *number),
                 cache,
                 core,
@@ -95,10 +90,10 @@ impl Topology {
             });
         }
         // A processor that is switched off, or that was hidden from hwloc, has no object.
-        let all = set(machine, "complete_cpuset")?;
+        let all = set(machine, "complete_cpuset", MOST_CPUS)?;
         let described: Vec<_> = topology.processors.iter().map(|processor| processor.number).collect();
         let missing =
-            (0..super::MOST_CPUS).filter(|number| all.as_ref().is_some_and(|all| !all.is_endless && all.has(*number)));
+            (0..MOST_CPUS).filter(|number| all.as_ref().is_some_and(|all| !all.is_endless && all.has(*number)));
         for number in missing.filter(|number| !described.contains(number)) {
             topology.processors.push(Processor::offline(number, cores.len() + number));
         }
@@ -107,12 +102,13 @@ impl Topology {
             let is_network = if version >= 3 { kind == NETWORK_BIT } else { kind == NETWORK_NUMBER };
             if let Some(name) = device.attribute("name").filter(|_| is_network) {
                 // The nearest object that says which nodes are near.
-                let near = device.ancestors().find_map(|node| set(node, "nodeset").transpose()).transpose()?;
+                let near =
+                    device.ancestors().find_map(|node| set(node, "nodeset", MOST_NODES).transpose()).transpose()?;
                 let node = near.and_then(|near| near.only());
                 topology.interfaces.push(NetworkDevice { name: name.to_owned(), node });
             }
         }
-        topology.distances = distances(root, &topology.nodes).unwrap_or_default();
+        topology.distances = distances(root, &topology.nodes)?;
         topology.settled()
     }
 }
@@ -129,6 +125,81 @@ fn is(node: &Node<'_, '_>, kind: &str) -> bool {
     node.has_tag_name("object") && node.attribute("type") == Some(kind)
 }
 
+/// The error of an element.
+fn wrong(node: Node<'_, '_>, what: String, allowed: impl Into<String>) -> TopologyError {
+    let line = node.document().text_pos_at(node.range().start).row;
+    TopologyError::Hwloc { line, what, allowed: allowed.into() }
+}
+
+/// The error of an attribute that has a wrong value.
+fn wrong_value(node: Node<'_, '_>, name: &str, value: &str, allowed: &str) -> TopologyError {
+    wrong(node, format!("{} {name}=\"{}\"", title(node), shown(value)), format!("allowed is {allowed}"))
+}
+
+/// What an element is called in errors: an object's type, or the tag.
+fn title(node: Node<'_, '_>) -> String {
+    shown(node.attribute("type").filter(|_| node.has_tag_name("object")).unwrap_or(node.tag_name().name()))
+}
+
+/// A text of the file, or its beginning.
+fn shown(text: &str) -> String {
+    let cut = if text.chars().nth(MOST_SHOWN).is_some() { "…" } else { "" };
+    text.chars().take(MOST_SHOWN).chain(cut.chars()).collect()
+}
+
+/// A number in digits up to `most`: no sign, no exponent, no more digits than fit.
+fn digits(text: &str, most: u64) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|number| is_number && *number <= most)
+}
+
+/// Checks the numbers of an object, also of one that is not read: a cache above which there is another, a core.
+fn checked(object: Node<'_, '_>) -> Result<(), TopologyError> {
+    if object.has_attribute("os_index") {
+        let last = match object.attribute("type") {
+            Some("PU") => LAST_CPU,
+            Some("NUMANode") => LAST_NODE,
+            _ => LAST_GROUP,
+        };
+        index(object, last)?;
+    }
+    bytes(object, "local_memory")?;
+    bytes(object, "cache_size")?;
+    Ok(())
+}
+
+/// The number of an object. Each processor, memory node, package and die needs one.
+fn index(node: Node<'_, '_>, last: u64) -> Result<usize, TopologyError> {
+    let Some(text) = node.attribute("os_index") else {
+        let allowed = format!("a {} has none: allowed is a number from 0 to {last}", title(node));
+        return Err(wrong(node, "os_index".to_owned(), allowed));
+    };
+    let number = digits(text, last).and_then(|number| usize::try_from(number).ok());
+    number.ok_or_else(|| wrong_value(node, "os_index", text, &format!("a number from 0 to {last}")))
+}
+
+/// A size in bytes, where the object has it.
+fn bytes(node: Node<'_, '_>, name: &str) -> Result<Option<u64>, TopologyError> {
+    let Some(text) = node.attribute(name) else { return Ok(None) };
+    let wrong = || wrong_value(node, name, text, &format!("a number of bytes from 0 to {}", u64::MAX));
+    digits(text, u64::MAX).map(Some).ok_or_else(wrong)
+}
+
+/// A set of numbers below `most`, where the object has it.
+fn set(node: Node<'_, '_>, name: &str, most: usize) -> Result<Option<Set>, TopologyError> {
+    let Some(text) = node.attribute(name) else { return Ok(None) };
+    let Some(set) = Set::parse(text) else {
+        return Err(wrong_value(node, name, text, "words of 32 bits such as 0x000000ff,0x0000ffff"));
+    };
+    match set.last().filter(|last| *last >= most) {
+        Some(last) => {
+            let allowed = format!("a set of numbers from 0 to {}, and {last} is in it", most - 1);
+            Err(wrong_value(node, name, text, &allowed))
+        }
+        None => Ok(Some(set)),
+    }
+}
+
 /// The level of a cache for data.
 fn level(node: &Node<'_, '_>) -> Option<u8> {
     let kind = node.attribute("type").filter(|_| node.has_tag_name("object"))?;
@@ -143,22 +214,31 @@ fn place<T: PartialEq>(list: &mut Vec<T>, id: T) -> usize {
     })
 }
 
-/// Latencies between NUMA nodes, in the nodes' order.
-fn distances(root: Node<'_, '_>, nodes: &[MemoryNode]) -> Option<Vec<Vec<u32>>> {
-    let of = root.children().find(|node| {
+/// Latencies between NUMA nodes, in the nodes' order; nothing where they are not stated for each of them.
+fn distances(root: Node<'_, '_>, nodes: &[MemoryNode]) -> Result<Vec<Vec<u32>>, TopologyError> {
+    let is_latency = |node: &Node<'_, '_>| {
         node.has_tag_name("distances2")
             && node.attribute("type") == Some("NUMANode")
             && node.attribute("name") == Some("NUMALatency")
-    })?;
-    let words = |tag: &'static str| {
-        let parts = of.children().filter(move |node| node.has_tag_name(tag)).filter_map(|node| node.text());
-        parts.flat_map(str::split_whitespace).filter_map(|word| word.parse::<u32>().ok()).collect::<Vec<_>>()
     };
-    let (indexes, values) = (words("indexes"), words("u64values"));
+    let Some(of) = root.children().find(is_latency) else { return Ok(Vec::new()) };
+    let numbers = |tag: &'static str| -> Result<Vec<u32>, TopologyError> {
+        let mut numbers = Vec::new();
+        for part in of.children().filter(|node| node.has_tag_name(tag)) {
+            for word in part.text().unwrap_or_default().split_whitespace() {
+                let number = digits(word, u32::MAX.into()).and_then(|number| u32::try_from(number).ok());
+                let allowed = || format!("allowed are numbers from 0 to {}", u32::MAX);
+                numbers.push(number.ok_or_else(|| wrong(part, format!("<{tag}> {}", shown(word)), allowed()))?);
+            }
+        }
+        Ok(numbers)
+    };
+    let (indexes, values) = (numbers("indexes")?, numbers("u64values")?);
+    // Once a node: the list may be much longer than there are nodes.
     let at = |node: &MemoryNode| indexes.iter().position(|index| *index as usize == node.number);
-    let row =
-        |from: &MemoryNode| nodes.iter().map(|to| values.get(at(from)? * indexes.len() + at(to)?).copied()).collect();
-    nodes.iter().map(row).collect()
+    let Some(places) = nodes.iter().map(at).collect::<Option<Vec<_>>>() else { return Ok(Vec::new()) };
+    let row = |from: &usize| places.iter().map(|to| values.get(from * indexes.len() + to).copied()).collect();
+    Ok(places.iter().map(row).collect::<Option<_>>().unwrap_or_default())
 }
 
 /// A set of numbers as hwloc writes it: words of 32 bits, the highest first; an empty word is 0, and `0xf...f` all that
@@ -178,7 +258,12 @@ impl Set {
         if !text.is_empty() {
             for word in text.split(',') {
                 let word = word.strip_prefix("0x").unwrap_or(word);
-                words.push(if word.is_empty() { 0 } else { u32::from_str_radix(word, 16).ok()? });
+                let is_number = word.bytes().all(|byte| byte.is_ascii_hexdigit());
+                words.push(if word.is_empty() {
+                    0
+                } else {
+                    u32::from_str_radix(word, 16).ok().filter(|_| is_number)?
+                });
             }
         }
         words.reverse();
@@ -187,6 +272,12 @@ impl Set {
 
     fn has(&self, number: usize) -> bool {
         self.words.get(number / 32).map_or(self.is_endless, |word| word >> (number % 32) & 1 == 1)
+    }
+
+    /// Its highest number; none where it is empty or has all that are above its words.
+    fn last(&self) -> Option<usize> {
+        let at = self.words.iter().rposition(|word| *word != 0).filter(|_| !self.is_endless)?;
+        Some(at * 32 + 31 - self.words[at].leading_zeros() as usize)
     }
 
     /// Its only number.
@@ -213,6 +304,11 @@ mod tests {
             (Set::parse("0x00000004").and_then(|set| set.only()), Set::parse("0x5").and_then(|set| set.only())),
             (Some(2), None)
         );
-        assert!(Set::parse("0xzz").is_none() && Set::parse("123456789").is_none());
+        assert!(Set::parse("0xzz").is_none() && Set::parse("123456789").is_none() && Set::parse("0x+1").is_none());
+        let last = |text| Set::parse(text).and_then(|set| set.last());
+        assert_eq!(
+            [last("0x00000001,,0x80000000"), last("0x5"), last("0x0"), last("0xf...f,0x2")],
+            [Some(64), Some(2), None, None]
+        );
     }
 }

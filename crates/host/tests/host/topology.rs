@@ -97,8 +97,14 @@ fn spoilt_descriptions_are_refused_or_read() {
         ("<topology>\n</object>", "2: not XML ("),
         ("<a/>", "1: <a>: allowed is a <topology>"),
         ("<topology version=\"3.0\"><object type=\"Machine\" cpuset=\"0x1\"/></topology>", "0 processors"),
-        ("<topology><object type=\"Machine\" cpuset=\"zz\"/></topology>", "1: cpuset=\"zz\""),
-        ("<topology><object type=\"Machine\"><object type=\"PU\"/></object></topology>", "1: os_index"),
+        (
+            "<topology><object type=\"Machine\" cpuset=\"zz\"/></topology>",
+            "1: Machine cpuset=\"zz\": allowed is words of 32 bits",
+        ),
+        (
+            "<topology><object type=\"Machine\"><object type=\"PU\"/></object></topology>",
+            "1: os_index: a PU has none: allowed is a number from 0 to 8191",
+        ),
         (
             "<topology><object type=\"Machine\"><object type=\"PU\" os_index=\"3\"/>\
              <object type=\"PU\" os_index=\"3\"/></object></topology>",
@@ -113,6 +119,80 @@ fn spoilt_descriptions_are_refused_or_read() {
         let error = Topology::hwloc(text).expect_err(text).to_string();
         assert!(error.contains(said), "{text}: {error}");
     }
+}
+
+/// A number that does not fit, or is none, is neither cut nor left out.
+#[test]
+fn numbers_of_descriptions_that_are_out_of_range_are_refused_with_their_element() {
+    let sizes = "allowed is a number of bytes from 0 to 18446744073709551615";
+    let long = "1".repeat(80);
+    let cut = "1".repeat(60) + "…";
+    for (object, attribute, value, said) in [
+        ("PU", "os_index", "99999999999", "allowed is a number from 0 to 8191"),
+        ("PU", "os_index", "8192", "allowed is a number from 0 to 8191"),
+        ("PU", "os_index", "-1", "allowed is a number from 0 to 8191"),
+        ("PU", "os_index", "+1", "allowed is a number from 0 to 8191"),
+        ("PU", "os_index", "", "allowed is a number from 0 to 8191"),
+        ("NUMANode", "os_index", "1024", "allowed is a number from 0 to 1023"),
+        ("NUMANode", "os_index", "-1", "allowed is a number from 0 to 1023"),
+        ("NUMANode", "local_memory", "99999999999999999999999", sizes),
+        ("NUMANode", "local_memory", "-1", sizes),
+        ("NUMANode", "local_memory", &long, sizes),
+        ("L3Cache", "cache_size", "1e308", sizes),
+        ("L1Cache", "cache_size", "32K", sizes),
+        ("Package", "os_index", "99999999999", "allowed is a number from 0 to 4294967294"),
+        ("Die", "os_index", "4294967295", "allowed is a number from 0 to 4294967294"),
+        ("Core", "os_index", "x", "allowed is a number from 0 to 4294967294"),
+    ] {
+        let number = if attribute == "os_index" { "" } else { "os_index=\"0\" " };
+        let part = format!("<object type=\"{object}\" {number}{attribute}=\"{value}\"/>");
+        let error = Topology::hwloc(&described("", &part, "")).expect_err(&part).to_string();
+        let shown = if value == long { &cut } else { value };
+        assert_eq!(error, format!("3: {object} {attribute}=\"{shown}\": {said}"));
+    }
+    for (set, value, said) in [
+        ("complete_cpuset", format!("0x1{}", ",0x0".repeat(256)), "numbers from 0 to 8191, and 8192 is in it"),
+        ("allowed_cpuset", format!("0x80000000{}", ",".repeat(300)), "numbers from 0 to 8191, and 9631 is in it"),
+    ] {
+        let error = Topology::hwloc(&described(&format!("{set}=\"{value}\""), "", "")).expect_err(set).to_string();
+        assert!(error.starts_with(&format!("1: Machine {set}=\"0x")) && error.ends_with(said), "{error}");
+    }
+    let device = format!("<object type=\"OSDev\" osdev_type=\"2\" name=\"eth0\" nodeset=\"0x1{}\"/>", ",".repeat(32));
+    let error = Topology::hwloc(&described("", &device, "")).expect_err(&device).to_string();
+    assert!(error.starts_with("3: OSDev nodeset=") && error.ends_with("0 to 1023, and 1024 is in it"), "{error}");
+    // The highest that are allowed.
+    let most = "<object type=\"NUMANode\" os_index=\"1023\" local_memory=\"18446744073709551615\"/>\
+                <object type=\"PU\" os_index=\"8191\"/>";
+    let topology = Topology::hwloc(&described("", most, "")).expect("numbers that are allowed");
+    assert_eq!((topology.processors[1].number, topology.nodes[0].bytes), (8_191, Some(u64::MAX)));
+}
+
+#[test]
+fn distances_of_descriptions_that_are_no_numbers_are_refused() {
+    let node = |number: usize| format!("<object type=\"NUMANode\" os_index=\"{number}\"/>");
+    let nodes = node(0) + &node(1);
+    let of = |indexes: &str, values: &str| {
+        let lists = format!("<indexes>{indexes}</indexes>\n<u64values>{values}</u64values>");
+        let latency = format!("<distances2 type=\"NUMANode\" name=\"NUMALatency\">{lists}</distances2>");
+        Topology::hwloc(&described("", &nodes, &latency)).map_err(|error| error.to_string())
+    };
+    assert_eq!(of("1 0", "10 21 31 10").map(|topology| topology.distance(Some(0), Some(1))), Ok(31));
+    for (indexes, values, said) in [
+        ("0 1", "10 99999999999 21 10 10", "5: <u64values> 99999999999: allowed are numbers from 0 to 4294967295"),
+        ("0 1", "10 -21 21 10 10", "5: <u64values> -21: allowed are numbers from 0 to 4294967295"),
+        ("0 x 1", "10 21 21 10", "4: <indexes> x: allowed are numbers from 0 to 4294967295"),
+    ] {
+        assert_eq!(of(indexes, values), Err(said.to_owned()));
+    }
+    // Without a place for each node they are unknown, however long the list is.
+    let long: String = (2..200_000).map(|number| format!("{number} ")).collect();
+    assert_eq!(of(&long, "10").map(|topology| topology.distances), Ok(Vec::new()));
+}
+
+/// A description with a processor, more objects in line 3, and more elements from line 4 on.
+fn described(attributes: &str, objects: &str, elements: &str) -> String {
+    let processor = "<object type=\"PU\" os_index=\"0\"/>";
+    format!("<topology><object type=\"Machine\" {attributes}>\n{processor}\n{objects}</object>\n{elements}</topology>")
 }
 
 /// The work on processors and nodes grows with the product of their numbers.
