@@ -2,7 +2,7 @@
 
 use crate::fact::Fact;
 use crate::list::KernelList;
-use crate::tree::{Tree, Unknown};
+use crate::tree::{Tree, Unknown, senseless};
 
 /// Where nodes are described.
 pub const NODES: &str = "/sys/devices/system/node";
@@ -95,7 +95,10 @@ fn field(path: &str, text: &Result<String, Unknown>, name: &str) -> Fact<u64> {
     };
     match number(text, name) {
         Some((line, value)) => Fact::part(path, &line, value),
-        None => Fact::unknown(path, Unknown::Missing(format!("{name} in {path}"))),
+        None => match text.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(':'))) {
+            Some(line) => Fact::unknown(path, senseless(path, line, "a number of 64 bits behind the name")),
+            None => Fact::unknown(path, Unknown::Missing(format!("{name} in {path}"))),
+        },
     }
 }
 
@@ -125,6 +128,16 @@ mod tests {
         assert_eq!(number(text, "Hugepagesize").map(|(_, value)| value), Some(2_048));
         assert_eq!(number(text, "Node 1 MemTotal").map(|(_, value)| value), Some(9));
         assert_eq!([number(text, "HugePages"), number(text, "bad"), number(text, "")], [None, None, None]);
+    }
+
+    #[test]
+    fn a_line_without_a_number_is_there_and_makes_no_sense() {
+        let text = Ok("MemTotal: 99999999999999999999999 kB\nMemFree: 1 kB\n".to_owned());
+        let why = |name: &str| field("/m", &text, name).why();
+        let said = "/m says \"MemTotal: 99999999999999999999999 kB\": allowed is a number of 64 bits behind the name";
+        assert_eq!(why("MemTotal").as_deref(), Some(said));
+        assert_eq!(why("Mem").as_deref(), Some("Mem in /m is not there"));
+        assert_eq!(why("MemFree"), None);
     }
 
     #[test]

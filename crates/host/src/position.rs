@@ -1,6 +1,8 @@
 //! Where a core is, and its caches: the few facts that threads are bound by, without reading the whole machine.
 
 use crate::cpu::FOLDER;
+use crate::fact::Fact;
+use crate::list::KernelList;
 use crate::tree::Tree;
 
 /// More caches than a processor has.
@@ -52,9 +54,14 @@ pub(crate) struct DataCache {
 }
 
 impl DataCache {
-    /// Reads one of its files.
-    pub(crate) fn value(&self, tree: &Tree, file: &str) -> Option<String> {
-        tree.value(&format!("{}/{file}", self.folder)).ok()
+    /// The processors that share it.
+    pub(crate) fn cpus(&self, tree: &Tree) -> Fact<KernelList> {
+        tree.fact(&format!("{}/shared_cpu_list", self.folder), "a list of CPUs", |text| text.parse().ok())
+    }
+
+    /// Its size in bytes.
+    pub(crate) fn size(&self, tree: &Tree) -> Fact<u64> {
+        tree.fact(&format!("{}/size", self.folder), "a size such as 32K", bytes)
     }
 }
 

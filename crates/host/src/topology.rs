@@ -17,9 +17,17 @@ use crate::tree::Unknown;
 /// Why there is no topology.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
-    /// The kernel does not say which processors there are.
+    /// A file of the kernel's makes no sense.
     #[error(transparent)]
     Unknown(#[from] Unknown),
+    /// A list of the kernel's is missing or cannot be read.
+    #[error("{why}: allowed is {allowed}")]
+    List {
+        /// Why it cannot be known.
+        why: Unknown,
+        /// What is allowed in it.
+        allowed: String,
+    },
     /// The text is not XML.
     #[error("{line}: not XML ({what}): allowed is a file that lstopo wrote, `lstopo FILE.xml`")]
     NotXml {

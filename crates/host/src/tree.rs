@@ -56,6 +56,20 @@ pub enum Unknown {
     },
 }
 
+impl Unknown {
+    /// With the file as it is called outside of `tree`. Errors have it, so that the file can be opened.
+    pub(crate) fn beneath(mut self, tree: &Tree) -> Self {
+        let (Self::Missing(path)
+        | Self::Denied(path)
+        | Self::NoFile(path)
+        | Self::TooLong { path, .. }
+        | Self::Senseless { path, .. }
+        | Self::System { path, .. }) = &mut self;
+        *path = tree.place(path).display().to_string();
+        self
+    }
+}
+
 /// Where the kernel's files are.
 #[derive(Clone, Debug)]
 pub struct Tree {

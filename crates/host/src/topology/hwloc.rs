@@ -136,7 +136,7 @@ fn wrong_value(node: Node<'_, '_>, name: &str, value: &str, allowed: &str) -> To
     wrong(node, format!("{} {name}=\"{}\"", title(node), shown(value)), format!("allowed is {allowed}"))
 }
 
-/// What an element is called in errors: an object's type, or the tag.
+/// The name of an element in errors: an object's type, or the tag.
 fn title(node: Node<'_, '_>) -> String {
     shown(node.attribute("type").filter(|_| node.has_tag_name("object")).unwrap_or(node.tag_name().name()))
 }

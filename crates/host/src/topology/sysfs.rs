@@ -1,56 +1,121 @@
 //! The machine as the kernel's files describe it (Linux `Documentation/admin-guide/cputopology.rst`,
 //! `Documentation/ABI/testing/sysfs-devices-system-cpu`).
 
+use crate::Host;
 use crate::cpu::{Cpu, FOLDER};
+use crate::fact::Fact;
+use crate::host::MOST_CPUS;
 use crate::list::KernelList;
-use crate::memory::NODES;
+use crate::memory::{MOST_NODES, NODES};
 use crate::position::data_caches;
-use crate::tree::Tree;
-use crate::{Host, Unknown};
+use crate::tree::{Tree, Unknown, senseless};
 
-use super::{Cache, MOST_CPUS, MemoryNode, NetworkDevice, Processor, Topology, TopologyError, Usable};
+use super::{Cache, MemoryNode, NetworkDevice, Processor, Topology, TopologyError, Usable};
+
+/// The highest number of a package or die: the kernel stores a signed number of 32 bits.
+const LAST_GROUP: usize = i32::MAX as usize;
+/// The most memory of a node, in KiB: its bytes are a number of 64 bits.
+const MOST_KIB: u64 = u64::MAX >> 10;
 
 impl Topology {
     /// What `host`, read beneath `tree`, shares with what. Processors outside of the process' CPU set are marked.
     ///
     /// # Errors
-    /// [`TopologyError`]: the kernel does not say which processors there are.
+    /// [`TopologyError`]: the kernel does not list its processors that are switched on, or a list, a number or a row of
+    /// distances makes no sense. A file other than `online` may be missing. Errors have the path with the tree's root.
     pub fn read(tree: &Tree, host: &Host) -> Result<Self, TopologyError> {
-        let allowed = host.process.cpus.value();
+        let (of_cpus, of_nodes) = (list_of("CPUs", MOST_CPUS), list_of("memory nodes", MOST_NODES));
+        let online = listed(tree, &host.online, MOST_CPUS, &of_cpus)?;
+        if online.is_empty() {
+            let text = host.online.told.as_ref().map(|told| told.text.as_str()).unwrap_or_default();
+            return Err(senseless(&host.online.path, text, &of_cpus).beneath(tree).into());
+        }
+        let present = if_there(&host.present, listed(tree, &host.present, MOST_CPUS, &of_cpus))?;
+        if_there(&host.nodes_online, listed(tree, &host.nodes_online, MOST_NODES, &of_nodes))?;
+        let allowed = known(tree, &host.process.cpus, &of_cpus, |_| true)?;
         let mut topology = Self::default();
         let mut caches: Vec<KernelList> = Vec::new();
         let mut cores: Vec<(usize, usize)> = Vec::new();
-        for cpu in host.cpus.iter().take(MOST_CPUS) {
-            let cache = last_cache(tree, cpu.number).map(|(level, bytes, cpus)| {
+        for cpu in &host.cpus {
+            let cache = last_cache(tree, cpu.number)?.map(|(level, bytes, cpus)| {
                 caches.iter().position(|there| *there == cpus).unwrap_or_else(|| {
                     caches.push(cpus);
                     topology.caches.push(Cache { level, bytes });
                     caches.len() - 1
                 })
             });
-            let is_allowed = allowed.is_none_or(|allowed| allowed.contains(cpu.number));
-            topology.processors.push(processor(cpu, cache, &mut cores, is_allowed, tree));
+            let is_allowed = allowed.as_ref().is_none_or(|allowed| allowed.contains(cpu.number));
+            topology.processors.push(processor(cpu, cache, &mut cores, is_allowed, tree)?);
         }
-        let present = host.present.value().into_iter().flat_map(KernelList::iter).take(MOST_CPUS);
-        for number in present.filter(|number| host.cpu(*number).is_none()) {
+        for number in present.iter().flat_map(KernelList::iter).filter(|number| !online.contains(*number)) {
             // The kernel does not say what a processor that is switched off shares.
             topology.processors.push(Processor::offline(number, cores.len() + number));
         }
         for node in &host.nodes {
-            let bytes = node.memory_kib.value().map(|kib| kib << 10);
-            topology.nodes.push(MemoryNode { number: node.number, bytes });
-            let row = tree.value(&format!("{NODES}/node{}/distance", node.number)).unwrap_or_default();
-            topology.distances.push(row.split_whitespace().filter_map(|word| word.parse().ok()).collect());
+            known(tree, &node.cpus, &of_cpus, is_below(MOST_CPUS))?;
+            let kib =
+                known(tree, &node.memory_kib, &format!("a number of KiB up to {MOST_KIB}"), |kib| *kib <= MOST_KIB)?;
+            topology.nodes.push(MemoryNode { number: node.number, bytes: kib.map(|kib| kib << 10) });
+            let path = format!("{NODES}/node{}/distance", node.number);
+            let allowed = "numbers such as 10 21";
+            let row: Fact<Vec<u32>> =
+                tree.fact(&path, allowed, |text| text.split_whitespace().map(|word| word.parse().ok()).collect());
+            topology.distances.push(known(tree, &row, allowed, |_| true)?.unwrap_or_default());
         }
         for interface in host.interfaces.iter().filter(|interface| interface.has_device) {
-            let node = interface.node.value().copied().flatten();
+            let fits = |node: &Option<usize>| node.is_none_or(|node| node < MOST_NODES);
+            let allowed = format!("-1 or a number up to {}", MOST_NODES - 1);
+            let node = known(tree, &interface.node, &allowed, fits)?.flatten();
             topology.interfaces.push(NetworkDevice { name: interface.name.clone(), node });
-        }
-        if topology.processors.is_empty() {
-            return Err(Unknown::Missing(format!("{FOLDER}/online")).into());
         }
         topology.settled()
     }
+}
+
+/// What is allowed in a list.
+fn list_of(things: &str, most: usize) -> String {
+    format!("a list of {things} from 0 to {}, such as 0-3,8", most - 1)
+}
+
+/// Whether all numbers of a list are below `most`.
+fn is_below(most: usize) -> impl Fn(&KernelList) -> bool {
+    move |list| list.iter().last().is_none_or(|last| last < most)
+}
+
+/// A list of numbers below `most`.
+fn listed(tree: &Tree, fact: &Fact<KernelList>, most: usize, allowed: &str) -> Result<KernelList, TopologyError> {
+    let list = known(tree, fact, allowed, is_below(most))?;
+    list.ok_or_else(|| {
+        let why = fact.told.as_ref().err().cloned().unwrap_or_else(|| Unknown::Missing(fact.path.clone()));
+        TopologyError::List { why: why.beneath(tree), allowed: allowed.to_owned() }
+    })
+}
+
+/// A list of a file that some kernels and containers do not have. One that is there must be readable.
+fn if_there(
+    fact: &Fact<KernelList>,
+    listed: Result<KernelList, TopologyError>,
+) -> Result<Option<KernelList>, TopologyError> {
+    match fact.told {
+        Err(Unknown::Missing(_)) => Ok(None),
+        _ => listed.map(Some),
+    }
+}
+
+/// What a file says; nothing where it cannot be read. Words that make no sense are an error.
+fn known<T: Clone>(
+    tree: &Tree,
+    fact: &Fact<T>,
+    allowed: &str,
+    fits: impl FnOnce(&T) -> bool,
+) -> Result<Option<T>, TopologyError> {
+    let text = match &fact.told {
+        Ok(told) if fits(&told.value) => return Ok(Some(told.value.clone())),
+        Ok(told) => &told.text,
+        Err(Unknown::Senseless { text, .. }) => text,
+        Err(_) => return Ok(None),
+    };
+    Err(senseless(&fact.path, text, allowed).beneath(tree).into())
 }
 
 fn processor(
@@ -59,24 +124,39 @@ fn processor(
     cores: &mut Vec<(usize, usize)>,
     is_allowed: bool,
     tree: &Tree,
-) -> Processor {
-    let package = cpu.package.value().copied().unwrap_or(0);
-    let die = tree.value(&format!("{FOLDER}/cpu{}/topology/die_id", cpu.number)).ok().and_then(|die| die.parse().ok());
+) -> Result<Processor, TopologyError> {
+    let package = group(tree, cpu, "physical_package_id")?.unwrap_or(0);
+    let die = group(tree, cpu, "die_id")?;
     // A core's number is its package's own; on machines with dies, its die's. Its lowest thread is the machine's.
-    let first = cpu.threads.value().and_then(|threads| threads.iter().next()).unwrap_or(cpu.number);
+    let threads = known(tree, &cpu.threads, &list_of("CPUs", MOST_CPUS), is_below(MOST_CPUS))?;
+    let first = threads.and_then(|threads| threads.iter().next()).unwrap_or(cpu.number);
     let core = cores.iter().position(|there| *there == (package, first)).unwrap_or_else(|| {
         cores.push((package, first));
         cores.len() - 1
     });
     let usable = if is_allowed { Usable::Yes } else { Usable::NotAllowed };
-    Processor { number: cpu.number, package, die, node: cpu.node, cache, core, usable }
+    Ok(Processor { number: cpu.number, package, die, node: cpu.node, cache, core, usable })
+}
+
+/// The package or die of a processor. The kernel writes -1 where it does not know it.
+fn group(tree: &Tree, cpu: &Cpu, file: &str) -> Result<Option<usize>, TopologyError> {
+    let allowed = format!("-1 or a number up to {LAST_GROUP}");
+    let number = |text: &str| if text == "-1" { Some(None) } else { text.parse().ok().map(Some) };
+    let fact: Fact<Option<usize>> = tree.fact(&format!("{FOLDER}/cpu{}/topology/{file}", cpu.number), &allowed, number);
+    let fits = |number: &Option<usize>| number.is_none_or(|number| number <= LAST_GROUP);
+    Ok(known(tree, &fact, &allowed, fits)?.flatten())
 }
 
 /// The cache for data of the highest level: its level, its size, and who shares it.
-fn last_cache(tree: &Tree, cpu: usize) -> Option<(u8, Option<u64>, KernelList)> {
-    let found = data_caches(tree, cpu).into_iter().filter_map(|cache| {
-        let cpus: KernelList = cache.value(tree, "shared_cpu_list")?.parse().ok()?;
-        Some((cache.level, cache.bytes, cpus))
-    });
-    found.max_by_key(|(level, ..)| *level)
+fn last_cache(tree: &Tree, cpu: usize) -> Result<Option<(u8, Option<u64>, KernelList)>, TopologyError> {
+    let mut last: Option<(u8, Option<u64>, KernelList)> = None;
+    for cache in data_caches(tree, cpu) {
+        let cpus = known(tree, &cache.cpus(tree), &list_of("CPUs", MOST_CPUS), is_below(MOST_CPUS))?;
+        let bytes = known(tree, &cache.size(tree), "a size in bytes such as 32K", |_| true)?;
+        let is_last = last.as_ref().is_none_or(|(level, ..)| cache.level >= *level);
+        if let Some(cpus) = cpus.filter(|_| is_last) {
+            last = Some((cache.level, bytes, cpus));
+        }
+    }
+    Ok(last)
 }

@@ -229,7 +229,116 @@ fn a_laid_out_server_has_two_nodes_and_a_card() {
     let empty = crate::server::folder();
     let tree = Tree::at(empty.path());
     let error = Topology::read(&tree, &Host::read(&tree)).expect_err("nothing is there");
-    assert_eq!(error.to_string(), "/sys/devices/system/cpu/online is not there");
+    let said = "/sys/devices/system/cpu/online is not there: allowed is a list of CPUs from 0 to 8191, such as 0-3,8";
+    assert_eq!(error.to_string(), format!("{}{said}", empty.path().display()));
+}
+
+/// The error of a server that is laid out and spoilt, without its root, which it must start with.
+fn refused(server: &Server, spoil: impl Fn(&Path)) -> String {
+    let folder = folder();
+    server.lay_out(folder.path());
+    spoil(folder.path());
+    let tree = Tree::at(folder.path());
+    let error = Topology::read(&tree, &Host::read(&tree)).expect_err("it makes no sense").to_string();
+    let root = folder.path().to_str().expect("a plain name");
+    error.strip_prefix(root).unwrap_or_else(|| panic!("{error} is without {root}")).to_owned()
+}
+
+/// With folders of processors and without them: the list of those that are switched on says which there are.
+#[test]
+fn a_machine_whose_list_of_processors_is_missing_or_wrong_is_refused() {
+    let file = "/sys/devices/system/cpu/online";
+    let allowed = "allowed is a list of CPUs from 0 to 8191, such as 0-3,8";
+    let (with_folders, mut without) = (Server::healthy(), Server::healthy());
+    for cpu in 0..16 {
+        without.remove(&format!("/sys/devices/system/cpu/cpu{cpu}"));
+    }
+    for server in [&with_folders, &without] {
+        let text = |text: &str| refused(server.clone().set(file, text), |_| ());
+        for wrong in [
+            "",
+            "zzz",
+            "0-99999999999",
+            "-1",
+            "5-2",
+            "a",
+            "4294967295",
+            "8192",
+            "0-65535",
+            "0,60000",
+            "99999999999999999999",
+        ] {
+            assert_eq!(text(&format!("{wrong}\n")), format!("{file} says {wrong:?}: {allowed}"));
+        }
+        let (long, cut) = ("9".repeat(100), "9".repeat(60));
+        assert_eq!(text(&long), format!("{file} says {cut:?}: {allowed}"));
+        assert_eq!(refused(server.clone().remove(file), |_| ()), format!("{file} is not there: {allowed}"));
+        let none = server.clone().remove(file).clone();
+        let at = |root: &Path| root.join(file.trim_start_matches('/'));
+        let folder = refused(&none, |root| std::fs::create_dir(at(root)).expect("a folder"));
+        assert_eq!(folder, format!("{file} is no file: {allowed}"));
+        // A pipe is not waited for.
+        let pipe = refused(&none, |root| {
+            let made = std::process::Command::new("mkfifo").arg(at(root)).status().expect("mkfifo is everywhere");
+            assert!(made.success());
+        });
+        assert_eq!(pipe, format!("{file} is no file: {allowed}"));
+    }
+}
+
+#[test]
+fn files_of_a_machine_that_make_no_sense_are_refused_with_their_words() {
+    let cpus = "a list of CPUs from 0 to 8191, such as 0-3,8";
+    let (cache, node) = ("/sys/devices/system/cpu/cpu5/cache/index0", "/sys/devices/system/node");
+    let mut server = Server::healthy();
+    for (name, text) in [("level", "3"), ("type", "Unified"), ("size", "32M"), ("shared_cpu_list", "0-15")] {
+        server.set(format!("{cache}/{name}"), text);
+    }
+    server.set(format!("{node}/node0/distance"), "10 21\n").set(format!("{node}/node1/distance"), "21 10\n");
+    let total = "Node 1 MemTotal: 99999999999999999999999 kB";
+    let large = "Node 1 MemTotal: 18446744073709551615 kB";
+    let kib = "a number of KiB up to 18014398509481983";
+    let group = "-1 or a number up to 2147483647";
+    for (file, text, allowed) in [
+        ("/sys/devices/system/cpu/present", "zzz", cpus),
+        ("/sys/devices/system/cpu/present", "0-8192", cpus),
+        (&format!("{node}/online"), "0-1024", "a list of memory nodes from 0 to 1023, such as 0-3,8"),
+        (&format!("{node}/online"), "-1", "a list of memory nodes from 0 to 1023, such as 0-3,8"),
+        (&format!("{node}/node1/cpulist"), "4-", cpus),
+        ("/sys/devices/system/cpu/cpu5/topology/thread_siblings_list", "5,99999999999", cpus),
+        (&format!("{node}/node1/distance"), "21 x 10", "numbers such as 10 21"),
+        (&format!("{node}/node1/meminfo"), total, kib),
+        (&format!("{node}/node1/meminfo"), large, kib),
+        (&format!("{cache}/shared_cpu_list"), "0-99999999999", cpus),
+        (&format!("{cache}/size"), "1e308", "a size in bytes such as 32K"),
+        (&format!("{cache}/size"), "18446744073709551615K", "a size in bytes such as 32K"),
+        ("/sys/devices/system/cpu/cpu5/topology/physical_package_id", "99999999999", group),
+        ("/sys/devices/system/cpu/cpu5/topology/die_id", "x", group),
+    ] {
+        let error = refused(server.clone().set(file, format!("{text}\n")), |_| ());
+        assert_eq!(error, format!("{file} says {text:?}: allowed is {allowed}"));
+    }
+    // The interface's folder is a link.
+    let mut card = server.clone();
+    card.set("/sys/devices/pci0000:80/0000:81:00.0/numa_node", "1024\n");
+    let said = "/sys/class/net/eth1/device/numa_node says \"1024\": allowed is -1 or a number up to 1023";
+    assert_eq!(refused(&card, |_| ()), said);
+    server.replace("/proc/self/status", "Cpus_allowed_list:\t0-15", "Cpus_allowed_list:\tzzz");
+    assert_eq!(refused(&server, |_| ()), format!("/proc/self/status says \"zzz\": allowed is {cpus}"));
+}
+
+/// A virtual machine has fewer files than a server.
+#[test]
+fn a_machine_that_lists_its_processors_and_nothing_else_is_read() {
+    let folder = folder();
+    let cpu = folder.path().join("sys/devices/system/cpu");
+    std::fs::create_dir_all(cpu.join("cpu0/topology")).expect("a folder");
+    for (name, text) in [("online", "0-1\n"), ("cpu0/topology/physical_package_id", "-1\n"), ("present", "\n")] {
+        std::fs::write(cpu.join(name), text).expect("a file");
+    }
+    let tree = Tree::at(folder.path());
+    let topology = Topology::read(&tree, &Host::read(&tree)).expect("it says which processors there are");
+    assert_eq!((sizes(&topology.domains()), topology.nodes.len(), topology.processors[0].package), (vec![2], 0, 0));
 }
 
 #[test]
