@@ -95,7 +95,7 @@ pub(crate) fn measure_modules(source: &Source, batch: usize, keys: &[String]) ->
     match report.missing.first_key_value() {
         Some((key, why)) => {
             let name = subjects.iter().find(|subject| subject.key == *key).map_or(key, |subject| &subject.name);
-            bail!("{name}: {why}")
+            bail!("{name}: {why}; runs that count are kept: the same command goes on from there")
         }
         None => Ok(()),
     }

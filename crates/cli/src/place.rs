@@ -18,13 +18,14 @@ use forebay_graph::files::{read_text, replace, replace_private};
 use forebay_models::placement::From;
 use forebay_pipeline::Source;
 use forebay_placement::answer::{Answer as Placed, AnswerOptions, answer};
-use forebay_placement::chains::Chains;
+use forebay_placement::chains::{Chains, is_same_file};
 use forebay_placement::earlier::EarlierPlacement;
 use forebay_placement::pipeline::pipeline;
 use forebay_placement::problem::{PoseError, pose};
-use forebay_placement::search::{SearchEffort, search, search_nearby};
+use forebay_placement::search::{SearchEffort, search_nearby, search_with_headroom};
 use forebay_placement::server::Server;
 
+use crate::format::counted;
 use crate::progress::Bar;
 use crate::{Answer, args, printed, topology};
 
@@ -34,6 +35,7 @@ const MOST: u64 = 64 << 20;
 /// Places chains, and prints where.
 pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
     let chains = Chains::read(&crate::source::source(&arguments.chains, &arguments.set)?)?;
+    refuse_inputs(arguments, &chains)?;
     let root = arguments.root.as_deref();
     let (_, machine) = topology::read("place: --topology", &arguments.topology, root)?;
     let server = Server::of(&machine, arguments.smt);
@@ -50,7 +52,7 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
     let registry =
         if measures { models::measured(&chains, &keys)? } else { models::read(&arguments.models, chains.batch)? };
     let posed = pose(&chains, &server, &registry, &keys, objective).map_err(|error| match error {
-        PoseError::Models(missing) => models::missing(&arguments.chains, &missing, chains.batch),
+        PoseError::Models(missing) => models::missing(&arguments.chains, &missing, &registry, chains.batch),
         error => anyhow::anyhow!("{}: {error}", arguments.chains),
     })?;
     let limit = Duration::from_nanos(arguments.limit.0);
@@ -69,7 +71,7 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
     let effort = SearchEffort { algorithm, objective, seed: arguments.seed, is_over: &is_over, from };
     let outcome = match &earlier {
         Some(earlier) if from.is_none() => search_nearby(&posed.problem, &effort, &earlier.ways),
-        _ => search(&posed.problem, &effort),
+        _ => search_with_headroom(&posed.problem, &effort),
     };
     let outcome = outcome.with_context(|| format!("place: {}", arguments.chains))?;
     let patience = patience.next("explaining moves; Ctrl-C leaves the others out");
@@ -89,8 +91,12 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
     }
     if let Some(file) = &arguments.write {
         write(&chains, &placed, arguments.spare, file).with_context(|| format!("place: --write {}", file.display()))?;
+        let (placed, all) = (placed.chains.len(), counted(chains.chains.len() as u64, "chain"));
+        writeln!(printed::err(), "wrote {}: the pipeline of {placed} of {all}", file.display())?;
     }
     if let Some(running) = &mut running {
+        // From here on a signal ends the process: there is nothing to end early.
+        patience.stop.store(true, Ordering::Relaxed);
         placed.applied = running.apply(&chains, &placed, arguments)?;
         if placed.applied.is_none() {
             placed.notes.push("not applied, because chains do not fit: nothing has moved".to_owned());
@@ -100,7 +106,7 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string(&placed)?)?;
     } else {
-        write!(out, "{}", text::text(&placed))?;
+        write!(out, "{}", text::text(&placed, arguments.apply))?;
     }
     if let Some(missing) = placed.applied.as_ref().map(|applied| applied.missing).filter(|missing| *missing != 0) {
         bail!("{missing} packets are unaccounted for: this is a defect of Forebay");
@@ -155,6 +161,27 @@ impl Drop for Patience {
             bar.end();
         }
     }
+}
+
+/// Refuses to write to a file that is read.
+fn refuse_inputs(arguments: &args::Place, chains: &Chains) -> anyhow::Result<()> {
+    let written = [("--write", &arguments.write), ("--svg", &arguments.svg)];
+    for (option, file) in written.into_iter().filter_map(|(option, file)| Some((option, file.as_ref()?))) {
+        let is_input = |other: &Path| is_same_file(file, other);
+        let what = if is_input(Path::new(&arguments.chains)) {
+            "the file of chains"
+        } else if arguments.models.iter().any(|models| is_input(models)) {
+            "a file of models"
+        } else if arguments.from.as_deref().is_some_and(is_input) {
+            "the placement of --from"
+        } else if chains.name_file(file) {
+            "a file that a module reads"
+        } else {
+            continue;
+        };
+        bail!("place: {option} {}: this is {what}: allowed is another file", file.display());
+    }
+    Ok(())
 }
 
 /// The placement that a file has.

@@ -34,7 +34,7 @@ use crate::{Answer, plain, printed, refused, summary};
 
 pub(crate) use drops::drops;
 pub(crate) use instances::{list, uptime};
-pub(crate) use moves::{Leave, apply, move_modules};
+pub(crate) use moves::{Leave, Notice, PATIENT, apply, move_modules};
 pub(crate) use stop::stop;
 
 /// How many entries of a table are asked for at a time.

@@ -275,7 +275,11 @@ impl<'i> Composer<'i, '_> {
             }
         }
         root.ok_or_else(|| {
-            (Place::START, "there is nothing in it: a configuration has at least `ports` and `pipeline`".to_owned())
+            (
+                Place::START,
+                "there is nothing in it: a pipeline has at least `ports` and `pipeline`, a file of chains has `chains`"
+                    .to_owned(),
+            )
         })
     }
 

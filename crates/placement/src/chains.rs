@@ -7,6 +7,7 @@
 mod schema;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use forebay_graph::Percentile;
@@ -111,9 +112,11 @@ struct ChainSection {
     #[schemars(length(min = 1))]
     to: Option<String>,
     /// The home domain, as `forebay place` numbers them, from 0. It comes before the interface's.
+    #[schemars(range(max = 1023))]
     home: Option<usize>,
     /// Up to so many copies of the whole chain, each on one core, may run in place of a core for each function, with
     /// sessions shared out among them; 0, the default: none.
+    #[schemars(range(max = 64))]
     copies: Option<usize>,
 }
 
@@ -145,7 +148,9 @@ impl Chains {
         let chains: Vec<_> = chains.map(|(at, section)| names.chain(section, at, &mut faults)).collect();
         names.check_used(&mut faults);
         let models: BTreeMap<String, String> = serde_json::from_value(value["models"].clone()).unwrap_or_default();
-        check_models(&models, &chains, &mut faults);
+        if faults.is_empty() {
+            check_models(&models, &chains, &mut faults);
+        }
         if !faults.is_empty() {
             return Err(document.problems(&faults));
         }
@@ -162,6 +167,22 @@ impl Chains {
     /// All functions, chain by chain.
     pub fn functions(&self) -> impl Iterator<Item = &ChainFunction> {
         self.chains.iter().flat_map(|chain| &chain.functions)
+    }
+
+    /// Whether parameters of modules or of state name this file, as their tables or rules.
+    #[must_use]
+    pub fn name_file(&self, file: &Path) -> bool {
+        fn is_named(value: &Value, is_it: &dyn Fn(&str) -> bool) -> bool {
+            match value {
+                Value::String(text) => is_it(text),
+                Value::Array(list) => list.iter().any(|item| is_named(item, is_it)),
+                Value::Object(map) => map.values().any(|item| is_named(item, is_it)),
+                _ => false,
+            }
+        }
+        let base = Path::new(self.source.base());
+        let is_it = |text: &str| is_same_file(&base.join(text), file);
+        is_named(&self.state, &is_it) || self.functions().any(|function| is_named(&function.params, &is_it))
     }
 
     /// The modules of all chains, and their state, as sections of a pipeline.
@@ -253,9 +274,15 @@ fn check(sections: &[ChainSection], faults: &mut Faults) {
 
 /// A model for a name that no chain has is a mistake.
 fn check_models(models: &BTreeMap<String, String>, chains: &[ServiceChain], faults: &mut Faults) {
-    let names = || chains.iter().flat_map(|chain| &chain.functions).map(|function| function.name.as_str());
-    for name in models.keys().filter(|name| !names().any(|own| own == name.as_str())) {
-        let message = format!("no chain names '{name}'{}: allowed are {}", nearest(name, names()), listed(names()));
+    let all = chains.iter().flat_map(|chain| &chain.functions).map(|function| function.name.as_str());
+    let all: BTreeSet<_> = all.collect();
+    for name in models.keys().filter(|name| !all.contains(name.as_str())) {
+        let names = || all.iter().copied();
+        let message = format!(
+            "models.{name}: no chain names '{name}'{}: allowed are {}",
+            nearest(name, names()),
+            listed(names())
+        );
         faults.push((vec!["models".to_owned(), name.clone()], message));
     }
 }
@@ -310,6 +337,7 @@ impl Names<'_> {
             let modules = self.modules.into_iter().flatten().map(|(name, _)| name.as_str());
             let names = || modules.clone().chain(known.iter().map(|function| function.name));
             let near = nearest(name, names());
+            let name = name.escape_debug();
             return Err(format!("there is no module and no function '{name}'{near}: allowed are {}", listed(names())));
         };
         let mut settings = SchemaSettings::draft2020_12();
@@ -341,6 +369,14 @@ impl Names<'_> {
             faults.push((vec!["modules".to_owned(), name.clone()], format!("no chain names the module '{name}'")));
         }
     }
+}
+
+/// Whether two paths lead to one file that is there.
+#[must_use]
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let number = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
+    number(one).is_some_and(|it| number(other) == Some(it))
 }
 
 /// Any bytes, for fuzzing: chains that are read have functions, with names that differ.

@@ -25,10 +25,20 @@ pub struct EarlierPlacement {
 pub enum EarlierError {
     /// It is not what `forebay place --json` prints.
     #[error("no placement ({0}): allowed is what `forebay place --json` prints")]
-    Form(#[from] serde_json::Error),
+    Form(serde_json::Error),
     /// It is of a later version.
     #[error("version {0}: allowed is 1")]
     Version(u32),
+    /// Two functions, or copies of chains, are on one core.
+    #[error("core {core}: chains '{first}' and '{second}' both have it: allowed is one function or copy on each core")]
+    Twice {
+        /// The core.
+        core: usize,
+        /// A chain.
+        first: String,
+        /// Another, or the same.
+        second: String,
+    },
 }
 
 /// The part of a placement that is read.
@@ -69,9 +79,18 @@ impl EarlierPlacement {
     /// # Errors
     /// [`EarlierError`].
     pub fn read(text: &str, chains: &Chains, server: &Server) -> Result<Self, EarlierError> {
-        let Printed { version, chains: printed } = serde_json::from_str(text)?;
+        let Printed { version, chains: printed } = serde_json::from_str(text).map_err(EarlierError::Form)?;
         if version != 1 {
             return Err(EarlierError::Version(version));
+        }
+        let mut on = BTreeMap::new();
+        for chain in &printed {
+            for seat in &chain.seats {
+                if let Some(first) = on.insert(seat.core, &chain.chain) {
+                    let [first, second] = [first, &chain.chain].map(|name| name.escape_debug().to_string());
+                    return Err(EarlierError::Twice { core: seat.core, first, second });
+                }
+            }
         }
         let domain = |core: usize| server.domains.iter().position(|domain| domain.cores.contains(&core));
         let mut earlier = Self::default();
@@ -116,7 +135,7 @@ impl EarlierPlacement {
             let is_there = all.iter().any(Option::is_some);
             let found = all.into_iter().collect::<Option<_>>().and_then(found);
             if is_there && found.is_none() {
-                let note = "it runs in another form, or on cores that are not among these: its placement is no move";
+                let note = "it does not run as place has it, on a core for each function or as copies of the whole: all of it moves";
                 earlier.notes.push(format!("chain {}: {note}", chain.name));
             }
             let (way, cores) = found.map_or((None, Vec::new()), |(way, cores)| (Some(way), cores));
@@ -212,6 +231,9 @@ mod tests {
         let other = modules(&[(names[0], &[2, 3]), (names[1], &[3]), (names[2], &[9])]);
         let other = EarlierPlacement::running(&chains, &server, &other);
         assert_eq!((other.ways, other.notes.len()), (vec![None, None], 2));
+        let twice = text.replace(r#""core": 7"#, r#""core": 4"#);
+        let twice = EarlierPlacement::read(&twice, &chains, &server).expect_err("no placement").to_string();
+        assert!(twice.starts_with("core 4: chains 'a' and 'b' both have it"), "{twice}");
         let wrong = EarlierPlacement::read("{}", &chains, &server).expect_err("no placement").to_string();
         assert!(wrong.starts_with("no placement (missing field `version`"), "{wrong}");
     }

@@ -65,12 +65,13 @@ fn segment(
     let from = placement[chain].domains()[seats.start];
     let mut best: Option<(f64, usize, Vec<Seat>)> = None;
     for to in (0..problem.domains.len()).filter(|to| *to != from) {
+        let mut moved = placement.to_vec();
+        seats.clone().for_each(|seat| set(&mut moved, (chain, seat), to));
+        let found = make_room(problem, moved, chain, (from, to), is_over);
         if is_over() {
             return None;
         }
-        let mut moved = placement.to_vec();
-        seats.clone().for_each(|seat| set(&mut moved, (chain, seat), to));
-        let Some((after, exchanged)) = make_room(problem, moved, chain, from, to) else { continue };
+        let Some((after, exchanged)) = found else { continue };
         if best.as_ref().is_none_or(|(most, ..)| after > *most) {
             best = Some((after, to, exchanged));
         }
@@ -90,25 +91,26 @@ fn segment(
     })
 }
 
-/// Moves functions of other chains from the domain `to` to `from` until all have a core. Returns the value then.
+/// Moves functions of other chains from the domain `to` to `from` until all have a core. Returns the value then; `None`
+/// where they find no room, or the time is over.
 fn make_room(
     problem: &Problem,
     mut placement: Vec<Way>,
     own: usize,
-    from: usize,
-    to: usize,
+    (from, to): (usize, usize),
+    is_over: &dyn Fn() -> bool,
 ) -> Option<(f64, Vec<Seat>)> {
     let used = placement.iter().flat_map(Way::domains).filter(|domain| **domain == to).count();
     let excess = used.saturating_sub(problem.domains[to].cores);
     let mut exchanged = Vec::new();
+    // With cores enough for all, so that each step can be valued.
+    let mut roomy = problem.clone();
+    roomy.domains.iter_mut().for_each(|domain| domain.cores = usize::MAX / 1024);
     for _ in 0..excess {
         let others = placement.iter().enumerate().filter(|(chain, _)| *chain != own);
         let seats = others.flat_map(|(chain, way)| (0..way.domains().len()).map(move |seat| (chain, seat)));
         let seats: Vec<_> = seats.filter(|(chain, seat)| placement[*chain].domains()[*seat] == to).collect();
-        // With cores enough for all, so that each step can be valued.
-        let mut roomy = problem.clone();
-        roomy.domains.iter_mut().for_each(|domain| domain.cores = usize::MAX / 1024);
-        let valued = seats.into_iter().filter_map(|seat| {
+        let valued = seats.into_iter().take_while(|_| !is_over()).filter_map(|seat| {
             let mut next = placement.clone();
             set(&mut next, seat, from);
             Some((value(&roomy, &next)?, seat))

@@ -14,14 +14,19 @@ const MOST_WORKERS: usize = 256;
 /// The highest core of a worker.
 const MOST_CORE: usize = 4_095;
 
+/// The comment on generators.
+const MADE_UP: &str = "# Generators make packets for their chain's first function as its example has it. Change them \
+                       where your own rules\n# or routes would drop these.\n";
+/// The most flows of a chain.
+const MOST_FLOWS: usize = 16;
+
 /// Why there is no pipeline of a placement.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PipelineError {
     /// Two chains would receive from one interface.
     #[error(
         "chains '{first}' and '{second}' both receive from interface '{interface}': allowed is one chain for each, \
-        such \
-         as one for each VLAN interface"
+         such as one for each VLAN interface"
     )]
     Shared {
         /// A chain.
@@ -85,8 +90,12 @@ pub fn pipeline(chains: &Chains, answer: &Answer, spare: bool) -> Result<Pipelin
         return Err(PipelineError::Workers(workers.len()));
     }
     let head = format!(
-        "# The placement of {} on {} by `forebay place`: {} cores of {}.\n",
-        chains.name, answer.topology, answer.cores_used, answer.cores_usable
+        "# The placement of {} on {} by `forebay place`: {} cores of {}.\n{}",
+        chains.name,
+        answer.topology,
+        answer.cores_used,
+        answer.cores_usable,
+        if sections.iter().any(|chain| chain.interface.is_none()) { MADE_UP } else { "" }
     );
     text(chains, &sections, &head, &workers)
 }
@@ -116,10 +125,11 @@ fn text(
     let mut ports = Ports::of(sections);
     let mut lines = Vec::new();
     let mut flows = Vec::new();
+    let mut names: BTreeSet<_> = sections.iter().map(|chain| chain.name.clone()).collect();
     for chain in sections {
         let (from, to) = ports.of_chain(chain)?;
         lines.extend(wires(chain, &from, &to));
-        flows.push(flow(chain));
+        flows.extend(self::flows(chain, &mut names));
     }
     let functions = || sections.iter().flat_map(|chain| &chain.functions);
     let parameters: Vec<_> = functions().map(|function| &function.params).collect();
@@ -262,20 +272,37 @@ fn wires(chain: &ServiceChain, from: &str, to: &str) -> Vec<String> {
     lines
 }
 
-fn flow(chain: &ServiceChain) -> Value {
-    let step = |(at, function): (usize, &ChainFunction)| match function.gates.first() {
-        Some(gate) if function.gates.len() > 1 && at + 1 < chain.functions.len() => {
-            format!("{}[{gate}]", function.module)
+/// A flow for each way through a chain's gates, with the chain's objective: packets of all gates are to keep it. Where
+/// there are more ways than [`MOST_FLOWS`], later functions count with their first gate only.
+fn flows(chain: &ServiceChain, taken: &mut BTreeSet<String>) -> Vec<Value> {
+    let mut paths: Vec<Vec<String>> = vec![Vec::new()];
+    for (at, function) in chain.functions.iter().enumerate() {
+        let gates = &function.gates;
+        let is_split = gates.len() > 1 && at + 1 < chain.functions.len();
+        let kept = if paths.len() * gates.len() <= MOST_FLOWS { gates.len() } else { 1 };
+        let steps: Vec<_> = if is_split {
+            gates[..kept].iter().map(|gate| format!("{}[{gate}]", function.module)).collect()
+        } else {
+            vec![function.module.clone()]
+        };
+        let longer = |path: &Vec<String>| {
+            let with = |step: &String| path.iter().chain([step]).cloned().collect();
+            steps.iter().map(with).collect::<Vec<Vec<String>>>()
+        };
+        paths = paths.iter().flat_map(longer).collect();
+    }
+    let mut names = std::iter::once(chain.name.clone()).chain((2..).map(|number| format!("{}-{number}", chain.name)));
+    let mut of_path = |(at, path): (usize, Vec<String>)| {
+        // The first has the chain's own name.
+        let name = names.find(|name| at == 0 || taken.insert(name.clone())).unwrap_or_default();
+        let mut flow = json!({ "name": name, "path": path });
+        if let Some(slo) = chain.slo {
+            flow["slo"] = json!(Nanos((slo * 1e9).round() as u64).to_string());
         }
-        _ => function.module.clone(),
+        if let Some(percentile) = chain.percentile {
+            flow["percentile"] = percentile.into();
+        }
+        flow
     };
-    let path: Vec<_> = chain.functions.iter().enumerate().map(step).collect();
-    let mut flow = json!({ "name": chain.name, "path": path });
-    if let Some(slo) = chain.slo {
-        flow["slo"] = json!(Nanos((slo * 1e9).round() as u64).to_string());
-    }
-    if let Some(percentile) = chain.percentile {
-        flow["percentile"] = percentile.into();
-    }
-    flow
+    paths.into_iter().enumerate().map(&mut of_path).collect()
 }

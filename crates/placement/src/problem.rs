@@ -64,8 +64,8 @@ pub enum PoseError {
     Problem(ProblemError),
     /// The registry has no limits for a server of several domains.
     #[error(
-        "limits.link is null: the models are of one domain, and the server has {0}: allowed are models with a link \
-         (`--models FILE`), or a topology of one domain"
+        "the models are of one memory domain (limits.link is null), and the server has {0}: allowed are models of \
+         several domains (`--models FILE`, such as `forebay lab placement` writes), or a topology of one such as 1x12"
     )]
     Link(usize),
 }

@@ -1,5 +1,6 @@
 //! The search for a placement: which method, which objective, and which chains are rejected because they do not fit.
 
+mod headroom;
 mod nearby;
 
 use forebay_models::placement::baselines::{self, Found};
@@ -9,6 +10,7 @@ use forebay_models::placement::{
 
 use crate::problem::Objective;
 
+pub use headroom::search_with_headroom;
 pub use nearby::search_nearby;
 
 /// How a placement is searched for.
@@ -79,7 +81,7 @@ pub enum SearchError {
     Problem(#[from] ProblemError),
     /// The method would take too long.
     #[error(
-        "--search {method}: {count:.0} placements: allowed are up to {MOST_LISTED}: `--search exact` needs no list"
+        "--search {method}: {count:.0e} placements: allowed are up to {MOST_LISTED:.0e}: `--search exact` needs no list"
     )]
     TooMany {
         /// The method.
@@ -100,6 +102,8 @@ pub enum SearchError {
     Refuted(#[from] Refuted),
 }
 
+/// The most nodes of the search that shows how much a chain forwards alone.
+const ALONE_NODES: u64 = 10_000;
 /// The most placements that are looked at one by one.
 const MOST_LISTED: f64 = 1e7;
 
@@ -255,9 +259,17 @@ fn alone(problem: &Problem, chain: usize, effort: &SearchEffort<'_>) -> Result<O
     if least <= 0.0 || effort.algorithm != Algorithm::Exact {
         return Ok(None);
     }
+    // Mostly the first way that comes to mind is enough.
+    let at_home = Way::Whole(vec![part.chains[0].home; part.chains[0].copies]);
+    let simple = baselines::node_first(&part).ok().flatten().map(|found| found.placement);
+    let mut simple = simple.into_iter().chain([vec![at_home]]);
+    if simple.any(|way| part.rates(&way).is_ok_and(|rates| rates[0].0 >= least)) || (effort.is_over)() {
+        return Ok(None);
+    }
     (part.chains[0].rate, part.chains[0].weight) = (f64::INFINITY, 1.0);
-    let found = exact(&part, &Effort { nodes: u64::MAX, is_over: effort.is_over })?;
-    let best = found.map_or(0.0, |found| found.bound);
+    let found = exact(&part, &Effort { nodes: ALONE_NODES, is_over: effort.is_over })?;
+    // Nothing is proved of a chain for which there was no time.
+    let Some(best) = found.map(|found| found.bound) else { return Ok(None) };
     let [needed, best_shown] = [least, best].map(crate::format::rate);
     Ok((best < least).then(|| format!("its objectives need {needed}: alone it would forward {best_shown}")))
 }
@@ -272,13 +284,14 @@ fn solve(
     let method = effort.algorithm.name();
     let listed = |digits: usize| {
         let count = (part.domains.len() as f64).powf(digits as f64);
-        if count > MOST_LISTED { Err(SearchError::TooMany { method, count }) } else { Ok(()) }
+        if count > MOST_LISTED { Err(SearchError::TooMany { method, count: count.min(1e300) }) } else { Ok(()) }
     };
+    let mut is_whole = false;
     let found = match effort.algorithm {
         Algorithm::Exact => return certified(&part, kept, effort, may_reject),
         Algorithm::Octans => {
             listed(part.chains.len())?;
-            baselines::octans(&part)?
+            baselines::octans(&part, effort.is_over)?
         }
         Algorithm::NodeBalancing => baselines::node_balancing(&part)?,
         Algorithm::NodeFirst => baselines::node_first(&part)?,
@@ -294,12 +307,14 @@ fn solve(
         }
         Algorithm::BruteForce => {
             listed(part.chains.iter().map(|chain| chain.functions.len()).sum())?;
-            baselines::brute_force(&part)?
+            let (found, has_all) = baselines::brute_force(&part, effort.is_over)?;
+            is_whole = has_all;
+            found
         }
     };
     // It looks at no copies and at no least rate.
     let is_all = part.chains.iter().all(|chain| chain.copies == 0 && chain.least <= 0.0);
-    let bound = |value| (effort.algorithm == Algorithm::BruteForce && is_all).then_some(value);
+    let bound = |value| (is_whole && is_all).then_some(value);
     Ok(found.map(|Found { placement, value }| Solved { placement, value, bound: bound(value), ..Solved::default() }))
 }
 

@@ -83,8 +83,9 @@ impl Server {
                     let near = nearest(name, names());
                     let there = if self.interfaces.is_empty() { "no interface".to_owned() } else { listed(names()) };
                     return Err(format!(
-                        "the topology has no interface '{name}'{near}: it has {there}; `home: DOMAIN` states the \
-                         domain of its packets"
+                        "the topology has no interface '{}'{near}: it has {there}; `home: DOMAIN` states the domain \
+                         of its packets",
+                        name.escape_debug()
                     ));
                 };
                 (format!("interface '{name}'"), *node)

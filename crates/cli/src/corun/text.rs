@@ -33,8 +33,16 @@ pub(super) fn print(report: &CoRunsReport, out: &mut impl Write) -> std::io::Res
     }
     metrics(report, out)?;
     functions(report, out)?;
+    // Functions that have none for one reason are named together.
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for (function, why) in &report.missing {
-        paragraph(&format!("{function} has no model: {why}."), out)?;
+        match reasons.iter_mut().find(|(there, _)| there == why) {
+            Some((_, names)) => names.push(function),
+            None => reasons.push((why, vec![function])),
+        }
+    }
+    for (why, names) in reasons {
+        paragraph(&format!("No model ({why}): {}.", names.join(", ")), out)?;
     }
     let void: usize = report.functions.values().map(|it| it.void.runs).sum();
     if void > 0 {

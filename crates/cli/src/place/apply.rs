@@ -10,7 +10,7 @@ use forebay_placement::answer::{Answer as Placed, AppliedMove, AppliedPlacement,
 use forebay_placement::chains::Chains;
 
 use crate::args;
-use crate::remote::{self, Leave};
+use crate::remote::{self, Leave, Notice, PATIENT};
 
 /// A running pipeline whose modules can move.
 pub(super) struct RunningPlacement {
@@ -28,6 +28,7 @@ impl RunningPlacement {
             return Ok(None);
         }
         let mut client = remote::connect(&arguments.running)?.with_patience(remote::LONG)?;
+        let _notice = Notice::after(PATIENT);
         match client.ask(&Request::Graph {})? {
             socket::Answer::Graph(graph) => Ok(Some(Self { client, graph: *graph })),
             _ => Err(remote::strange()),

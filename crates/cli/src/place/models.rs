@@ -17,7 +17,8 @@ use forebay_placement::format::rate;
 use crate::printed;
 
 /// How models are made and read.
-const HOW: &str = "`forebay profile --co-runs` measures models on this machine, `--models FILE` reads others";
+const HOW: &str = "`forebay profile --co-runs` measures models on this machine, `--models FILE` reads others; in the \
+                   file of chains, `models: { FUNCTION: MODEL }` lets a model stand for another function";
 
 /// Reads the files, each of which adds to those before; without any, this machine's.
 pub(super) fn read(files: &[PathBuf], batch: usize) -> anyhow::Result<Registry> {
@@ -78,7 +79,7 @@ fn file(batch: usize) -> anyhow::Result<PathBuf> {
 }
 
 /// The error for functions without a model: each with what the profile knows of it.
-pub(super) fn missing(file: &str, missing: &[MissingModel], batch: usize) -> anyhow::Error {
+pub(super) fn missing(file: &str, missing: &[MissingModel], registry: &Registry, batch: usize) -> anyhow::Error {
     let key = Key::this(batch).ok();
     let profile = key.and_then(|key| Profile::stored(&Store::of_user().ok()?, &key).ok().flatten());
     let known = |model: &MissingModel| {
@@ -90,5 +91,6 @@ pub(super) fn missing(file: &str, missing: &[MissingModel], batch: usize) -> any
     };
     let line = |model: &MissingModel| format!("{file}: {model}{}", known(model).unwrap_or_default());
     let lines: Vec<_> = missing.iter().map(line).collect();
-    anyhow!("{}\n{HOW}", lines.join("\nerror: "))
+    let models = listed(registry.functions.keys().map(String::as_str));
+    anyhow!("{}\n{HOW} (there are {models})", lines.join("\nerror: "))
 }

@@ -16,8 +16,12 @@ const WIDTH: usize = 80;
 const MOST_FREE: usize = 8;
 
 /// Writes a placement as text.
-pub(super) fn text(answer: &Answer) -> String {
-    let mut out = head(answer);
+pub(super) fn text(answer: &Answer, applies: bool) -> String {
+    let mut out = String::new();
+    if applies && answer.applied.is_none() {
+        out.push_str("NOT APPLIED: chains do not fit. Nothing has moved; this would be the placement:\n\n");
+    }
+    out.push_str(&head(answer));
     for domain in &answer.domains {
         out.push('\n');
         out.push_str(&of_domain(domain));
@@ -32,7 +36,9 @@ pub(super) fn text(answer: &Answer) -> String {
     }
     let moves: Vec<_> =
         answer.chains.iter().flat_map(|chain| chain.moves.iter().flatten().map(move |it| (chain, it))).collect();
-    if !moves.is_empty() {
+    if answer.domains.len() == 1 && !moves.is_empty() {
+        out.push_str("\nThere is one domain: no move between domains is possible.\n");
+    } else if !moves.is_empty() {
         out.push('\n');
         moves.into_iter().for_each(|(chain, segment)| paragraph(&mut out, &explained(chain, segment)));
     }
@@ -108,6 +114,11 @@ fn paragraph(out: &mut String, text: &str) {
     }
 }
 
+/// The chains whose rates are served.
+fn those(answer: &Answer) -> String {
+    if answer.rejected.is_empty() { "all chains".to_owned() } else { "the chains that are placed".to_owned() }
+}
+
 fn head(answer: &Answer) -> String {
     let mut out = String::new();
     let models = &answer.models;
@@ -120,8 +131,9 @@ fn head(answer: &Answer) -> String {
             answer.cores_used,
             counted(answer.cores_usable as u64, "core"),
             match answer.objective {
-                "cores" => format!("for the rates of all chains; search `{}`", answer.search),
-                _ => format!("worth {}; search `{}`", rate(answer.value), answer.search),
+                "cores" => format!("for the rates of {}; search `{}`", those(answer), answer.search),
+                "sum" => format!("{} predicted in all; search `{}`", rate(answer.value), answer.search),
+                _ => format!("{} served by weight; search `{}`", rate(answer.value), answer.search),
             },
         ),
     );
@@ -129,7 +141,9 @@ fn head(answer: &Answer) -> String {
     let shown = |value: f64| if cores { counted(value as u64, "core") } else { rate(value) };
     let proof = match (answer.bound, answer.gap) {
         _ if answer.chains.is_empty() => String::new(),
-        (Some(_), Some(0.0)) if cores => "Proved: no placement serves all rates with fewer cores.".to_owned(),
+        (Some(_), Some(0.0)) if cores => {
+            format!("Proved: no placement serves the rates of {} with fewer cores.", those(answer))
+        }
         (Some(_), Some(0.0)) => "Proved: no placement is worth more.".to_owned(),
         (Some(bound), Some(gap)) if cores => {
             format!("The search ended early: at least {} are needed, {:.1} % fewer.", shown(bound), 100.0 * gap)
@@ -222,13 +236,17 @@ fn binds(chain: &ChainAnswer) -> String {
         Some(place) => {
             let name = match place {
                 ContentionPlace::Cache => {
-                    format!("the last-level cache of domain {domain} takes {:.1} %", 100.0 * share)
+                    format!("contention for the last-level cache of domain {domain} takes {:.1} %", 100.0 * share)
                 }
-                ContentionPlace::Memory => format!("the memory of domain {domain} takes {:.1} %", 100.0 * share),
-                ContentionPlace::Link => format!("the link of domain {domain} takes {:.1} %", 100.0 * share),
+                ContentionPlace::Memory => {
+                    format!("contention for the memory of domain {domain} takes {:.1} %", 100.0 * share)
+                }
+                ContentionPlace::Link => {
+                    format!("contention for the link of domain {domain} takes {:.1} %", 100.0 * share)
+                }
                 ContentionPlace::Constant => format!("the model's constant takes {:.1} %", 100.0 * share),
             };
-            format!("{:.1} % slower than alone, most by contention: {name}", 100.0 * drop)
+            format!("{:.1} % slower than alone: {name}", 100.0 * drop)
         }
     };
     let missed = match chain.least_pps {
@@ -236,8 +254,21 @@ fn binds(chain: &ChainAnswer) -> String {
         _ => String::new(),
     };
     let enough = chain.rate_pps.is_some_and(|offered| chain.predicted_pps >= offered);
+    let short = match chain.rate_pps {
+        Some(offered) if !enough => {
+            format!(". It falls short by {} of {}", rate(offered - chain.predicted_pps), rate(offered))
+        }
+        Some(offered) if chain.interval_95_pps[0] < offered => {
+            format!(
+                ". It may fall short: its interval begins at {} of {}",
+                rate(chain.interval_95_pps[0]),
+                rate(offered)
+            )
+        }
+        _ => String::new(),
+    };
     let serves = if enough { "forwards all that comes; slowest is" } else { "is bound by" };
-    format!("{} {serves} {function}: {taken}{missed}", chain.chain)
+    format!("{} {serves} {function}: {taken}{short}{missed}", chain.chain)
 }
 
 fn explained(chain: &ChainAnswer, segment: &SegmentMove) -> String {

@@ -1,6 +1,8 @@
 //! `forebay move`, and the way by which a placement is applied: modules of a running pipeline go to other workers.
 
 use std::io::{self, Write};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 use anyhow::bail;
 use forebay_instance::socket::{self, Client, Request};
@@ -51,9 +53,30 @@ pub(crate) fn conclude(moved: &Moved) -> anyhow::Result<Answer> {
 /// Why they did not.
 pub(crate) fn apply(client: &mut Client, modules: Vec<WantedWorkers>, leave: Leave) -> anyhow::Result<Moved> {
     let Leave { most, lose_sessions } = leave;
+    let _notice = Notice::after(PATIENT);
     match client.ask(&Request::Move { modules, most, lose_sessions })? {
         socket::Answer::Moved(moved) => Ok(moved),
         _ => Err(strange()),
+    }
+}
+
+/// How long a pipeline may take to move modules before that is reported.
+pub(crate) const PATIENT: Duration = Duration::from_secs(2);
+
+/// Reports that the pipeline has not answered, unless it is dropped before.
+pub(crate) struct Notice(#[expect(dead_code, reason = "its end is seen by the thread")] Sender<()>);
+
+impl Notice {
+    /// One after this time.
+    pub(crate) fn after(time: Duration) -> Self {
+        let (answered, wait) = channel::<()>();
+        std::thread::spawn(move || {
+            if wait.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
+                let what = "the pipeline has not answered yet: it is paused, or busy; Ctrl-C ends the wait";
+                let _ = writeln!(printed::err(), "{what}");
+            }
+        });
+        Self(answered)
     }
 }
 

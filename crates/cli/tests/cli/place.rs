@@ -64,7 +64,8 @@ fn the_example_is_placed_and_its_moves_are_explained() {
     let text = place(EXAMPLE, &["--topology", "2x12", "--explain"]).well();
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(text, @r"
-    3 chains on 2x12: 11 of 24 cores in use, worth 18.9 Mpps; search `exact`
+    3 chains on 2x12: 11 of 24 cores in use, 18.9 Mpps served by weight; search
+      `exact`
     Proved: no placement is worth more.
     Models: simulated, a CPU of a test, by stall_ticks_per_packet
 
@@ -90,12 +91,12 @@ fn the_example_is_placed_and_its_moves_are_explained() {
     voice   2.00 Mpps  3.44 Mpps  3.29 to 3.60 Mpps     0  pipelined
     backup        any  10.2 Mpps  9.91 to 10.4 Mpps     0  pipelined
 
-    web is bound by ids: 36.7 % slower than alone, most by contention: the link of
-      domain 1 takes 25.0 %
-    voice forwards all that comes; slowest is fw: 55.0 % slower than alone, most
-      by contention: the link of domain 1 takes 25.0 %
-    backup is bound by route: 15.4 % slower than alone, most by contention: the
-      memory of domain 0 takes 13.7 %
+    web is bound by ids: 36.7 % slower than alone: contention for the link of
+      domain 1 takes 25.0 %. It falls short by 246 kpps of 1.00 Mpps
+    voice forwards all that comes; slowest is fw: 55.0 % slower than alone:
+      contention for the link of domain 1 takes 25.0 %
+    backup is bound by route: 15.4 % slower than alone: contention for the memory
+      of domain 0 takes 13.7 %
 
     web: all of it on domain 1: moving it to domain 0 costs 13.8 %
     voice: all of it on domain 1: moving it to domain 0 costs 8.6 %
@@ -286,7 +287,11 @@ fn functions_without_models_are_named_with_what_to_do() {
     assert!(done.err.contains("`--models FILE` reads others"), "{}", done.err);
     let text = std::fs::read_to_string(MODELS).expect("models");
     for (find, put, message) in [
-        ("\"link\": 6.0", "\"link\": null", "limits.link is null: the models are of one domain, and the server has 2"),
+        (
+            "\"link\": 6.0",
+            "\"link\": null",
+            "the models are of one memory domain (limits.link is null), and the server has 2",
+        ),
         (
             "\"metric\": 3.0",
             "\"metric\": -3.0",
@@ -302,6 +307,49 @@ fn functions_without_models_are_named_with_what_to_do() {
         let done = forebay(&["place", EXAMPLE, "--topology", "2x4", "--models", &models]);
         assert!(done.code == Some(2) && done.err.contains(message), "{find}: {}", done.err);
     }
+}
+
+#[test]
+fn a_file_that_is_read_is_not_written() {
+    let file = File::new(
+        "modules: { route: { ip_lookup: { routes: routes.txt } } }\nchains: [{ name: a, functions: [route, ttl] }]\n",
+    );
+    let routes = file.beside("routes.txt");
+    std::fs::write(&routes, "10.0.0.0/8 0\n").expect("a file");
+    let models = file.beside("models.json");
+    std::fs::copy(MODELS, &models).expect("a file");
+    let text = || [file.path(), &routes, &models].map(|file| std::fs::read(file).expect("a file"));
+    let before = text();
+    for (option, written, what) in [
+        ("--write", file.path(), "the file of chains"),
+        ("--svg", file.path(), "the file of chains"),
+        ("--write", &routes, "a file that a module reads"),
+        ("--svg", &models, "a file of models"),
+    ] {
+        let done = forebay(&["place", file.path(), "--topology", "2x4", "--models", &models, option, written]);
+        let told = format!("place: {option} {written}: this is {what}: allowed is another file");
+        assert!(done.code == Some(2) && done.err.contains(&told), "{}", done.err);
+    }
+    assert!(text() == before);
+}
+
+/// All packets of a chain count for its objective, whichever gates they take.
+#[test]
+fn each_way_through_gates_is_a_flow() {
+    let file = File::new(
+        "modules: { route: { ip_lookup: { routes: { synthetic: 10, next_hops: 3 } } } }\n\
+         chains: [{ name: a, functions: [route, ttl], slo: 1ms }, { name: a-2, functions: [route, ttl] }]\n",
+    );
+    let written = file.beside("edge.yaml");
+    let done = place(file.path(), &["--topology", "1x6", "--write", &written]);
+    assert!(done.err.ends_with(": the pipeline of 2 of 2 chains\n"), "{}", done.err);
+    let text = std::fs::read_to_string(&written).expect("a file");
+    let pipeline: Value = serde_saphyr::from_str(&text).expect("YAML");
+    let flows = pipeline["flows"].as_array().expect("flows");
+    let names: Vec<_> = flows.iter().map(|flow| flow["name"].as_str().expect("a name")).collect();
+    assert_eq!(names[..3], ["a", "a-3", "a-4"], "{text}");
+    assert_eq!(flows.iter().filter(|flow| flow["slo"] == "1ms").count(), 3, "{text}");
+    assert!(text.starts_with("# The placement of") && text.contains("# Generators make packets"), "{text}");
 }
 
 #[test]

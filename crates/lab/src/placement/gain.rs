@@ -84,7 +84,7 @@ fn of_set(basis: &Basis, settings: &Settings, set: usize, names: &[&[&str]]) -> 
     let mut methods = Vec::new();
     let found = [
         ("exact", best.map(|best| best.placement)),
-        ("octans", baselines::octans(&problem)?.map(|found| found.placement)),
+        ("octans", baselines::octans(&problem, &|| false)?.map(|found| found.placement)),
         ("node-balancing", baselines::node_balancing(&problem)?.map(|found| found.placement)),
         ("node-first", baselines::node_first(&problem)?.map(|found| found.placement)),
     ];

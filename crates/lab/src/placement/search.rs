@@ -101,12 +101,12 @@ fn of_size(
         nodes.push(best.nodes as f64);
         gap = gap.max(best.gap());
         if instance < by_octans {
-            let (octans, ms) = timed(1, || baselines::octans(&problem))?;
+            let (octans, ms) = timed(1, || baselines::octans(&problem, &|| false))?;
             octans_ms.push(ms);
             octans_gaps.push(1.0 - octans.map_or(0.0, |found| found.value) / best.value);
         }
         if instance < enumerated {
-            let (all, ms) = timed(1, || baselines::brute_force(&problem))?;
+            let ((all, _), ms) = timed(1, || baselines::brute_force(&problem, &|| false))?;
             brute_ms.push(ms);
             let value = all.map_or(0.0, |found| found.value);
             same += usize::from((value / best.value - 1.0).abs() <= SAME);

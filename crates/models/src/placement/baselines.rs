@@ -27,13 +27,14 @@ pub const MOST_PLACEMENTS: usize = 1_000_000;
 ///
 /// The paper leaves open whether the split point moves; here it does. A chain whose last part is still remote may be
 /// moved again. A placement that was seen before is not looked at again, which changes nothing in the result. With many
-/// chains it stops after [`MOST_PLACEMENTS`]. `None`: no placement of whole chains has enough cores.
+/// chains it stops after [`MOST_PLACEMENTS`], or when `is_over` says so. `None`: no placement of whole chains has enough
+/// cores.
 ///
 /// # Errors
 /// [`ProblemError`]: the problem is none.
-pub fn octans(problem: &Problem) -> Result<Option<Found>, ProblemError> {
+pub fn octans(problem: &Problem, is_over: &dyn Fn() -> bool) -> Result<Option<Found>, ProblemError> {
     problem.check()?;
-    let mut search = Octans { problem, seen: HashSet::new(), best: None };
+    let mut search = Octans { problem, is_over, seen: HashSet::new(), best: None };
     let mut at: Vec<usize> = vec![0; problem.chains.len()];
     loop {
         let wholes: Vec<Vec<usize>> =
@@ -43,7 +44,7 @@ pub fn octans(problem: &Problem) -> Result<Option<Found>, ProblemError> {
         let Some(next) = at.iter().rposition(|domain| domain + 1 < problem.domains.len()) else { break };
         at[next] += 1;
         at[next + 1..].fill(0);
-        if search.seen.len() >= MOST_PLACEMENTS {
+        if search.seen.len() >= MOST_PLACEMENTS || search.best.is_some() && is_over() {
             break;
         }
     }
@@ -52,13 +53,15 @@ pub fn octans(problem: &Problem) -> Result<Option<Found>, ProblemError> {
 
 struct Octans<'p> {
     problem: &'p Problem,
+    is_over: &'p dyn Fn() -> bool,
     seen: HashSet<Vec<Vec<usize>>>,
     best: Option<Found>,
 }
 
 impl Octans<'_> {
     fn visit(&mut self, domains: Vec<Vec<usize>>) {
-        if self.seen.len() >= MOST_PLACEMENTS || self.seen.contains(&domains) {
+        let is_over = || self.best.is_some() && (self.is_over)();
+        if self.seen.len() >= MOST_PLACEMENTS || self.seen.contains(&domains) || is_over() {
             return;
         }
         let Some(valued) = Valued::of(self.problem, &domains) else { return };
@@ -129,11 +132,12 @@ pub fn random(problem: &Problem, random: &mut dyn FnMut(usize) -> usize) -> Resu
     })
 }
 
-/// Every placement, one after the other: what is best is known for certain, after `domains ^ functions` values.
+/// Every placement, one after the other: what is best is known for certain, after `domains ^ functions` values, unless
+/// `is_over` ends it. The second figure says whether it has looked at all.
 ///
 /// # Errors
 /// [`ProblemError`]: the problem is none.
-pub fn brute_force(problem: &Problem) -> Result<Option<Found>, ProblemError> {
+pub fn brute_force(problem: &Problem, is_over: &dyn Fn() -> bool) -> Result<(Option<Found>, bool), ProblemError> {
     problem.check()?;
     let mut domains: Vec<Vec<usize>> = problem.chains.iter().map(|chain| vec![0; chain.functions.len()]).collect();
     let mut best: Option<Found> = None;
@@ -148,8 +152,9 @@ pub fn brute_force(problem: &Problem) -> Result<Option<Found>, ProblemError> {
             *digit = (*digit + 1) % problem.domains.len();
             (*digit > 0).then_some(())
         });
-        if raised.is_none() {
-            return Ok(best);
+        let has_all = raised.is_none();
+        if has_all || best.is_some() && is_over() {
+            return Ok((best, has_all));
         }
     }
 }

@@ -125,6 +125,8 @@ struct Search<'s> {
     next_improving: u64,
     /// Where the search stops, to begin again in other slices.
     stop: Stop,
+    /// Ways that were looked at before any chain is placed, since the last look whether the search is over.
+    unlooked: usize,
     is_over: bool,
     levels: Vec<Level>,
 }
@@ -190,6 +192,7 @@ impl<'s> Search<'s> {
             next_look: LOOK_EVERY,
             next_improving: FIRST_IMPROVING,
             stop: Stop { nodes: FIRST_NODES, work: u64::MAX },
+            unlooked: 0,
             is_over: false,
         };
         let firsts = |kin: &Kin| {
@@ -203,7 +206,7 @@ impl<'s> Search<'s> {
     }
 
     fn run(&mut self) {
-        let found = self.improve.start();
+        let found = self.improve.start(self.effort.is_over);
         self.take(found);
         self.price();
         self.stop = Stop { nodes: FIRST_NODES, work: u64::MAX };

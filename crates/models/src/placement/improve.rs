@@ -8,6 +8,9 @@ pub(super) struct Improve<'s> {
     random: u64,
     /// Values that may still be computed: a bound of the effort that does not depend on time.
     left: u64,
+    /// Values of chains that were computed since the last look whether the time is over.
+    unlooked: usize,
+    is_over: bool,
 }
 
 /// So many values at most are computed before the search begins.
@@ -17,12 +20,23 @@ const FEW_WAYS: usize = 128;
 
 impl<'s> Improve<'s> {
     pub(super) fn new(space: &'s Space) -> Self {
-        Self { space, random: 0x9E37_79B9_7F4A_7C15, left: 0 }
+        Self { space, random: 0x9E37_79B9_7F4A_7C15, left: 0, unlooked: 0, is_over: false }
+    }
+
+    /// Looks whether the time is over, once so many values of chains were computed that it takes no time.
+    fn look(&mut self, values: usize, is_over: &dyn Fn() -> bool) {
+        const LOOK_EVERY: usize = 20_000;
+        self.unlooked += values;
+        if self.unlooked >= LOOK_EVERY && !self.is_over {
+            self.unlooked = 0;
+            self.is_over = is_over();
+        }
     }
 
     /// Placements to begin with: chains one after the other, each in the best way that is left, then moves. `None`
-    /// where that finds none.
-    pub(super) fn start(&mut self) -> Option<(Vec<usize>, f64)> {
+    /// where that finds none. Once the time is over, each chain gets the way that is best for itself, and nothing
+    /// moves.
+    pub(super) fn start(&mut self, is_over: &dyn Fn() -> bool) -> Option<(Vec<usize>, f64)> {
         self.left = START;
         let chains = self.space.chains.len();
         let orders: [Vec<_>; 2] = [(0..chains).collect(), (0..chains).rev().collect()];
@@ -31,8 +45,19 @@ impl<'s> Improve<'s> {
         let now: Vec<_> = self.space.chains.iter().map(|chain| chain.now).collect();
         let starts = [(&orders[0], &free), (&orders[1], &free), (&orders[0], &now)];
         for (order, start) in starts.into_iter().take(if now == free { 2 } else { 3 }) {
-            if let Some(mut chosen) = greedy(self.space, order, start)
-                && let Some(value) = self.descend(&mut chosen)
+            if self.is_over && best.is_some() {
+                break;
+            }
+            if let Some(mut chosen) = self.greedy(order, start, is_over)
+                && let Some(value) = self.descend(&mut chosen, is_over)
+                && best.as_ref().is_none_or(|(_, most)| value > *most)
+            {
+                best = Some((chosen, value));
+            }
+        }
+        for mut chosen in self.space.hints.iter().filter(|_| best.is_none()).cloned().collect::<Vec<_>>() {
+            if self.space.fits(&chosen)
+                && let Some(value) = self.descend(&mut chosen, is_over)
                 && best.as_ref().is_none_or(|(_, most)| value > *most)
             {
                 best = Some((chosen, value));
@@ -71,7 +96,7 @@ impl<'s> Improve<'s> {
             }
         }
         self.left = START;
-        let value = self.descend(&mut best)?;
+        let value = self.descend(&mut best, is_over)?;
         Some((best, value))
     }
 
@@ -135,27 +160,28 @@ impl<'s> Improve<'s> {
     }
 
     /// Moves and exchanges as long as one gains.
-    fn descend(&mut self, chosen: &mut [usize]) -> Option<f64> {
+    fn descend(&mut self, chosen: &mut [usize], is_over: &dyn Fn() -> bool) -> Option<f64> {
         let mut best = self.space.total(chosen)?;
         loop {
             let before = best;
             for chain in 0..chosen.len() {
-                self.move_chain(chain, chosen, &mut best);
+                self.move_chain(chain, chosen, &mut best, is_over);
             }
             if best <= before {
-                self.exchange(chosen, &mut best);
+                self.exchange(chosen, &mut best, is_over);
             }
-            if self.left == 0 || best <= before {
+            if self.left == 0 || self.is_over || best <= before {
                 return Some(best);
             }
         }
     }
 
-    fn try_out(&mut self, chosen: &[usize], best: &mut f64) -> bool {
-        if self.left == 0 || !self.space.fits(chosen) {
+    fn try_out(&mut self, chosen: &[usize], best: &mut f64, is_over: &dyn Fn() -> bool) -> bool {
+        if self.left == 0 || self.is_over || !self.space.fits(chosen) {
             return false;
         }
         self.left -= 1;
+        self.look(chosen.len(), is_over);
         let total = self.space.total(chosen);
         let is_better = total.is_some_and(|total| total > *best * (1.0 + 1e-12));
         if is_better {
@@ -164,7 +190,7 @@ impl<'s> Improve<'s> {
         is_better
     }
 
-    fn move_chain(&mut self, chain: usize, chosen: &mut [usize], best: &mut f64) {
+    fn move_chain(&mut self, chain: usize, chosen: &mut [usize], best: &mut f64, is_over: &dyn Fn() -> bool) {
         let listed = &self.space.chains[chain];
         let mut to = chosen[chain];
         let others: Vec<usize> = if listed.choices.len() <= FEW_WAYS || !listed.is_numbered() {
@@ -176,7 +202,7 @@ impl<'s> Improve<'s> {
         };
         for at in others {
             chosen[chain] = at;
-            if self.try_out(chosen, best) {
+            if self.try_out(chosen, best, is_over) {
                 to = at;
             }
         }
@@ -184,7 +210,7 @@ impl<'s> Improve<'s> {
     }
 
     /// Exchanges the domains of two functions.
-    fn exchange(&mut self, chosen: &mut [usize], best: &mut f64) {
+    fn exchange(&mut self, chosen: &mut [usize], best: &mut f64, is_over: &dyn Fn() -> bool) {
         let seats = |chain: usize| {
             let places = self.space.chains[chain].choices[chosen[chain]].way.domains().len();
             (0..places).map(move |at| (chain, at))
@@ -192,10 +218,13 @@ impl<'s> Improve<'s> {
         let numbered = (0..chosen.len()).filter(|chain| self.space.chains[*chain].is_numbered());
         let seats: Vec<_> = numbered.flat_map(seats).collect();
         for (index, &one) in seats.iter().enumerate() {
+            if self.left == 0 || self.is_over {
+                return;
+            }
             for &other in &seats[index + 1..] {
                 let was = (chosen[one.0], chosen[other.0]);
                 if self.swap(chosen, one, other) {
-                    if self.try_out(chosen, best) {
+                    if self.try_out(chosen, best, is_over) {
                         return;
                     }
                     (chosen[one.0], chosen[other.0]) = was;
@@ -203,43 +232,49 @@ impl<'s> Improve<'s> {
             }
         }
     }
-}
 
-/// Places chains in this order, each in the way that is best for those placed so far. Chains of `start` have theirs.
-fn greedy(space: &Space, order: &[usize], start: &[Option<usize>]) -> Option<Vec<usize>> {
-    let mut cores = space.cores.clone();
-    let mut loads = space.always.clone();
-    let mut chosen = start.to_vec();
-    for (chain, at) in start.iter().enumerate().filter_map(|(chain, at)| Some((&space.chains[chain], (*at)?))) {
-        let choice = &chain.choices[at];
-        choice.loads.iter().for_each(|(resource, load)| loads[*resource] += load);
-        choice.is_taken_from(&mut cores).then_some(())?;
-    }
-    for &chain in order.iter().filter(|chain| start[**chain].is_none()) {
-        let mut best: Option<(f64, usize)> = None;
-        for (at, choice) in space.chains[chain].choices.iter().enumerate() {
-            if !choice.fits(&cores) {
-                continue;
-            }
+    /// Places chains in this order, each in the way that is best for those placed so far. Chains of `start` have theirs.
+    fn greedy(&mut self, order: &[usize], start: &[Option<usize>], is_over: &dyn Fn() -> bool) -> Option<Vec<usize>> {
+        let space = self.space;
+        let mut cores = space.cores.clone();
+        let mut loads = space.always.clone();
+        let mut chosen = start.to_vec();
+        for (chain, at) in start.iter().enumerate().filter_map(|(chain, at)| Some((&space.chains[chain], (*at)?))) {
+            let choice = &chain.choices[at];
             choice.loads.iter().for_each(|(resource, load)| loads[*resource] += load);
-            chosen[chain] = Some(at);
-            let of = |(chain, at): (usize, &Option<usize>)| {
-                let listed = &space.chains[chain];
-                at.map(|at| listed.value(&listed.choices[at], &loads).map(|(value, _)| value))
-            };
-            let total: Option<f64> = chosen.iter().enumerate().filter_map(of).sum();
-            choice.loads.iter().for_each(|(resource, load)| loads[*resource] -= load);
-            if let Some(total) = total
-                && best.is_none_or(|(most, _)| total > most)
-            {
-                best = Some((total, at));
-            }
+            choice.is_taken_from(&mut cores).then_some(())?;
         }
-        let (_, at) = best?;
-        chosen[chain] = Some(at);
-        let choice = &space.chains[chain].choices[at];
-        choice.loads.iter().for_each(|(resource, load)| loads[*resource] += load);
-        choice.is_taken_from(&mut cores).then_some(())?;
+        for &chain in order.iter().filter(|chain| start[**chain].is_none()) {
+            let mut best: Option<(f64, usize)> = None;
+            for (at, choice) in space.chains[chain].choices.iter().enumerate() {
+                if !choice.fits(&cores) {
+                    continue;
+                }
+                choice.loads.iter().for_each(|(resource, load)| loads[*resource] += load);
+                chosen[chain] = Some(at);
+                let of = |(chain, at): (usize, &Option<usize>)| {
+                    let listed = &space.chains[chain];
+                    at.map(|at| listed.value(&listed.choices[at], &loads).map(|(value, _)| value))
+                };
+                let total: Option<f64> = if self.is_over {
+                    space.chains[chain].value(choice, &loads).map(|(value, _)| value)
+                } else {
+                    chosen.iter().enumerate().filter_map(of).sum()
+                };
+                choice.loads.iter().for_each(|(resource, load)| loads[*resource] -= load);
+                if let Some(total) = total
+                    && best.is_none_or(|(most, _)| total > most)
+                {
+                    best = Some((total, at));
+                }
+                self.look(chosen.len(), is_over);
+            }
+            let (_, at) = best?;
+            chosen[chain] = Some(at);
+            let choice = &space.chains[chain].choices[at];
+            choice.loads.iter().for_each(|(resource, load)| loads[*resource] += load);
+            choice.is_taken_from(&mut cores).then_some(())?;
+        }
+        chosen.into_iter().collect()
     }
-    chosen.into_iter().collect()
 }

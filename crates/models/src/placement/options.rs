@@ -154,6 +154,10 @@ impl Listed {
     /// The way that has `domain` for the function at `place`; `None` where it has too few cores or is not listed.
     pub(super) fn with(&self, at: usize, place: usize, domain: usize) -> Option<usize> {
         let Way::Split(domains) = &self.choices[at].way else { return None };
+        // Of long chains the number could be larger than any.
+        if !self.is_numbered() {
+            return None;
+        }
         let digit = |(index, &own): (usize, &usize)| if index == place { domain } else { own };
         let number = domains.iter().enumerate().map(digit).fold(0, |number, digit| number * self.domains + digit);
         *self.numbers.get(number)?
@@ -211,6 +215,8 @@ pub(super) struct Space {
     /// By domain, and last how many functions may move.
     pub(super) cores: Vec<usize>,
     pub(super) classes: Vec<usize>,
+    /// Placements that are there without a search, by chain.
+    pub(super) hints: Vec<Vec<usize>>,
 }
 
 /// The resources of a domain.
@@ -287,7 +293,12 @@ impl Space {
         classes.push(usize::MAX);
         let chains: Vec<_> = chains.into_iter().map(Rc::new).collect();
         let kin = kin(problem, wanted, &chains);
-        Self { chains, kin, always, least, most, cores, classes }
+        let of_hint = |placement: Vec<Way>| {
+            let at = |(chain, way): (&Rc<Listed>, &Way)| chain.choices.iter().position(|choice| choice.way == *way);
+            chains.iter().zip(&placement).map(at).collect()
+        };
+        let hints = hints.into_iter().filter_map(of_hint).collect();
+        Self { chains, kin, always, least, most, cores, classes, hints }
     }
 
     /// The sum of what all chains are worth; `None` where one is below its least rate. Cores are not counted here.

@@ -31,7 +31,7 @@ fn nobody_is_above_the_exact_search() {
         let best = exact(&problem, &effort).expect("in order").expect("it fits").value;
         let mut draw = Random::new(seed);
         let found = [
-            octans(&problem),
+            octans(&problem, &|| false),
             node_balancing(&problem),
             node_first(&problem),
             random(&problem, &mut |end| draw.below(end)),
@@ -59,7 +59,7 @@ fn nobody_is_above_the_exact_search() {
 fn brute_force_agrees_with_the_exact_search() {
     for (seed, kind) in (0..4).flat_map(|seed| Mix::ALL.map(|kind| (seed, kind))) {
         let problem = of_bars(seed, [2, 6, 3, 3], kind);
-        let best = brute_force(&problem).expect("in order").expect("it fits").value;
+        let best = brute_force(&problem, &|| false).expect("in order").0.expect("it fits").value;
         let effort = Effort { nodes: u64::MAX, is_over: &|| false };
         let found = exact(&problem, &effort).expect("in order").expect("it fits").value;
         assert!((best - found).abs() <= 1e-9 * best, "{kind:?} {seed}: {best} {found}");
@@ -70,6 +70,6 @@ fn brute_force_agrees_with_the_exact_search() {
 #[test]
 fn octans_finds_nothing_for_a_chain_that_fits_on_no_domain() {
     let problem = of_bars(1, [2, 2, 1, 3], Mix::Any);
-    assert_eq!(octans(&problem), Ok(None));
+    assert_eq!(octans(&problem, &|| false), Ok(None));
     assert!(node_first(&problem).is_ok_and(|found| found.is_some()));
 }

@@ -86,6 +86,30 @@ fn absurd_sizes_are_answered() {
     assert!(exact(&many, &effort).expect("in order").is_some_and(|found| found.bound >= found.value));
 }
 
+/// Where the time is over at once, there is a placement all the same, in little time and memory.
+#[test]
+fn large_problems_have_a_placement_when_the_time_is_over() {
+    let over = Effort { nodes: u64::MAX, is_over: &|| true };
+    for (chains, length, copies) in [(256, 8, 8), (64, 64, 0), (256, 1, 64), (64, 4, 4)] {
+        let mut problem = of_bars(1, [64, 64, chains, length], Mix::Any);
+        let mut rates = Random::new(7);
+        for chain in &mut problem.chains {
+            chain.copies = copies;
+            chain.rate = rates.between(1e5, 1e6);
+        }
+        for objective in [Objective::Rates, Objective::Cores] {
+            let wanted = Wanted { objective, ..Wanted::default() };
+            let found = exact_for(&problem, &wanted, &over).expect("in order");
+            // With the fewest cores each chain must have its rate, which a search without time may not find.
+            assert!(objective == Objective::Cores || found.is_some(), "{chains} {length}");
+            if let Some(found) = found {
+                assert!(found.bound >= found.value, "{chains} {length}");
+                assert!(check(&problem, &wanted, &found).is_ok(), "{chains} {length}");
+            }
+        }
+    }
+}
+
 /// A problem with a few figures that cannot be, or hardly.
 fn absurd(draw: &mut Random, seed: u64) -> Problem {
     const FIGURES: [f64; 14] = [

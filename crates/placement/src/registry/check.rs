@@ -37,7 +37,10 @@ impl Checker<'_> {
         is_allowed: bool,
         allowed: &'static str,
     ) -> Result<(), RegistryError> {
-        if is_allowed { Ok(()) } else { Err(self.wrong(what, value.to_string(), allowed)) }
+        // In plain digits, such numbers could be hundreds of letters long.
+        let is_plain = value == 0.0 || (1e-9..1e12).contains(&value.abs());
+        let shown = if is_plain { value.to_string() } else { format!("{value:e}") };
+        if is_allowed { Ok(()) } else { Err(self.wrong(what, shown, allowed)) }
     }
 
     fn within(&self, what: &'static str, value: f64, (range, allowed): Range) -> Result<(), RegistryError> {

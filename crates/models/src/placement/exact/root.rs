@@ -87,6 +87,9 @@ impl Search<'_> {
 
     fn open(&mut self, slice: Slice, bound: f64) -> Open {
         self.slice = slice;
+        if self.is_over {
+            return Open { slice, prices: self.prices[PRICED].clone(), bound };
+        }
         let bound = self.price().map_or(f64::NEG_INFINITY, |own| own.min(bound));
         Open { slice, prices: self.prices[PRICED].clone(), bound }
     }
@@ -132,6 +135,9 @@ impl Search<'_> {
             } else {
                 over
             };
+            if self.is_over {
+                break;
+            }
             let norm: f64 = excess.iter().map(|excess| excess * excess).sum::<f64>() + over * over;
             if norm == 0.0 || !self.promises(lowest) {
                 break;
@@ -163,6 +169,11 @@ impl Search<'_> {
     /// resource.
     fn relax(&mut self, level: &Level, prices: &Prices) -> Option<(f64, Vec<usize>, f64)> {
         self.nodes += 1;
+        self.unlooked += self.firsts.iter().map(Vec::len).sum::<usize>();
+        if self.unlooked as u64 >= super::LOOK_EVERY {
+            self.unlooked = 0;
+            self.is_over |= (self.effort.is_over)();
+        }
         let mut scratch = level.loads.clone();
         let mut bound = self.paid(level, prices);
         let mut wanted = vec![0; self.space.cores.len()];

@@ -10,8 +10,12 @@ const MOST_WAYS: usize = 20_000;
 /// All ways of a chain have so many functions at most, but of a very long one there are as many as [`FEW_WAYS`].
 const MOST_SEATS: usize = 400_000;
 const FEW_WAYS: usize = 16;
-/// All chains have so many ways, where there are too many to list.
+/// All chains together have so many ways, with so many functions: the memory and the time that a look at each of them
+/// takes.
 const ALL_WAYS: usize = 100_000;
+const ALL_SEATS: usize = 1_000_000;
+/// Of numbers of copies whose ways are too many, those are listed that have all copies on one of so many domains.
+const FEW_DOMAINS: usize = 4;
 
 /// The term of a function that competes for a resource, where `own` of its load is the function's.
 fn term(function: &Function, resource: usize, scale: f64, own: f64, limit: f64) -> Term {
@@ -36,8 +40,10 @@ pub(super) fn listed(
     let length = chain.functions.len();
     let cores = problem.domains.iter().map(|domain| domain.cores).sum::<usize>();
     let all = u32::try_from(length).ok().and_then(|length| domains.checked_pow(length));
-    let has_all_splits = length > cores || all.is_some_and(|all| all <= MOST_WAYS);
-    let most_ways = MOST_WAYS.min(MOST_SEATS / length).min(ALL_WAYS / problem.chains.len()).max(FEW_WAYS);
+    let width = length.max(chain.copies.min(cores).min(domains));
+    let of_all = ALL_WAYS.min(ALL_SEATS / width) / problem.chains.len();
+    let most_ways = MOST_WAYS.min(MOST_SEATS / width).min(of_all).max(FEW_WAYS);
+    let has_all_splits = length > cores || all.is_some_and(|all| all <= most_ways);
     let mut ways = Vec::new();
     if length > cores {
         // It fits only as a whole.
@@ -57,15 +63,19 @@ pub(super) fn listed(
         }
     }
     let mut is_complete = has_all_splits;
+    let most = ways.len() + most_ways;
     for copies in 1..=chain.copies.min(cores) {
-        if ways.len() >= 2 * MOST_WAYS {
+        if ways.len() < most {
+            is_complete &= multisets(domains, copies, &mut Vec::new(), &mut |domains| {
+                ways.push(Way::Whole(domains.to_vec()));
+                ways.len() < most
+            });
+        } else {
             is_complete = false;
-            break;
+            let others = (0..domains).filter(|domain| *domain != chain.home);
+            let few = std::iter::once(chain.home).chain(others).take(FEW_DOMAINS);
+            ways.extend(few.map(|domain| Way::Whole(vec![domain; copies])));
         }
-        is_complete &= multisets(domains, copies, &mut Vec::new(), &mut |domains| {
-            ways.push(Way::Whole(domains.to_vec()));
-            ways.len() < 2 * MOST_WAYS
-        });
     }
     if wanted.may_reject {
         ways.push(Way::Whole(Vec::new()));
@@ -84,7 +94,7 @@ pub(super) fn listed(
     let mut choices: Vec<_> = ways.into_iter().map(chosen).collect();
     let left: Vec<_> = cores_and_moves(problem, wanted);
     choices.retain(|choice| choice.fits(&left));
-    let numbered = all.filter(|all| has_all_splits && *all <= MOST_WAYS);
+    let numbered = all.filter(|all| has_all_splits && *all <= most_ways);
     let mut numbers = vec![None; numbered.unwrap_or(0)];
     for (at, choice) in choices.iter().enumerate().filter(|_| numbered.is_some()) {
         if let Way::Split(own) = &choice.way
