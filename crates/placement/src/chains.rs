@@ -112,11 +112,9 @@ struct ChainSection {
     #[schemars(length(min = 1))]
     to: Option<String>,
     /// The home domain, as `forebay place` numbers them, from 0. It comes before the interface's.
-    #[schemars(range(max = 1023))]
     home: Option<usize>,
     /// Up to so many copies of the whole chain, each on one core, may run in place of a core for each function, with
     /// sessions shared out among them; 0, the default: none.
-    #[schemars(range(max = 64))]
     copies: Option<usize>,
 }
 

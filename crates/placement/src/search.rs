@@ -81,7 +81,7 @@ pub enum SearchError {
     Problem(#[from] ProblemError),
     /// The method would take too long.
     #[error(
-        "--search {method}: {count:.0e} placements: allowed are up to {MOST_LISTED:.0e}: `--search exact` needs no list"
+        "--search {method}: {count:.0} placements: allowed are up to {MOST_LISTED:.0}: `--search exact` needs no list"
     )]
     TooMany {
         /// The method.
@@ -185,7 +185,7 @@ pub fn search(problem: &Problem, effort: &SearchEffort<'_>) -> Result<Outcome, S
                 } else if needed <= free && !has_objectives {
                     "the other chains are worth more without it".to_owned()
                 } else {
-                    beside(needed, free)
+                    beside(needed, free, effort)
                 };
                 rejected.push(Rejection { chain: *chain, reason });
             }
@@ -202,7 +202,7 @@ pub fn search(problem: &Problem, effort: &SearchEffort<'_>) -> Result<Outcome, S
         let reason = if (effort.is_over)() {
             "no placement of all chains was found in time (`--limit TIME`)".to_owned()
         } else {
-            beside(needs(problem, chain, effort), free)
+            beside(needs(problem, chain, effort), free, effort)
         };
         rejected.push(Rejection { chain, reason });
         solved = match kept.is_empty() {
@@ -217,10 +217,12 @@ pub fn search(problem: &Problem, effort: &SearchEffort<'_>) -> Result<Outcome, S
 }
 
 /// Why a chain does not fit beside others that leave so many cores.
-fn beside(needed: usize, free: usize) -> String {
+fn beside(needed: usize, free: usize, effort: &SearchEffort<'_>) -> String {
     if needed > free {
         let cores = if needed == 1 { "core" } else { "cores" };
         format!("it needs {needed} {cores}: the other chains leave {free}")
+    } else if let Some(From { most, .. }) = effort.from {
+        format!("no placement to which at most {most} functions move keeps all objectives (`--moves {most}`)")
     } else {
         "no placement beside the other chains keeps all objectives".to_owned()
     }
@@ -284,7 +286,7 @@ fn solve(
     let method = effort.algorithm.name();
     let listed = |digits: usize| {
         let count = (part.domains.len() as f64).powf(digits as f64);
-        if count > MOST_LISTED { Err(SearchError::TooMany { method, count: count.min(1e300) }) } else { Ok(()) }
+        if count > MOST_LISTED { Err(SearchError::TooMany { method, count: count.min(1e15) }) } else { Ok(()) }
     };
     let mut is_whole = false;
     let found = match effort.algorithm {

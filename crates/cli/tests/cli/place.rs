@@ -64,51 +64,50 @@ fn the_example_is_placed_and_its_moves_are_explained() {
     let text = place(EXAMPLE, &["--topology", "2x12", "--explain"]).well();
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(text, @r"
-    3 chains on 2x12: 11 of 24 cores in use, 18.9 Mpps served by weight; search
+    3 chains on 2x12: 8 of 24 cores in use, 9.09 Mpps served by weight; search
       `exact`
     Proved: no placement is worth more.
     Models: simulated, a CPU of a test, by stall_ticks_per_packet
 
     domain 0 (node 0, eth0)
-      core  0  backup: ip_validate
-      core  1  backup: route
-      10 cores free
+      core  0  web: ip_validate, fw, ids, route, ttl
+      core  1  web: ip_validate, fw, ids, route, ttl
+      core  2  voice: fw
+      core  3  voice: route
+      core  4  voice: ttl
+      core  5  backup: counter
+      free: 6, 7, 8, 9, 10, 11
 
     domain 1 (node 1)
-      core 12  web: ip_validate
-      core 13  web: fw
-      core 14  web: ids
-      core 15  web: route
-      core 16  web: ttl
-      core 17  voice: fw
-      core 18  voice: route
-      core 19  voice: ttl
-      core 20  backup: counter
-      free: 21, 22, 23
+      core 12  backup: ip_validate
+      core 13  backup: route
+      10 cores free
 
     chain       comes  predicted  95 %               home  runs
-    web     1.00 Mpps   754 kpps  730 to 777 kpps       0  pipelined
-    voice   2.00 Mpps  3.44 Mpps  3.29 to 3.60 Mpps     0  pipelined
-    backup        any  10.2 Mpps  9.91 to 10.4 Mpps     0  pipelined
+    web     1.00 Mpps  1.25 Mpps  1.21 to 1.29 Mpps     0  fused ×2
+    voice   2.00 Mpps  5.85 Mpps  5.67 to 6.03 Mpps     0  pipelined
+    backup        any  9.42 Mpps  9.21 to 9.62 Mpps     0  pipelined
 
-    web is bound by ids: 36.7 % slower than alone: contention for the link of
-      domain 1 takes 25.0 %. It falls short by 246 kpps of 1.00 Mpps
-    voice forwards all that comes; slowest is fw: 55.0 % slower than alone:
-      contention for the link of domain 1 takes 25.0 %
-    backup is bound by route: 15.4 % slower than alone: contention for the memory
-      of domain 0 takes 13.7 %
+    web forwards all that comes; slowest is ip_validate, fw, ids, route, ttl: 37.3
+      % slower than alone: contention for the last-level cache of domain 0 takes
+      22.7 %
+    voice forwards all that comes; slowest is fw: 35.0 % slower than alone:
+      contention for the last-level cache of domain 0 takes 20.0 %
+    backup is bound by route: 7.7 % slower than alone: the model's constant takes
+      6.0 %
 
-    web: all of it on domain 1: moving it to domain 0 costs 13.8 %
-    voice: all of it on domain 1: moving it to domain 0 costs 8.6 %
-    backup: ip_validate, route on domain 0: moving it to domain 1 costs 22.8 %
-    backup: counter on domain 1: moving it to domain 0 costs 1.0 %
+    web: all of it on domain 0: moving it to domain 1 costs 0.5 %
+    web: all of it on domain 0: moving it to domain 1 costs 0.5 %
+    voice: all of it on domain 0: moving it to domain 1 costs 0.2 %
+    backup: ip_validate, route on domain 1: moving it to domain 0 costs 0.4 %
+    backup: counter on domain 0: moving it to domain 1 costs nothing
 
     note: chains web, voice, backup: no interface of its own, taken as 'eth0'
     note: models of the examples' parameters stand for these functions' own:
       ip_validate and 10 more
     ");
     let small = place(EXAMPLE, &["--topology", "2x4"]).well();
-    assert!(small.contains("web     1.00 Mpps   755 kpps") && small.contains("fused ×2"), "{small}");
+    assert!(small.contains("web     1.00 Mpps  1.19 Mpps") && small.contains("fused ×2"), "{small}");
 }
 
 #[test]
@@ -176,7 +175,7 @@ fn chains_that_do_not_fit_are_named() {
         "{}",
         few.out
     );
-    assert!(few.out.contains("rejected: voice: it needs 3 cores: the other chains leave 0"), "{}", few.out);
+    assert!(few.out.contains("rejected: backup: it needs 3 cores: the other chains leave 0"), "{}", few.out);
     let late = place(EXAMPLE, &["--topology", "2x12", "--set", "chains.0.slo=20us"]);
     assert_eq!(late.code, Some(1), "{}", late.err);
     let message = "rejected: web: its objectives need 16.0 Mpps: alone it would forward";
@@ -248,7 +247,10 @@ fn wrong_inputs_are_refused_with_what_is_allowed() {
         ("chains.0.rate=.nan", "'.nan' is not a number with a unit"),
         ("chains.0.rate=2000Gpps", "allowed are 1pps to 1000Gpps"),
         ("chains.0.weight=0", "'0' is out of range"),
-        ("chains.0.copies=1000000", "chain 'web': 1000000 copies: allowed are 0 to 64"),
+        (
+            "chains.0.copies=1000000",
+            "chain 'web': 1000000 copies: allowed are 0 to 64",
+        ),
         ("chains.0.slo=0us", "chain 'web': slo 0ns: allowed are 1us to 10s"),
         ("chains=[]", "chains: too few: at least 1 is needed"),
         ("models.ids=no", "function 'ids' (nids): there is no model 'no'"),

@@ -43,7 +43,7 @@ fn head(results: &Results) -> Vec<Block> {
     let mut head = vec![text(
         "The evaluation of “Octans: Optimal Placement of Service Function Chains in Many-Core Systems” (INFOCOM \
          2019), made in Forebay's contention simulator. Rates, drops and metrics are simulated; models are fitted \
-         to simulated co-runs; the times of searches are measured on this machine.",
+         to simulated co-runs; the times of searches, and `validity`, are measured on this machine.",
     )];
     if results.header.short {
         let note = "This is a short run: few co-runs and small instances, to see what there is. Do not rely on its \
