@@ -135,7 +135,7 @@ impl EarlierPlacement {
             let is_there = all.iter().any(Option::is_some);
             let found = all.into_iter().collect::<Option<_>>().and_then(found);
             if is_there && found.is_none() {
-                let note = "it does not run as place has it, on a core for each function or as copies of the whole: all of it moves";
+                let note = "it runs neither on a core for each function nor as copies of the whole: all of it moves";
                 earlier.notes.push(format!("chain {}: {note}", chain.name));
             }
             let (way, cores) = found.map_or((None, Vec::new()), |(way, cores)| (Some(way), cores));

@@ -43,8 +43,8 @@ Examples:
   forebay lab placement --out placement --only gain,search
 
 It writes results.json, models.json as `forebay place` reads it, a CSV file for each table, and index.html, which \
-needs nothing besides itself. All but the times of searches and the part `validity` is simulated. A run that was interrupted is \
-continued where --out, --short and --seed are the same.")]
+needs nothing besides itself. All but the times of searches and the part `validity` is simulated. A run that was \
+interrupted is continued where --out, --short and --seed are the same.")]
     Placement(LabPlacement),
 }
 

@@ -247,10 +247,7 @@ fn wrong_inputs_are_refused_with_what_is_allowed() {
         ("chains.0.rate=.nan", "'.nan' is not a number with a unit"),
         ("chains.0.rate=2000Gpps", "allowed are 1pps to 1000Gpps"),
         ("chains.0.weight=0", "'0' is out of range"),
-        (
-            "chains.0.copies=1000000",
-            "chain 'web': 1000000 copies: allowed are 0 to 64",
-        ),
+        ("chains.0.copies=1000000", "chain 'web': 1000000 copies: allowed are 0 to 64"),
         ("chains.0.slo=0us", "chain 'web': slo 0ns: allowed are 1us to 10s"),
         ("chains=[]", "chains: too few: at least 1 is needed"),
         ("models.ids=no", "function 'ids' (nids): there is no model 'no'"),
@@ -329,8 +326,8 @@ fn a_file_that_is_read_is_not_written() {
         ("--svg", &models, "a file of models"),
     ] {
         let done = forebay(&["place", file.path(), "--topology", "2x4", "--models", &models, option, written]);
-        let told = format!("place: {option} {written}: this is {what}: allowed is another file");
-        assert!(done.code == Some(2) && done.err.contains(&told), "{}", done.err);
+        let error = format!("place: {option} {written}: this is {what}: allowed is another file");
+        assert!(done.code == Some(2) && done.err.contains(&error), "{}", done.err);
     }
     assert!(text() == before);
 }

@@ -26,9 +26,8 @@ pub const MOST_PLACEMENTS: usize = 1_000_000;
 /// of the part of a chain from its first remote function up to its slowest one, that included, to the home domain.
 ///
 /// The paper leaves open whether the split point moves; here it does. A chain whose last part is still remote may be
-/// moved again. A placement that was seen before is not looked at again, which changes nothing in the result. With many
-/// chains it stops after [`MOST_PLACEMENTS`], or when `is_over` says so. `None`: no placement of whole chains has enough
-/// cores.
+/// moved again. A placement that was seen before is not looked at again, which changes nothing in the result. It stops
+/// after [`MOST_PLACEMENTS`], or when `is_over` returns true. `None`: no placement of whole chains has enough cores.
 ///
 /// # Errors
 /// [`ProblemError`]: the problem is none.

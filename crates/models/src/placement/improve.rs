@@ -233,7 +233,8 @@ impl<'s> Improve<'s> {
         }
     }
 
-    /// Places chains in this order, each in the way that is best for those placed so far. Chains of `start` have theirs.
+    /// Places chains in this order, each in the way that is best for those placed so far. Chains of `start` have
+    /// theirs.
     fn greedy(&mut self, order: &[usize], start: &[Option<usize>], is_over: &dyn Fn() -> bool) -> Option<Vec<usize>> {
         let space = self.space;
         let mut cores = space.cores.clone();

@@ -7,9 +7,8 @@ const ROUNDING: f64 = 1e-6;
 /// The longest name of a function.
 const LONGEST: usize = 200;
 
-/// What the search takes ([`Problem::check_numbers`](forebay_models::placement::Problem::check_numbers)): sums of numbers
-/// that are further apart lose the small ones. Limits are multiplied by the cores that share a place, and divided by
-/// [`MOST_CORES`] at most.
+/// What the search takes (`Problem::check_numbers`): sums of numbers that are further apart lose the small ones. Limits
+/// are multiplied by the cores that share a place, and divided by [`MOST_CORES`] at most.
 const RATE: Range = (1e-3..=1e15, "a number from 1e-3 to 1e15");
 const METRIC: Range = (1e-6..=1e6, "a number from 1e-6 to 1e6");
 const LIMIT: Range = (1e-6..=1e12, "a number from 1e-6 to 1e12");
