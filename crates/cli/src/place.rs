@@ -55,11 +55,12 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
         PoseError::Models(missing) => models::missing(&arguments.chains, &missing, &registry, chains.batch),
         error => anyhow::anyhow!("{}: {error}", arguments.chains),
     })?;
+    // Before signals end the search only: a pipeline that does not answer would be waited for.
+    let mut running = apply::RunningPlacement::of(arguments)?;
     let limit = Duration::from_nanos(arguments.limit.0);
     let patience = Patience::new(limit, "searching; Ctrl-C takes the best placement so far")?;
     let is_over = || patience.is_over();
     let algorithm = arguments.search.into();
-    let mut running = apply::RunningPlacement::of(arguments)?;
     let earlier = match (&running, &arguments.from) {
         (Some(running), _) => Some(EarlierPlacement::running(&chains, &server, &running.cores())),
         (None, from) => from.as_deref().map(|file| earlier(file, &chains, &server)).transpose()?,
@@ -95,8 +96,10 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
         writeln!(printed::err(), "wrote {}: the pipeline of {placed} of {all}", file.display())?;
     }
     if let Some(running) = &mut running {
-        // From here on a signal ends the process: there is nothing to end early.
-        patience.stop.store(true, Ordering::Relaxed);
+        if patience.stop.swap(true, Ordering::Relaxed) {
+            bail!("place: --apply: interrupted: nothing has moved");
+        }
+        // From here on a signal ends the process.
         placed.applied = running.apply(&chains, &placed, arguments)?;
         if placed.applied.is_none() {
             placed.notes.push("not applied, because chains do not fit: nothing has moved".to_owned());
@@ -145,7 +148,7 @@ impl Patience {
             let mut bar = self.bar.borrow_mut();
             let bar = bar.get_or_insert_with(|| {
                 let mut bar = Bar::new();
-                bar.part("search");
+                bar.part("place");
                 bar.begin(steps(self.limit));
                 bar
             });
@@ -174,12 +177,19 @@ fn refuse_inputs(arguments: &args::Place, chains: &Chains) -> anyhow::Result<()>
             "a file of models"
         } else if arguments.from.as_deref().is_some_and(is_input) {
             "the placement of --from"
-        } else if chains.name_file(file) {
+        } else if is_input(Path::new(&arguments.topology)) {
+            "the topology"
+        } else if chains.reads_file(file) {
             "a file that a module reads"
         } else {
             continue;
         };
         bail!("place: {option} {}: this is {what}: allowed is another file", file.display());
+    }
+    if let (Some(write), Some(svg)) = (&arguments.write, &arguments.svg)
+        && (write == svg || is_same_file(write, svg))
+    {
+        bail!("place: --svg {}: --write names this file, too: allowed are two files", svg.display());
     }
     Ok(())
 }

@@ -40,8 +40,8 @@ const WARM_UP: Duration = Duration::from_millis(30);
 /// How long competitors run, or have ended, before a span begins: they have filled the shared cache, or it is the
 /// function's again.
 const SETTLE: Duration = Duration::from_millis(15);
-/// How long this thread leaves its core before a span begins: what it took of another thread's time until then, the
-/// kernel has counted when the span begins.
+/// How long this thread leaves its core before a span begins. The kernel counts a wait when it is over: so it has
+/// counted what this thread took of the others' time.
 const LEAVE: Duration = Duration::from_millis(5);
 /// The longest time between two looks at whether all is to end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -164,7 +164,8 @@ impl Machine {
 
     /// Measures a span; inside, why it does not count.
     fn one_span(&mut self, rivals: &[Rival]) -> Result<Result<(Span, Vec<Load>), String>, Trouble> {
-        let (bytes, stolen_before) = (bandwidth::bytes(&self.tree), stolen());
+        // These take long, so they are read before the thread leaves its core, and count for a longer time.
+        let (bytes, stolen_before, longer) = (bandwidth::bytes(&self.tree), stolen(), Instant::now());
         sleep(LEAVE, &self.stop)?;
         let Some((running, watch)) = &mut self.running else {
             return Err(Trouble::Failed("no function was begun".to_owned()));
@@ -173,22 +174,23 @@ impl Machine {
         let threads: Vec<_> = running.threads.iter().copied().chain(rivals.iter().flat_map(Rival::threads)).collect();
         let waited =
             || threads.iter().map(|thread| scheduled(thread.tid).map(|(_, waited)| waited)).collect::<Vec<_>>();
-        // Quickly: where the threads have all cores, this is time of one of them, which the span has in it.
+        // Only what is quick: where the threads have all cores, it takes time of one of them, in the span.
         watch.restart();
         let work: Vec<_> = rivals.iter().map(Rival::look).collect();
         let (waited_before, earlier, began) = (waited(), board.read(Tsc.now()), Instant::now());
         sleep(self.span, &self.stop)?;
         let (later, seconds) = (board.read(Tsc.now()), began.elapsed().as_secs_f64());
         let (waited, later_work) = (waited(), rivals.iter().map(Rival::look).collect::<Vec<_>>());
-        let stolen = stolen();
+        let (stolen, later_bytes, longer) = (stolen(), bandwidth::bytes(&self.tree), longer.elapsed().as_secs_f64());
         let away = threads.iter().zip(waited_before.iter().zip(&waited)).map(|(thread, waits)| {
             let since = |before: Option<&Nanos>, now: Option<&Nanos>| Some(now?.0.saturating_sub(before?.0) as f64);
             let wait = since(waits.0.as_ref(), waits.1.as_ref()).unwrap_or(0.0);
             let steal = since(stolen_before.get(&thread.core), stolen.get(&thread.core)).unwrap_or(0.0);
-            (wait + steal) / 1e9 / seconds
+            wait / 1e9 / seconds + steal / 1e9 / longer
         });
         let away: Vec<_> = away.collect();
-        let bytes = bytes.zip(bandwidth::bytes(&self.tree)).map(|(before, now)| now.saturating_sub(before) as f64);
+        let bytes = bytes.zip(later_bytes);
+        let bytes = bytes.map(|(before, now)| now.saturating_sub(before) as f64 * seconds / longer);
         let counted = watch.counted();
         let report = board.report(&earlier, &later);
         let pairs = rivals.iter().zip(work.iter().zip(&later_work));
@@ -365,13 +367,13 @@ impl Rival {
             (
                 Self::Synthetic { .. },
                 Work::Synthetic { walked, streamed },
-                Work::Synthetic { walked: walked_then, streamed: streamed_then },
+                Work::Synthetic { walked: walked_now, streamed: streamed_now },
             ) => Load {
-                walked: (walked_then - walked) as f64 / seconds,
-                streamed: (streamed_then - streamed) as f64 / seconds,
+                walked: walked_now.saturating_sub(*walked) as f64 / seconds,
+                streamed: streamed_now.saturating_sub(*streamed) as f64 / seconds,
                 ..Load::default()
             },
-            _ => Load::default(),
+            _ => unreachable!("both looks are at this competitor"),
         }
     }
 

@@ -33,6 +33,8 @@ struct Counting<const N: usize> {
     events: [Event; N],
     group: Box<dyn Group<N>>,
     before: Reading<N>,
+    /// Whether it could be read when counting began anew.
+    restarted: std::io::Result<()>,
 }
 
 /// What was counted of a span.
@@ -88,7 +90,7 @@ impl Watch {
             let mut before = Reading::default();
             let told = |error: std::io::Error| Unavailable::System { event: events[0], told: error.to_string() };
             group.read(&mut before).map_err(told)?;
-            Ok(Counting { events, group: Box::new(group), before })
+            Ok(Counting { events, group: Box::new(group), before, restarted: Ok(()) })
         });
         match opened {
             Ok(counting) => Some(counting),
@@ -132,13 +134,13 @@ impl Watch {
 
 impl<const N: usize> Counting<N> {
     fn restart(&mut self) {
-        // A group that cannot be read now says so when it is read for its counts.
-        let _ = self.group.read(&mut self.before);
+        self.restarted = self.group.read(&mut self.before);
     }
 
     fn end(&mut self, counts: &mut BTreeMap<Event, f64>, missing: &mut BTreeMap<Event, String>) {
         let mut now = Reading::default();
-        let told = match self.group.read(&mut now) {
+        let restarted = std::mem::replace(&mut self.restarted, Ok(()));
+        let told = match restarted.and_then(|()| self.group.read(&mut now)) {
             Ok(()) => now.since(&self.before).ok_or_else(|| "other events had the counters all the time".to_owned()),
             Err(error) => Err(error.to_string()),
         };

@@ -365,7 +365,7 @@ pub fn answer(
     let used = domains.iter().flat_map(|domain| &domain.cores).filter(|core| core.chain.is_some()).count();
     let notes = posed.notes.iter().chain(options.earlier.iter().flat_map(|it| &it.notes));
     let unexplained = (left_out > 0)
-        .then(|| format!("moves of {left_out} chains are not explained: the time was over (`--limit TIME`)"));
+        .then(|| format!("no time was left to explain the moves of all chains: {left_out} are without (`--limit TIME`)"));
     Ok(Answer {
         version: 1,
         name: chains.name.clone(),

@@ -169,7 +169,7 @@ impl Chains {
 
     /// Whether parameters of modules or of state name this file, as their tables or rules.
     #[must_use]
-    pub fn name_file(&self, file: &Path) -> bool {
+    pub fn reads_file(&self, file: &Path) -> bool {
         fn is_named(value: &Value, is_it: &dyn Fn(&str) -> bool) -> bool {
             match value {
                 Value::String(text) => is_it(text),

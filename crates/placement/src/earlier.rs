@@ -106,7 +106,7 @@ impl EarlierPlacement {
                 _ => None,
             });
             if found.is_some() && way.is_none() {
-                let note = "it ran with other functions, copies or cores: its placement is no move";
+                let note = "it ran with other functions, copies or cores: `--moves` does not count it";
                 earlier.notes.push(format!("chain {}: {note}", chain.name));
             }
             earlier.cores.push(if way.is_some() { cores } else { Vec::new() });
@@ -135,7 +135,7 @@ impl EarlierPlacement {
             let is_there = all.iter().any(Option::is_some);
             let found = all.into_iter().collect::<Option<_>>().and_then(found);
             if is_there && found.is_none() {
-                let note = "it runs neither on a core for each function nor as copies of the whole: all of it moves";
+                let note = "it runs in another form, or on cores that place does not use: `--moves` does not count it";
                 earlier.notes.push(format!("chain {}: {note}", chain.name));
             }
             let (way, cores) = found.map_or((None, Vec::new()), |(way, cores)| (Some(way), cores));

@@ -10,7 +10,7 @@ use crate::answer::SegmentMove;
 /// A chain's name, and by seat its functions' names.
 type SeatNames = (String, Vec<Vec<String>>);
 
-/// Explains each segment of each chain, until the time is over: of the others nothing is said.
+/// Explains each segment of each chain, until the time is over; `None` for the others.
 pub(crate) fn explain(
     problem: &Problem,
     placement: &[Way],

@@ -15,8 +15,8 @@ const MOST_WORKERS: usize = 256;
 const MOST_CORE: usize = 4_095;
 
 /// The comment on generators.
-const MADE_UP: &str = "# Generators make packets for their chain's first function as its example has it. Change them \
-                       where your own rules\n# or routes would drop these.\n";
+const MADE_UP: &str = "# Each generator makes the packets of the example of its chain's first function. Change it where \
+                       your own\n# rules or routes drop these.\n";
 /// The most flows of a chain.
 const MOST_FLOWS: usize = 16;
 
@@ -272,14 +272,14 @@ fn wires(chain: &ServiceChain, from: &str, to: &str) -> Vec<String> {
     lines
 }
 
-/// A flow for each way through a chain's gates, with the chain's objective: packets of all gates are to keep it. Where
-/// there are more ways than [`MOST_FLOWS`], later functions count with their first gate only.
+/// A flow for each way through a chain's gates, with the chain's objective: packets of all gates are to keep it. Of more
+/// ways than [`MOST_FLOWS`] only those through the first gates of later functions are flows.
 fn flows(chain: &ServiceChain, taken: &mut BTreeSet<String>) -> Vec<Value> {
     let mut paths: Vec<Vec<String>> = vec![Vec::new()];
     for (at, function) in chain.functions.iter().enumerate() {
         let gates = &function.gates;
         let is_split = gates.len() > 1 && at + 1 < chain.functions.len();
-        let kept = if paths.len() * gates.len() <= MOST_FLOWS { gates.len() } else { 1 };
+        let kept = (MOST_FLOWS / paths.len()).clamp(1, gates.len().max(1));
         let steps: Vec<_> = if is_split {
             gates[..kept].iter().map(|gate| format!("{}[{gate}]", function.module)).collect()
         } else {
@@ -294,7 +294,7 @@ fn flows(chain: &ServiceChain, taken: &mut BTreeSet<String>) -> Vec<Value> {
     let mut names = std::iter::once(chain.name.clone()).chain((2..).map(|number| format!("{}-{number}", chain.name)));
     let mut of_path = |(at, path): (usize, Vec<String>)| {
         // The first has the chain's own name.
-        let name = names.find(|name| at == 0 || taken.insert(name.clone())).unwrap_or_default();
+        let name = names.find(|name| at == 0 || taken.insert(name.clone())).expect("numbers do not end");
         let mut flow = json!({ "name": name, "path": path });
         if let Some(slo) = chain.slo {
             flow["slo"] = json!(Nanos((slo * 1e9).round() as u64).to_string());

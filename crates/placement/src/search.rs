@@ -81,7 +81,8 @@ pub enum SearchError {
     Problem(#[from] ProblemError),
     /// The method would take too long.
     #[error(
-        "--search {method}: {count:.0} placements: allowed are up to {MOST_LISTED:.0}: `--search exact` needs no list"
+        "--search {method}: {} placements: allowed are up to {MOST_LISTED:.0}: `--search exact` needs no list",
+        if *count < 1e15 { format!("{count:.0}") } else { "more than 1e15".to_owned() }
     )]
     TooMany {
         /// The method.
@@ -222,7 +223,7 @@ fn beside(needed: usize, free: usize, effort: &SearchEffort<'_>) -> String {
         let cores = if needed == 1 { "core" } else { "cores" };
         format!("it needs {needed} {cores}: the other chains leave {free}")
     } else if let Some(From { most, .. }) = effort.from {
-        format!("no placement to which at most {most} functions move keeps all objectives (`--moves {most}`)")
+        format!("no placement that `--moves {most}` allows keeps all objectives")
     } else {
         "no placement beside the other chains keeps all objectives".to_owned()
     }
@@ -261,7 +262,7 @@ fn alone(problem: &Problem, chain: usize, effort: &SearchEffort<'_>) -> Result<O
     if least <= 0.0 || effort.algorithm != Algorithm::Exact {
         return Ok(None);
     }
-    // Mostly the first way that comes to mind is enough.
+    // One core for each function, or all copies at home, is mostly enough.
     let at_home = Way::Whole(vec![part.chains[0].home; part.chains[0].copies]);
     let simple = baselines::node_first(&part).ok().flatten().map(|found| found.placement);
     let mut simple = simple.into_iter().chain([vec![at_home]]);
@@ -273,7 +274,7 @@ fn alone(problem: &Problem, chain: usize, effort: &SearchEffort<'_>) -> Result<O
     // Nothing is proved of a chain for which there was no time.
     let Some(best) = found.map(|found| found.bound) else { return Ok(None) };
     let [needed, best_shown] = [least, best].map(crate::format::rate);
-    Ok((best < least).then(|| format!("its objectives need {needed}: alone it would forward {best_shown}")))
+    Ok((best < least).then(|| format!("its objectives need {needed}: alone it would forward at most {best_shown}")))
 }
 
 fn solve(
@@ -286,7 +287,7 @@ fn solve(
     let method = effort.algorithm.name();
     let listed = |digits: usize| {
         let count = (part.domains.len() as f64).powf(digits as f64);
-        if count > MOST_LISTED { Err(SearchError::TooMany { method, count: count.min(1e15) }) } else { Ok(()) }
+        if count > MOST_LISTED { Err(SearchError::TooMany { method, count }) } else { Ok(()) }
     };
     let mut is_whole = false;
     let found = match effort.algorithm {

@@ -115,8 +115,8 @@ fn paragraph(out: &mut String, text: &str) {
 }
 
 /// The chains whose rates are served.
-fn those(answer: &Answer) -> String {
-    if answer.rejected.is_empty() { "all chains".to_owned() } else { "the chains that are placed".to_owned() }
+fn those(answer: &Answer) -> &'static str {
+    if answer.rejected.is_empty() { "all chains" } else { "the chains that are placed" }
 }
 
 fn head(answer: &Answer) -> String {
@@ -146,10 +146,10 @@ fn head(answer: &Answer) -> String {
         }
         (Some(_), Some(0.0)) => "Proved: no placement is worth more.".to_owned(),
         (Some(bound), Some(gap)) if cores => {
-            format!("The search ended early: at least {} are needed, {:.1} % fewer.", shown(bound), 100.0 * gap)
+            format!("At least {} are needed, {:.1} % fewer.", shown(bound), 100.0 * gap)
         }
         (Some(bound), Some(gap)) => format!(
-            "The search ended early: no placement is worth more than {}, so this one is within {:.1} % of the best.",
+            "No placement is worth more than {}, so this one is within {:.1} % of the best.",
             shown(bound),
             100.0 * gap
         ),

@@ -72,7 +72,8 @@ impl Notice {
         let (answered, wait) = channel::<()>();
         std::thread::spawn(move || {
             if wait.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
-                let what = "the pipeline has not answered yet: it is paused, or busy; Ctrl-C ends the wait";
+                let what = "the pipeline has not answered yet: it is paused or busy. Ctrl-C ends this command; a move \
+                            that was asked for is made all the same";
                 let _ = writeln!(printed::err(), "{what}");
             }
         });

@@ -21,7 +21,7 @@ pub struct Validity {
     pub not_run: Option<String>,
     /// The cores.
     pub cores: Vec<usize>,
-    /// The sizes of a core's own cache and of the shared one, in bytes, as the system tells them.
+    /// The sizes of a core's own cache and of the shared one, in bytes, as the system reports them.
     pub caches: [u64; 2],
     /// How much of the shared cache one thread finds its lines in, in bytes: measured. Other virtual machines may use
     /// the rest, and lines whose addresses fall on the same sets displace each other before it is full.

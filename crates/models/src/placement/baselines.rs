@@ -132,7 +132,7 @@ pub fn random(problem: &Problem, random: &mut dyn FnMut(usize) -> usize) -> Resu
 }
 
 /// Every placement, one after the other: what is best is known for certain, after `domains ^ functions` values, unless
-/// `is_over` ends it. The second figure says whether it has looked at all.
+/// `is_over` ends it. Also returns whether every placement was valued.
 ///
 /// # Errors
 /// [`ProblemError`]: the problem is none.

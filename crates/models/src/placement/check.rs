@@ -154,7 +154,7 @@ fn worth(problem: &Problem, wanted: &Wanted<'_>, placement: &[Way]) -> Result<f6
 
 /// Placements in which one function, or one copy of a chain, is on another domain.
 fn neighbours<'p>(problem: &'p Problem, placement: &'p [Way]) -> impl Iterator<Item = Vec<Way>> + 'p {
-    /// So many are enough to find a fault.
+    /// Of more, every second, third, and so on is looked at.
     const MOST: usize = 2_000;
     /// Pairs of functions that are looked at in all: a placement is valued pair by pair.
     const PAIRS: usize = 100_000_000;
@@ -163,7 +163,8 @@ fn neighbours<'p>(problem: &'p Problem, placement: &'p [Way]) -> impl Iterator<I
     let seats =
         placement.iter().enumerate().flat_map(|(chain, way)| (0..way.domains().len()).map(move |at| (chain, at)));
     let moves = seats.flat_map(|seat| (0..problem.domains.len()).map(move |domain| (seat, domain)));
-    moves.take(most).filter(|((chain, at), domain)| placement[*chain].domains()[*at] != *domain).map(
+    let step = (cores * problem.domains.len()).div_ceil(most).max(1);
+    moves.filter(|((chain, at), domain)| placement[*chain].domains()[*at] != *domain).step_by(step).map(
         |((chain, at), domain)| {
             let mut next = placement.to_vec();
             match &mut next[chain] {

@@ -268,7 +268,15 @@ impl<'s> Improve<'s> {
                 {
                     best = Some((total, at));
                 }
+                let was_over = self.is_over;
                 self.look(chosen.len(), is_over);
+                if self.is_over && !was_over {
+                    // From here on ways are compared by what the chain itself is worth.
+                    best = best.and_then(|(_, at)| {
+                        let (value, _) = space.chains[chain].value(&space.chains[chain].choices[at], &loads)?;
+                        Some((value, at))
+                    });
+                }
             }
             let (_, at) = best?;
             chosen[chain] = Some(at);

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 mod listing;
 
-use listing::listed;
+use listing::{listed, shares};
 
 use super::baselines::{node_balancing, node_first};
 use super::model::{Chain, Domain, Function, Problem, Way};
@@ -249,8 +249,9 @@ impl Space {
             .filter_map(|found| found.ok().flatten().map(|found| found.placement))
             .collect();
         let mut always = vec![0.0; resources.count()];
+        let shares = shares(problem).into_iter().enumerate();
         let mut chains: Vec<_> =
-            (0..problem.chains.len()).map(|chain| listed(problem, chain, wanted, &hints, resources)).collect();
+            shares.map(|(chain, share)| listed(problem, chain, wanted, (&hints, share), resources)).collect();
         let mut most = vec![0.0; resources.count()];
         for chain in &mut chains {
             let mut fewest = vec![f64::INFINITY; resources.count()];

@@ -22,7 +22,8 @@ pub fn search_with_headroom(problem: &Problem, effort: &SearchEffort<'_>) -> Res
     let mut best = search(problem, effort)?;
     let is_proved = best.bound.is_some_and(|bound| bound <= best.value * (1.0 + SAME));
     let is_apt = effort.algorithm == Algorithm::Exact && effort.objective == Objective::Served && effort.from.is_none();
-    if !is_apt || !is_proved || best.kept.is_empty() {
+    // Reasons for rejection are of the first placement.
+    if !is_apt || !is_proved || best.kept.is_empty() || !best.rejected.is_empty() {
         return Ok(best);
     }
     let own = part(problem, &best.kept);
@@ -34,6 +35,7 @@ pub fn search_with_headroom(problem: &Problem, effort: &SearchEffort<'_>) -> Res
     let roomy = Problem { domains: own.domains.clone(), chains: own.chains.iter().zip(rates).map(roomy).collect() };
     let found = exact_for(&roomy, &Wanted::default(), &Effort { nodes: NODES, is_over: effort.is_over })?;
     if let Some(found) = found {
+        best.nodes = best.nodes.map(|nodes| nodes + found.nodes);
         let rates = own.rates(&found.placement)?;
         let value: f64 = own.chains.iter().zip(rates).map(|(chain, (rate, _))| chain.value(rate)).sum();
         let own_room: f64 =
@@ -55,7 +57,7 @@ mod tests {
     fn of_equal_placements_the_one_with_room_is_taken() {
         let limits = Limits { cache: 4.0, memory: 8.0, link: 4.0 };
         let drop = Sensitivity { cache: 0.2, memory: 0.2, constant: 0.0 };
-        let function = Function { rates: vec![4e6, 3e6], metric: 1.0, local: drop, remote: drop, shape: Shape::Linear };
+        let function = Function { rates: vec![1.4e6, 4e6], metric: 1.0, local: drop, remote: drop, shape: Shape::Linear };
         let chain =
             |weight| Chain { functions: vec![function.clone(); 2], home: 0, rate: 1e6, weight, least: 0.0, copies: 0 };
         let domain = |class| Domain { cores: 4, class, limits };
@@ -74,8 +76,8 @@ mod tests {
             let rates = problem.rates(placement).expect("a placement");
             problem.chains.iter().zip(rates).map(|(chain, (rate, _))| chain.weight * rate.min(2.0 * chain.rate)).sum()
         };
-        // Both chains could forward twice what comes.
-        assert!(room(&roomy.placement) >= room(&plain.placement));
+        // On the home domain chains forward little more than what comes, and on the other one more than twice as much.
+        assert!(room(&roomy.placement) > 1.2 * room(&plain.placement), "{:?} {:?}", plain.placement, roomy.placement);
         assert!((room(&roomy.placement) / 8e6 - 1.0).abs() < 1e-9, "{:?}", roomy.placement);
     }
 }

@@ -49,7 +49,7 @@ fn a_chain_whose_objective_cannot_be_kept_is_rejected() {
     chains[0].least = 6e6;
     let found = search(&problem([2, 2], chains), &effort(Algorithm::Exact, Objective::Served)).expect("chains");
     assert_eq!(found.kept, [1]);
-    assert!(found.rejected[0].reason.starts_with("its objectives need 6.00 Mpps: alone it would forward 4."));
+    assert!(found.rejected[0].reason.starts_with("its objectives need 6.00 Mpps: alone it would forward at most 4."));
 }
 
 #[test]

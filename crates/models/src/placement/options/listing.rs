@@ -10,8 +10,8 @@ const MOST_WAYS: usize = 20_000;
 /// All ways of a chain have so many functions at most, but of a very long one there are as many as [`FEW_WAYS`].
 const MOST_SEATS: usize = 400_000;
 const FEW_WAYS: usize = 16;
-/// All chains together have so many ways, with so many functions: the memory and the time that a look at each of them
-/// takes.
+/// All chains together have about so many ways, with so many functions: the memory and the time that a look at each of
+/// them takes. Chains whose ways are fewer leave the rest to others.
 const ALL_WAYS: usize = 100_000;
 const ALL_SEATS: usize = 1_000_000;
 /// Of numbers of copies whose ways are too many, those are listed that have all copies on one of so many domains.
@@ -26,11 +26,37 @@ fn term(function: &Function, resource: usize, scale: f64, own: f64, limit: f64) 
     Term { resource, scale, own, per_limit: 1.0 / limit, half }
 }
 
+/// By chain: how many of its ways are listed, as long as there are not too many of all chains together.
+pub(super) fn shares(problem: &Problem) -> Vec<usize> {
+    let domains = problem.domains.len();
+    let cores = problem.domains.iter().map(|domain| domain.cores).sum::<usize>();
+    let width = |chain: &Chain| chain.functions.len().max(chain.copies.min(cores)).max(1);
+    let most = |chain: &Chain| MOST_WAYS.min(MOST_SEATS / width(chain));
+    let needs = |chain: &Chain| {
+        let splits = u32::try_from(chain.functions.len()).ok().and_then(|length| domains.checked_pow(length));
+        if chain.copies > 0 { most(chain) } else { splits.map_or(most(chain), |splits| splits.min(most(chain))) }
+    };
+    let mut order: Vec<_> = (0..problem.chains.len()).collect();
+    order.sort_by_key(|&at| needs(&problem.chains[at]));
+    let (mut ways, mut seats) = (ALL_WAYS, ALL_SEATS);
+    let mut shares = vec![0; order.len()];
+    for (done, &at) in order.iter().enumerate() {
+        let chain = &problem.chains[at];
+        let left = order.len() - done;
+        let share = needs(chain).min(ways / left).min(seats / left / width(chain)).max(FEW_WAYS);
+        ways = ways.saturating_sub(share);
+        seats = seats.saturating_sub(share * width(chain));
+        shares[at] = share;
+    }
+    shares
+}
+
+/// The ways of a chain, of which `most_ways` or a few more are listed.
 pub(super) fn listed(
     problem: &Problem,
     index: usize,
     wanted: &Wanted<'_>,
-    hints: &[Placement],
+    (hints, most_ways): (&[Placement], usize),
     resources: Resources,
 ) -> Listed {
     let chain = &problem.chains[index];
@@ -40,9 +66,6 @@ pub(super) fn listed(
     let length = chain.functions.len();
     let cores = problem.domains.iter().map(|domain| domain.cores).sum::<usize>();
     let all = u32::try_from(length).ok().and_then(|length| domains.checked_pow(length));
-    let width = length.max(chain.copies.min(cores).min(domains));
-    let of_all = ALL_WAYS.min(ALL_SEATS / width) / problem.chains.len();
-    let most_ways = MOST_WAYS.min(MOST_SEATS / width).min(of_all).max(FEW_WAYS);
     let has_all_splits = length > cores || all.is_some_and(|all| all <= most_ways);
     let mut ways = Vec::new();
     if length > cores {
