@@ -284,3 +284,43 @@ fn choice(problem: &Problem, chain: &Chain, whole: &Function, way: Way, resource
     });
     Choice { way, used, firsts, loads, seats, fixed: None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::model::{Domain, Limits, Sensitivity};
+
+    fn problem(domains: usize, chains: &[(usize, usize)]) -> Problem {
+        let drop = Sensitivity { cache: 0.1, memory: 0.1, constant: 0.1 };
+        let function =
+            Function { rates: vec![1e6; domains], metric: 1.0, local: drop, remote: drop, shape: Shape::Linear };
+        let chain = |&(length, copies): &(usize, usize)| Chain {
+            functions: vec![function.clone(); length],
+            home: 0,
+            rate: f64::INFINITY,
+            weight: 1.0,
+            least: 0.0,
+            copies,
+        };
+        let limits = Limits { cache: 1.0, memory: 1.0, link: 1.0 };
+        let domains = (0..domains).map(|class| Domain { cores: 64, class, limits }).collect();
+        Problem { domains, chains: chains.iter().map(chain).collect() }
+    }
+
+    #[test]
+    fn a_long_chain_has_the_ways_that_short_ones_leave() {
+        let mut chains = vec![(2, 0); 20];
+        chains.push((7, 0));
+        let shares = shares(&problem(4, &chains));
+        assert!(shares[..20].iter().all(|share| *share == 16) && shares[20] == 4_usize.pow(7), "{shares:?}");
+    }
+
+    #[test]
+    fn many_chains_have_few_ways_each() {
+        for (length, copies) in [(8, 0), (8, 8), (1, 64), (64, 0)] {
+            let shares = shares(&problem(64, &[(length, copies); 256]));
+            let seats: usize = shares.iter().map(|share| share * length.max(copies)).sum();
+            assert!(shares.iter().sum::<usize>() <= ALL_WAYS && seats <= ALL_SEATS, "{length} {copies}: {shares:?}");
+        }
+    }
+}
