@@ -336,19 +336,22 @@ fn a_file_that_is_read_is_not_written() {
 #[test]
 fn each_way_through_gates_is_a_flow() {
     let file = File::new(
-        "modules: { route: { ip_lookup: { routes: { synthetic: 10, next_hops: 3 } } } }\n\
-         chains: [{ name: a, functions: [route, ttl], slo: 1ms }, { name: a-2, functions: [route, ttl] }]\n",
+        "modules:\n  route: { ip_lookup: { routes: { synthetic: 10, next_hops: 3 } } }\n  \
+         many: { ip_lookup: { routes: { synthetic: 40, next_hops: 20 } } }\n\
+         chains: [{ name: a, functions: [route, ttl], slo: 1ms }, { name: a-2, functions: [route, ttl] }, \
+         { name: b, functions: [many, ttl] }]\n",
     );
     let written = file.beside("edge.yaml");
     let done = place(file.path(), &["--topology", "1x6", "--write", &written]);
-    assert!(done.err.ends_with(": the pipeline of 2 of 2 chains\n"), "{}", done.err);
+    assert!(done.err.ends_with(": the pipeline of 3 of 3 chains\n"), "{}", done.err);
     let text = std::fs::read_to_string(&written).expect("a file");
     let pipeline: Value = serde_saphyr::from_str(&text).expect("YAML");
     let flows = pipeline["flows"].as_array().expect("flows");
     let names: Vec<_> = flows.iter().map(|flow| flow["name"].as_str().expect("a name")).collect();
     assert_eq!(names[..3], ["a", "a-3", "a-4"], "{text}");
     assert_eq!(flows.iter().filter(|flow| flow["slo"] == "1ms").count(), 3, "{text}");
-    assert!(text.starts_with("# The placement of") && text.contains("# Generators make packets"), "{text}");
+    assert_eq!(names.iter().filter(|name| name.starts_with('b')).count(), 16, "{text}");
+    assert!(text.starts_with("# The placement of") && text.contains("# Each generator makes"), "{text}");
 }
 
 #[test]
