@@ -226,7 +226,7 @@ fn fit(record: &FunctionRecord, metric: f64, loads: &Loads<'_>, limits: &LoadLim
         constant,
         error: fitted.error,
         held_out,
-        interval_95: interval(&fitted, plain.len()),
+        interval_95: interval(&fitted, &plain, noise(record), method),
         fit: method,
         origin: None,
     };
@@ -250,18 +250,30 @@ fn fitted(runs: &[CoRun], method: FitMethod) -> Option<(Fitted, Option<f64>)> {
 }
 
 /// Half the width of the 95 % interval of a predicted λ, from the errors of the co-runs that the parameters were
-/// fitted to; `None` where there are too few.
-fn interval(fitted: &Fitted, runs: usize) -> Option<f64> {
+/// fitted to, which may be small by chance, and from the noise of a measured λ; `None` where there are too few. It has
+/// every one of these co-runs whose λ the others predict.
+fn interval(fitted: &Fitted, runs: &[CoRun], noise: f64, method: FitMethod) -> Option<f64> {
     let parameters = if matches!(fitted.shape, Shape::Linear) { 3 } else { 4 };
-    let degrees = runs.checked_sub(parameters).filter(|degrees| *degrees > 0)?;
-    let deviation = fitted.error * (runs as f64 / degrees as f64).sqrt();
-    // The parameters are not known exactly either: on average they add as many parts as there are.
-    Some(student(degrees) * deviation * (1.0 + parameters as f64 / runs as f64).sqrt())
+    let degrees = runs.len().checked_sub(parameters).filter(|degrees| *degrees > 1)?;
+    let deviation = (fitted.error * (runs.len() as f64 / degrees as f64).sqrt()).max(noise);
+    // The parameters are not known exactly either: for co-runs drawn at random their errors add this on average
+    // (Breiman and Freedman, JASA 1983).
+    let by_errors = student(degrees) * deviation * (1.0 + parameters as f64 / (degrees - 1) as f64).sqrt();
+    // The form is only nearly right, so that errors are no noise alone.
+    let without = |out: usize| {
+        let rest: Vec<_> = runs.iter().enumerate().filter(|(at, _)| *at != out).map(|(_, run)| *run).collect();
+        let fitted = match method {
+            FitMethod::Lms => least_mean_squares(&rest, STEP, PASSES),
+            FitMethod::NonNegative => non_negative(&rest, fitted.shape),
+        };
+        fitted.map_or(0.0, |fitted| (fitted.predict(&runs[out]) - runs[out].drop).abs())
+    };
+    Some((0..runs.len()).map(without).fold(by_errors, f64::max))
 }
 
 /// By co-run that is left out with its group: the λ that the others predict, and half its interval. Of the two forms
 /// the one with the narrower interval predicts.
-fn predictions(runs: &[CoRun], method: FitMethod) -> Vec<(CoRun, f64, f64)> {
+fn predictions(runs: &[CoRun], method: FitMethod, noise: f64) -> Vec<(CoRun, f64, f64)> {
     let mut found = Vec::new();
     for group in 0..GROUPS.min(runs.len()) {
         let (out, rest): (Vec<_>, Vec<_>) = runs.iter().enumerate().partition(|(at, _)| at % GROUPS == group);
@@ -271,7 +283,7 @@ fn predictions(runs: &[CoRun], method: FitMethod) -> Vec<(CoRun, f64, f64)> {
             FitMethod::NonNegative => [non_negative(&rest, Shape::Linear), saturating(&rest)],
         };
         // The form is chosen without what is left out, too.
-        let with_half = forms.into_iter().flatten().filter_map(|it| Some((it, interval(&it, rest.len())?)));
+        let with_half = forms.into_iter().flatten().filter_map(|it| Some((it, interval(&it, &rest, noise, method)?)));
         let Some((fitted, half)) = with_half.min_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
         found.extend(out.into_iter().map(|(_, run)| (*run, fitted.predict(run), half)));
     }
@@ -300,7 +312,7 @@ fn trial(record: &FunctionRecord, runs: &[(CoRun, Vec<Competitor>)], method: Fit
         synthetic().max_by(|a, b| level(&a.0).total_cmp(&level(&b.0))).map(|(run, _)| run.drop)
     };
     let strongest = most(|run| run.cache).zip(most(|run| run.memory)).map(|(a, b)| f64::midpoint(a, b));
-    let tried = if spread > ABOVE * noise { predictions(&plain, method) } else { Vec::new() };
+    let tried = if spread > ABOVE * noise { predictions(&plain, method, noise) } else { Vec::new() };
     let inside = tried.iter().filter(|(run, predicted, half)| (run.drop - predicted).abs() <= *half).count();
     let is_above_noise = strongest.is_some_and(|drop| drop > ABOVE * noise);
     Trial { noise, spread, strongest, is_above_noise, held_out: tried.len(), inside }
