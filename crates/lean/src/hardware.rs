@@ -33,7 +33,7 @@ struct Counting<const N: usize> {
     events: [Event; N],
     group: Box<dyn Group<N>>,
     before: Reading<N>,
-    /// Whether it could be read when counting began anew.
+    /// Whether it could be read when counting was restarted.
     restarted: std::io::Result<()>,
 }
 

@@ -364,8 +364,8 @@ pub fn answer(
     let moved = options.earlier.map(|earlier| moved(chains, earlier, outcome));
     let used = domains.iter().flat_map(|domain| &domain.cores).filter(|core| core.chain.is_some()).count();
     let notes = posed.notes.iter().chain(options.earlier.iter().flat_map(|it| &it.notes));
-    let unexplained = (left_out > 0)
-        .then(|| format!("no time was left to explain the moves of all chains: {left_out} are without (`--limit TIME`)"));
+    let what = "no time was left to explain the moves of all chains";
+    let unexplained = (left_out > 0).then(|| format!("{what}: {left_out} are without (`--limit TIME`)"));
     Ok(Answer {
         version: 1,
         name: chains.name.clone(),

@@ -15,8 +15,8 @@ const MOST_WORKERS: usize = 256;
 const MOST_CORE: usize = 4_095;
 
 /// The comment on generators.
-const MADE_UP: &str = "# Each generator makes the packets of the example of its chain's first function. Change it where \
-                       your own\n# rules or routes drop these.\n";
+const MADE_UP: &str = "# Each generator makes the packets of the example of its chain's first function.\n\
+                       # Change it where your own rules or routes drop these.\n";
 /// The most flows of a chain.
 const MOST_FLOWS: usize = 16;
 
@@ -272,8 +272,8 @@ fn wires(chain: &ServiceChain, from: &str, to: &str) -> Vec<String> {
     lines
 }
 
-/// A flow for each way through a chain's gates, with the chain's objective: packets of all gates are to keep it. Of more
-/// ways than [`MOST_FLOWS`] only those through the first gates of later functions are flows.
+/// A flow for each way through a chain's gates, with the chain's objective: packets of all gates are to keep it. Of
+/// more ways than [`MOST_FLOWS`] only those through the first gates of later functions are flows.
 fn flows(chain: &ServiceChain, taken: &mut BTreeSet<String>) -> Vec<Value> {
     let mut paths: Vec<Vec<String>> = vec![Vec::new()];
     for (at, function) in chain.functions.iter().enumerate() {

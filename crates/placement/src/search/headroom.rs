@@ -57,7 +57,8 @@ mod tests {
     fn of_equal_placements_the_one_with_room_is_taken() {
         let limits = Limits { cache: 4.0, memory: 8.0, link: 4.0 };
         let drop = Sensitivity { cache: 0.2, memory: 0.2, constant: 0.0 };
-        let function = Function { rates: vec![1.4e6, 4e6], metric: 1.0, local: drop, remote: drop, shape: Shape::Linear };
+        let (rates, shape) = (vec![1.4e6, 4e6], Shape::Linear);
+        let function = Function { rates, metric: 1.0, local: drop, remote: drop, shape };
         let chain =
             |weight| Chain { functions: vec![function.clone(); 2], home: 0, rate: 1e6, weight, least: 0.0, copies: 0 };
         let domain = |class| Domain { cores: 4, class, limits };
