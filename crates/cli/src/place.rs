@@ -101,9 +101,6 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
         }
         // From here on a signal ends the process.
         placed.applied = running.apply(&chains, &placed, arguments)?;
-        if placed.applied.is_none() {
-            placed.notes.push("not applied, because chains do not fit: nothing has moved".to_owned());
-        }
     }
     let mut out = printed::out();
     if arguments.json {

@@ -3,6 +3,7 @@
 //! A function's source always has packets, so that it runs as fast as it can. A span counts only if no packet was lost
 //! and neither other programs nor a virtual machine's host had one of the cores for more than [`ALLOWED`] of it.
 
+mod look;
 mod seats;
 
 use std::collections::BTreeMap;
@@ -13,14 +14,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forebay_graph::SchedulerKind;
-use forebay_graph::report::{Reading, Report};
+use forebay_graph::report::Report;
 use forebay_host::Tree;
 use forebay_instance::{Board, Cores, Instance, Steer, WorkerThread};
 use forebay_lean::hardware::Watch;
-use forebay_measure::away::{scheduled, stolen};
 use forebay_measure::events::Event;
 use forebay_measure::machine::pin_to;
-use forebay_measure::{Clock, Nanos, Tsc};
+use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::Conditions;
 
 use crate::bandwidth;
@@ -28,6 +28,7 @@ use crate::record::{Competitor, Load, Sample, Seats, Span};
 use crate::session::{Bench, Trouble};
 use crate::subject::Subject;
 use crate::synthetic::{Demand, Lines, Memory};
+use look::{QuickLook, SlowLook};
 
 pub use seats::{Caches, SeatsError, caches, seats};
 
@@ -164,55 +165,28 @@ impl Machine {
 
     /// Measures a span; inside, why it does not count.
     fn one_span(&mut self, rivals: &[Rival]) -> Result<Result<(Span, Vec<Load>), String>, Trouble> {
-        // These take long, so they are read before the thread leaves its core, and count for a longer time.
-        let (bytes, stolen_before, longer) = (bandwidth::bytes(&self.tree), stolen(), Instant::now());
+        let slow = SlowLook::take(&self.tree);
         sleep(LEAVE, &self.stop)?;
         let Some((running, watch)) = &mut self.running else {
             return Err(Trouble::Failed("no function was begun".to_owned()));
         };
-        let board = Arc::clone(&running.board);
-        let threads: Vec<_> = running.threads.iter().copied().chain(rivals.iter().flat_map(Rival::threads)).collect();
-        let waited =
-            || threads.iter().map(|thread| scheduled(thread.tid).map(|(_, waited)| waited)).collect::<Vec<_>>();
-        // Only what is quick: where the threads have all cores, it takes time of one of them, in the span.
         watch.restart();
-        let work: Vec<_> = rivals.iter().map(Rival::look).collect();
-        let (waited_before, earlier, began) = (waited(), board.read(Tsc.now()), Instant::now());
+        let before = QuickLook::take(running, rivals);
         sleep(self.span, &self.stop)?;
-        let (later, seconds) = (board.read(Tsc.now()), began.elapsed().as_secs_f64());
-        let (waited, later_work) = (waited(), rivals.iter().map(Rival::look).collect::<Vec<_>>());
-        let (stolen, later_bytes, longer) = (stolen(), bandwidth::bytes(&self.tree), longer.elapsed().as_secs_f64());
-        let away = threads.iter().zip(waited_before.iter().zip(&waited)).map(|(thread, waits)| {
-            let since = |before: Option<&Nanos>, now: Option<&Nanos>| Some(now?.0.saturating_sub(before?.0) as f64);
-            let wait = since(waits.0.as_ref(), waits.1.as_ref()).unwrap_or(0.0);
-            let steal = since(stolen_before.get(&thread.core), stolen.get(&thread.core)).unwrap_or(0.0);
-            wait / 1e9 / seconds + steal / 1e9 / longer
-        });
-        let away: Vec<_> = away.collect();
-        let bytes = bytes.zip(later_bytes);
-        let bytes = bytes.map(|(before, now)| now.saturating_sub(before) as f64 * seconds / longer);
+        let after = QuickLook::take(running, rivals);
         let counted = watch.counted();
-        let report = board.report(&earlier, &later);
-        let pairs = rivals.iter().zip(work.iter().zip(&later_work));
-        let loads: Vec<_> = pairs.map(|(rival, (before, now))| rival.load(before, now, seconds)).collect();
+        let slow = SlowLook::take(&self.tree).since(&slow);
+        let report = running.board.report(&before.packets, &after.packets);
+        let seconds = report.duration_s;
         if running.instance.has_died() || rivals.iter().any(Rival::has_died) {
             return Err(Trouble::Failed("its pipeline ended".to_owned()));
         }
-        let most = away.iter().copied().fold(0.0, f64::max);
-        if most > ALLOWED {
-            // The kernel counts a wait when it is over: it may have begun before the span.
-            let percent = (most * 100.0).min(100.0);
-            return Ok(Err(format!("other programs or the host had a core for {percent:.1} % of the time")));
-        }
-        // The kernel counts a wait when it is over, which may be in the next span.
-        if loads.iter().any(|load| load.packets + load.walked + load.streamed == 0.0) {
-            return Ok(Err("a competitor did nothing: another program had its core".to_owned()));
-        }
-        if let Some(lost) = lost(&report) {
-            return Ok(Err(lost));
-        }
-        if report.packets.entered == 0 {
-            return Ok(Err("no packet entered".to_owned()));
+        let waited = after.waited_since(&before, seconds);
+        let away: Vec<_> = waited.map(|(core, share)| share + slow.stolen(core)).collect();
+        let pairs = rivals.iter().zip(before.work.iter().zip(&after.work));
+        let loads: Vec<_> = pairs.map(|(rival, (before, after))| rival.load(before, after, seconds)).collect();
+        if let Some(why) = void(&away, &loads, &report) {
+            return Ok(Err(why));
         }
         let sum = |event: Event| counted.workers.first().and_then(|(_, counts)| counts.get(&event).copied());
         let stalls = sum(Event::StalledFrontend).zip(sum(Event::StalledBackend)).map(|(front, back)| front + back);
@@ -221,17 +195,17 @@ impl Machine {
                 self.unavailable.insert((*name).to_owned(), reason.clone());
             }
         }
-        if bytes.is_none() {
+        if slow.bytes_per_second.is_none() {
             self.unavailable.insert(crate::metric::BANDWIDTH.to_owned(), bandwidth::WHY_NOT.to_owned());
         }
         let span = Span {
-            seconds: report.duration_s,
+            seconds,
             packets: report.packets.entered,
             away: away.first().copied().unwrap_or(0.0),
             instructions: sum(Event::Instructions),
             stalls,
             llc_misses: sum(Event::LlcMisses),
-            memory_bytes: bytes,
+            memory_bytes: slow.bytes_per_second.map(|bytes| bytes * seconds),
         };
         Ok(Ok((span, loads)))
     }
@@ -323,6 +297,21 @@ fn leave(rivals: Vec<Rival>) -> Result<(), Trouble> {
     left
 }
 
+/// Why a span does not count: the shares of it in which threads had no core, what competitors did, and the packets.
+fn void(away: &[f64], loads: &[Load], report: &Report) -> Option<String> {
+    let most = away.iter().copied().fold(0.0, f64::max);
+    if most > ALLOWED {
+        // The kernel counts a wait when it is over: it may have begun before the span.
+        let percent = (most * 100.0).min(100.0);
+        return Some(format!("other programs or the host had a core for {percent:.1} % of the time"));
+    }
+    // For the same reason a wait that goes on is seen by what was not done.
+    if loads.iter().any(|load| load.packets + load.walked + load.streamed == 0.0) {
+        return Some("a competitor did nothing: another program had its core".to_owned());
+    }
+    lost(report).or_else(|| (report.packets.entered == 0).then(|| "no packet entered".to_owned()))
+}
+
 /// Packets that were lost for want of time or room; what a function drops by its own rules is its work.
 fn lost(report: &Report) -> Option<String> {
     let ports: u64 = report.ports.iter().map(|port| port.dropped + port.refused + port.errors).sum();
@@ -340,43 +329,7 @@ impl Running {
     }
 }
 
-/// A competitor's counts up to an instant.
-enum Work {
-    Function(Box<Reading>),
-    Synthetic { walked: u64, streamed: u64 },
-}
-
 impl Rival {
-    fn look(&self) -> Work {
-        match self {
-            Self::Function(running) => Work::Function(Box::new(running.board.read(Tsc.now()))),
-            Self::Synthetic { lines, .. } => Work::Synthetic {
-                walked: lines.walked.load(Ordering::Relaxed),
-                streamed: lines.streamed.load(Ordering::Relaxed),
-            },
-        }
-    }
-
-    /// How much it did between two looks.
-    fn load(&self, earlier: &Work, later: &Work, seconds: f64) -> Load {
-        match (self, earlier, later) {
-            (Self::Function(running), Work::Function(earlier), Work::Function(later)) => {
-                let entered = running.board.report(earlier, later).packets.entered;
-                Load { packets: entered as f64 / seconds, ..Load::default() }
-            }
-            (
-                Self::Synthetic { .. },
-                Work::Synthetic { walked, streamed },
-                Work::Synthetic { walked: walked_now, streamed: streamed_now },
-            ) => Load {
-                walked: walked_now.saturating_sub(*walked) as f64 / seconds,
-                streamed: streamed_now.saturating_sub(*streamed) as f64 / seconds,
-                ..Load::default()
-            },
-            _ => unreachable!("both looks are at this competitor"),
-        }
-    }
-
     fn threads(&self) -> Vec<WorkerThread> {
         match self {
             Self::Function(running) => running.threads.clone(),

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-use crate::fact::{Fact, Told};
+use crate::fact::{Fact, Known};
 use crate::tree::{Tree, Unknown};
 
 /// Where the kernel lists its addresses.
@@ -74,23 +74,23 @@ impl Arp {
     /// Reads what there is beneath `tree`.
     #[must_use]
     pub fn read(tree: &Tree) -> Self {
-        let told = tree.listing(ADDRESSES).map(|text| {
+        let known = tree.listing(ADDRESSES).map(|text| {
             let value = addresses(&text);
             let shown: Vec<_> = value.iter().filter(|it| !it.is_loopback()).map(Ipv4Addr::to_string).collect();
-            Told { value, text: format!("local addresses {}", shown.join(" ")) }
+            Known { value, text: format!("local addresses {}", shown.join(" ")) }
         });
         let routes = tree.listing(ROUTES).map(|text| {
             let value = routes(&text);
             let default = value.default.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
-            Told { value, text: format!("default routes by {}", if default.is_empty() { "none" } else { &default }) }
+            Known { value, text: format!("default routes by {}", if default.is_empty() { "none" } else { &default }) }
         });
         Self {
-            addresses: Fact { path: ADDRESSES.to_owned(), told },
+            addresses: Fact { path: ADDRESSES.to_owned(), known },
             ignore: Setting::Ignore.of(tree, "all"),
             announce: Setting::Announce.of(tree, "all"),
             reverse_path: Setting::ReversePath.of(tree, "all"),
             reverse_path_of_new: Setting::ReversePath.of(tree, "default"),
-            routes: Fact { path: ROUTES.to_owned(), told: routes },
+            routes: Fact { path: ROUTES.to_owned(), known: routes },
         }
     }
 }

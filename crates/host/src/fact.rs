@@ -6,18 +6,18 @@ use serde::Serialize;
 
 use crate::tree::Unknown;
 
-/// Something that the kernel may tell.
+/// Something that the kernel may report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact<T> {
     /// The file, as the machine calls it.
     pub path: String,
     /// What it says.
-    pub told: Result<Told<T>, Unknown>,
+    pub known: Result<Known<T>, Unknown>,
 }
 
-/// What the kernel has told.
+/// What a file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told<T> {
+pub struct Known<T> {
     /// What it means.
     pub value: T,
     /// The words of the file.
@@ -27,31 +27,31 @@ pub struct Told<T> {
 impl<T> Fact<T> {
     /// A line or part of a file that says this.
     pub(crate) fn part(path: &str, text: &str, value: T) -> Self {
-        Self { path: path.to_owned(), told: Ok(Told { value, text: text.to_owned() }) }
+        Self { path: path.to_owned(), known: Ok(Known { value, text: text.to_owned() }) }
     }
 
     /// Something that cannot be known.
     pub(crate) fn unknown(path: &str, why: Unknown) -> Self {
-        Self { path: path.to_owned(), told: Err(why) }
+        Self { path: path.to_owned(), known: Err(why) }
     }
 
-    /// What it is, if the kernel has told.
+    /// What it is, if it is known.
     #[must_use]
     pub fn value(&self) -> Option<&T> {
-        self.told.as_ref().ok().map(|told| &told.value)
+        self.known.as_ref().ok().map(|known| &known.value)
     }
 
     /// Why it is not known, if it is not.
     #[must_use]
     pub fn why(&self) -> Option<String> {
-        self.told.as_ref().err().map(ToString::to_string)
+        self.known.as_ref().err().map(ToString::to_string)
     }
 
     /// The file and its words; of what is not known, why.
     #[must_use]
     pub fn evidence(&self) -> Evidence {
-        let value = self.told.as_ref().map_or_else(ToString::to_string, |told| told.text.clone());
-        let origin = if self.told.is_ok() { Origin::Read } else { Origin::Derived };
+        let value = self.known.as_ref().map_or_else(ToString::to_string, |known| known.text.clone());
+        let origin = if self.known.is_ok() { Origin::Read } else { Origin::Derived };
         Evidence { path: self.path.clone(), value, origin }
     }
 }

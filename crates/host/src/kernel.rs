@@ -1,7 +1,7 @@
 //! How the kernel was started and is set: isolated CPUs, its clock, who may count events.
 
 use crate::cpu::{FOLDER, flag, name};
-use crate::fact::{Fact, Told};
+use crate::fact::{Fact, Known};
 use crate::list::KernelList;
 use crate::tree::{Tree, Unknown};
 
@@ -78,11 +78,11 @@ fn counters(tree: &Tree) -> Option<Option<String>> {
 }
 
 fn features(tree: &Tree) -> Fact<Features> {
-    let told = tree.listing(CPUINFO).and_then(|text| {
+    let known = tree.listing(CPUINFO).and_then(|text| {
         let (words, value) = flags(&text).ok_or_else(|| Unknown::Missing(format!("'flags' in {CPUINFO}")))?;
-        Ok(Told { value, text: words })
+        Ok(Known { value, text: words })
     });
-    Fact { path: CPUINFO.to_owned(), told }
+    Fact { path: CPUINFO.to_owned(), known }
 }
 
 /// The first processor's flags, and those of them that matter here, as they stand there.

@@ -1,13 +1,13 @@
 //! The kernel's files beneath a root: the machine's own, or a tree that is laid out like one.
 //!
 //! Nothing in such a tree is trusted: what is read is bounded, and whatever stands where a file should be (a folder, a pipe, a
-//! loop of links) is told as what it is.
+//! loop of links) is reported as what it is.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use crate::fact::{Fact, Told};
+use crate::fact::{Fact, Known};
 
 /// The longest file of one value: the kernel's own are a page, lists of the largest machines a little more.
 const MOST_VALUE: u64 = 64 << 10;
@@ -120,11 +120,11 @@ impl Tree {
 
     /// What a file of one value says; `allowed` says what is right in it.
     pub fn fact<T>(&self, path: &str, allowed: &str, read: impl FnOnce(&str) -> Option<T>) -> Fact<T> {
-        let told = self.value(path).and_then(|text| match read(&text) {
-            Some(value) => Ok(Told { value, text }),
+        let known = self.value(path).and_then(|text| match read(&text) {
+            Some(value) => Ok(Known { value, text }),
             None => Err(senseless(path, &text, allowed)),
         });
-        Fact { path: path.to_owned(), told }
+        Fact { path: path.to_owned(), known }
     }
 
     /// The names in a folder, in order; nothing where there is none.
@@ -164,8 +164,17 @@ impl Tree {
 
 /// What a file says makes no sense.
 pub(crate) fn senseless(path: &str, text: &str, allowed: &str) -> Unknown {
-    let text = text.chars().take(60).collect();
+    let text = text.chars().take(MOST_SHOWN).collect();
     Unknown::Senseless { path: path.to_owned(), text, allowed: allowed.to_owned() }
+}
+
+/// The characters of a wrong text that errors show.
+const MOST_SHOWN: usize = 60;
+
+/// A text as errors show it: its beginning, where it is long.
+pub(crate) fn shown(text: &str) -> String {
+    let cut = if text.chars().nth(MOST_SHOWN).is_some() { "…" } else { "" };
+    text.chars().take(MOST_SHOWN).chain(cut.chars()).collect()
 }
 
 #[cfg(test)]
@@ -201,13 +210,13 @@ mod tests {
         symlink("loop", at("loop")).expect("a link");
         File::create(at("long")).and_then(|file| file.set_len(1 << 40)).expect("a sparse file");
         std::fs::write(at("bytes"), [0xff, 0xfe]).expect("a file");
-        let told = |path| tree.value(path).expect_err("it cannot be known").to_string();
-        assert_eq!(told("/none"), "/none is not there");
-        assert_eq!(told("/bytes/none"), "/bytes/none is not there");
-        assert_eq!(told("/folder"), "/folder is no file");
-        assert_eq!(told("/long"), "/long is longer than 65536 bytes");
-        assert!(told("/loop").starts_with("/loop cannot be read: "), "{}", told("/loop"));
-        assert!(told("/bytes").ends_with("allowed is text"), "{}", told("/bytes"));
+        let why = |path| tree.value(path).expect_err("it cannot be known").to_string();
+        assert_eq!(why("/none"), "/none is not there");
+        assert_eq!(why("/bytes/none"), "/bytes/none is not there");
+        assert_eq!(why("/folder"), "/folder is no file");
+        assert_eq!(why("/long"), "/long is longer than 65536 bytes");
+        assert!(why("/loop").starts_with("/loop cannot be read: "), "{}", why("/loop"));
+        assert!(why("/bytes").ends_with("allowed is text"), "{}", why("/bytes"));
         assert_eq!(tree.names("/bytes"), [""; 0]);
         if Path::new("/dev/tty").exists() {
             assert_eq!(Tree::default().value("/dev/null").expect_err("a device").to_string(), "/dev/null is no file");

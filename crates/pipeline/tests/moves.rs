@@ -179,7 +179,8 @@ proptest! {
         match moving(&loaded.made, &wishes, Some(most)) {
             Ok(Some(answer)) => {
                 prop_assert!(answer.moves.len() <= most);
-                let all: BTreeSet<_> = answer.moves.iter().chain(&answer.remaining).map(|moved| moved.module.as_str()).collect();
+                let all = answer.moves.iter().chain(&answer.remaining);
+                let all: BTreeSet<_> = all.map(|moved| moved.module.as_str()).collect();
                 let wanted: BTreeSet<_> = (0..6).filter(|at| to[*at] != [from[*at]]).map(|at| NAMES[at]).collect();
                 prop_assert_eq!(all, wanted);
                 prop_assert!(load(&answer.source, CONDITIONS()).is_ok());

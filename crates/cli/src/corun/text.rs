@@ -17,8 +17,7 @@ pub(super) fn print(report: &CoRunsReport, out: &mut impl Write) -> std::io::Res
     let others: Vec<_> = cores.competitors.iter().map(ToString::to_string).collect();
     let said = format!(
         "Functions on core {} beside competitors on {} {}: {cpu}, Forebay {forebay} ({program}), batches of up to \
-        {batch}, \
-         a last-level cache of {}.",
+         {batch}, a last-level cache of {}.",
         cores.subject,
         if others.len() == 1 { "core" } else { "cores" },
         others.join(", "),
@@ -87,8 +86,7 @@ fn metrics(report: &CoRunsReport, out: &mut impl Write) -> std::io::Result<()> {
     write!(out, "{}", format::table(&columns, &report.metrics.iter().map(row).collect::<Vec<_>>()))?;
     let rule = format!(
         "A metric qualifies by a variance of at most {VARIANCE} beside competitors and |r| of at least {CORRELATION} \
-        with \
-         the rate alone, of at least {FUNCTIONS} functions."
+         with the rate alone, of at least {FUNCTIONS} functions."
     );
     let chosen = match report.metric.choice {
         Choice::Qualifies => "* is the strongest that qualifies.",

@@ -92,8 +92,7 @@ impl RunningPlacement {
         if names.len() > most {
             bail!(
                 "place: --moves {most}: {} modules would move ({}), because functions share a core now: allow as \
-                many, or \
-                 move these first (`forebay move`)",
+                 many, or move these first (`forebay move`)",
                 names.len(),
                 names.join(", ")
             );
@@ -114,8 +113,7 @@ impl RunningPlacement {
         let cores: Vec<_> = cores.iter().map(usize::to_string).collect();
         anyhow!(
             "place: --apply: chain '{chain}': module '{module}' would run on core {core}, where the pipeline '{}' has \
-            no \
-             worker: it has some on {}; `--write FILE --spare` writes a pipeline with workers on all cores",
+             no worker: it has some on {}; `--write FILE --spare` writes a pipeline with workers on all cores",
             self.graph.pipeline,
             listed(cores.iter().map(String::as_str))
         )

@@ -19,7 +19,8 @@ const MOST_FREE: usize = 8;
 pub(super) fn text(answer: &Answer, applies: bool) -> String {
     let mut out = String::new();
     if applies && answer.applied.is_none() {
-        out.push_str("NOT APPLIED: chains do not fit. Nothing has moved; this would be the placement:\n\n");
+        paragraph(&mut out, "not applied, because chains do not fit: nothing has moved. This would be the placement:");
+        out.push('\n');
     }
     out.push_str(&head(answer));
     for domain in &answer.domains {

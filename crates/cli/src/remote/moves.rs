@@ -73,7 +73,7 @@ impl Notice {
         std::thread::spawn(move || {
             if wait.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
                 let what = "the pipeline has not answered yet: it is paused or busy. Ctrl-C ends this command; a move \
-                            that was asked for is made all the same";
+                            that it has asked for still happens";
                 let _ = writeln!(printed::err(), "{what}");
             }
         });

@@ -6,6 +6,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 use super::{Cache, MemoryNode, NetworkDevice, Processor, Topology, TopologyError, Usable};
 use crate::host::MOST_CPUS;
 use crate::memory::MOST_NODES;
+use crate::tree::shown;
 
 /// Device types of hwloc 3 (bits) and 2 (a number) that are network interfaces. InfiniBand ports are devices of both
 /// kinds.
@@ -19,8 +20,6 @@ const LAST_NODE: u64 = MOST_NODES as u64 - 1;
 /// The highest number of any other object. Firmware chooses those of packages, and hwloc stores 32 bits of which all
 /// ones are "unknown" (`HWLOC_UNKNOWN_INDEX`).
 const LAST_GROUP: u64 = u32::MAX as u64 - 1;
-/// The characters of a wrong value that an error shows.
-const MOST_SHOWN: usize = 60;
 
 impl Topology {
     /// The machine that an XML file of hwloc 2 or 3 describes.
@@ -51,7 +50,7 @@ impl Topology {
         let count = |kind: &'static str| of_kind(kind).count();
         super::bounded(count("PU"), count("NUMANode"))?;
         for object in machine.descendants().filter(|node| node.has_tag_name("object")) {
-            checked(object)?;
+            check(object)?;
         }
         for node in of_kind("NUMANode") {
             let number = index(node, LAST_NODE)?;
@@ -141,12 +140,6 @@ fn title(node: Node<'_, '_>) -> String {
     shown(node.attribute("type").filter(|_| node.has_tag_name("object")).unwrap_or(node.tag_name().name()))
 }
 
-/// A text of the file, or its beginning.
-fn shown(text: &str) -> String {
-    let cut = if text.chars().nth(MOST_SHOWN).is_some() { "…" } else { "" };
-    text.chars().take(MOST_SHOWN).chain(cut.chars()).collect()
-}
-
 /// A number in digits up to `most`: no sign, no exponent, no more digits than fit.
 fn digits(text: &str, most: u64) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -154,7 +147,7 @@ fn digits(text: &str, most: u64) -> Option<u64> {
 }
 
 /// Checks the numbers of an object, also of one that is not read: a cache above which there is another, a core.
-fn checked(object: Node<'_, '_>) -> Result<(), TopologyError> {
+fn check(object: Node<'_, '_>) -> Result<(), TopologyError> {
     if object.has_attribute("os_index") {
         let last = match object.attribute("type") {
             Some("PU") => LAST_CPU,

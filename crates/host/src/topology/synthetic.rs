@@ -3,12 +3,11 @@
 use super::{Cache, MemoryNode, NetworkDevice, Processor, Topology, TopologyError, Usable};
 use crate::host::MOST_CPUS;
 use crate::memory::MOST_NODES;
+use crate::tree::shown;
 
 /// The forms of a description and its options.
 const FORMS: &str = "NODESxCORES with :llc=CORES (a divisor of a node's cores), :smt=THREADS, :nic=NODE (from 0) \
                      behind it, such as 4x10:llc=5";
-/// The characters of a wrong part that an error shows.
-const MOST_SHOWN: usize = 60;
 
 impl Topology {
     /// A machine of `NODESxCORES`: so many NUMA nodes, each a package with so many cores. Behind it `:llc=CORES` says
@@ -87,9 +86,7 @@ impl Topology {
 
 /// The error of a part, and what is allowed in its place.
 fn wrong(part: &str, allowed: &str) -> TopologyError {
-    let cut = if part.chars().nth(MOST_SHOWN).is_some() { "…" } else { "" };
-    let part: String = part.chars().take(MOST_SHOWN).collect();
-    TopologyError::Synthetic { part: format!("'{part}{cut}'"), allowed: allowed.to_owned() }
+    TopologyError::Synthetic { part: format!("'{}'", shown(part)), allowed: allowed.to_owned() }
 }
 
 fn is_digits(text: &str) -> bool {

@@ -27,7 +27,7 @@ impl Topology {
         let (of_cpus, of_nodes) = (list_of("CPUs", MOST_CPUS), list_of("memory nodes", MOST_NODES));
         let online = listed(tree, &host.online, MOST_CPUS, &of_cpus)?;
         if online.is_empty() {
-            let text = host.online.told.as_ref().map(|told| told.text.as_str()).unwrap_or_default();
+            let text = host.online.known.as_ref().map(|known| known.text.as_str()).unwrap_or_default();
             return Err(senseless(&host.online.path, text, &of_cpus).beneath(tree).into());
         }
         let present = if_there(&host.present, listed(tree, &host.present, MOST_CPUS, &of_cpus))?;
@@ -86,7 +86,7 @@ fn is_below(most: usize) -> impl Fn(&KernelList) -> bool {
 fn listed(tree: &Tree, fact: &Fact<KernelList>, most: usize, allowed: &str) -> Result<KernelList, TopologyError> {
     let list = known(tree, fact, allowed, is_below(most))?;
     list.ok_or_else(|| {
-        let why = fact.told.as_ref().err().cloned().unwrap_or_else(|| Unknown::Missing(fact.path.clone()));
+        let why = fact.known.as_ref().err().cloned().unwrap_or_else(|| Unknown::Missing(fact.path.clone()));
         TopologyError::List { why: why.beneath(tree), allowed: allowed.to_owned() }
     })
 }
@@ -96,7 +96,7 @@ fn if_there(
     fact: &Fact<KernelList>,
     listed: Result<KernelList, TopologyError>,
 ) -> Result<Option<KernelList>, TopologyError> {
-    match fact.told {
+    match fact.known {
         Err(Unknown::Missing(_)) => Ok(None),
         _ => listed.map(Some),
     }
@@ -109,9 +109,9 @@ fn known<T: Clone>(
     allowed: &str,
     fits: impl FnOnce(&T) -> bool,
 ) -> Result<Option<T>, TopologyError> {
-    let text = match &fact.told {
-        Ok(told) if fits(&told.value) => return Ok(Some(told.value.clone())),
-        Ok(told) => &told.text,
+    let text = match &fact.known {
+        Ok(known) if fits(&known.value) => return Ok(Some(known.value.clone())),
+        Ok(known) => &known.text,
         Err(Unknown::Senseless { text, .. }) => text,
         Err(_) => return Ok(None),
     };

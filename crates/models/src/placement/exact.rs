@@ -125,8 +125,8 @@ struct Search<'s> {
     next_improving: u64,
     /// Where the search stops, to begin again in other slices.
     stop: Stop,
-    /// Ways that were looked at before any chain is placed, since the last look whether the search is over.
-    unlooked: usize,
+    /// Ways whose bound was computed for prices, since the last look whether the search is over.
+    since_look: usize,
     is_over: bool,
     levels: Vec<Level>,
 }
@@ -182,7 +182,7 @@ impl<'s> Search<'s> {
             slice: space.slice(problem),
             prices: [(); 2].map(|()| Prices { cores: vec![0.0; domains], ..Prices::default() }),
             firsts: Vec::new(),
-            improve: Improve::new(space),
+            improve: Improve::new(space, effort.is_over),
             best: f64::NEG_INFINITY,
             objective,
             chosen: None,
@@ -192,7 +192,7 @@ impl<'s> Search<'s> {
             next_look: LOOK_EVERY,
             next_improving: FIRST_IMPROVING,
             stop: Stop { nodes: FIRST_NODES, work: u64::MAX },
-            unlooked: 0,
+            since_look: 0,
             is_over: false,
         };
         let firsts = |kin: &Kin| {
@@ -206,7 +206,7 @@ impl<'s> Search<'s> {
     }
 
     fn run(&mut self) {
-        let found = self.improve.start(self.effort.is_over);
+        let found = self.improve.start();
         self.take(found);
         self.price();
         self.stop = Stop { nodes: FIRST_NODES, work: u64::MAX };
@@ -432,7 +432,7 @@ impl<'s> Search<'s> {
         if self.work >= self.next_improving {
             self.next_improving = 2 * self.work;
             let values = self.work / WAYS_PER_VALUE;
-            let found = self.improve.wander(self.chosen.as_deref(), values, self.effort.is_over);
+            let found = self.improve.wander(self.chosen.as_deref(), values);
             self.take(found);
         }
     }

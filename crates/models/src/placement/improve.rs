@@ -8,8 +8,9 @@ pub(super) struct Improve<'s> {
     random: u64,
     /// Values that may still be computed: a bound of the effort that does not depend on time.
     left: u64,
-    /// Values of chains that were computed since the last look whether the time is over.
-    unlooked: usize,
+    look_at_time: &'s dyn Fn() -> bool,
+    /// Values of chains that were computed since the last look at the time.
+    since_look: usize,
     is_over: bool,
 }
 
@@ -19,24 +20,26 @@ const START: u64 = 20_000;
 const FEW_WAYS: usize = 128;
 
 impl<'s> Improve<'s> {
-    pub(super) fn new(space: &'s Space) -> Self {
-        Self { space, random: 0x9E37_79B9_7F4A_7C15, left: 0, unlooked: 0, is_over: false }
+    /// `look_at_time` says whether the time is over.
+    pub(super) fn new(space: &'s Space, look_at_time: &'s dyn Fn() -> bool) -> Self {
+        Self { space, random: 0x9E37_79B9_7F4A_7C15, left: 0, look_at_time, since_look: 0, is_over: false }
     }
 
-    /// Looks whether the time is over, once so many values of chains were computed that it takes no time.
-    fn look(&mut self, values: usize, is_over: &dyn Fn() -> bool) {
+    /// Counts values of chains that were computed. Every so many, it looks at the time, which costs next to nothing
+    /// then.
+    fn count(&mut self, values: usize) {
         const LOOK_EVERY: usize = 20_000;
-        self.unlooked += values;
-        if self.unlooked >= LOOK_EVERY && !self.is_over {
-            self.unlooked = 0;
-            self.is_over = is_over();
+        self.since_look += values;
+        if self.since_look >= LOOK_EVERY && !self.is_over {
+            self.since_look = 0;
+            self.is_over = (self.look_at_time)();
         }
     }
 
     /// Placements to begin with: chains one after the other, each in the best way that is left, then moves. `None`
     /// where that finds none. Once the time is over, each chain gets the way that is best for itself, and nothing
     /// moves.
-    pub(super) fn start(&mut self, is_over: &dyn Fn() -> bool) -> Option<(Vec<usize>, f64)> {
+    pub(super) fn start(&mut self) -> Option<(Vec<usize>, f64)> {
         self.left = START;
         let chains = self.space.chains.len();
         let orders: [Vec<_>; 2] = [(0..chains).collect(), (0..chains).rev().collect()];
@@ -48,8 +51,8 @@ impl<'s> Improve<'s> {
             if self.is_over && best.is_some() {
                 break;
             }
-            if let Some(mut chosen) = self.greedy(order, start, is_over)
-                && let Some(value) = self.descend(&mut chosen, is_over)
+            if let Some(mut chosen) = self.greedy(order, start)
+                && let Some(value) = self.descend(&mut chosen)
                 && best.as_ref().is_none_or(|(_, most)| value > *most)
             {
                 best = Some((chosen, value));
@@ -57,7 +60,7 @@ impl<'s> Improve<'s> {
         }
         for mut chosen in self.space.hints.iter().filter(|_| best.is_none()).cloned().collect::<Vec<_>>() {
             if self.space.fits(&chosen)
-                && let Some(value) = self.descend(&mut chosen, is_over)
+                && let Some(value) = self.descend(&mut chosen)
                 && best.as_ref().is_none_or(|(_, most)| value > *most)
             {
                 best = Some((chosen, value));
@@ -67,12 +70,7 @@ impl<'s> Improve<'s> {
     }
 
     /// Goes on from a placement by simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983), then moves.
-    pub(super) fn wander(
-        &mut self,
-        from: Option<&[usize]>,
-        effort: u64,
-        is_over: &dyn Fn() -> bool,
-    ) -> Option<(Vec<usize>, f64)> {
+    pub(super) fn wander(&mut self, from: Option<&[usize]>, effort: u64) -> Option<(Vec<usize>, f64)> {
         /// A change that costs this part of the value is taken with a chance of 1/e at the start, and at the end.
         const HEAT: [f64; 2] = [3e-3, 3e-5];
         const LOOK_EVERY: u64 = 1_000;
@@ -80,7 +78,7 @@ impl<'s> Improve<'s> {
         let mut value = self.space.total(&now)?;
         let (mut best, mut most) = (now.clone(), value);
         for step in 0..effort {
-            if step % LOOK_EVERY == 0 && is_over() {
+            if step % LOOK_EVERY == 0 && (self.look_at_time)() {
                 break;
             }
             let Some(was) = self.disturb(&mut now) else { continue };
@@ -96,7 +94,7 @@ impl<'s> Improve<'s> {
             }
         }
         self.left = START;
-        let value = self.descend(&mut best, is_over)?;
+        let value = self.descend(&mut best)?;
         Some((best, value))
     }
 
@@ -160,15 +158,15 @@ impl<'s> Improve<'s> {
     }
 
     /// Moves and exchanges as long as one gains.
-    fn descend(&mut self, chosen: &mut [usize], is_over: &dyn Fn() -> bool) -> Option<f64> {
+    fn descend(&mut self, chosen: &mut [usize]) -> Option<f64> {
         let mut best = self.space.total(chosen)?;
         loop {
             let before = best;
             for chain in 0..chosen.len() {
-                self.move_chain(chain, chosen, &mut best, is_over);
+                self.move_chain(chain, chosen, &mut best);
             }
             if best <= before {
-                self.exchange(chosen, &mut best, is_over);
+                self.exchange(chosen, &mut best);
             }
             if self.left == 0 || self.is_over || best <= before {
                 return Some(best);
@@ -176,12 +174,12 @@ impl<'s> Improve<'s> {
         }
     }
 
-    fn try_out(&mut self, chosen: &[usize], best: &mut f64, is_over: &dyn Fn() -> bool) -> bool {
+    fn try_out(&mut self, chosen: &[usize], best: &mut f64) -> bool {
         if self.left == 0 || self.is_over || !self.space.fits(chosen) {
             return false;
         }
         self.left -= 1;
-        self.look(chosen.len(), is_over);
+        self.count(chosen.len());
         let total = self.space.total(chosen);
         let is_better = total.is_some_and(|total| total > *best * (1.0 + 1e-12));
         if is_better {
@@ -190,7 +188,7 @@ impl<'s> Improve<'s> {
         is_better
     }
 
-    fn move_chain(&mut self, chain: usize, chosen: &mut [usize], best: &mut f64, is_over: &dyn Fn() -> bool) {
+    fn move_chain(&mut self, chain: usize, chosen: &mut [usize], best: &mut f64) {
         let listed = &self.space.chains[chain];
         let mut to = chosen[chain];
         let others: Vec<usize> = if listed.choices.len() <= FEW_WAYS || !listed.is_numbered() {
@@ -202,7 +200,7 @@ impl<'s> Improve<'s> {
         };
         for at in others {
             chosen[chain] = at;
-            if self.try_out(chosen, best, is_over) {
+            if self.try_out(chosen, best) {
                 to = at;
             }
         }
@@ -210,7 +208,7 @@ impl<'s> Improve<'s> {
     }
 
     /// Exchanges the domains of two functions.
-    fn exchange(&mut self, chosen: &mut [usize], best: &mut f64, is_over: &dyn Fn() -> bool) {
+    fn exchange(&mut self, chosen: &mut [usize], best: &mut f64) {
         let seats = |chain: usize| {
             let places = self.space.chains[chain].choices[chosen[chain]].way.domains().len();
             (0..places).map(move |at| (chain, at))
@@ -224,7 +222,7 @@ impl<'s> Improve<'s> {
             for &other in &seats[index + 1..] {
                 let was = (chosen[one.0], chosen[other.0]);
                 if self.swap(chosen, one, other) {
-                    if self.try_out(chosen, best, is_over) {
+                    if self.try_out(chosen, best) {
                         return;
                     }
                     (chosen[one.0], chosen[other.0]) = was;
@@ -235,7 +233,7 @@ impl<'s> Improve<'s> {
 
     /// Places chains in this order, each in the way that is best for those placed so far. Chains of `start` have
     /// theirs.
-    fn greedy(&mut self, order: &[usize], start: &[Option<usize>], is_over: &dyn Fn() -> bool) -> Option<Vec<usize>> {
+    fn greedy(&mut self, order: &[usize], start: &[Option<usize>]) -> Option<Vec<usize>> {
         let space = self.space;
         let mut cores = space.cores.clone();
         let mut loads = space.always.clone();
@@ -269,13 +267,10 @@ impl<'s> Improve<'s> {
                     best = Some((total, at));
                 }
                 let was_over = self.is_over;
-                self.look(chosen.len(), is_over);
+                self.count(chosen.len());
                 if self.is_over && !was_over {
-                    // From here on ways are compared by what the chain itself is worth.
-                    best = best.and_then(|(_, at)| {
-                        let (value, _) = space.chains[chain].value(&space.chains[chain].choices[at], &loads)?;
-                        Some((value, at))
-                    });
+                    // The time has just run out: the quick way takes little.
+                    return self.greedy(order, start);
                 }
             }
             let (_, at) = best?;

@@ -73,3 +73,19 @@ fn octans_finds_nothing_for_a_chain_that_fits_on_no_domain() {
     assert_eq!(octans(&problem, &|| false), Ok(None));
     assert!(node_first(&problem).is_ok_and(|found| found.is_some()));
 }
+
+/// Once the time is over they have what they have found until then, and say whether that is of all placements.
+#[test]
+fn listings_end_when_the_time_is_over() {
+    let problem = of_bars(3, [3, 4, 2, 3], Mix::Any);
+    let looks = std::cell::Cell::new(0);
+    let soon = || looks.replace(looks.get() + 1) >= 5;
+    let (some, has_all) = brute_force(&problem, &soon).expect("in order");
+    let (all, has_really_all) = brute_force(&problem, &|| false).expect("in order");
+    let (some, all) = (some.expect("it fits").value, all.expect("it fits").value);
+    assert!(!has_all && has_really_all && some <= all, "{some} {all}");
+    looks.set(0);
+    let some = octans(&problem, &soon).expect("in order").expect("it fits").value;
+    let all = octans(&problem, &|| false).expect("in order").expect("it fits").value;
+    assert!(some <= all && looks.get() >= 5, "{some} {all}");
+}

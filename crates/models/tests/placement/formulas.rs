@@ -41,6 +41,7 @@ fn rates_are(shape: Shape, of: impl Fn(f64) -> f64) {
     let rates = problem.function_rates(&ways).expect("a placement");
     let expected = LEVELS
         .map(|(drop, cache, second)| 1e6 * (1.0 - drop.cache * of(cache) - drop.memory * of(second) - drop.constant));
+    assert_eq!(rates.iter().flatten().count(), expected.len());
     for (rate, expected) in rates.iter().flatten().zip(expected) {
         assert!((rate - expected).abs() < 1e-3, "{rates:?} {expected}");
     }

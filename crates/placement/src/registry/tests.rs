@@ -67,7 +67,7 @@ fn a_wrong_figure_is_named_with_what_is_allowed() {
     }
     assert_eq!(
         wrong("\"memory\": 8.0", "\"memory\": 0"),
-        "models.json: limits.memory is 0: allowed is a number from 1e-6 to 1e12"
+        "models.json: limits.memory is 0: allowed is a number from 1e-6 to 1e11"
     );
     assert_eq!(wrong("\"schema\": 1", "\"schema\": 2"), "models.json: schema 2: allowed is 1");
     let unknown = wrong("\"cpu\"", "\"gpu\"");

@@ -135,3 +135,24 @@ fn certificates_are_checked() {
     assert_eq!(found.checked, Some(Checked::Proved), "{found:?}");
     assert!((found.bound.expect("a bound") / found.value - 1.0).abs() < 1e-9);
 }
+
+#[test]
+fn a_reason_is_no_more_than_is_known() {
+    // Four cores are wanted of three, and there is no time to find out which chain is worth more.
+    let chains = vec![chain(&[5e6, 5e6], 1e6, 0), chain(&[5e6, 5e6], 1e6, 0)];
+    let over = SearchEffort { is_over: &|| true, ..effort(Algorithm::Exact, Objective::Served) };
+    let found = search(&problem([2, 1], chains), &over).expect("chains");
+    let reasons: Vec<_> = found.rejected.iter().map(|it| it.reason.as_str()).collect();
+    assert_eq!(reasons, ["the best placement that was found in time (`--limit TIME`) is without it"]);
+    // On the other domain it misses its objective, and it may not move.
+    let mut chains = vec![chain(&[5e6], 1e6, 0)];
+    chains[0].least = 4.5e6;
+    let now = [Some(Way::Split(vec![1]))];
+    let stay = |most| {
+        let from = Some(From { ways: &now, most });
+        search(&problem([2, 2], chains.clone()), &SearchEffort { from, ..effort(Algorithm::Exact, Objective::Served) })
+    };
+    let found = stay(0).expect("chains");
+    assert_eq!(found.rejected[0].reason, "no placement that `--moves 0` allows keeps all objectives");
+    assert_eq!(stay(1).expect("chains").placement, [Way::Split(vec![0])]);
+}

@@ -169,9 +169,9 @@ impl Search<'_> {
     /// resource.
     fn relax(&mut self, level: &Level, prices: &Prices) -> Option<(f64, Vec<usize>, f64)> {
         self.nodes += 1;
-        self.unlooked += self.firsts.iter().map(Vec::len).sum::<usize>();
-        if self.unlooked as u64 >= super::LOOK_EVERY {
-            self.unlooked = 0;
+        self.since_look += self.firsts.iter().map(Vec::len).sum::<usize>();
+        if self.since_look as u64 >= super::LOOK_EVERY {
+            self.since_look = 0;
             self.is_over |= (self.effort.is_over)();
         }
         let mut scratch = level.loads.clone();

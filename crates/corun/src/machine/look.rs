@@ -1,0 +1,141 @@
+//! What the kernel and the threads have counted up to an instant, read from outside at a span's two ends.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use forebay_graph::report::Reading;
+use forebay_host::Tree;
+use forebay_measure::away::stolen;
+use forebay_measure::{Away, Clock, Nanos, Tsc};
+
+use super::{Rival, Running};
+use crate::bandwidth;
+use crate::record::Load;
+
+/// What takes long to read: the whole machine's.
+///
+/// It is read before the thread leaves its core, so it counts for a longer time than the span.
+pub(super) struct SlowLook {
+    at: Instant,
+    bytes: Option<u64>,
+    stolen: BTreeMap<usize, Nanos>,
+}
+
+/// What was counted between two slow looks.
+pub(super) struct SlowCounts {
+    /// Bytes to and from memory a second, where the kernel counts them.
+    pub(super) bytes_per_second: Option<f64>,
+    /// By core: the share of the time in which the host of this virtual machine had it.
+    stolen: BTreeMap<usize, f64>,
+}
+
+impl SlowLook {
+    pub(super) fn take(tree: &Tree) -> Self {
+        Self { at: Instant::now(), bytes: bandwidth::bytes(tree), stolen: stolen() }
+    }
+
+    pub(super) fn since(&self, earlier: &Self) -> SlowCounts {
+        let seconds = self.at.duration_since(earlier.at).as_secs_f64();
+        let bytes = earlier.bytes.zip(self.bytes).map(|(before, now)| now.saturating_sub(before));
+        let share = |(core, now): (&usize, &Nanos)| {
+            let taken = now.0.saturating_sub(earlier.stolen.get(core)?.0);
+            Some((*core, taken as f64 / 1e9 / seconds))
+        };
+        let stolen = self.stolen.iter().filter_map(share).collect();
+        SlowCounts { bytes_per_second: bytes.map(|bytes| bytes as f64 / seconds), stolen }
+    }
+}
+
+impl SlowCounts {
+    /// The share of the time in which the host had a core.
+    pub(super) fn stolen(&self, core: usize) -> f64 {
+        self.stolen.get(&core).copied().unwrap_or(0.0)
+    }
+}
+
+/// What is read in microseconds. Where the threads have all cores, even this takes time of one of them in the span.
+pub(super) struct QuickLook {
+    /// The function's counters.
+    pub(super) packets: Reading,
+    /// By thread, the function's first: its core, and for how long it has waited for it.
+    waited: Vec<(usize, Away)>,
+    /// By competitor.
+    pub(super) work: Vec<Work>,
+}
+
+impl QuickLook {
+    pub(super) fn take(running: &Running, rivals: &[Rival]) -> Self {
+        let packets = running.board.read(Tsc.now());
+        let threads = running.threads.iter().copied().chain(rivals.iter().flat_map(Rival::threads));
+        let threads: Vec<_> = threads.map(|thread| (thread.tid, thread.core)).collect();
+        let away = Away::look(&threads, false);
+        let waited = threads.into_iter().map(|(_, core)| core).zip(away).collect();
+        Self { packets, waited, work: rivals.iter().map(Rival::work).collect() }
+    }
+
+    /// By thread: its core, and the share of so many seconds since `earlier` in which it waited for it.
+    pub(super) fn waited_since(&self, earlier: &Self, seconds: f64) -> impl Iterator<Item = (usize, f64)> {
+        self.waited.iter().zip(&earlier.waited).map(move |((core, now), (_, before))| {
+            let waited = now.since(before).wait.unwrap_or_default();
+            (*core, waited.0 as f64 / 1e9 / seconds)
+        })
+    }
+}
+
+/// A competitor's counts up to an instant.
+pub(super) enum Work {
+    Function(Box<Reading>),
+    Synthetic { walked: u64, streamed: u64 },
+}
+
+impl Rival {
+    fn work(&self) -> Work {
+        match self {
+            Self::Function(running) => Work::Function(Box::new(running.board.read(Tsc.now()))),
+            Self::Synthetic { lines, .. } => Work::Synthetic {
+                walked: lines.walked.load(Ordering::Relaxed),
+                streamed: lines.streamed.load(Ordering::Relaxed),
+            },
+        }
+    }
+
+    /// How much it did between two looks.
+    pub(super) fn load(&self, earlier: &Work, later: &Work, seconds: f64) -> Load {
+        let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
+        match (self, earlier, later) {
+            (Self::Function(running), Work::Function(earlier), Work::Function(later)) => {
+                let entered = running.board.report(earlier, later).packets.entered;
+                Load { packets: rate(0, entered), ..Load::default() }
+            }
+            (
+                Self::Synthetic { .. },
+                Work::Synthetic { walked, streamed },
+                Work::Synthetic { walked: walked_now, streamed: streamed_now },
+            ) => {
+                Load { walked: rate(*walked, *walked_now), streamed: rate(*streamed, *streamed_now), ..Load::default() }
+            }
+            _ => unreachable!("both looks are at this competitor"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A longer time between slow looks does not count as more bytes or steal of the span.
+    #[test]
+    fn slow_figures_are_rates_of_their_own_time() {
+        let at = Instant::now();
+        let look = |after_ms: u64, bytes, stolen_ms: u64| SlowLook {
+            at: at + std::time::Duration::from_millis(after_ms),
+            bytes,
+            stolen: BTreeMap::from([(3, Nanos(stolen_ms * 1_000_000))]),
+        };
+        let counts = look(50, Some(1_500), 35).since(&look(0, Some(500), 10));
+        assert_eq!(counts.bytes_per_second, Some(20_000.0));
+        assert!((counts.stolen(3) - 0.5).abs() < 1e-12 && counts.stolen(4) == 0.0);
+        assert_eq!(look(50, None, 0).since(&look(0, Some(500), 10)).bytes_per_second, None);
+    }
+}
