@@ -9,7 +9,7 @@
 //! For given prices of the limits each `b_v` follows by itself: `gain/b² = weight · (sum of the prices of the limits it is in)`,
 //! within its bounds. What is left is the dual, a concave function of as many prices as there are limits. It is climbed one price
 //! after the other, each to where its own limit is just kept, which always leads to the optimum, and with Newton steps for all
-//! prices together in between, which lead there soon.
+//! prices together in between, which lead there soon. No step may go down: else the climb could go round in a circle.
 
 /// A variable.
 #[derive(Clone, Copy, Debug)]
@@ -58,10 +58,14 @@ pub(crate) struct Solution {
     pub(crate) prices: Vec<f64>,
 }
 
-/// How near limits are kept, relative to them.
+/// How near limits are kept, relative to what they leave beyond the least values.
 const EXACT: f64 = 1e-10;
+/// Of a limit that leaves next to nothing, it is relative to this part of the limit.
+const NEXT_TO_NOTHING: f64 = 1e-5;
 /// Rounds after which what has been found is taken: far more than are needed.
 const ROUNDS: usize = 1_000;
+/// What rounding may take of the dual's value, relative to it.
+const ROUNDING: f64 = 1e-14;
 /// A curvature that is rounding, relative to what it is without what limits have in common.
 const FLAT: f64 = 1e-10;
 /// Rounds after which prices that fall slowly are tried without.
@@ -76,7 +80,9 @@ pub(crate) fn solve(terms: &[Term], limits: &[Limit<'_>]) -> Result<Solution, Ve
     if !broken.is_empty() {
         return Err(broken);
     }
-    let mut dual = Dual { terms, limits, prices: vec![0.0; limits.len()], sums: vec![0.0; terms.len()] };
+    let room = |limit: &Limit<'_>| (limit.most - least(limit)).max(NEXT_TO_NOTHING * limit.most);
+    let rooms = limits.iter().map(room).collect();
+    let mut dual = Dual { terms, limits, rooms, prices: vec![0.0; limits.len()], sums: vec![0.0; terms.len()] };
     for round in 1..=ROUNDS {
         (0..limits.len()).for_each(|limit| dual.settle(limit));
         dual.add_up();
@@ -94,6 +100,8 @@ pub(crate) fn solve(terms: &[Term], limits: &[Limit<'_>]) -> Result<Solution, Ve
 struct Dual<'p> {
     terms: &'p [Term],
     limits: &'p [Limit<'p>],
+    /// By limit: what it leaves beyond the least values.
+    rooms: Vec<f64>,
     /// By limit.
     prices: Vec<f64>,
     /// By variable: the sum of the prices of the limits that it is in.
@@ -115,15 +123,30 @@ impl Dual<'_> {
         terms.iter().map(|&at| self.terms[at].share(self.sums[at]).0).sum::<f64>() - most
     }
 
-    /// How far the optimum's conditions are from being met, relative to the limits: no limit is exceeded, and one with a price is
+    /// How far the optimum's conditions are from being met, relative to what limits leave: no limit is exceeded, and one with a price is
     /// reached.
     fn error(&self) -> f64 {
         let of_limit = |at: usize| {
             let excess = self.excess(at);
             let wrong = if self.prices[at] > 0.0 { excess.abs() } else { excess.max(0.0) };
-            wrong / self.limits[at].most
+            wrong / self.rooms[at]
         };
         (0..self.limits.len()).map(of_limit).fold(0.0, f64::max)
+    }
+
+    /// The dual's value: the objective never is below it.
+    fn worth(&self) -> f64 {
+        let of_term = |(term, price): (&Term, &f64)| {
+            let value = term.value(*price);
+            term.gain / value + price * term.weight * value
+        };
+        let terms: f64 = self.terms.iter().zip(&self.sums).map(of_term).sum();
+        terms - self.limits.iter().zip(&self.prices).map(|(limit, price)| price * limit.most).sum::<f64>()
+    }
+
+    /// Whether these prices are nearer to the optimum than others of which the error and the dual's value are these.
+    fn leads_on(&self, (error, worth): (f64, f64)) -> bool {
+        self.error() < error && self.worth() >= worth - ROUNDING * worth.abs()
     }
 
     /// Sets one price to where its limit is just kept, the others staying: 0 where it is kept without.
@@ -133,13 +156,13 @@ impl Dual<'_> {
         for &at in terms {
             self.sums[at] = (self.sums[at] - before).max(0.0);
         }
-        let price = self.price(terms, most, before);
+        let price = self.price(terms, (most, self.rooms[limit]), before);
         self.prices[limit] = price;
         terms.iter().for_each(|&at| self.sums[at] += price);
     }
 
     /// The price at which `terms`, with those of other limits in the sums, have `most`.
-    fn price(&self, terms: &[usize], most: f64, guess: f64) -> f64 {
+    fn price(&self, terms: &[usize], (most, room): (f64, f64), guess: f64) -> f64 {
         // What moves, what does not, and by how much the first changes.
         let at_price = |price: f64| {
             terms.iter().fold((0.0, 0.0, 0.0), |(moving, still, slope), &at| {
@@ -158,7 +181,7 @@ impl Dual<'_> {
         for _ in 0..STEPS {
             let (moving, still, slope) = at_price(price);
             let excess = moving + still - most;
-            if excess.abs() <= EXACT / 8.0 * most || above - below <= f64::EPSILON * above {
+            if excess.abs() <= EXACT / 8.0 * room || above - below <= f64::EPSILON * above {
                 break;
             }
             if excess > 0.0 {
@@ -184,14 +207,14 @@ impl Dual<'_> {
     /// Tries limits that are not reached, but have prices, without them: of two limits to the same variables the wider one's price
     /// would else pass to the other in steps as small as the limits are near to each other.
     fn drop_slack(&mut self) {
-        let (before, error) = (self.prices.clone(), self.error());
+        let (before, from) = (self.prices.clone(), (self.error(), self.worth()));
         let (slack, reached): (Vec<usize>, Vec<usize>) =
-            (0..self.limits.len()).partition(|&at| self.excess(at) < -EXACT * self.limits[at].most);
+            (0..self.limits.len()).partition(|&at| self.excess(at) < -EXACT * self.rooms[at]);
         slack.iter().for_each(|&at| self.prices[at] = 0.0);
         self.add_up();
         reached.iter().chain(&slack).for_each(|&at| self.settle(at));
         self.add_up();
-        if self.error() > error {
+        if !self.leads_on(from) {
             self.prices = before;
             self.add_up();
         }
@@ -202,15 +225,18 @@ impl Dual<'_> {
         let free: Vec<usize> = (0..self.limits.len()).filter(|&at| self.prices[at] > 0.0).collect();
         let excess: Vec<f64> = free.iter().map(|&at| self.excess(at)).collect();
         let slopes: Vec<f64> = self.terms.iter().zip(&self.sums).map(|(term, sum)| -term.share(*sum).1).collect();
-        let direction = self.direction(&free, &excess, &slopes);
-        let (before, error) = (self.prices.clone(), self.error());
+        let (direction, flat) = self.direction(&free, &excess, &slopes);
+        if let Some(flat) = flat {
+            self.slide(&free, &flat);
+        }
+        let (before, from) = (self.prices.clone(), (self.error(), self.worth()));
         for halving in 0..4 {
             let length = 0.5f64.powi(halving);
             for (&at, by) in free.iter().zip(&direction) {
                 self.prices[at] = (before[at] + length * by).max(0.0);
             }
             self.add_up();
-            if self.error() < error {
+            if self.leads_on(from) {
                 return;
             }
         }
@@ -218,8 +244,26 @@ impl Dual<'_> {
         self.add_up();
     }
 
+    /// Moves prices along a direction in which no variable changes, so that the dual's value rises in proportion, until
+    /// the first price is 0: of more limits than variables not all have prices.
+    fn slide(&mut self, free: &[usize], flat: &[f64]) {
+        let (before, worth) = (self.prices.clone(), self.worth());
+        let ends = free.iter().zip(flat).filter(|(_, by)| **by < 0.0).map(|(&at, by)| (self.prices[at] / -by, at));
+        let Some((length, first)) = ends.min_by(|a, b| a.0.total_cmp(&b.0)) else { return };
+        for (&at, by) in free.iter().zip(flat) {
+            self.prices[at] = (before[at] + length * by).max(0.0);
+        }
+        self.prices[first] = 0.0;
+        self.add_up();
+        if self.worth() < worth - ROUNDING * worth.abs() {
+            self.prices = before;
+            self.add_up();
+        }
+    }
+
     /// Solves `H·direction = excess` by conjugate gradients, H being how the limits `free` depend on each other's prices.
-    fn direction(&self, free: &[usize], excess: &[f64], slopes: &[f64]) -> Vec<f64> {
+    /// Where part of the excess is along a direction in which nothing changes, also returns that.
+    fn direction(&self, free: &[usize], excess: &[f64], slopes: &[f64]) -> (Vec<f64>, Option<Vec<f64>>) {
         let of = |limit: usize| self.limits[limit].terms;
         let diagonal: Vec<f64> = free.iter().map(|&at| of(at).iter().map(|&term| slopes[term]).sum::<f64>()).collect();
         let product = |by: &[f64]| -> Vec<f64> {
@@ -246,8 +290,11 @@ impl Dual<'_> {
             let curvature = dot(&search, &product);
             // Along what does not change anything a step has no end: limits to the same variables have such directions.
             let scale: f64 = search.iter().zip(&diagonal).map(|(by, d)| by * by * d).sum();
-            if size <= enough || curvature <= FLAT * scale {
+            if size <= enough {
                 break;
+            }
+            if curvature <= FLAT * scale {
+                return (solution, Some(search));
             }
             let length = size / curvature;
             for at in 0..free.len() {
@@ -259,7 +306,7 @@ impl Dual<'_> {
             let keep = next / std::mem::replace(&mut size, next);
             search.iter_mut().zip(&conditioned).for_each(|(search, new)| *search = new + keep * *search);
         }
-        solution
+        (solution, None)
     }
 
     /// The values, drawn back towards their least by what limits are still exceeded by: a rounding error, mostly.
@@ -279,5 +326,70 @@ impl Dual<'_> {
             *value -= (*value - term.low) * back;
         }
         Solution { values, prices: self.prices }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn term(gain: f64, weight: f64) -> Term {
+        Term { gain, weight, low: 1.0, high: 32.0 }
+    }
+
+    /// The optimum's conditions: limits are kept, those with prices are reached, and each variable that is not at a bound
+    /// is worth its prices.
+    fn is_solved(terms: &[Term], limits: &[Limit<'_>]) {
+        let Solution { values, prices } = solve(terms, limits).expect("limits that can be kept");
+        for (limit, price) in limits.iter().zip(&prices) {
+            let sum: f64 = limit.terms.iter().map(|&at| terms[at].weight * values[at]).sum();
+            let is_reached = (sum / limit.most - 1.0).abs() < 1e-9;
+            assert!(sum <= limit.most && (*price == 0.0 || is_reached), "{sum} of {}: {price}", limit.most);
+        }
+        for (at, (term, value)) in terms.iter().zip(&values).enumerate() {
+            let prices = limits.iter().zip(&prices).filter(|(limit, _)| limit.terms.contains(&at));
+            let best = term.value(prices.map(|(_, price)| price).sum());
+            assert!((value / best - 1.0).abs() < 1e-7, "{at}: {value} {best}");
+        }
+    }
+
+    /// Newton's steps that were nearer by one condition, and further by another, once led round in a circle.
+    #[test]
+    fn the_climb_does_not_go_round_in_a_circle() {
+        let terms = [
+            term(1.790929318072613, 5.437335024028777e-7),
+            term(1.163460859125021, 7.563142440301867e-7),
+            term(0.11267925370399905, 8.675303145350872e-7),
+            term(1.4193772247634087, 6.49077085968372e-7),
+            term(0.41815591208166364, 1.070613227760336e-6),
+        ];
+        let limit = |terms, most| Limit { terms, most };
+        is_solved(
+            &terms,
+            &[
+                limit(&[0, 1, 3], 3.904186e-5),
+                limit(&[2], 9.326277e-6),
+                limit(&[3], 1.255344e-5),
+                limit(&[0, 1, 4], 1.794142e-5),
+                limit(&[0, 1, 2, 3, 4], 3.739093e-5),
+                limit(&[0, 2], 2.903127e-5),
+            ],
+        );
+    }
+
+    /// Of three limits to two variables two have prices at most: which, was once approached in ever so small steps.
+    #[test]
+    fn of_more_limits_than_variables_not_all_have_prices() {
+        let terms = [term(3.3, 1.0), term(0.15, 1.0)];
+        for (first, second) in [(5.7771, 31.8474), (5.7767, 31.8479), (5.9, 31.8474)] {
+            is_solved(
+                &terms,
+                &[
+                    Limit { terms: &[0], most: first },
+                    Limit { terms: &[1], most: second },
+                    Limit { terms: &[0, 1], most: 37.6239 },
+                ],
+            );
+        }
     }
 }
