@@ -35,7 +35,7 @@ impl<T> Fact<T> {
         Self { path: path.to_owned(), known: Err(why) }
     }
 
-    /// What it is, if it is known.
+    /// The value, if it is known.
     #[must_use]
     pub fn value(&self) -> Option<&T> {
         self.known.as_ref().ok().map(|known| &known.value)

@@ -90,7 +90,7 @@ pub fn pipeline(chains: &Chains, answer: &Answer, spare: bool) -> Result<Pipelin
         return Err(PipelineError::Workers(workers.len()));
     }
     let head = format!(
-        "# The placement of {} on {} by `forebay place`: {} cores of {}.\n{}",
+        "# The placement of {} on {} by `forebay place`: {} of {} cores.\n{}",
         chains.name,
         answer.topology,
         answer.cores_used,

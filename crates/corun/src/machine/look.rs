@@ -1,4 +1,4 @@
-//! What the kernel and the threads have counted up to an instant, read from outside at a span's two ends.
+//! Counts of the kernel and of the threads up to an instant, read from outside at a span's two ends.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

@@ -75,8 +75,8 @@ pub(super) fn section(of: &Validity) -> Result<Section, PlotError> {
         ]
     };
     blocks.push(Block::Table(Table {
-        caption: "λ of the first thread; telling: above twice the noise".to_owned(),
-        columns: columns(&["pair", "measured", "95 % interval", "noise", "simulated", "rounds", "telling"]),
+        caption: "λ of the first thread; above noise: above twice the noise".to_owned(),
+        columns: columns(&["pair", "measured", "95 % interval", "noise", "simulated", "rounds", "above noise"]),
         rows: of.rows.iter().map(row).collect(),
     }));
     Ok(Section { title, blocks })
