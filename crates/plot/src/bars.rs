@@ -1,4 +1,4 @@
-//! Bars: figures of named things, lying, so that long names have room.
+//! Horizontal bar charts. The bars lie, so that long names have room.
 
 use crate::chart::{TITLE, WIDTH, WORDS, rows};
 use crate::palette::{Colour, FAINT, GRID, INK, series};
@@ -6,66 +6,67 @@ use crate::pen::{Letters, Pen, Point, Side, drawing, shortened, width};
 use crate::scale::Scale;
 use crate::{PlotError, engineering};
 
-/// A figure for each place, all in one colour.
+/// One value for each place of the chart, all in one colour.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
-    /// In the legend.
+    /// The name in the legend.
     pub name: String,
-    /// By place; `None`: not known, which is written, and is not 0.
+    /// The value of each place. `None` is an unknown value: the chart shows `n/a`, not 0.
     pub values: Vec<Option<f64>>,
-    /// By place, whether its figure is void: it says nothing, and its bar is hatched. Places without a word are not.
+    /// Whether the value of each place is void, that is, carries no meaning. A void bar is hatched. A missing entry
+    /// means not void.
     pub void: Vec<bool>,
 }
 
-/// Bars from the left, a place above the other.
+/// A bar chart. The places are rows, from top to bottom.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bars {
-    /// Of the whole.
+    /// The title of the chart.
     pub title: String,
-    /// What is shown, with its unit.
+    /// The label of the value axis, with the unit.
     pub label: String,
-    /// What each place is called.
+    /// The name of each place (row).
     pub places: Vec<String>,
-    /// The figures.
+    /// The groups of values.
     pub groups: Vec<Group>,
-    /// Whether the groups' figures are parts of one bar, rather than bars below each other.
+    /// Whether the groups of a place are stacked in one bar. Otherwise each group has its own bar.
     pub stacked: bool,
-    /// A second source that bars are compared with.
+    /// A second source with which the bars are compared.
     pub reference: Option<Reference>,
 }
 
-/// For each place the range that another source states, drawn as a bracket over its bars.
+/// The range that another source states for each place. It is drawn as a bracket over the bars.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reference {
-    /// In the legend.
+    /// The name in the legend.
     pub name: String,
-    /// By place: the least and the most, which may be the same; `None`: nothing is stated.
+    /// The lower and upper end for each place, which may be equal. `None`: the source states no range.
     pub ranges: Vec<Option<(f64, f64)>>,
 }
 
-/// The height of a bar.
+/// The height of a bar, in pixels.
 const BAR: f64 = 15.0;
-/// Between the lines of a hatching.
+/// The distance between the lines of a hatching, in pixels.
 const HATCH: f64 = 5.0;
-/// Between places.
+/// The distance between places, in pixels.
 const GAP: f64 = 9.0;
-/// The part of the width that places' names may take.
+/// The share of the width that the names of the places may take.
 const NAMES: f64 = 0.55;
 
-/// A bar that says nothing: its outline, and slanted lines within.
+/// Draws a void bar: its outline, filled with slanted lines.
 fn hatch(pen: &Pen<'_>, ((left, top), (right, bottom)): (Point, Point), colour: Colour) {
     pen.line(&[(left, top), (right, top), (right, bottom), (left, bottom), (left, top)], colour, 1.0);
     let height = bottom - top;
     let mut foot = left - height + HATCH;
     while foot < right {
-        // A line goes up to the right; it is cut at the ends of the bar.
+        // Each line goes up to the right. It is cut at the ends of the bar.
         let (from, to) = (foot.max(left), (foot + height).min(right));
         pen.line(&[(from, bottom - (from - foot)), (to, bottom - (to - foot))], colour, 1.0);
         foot += HATCH;
     }
 }
 
-/// A range: an upright line at either end, and one between them.
+/// Draws a range: a vertical line at each end and a horizontal line between them.
 fn bracket(pen: &Pen<'_>, ((left, top), (right, bottom)): (Point, Point)) {
     for x in [left, right] {
         pen.line(&[(x, top), (x, bottom)], INK, 1.5);
@@ -75,10 +76,11 @@ fn bracket(pen: &Pen<'_>, ((left, top), (right, bottom)): (Point, Point)) {
 }
 
 impl Bars {
-    /// The figure as an SVG document.
+    /// Returns the chart as an SVG document.
     ///
     /// # Errors
-    /// [`PlotError`].
+    /// Returns [`PlotError`] if there are no places or groups, if a list has the wrong length, or if a value is
+    /// negative or not finite.
     pub fn svg(&self) -> Result<String, PlotError> {
         self.check()?;
         let scale = Scale::around([0.0, self.longest()].into_iter(), false, (Some(0.0), None), 8);
@@ -88,7 +90,7 @@ impl Bars {
         let is_hatched = self.groups.iter().any(|group| group.void.contains(&true));
         let mut names: Vec<_> = self.groups.iter().map(|group| group.name.as_str()).collect();
         names.extend(self.reference.iter().map(|reference| reference.name.as_str()));
-        names.extend(is_hatched.then_some("void: says nothing"));
+        names.extend(is_hatched.then_some("void: carries no meaning"));
         let legend = if names.len() > 1 { rows(&names, right - left) } else { Vec::new() };
         let top = 40.0 + legend.len() as f64 * 18.0;
         let bars = if self.stacked { 1.0 } else { self.groups.len() as f64 };
@@ -119,7 +121,7 @@ impl Bars {
                 let upper = top + place * number as f64;
                 pen.text(name, (left - 8.0, upper + (place - GAP) / 2.0), letters(INK, Side::Left));
                 let range = self.reference.as_ref().and_then(|reference| *reference.ranges.get(number)?);
-                // A figure beside its bar stands behind the range that would cross it.
+                // A label that would cross the range is written to the right of the range.
                 let beside = |end: f64, label: &str| {
                     let (from, room) = (at(end) + 5.0, width(label, WORDS) + 5.0);
                     let crossed = range.is_some_and(|(least, most)| at(least) < from + room && at(most) > from - 5.0);
@@ -191,7 +193,7 @@ impl Bars {
         Ok(())
     }
 
-    /// The end of the longest bar.
+    /// Returns the right end of the longest bar or range.
     fn longest(&self) -> f64 {
         let of = |number: usize| {
             let values = self.groups.iter().filter_map(|group| group.values[number]);
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_written_and_is_not_nought() {
+    fn an_unknown_value_is_shown_as_not_available() {
         let svg = bars(vec![vec![Some(12.5), None]], false).svg().expect("it can be drawn");
         assert!(svg.contains("12.5") && svg.contains("n/a") && svg.contains("module1"), "{svg}");
         assert_eq!(svg.matches("<rect").count(), 1, "{svg}");
@@ -245,20 +247,20 @@ mod tests {
         drawn.reference =
             Some(Reference { name: "the paper".to_owned(), ranges: vec![Some((1.5, 2.5)), Some((7.5, 7.5))] });
         let svg = drawn.svg().expect("it can be drawn");
-        // One bar, and its colour in the legend.
-        assert!(svg.matches("<rect").count() == 2 && svg.contains("void: says nothing"), "{svg}");
+        // One rectangle for the bar and one for its colour in the legend.
+        assert!(svg.matches("<rect").count() == 2 && svg.contains("void: carries no meaning"), "{svg}");
         assert!(svg.contains(">\n1.5–2.5\n<") && svg.contains(">\n7.5\n<"), "stated ranges are written: {svg}");
         assert!(svg.contains("the paper") && svg.contains(">\n8\n<"), "the axis goes to the range's end: {svg}");
     }
 
-    /// Figures beside bars were crossed by what the paper states.
+    /// Regression: the range of the reference crossed the labels of the bars.
     #[test]
-    fn figures_stand_behind_a_range_that_would_cross_them() {
+    fn labels_stand_right_of_a_range_that_would_cross_them() {
         let mut drawn = bars(vec![vec![Some(1.4)]], false);
         let place = |drawn: &Bars| {
             let svg = drawn.svg().expect("it can be drawn");
-            let (before, _) = svg.split_once(">\n1.4\n<").expect("the figure");
-            let (_, x) = before.rsplit_once(" x=\"").expect("its place");
+            let (before, _) = svg.split_once(">\n1.4\n<").expect("the label");
+            let (_, x) = before.rsplit_once(" x=\"").expect("its position");
             x.split('"').next().and_then(|x| x.parse::<f64>().ok()).expect("a number")
         };
         drawn.reference = Some(Reference { name: "the paper".to_owned(), ranges: vec![Some((2.4, 2.5))] });
@@ -267,7 +269,7 @@ mod tests {
         assert!(place(&drawn) > free + 100.0, "{} {free}", place(&drawn));
     }
 
-    /// Long names ran out of the figure at its left.
+    /// Regression: long names left the figure on its left side.
     #[test]
     fn names_stay_inside() {
         let mut long = bars(vec![vec![Some(1.0)]], false);
@@ -280,22 +282,22 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_drawn_is_refused() {
-        let told = |bars: &Bars| bars.svg().expect_err("refused").to_string();
+    fn an_invalid_chart_is_refused() {
+        let error = |bars: &Bars| bars.svg().expect_err("refused").to_string();
         assert_eq!(
-            told(&bars(vec![vec![Some(-1.0)]], false)),
-            "figure 'Ticks': -1 is no place on the axis 'ticks a packet': allowed are finite numbers from 0"
+            error(&bars(vec![vec![Some(-1.0)]], false)),
+            "figure 'Ticks': axis 'ticks a packet': value -1 cannot be drawn: allowed are finite numbers from 0"
         );
         let mut short = bars(vec![vec![Some(1.0), None]], false);
         short.groups[0].values.pop();
-        assert_eq!(told(&short), "figure 'Ticks': 'group 0' has 1 values for 2 places");
+        assert_eq!(error(&short), "figure 'Ticks': 'group 0' has 1 values, 2 are required");
         short.groups.clear();
-        assert!(told(&short).contains("nothing in it"));
+        assert!(error(&short).contains("no points to draw"));
     }
 
     proptest! {
         #[test]
-        fn whatever_the_figures_it_is_well_formed(
+        fn any_values_give_well_formed_svg(
             values in proptest::collection::vec(proptest::option::of(0.0f64..1e12), 1..9), stacked: bool,
         ) {
             let svg = bars(vec![values.clone(), values], stacked).svg().expect("it can be drawn");

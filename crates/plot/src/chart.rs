@@ -1,4 +1,4 @@
-//! Draws a figure over two axes: title, legend, events' words, then the axes with what they hold.
+//! Draws a figure with two axes: the title, the legend, the names of the events, then the axes and the layers.
 
 use crate::PlotError;
 use crate::figure::{Axis, Figure, Layer};
@@ -6,19 +6,19 @@ use crate::palette::{Colour, FAINT, GRID, INK, series};
 use crate::pen::{Letters, Pen, Point, Side, drawing, width};
 use crate::scale::Scale;
 
-/// A figure's width in pixels; a page makes it narrower where there is less room.
+/// The width of a figure in pixels. A page shrinks the figure if there is less room.
 pub(crate) const WIDTH: f64 = 760.0;
-/// The height of what is between the axes.
+/// The height of the area between the axes.
 const HEIGHT: f64 = 300.0;
-/// Beyond the right axis end: half of a last mark's name.
+/// The room at the right of the x axis: half of the last mark's name.
 const RIGHT: f64 = 24.0;
-/// The height of a row of words.
+/// The height of a row of text.
 const ROW: f64 = 18.0;
-/// Sizes of letters.
+/// The font sizes of titles and of other text.
 pub(crate) const TITLE: f64 = 15.0;
 pub(crate) const WORDS: f64 = 12.0;
 
-/// Draws it.
+/// Draws a figure and returns it as SVG.
 pub(crate) fn draw(figure: &Figure) -> Result<String, PlotError> {
     check(figure)?;
     let places: Vec<_> = figure.layers.iter().flat_map(Layer::places).collect();
@@ -64,7 +64,7 @@ fn letters(colour: Colour, side: Side) -> Letters {
     Letters { size: WORDS, colour, side, upwards: false }
 }
 
-/// Values that are no places, lists of other lengths, and figures with nothing in them.
+/// Checks that every value lies on its axis and that the figure has at least one point.
 fn check(figure: &Figure) -> Result<(), PlotError> {
     let on = |axis: &Axis, value: f64| {
         let (low, high) = axis.ends;
@@ -104,7 +104,8 @@ fn scale(axis: &Axis, values: impl Iterator<Item = f64>, marks: usize) -> Scale 
     Scale::between(-0.5, axis.names.len() as f64 - 0.5)
 }
 
-/// A colour for each layer: a band has that of the layer before it, events none.
+/// Returns a colour for each layer. A band has the colour of the layer before it. Events, levels and references are
+/// grey.
 fn colours(figure: &Figure) -> Vec<Colour> {
     let mut next = 0;
     let mut of = |layer: &Layer| match layer {
@@ -118,7 +119,7 @@ fn colours(figure: &Figure) -> Vec<Colour> {
     figure.layers.iter().map(&mut of).collect()
 }
 
-/// What the legend names: nothing where there is only one thing.
+/// Returns the layers of the legend. A figure with only one named layer has no legend.
 fn legend(figure: &Figure) -> Vec<(Colour, &Layer)> {
     let all = colours(figure).into_iter().zip(&figure.layers);
     let named: Vec<_> =
@@ -126,7 +127,7 @@ fn legend(figure: &Figure) -> Vec<(Colour, &Layer)> {
     if named.len() > 1 { named } else { Vec::new() }
 }
 
-/// Names in rows of this width: in each, which ones and where they begin.
+/// Arranges names in rows of the given width. Each entry is the index of a name and the x at which it starts.
 pub(crate) fn rows(names: &[&str], room: f64) -> Vec<Vec<(usize, f64)>> {
     let mut rows: Vec<Vec<(usize, f64)>> = Vec::new();
     let mut used = f64::INFINITY;
@@ -144,7 +145,8 @@ pub(crate) fn rows(names: &[&str], room: f64) -> Vec<Vec<(usize, f64)>> {
     rows
 }
 
-/// Events' words: where, and in which row above the axes, so that none covers another.
+/// Returns the position and name of each event, and its row above the axes. The rows are chosen so that no name covers
+/// another.
 fn words(figure: &Figure, across: impl Fn(f64) -> f64) -> Vec<(f64, String, usize)> {
     let mut ends: Vec<f64> = Vec::new();
     let mut events: Vec<(f64, &str)> = Vec::new();
@@ -166,7 +168,7 @@ fn words(figure: &Figure, across: impl Fn(f64) -> f64) -> Vec<(f64, String, usiz
     events.into_iter().map(place).collect()
 }
 
-/// What stands before a name in the legend.
+/// Draws the symbol before a name in the legend.
 fn key(pen: &Pen<'_>, layer: &Layer, colour: Colour, (x, y): Point) {
     match layer {
         Layer::Line { .. } => {
@@ -182,7 +184,7 @@ fn key(pen: &Pen<'_>, layer: &Layer, colour: Colour, (x, y): Point) {
     }
 }
 
-/// What lies between the axes.
+/// The area between the axes.
 struct Frame<'s> {
     x: &'s Scale,
     y: &'s Scale,
@@ -197,7 +199,7 @@ impl Frame<'_> {
         (self.left + self.x.place(x) * room, self.bottom - self.y.place(y) * (self.bottom - self.top))
     }
 
-    /// The grid, marks and labels.
+    /// Draws the grid, the marks and the labels.
     fn axes(&self, pen: &Pen<'_>, figure: &Figure, marks: &[(f64, String)]) {
         let Self { left, top, bottom, .. } = *self;
         let right = WIDTH - RIGHT;
@@ -217,7 +219,7 @@ impl Frame<'_> {
         pen.text(&figure.y.label, (13.0, f64::midpoint(top, bottom)), upwards);
     }
 
-    /// Marks of the lower axis: of names, as many as there is room for.
+    /// Returns the marks of the x axis. Of a named axis it returns as many names as there is room for.
     fn marks_across(&self, axis: &Axis) -> Vec<(f64, String)> {
         if axis.names.is_empty() {
             return self.x.marks(8);
@@ -250,7 +252,7 @@ impl Frame<'_> {
                     way.extend(way.last().map(|(_, y)| (at.0, *y)));
                     way.push(at);
                 }
-                // The last value holds on: as long as the others do on average, but not beyond the axis.
+                // The last value is extended by the average length of a step, but not beyond the axis.
                 if let (Some(first), Some(last)) = (way.first().copied(), way.last().copied()) {
                     let more = (last.0 - first.0) / points.len().max(2) as f64;
                     way.push(((last.0 + more).min(WIDTH - RIGHT), last.1));
@@ -271,12 +273,12 @@ impl Frame<'_> {
                 let height = self.at((self.x.ends().0, *y)).1;
                 pen.dashes((self.left, height), (WIDTH - RIGHT, height), colour, 1.5);
             }
-            // Drawn with its word.
+            // Drawn together with its name.
             Layer::Event { .. } => {}
         }
     }
 
-    /// What of a line lies between the axes (Liang and Barsky, 1984).
+    /// Returns the part of a line that lies between the axes (Liang and Barsky, 1984).
     fn cut(&self, from: Point, to: Point) -> Option<(Point, Point)> {
         let (dx, dy) = (to.0 - from.0, to.1 - from.1);
         let right = WIDTH - RIGHT;

@@ -1,6 +1,6 @@
-//! Text that comes from outside, as HTML and SVG may carry it.
+//! Escapes text from outside for HTML and SVG.
 
-/// Text with what has a meaning in markup escaped, and without what XML does not allow at all.
+/// Escapes the characters that have a meaning in markup, and replaces the characters that XML does not allow.
 pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -16,24 +16,24 @@ pub(crate) fn escape(text: &str) -> String {
     safe
 }
 
-/// A character that XML 1.0 (section 2.2) allows, or the one that stands for any other.
+/// Returns a character if XML 1.0 (section 2.2) allows it, or else the replacement character U+FFFD.
 pub(crate) fn allowed(character: char) -> char {
     match character {
         '\t' | '\n' | '\r' => character,
         '\u{fffe}' | '\u{ffff}' => '\u{fffd}',
         _ if character.is_control() => '\u{fffd}',
-        // Those turn the direction in which what follows is read.
+        // These characters change the reading direction of the text after them.
         '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
         _ => character,
     }
 }
 
-/// The same for what the drawing library escapes itself.
+/// Replaces the same characters in text that the drawing library escapes itself, and line breaks by spaces.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(allowed).map(|character| if character == '\n' { ' ' } else { character }).collect()
 }
 
-/// A name for an anchor: letters, digits and hyphens.
+/// Returns a name for an anchor, made of letters, digits and hyphens.
 pub(crate) fn anchor(text: &str) -> String {
     let mut name = String::new();
     for character in text.chars() {

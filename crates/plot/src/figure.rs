@@ -1,8 +1,8 @@
-//! A figure, as a value: what is shown, not how.
+//! A figure as a value. It describes the content, not the appearance.
 
 use crate::{PlotError, chart};
 
-/// An axis.
+/// An axis of a figure.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Axis {
     pub(crate) label: String,
@@ -12,34 +12,34 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// An even axis with a label, which should name the unit.
+    /// Creates a linear axis. The label should name the unit.
     #[must_use]
     pub fn new(label: &str) -> Self {
         Self { label: label.to_owned(), ..Self::default() }
     }
 
-    /// It begins at 0.
+    /// Starts the axis at 0.
     #[must_use]
     pub fn from_zero(mut self) -> Self {
         self.ends.0 = Some(0.0);
         self
     }
 
-    /// It has these ends. What lies outside is an error.
+    /// Sets both ends of the axis. A value outside them is an error.
     #[must_use]
     pub fn between(mut self, low: f64, high: f64) -> Self {
         self.ends = (Some(low), Some(high));
         self
     }
 
-    /// Equal distances are equal ratios.
+    /// Makes the axis logarithmic: equal distances are equal ratios.
     #[must_use]
     pub fn log(mut self) -> Self {
         self.log = true;
         self
     }
 
-    /// The values 0, 1, 2 … have these names.
+    /// Names the values 0, 1, 2 … of the axis.
     #[must_use]
     pub fn named(mut self, names: impl IntoIterator<Item = String>) -> Self {
         self.names = names.into_iter().collect();
@@ -47,58 +47,59 @@ impl Axis {
     }
 }
 
-/// Something that a figure shows. All but events have a place in the legend.
+/// A layer of a figure. All layers but events have an entry in the legend.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Layer {
-    /// Points joined by a line, each with a dot.
+    /// Points joined by a line. Each point has a dot.
     Line {
-        /// In the legend.
+        /// The name in the legend.
         name: String,
-        /// By x.
+        /// The points as (x, y), sorted by x.
         points: Vec<(f64, f64)>,
     },
-    /// Points alone.
+    /// Points without a line.
     Points {
-        /// In the legend.
+        /// The name in the legend.
         name: String,
-        /// Where.
+        /// The points as (x, y).
         points: Vec<(f64, f64)>,
     },
-    /// A step function: a value holds from its x to the next.
+    /// A step function: a value holds from its x to the next x.
     Steps {
-        /// In the legend.
+        /// The name in the legend.
         name: String,
-        /// By x.
+        /// The points as (x, y), sorted by x.
         points: Vec<(f64, f64)>,
     },
-    /// A range of y for each x, in the colour of the layer before it.
+    /// A range of y for each x, in the colour of the previous layer.
     Band {
-        /// In the legend; empty: not there.
+        /// The name in the legend. If it is empty, the band has no entry.
         name: String,
-        /// x, low and high, by x.
+        /// The ranges as (x, low, high), sorted by x.
         ranges: Vec<(f64, f64, f64)>,
     },
-    /// A dashed line between two points, to compare with. It does not widen the axes: what lies outside is cut off.
+    /// A dashed line between two points, for comparison. It does not widen the axes: the parts outside them are cut
+    /// off.
     Reference {
-        /// In the legend.
+        /// The name in the legend.
         name: String,
-        /// From.
+        /// The first end.
         from: (f64, f64),
-        /// To.
+        /// The second end.
         to: (f64, f64),
     },
-    /// A dashed line across at a height, to compare with.
+    /// A dashed horizontal line over the whole width, for comparison.
     Level {
-        /// In the legend.
+        /// The name in the legend.
         name: String,
-        /// The height.
+        /// The y of the line.
         y: f64,
     },
-    /// Something that happened at x: a line from top to bottom, with a word above.
+    /// An event at x: a dashed vertical line over the whole height, with its name above.
     Event {
-        /// The word.
+        /// The name of the event.
         name: String,
-        /// Where.
+        /// The x of the event.
         x: f64,
     },
 }
@@ -116,7 +117,7 @@ impl Layer {
         }
     }
 
-    /// The points that must be on the axes.
+    /// Returns the coordinates that the axes must contain.
     pub(crate) fn places(&self) -> Vec<(Option<f64>, Option<f64>)> {
         match self {
             Self::Line { points, .. } | Self::Points { points, .. } | Self::Steps { points, .. } => {
@@ -133,7 +134,7 @@ impl Layer {
     }
 }
 
-/// A figure over two axes.
+/// A figure with two axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     pub(crate) title: String,
@@ -143,29 +144,29 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// An empty one.
+    /// Creates a figure without layers.
     #[must_use]
     pub fn new(title: &str, x: Axis, y: Axis) -> Self {
         Self { title: title.to_owned(), x, y, layers: Vec::new() }
     }
 
-    /// With a further layer, drawn over those before it.
+    /// Adds a layer. It is drawn over the layers before it.
     #[must_use]
     pub fn with(mut self, layer: Layer) -> Self {
         self.layers.push(layer);
         self
     }
 
-    /// What it is called.
+    /// Returns the title.
     #[must_use]
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// The figure as an SVG document.
+    /// Returns the figure as an SVG document.
     ///
     /// # Errors
-    /// [`PlotError`].
+    /// Returns [`PlotError`] if the figure has no points, or if a value does not lie on its axis.
     ///
     /// ```
     /// use forebay_plot::{Axis, Figure, Layer};
@@ -179,7 +180,8 @@ impl Figure {
     }
 }
 
-/// The cumulative distribution of samples, for [`Layer::Steps`]: which share of them is at most so much.
+/// Returns the cumulative distribution of samples, for [`Layer::Steps`]: each pair is a value and the share of samples
+/// that are at most this value. Samples that are not finite are ignored.
 #[must_use]
 pub fn cdf(samples: &[f64]) -> Vec<(f64, f64)> {
     let mut sorted: Vec<f64> = samples.iter().copied().filter(|sample| sample.is_finite()).collect();

@@ -1,8 +1,8 @@
-//! Figures and reports: SVG plots, and HTML pages that need nothing besides themselves.
+//! Draws figures as SVG and writes reports as self-contained HTML pages.
 //!
-//! Figures are plain values that say what is shown; how it looks is settled here once, so that all of Forebay's reports look
-//! alike. What comes of a figure is the same text each time. No font is read and nothing is loaded: text widths are
-//! estimated, and colours follow the reader's light or dark scheme.
+//! A figure is a plain value that describes the content. This crate decides the appearance once, so that all reports of
+//! Forebay look alike. The same figure always gives the same text. The crate reads no font and loads no file: it
+//! estimates text widths. Colours follow the light or dark scheme of the reader's browser.
 
 #![forbid(unsafe_code)]
 
@@ -23,11 +23,11 @@ pub use nest::{Cell, Grid, Nest, Sort};
 pub use number::engineering;
 pub use page::{Align, Block, Page, Section, Table};
 
-/// What cannot be drawn.
+/// A figure that cannot be drawn.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlotError {
-    /// A value is no place on an axis.
-    #[error("figure '{figure}': {value} is no place on the axis '{axis}': allowed are finite numbers{allowed}")]
+    /// A value does not lie on its axis.
+    #[error("figure '{figure}': axis '{axis}': value {value} cannot be drawn: allowed are finite numbers{allowed}")]
     Place {
         /// The figure's title.
         figure: String,
@@ -35,22 +35,22 @@ pub enum PlotError {
         axis: String,
         /// The value.
         value: f64,
-        /// Of which kind.
+        /// A suffix for the error text that restricts the allowed numbers. May be empty.
         allowed: &'static str,
     },
-    /// There is nothing to draw.
-    #[error("figure '{0}': there is nothing in it: allowed are one or more points")]
+    /// The figure has no points.
+    #[error("figure '{0}': no points to draw: at least one is required")]
     Empty(String),
-    /// A list has another length than what it is for.
-    #[error("figure '{figure}': '{name}' has {values} values for {places} places")]
+    /// A list does not have the required length.
+    #[error("figure '{figure}': '{name}' has {values} values, {places} are required")]
     Length {
         /// The figure's title.
         figure: String,
-        /// The group or layer.
+        /// The name of the group, layer or grid.
         name: String,
-        /// How many values it has.
+        /// The number of values that it has.
         values: usize,
-        /// How many it needs.
+        /// The number of values that it needs.
         places: usize,
     },
 }

@@ -1,65 +1,66 @@
-//! Boxes in boxes: what contains what, such as a machine's packages, caches and cores.
+//! Nested boxes: a picture of a hierarchy, for example the packages, caches and cores of a machine.
 
 use crate::PlotError;
 use crate::chart::{TITLE, WIDTH, WORDS, rows};
 use crate::palette::{Colour, FAINT, INK, series};
 use crate::pen::{Letters, Pen, Point, Side, drawing, shortened, width};
 
-/// Boxes in boxes.
+/// A figure of nested boxes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Nest {
-    /// Of the whole.
+    /// The title of the figure.
     pub title: String,
-    /// What the boxes stand for, in the order of the legend, which leaves out those without a box.
+    /// The types of boxes, in the order of the legend. The legend omits types without a box.
     pub sorts: Vec<Sort>,
     /// The outermost boxes.
     pub boxes: Vec<Cell>,
-    /// In the legend, for boxes that are drawn with dashes; it is left out where there are none.
+    /// The legend entry of void (dashed) boxes. It is omitted if there are none.
     pub void: String,
-    /// Lines below the boxes.
+    /// Lines of text below the boxes.
     pub notes: Vec<String>,
-    /// Numbers below the boxes.
+    /// A table of numbers below the boxes.
     pub grid: Option<Grid>,
 }
 
-/// What some boxes stand for.
+/// A type of box.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sort {
-    /// In the legend.
+    /// The name in the legend.
     pub name: String,
-    /// The number of their colour.
+    /// The index of its colour.
     pub series: usize,
 }
 
 /// A box.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
-    /// Above the boxes in it. Of a box without any: its text, which may have several lines.
+    /// The text of the box. If the box contains others, the text is a line above them. Otherwise it may have several
+    /// lines.
     pub name: String,
-    /// An index of [`Nest::sorts`].
+    /// The index of its type in [`Nest::sorts`].
     pub sort: usize,
-    /// Whether it is drawn with dashes.
+    /// Whether the box is drawn with dashes.
     pub void: bool,
-    /// The boxes in it.
+    /// The boxes inside it.
     pub parts: Vec<Cell>,
 }
 
-/// Numbers in rows and columns.
+/// A square table of numbers, for example of distances.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grid {
-    /// Above it.
+    /// The title above the table.
     pub title: String,
-    /// Before each row and above each column.
+    /// The heads of both the rows and the columns.
     pub heads: Vec<String>,
-    /// Row by row.
+    /// The numbers, row by row.
     pub rows: Vec<Vec<String>>,
 }
 
-/// Left and right of everything.
+/// The margin at the left and right of the figure, in pixels.
 const MARGIN: f64 = 16.0;
-/// Between a box and the boxes in it.
+/// The distance between a box and the boxes inside it.
 const INSET: f64 = 7.0;
-/// Between boxes.
+/// The distance between boxes.
 const GAP: f64 = 5.0;
 /// The height of a line.
 const LINE: f64 = 15.0;
@@ -68,21 +69,21 @@ const LEAST: f64 = 24.0;
 /// The width of a column of a grid.
 const COLUMN: f64 = 38.0;
 
-/// How dark boxes are that have others in them, whose colours shine through.
+/// The opacity of boxes that contain others. It is low, so that the colours of the inner boxes are visible.
 const OUTER: f64 = 0.05;
-/// How dark boxes are without others in them, and those of the legend.
+/// The opacity of boxes without inner boxes, and of the boxes in the legend.
 const INNERMOST: f64 = 0.3;
 
-/// A box with its size, and with the boxes in it at their places.
-struct Laid<'c> {
+/// A box with its size and the positions of the boxes inside it.
+struct LaidOutBox<'c> {
     cell: &'c Cell,
-    /// As much of its name as fits.
+    /// The part of its name that fits.
     lines: Vec<String>,
     size: Point,
-    parts: Vec<(Point, Laid<'c>)>,
+    parts: Vec<(Point, LaidOutBox<'c>)>,
 }
 
-impl<'c> Laid<'c> {
+impl<'c> LaidOutBox<'c> {
     fn of(cell: &'c Cell, room: f64) -> Self {
         let inner = room - 2.0 * INSET;
         let lines: Vec<_> = if cell.parts.is_empty() {
@@ -127,7 +128,7 @@ impl<'c> Laid<'c> {
     }
 }
 
-/// A box that is filled, or one of dashes.
+/// Draws a filled box, or a dashed box if there is no opacity.
 fn outline(pen: &Pen<'_>, corners: &[Point; 5], tint: Colour, filled: Option<f64>) {
     let Some(opacity) = filled else {
         for side in corners.windows(2) {
@@ -143,12 +144,12 @@ fn letters(colour: Colour, side: Side) -> Letters {
     Letters { size: WORDS, colour, side, upwards: false }
 }
 
-/// Puts boxes into rows that are at most `room` wide, from `origin`: those of a sort together, in rows of equal
-/// numbers. Returns them with the size of all.
-fn placed(cells: &[Cell], room: f64, origin: Point) -> (Vec<(Point, Laid<'_>)>, Point) {
+/// Arranges boxes in rows that are at most `room` wide, from `origin`. Boxes of the same type stay together, in rows of
+/// equal length. Returns the boxes with their positions, and the total size.
+fn placed(cells: &[Cell], room: f64, origin: Point) -> (Vec<(Point, LaidOutBox<'_>)>, Point) {
     let (mut parts, mut widest, mut top) = (Vec::new(), 0.0_f64, origin.1);
     for group in cells.chunk_by(|a, b| a.sort == b.sort && a.parts.is_empty() == b.parts.is_empty()) {
-        let mut laid: Vec<_> = group.iter().map(|cell| Laid::of(cell, room)).collect();
+        let mut laid: Vec<_> = group.iter().map(|cell| LaidOutBox::of(cell, room)).collect();
         let broadest = laid.iter().map(|part| part.size.0).fold(0.0, f64::max);
         if group[0].parts.is_empty() {
             laid.iter_mut().for_each(|part| part.size.0 = broadest);
@@ -177,10 +178,10 @@ fn placed(cells: &[Cell], room: f64, origin: Point) -> (Vec<(Point, Laid<'_>)>, 
 }
 
 impl Nest {
-    /// The figure as an SVG document.
+    /// Returns the figure as an SVG document.
     ///
     /// # Errors
-    /// [`PlotError`]: there are no boxes, or a row of the grid has not as many numbers as there are columns.
+    /// Returns [`PlotError`] if there are no boxes, or if a row of the grid does not have one number per column.
     pub fn svg(&self) -> Result<String, PlotError> {
         if self.boxes.is_empty() {
             return Err(PlotError::Empty(self.title.clone()));
@@ -210,8 +211,8 @@ impl Nest {
         Ok(drawing((WIDTH, below + notes + table), |pen| {
             let title = Letters { size: TITLE, ..letters(INK, Side::Right) };
             pen.text(&shortened(&self.title, TITLE, room), (MARGIN, 16.0), title);
-            for (row, there) in legend.iter().enumerate() {
-                for (number, start) in there {
+            for (row, entries) in legend.iter().enumerate() {
+                for (number, start) in entries {
                     let (x, y) = (MARGIN + start, 38.0 + row as f64 * 18.0);
                     let corners = [(-6.0, 0.0), (-6.0, 22.0), (5.0, 22.0), (5.0, 0.0), (-6.0, 0.0)];
                     let corners = corners.map(|(down, right)| (x + right, y + down));
@@ -235,7 +236,7 @@ impl Nest {
 }
 
 impl Cell {
-    /// Whether it, or a box in it, passes a test.
+    /// Returns whether the box, or any box inside it, passes a test.
     fn has(&self, test: &dyn Fn(&Cell) -> bool) -> bool {
         test(self) || self.parts.iter().any(|part| part.has(test))
     }
@@ -275,7 +276,7 @@ mod tests {
         Nest { title: "A machine".to_owned(), sorts, boxes, void: "not usable".to_owned(), ..Nest::default() }
     }
 
-    /// The corners of all boxes that are filled.
+    /// Returns the corners of all filled boxes.
     fn corners(svg: &str) -> Vec<Vec<(f64, f64)>> {
         let document = Document::parse(svg).expect("XML");
         let points = document.descendants().filter(|node| node.has_tag_name("polygon"));
@@ -324,7 +325,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any two boxes are apart, or one is in the other; all are within the figure.
+        /// Any two boxes are disjoint, or one contains the other. All boxes lie within the figure.
         #[test]
         fn boxes_are_apart_or_in_each_other(boxes in prop::collection::vec(cells(), 1..6)) {
             let svg = nest(boxes).svg().expect("it can be drawn");

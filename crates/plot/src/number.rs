@@ -1,10 +1,11 @@
-//! Numbers as axes and tables show them: in engineering notation.
+//! Formats numbers for axes and tables, in engineering notation.
 
-/// Prefixes by powers of a thousand.
+/// The prefixes for powers of a thousand.
 const PREFIXES: [(f64, &str); 7] =
     [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-6, "µ"), (1e-9, "n")];
 
-/// The prefix that suits a size. Thousandths are written with a decimal point, as `0.2` is easier to read than `200m`.
+/// Returns the prefix for a size. Thousandths are written with a decimal point, because `0.2` is easier to read than
+/// `200m`.
 fn prefix(size: f64) -> (f64, &'static str) {
     let size = size.abs();
     if size == 0.0 || (1e-3..1e3).contains(&size) {
@@ -13,7 +14,8 @@ fn prefix(size: f64) -> (f64, &'static str) {
     PREFIXES.into_iter().find(|(scale, _)| size >= scale * 0.999_95).unwrap_or((1e-9, "n"))
 }
 
-/// A number in four figures at most: `12.35M`, `0.25`, `1 234` as `1.234k`.
+/// Formats a number with at most four digits: `12.35M`, `0.25`, and 1234 as `1.234k`. A value that is not finite is
+/// `n/a`.
 #[must_use]
 pub fn engineering(value: f64) -> String {
     if !value.is_finite() {
@@ -25,7 +27,8 @@ pub fn engineering(value: f64) -> String {
     format!("{}{unit}", trimmed(&format!("{scaled:.*}", 4usize.saturating_sub(whole))))
 }
 
-/// What marks `ticks` are called, which are `step` apart: so exactly that each is another.
+/// Formats the mark at `value`. The marks are `step` apart; the result has enough decimals that no two marks look the
+/// same.
 pub(crate) fn tick(value: f64, step: f64, largest: f64) -> String {
     let (scale, unit) = prefix(largest.max(step));
     let decimals = (-(step / scale).abs().log10().floor()).clamp(0.0, 9.0) as usize;
@@ -34,7 +37,7 @@ pub(crate) fn tick(value: f64, step: f64, largest: f64) -> String {
     if text == "0" || text == "-0" { "0".to_owned() } else { format!("{text}{unit}") }
 }
 
-/// Without zeros at the end of a fraction.
+/// Removes zeros at the end of a fraction.
 fn trimmed(text: &str) -> &str {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
@@ -44,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_four_at_most() {
+    fn numbers_have_at_most_four_digits() {
         let shown = [0.0, 7.0, 0.25, 1234.0, 999_999.0, 12_345_678.0, -2e9, 2.5e-6, 0.001, f64::NAN].map(engineering);
         assert_eq!(shown, ["0", "7", "0.25", "1.234k", "1M", "12.35M", "-2G", "2.5µ", "0.001", "n/a"]);
     }

@@ -1,6 +1,6 @@
-//! An HTML page that needs nothing besides itself: text, tables and figures, for light and dark screens and for paper.
+//! A self-contained HTML page of text, tables and figures, for light and dark screens and for paper.
 //!
-//! It is written so that it is well-formed XML, too: programs can read it as easily as browsers.
+//! The page is also well-formed XML, so that programs can parse it as easily as browsers.
 
 use std::fmt::Write;
 
@@ -9,46 +9,47 @@ use crate::palette::{DARK, written};
 
 const STYLE: &str = include_str!("page/style.css");
 
-/// Which side of its column a table's text stands at.
+/// The side of its column to which a table's text is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// For words.
     Left,
-    /// Figures.
+    /// For numbers.
     Right,
 }
 
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// What it shows; empty: nothing stands above it.
+    /// The caption. If it is empty, the table has none.
     pub caption: String,
-    /// Heads.
+    /// The head and the alignment of each column.
     pub columns: Vec<(String, Align)>,
-    /// Cells.
+    /// The cells, row by row.
     pub rows: Vec<Vec<String>>,
 }
 
-/// A part of a section.
+/// An element of a section.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Block {
     /// A paragraph.
     Text(String),
-    /// A paragraph that is not to be missed.
+    /// A paragraph that is highlighted.
     Note(String),
-    /// What would be typed.
+    /// Preformatted text, for example a command.
     Code(String),
-    /// Names and what they are.
+    /// Names with their values.
     Facts(Vec<(String, String)>),
     /// A table.
     Table(Table),
-    /// A figure as SVG, as this crate makes it, with a word on it; the title is what it is called where it cannot be seen.
+    /// A figure as SVG, drawn by this crate, with a caption. The title is the label for readers who cannot see the
+    /// figure.
     Figure {
-        /// Its title.
+        /// The title.
         title: String,
-        /// The drawing.
+        /// The SVG document.
         svg: String,
-        /// The word below.
+        /// The caption below the figure. May be empty.
         caption: String,
     },
 }
@@ -58,7 +59,7 @@ pub enum Block {
 pub struct Section {
     /// The title.
     pub title: String,
-    /// What is in it.
+    /// The content.
     pub blocks: Vec<Block>,
 }
 
@@ -67,14 +68,14 @@ pub struct Section {
 pub struct Page {
     /// The title.
     pub title: String,
-    /// What stands below it, before the table of contents.
+    /// The content below the title, before the table of contents.
     pub head: Vec<Block>,
-    /// The rest.
+    /// The sections.
     pub sections: Vec<Section>,
 }
 
 impl Page {
-    /// The page's text.
+    /// Returns the page as HTML text.
     #[must_use]
     pub fn html(&self) -> String {
         let mut out = String::new();
@@ -102,7 +103,7 @@ impl Page {
         out
     }
 
-    /// A name for each section, each another.
+    /// Returns a unique anchor for each section.
     fn anchors(&self) -> Vec<String> {
         let mut anchors: Vec<String> = Vec::new();
         for section in &self.sections {
@@ -119,11 +120,12 @@ impl Page {
     }
 }
 
-/// The style for dark screens: the page's colours, and figures' by their values.
+/// Returns the style for dark screens. It replaces the colours of the page, and the colours of figures by their values.
 fn dark() -> String {
     let mut style = "@media screen and (prefers-color-scheme: dark) {\n".to_owned();
     style.push_str(
-        "  :root { --paper: #16191d; --ink: #e6e6e6; --faint: #a8a8a8; --line: #343a41; --shade: #20252b; --link: #4da6e0 }\n",
+        "  :root { --paper: #16191d; --ink: #e6e6e6; --faint: #a8a8a8; --line: #343a41; \
+         --shade: #20252b; --link: #4da6e0 }\n",
     );
     for (light, dark) in DARK {
         let (light, dark) = (written(light), written(dark));
@@ -135,7 +137,7 @@ fn dark() -> String {
 }
 
 fn put(out: &mut String, line: std::fmt::Arguments<'_>) {
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(out, "{line}");
 }
 
@@ -154,7 +156,7 @@ fn write(out: &mut String, block: &Block) {
         Block::Table(table) => write_table(out, table),
         Block::Figure { title, svg, caption } => {
             let label = format!("<svg role=\"img\" aria-label=\"{}\"", escape(title));
-            // Within HTML it needs no name space.
+            // An SVG element within HTML needs no namespace.
             let svg = svg.replacen("<svg", &label, 1).replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1);
             put(out, format_args!("<figure>\n{}", svg.trim_end()));
             if !caption.is_empty() {
@@ -239,11 +241,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_text_it_is_well_formed_and_told_as_it_is(text in "[ -~é→]{1,40}", wild in ".{0,40}") {
+        fn any_text_is_well_formed_and_shown_unchanged(text in "[ -~é→]{1,40}", wild in ".{0,40}") {
             let html = page(&text).html();
             let document = read(&html);
-            let told = document.descendants().find(|node| node.has_tag_name("h1")).and_then(|node| node.text());
-            prop_assert_eq!(told, Some(text.as_str()));
+            let title = document.descendants().find(|node| node.has_tag_name("h1")).and_then(|node| node.text());
+            prop_assert_eq!(title, Some(text.as_str()));
             read(&page(&wild).html());
         }
     }

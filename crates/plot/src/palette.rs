@@ -1,19 +1,19 @@
-//! Colours that people tell apart who see colours differently.
+//! Colours that people with different colour vision can distinguish.
 //!
-//! The first are those of Okabe and Ito, *Color universal design* (2008), in an order in which neighbours differ in
-//! lightness, too. Figures name them; a page gives each a second value for dark screens ([`STYLE`]).
+//! The first ones come from Okabe and Ito, *Color universal design* (2008). Their order makes neighbours differ in
+//! lightness, too. A figure uses these colours. A page gives some of them a second value for dark screens ([`DARK`]).
 
-/// A colour: red, green, blue.
+/// A colour: red, green and blue.
 pub(crate) type Colour = [u8; 3];
 
-/// Text and axes.
+/// The colour of text and axes.
 pub(crate) const INK: Colour = [0x22, 0x22, 0x22];
-/// What is less important: tick labels.
+/// The colour of less important text: tick labels.
 pub(crate) const FAINT: Colour = [0x66, 0x66, 0x66];
-/// Lines of the grid.
+/// The colour of grid lines.
 pub(crate) const GRID: Colour = [0xDD, 0xDD, 0xDD];
 
-/// Of series, in order; after the last comes the first again.
+/// The colours of series, in order. After the last colour the first one follows again.
 const SERIES: [Colour; 7] = [
     [0x00, 0x72, 0xB2],
     [0xD5, 0x5E, 0x00],
@@ -24,12 +24,12 @@ const SERIES: [Colour; 7] = [
     [0x80, 0x80, 0x80],
 ];
 
-/// The colour of series `number`.
+/// Returns the colour of series `number`.
 pub(crate) fn series(number: usize) -> Colour {
     SERIES[number % SERIES.len()]
 }
 
-/// What the colours are on a dark page: those that would be too dark there.
+/// The colours that would be too dark on a dark page, each with its replacement.
 pub(crate) const DARK: [(Colour, Colour); 5] = [
     (INK, [0xE6, 0xE6, 0xE6]),
     (FAINT, [0xA8, 0xA8, 0xA8]),
@@ -38,7 +38,7 @@ pub(crate) const DARK: [(Colour, Colour); 5] = [
     (SERIES[1], [0xF0, 0x8A, 0x3C]),
 ];
 
-/// A colour as SVG and CSS write it; the drawing library writes it like this, too.
+/// Returns a colour as SVG and CSS write it. The drawing library writes it in the same form.
 pub(crate) fn written([red, green, blue]: Colour) -> String {
     format!("#{red:02X}{green:02X}{blue:02X}")
 }

@@ -1,6 +1,7 @@
-//! The drawing library in this crate's own units: CSS pixels, with fractions.
+//! Wraps the drawing library and uses this crate's own unit: CSS pixels with fractions.
 //!
-//! It draws on whole numbers; so it is given four of them to a pixel, and the page scales the drawing back.
+//! The library draws on whole numbers. Four of its units make a pixel; the size of the SVG element scales the drawing
+//! back.
 
 use std::convert::Infallible;
 
@@ -13,15 +14,15 @@ use plotters::style::{Color, FontTransform, IntoFont, RGBColor, ShapeStyle, Text
 use crate::escape::plain;
 use crate::palette::Colour;
 
-/// Whole numbers to a pixel.
+/// The units of the drawing library per pixel.
 const FINE: f64 = 4.0;
-/// The width of letters in their heights, on average: for a sans-serif font.
+/// The average width of a letter of a sans-serif font, as a multiple of its height.
 const LETTER: f64 = 0.56;
 
-/// A point in pixels from the upper left corner.
+/// A point, in pixels from the upper left corner.
 pub(crate) type Point = (f64, f64);
 
-/// Where a text stands at its point.
+/// The side of its point on which a text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Right,
@@ -29,7 +30,7 @@ pub(crate) enum Side {
     Left,
 }
 
-/// How a text looks.
+/// The appearance of a text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Letters {
     pub(crate) size: f64,
@@ -38,12 +39,12 @@ pub(crate) struct Letters {
     pub(crate) upwards: bool,
 }
 
-/// How wide a text is about to be.
+/// Estimates the width of a text, in pixels.
 pub(crate) fn width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * LETTER
 }
 
-/// As much of a text as there is room for.
+/// Shortens a text to the given width. A shortened text ends in an ellipsis.
 pub(crate) fn shortened(text: &str, size: f64, room: f64) -> String {
     if width(text, size) <= room {
         return text.to_owned();
@@ -52,7 +53,7 @@ pub(crate) fn shortened(text: &str, size: f64, room: f64) -> String {
     text.chars().take(fits.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Draws into a text.
+/// Draws into an SVG document in memory.
 pub(crate) struct Pen<'t> {
     area: DrawingArea<SVGBackend<'t>, plotters::coord::Shift>,
 }
@@ -65,12 +66,12 @@ fn colour([red, green, blue]: Colour, opacity: f64) -> plotters::style::RGBAColo
     RGBColor(red, green, blue).mix(opacity)
 }
 
-/// Drawing into memory cannot fail; the library's type says that it could.
+/// Unwraps a result of the drawing library. Drawing into memory cannot fail, although the type allows it.
 fn sure<T, E: std::fmt::Debug>(drawn: Result<T, E>) -> Result<T, Infallible> {
-    Ok(drawn.expect("memory takes what is drawn"))
+    Ok(drawn.expect("drawing into memory cannot fail"))
 }
 
-/// Makes a drawing of this size.
+/// Makes a drawing of the given size and returns it as SVG.
 pub(crate) fn drawing(size: Point, draw: impl FnOnce(&Pen<'_>)) -> String {
     let mut text = String::new();
     let (width, height) = fine(size);
@@ -99,7 +100,7 @@ impl Pen<'_> {
         let Ok(()) = sure(self.area.draw(&PathElement::new(points, Self::stroke(tint, wide, 1.0))));
     }
 
-    /// A line of dashes.
+    /// Draws a dashed line.
     pub(crate) fn dashes(&self, from: Point, to: Point, tint: Colour, wide: f64) {
         const DASH: f64 = 6.0;
         const GAP: f64 = 4.0;
@@ -131,7 +132,7 @@ impl Pen<'_> {
 
     pub(crate) fn text(&self, text: &str, at: Point, letters: Letters) {
         let Letters { size, colour: tint, side, upwards } = letters;
-        // The library makes letters smaller by this.
+        // The library draws letters smaller by this factor.
         let font = ("sans-serif", size * FINE * 1.24).into_font();
         let font = if upwards { font.transform(FontTransform::Rotate270) } else { font };
         let side = match side {
@@ -141,7 +142,7 @@ impl Pen<'_> {
         };
         let tint = colour(tint, 1.0);
         let style = TextStyle::from(font).color(&tint).pos(Pos::new(side, VPos::Center));
-        // SVG places it by its anchor: nobody need know how wide it is.
+        // SVG positions the text by its anchor, so its exact width is not needed.
         let Ok(()) = sure(self.area.draw_text(&plain(text), &style, fine(at)));
     }
 }

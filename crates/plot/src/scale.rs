@@ -1,8 +1,8 @@
-//! Axes: where a value lies between two ends, and which values are marked.
+//! Axis scales: the position of a value between the two ends, and the values that have a mark.
 
 use crate::number::tick;
 
-/// An axis's values.
+/// The scale of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scale {
     low: f64,
@@ -11,8 +11,9 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// Ends that hold `values` (finite; above 0 if `log`) and, where they are given, begin and end as told. An even axis is
-    /// widened to its marks; where all values are one, so that it lies in the middle.
+    /// Returns a scale that contains all `values`. They must be finite, and above 0 if `log` is set. An end that is
+    /// given is used as it is. A free end of a linear axis is moved outwards to a mark. If all values are equal, a free
+    /// axis is widened around them so that they lie in the middle.
     pub(crate) fn around(
         values: impl Iterator<Item = f64>,
         log: bool,
@@ -36,7 +37,7 @@ impl Scale {
             let around = if low == 0.0 { 1.0 } else { low.abs() * 0.05 };
             (low, high) = (if from.is_some() { low } else { low - around }, high + around);
         }
-        // So that no value lies on the frame where nobody asked for one.
+        // The margin keeps values off the frame at ends that are not given.
         let margin = (high - low) * 0.04;
         let step = step(high - low, marks);
         let (low, high) =
@@ -46,17 +47,17 @@ impl Scale {
         Self { low, high, log }
     }
 
-    /// Just these ends.
+    /// Returns a linear scale with exactly these ends.
     pub(crate) fn between(low: f64, high: f64) -> Self {
         Self { low, high, log: false }
     }
 
-    /// The ends.
+    /// Returns both ends.
     pub(crate) fn ends(&self) -> (f64, f64) {
         (self.low, self.high)
     }
 
-    /// Where a value lies: 0 at the low end, 1 at the high one.
+    /// Returns the position of a value: 0 at the low end, 1 at the high end.
     pub(crate) fn place(&self, value: f64) -> f64 {
         if self.log {
             (value / self.low).ln() / (self.high / self.low).ln()
@@ -65,7 +66,7 @@ impl Scale {
         }
     }
 
-    /// Values that are marked, with what they are called, `most` at most but for a few.
+    /// Returns the values that have a mark, with their names. Their number is at most slightly above `most`.
     pub(crate) fn marks(&self, most: usize) -> Vec<(f64, String)> {
         if self.log {
             return self.powers(most);
@@ -77,7 +78,7 @@ impl Scale {
         (first..=last).map(|number| number as f64 * step).map(|value| (value, tick(value, step, largest))).collect()
     }
 
-    /// Marks of a logarithmic axis: powers of ten, with twos and fives in between where there is room.
+    /// Returns the marks of a logarithmic axis: powers of ten, with twos and fives in between if there is room.
     fn powers(&self, most: usize) -> Vec<(f64, String)> {
         let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
         let between: [&[f64]; 3] = [&[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
@@ -92,7 +93,7 @@ impl Scale {
     }
 }
 
-/// A step of 1, 2 or 5 times a power of ten, so that `span` has `most` of them at most.
+/// Returns the smallest step of 1, 2 or 5 times a power of ten of which at most `most` fit into `span`.
 fn step(span: f64, most: usize) -> f64 {
     let least = span / most.max(1) as f64;
     let power = 10f64.powf(least.log10().floor());

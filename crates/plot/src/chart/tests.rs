@@ -1,4 +1,4 @@
-//! Figures are well-formed, escaped, the same each time, and show what they are given; what cannot be drawn is refused.
+//! Tests that a figure is well-formed, escaped, reproducible and complete, and that an invalid figure is refused.
 
 use proptest::prelude::*;
 use roxmltree::Document;
@@ -20,7 +20,7 @@ fn texts(svg: &str) -> Vec<String> {
 }
 
 #[test]
-fn title_labels_marks_and_legend_are_there() {
+fn title_labels_marks_and_legend_are_shown() {
     let (x, y) = axes();
     let figure = Figure::new("Load", x, y)
         .with(line(&[(0.0, 0.0), (2e6, 0.9)]))
@@ -30,9 +30,9 @@ fn title_labels_marks_and_legend_are_there() {
     let svg = figure.svg().expect("it can be drawn");
     let texts = texts(&svg);
     for text in ["Load", "packets a second", "busy", "1M", "0.2", "line", "quartiles", "in proportion", "saturated"] {
-        assert!(texts.iter().any(|there| there == text), "{text} is not among {texts:?}");
+        assert!(texts.iter().any(|shown| shown == text), "{text} is not among {texts:?}");
     }
-    assert_eq!(svg, figure.svg().expect("again"), "the same each time");
+    assert_eq!(svg, figure.svg().expect("again"), "the same figure gives the same text");
 }
 
 #[test]
@@ -43,19 +43,21 @@ fn a_single_layer_needs_no_legend() {
 }
 
 #[test]
-fn what_cannot_be_drawn_is_refused_with_the_value() {
+fn an_invalid_figure_is_refused_with_the_value() {
     let (x, y) = axes();
-    let told = |figure: Figure| figure.svg().expect_err("refused").to_string();
+    let error = |figure: Figure| figure.svg().expect_err("refused").to_string();
     let figure = Figure::new("Load", x.clone(), y.clone());
-    assert_eq!(told(figure.clone()), "figure 'Load': there is nothing in it: allowed are one or more points");
+    assert_eq!(error(figure.clone()), "figure 'Load': no points to draw: at least one is required");
     assert_eq!(
-        told(figure.with(line(&[(1.0, f64::NAN)]))),
-        "figure 'Load': NaN is no place on the axis 'busy': allowed are finite numbers between its ends"
+        error(figure.with(line(&[(1.0, f64::NAN)]))),
+        "figure 'Load': axis 'busy': value NaN cannot be drawn: allowed are finite numbers between its ends"
     );
     let log = Figure::new("Load", x.log(), y.clone()).with(line(&[(0.0, 1.0)]));
-    assert!(told(log).ends_with("0 is no place on the axis 'packets a second': allowed are finite numbers above 0"));
+    assert!(
+        error(log).ends_with("axis 'packets a second': value 0 cannot be drawn: allowed are finite numbers above 0")
+    );
     let outside = Figure::new("Load", Axis::new("x").between(0.0, 1.0), y).with(line(&[(2.0, 1.0)]));
-    assert!(told(outside).contains("2 is no place on the axis 'x'"));
+    assert!(error(outside).contains("axis 'x': value 2 cannot be drawn"));
 }
 
 #[test]
@@ -79,7 +81,7 @@ fn words_of_events_do_not_cover_each_other() {
 
 proptest! {
     #[test]
-    fn whatever_the_text_and_the_points_it_is_well_formed(
+    fn any_text_and_points_give_well_formed_svg(
         title in ".{0,30}", name in ".{1,30}",
         points in proptest::collection::vec((-1e9f64..1e9, -1e9f64..1e9), 1..20), named: bool,
     ) {
