@@ -1,8 +1,8 @@
-//! Learns a scene: a short run of the pipeline itself, packet by packet, in which each packet is watched on its way.
+//! Learns a scene from a short run of the pipeline itself, in which each packet is observed on its route.
 //!
-//! What functions do with packets is theirs alone to know: which gate a packet takes follows from its bytes, tables and chance.
-//! So nothing of it is worked out here; some thousand packets of each source show it. When packets come is what sources say
-//! ([`Pace`](forebay_graph::Pace)).
+//! The gate that a packet takes depends on its bytes, on tables and on chance, and only the functions know it. So this
+//! module does not compute routes: it observes some thousand packets of each source. The sources determine when packets
+//! arrive ([`Pace`](forebay_graph::Pace)).
 
 mod watch;
 
@@ -18,56 +18,56 @@ use forebay_graph::{
 use forebay_measure::{Frequency, Simulated};
 use forebay_packet::{Pool, Ticks};
 
+use crate::nodes::{Graph, WorkerNodes};
 use crate::pattern::Pattern;
-use crate::roads::{Graph, Roads};
-use crate::scene::{GONE, NO_FLOW, Scene, Site, SourcePlan};
-use watch::{Entry, Seen, Trail, Watcher};
+use crate::scene::{GONE, NO_FLOW, Scene, SourcePlan, WorkerPlan};
+use watch::{Entry, Observations, Trail, Watcher};
 
-/// How many packets are under way at once at the most: those who watch can tell 255 apart.
-const UNDER_WAY: usize = 64;
-/// How much simulated time passes between two looks at how many packets have been seen.
+/// The largest number of packets in flight at once. The observers can distinguish 255 packets.
+const MAX_IN_FLIGHT: usize = 64;
+/// The simulated time between two checks of how many packets have been observed, in nanoseconds.
 const SLICE: u64 = 20_000;
-/// How many slices without a packet of a source say that none will come.
-const PATIENCE: u32 = 100;
+/// After this many slices without a new packet, no more packets are expected.
+const MAX_IDLE_SLICES: u32 = 100;
 
 /// Why a pipeline cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum LearnError {
-    /// Its flows cannot be told apart.
+    /// The flows of the pipeline cannot be distinguished.
     #[error(transparent)]
     Flow(#[from] FlowError),
-    /// It cannot run.
+    /// The pipeline cannot run.
     #[error(transparent)]
     Make(#[from] MakeError),
-    /// A port whose packets come nobody knows when, or end.
+    /// The arrival times of a port's packets are unknown in advance, or its packets end.
     #[error(
-        "port '{port}': its packets' times are not known beforehand: allowed are generators without `count` and \
-         `recorded`"
+        "port '{port}': the arrival times of its packets are not known in advance: use a generator without `count` and \
+         without `recorded`"
     )]
     Source {
-        /// Its name.
+        /// The name of the port.
         port: String,
     },
-    /// A module that holds packets back, or makes some.
-    #[error(
-        "module '{module}' holds packets back or makes some: allowed are modules that only pass on, drop and consume"
-    )]
+    /// A module holds packets or creates packets.
+    #[error("module '{module}' holds or creates packets: use only modules that forward, drop and consume packets")]
     Holds {
-        /// Its name.
+        /// The name of the module.
         module: String,
     },
-    /// A rate limit.
-    #[error("module '{module}' has a rate limit: allowed are weights and marks")]
+    /// A module has a rate limit.
+    #[error("module '{module}' has a rate limit: use only weights and marks")]
     Limit {
-        /// Its name.
+        /// The name of the module.
         module: String,
     },
 }
 
 impl Scene {
-    /// Learns from the pipeline of these plans, one for each worker, made for simulated time with ticks of a nanosecond. `packets` of each
-    /// source are watched: 4 096 are enough where traffic comes round, and tell a way's share of a tenth to 5 % where it is
-    /// random.
+    /// Learns the scene of the pipeline with these plans, one for each worker. The plans must be made for simulated
+    /// time with ticks of a nanosecond.
+    ///
+    /// `packets` packets of each source are observed. 4 096 are enough for periodic traffic. For random traffic, 4 096
+    /// packets determine a route's share of a tenth to within 5 %.
     ///
     /// # Errors
     /// [`LearnError`].
@@ -90,27 +90,33 @@ impl Scene {
             })
             .collect();
         let names: Vec<String> = plans[0].ports.iter().map(|port| port.name.clone()).collect();
-        let Watched { trails, lengths, lost_lines } = watch(&mut plans, packets)?;
+        let Observed { trails, lengths, lost_lines } = watch(&mut plans, packets)?;
 
-        let roads: Vec<_> = (0..layout.workers).map(|worker| Roads::of(&graph, worker)).collect();
+        let worker_nodes: Vec<_> = (0..layout.workers).map(|worker| WorkerNodes::of(&graph, worker)).collect();
         let rings = graph.rings();
-        let mut ways = Ways { roads: &roads, hops: Vec::new(), known: HashMap::new() };
+        let mut routes = Routes { worker_nodes: &worker_nodes, hops: Vec::new(), known: HashMap::new() };
         let mut sources: Vec<Vec<SourcePlan>> = vec![Vec::new(); layout.workers];
         for ((worker, port), trails) in trails {
             let Some(target) = graph.entries[port] else { continue };
             let Some(pace) = paces[worker][port] else { return Err(LearnError::Source { port: names[port].clone() }) };
-            let ways: Vec<u32> = trails.iter().map(|trail| ways.begin((worker, port), trail, leader)).collect();
-            if !ways.is_empty() {
-                let entry = roads[worker].first(Origin::Port(port), target);
-                sources[worker].push(SourcePlan { port, entry, pace, pattern: Pattern::of(&ways) });
+            let routes: Vec<u32> = trails.iter().map(|trail| routes.begin((worker, port), trail, leader)).collect();
+            if !routes.is_empty() {
+                let entry = worker_nodes[worker].first(Origin::Port(port), target);
+                sources[worker].push(SourcePlan { port, entry, pace, pattern: Pattern::of(&routes) });
             }
         }
-        let hops = ways.hops.into();
-        let sites = topologies.into_iter().zip(sources).zip(&roads).enumerate();
-        let workers = sites.map(|(worker, ((topology, sources), roads))| {
+        let hops = routes.hops.into();
+        let sites = topologies.into_iter().zip(sources).zip(&worker_nodes).enumerate();
+        let workers = sites.map(|(worker, ((topology, sources), worker_nodes))| {
             let ins = (0..rings.len()).filter(|ring| rings[*ring].to == worker).collect();
-            let nodes = roads.places(&rings);
-            Site { topology: Topology { nodes: nodes.len(), ..topology }, nodes, alone: roads.alone(), sources, ins }
+            let nodes = worker_nodes.types(&rings);
+            WorkerPlan {
+                topology: Topology { nodes: nodes.len(), ..topology },
+                nodes,
+                single_feed: worker_nodes.single_feed(),
+                sources,
+                ins,
+            }
         });
         let workers = workers.collect();
         let entries = graph.entries.iter().map(|entry| entry.as_ref().and_then(module)).collect();
@@ -121,29 +127,29 @@ impl Scene {
 }
 
 impl Graph {
-    /// A plan's, where `leader` runs for a module.
+    /// Returns the graph of a plan. `leader` returns the module that runs on behalf of a module.
     fn of(plan: &Plan, leader: impl Fn(usize) -> usize) -> Self {
-        let led =
+        let to_leader =
             |target: Target| if let Target::Module(module) = target { Target::Module(leader(module)) } else { target };
         let gates = plan.modules.iter().enumerate().map(|(at, module)| {
             let gates = module.gates.iter().filter(|_| leader(at) == at);
-            gates.map(|(_, target)| led(*target)).collect()
+            gates.map(|(_, target)| to_leader(*target)).collect()
         });
         Self {
             gates: gates.collect(),
-            entries: plan.ports.iter().map(|port| port.entry.map(led)).collect(),
+            entries: plan.ports.iter().map(|port| port.entry.map(to_leader)).collect(),
             placement: Arc::clone(&plan.placement),
             drops: plan.modules.iter().map(|module| module.share.marks.when_full == WhenFull::Drop).collect(),
         }
     }
 }
 
-/// The module that a gate or a port leads to.
+/// Returns the module that a gate or a port leads to.
 fn module(target: &Target) -> Option<usize> {
     if let Target::Module(module) = *target { Some(module) } else { None }
 }
 
-/// What a worker's scheduler is told of the graph.
+/// Returns the topology that a worker's scheduler needs.
 fn topology(plan: &Plan, graph: &Graph, frequency: Frequency) -> Topology {
     let mut fed_otherwise = vec![false; graph.gates.len()];
     graph.gates.iter().flatten().filter_map(module).for_each(|to| fed_otherwise[to] = true);
@@ -168,28 +174,28 @@ fn topology(plan: &Plan, graph: &Graph, frequency: Frequency) -> Topology {
     }
 }
 
-/// By source: the trails of its packets.
+/// The trails of packets, by source.
 type Trails = BTreeMap<Entry, Vec<Trail>>;
 
-/// Packets that were watched.
-struct Watched {
+/// The result of observing packets.
+struct Observed {
     trails: Trails,
-    /// By flow: packets that left, and their bytes.
+    /// By flow: the number of packets that were sent, and their bytes.
     lengths: BTreeMap<usize, (u64, u64)>,
-    /// Lines that are not in modules' files.
+    /// Lines that are missing in the modules' files.
     lost_lines: Vec<LostLines>,
 }
 
-/// Runs the pipeline until so many packets of each source have been seen.
-fn watch(plans: &mut Vec<Plan>, packets: usize) -> Result<Watched, LearnError> {
+/// Runs the pipeline until the given number of packets of each source have been observed.
+fn watch(plans: &mut Vec<Plan>, packets: usize) -> Result<Observed, LearnError> {
     let names: Vec<String> = plans[0].modules.iter().map(|module| module.name.clone()).collect();
-    let gives = |port: &&PortPlan| port.entry.is_some() && port.open.as_ref().is_some_and(|open| open.receives);
-    let sources = plans.iter().flat_map(|plan| &plan.ports).filter(gives).count();
+    let is_source = |port: &&PortPlan| port.entry.is_some() && port.open.as_ref().is_some_and(|open| open.receives);
+    let sources = plans.iter().flat_map(|plan| &plan.ports).filter(is_source).count();
     let rings = links(&plans[0], &plans[0].placement);
-    let (team, seen) = (Arc::new(Team::new(plans.len())), Arc::new(Mutex::new(Seen::default())));
+    let (team, seen) = (Arc::new(Team::new(plans.len())), Arc::new(Mutex::new(Observations::default())));
     let mut workers: Vec<Worker<Simulated, RunToCompletion>> = Vec::new();
     for (mut plan, ring) in plans.drain(..).zip(rings) {
-        plan.batch = plan.batch.min((UNDER_WAY / sources.max(1)).max(1));
+        plan.batch = plan.batch.min((MAX_IN_FLIGHT / sources.max(1)).max(1));
         plan.modules.iter_mut().for_each(|module| module.trigger = 0);
         plan.ports.iter_mut().filter_map(|port| port.open.as_mut()).for_each(|open| open.port.saturate());
         let pool = Pool::new(plan.pool).map_err(MakeError::from)?;
@@ -203,15 +209,15 @@ fn watch(plans: &mut Vec<Plan>, packets: usize) -> Result<Watched, LearnError> {
     loop {
         until += SLICE;
         let ended = simulate_team(&mut workers, Ticks(until));
-        let counts = |seen: &Seen| seen.trails.values().map(|trails| trails.len().min(packets)).sum::<usize>();
+        let counts = |seen: &Observations| seen.trails.values().map(|trails| trails.len().min(packets)).sum::<usize>();
         let now = counts(&seen.lock().unwrap_or_else(PoisonError::into_inner));
         idle = if now > count { 0 } else { idle + 1 };
         count = now;
-        if ended == Ended::Finished || count == sources * packets || idle > PATIENCE {
+        if ended == Ended::Finished || count == sources * packets || idle > MAX_IDLE_SLICES {
             break;
         }
     }
-    // What goes wrong at ports when they are closed is nothing to whom their packets are indifferent.
+    // Errors at closing ports do not matter here: the packets have been observed already.
     drop(wind_up_team(&mut workers));
     let created = workers.iter().flat_map(|worker| {
         worker.telemetry().modules.iter().map(|it| it.creates.total()).enumerate().collect::<Vec<_>>()
@@ -231,40 +237,40 @@ fn watch(plans: &mut Vec<Plan>, packets: usize) -> Result<Watched, LearnError> {
     let whole = |trails: Vec<Option<Trail>>| trails.into_iter().flatten().take(packets).collect();
     let trails = std::mem::take(&mut seen.trails).into_iter().map(|(entry, trails)| (entry, whole(trails)));
     let lengths = std::mem::take(&mut seen.lengths);
-    Ok(Watched { trails: trails.collect(), lengths, lost_lines })
+    Ok(Observed { trails: trails.collect(), lengths, lost_lines })
 }
 
-/// The ways that have been seen, each once.
-struct Ways<'g> {
-    roads: &'g [Roads<'g>],
+/// The distinct routes that have been observed.
+struct Routes<'g> {
+    worker_nodes: &'g [WorkerNodes<'g>],
     hops: Vec<u32>,
     known: HashMap<Vec<u32>, u32>,
 }
 
-impl Ways<'_> {
-    /// Where among the hops the way of a packet begins that entered by this worker's port.
+impl Routes<'_> {
+    /// Returns the index of the first hop of the route of a packet that entered by this worker's port.
     fn begin(&mut self, entry: Entry, trail: &Trail, leader: impl Fn(usize) -> usize) -> u32 {
         let (mut worker, mut origin) = (entry.0, Origin::Port(entry.1));
-        let mut way: Vec<u32> = Vec::new();
+        let mut route: Vec<u32> = Vec::new();
         let modules = trail.visits.iter().map(|(on, module)| (*on, Target::Module(leader(*module))));
         let out = trail.left.map(|(on, port, _)| (on, Target::Port(port)));
         for (on, target) in modules.chain(out) {
-            way.extend(self.roads[worker].way(origin, target, on).into_iter().map(|node| node as u32));
+            route.extend(self.worker_nodes[worker].route(origin, target, on).into_iter().map(|node| node as u32));
             if on != worker {
-                way.push(self.roads[on].node(target) as u32);
+                route.push(self.worker_nodes[on].node(target) as u32);
             }
             worker = on;
             if let Target::Module(module) = target {
                 origin = Origin::Gate(module);
             }
         }
-        way.push(trail.left.map_or(GONE, |(_, _, flow)| flow.map_or(NO_FLOW, |flow| flow as u32)));
-        if let Some(begins) = self.known.get(&way) {
-            return *begins;
+        route.push(trail.left.map_or(GONE, |(_, _, flow)| flow.map_or(NO_FLOW, |flow| flow as u32)));
+        if let Some(first_hop) = self.known.get(&route) {
+            return *first_hop;
         }
-        let begins = self.hops.len() as u32;
-        self.hops.extend(&way);
-        self.known.insert(way, begins);
-        begins
+        let first_hop = self.hops.len() as u32;
+        self.hops.extend(&route);
+        self.known.insert(route, first_hop);
+        first_hop
     }
 }

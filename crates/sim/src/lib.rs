@@ -1,34 +1,45 @@
-//! Simulates pipelines batch by batch: the same graphs and controllers as the engine's, any number of workers, hours of traffic in
-//! seconds, and one answer for one seed.
+//! Simulates pipelines batch by batch. It uses the engine's graphs and controllers, supports any number of workers,
+//! simulates hours of traffic in seconds, and gives the same result for the same seed.
 //!
-//! A [`Scene`] is learnt from a pipeline that is ready to run; a [`Simulator`] lets its time pass.
+//! [`Scene::learn`] builds a [`Scene`] from a pipeline that is ready to run. A [`Simulator`] advances its simulated
+//! time.
 //!
 //! # What is simulated
 //!
-//! Turns, as the engine takes them: ports and rings are read, schedulers (the engine's own) choose, batches split and merge, buffers fill and are
-//! released, calls take T0 + n T1. What is left out is packets: a queue holds runs of those that are on the same way and came at
-//! the same instant. Which way a packet takes is learnt from a short run of the pipeline itself, packet by packet: what comes round
-//! is played as it was, anything else in stretches from random places. When packets come is what sources say; random arrivals are
-//! drawn from the seed. With [`Detail::All`] and nothing left to chance every count is the engine's, call by call.
+//! The simulator runs the engine's turns. A worker reads its ports and rings, the engine's own scheduler chooses the
+//! next module, batches split and merge, buffers fill and are released, and a call with n packets takes T0 + n T1.
+//! Single packets are not simulated: a queue holds runs of packets that follow the same route and arrived at the same
+//! instant.
+//!
+//! Routes are learnt from a short run of the pipeline itself, packet by packet. A periodic sequence of routes is
+//! repeated as it is. Any other sequence is replayed in stretches that start at random positions. The sources determine
+//! when packets arrive; random arrivals are drawn from the seed. With [`Detail::All`] and without random arrivals,
+//! every count equals the engine's, call by call.
 //!
 //! # What is extrapolated
 //!
-//! With [`Detail::Within`] a *state* (triggers, hold limits, weights, what sources offer) is simulated until its rate, load, calls and
-//! mean delay are known to within that part (95 % confidence, by batch means), each flow with a part in the traffic has
-//! been seen 2 000 times, and the slowest buffer has been filled four times. What else passes in it is taken to be alike: counts
-//! are multiplied, and time moves on. A state that comes back is not simulated again, but for as long as it takes until things are as
-//! they were in it. What changes (a queue that grows, the time after a trigger was set) is simulated to its end. So
+//! A *state* is a combination of triggers, hold limits, weights and offered rates. With [`Detail::Within`] a state is
+//! simulated in detail until three conditions hold:
 //!
-//! - periods that are extrapolated do not scatter: the controller sees what is to be expected of a period;
-//! - hold limits within 5 % of each other, or within 0.2 % of the tightest objective, are one state;
-//! - a controller that has left a known state as it was a hundred times in succession is not asked about each further period, and its
-//!   log is told that they are like the last;
-//! - a controller that never settles, and a load so near to what workers carry that queues never settle, leave little to extrapolate: it
-//!   is then tens of times faster than real time, and not thousands;
-//! - flows with less than a quarter of an even share may be seen too seldom for their percentiles.
+//! - rate, load, calls and mean delay are known to within the given fraction (95 % confidence, by batch means);
+//! - each flow with a relevant share of the traffic has been seen 2 000 times;
+//! - the slowest buffer has been filled four times.
 //!
-//! Not simulated: functions that hold packets back or make some, rate limits, sources that end, and what a packet's bytes
-//! or a session's state would change in the course of time. [`Scene::learn`] refuses what it can tell.
+//! The rest of the time in this state is extrapolated: counts are multiplied and time moves on. When a state returns,
+//! it is simulated only until the pipeline behaves as it did in that state before. Transients (a growing queue, the
+//! time after a trigger was set) are always simulated in full. This has the following consequences:
+//!
+//! - Extrapolated periods do not scatter: the controller sees the expected values of a period.
+//! - Hold limits that differ by less than 5 %, or by less than 0.2 % of the tightest objective, belong to the same
+//!   state.
+//! - After a controller has left a known state unchanged a hundred times in succession, it is no longer called for each
+//!   further period. Its log then receives a copy of the last period.
+//! - A controller that never settles leaves little to extrapolate, and so does a load close to the capacity of the
+//!   workers. The simulation is then tens of times faster than real time, not thousands of times.
+//! - Flows with less than a quarter of an even share may be seen too seldom for their percentiles.
+//!
+//! Not simulated: functions that hold or create packets, rate limits, sources that end, and effects of packet contents
+//! or session state that change over time. [`Scene::learn`] rejects the cases that it can detect.
 //!
 //! # Example
 //!
@@ -44,29 +55,30 @@
 //! let loaded = load(&source, Conditions { frequency: Frequency::new(1e9), simulated: true })?;
 //! let control = loaded.made.control().cloned();
 //! let scene = Scene::learn(loaded.plans, 4_096)?;
-//! // What a profile says of each module, in seconds.
+//! // The costs of each module, in seconds, for example from a profile.
 //! let costs = vec![Line { fixed: 60e-9, each: 20e-9 }; scene.layout().modules.len()];
 //! let mut simulator = Simulator::new(scene, &costs, control.as_ref(), Options::default())?;
 //! simulator.run(1.0);
-//! // What comes before triggers are set is left out.
+//! // Excludes the time before triggers are set from the report.
 //! simulator.begin();
 //! simulator.run(60.0);
 //! let report = simulator.report();
 //! assert!((report.rate() / 1e6 - 1.0).abs() < 0.02);
-//! let p99 = report.delay().quantile(0.99).expect("packets left");
+//! let p99 = report.delay().quantile(0.99).expect("packets were sent");
 //! println!("{:.1} packets a call, p99 {p99} ns, {:.1} % busy", report.batch(), 100.0 * report.busy[0]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 #![forbid(unsafe_code)]
 
+mod engine_report;
 mod learn;
+mod nodes;
 mod pattern;
 mod queue;
 mod random;
 mod report;
 mod ring;
-mod roads;
 mod scene;
 mod simulator;
 mod snapshots;
@@ -76,7 +88,6 @@ mod stretch;
 mod tally;
 mod team;
 mod time;
-mod told;
 mod worker;
 
 pub use learn::LearnError;

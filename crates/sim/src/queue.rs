@@ -1,15 +1,16 @@
-//! A module's input queue with its trigger, as the engine's, but with runs of packets that are alike instead of packets.
+//! A module's input queue with its trigger, like the engine's. It holds runs of equal packets instead of single
+//! packets.
 
 use std::collections::VecDeque;
 
 use crate::time::Picos;
 
-/// Packets that follow each other, are at the same place of the same way, and arrived at the same instant.
+/// Consecutive packets at the same position of the same route that arrived at the same instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// Where they are in the scene's hops.
+    /// The position of the packets in the scene's hops.
     pub(crate) at: u32,
-    /// How many.
+    /// The number of packets.
     pub(crate) count: u32,
     pub(crate) arrival: Picos,
 }
@@ -37,24 +38,24 @@ impl Bundle {
     }
 }
 
-/// The queue: what waits in its order, cut into batches that are complete and one that is being filled.
+/// The queue. Packets wait in their order, divided into complete batches and the batch that is being filled.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     runs: VecDeque<Run>,
-    /// Packets of the batch that is being filled: the last ones.
+    /// The number of packets in the batch that is being filled. They are the last ones of the queue.
     filling: u32,
-    /// Sizes of the batches before it, and their sum.
+    /// The sizes of the complete batches before it, and their sum.
     complete: VecDeque<u32>,
     completed: u32,
-    /// A batch is complete at this many packets: the trigger, or the largest batch.
+    /// The number of packets that completes a batch: the trigger, or the largest batch.
     limit: u32,
-    /// Incomplete batches run too: there is no trigger.
+    /// True if there is no trigger: incomplete batches run too.
     eager: bool,
-    /// Since when the first of the incomplete batch waits, where there is a trigger.
+    /// With a trigger: the time since which the first packet of the incomplete batch waits.
     since: Picos,
-    /// When packets last came, and at how many instants any did, where there is a trigger.
+    /// With a trigger: the last time at which packets came, and the number of instants at which packets came.
     last: Picos,
-    turns: u64,
+    instants: u64,
     hold: Picos,
 }
 
@@ -69,25 +70,25 @@ impl Queue {
             eager: true,
             since: Picos::ZERO,
             last: Picos::ZERO,
-            turns: 0,
+            instants: 0,
             hold: Picos::NEVER,
         }
     }
 
-    /// Adds packets; whether the module can run now.
+    /// Adds packets. Returns true if the module can run now.
     #[inline]
     pub(crate) fn push(&mut self, run: Run, now: Picos) -> bool {
-        let mut left = run.count;
-        while left > 0 {
+        let mut remaining = run.count;
+        while remaining > 0 {
             if self.filling >= self.limit {
                 self.complete_filling();
             }
             if !self.eager {
-                self.note(now);
+                self.record_arrival(now);
             }
-            let some = left.min(self.limit - self.filling);
+            let some = remaining.min(self.limit - self.filling);
             self.filling += some;
-            left -= some;
+            remaining -= some;
         }
         match self.runs.back_mut() {
             Some(last) if last.at == run.at && last.arrival == run.arrival => last.count += run.count,
@@ -96,21 +97,21 @@ impl Queue {
         self.is_ready()
     }
 
-    fn note(&mut self, now: Picos) {
+    fn record_arrival(&mut self, now: Picos) {
         if self.filling == 0 {
             self.since = now;
         }
         if self.last != now {
             self.last = now;
-            self.turns += 1;
+            self.instants += 1;
         }
     }
 
-    /// Adds a batch, which is empty afterwards; whether the module can run now.
+    /// Adds a batch and leaves it empty. Returns true if the module can run now.
     #[inline]
     pub(crate) fn push_all(&mut self, bundle: &mut Bundle, now: Picos) -> bool {
         if self.passes() {
-            // Nothing waits, and no trigger cuts it: it stays a batch.
+            // No packet waits and no trigger divides the batch, so it stays one batch.
             self.filling = bundle.packets;
             self.runs.extend(bundle.runs.drain(..));
         } else {
@@ -122,7 +123,7 @@ impl Queue {
         self.is_ready()
     }
 
-    /// Moves the next batch that is to run into `bundle`, which is empty; `false` where none is.
+    /// Moves the next batch to run into the empty `bundle`. Returns `false` if there is none.
     #[inline]
     pub(crate) fn take(&mut self, bundle: &mut Bundle) -> bool {
         let size = if let Some(size) = self.complete.pop_front() {
@@ -138,13 +139,13 @@ impl Queue {
             bundle.runs.extend(self.runs.drain(..));
             return true;
         }
-        let mut left = size;
-        while left > 0 {
+        let mut remaining = size;
+        while remaining > 0 {
             let Some(first) = self.runs.front_mut() else { break };
-            let some = left.min(first.count);
+            let some = remaining.min(first.count);
             bundle.runs.push(Run { count: some, ..*first });
             first.count -= some;
-            left -= some;
+            remaining -= some;
             if first.count == 0 {
                 self.runs.pop_front();
             }
@@ -152,7 +153,7 @@ impl Queue {
         true
     }
 
-    /// Puts a batch that was taken back where it was; it is left empty.
+    /// Puts a batch back to the front of the queue, and leaves it empty.
     pub(crate) fn put_back(&mut self, bundle: &mut Bundle) {
         self.complete.push_front(bundle.packets);
         self.completed += bundle.packets;
@@ -160,7 +161,7 @@ impl Queue {
         bundle.packets = 0;
     }
 
-    /// Whether a batch that comes now may go straight through.
+    /// Returns true if a batch that comes now may bypass the queue.
     #[inline]
     pub(crate) fn passes(&self) -> bool {
         self.eager && self.filling == 0 && self.complete.is_empty()
@@ -179,12 +180,12 @@ impl Queue {
         !self.complete.is_empty()
     }
 
-    /// When the incomplete batch must be released, where there is one with a trigger.
+    /// Returns the time at which the incomplete batch must be released, if there is one and there is a trigger.
     pub(crate) fn due(&self) -> Option<Picos> {
         (!self.eager && self.filling > 0).then(|| self.since + self.hold)
     }
 
-    /// Lets what waits run although it is fewer than the trigger.
+    /// Lets waiting packets run although they are fewer than the trigger.
     pub(crate) fn release(&mut self) {
         if self.filling > 0 {
             self.complete_filling();
@@ -196,11 +197,11 @@ impl Queue {
         self.complete.push_back(std::mem::take(&mut self.filling));
     }
 
-    /// Sets the trigger: 0, or up to `batch`. What waits is cut anew.
+    /// Sets the trigger: 0, or up to `batch`. Waiting packets are divided into batches again.
     pub(crate) fn set_trigger(&mut self, trigger: u32, batch: u32, now: Picos) {
-        // Without a trigger nobody noted since when packets wait.
+        // Without a trigger, the queue does not record since when packets wait.
         let since = if self.eager { now } else { self.since };
-        let turns = (self.last, self.turns);
+        let instants = (self.last, self.instants);
         self.eager = trigger == 0;
         self.limit = if trigger == 0 { batch } else { trigger.min(batch) };
         let waiting = std::mem::take(&mut self.runs);
@@ -209,15 +210,15 @@ impl Queue {
         for run in waiting {
             self.push(run, since);
         }
-        // They have come before.
-        (self.last, self.turns) = turns;
+        // These packets were counted when they came.
+        (self.last, self.instants) = instants;
     }
 
     pub(crate) fn set_hold(&mut self, hold: Picos) {
         self.hold = hold;
     }
 
-    /// The trigger: 0, or how many packets are waited for.
+    /// Returns the trigger: 0 for none, or the number of packets to wait for.
     pub(crate) fn trigger(&self) -> u32 {
         if self.eager { 0 } else { self.limit }
     }
@@ -226,9 +227,9 @@ impl Queue {
         self.hold
     }
 
-    /// At how many instants packets have come, of those with a trigger.
-    pub(crate) fn turns(&self) -> u64 {
-        self.turns
+    /// Returns the number of instants at which packets came while there was a trigger.
+    pub(crate) fn instants(&self) -> u64 {
+        self.instants
     }
 
     pub(crate) fn since(&self) -> Picos {
@@ -247,7 +248,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, is taken and is set: none is lost, order is kept, and a trigger means what it says.
+        /// After any sequence of operations, no packet is lost, the order is kept, and the trigger is exact.
         #[test]
         fn packets_stay_in_order_and_triggers_are_exact(
             steps in proptest::collection::vec((0u8..5, 1u32..40), 1..60),
@@ -266,7 +267,8 @@ mod tests {
                         let mut bundle = Bundle::default();
                         if queue.take(&mut bundle) {
                             prop_assert_eq!(bundle.packets, bundle.runs.iter().map(|run| run.count).sum::<u32>());
-                            prop_assert!(bundle.packets <= 32 && (trigger == 0 || released || bundle.packets == trigger));
+                            prop_assert!(bundle.packets <= 32);
+                            prop_assert!(trigger == 0 || released || bundle.packets == trigger);
                             let each = bundle.runs.iter().flat_map(|run| vec![run.at; run.count as usize]);
                             gone.extend(each);
                         }

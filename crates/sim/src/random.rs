@@ -1,10 +1,10 @@
-//! Chance, from a seed: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014, figure 17).
+//! Random numbers from a seed: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014, figure 17).
 
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The `stream`-th sequence of a seed.
+    /// Returns the sequence number `stream` of a seed.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut mixed = Self(seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95));
         Self(mixed.bits())
@@ -17,13 +17,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Exponential, with mean 1.
+    /// Returns an exponentially distributed number with mean 1.
     pub(crate) fn exponential(&mut self) -> f64 {
-        // Uniform in (0, 1], so that its logarithm is finite.
+        // The argument is uniform in (0, 1], so that its logarithm is finite.
         -(((self.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64).ln()
     }
 
-    /// Uniform in `0..n`; 0 where `n` is 0.
+    /// Returns a uniformly distributed number in `0..n`, or 0 if `n` is 0.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }

@@ -1,55 +1,56 @@
-//! What a run came to.
+//! The results of a run.
 
 use forebay_measure::Distribution;
 
 use crate::tally::Tally;
 
-/// What happened since the [beginning](crate::Simulator::begin): what was simulated in detail, and what its figures stood in for.
+/// The results since the [beginning](crate::Simulator::begin). They include both the time simulated in detail and the
+/// extrapolated time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// How much time passed, in seconds.
+    /// The simulated time, in seconds.
     pub seconds: f64,
-    /// How much of it was simulated in detail.
+    /// The part of it that was simulated in detail, in seconds.
     pub detail_s: f64,
     /// Packets that workers took from sources.
     pub entered: u64,
-    /// Packets that left by ports.
+    /// Packets that were sent by ports.
     pub left: u64,
-    /// Packets that ended in functions, or for which the configuration has no place.
+    /// Packets that were dropped or consumed in functions, or that the graph drops.
     pub gone: u64,
-    /// Packets that were turned away where a chain begins that leads to an overloaded module.
+    /// Packets that backpressure dropped at the start of a chain that leads to an overloaded module.
     pub turned_away: u64,
-    /// By port: packets that found its queue full: they never entered.
+    /// By port: packets that were lost before they entered, because the port's queue was full.
     pub lost: Vec<u64>,
-    /// Packets that wait now, for modules and on their way to other workers.
+    /// Packets that wait now: in module queues, and on rings to other workers.
     pub queued: u64,
-    /// By module: those that others run for have nothing.
+    /// By module. Folded modules other than the leader have only zeros.
     pub modules: Vec<ModuleReport>,
     /// By flow.
     pub flows: Vec<FlowReport>,
-    /// By worker: the share of its time in which it had something to do.
+    /// By worker: the share of its time in which the worker was busy.
     pub busy: Vec<f64>,
 }
 
-/// A module.
+/// The results of a module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModuleReport {
-    /// Packets processed.
+    /// The number of packets processed.
     pub packets: u64,
-    /// Calls.
+    /// The number of calls.
     pub calls: u64,
-    /// Packets for it that were turned away.
+    /// The number of packets to this module that backpressure dropped.
     pub turned_away: u64,
 }
 
-/// A flow.
+/// The results of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlowReport {
-    /// Packets that left.
+    /// The number of packets that were sent.
     pub packets: u64,
-    /// Those above the objective.
+    /// The number of packets whose delay exceeded the objective.
     pub violations: u64,
-    /// From arrival to departure, in nanoseconds.
+    /// Delays from arrival to departure, in nanoseconds.
     pub delay: Distribution,
 }
 
@@ -64,37 +65,37 @@ impl Report {
             report.entered += tally.entered;
             report.left += tally.left;
             report.gone += tally.gone;
-            report.lost.iter_mut().zip(&tally.lost).for_each(|(told, lost)| *told += lost);
-            for (told, module) in report.modules.iter_mut().zip(&tally.modules) {
-                told.packets += module.packets;
-                told.calls += module.calls;
-                told.turned_away += module.turned_away;
+            report.lost.iter_mut().zip(&tally.lost).for_each(|(sum, lost)| *sum += lost);
+            for (sum, module) in report.modules.iter_mut().zip(&tally.modules) {
+                sum.packets += module.packets;
+                sum.calls += module.calls;
+                sum.turned_away += module.turned_away;
                 report.turned_away += module.turned_away;
             }
-            for (told, flow) in report.flows.iter_mut().zip(&tally.flows) {
-                told.packets += flow.packets;
-                told.violations += flow.violations;
-                told.delay.merge(&flow.delay);
+            for (sum, flow) in report.flows.iter_mut().zip(&tally.flows) {
+                sum.packets += flow.packets;
+                sum.violations += flow.violations;
+                sum.delay.merge(&flow.delay);
             }
             report.busy.push(tally.busy as f64 / 1e12 / seconds.max(f64::MIN_POSITIVE));
         }
         report
     }
 
-    /// Packets a second that left.
+    /// Returns the number of packets sent per second.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.left as f64 / self.seconds.max(f64::MIN_POSITIVE)
     }
 
-    /// Packets a call, over all modules; 0 without calls.
+    /// Returns the mean number of packets per call over all modules, or 0 without calls.
     #[must_use]
     pub fn batch(&self) -> f64 {
         let sum = |of: fn(&ModuleReport) -> u64| self.modules.iter().map(of).sum::<u64>();
         sum(|module| module.packets) as f64 / sum(|module| module.calls).max(1) as f64
     }
 
-    /// Delays of all flows together, in nanoseconds.
+    /// Returns the delays of all flows together, in nanoseconds.
     #[must_use]
     pub fn delay(&self) -> Distribution {
         let mut all = Distribution::default();

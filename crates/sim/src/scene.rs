@@ -1,4 +1,5 @@
-//! What is simulated: a pipeline's shape, as each of its workers has it, and the ways that packets take through it.
+//! The input of a simulation: the shape of a pipeline on each of its workers, and the routes that packets take through
+//! it.
 
 use std::sync::Arc;
 
@@ -8,65 +9,67 @@ use forebay_measure::Nanos;
 
 use crate::pattern::Pattern;
 
-/// A way ends here otherwise than by a port: its packets are dropped, or end in a function.
+/// Ends a route without a port: its packets are dropped or consumed.
 pub(crate) const GONE: u32 = u32::MAX;
-/// What leaves is of no flow.
+/// Follows the port of a route whose packets belong to no flow.
 pub(crate) const NO_FLOW: u32 = u32::MAX;
 
-/// A pipeline that can be simulated: its shape, and what traffic it has. [Learnt](Self::learn) from the pipeline itself.
+/// A pipeline that can be simulated: its shape and its traffic. [`learn`](Self::learn) builds it from the pipeline
+/// itself.
 #[derive(Clone)]
 pub struct Scene {
     pub(crate) layout: Layout,
-    /// By flow: its name, and its objective, also of those of which the layout has no path.
+    /// The number of flows, including those for which the layout has no path.
     pub(crate) flows: usize,
-    /// By flow: the mean length of its packets as they leave, in bytes; 0 where none left.
+    /// By flow: the mean length of its packets when they are sent, in bytes; 0 if none was sent.
     pub(crate) lengths: Vec<f64>,
-    /// Ways, one after the other: the nodes that a packet comes to, each by its number in the worker where that is; past a
-    /// port by which it leaves, its flow.
+    /// The routes, one after the other. A route is the sequence of nodes that a packet visits, each by its number on
+    /// its worker. After the port that sends the packet, the flow of the packet follows.
     pub(crate) hops: Arc<[u32]>,
-    pub(crate) workers: Vec<Site>,
+    pub(crate) workers: Vec<WorkerPlan>,
     /// Rings between workers.
     pub(crate) rings: Vec<RingPlan>,
-    /// By port: the module that its packets enter by, where there is one.
+    /// By port: the module that its packets enter, if there is one.
     pub(crate) entries: Vec<Option<usize>>,
-    /// By module: trigger and hold limit as configured.
+    /// By module: the configured trigger and hold limit.
     pub(crate) buffers: Vec<(usize, Option<Nanos>)>,
-    /// Lines that modules' files lack, of the packets that were watched.
+    /// Lines missing in the modules' files, for the packets that were observed.
     pub(crate) lost_lines: Vec<LostLines>,
 }
 
-/// A worker's part.
+/// The plan of one worker.
 #[derive(Clone)]
-pub(crate) struct Site {
+pub(crate) struct WorkerPlan {
     pub(crate) topology: Topology,
-    /// Modules, ports, the bin, then places where packets wait that are for other workers.
-    pub(crate) nodes: Vec<Place>,
-    /// By node: whether one edge alone leads there.
-    pub(crate) alone: Vec<bool>,
+    /// The modules, the ports, the drop node, then the nodes at which packets to other workers wait.
+    pub(crate) nodes: Vec<NodeType>,
+    /// By node: true if only one edge leads to it.
+    pub(crate) single_feed: Vec<bool>,
     pub(crate) sources: Vec<SourcePlan>,
     /// Rings from other workers, in the order in which they are read.
     pub(crate) ins: Vec<usize>,
 }
 
-/// What a node is.
+/// The type of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// A module that runs here or elsewhere, or none that runs.
+pub(crate) enum NodeType {
+    /// A module that runs here or elsewhere, or one that is folded into another.
     Module,
-    /// Packets leave here, or end.
+    /// Packets are sent or dropped here.
     Out,
-    /// Each packet goes on to its session's worker.
+    /// Each packet goes on to the worker of its session.
     Spread,
-    /// All go by this ring; those that find it full are dropped, where there is a module here that they are for.
-    Away(usize, Option<usize>),
+    /// All packets go to this ring. If the second value is a module, packets that find the ring full are dropped and
+    /// counted for that module.
+    Transfer(usize, Option<usize>),
 }
 
-/// A port that packets enter by.
+/// A port by which packets enter.
 #[derive(Clone)]
 pub(crate) struct SourcePlan {
-    /// Its number among the ports.
+    /// The index of the port.
     pub(crate) port: usize,
-    /// The node that its packets come to.
+    /// The node that its packets enter.
     pub(crate) entry: usize,
     pub(crate) pace: Pace,
     pub(crate) pattern: Pattern,
@@ -80,19 +83,20 @@ pub(crate) struct RingPlan {
     pub(crate) from: usize,
 }
 
-/// Why packets go to another worker; the engine keeps them apart, so that workers never wait for each other in a circle.
+/// The reason why packets go to another worker. The engine uses separate rings for each, so that workers never wait for
+/// each other in a circle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Crossing {
-    /// They have entered by a port, and their session is another worker's.
+    /// Packets that have entered by a port and whose session belongs to another worker.
     Entry,
-    /// The next module is another worker's.
+    /// Packets whose next module belongs to another worker.
     Work,
-    /// They leave by another worker's port.
+    /// Packets that are sent by another worker's port.
     Leave,
 }
 
 impl Scene {
-    /// What a controller sees of the pipeline.
+    /// Returns the layout of the pipeline, as a controller sees it.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout

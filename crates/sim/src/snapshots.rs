@@ -1,4 +1,4 @@
-//! Makes snapshots of what has been counted in periods, as the engine's sampler does.
+//! Builds snapshots of the counts of each period, as the engine's sampler does.
 
 use forebay_graph::Percentile;
 use forebay_graph::snapshot::{DelaySnapshot, FlowSnapshot, ModuleSnapshot, Snapshot, WorkerSnapshot};
@@ -6,21 +6,21 @@ use forebay_measure::Distribution;
 
 use crate::scene::Scene;
 use crate::tally::{ModuleTally, Tally};
-use crate::team::Play;
-use crate::worker::Price;
+use crate::team::Workers;
+use crate::worker::CallCost;
 
-/// Packets above the chosen percentile without which it says nothing, and periods after which the packets that there are must
-/// do (as in the engine).
+/// A percentile is used only if at least `ENOUGH_ABOVE` packets lie above it. After `WIDEST` periods the available
+/// packets are used anyway (as in the engine).
 const ENOUGH_ABOVE: f64 = 1.0;
-const WIDEST: u32 = 10;
+const MAX_PERIODS: u32 = 10;
 
-/// Makes one snapshot after the other.
+/// Builds the snapshots of successive periods.
 pub(crate) struct Snapshots {
     snapshot: Snapshot,
     percentiles: Vec<Percentile>,
-    /// By flow: bytes a packet, where any rate objective is in bits.
+    /// By flow: mean bytes per packet. Present only if a rate objective is in bits.
     lengths: Option<Vec<f64>>,
-    /// By flow: delays of the last periods that had too few, and how many those are.
+    /// By flow: the delays of the last periods, collected until they are enough, and the number of these periods.
     delays: Vec<(Distribution, u32)>,
 }
 
@@ -36,50 +36,51 @@ impl Snapshots {
         Self { snapshot, percentiles, lengths, delays: vec![<(Distribution, u32)>::default(); scene.flows] }
     }
 
-    /// Of a period that ended at `at` and lasted `span`, in seconds, in which workers counted this.
+    /// Returns the snapshot of a period that ended at `at` and lasted `span`, in seconds, with the counts of the
+    /// workers.
     pub(crate) fn take(
         &mut self,
         (at, span): (f64, f64),
         counted: &[Tally],
-        team: &dyn Play,
-        prices: &[Price],
+        team: &dyn Workers,
+        costs: &[CallCost],
     ) -> &mut Snapshot {
         let snapshot = &mut self.snapshot;
         (snapshot.at_s, snapshot.period_s) = (at, span);
-        for (number, told) in snapshot.modules.iter_mut().enumerate() {
-            let (now, price) = (team.module(number), prices[number]);
+        for (number, module) in snapshot.modules.iter_mut().enumerate() {
+            let (now, cost) = (team.module(number), costs[number]);
             let sum = |of: fn(&ModuleTally) -> u64| counted.iter().map(|tally| of(&tally.modules[number])).sum::<u64>();
-            (told.packets, told.calls, told.came) = (sum(|it| it.packets), sum(|it| it.calls), sum(|it| it.came));
-            told.arrived = (sum(|it| it.arrived), sum(|it| it.arrivals));
-            let seconds = price.fixed.seconds() * told.calls as f64 + price.each.seconds() * told.packets as f64;
-            told.timed = (told.calls, told.packets, seconds);
-            (told.trigger, told.hold_s, told.weight) = (now.trigger, now.hold.seconds(), now.weight);
-            (told.queued, told.oldest_s) = (now.queued, now.oldest.seconds());
+            (module.packets, module.calls, module.came) = (sum(|it| it.packets), sum(|it| it.calls), sum(|it| it.came));
+            module.arrived = (sum(|it| it.arrived), sum(|it| it.arrivals));
+            let seconds = cost.fixed.seconds() * module.calls as f64 + cost.each.seconds() * module.packets as f64;
+            module.timed = (module.calls, module.packets, seconds);
+            (module.trigger, module.hold_s, module.weight) = (now.trigger, now.hold.seconds(), now.weight);
+            (module.queued, module.oldest_s) = (now.queued, now.oldest.seconds());
         }
-        for (number, told) in snapshot.flows.iter_mut().enumerate() {
+        for (number, flow) in snapshot.flows.iter_mut().enumerate() {
             let (delays, periods) = &mut self.delays[number];
-            (told.packets, told.violations) = (0, 0);
-            for flow in counted.iter().map(|tally| &tally.flows[number]) {
-                told.packets += flow.packets;
-                told.violations += flow.violations;
-                delays.merge(&flow.delay);
+            (flow.packets, flow.violations) = (0, 0);
+            for counts in counted.iter().map(|tally| &tally.flows[number]) {
+                flow.packets += counts.packets;
+                flow.violations += counts.violations;
+                delays.merge(&counts.delay);
             }
-            told.bytes = self.lengths.as_ref().map_or(0, |lengths| (told.packets as f64 * lengths[number]) as u64);
+            flow.bytes = self.lengths.as_ref().map_or(0, |lengths| (flow.packets as f64 * lengths[number]) as u64);
             *periods += 1;
             let percentile = self.percentiles[number];
-            told.delay_s = delay(delays, percentile);
-            if percentile.telling(delays.samples()) >= ENOUGH_ABOVE || *periods >= WIDEST {
+            flow.delay_s = delay(delays, percentile);
+            if percentile.telling(delays.samples()) >= ENOUGH_ABOVE || *periods >= MAX_PERIODS {
                 (*delays, *periods) = (Distribution::default(), 0);
             }
         }
-        for (tally, told) in counted.iter().zip(&mut snapshot.workers) {
-            (told.busy_s, told.busy_turns) = (tally.busy as f64 / 1e12, tally.busy_turns);
-            told.port_wait_s = delay(&tally.port_wait, Percentile::Of(99.0));
+        for (tally, worker) in counted.iter().zip(&mut snapshot.workers) {
+            (worker.busy_s, worker.busy_turns) = (tally.busy as f64 / 1e12, tally.busy_turns);
+            worker.port_wait_s = delay(&tally.port_wait, Percentile::Of(99.0));
         }
         snapshot
     }
 
-    /// Of a period like the last, which followed it.
+    /// Returns the snapshot of a period that follows the last one and is equal to it.
     pub(crate) fn again(&mut self) -> &Snapshot {
         self.snapshot.at_s += self.snapshot.period_s;
         &self.snapshot

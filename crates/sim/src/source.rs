@@ -1,4 +1,4 @@
-//! Where packets come from: the instants at which they arrive, the queue that they wait in, and the way that each takes.
+//! The sources of packets: the arrival times, the queue at the port, and the route of each packet.
 
 use std::collections::VecDeque;
 
@@ -9,12 +9,12 @@ use crate::queue::{Bundle, Run};
 use crate::random::Random;
 use crate::time::Picos;
 
-/// Instants are kept in 2⁻³² nanoseconds, so that a rate does not drift, and told in whole ones: as the engine's in simulated time. What
-/// arrives in the same nanosecond there does so here.
+/// Arrival times are kept in units of 2⁻³² nanoseconds, so that rates do not drift, and returned in whole nanoseconds.
+/// The engine does the same in simulated time, so packets that arrive in the same nanosecond there do so here.
 const FRACTION: u32 = 32;
 const NANO: u64 = 1_000;
 
-/// When a source is to be asked again.
+/// The time at which a source must be read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ready {
     Now,
@@ -26,20 +26,20 @@ pub(crate) enum Ready {
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     spread: Spread,
-    room: usize,
+    capacity: usize,
     factor: f64,
     player: Player,
     random: Random,
     started: bool,
-    /// The next packet's place on an axis that stands still between bursts, how much later that is in time, and where on it
-    /// the present burst ends.
+    /// The position of the next packet on an axis that stands still between bursts, the offset from this axis to time,
+    /// and the position on the axis at which the present burst ends.
     axis: u128,
     shift: u128,
     edge: u128,
     gap: u128,
-    /// Instants of packets that wait, oldest first.
+    /// Arrival times of packets that wait, oldest first.
     waiting: VecDeque<Picos>,
-    /// Packets that found the queue full.
+    /// The number of packets lost because the queue was full.
     pub(crate) lost: u64,
 }
 
@@ -51,7 +51,7 @@ impl Source {
     pub(crate) fn new(pace: Pace, pattern: Pattern, random: Random) -> Self {
         let mut source = Self {
             spread: pace.spread,
-            room: pace.queue,
+            capacity: pace.queue,
             factor: 1.0,
             player: Player::new(pattern),
             random,
@@ -67,7 +67,7 @@ impl Source {
         source
     }
 
-    /// Begins anew with so many times the configured rate; with 0 it pauses.
+    /// Starts again with `factor` times the configured rate. A factor of 0 pauses the source.
     pub(crate) fn set_offer(&mut self, factor: f64) {
         self.factor = factor;
         (self.axis, self.shift, self.started) = (0, 0, false);
@@ -82,7 +82,7 @@ impl Source {
         }
     }
 
-    /// Packets a second that it offers, on average; `None` where it saturates.
+    /// Returns the mean offered rate in packets per second, or `None` if the source saturates.
     pub(crate) fn rate(&self) -> Option<f64> {
         match self.spread {
             Spread::Saturating => None,
@@ -90,23 +90,23 @@ impl Source {
         }
     }
 
-    /// How long its traffic takes to come round, in seconds: 0 where it is always the same.
+    /// Returns the period of the traffic in seconds, or 0 if it does not alternate.
     pub(crate) fn cycle(&self) -> f64 {
         if let Spread::OnOff { on_s, off_s, .. } = self.spread { on_s + off_s } else { 0.0 }
     }
 
-    /// How many packets wait.
+    /// Returns the number of packets that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// When the next packet arrives.
+    /// Returns the arrival time of the next packet.
     #[inline]
     fn next(&self) -> Picos {
         if self.factor == 0.0 { Picos::NEVER } else { Picos(((self.axis + self.shift) >> FRACTION) as u64 * NANO) }
     }
 
-    /// Moves on to the packet after the next.
+    /// Advances to the packet after the next one.
     #[inline]
     fn pass(&mut self) {
         self.axis += match self.spread {
@@ -141,18 +141,18 @@ impl Source {
         if !self.started {
             self.start(now);
         }
-        let room = self.room.saturating_sub(self.waiting.len());
-        let mut left = most as usize;
-        while left > 0
+        let capacity = self.capacity.saturating_sub(self.waiting.len());
+        let mut remaining = most as usize;
+        while remaining > 0
             && let Some(arrival) = self.waiting.pop_front()
         {
             let at = self.player.next(&mut self.random);
             bundle.push(Run { at, count: 1, arrival });
-            left -= 1;
+            remaining -= 1;
         }
-        // What arrives now goes straight on while it can: it was in the queue for no time.
-        let mut straight = left.min(room);
-        let mut queued = room - straight;
+        // Packets that arrive now bypass the queue as long as the batch has room.
+        let mut straight = remaining.min(capacity);
+        let mut queued = capacity - straight;
         while self.next() <= now {
             let arrival = self.next();
             if straight > 0 {
@@ -198,7 +198,7 @@ mod tests {
         let mut source = source(Spread::Constant { pps: 1e6 });
         assert_eq!(take(&mut source, 500, 8), (vec![(3, 500)], Ready::At(nanos(1_500))));
         assert_eq!(take(&mut source, 3_499, 1), (vec![(4, 1_500)], Ready::Now));
-        // One waits; of twenty that come since, nine find room when one is taken.
+        // One packet waits. When it is taken, nine of the twenty packets that have come since find room.
         let (taken, ready) = take(&mut source, 22_600, 1);
         assert_eq!((taken, ready, source.lost), (vec![(3, 2_500)], Ready::Now, 11));
         assert_eq!(source.waiting(), 9);
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!((taken, ready), (vec![(4, 1_000), (3, 4_000), (4, 5_000)], Ready::At(nanos(8_000))));
         source.set_offer(0.0);
         assert_eq!(take(&mut source, 50_000, 8), (vec![], Ready::Never));
-        // It begins anew, with twice as many.
+        // The source starts again, with twice its rate.
         source.set_offer(2.0);
         assert_eq!(take(&mut source, 60_600, 8), (vec![(3, 60_600)], Ready::At(nanos(61_100))));
     }

@@ -1,28 +1,28 @@
-//! The states that a controller brings about, and what is known of each.
+//! The states that a controller brings about, and the figures of each.
 
 use crate::stretch::Stretch;
 use crate::tally::Tally;
 
-/// Hold limits that differ by less than this part, or by less than so much of the tightest objective, make no other state. How long packets
-/// wait differs by less.
+/// Hold limits that differ by less than `SAME_HOLD`, as a fraction, or by less than `SAME_DELAY` of the tightest
+/// objective, belong to the same state. Their effect on the waiting time is smaller still.
 const SAME_HOLD: f64 = 0.05;
 const SAME_DELAY: f64 = 0.002;
 
-/// What a state is told by.
+/// Identifies a state.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Key {
+pub(crate) struct StateKey {
     /// By module: trigger and weight.
     pub(crate) modules: Vec<(usize, u32)>,
     /// By module: the hold limit, in seconds; 0 without a trigger.
     pub(crate) holds: Vec<f64>,
-    /// How many times their configured rate sources offer.
+    /// The offered rate of the sources as a multiple of their configured rate.
     pub(crate) offer: f64,
-    /// The tightest objective, in seconds; 0 without any.
+    /// The tightest objective, in seconds; 0 without objectives.
     pub(crate) objective: f64,
 }
 
-impl Key {
-    /// Whether what is known of the one holds for the other.
+impl StateKey {
+    /// Returns true if the figures of one state are valid for the other.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let same =
             |(one, other): (&f64, &f64)| (one - other).abs() <= (SAME_HOLD * other).max(SAME_DELAY * self.objective);
@@ -33,40 +33,44 @@ impl Key {
 /// A state.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
-    pub(crate) key: Key,
+    pub(crate) key: StateKey,
     pub(crate) stretch: Stretch,
-    /// By worker: what had been counted when the stretch began.
+    /// By worker: the counts when the stretch began.
     pub(crate) began: Vec<Tally>,
-    /// What was counted in it, once that is enough.
-    pub(crate) known: Option<Known>,
+    /// The figures of the state, once they are known.
+    pub(crate) known: Option<StateFigures>,
 }
 
 /// The figures of a state.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
-    /// By worker: what was counted.
+pub(crate) struct StateFigures {
+    /// By worker: the counts of the stretch.
     pub(crate) counted: Vec<Tally>,
-    /// How long a time that is what happens in, in seconds.
-    pub(crate) worth: f64,
-    /// For how many seconds it has stood in for what was not simulated.
-    pub(crate) stood_in: f64,
+    /// The length of time in which these counts accrue on average, in seconds.
+    pub(crate) span_s: f64,
+    /// The time that has been extrapolated with these figures, in seconds.
+    pub(crate) extrapolated_s: f64,
 }
 
-impl Known {
-    /// Of a stretch of so many seconds in which sources offered so many packets a second, where that is known.
+impl StateFigures {
+    /// Builds the figures of a stretch of `seconds` in which sources offered `offered` packets per second, if that is
+    /// known.
     pub(crate) fn new(counted: Vec<Tally>, seconds: f64, offered: Option<f64>) -> Self {
         let sum = |of: fn(&Tally) -> u64| counted.iter().map(of).sum::<u64>();
         let ended =
             sum(|tally| tally.left + tally.gone) + sum(|tally| tally.modules.iter().map(|it| it.turned_away).sum());
-        // By chance a little more or less came and went than does on average. Where all of it is carried, as much goes as comes in
-        // the long run.
+        // By chance, slightly more or fewer packets than average have passed. If the workers carry the whole offered
+        // rate, the mean output rate equals the offered rate, and this determines the span more precisely.
         let carried =
             offered.filter(|offered| *offered > 0.0 && ended > 0 && sum(|tally| tally.lost.iter().sum()) == 0);
-        Self { counted, worth: carried.map_or(seconds, |offered| ended as f64 / offered), stood_in: 0.0 }
+        Self { counted, span_s: carried.map_or(seconds, |offered| ended as f64 / offered), extrapolated_s: 0.0 }
     }
 
-    /// Adds what happens in so many seconds.
+    /// Adds the expected counts of so many seconds.
     pub(crate) fn add_to(&self, counted: &mut [Tally], seconds: f64) {
-        counted.iter_mut().zip(&self.counted).for_each(|(counted, more)| counted.add_times(more, seconds / self.worth));
+        counted
+            .iter_mut()
+            .zip(&self.counted)
+            .for_each(|(counted, more)| counted.add_times(more, seconds / self.span_s));
     }
 }

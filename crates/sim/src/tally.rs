@@ -1,52 +1,52 @@
-//! What is counted.
+//! The counters of a simulation.
 
 use forebay_measure::Distribution;
 
 use crate::scene::Scene;
 use crate::time::Picos;
 
-/// What a worker has counted since its beginning, or what was counted in a part of that.
+/// The counts of a worker since its start, or in a part of that time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) modules: Vec<ModuleTally>,
     pub(crate) flows: Vec<FlowTally>,
-    /// Picoseconds of turns in which there was something to do, and how many of those.
+    /// The duration of busy turns in picoseconds, and the number of these turns.
     pub(crate) busy: u64,
     pub(crate) busy_turns: u64,
-    /// How long packets had waited at ports, in nanoseconds.
+    /// The time that packets had waited at ports, in nanoseconds.
     pub(crate) port_wait: Distribution,
-    /// Packets that were taken from sources; and, by port, those that found its queue full.
+    /// Packets taken from sources; and, by port, packets lost because the port's queue was full.
     pub(crate) entered: u64,
     pub(crate) lost: Vec<u64>,
     pub(crate) left: u64,
-    /// Packets that ended in functions, or for which the configuration has no place.
+    /// Packets that were dropped or consumed in functions, or that the graph drops.
     pub(crate) gone: u64,
 }
 
-/// A module's part.
+/// The counts of a module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ModuleTally {
     pub(crate) packets: u64,
     pub(crate) calls: u64,
-    /// Packets that came, those turned away included.
+    /// Packets that came, including those that backpressure dropped.
     pub(crate) came: u64,
-    /// With a trigger: packets that came, and instants at which any did.
+    /// With a trigger: the packets that came, and the number of instants at which packets came.
     pub(crate) arrived: u64,
     pub(crate) arrivals: u64,
     pub(crate) turned_away: u64,
 }
 
-/// A flow's part.
+/// The counts of a flow.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FlowTally {
     pub(crate) packets: u64,
     pub(crate) violations: u64,
-    /// In nanoseconds.
+    /// Delays in nanoseconds.
     pub(crate) delay: Distribution,
 }
 
 impl Tally {
-    /// Nothing of this scene yet.
+    /// Creates empty counts for a scene.
     pub(crate) fn new(scene: &Scene) -> Self {
         Self {
             modules: vec![ModuleTally::default(); scene.layout.modules.len()],
@@ -56,7 +56,7 @@ impl Tally {
         }
     }
 
-    /// Each count with its fellow of `other`, by `each`.
+    /// Applies `each` to every count and the corresponding count of `other`.
     fn with(&mut self, other: &Self, each: impl Fn(&mut u64, u64)) {
         for (mine, theirs) in self.modules.iter_mut().zip(&other.modules) {
             let ModuleTally { packets, calls, came, arrived, arrivals, turned_away } = mine;
@@ -79,7 +79,7 @@ impl Tally {
         self.lost.iter_mut().zip(&other.lost).for_each(|(mine, theirs)| each(mine, *theirs));
     }
 
-    /// What was counted after `earlier`.
+    /// Returns the counts since `earlier`.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let mut rest = self.clone();
         rest.with(earlier, |count, before| *count = count.saturating_sub(before));
@@ -90,7 +90,7 @@ impl Tally {
         rest
     }
 
-    /// Adds another's counts so many times: what may be expected of a time so many times as long.
+    /// Adds the counts of `other` multiplied by `times`: the expected counts of a span that is `times` as long.
     pub(crate) fn add_times(&mut self, other: &Self, times: f64) {
         self.with(other, |count, more| *count += (more as f64 * times).round() as u64);
         for (mine, theirs) in self.flows.iter_mut().zip(&other.flows) {
@@ -100,18 +100,18 @@ impl Tally {
     }
 }
 
-/// A few figures of all that is counted, by which it is told whether things are steady. Cheap to read after every little while.
+/// A few totals that show whether a state is steady. Reading them is cheap, so they are read after every piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Gist {
+pub(crate) struct Summary {
     pub(crate) time: f64,
     pub(crate) left: f64,
     pub(crate) calls: f64,
     pub(crate) busy: f64,
-    /// Seconds that packets which have left took, all together.
+    /// The sum of the delays of all packets that were sent, in seconds.
     pub(crate) delay: f64,
 }
 
-impl Gist {
+impl Summary {
     pub(crate) fn minus(self, earlier: Self) -> Self {
         Self {
             time: self.time - earlier.time,
@@ -132,7 +132,7 @@ impl Gist {
         }
     }
 
-    /// Adds what a worker has counted by `now`.
+    /// Adds the counts of a worker at `now`.
     pub(crate) fn count(&mut self, now: Picos, left: u64, calls: u64, busy: u64, delay: u64) {
         self.time = now.seconds();
         self.left += left as f64;

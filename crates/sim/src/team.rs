@@ -1,5 +1,5 @@
-//! The workers of one pipeline in simulated time: of those that have something to do, the one that is earliest has its turn
-//! next. Rings are between them.
+//! The workers of a pipeline in simulated time, and the rings between them. Of the workers that have work, the one with
+//! the earliest clock runs next.
 
 use std::sync::Arc;
 
@@ -7,32 +7,32 @@ use forebay_graph::{Action, Scheduler};
 
 use crate::ring::Ring;
 use crate::scene::Scene;
-use crate::tally::{Gist, Tally};
+use crate::tally::{Summary, Tally};
 use crate::time::Picos;
-use crate::worker::{Next, Price, Worker};
+use crate::worker::{CallCost, NextTurn, Worker};
 
-/// What a simulated turn takes by itself: as the engine's.
+/// The time of a simulated turn itself, as in the engine.
 const TURN: Picos = Picos(64_000);
 
-/// Workers with any scheduler.
-pub(crate) trait Play {
-    /// Lets time pass until `until`.
+/// The workers of a pipeline, with any scheduler.
+pub(crate) trait Workers {
+    /// Advances the time to `until`.
     fn run(&mut self, until: Picos);
     fn apply(&mut self, actions: &[Action]);
-    /// What each worker has counted since the beginning.
+    /// Returns the counts of each worker since its start.
     fn tallies(&mut self) -> Vec<Tally>;
-    fn gist(&self) -> Gist;
-    /// Packets a second that all sources offer; `None` where one saturates.
+    fn summary(&self) -> Summary;
+    /// Returns the rate that all sources offer together, in packets per second; `None` if one saturates.
     fn offered(&self) -> Option<f64>;
-    /// How long the longest cycle of a source is, in seconds.
+    /// Returns the longest cycle of a source, in seconds.
     fn cycle(&self) -> f64;
-    /// Packets that wait for modules, at sources, and on rings.
+    /// Returns the number of packets that wait for modules, at sources, and on rings.
     fn waiting(&self) -> [u64; 3];
-    /// What a module is like now.
+    /// Returns the present state of a module.
     fn module(&self, module: usize) -> ModuleNow;
 }
 
-/// A module between two turns.
+/// The state of a module between two turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ModuleNow {
     pub(crate) trigger: usize,
@@ -42,30 +42,30 @@ pub(crate) struct ModuleNow {
     pub(crate) oldest: Picos,
 }
 
-/// Workers with one scheduler.
+/// The workers of a pipeline, with one scheduler.
 pub(crate) struct Team<S> {
     scene: Arc<Scene>,
     workers: Vec<Worker<S>>,
     rings: Vec<Ring>,
-    wants: Vec<Next>,
+    next_turns: Vec<NextTurn>,
 }
 
 impl<S: Scheduler> Team<S> {
-    pub(crate) fn new(scene: &Arc<Scene>, prices: &[Price], seed: u64) -> Self {
-        let workers = (0..scene.workers.len()).map(|id| Worker::new(scene, id, prices.to_vec(), seed)).collect();
+    pub(crate) fn new(scene: &Arc<Scene>, costs: &[CallCost], seed: u64) -> Self {
+        let workers = (0..scene.workers.len()).map(|id| Worker::new(scene, id, costs.to_vec(), seed)).collect();
         let rings = scene.rings.iter().map(|_| Ring::new(scene.layout.batch as u32)).collect();
-        Self { scene: Arc::clone(scene), workers, rings, wants: vec![Next::Now; scene.workers.len()] }
+        Self { scene: Arc::clone(scene), workers, rings, next_turns: vec![NextTurn::Now; scene.workers.len()] }
     }
 }
 
-impl<S: Scheduler> Play for Team<S> {
+impl<S: Scheduler> Workers for Team<S> {
     fn run(&mut self, until: Picos) {
         loop {
             let mut earliest: Option<(usize, Picos)> = None;
-            for (at, (worker, want)) in self.workers.iter().zip(&self.wants).enumerate() {
-                let instant = match *want {
-                    Next::Now => worker.clock,
-                    Next::At(instant) => worker.sent_to(&self.rings).map_or(instant, |sent| sent.min(instant)),
+            for (at, (worker, next_turn)) in self.workers.iter().zip(&self.next_turns).enumerate() {
+                let instant = match *next_turn {
+                    NextTurn::Now => worker.clock,
+                    NextTurn::At(instant) => worker.sent_to(&self.rings).map_or(instant, |sent| sent.min(instant)),
                 };
                 let instant = instant.max(worker.clock);
                 if earliest.is_none_or(|(_, least)| instant < least) {
@@ -75,8 +75,8 @@ impl<S: Scheduler> Play for Team<S> {
             let Some((at, instant)) = earliest.filter(|(_, instant)| *instant < until) else { break };
             let worker = &mut self.workers[at];
             worker.clock = instant;
-            self.wants[at] = worker.turn(&mut self.rings);
-            if self.wants[at] == Next::Now {
+            self.next_turns[at] = worker.turn(&mut self.rings);
+            if self.next_turns[at] == NextTurn::Now {
                 worker.clock += TURN;
             }
         }
@@ -85,8 +85,8 @@ impl<S: Scheduler> Play for Team<S> {
 
     fn apply(&mut self, actions: &[Action]) {
         self.workers.iter_mut().for_each(|worker| worker.apply(actions));
-        // There may be something to do now.
-        self.wants.fill(Next::Now);
+        // The actions may have given the workers something to do.
+        self.next_turns.fill(NextTurn::Now);
     }
 
     fn tallies(&mut self) -> Vec<Tally> {
@@ -94,12 +94,12 @@ impl<S: Scheduler> Play for Team<S> {
         self.workers.iter().map(|worker| worker.tally.clone()).collect()
     }
 
-    fn gist(&self) -> Gist {
-        let mut gist = Gist::default();
+    fn summary(&self) -> Summary {
+        let mut summary = Summary::default();
         for worker in &self.workers {
-            gist.count(worker.clock, worker.tally.left, worker.calls, worker.tally.busy, worker.delay);
+            summary.count(worker.clock, worker.tally.left, worker.calls, worker.tally.busy, worker.delay);
         }
-        gist
+        summary
     }
 
     fn offered(&self) -> Option<f64> {
@@ -117,10 +117,10 @@ impl<S: Scheduler> Play for Team<S> {
     }
 
     fn module(&self, module: usize) -> ModuleNow {
-        let told = &self.scene.layout.modules[module];
+        let layout = &self.scene.layout.modules[module];
         let mut now = ModuleNow::default();
-        for worker in told.workers.iter().map(|worker| &self.workers[*worker]) {
-            (now.trigger, now.hold) = worker.buffer(told.leader);
+        for worker in layout.workers.iter().map(|worker| &self.workers[*worker]) {
+            (now.trigger, now.hold) = worker.buffer(layout.leader);
             now.weight = worker.weights[module];
             let gauge = worker.gauge(module);
             now.queued += gauge.queued;

@@ -1,8 +1,8 @@
-//! Simulated time in picoseconds: costs of a fraction of a nanosecond count, and half a year fits.
+//! Simulated time in picoseconds. It resolves costs of a fraction of a nanosecond, and spans half a year.
 
 use std::ops::{Add, AddAssign, Sub};
 
-/// A span of simulated time, or an instant since it began.
+/// A span of simulated time, or an instant since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Picos(pub(crate) u64);
 
@@ -12,7 +12,7 @@ impl Picos {
     pub(crate) const ZERO: Self = Self(0);
     pub(crate) const NEVER: Self = Self(u64::MAX);
 
-    /// The nearest to so many seconds; [`NEVER`](Self::NEVER) where they are too many.
+    /// Rounds seconds to picoseconds. Returns [`NEVER`](Self::NEVER) if they are too many.
     pub(crate) fn of_seconds(seconds: f64) -> Self {
         Self((seconds * SECOND).round() as u64)
     }
@@ -21,13 +21,13 @@ impl Picos {
         self.0 as f64 / SECOND
     }
 
-    /// Whole nanoseconds: what delays are counted in.
+    /// Returns whole nanoseconds, the unit of delays.
     #[inline]
     pub(crate) fn nanos(self) -> u64 {
         self.0 / 1_000
     }
 
-    /// How long after `earlier`; nothing where it is not.
+    /// Returns the span since `earlier`, or zero if `earlier` is later.
     #[inline]
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))

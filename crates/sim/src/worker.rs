@@ -1,5 +1,6 @@
-//! A worker, turn by turn as the engine's: a batch from each port, modules in the scheduler's order, branches that meet again
-//! merge. What is left out is packets: batches are runs of them, functions are ways and costs.
+//! A simulated worker. It runs the engine's turns: it takes a batch from each port, runs modules in the scheduler's
+//! order, and merges branches that meet again. Packets themselves are not simulated: a batch consists of runs of
+//! packets, and a function is a route and a cost.
 
 mod buffers;
 mod intake;
@@ -13,91 +14,93 @@ use forebay_packet::{Batch, Ticks};
 use crate::queue::{Bundle, Queue};
 use crate::random::Random;
 use crate::ring::Ring;
-use crate::scene::{Scene, Site};
+use crate::scene::{Scene, WorkerPlan};
 use crate::source::{Ready, Source};
 use crate::tally::Tally;
 use crate::time::Picos;
 use buffers::Gauge;
 
-/// Every so many turns, and in every idle one, buffers are looked at; a buffer over its hold limit may be looked at late by this part of
-/// the shortest limit (both as the engine does).
+/// Buffers are checked every so many turns, and in every idle turn. A buffer over its hold limit may be checked late by
+/// the shortest limit divided by `LATE`. Both are as in the engine.
 const SWEEP_EVERY: u32 = 16;
 const LATE: u64 = 32;
 
-/// What a call costs.
+/// The cost of a call: a fixed part, and a part for each packet.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Price {
+pub(crate) struct CallCost {
     pub(crate) fixed: Picos,
     pub(crate) each: Picos,
 }
 
-/// What a worker wants after a turn.
+/// When a worker must run its next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// To be called again at once.
+pub(crate) enum NextTurn {
+    /// At once.
     Now,
-    /// To be called at this instant, or when something is sent to it.
+    /// At this instant, or when another worker sends a batch to this worker.
     At(Picos),
 }
 
-/// A port that packets enter by.
+/// A port by which packets enter.
 struct Gateway {
     entry: usize,
-    /// Its number among the pipeline's ports.
+    /// The index of the port in the pipeline.
     port: usize,
     source: Source,
     ready: Ready,
 }
 
-/// A worker.
+/// A simulated worker.
 pub(crate) struct Worker<S> {
     pub(crate) clock: Picos,
     scene: Arc<Scene>,
     id: usize,
     scheduler: S,
     queues: Vec<Queue>,
-    /// How many of the nodes are modules.
+    /// The number of nodes that are modules.
     modules: usize,
-    prices: Vec<Price>,
+    costs: Vec<CallCost>,
     gateways: Vec<Gateway>,
-    /// Gateways in the order in which they are read where time is shared out: who gave packets last comes last.
-    rota: Vec<usize>,
-    /// What could not be given to other workers in this turn, by kind of crossing, and the places where it waits.
+    /// The order in which gateways are read by schedulers that share time. The gateway that gave packets last comes
+    /// last.
+    read_order: Vec<usize>,
+    /// By type of crossing: true if packets could not be sent to other workers in this turn; and the nodes at which
+    /// they wait.
     stuck: [bool; 3],
     waiting: Vec<usize>,
-    /// The time as the worker knows it: as of the turn's beginning, or when packets last left.
+    /// The time as the worker knows it: the start of the turn, or the last departure of packets.
     now: Picos,
     began: Picos,
     was_busy: bool,
     turn: u32,
-    /// Modules with a trigger; before when none is looked at; the shortest hold limit.
+    /// Modules with a trigger; the time before which their buffers need no check; the shortest hold limit.
     buffered: Vec<usize>,
     sweep_at: Picos,
     least_hold: Picos,
-    /// By module: the limit that was set, and the flows with objectives that pass.
+    /// By module: the hold limit that was set, and the flows with objectives that pass.
     hold_stated: Vec<Option<Picos>>,
     flows_of: Vec<Vec<usize>>,
     objectives: Vec<Option<u64>>,
     budget: u32,
     batch: u32,
     intake: Bundle,
-    /// What schedulers ask for that look at packets, which none does without a rate limit.
-    nothing: Batch,
-    /// By module; and when they are to be read again.
+    /// An empty batch for the scheduler. Schedulers look at packets only with a rate limit, and a scene has none.
+    empty_batch: Batch,
+    /// By module: the published state of its queue; and the time of the next publication.
     gauges: Vec<Gauge>,
     publish_at: Picos,
     pub(crate) weights: Vec<u32>,
     pub(crate) tally: Tally,
-    /// Calls, and nanoseconds that packets took, of all.
+    /// The number of calls, and the sum of the delays of packets in nanoseconds.
     pub(crate) calls: u64,
     pub(crate) delay: u64,
 }
 
 impl<S: Scheduler> Worker<S> {
-    pub(crate) fn new(scene: &Arc<Scene>, id: usize, prices: Vec<Price>, seed: u64) -> Self {
-        let site = &scene.workers[id];
+    pub(crate) fn new(scene: &Arc<Scene>, id: usize, costs: Vec<CallCost>, seed: u64) -> Self {
+        let plan = &scene.workers[id];
         let (modules, batch) = (scene.layout.modules.len(), scene.layout.batch as u32);
-        let gateways = site.sources.iter().map(|plan| Gateway {
+        let gateways = plan.sources.iter().map(|plan| Gateway {
             entry: plan.entry,
             port: plan.port,
             source: Source::new(plan.pace, plan.pattern.clone(), Random::new(seed, (id << 16 | plan.port) as u64)),
@@ -111,11 +114,11 @@ impl<S: Scheduler> Worker<S> {
         let mut worker = Self {
             clock: Picos::ZERO,
             id,
-            scheduler: S::new(&site.topology),
-            queues: vec![Queue::new(batch); site.nodes.len()],
+            scheduler: S::new(&plan.topology),
+            queues: vec![Queue::new(batch); plan.nodes.len()],
             modules,
-            prices,
-            rota: (0..gateways.len()).collect(),
+            costs,
+            read_order: (0..gateways.len()).collect(),
             gateways,
             stuck: [false; 3],
             waiting: Vec::new(),
@@ -129,13 +132,13 @@ impl<S: Scheduler> Worker<S> {
             hold_stated: scene.buffers.iter().map(|(_, hold)| hold.map(|hold| Picos(hold.0 * 1_000))).collect(),
             flows_of,
             objectives: scene.layout.flows.iter().map(|flow| Some((flow.slo_s? * 1e9).round() as u64)).collect(),
-            budget: batch * (site.topology.entries.len() as u32 + 1),
+            budget: batch * (plan.topology.entries.len() as u32 + 1),
             batch,
             intake: Bundle::default(),
-            nothing: Batch::none(),
+            empty_batch: Batch::none(),
             gauges: vec![Gauge::default(); modules],
             publish_at: Picos::ZERO,
-            weights: site.topology.shares.iter().map(|share| if S::SHARES { share.weight } else { 0 }).collect(),
+            weights: plan.topology.shares.iter().map(|share| if S::SHARES { share.weight } else { 0 }).collect(),
             tally: Tally::new(scene),
             calls: 0,
             delay: 0,
@@ -148,12 +151,12 @@ impl<S: Scheduler> Worker<S> {
         worker
     }
 
-    fn site(&self) -> &Site {
+    fn plan(&self) -> &WorkerPlan {
         &self.scene.workers[self.id]
     }
 
-    /// One turn; says when to call again.
-    pub(crate) fn turn(&mut self, rings: &mut [Ring]) -> Next {
+    /// Runs one turn. Returns when the next one must run.
+    pub(crate) fn turn(&mut self, rings: &mut [Ring]) -> NextTurn {
         let start = self.clock;
         if self.was_busy {
             self.tally.busy += start.since(self.began).0;
@@ -169,45 +172,45 @@ impl<S: Scheduler> Worker<S> {
             self.sweep();
         }
         let waits = !self.scheduler.is_idle() || !self.waiting.is_empty();
-        if self.was_busy || waits { Next::Now } else { self.when() }
+        if self.was_busy || waits { NextTurn::Now } else { self.next_turn() }
     }
 
-    /// When there may be something to do, nothing being ready now.
-    fn when(&self) -> Next {
+    /// Returns the time at which there may be something to do, if nothing is ready now.
+    fn next_turn(&self) -> NextTurn {
         let due = self.buffered.iter().filter_map(|module| self.queues[*module].due());
         let mut earliest = due.min().unwrap_or(Picos::NEVER);
         for gateway in self.gateways.iter().filter(|gateway| !self.is_held(gateway)) {
             match gateway.ready {
-                Ready::Now => return Next::Now,
+                Ready::Now => return NextTurn::Now,
                 Ready::At(instant) => earliest = earliest.min(instant),
                 Ready::Never => {}
             }
         }
-        Next::At(earliest)
+        NextTurn::At(earliest)
     }
 
-    /// Whether a port is not to be read now.
+    /// Returns true if a port must not be read now.
     fn is_held(&self, gateway: &Gateway) -> bool {
         self.scheduler.holds(gateway.port) || self.scheduler.waits(gateway.port, gateway.entry)
     }
 
-    /// When the earliest of what other workers have sent was sent.
+    /// Returns the earliest time at which a message that waits for this worker was sent.
     pub(crate) fn sent_to(&self, rings: &[Ring]) -> Option<Picos> {
-        self.site().ins.iter().filter_map(|ring| rings[*ring].sent_at()).min()
+        self.plan().ins.iter().filter_map(|ring| rings[*ring].sent_at()).min()
     }
 
-    /// Packets that wait: for modules, and at sources.
+    /// Returns the number of packets that wait for modules and at sources.
     pub(crate) fn waiting(&self) -> (u64, u64) {
         let queued = self.queues.iter().map(|queue| u64::from(queue.len())).sum();
         (queued, self.gateways.iter().map(|gateway| gateway.source.waiting() as u64).sum())
     }
 
-    /// Sources that packets enter by.
+    /// Returns the sources by which packets enter.
     pub(crate) fn sources(&self) -> impl Iterator<Item = &Source> {
         self.gateways.iter().map(|gateway| &gateway.source)
     }
 
-    /// Every source offers so many times its configured rate.
+    /// Sets the offered rate of every source to `factor` times its configured rate.
     pub(crate) fn set_offer(&mut self, factor: f64) {
         for gateway in &mut self.gateways {
             gateway.source.set_offer(factor);

@@ -139,7 +139,7 @@ fn what_cannot_be_simulated_or_makes_no_sense_is_named() {
         assert!(done.code == Some(2) && done.err.contains(said), "{:?}: {}", done.code, done.err);
     };
     let cost = ["--cost", "*=100"];
-    refused(&[ends.path(), cost[0], cost[1]], "port 'in': its packets' times are not known beforehand");
+    refused(&[ends.path(), cost[0], cost[1]], "port 'in': the arrival times of its packets are not known in advance");
     refused(&[goes_on.path(), "--cost", "hopp=100"], "no module or function is called 'hopp' (did you mean 'hop'?)");
     refused(&[goes_on.path(), cost[0], cost[1], "--duration", "0s"], "allowed is more than 0");
     refused(&[goes_on.path(), cost[0], cost[1], "--decisions", "x"], "--decisions: nothing decides");

@@ -1,4 +1,4 @@
-//! Watches packets on their ways.
+//! Observes packets on their routes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,61 +6,61 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forebay_graph::{Decision, Observer, Place, Telemetry, Visit};
 use forebay_packet::Packet;
 
-/// What became of a packet.
+/// The modules that a packet visited, and the port by which it was sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trail {
-    /// Modules as written, each with the worker that ran it.
+    /// The modules as configured, each with the worker that ran it.
     pub(super) visits: Vec<(usize, usize)>,
-    /// By which port of which worker it left, as one of which flow.
+    /// The worker, the port and the flow with which the packet was sent; `None` if it was not sent.
     pub(super) left: Option<(usize, usize, Option<usize>)>,
 }
 
-/// Where packets enter: a worker, and a port.
+/// The worker and the port by which a packet enters.
 pub(super) type Entry = (usize, usize);
 
-/// What all workers' watchers have seen.
+/// The observations of all workers.
 #[derive(Default)]
-pub(super) struct Seen {
-    /// Each packet's trail, in the order in which they came; `None`: it is under way.
+pub(super) struct Observations {
+    /// The trail of each packet, in order of arrival; `None` while the packet is in flight.
     pub(super) trails: BTreeMap<Entry, Vec<Option<Trail>>>,
-    /// By mark, less 1.
-    under_way: Vec<Option<UnderWay>>,
-    /// By flow: packets that left, and their bytes.
+    /// Packets in flight, by mark less 1.
+    in_flight: Vec<Option<InFlight>>,
+    /// By flow: the number of packets that were sent, and their bytes.
     pub(super) lengths: BTreeMap<usize, (u64, u64)>,
-    /// A module that holds packets back.
+    /// A module that holds packets.
     pub(super) holds: Option<usize>,
 }
 
-/// A packet on its way.
-struct UnderWay {
+/// A packet in flight.
+struct InFlight {
     entry: Entry,
-    /// Which one it is of those that entered there.
+    /// The index of the packet among those of its entry.
     number: usize,
     trail: Trail,
 }
 
-impl Seen {
+impl Observations {
     fn trail(&mut self, mark: u8) -> Option<&mut Trail> {
-        let slot = self.under_way.get_mut(usize::from(mark).checked_sub(1)?)?;
+        let slot = self.in_flight.get_mut(usize::from(mark).checked_sub(1)?)?;
         slot.as_mut().map(|packet| &mut packet.trail)
     }
 
     fn end(&mut self, mark: u8) {
         let Some(at) = usize::from(mark).checked_sub(1) else { return };
-        if let Some(UnderWay { entry, number, trail }) = self.under_way.get_mut(at).and_then(Option::take) {
+        if let Some(InFlight { entry, number, trail }) = self.in_flight.get_mut(at).and_then(Option::take) {
             self.trails.entry(entry).or_default()[number] = Some(trail);
         }
     }
 }
 
-/// Watches one worker.
+/// Observes one worker.
 pub(super) struct Watcher {
     pub(super) worker: usize,
-    pub(super) seen: Arc<Mutex<Seen>>,
+    pub(super) seen: Arc<Mutex<Observations>>,
 }
 
 impl Watcher {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, Observations> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -70,17 +70,17 @@ impl Observer for Watcher {
 
     fn entered(&mut self, port: usize, _: &mut Packet) -> u8 {
         let mut seen = self.seen();
-        let free = seen.under_way.iter().position(Option::is_none).unwrap_or(seen.under_way.len());
-        // So many at once do not come: batches are small here.
+        let free = seen.in_flight.iter().position(Option::is_none).unwrap_or(seen.in_flight.len());
+        // More than 255 packets are never in flight: batches are small here.
         let Ok(mark) = u8::try_from(free + 1) else { return 0 };
         let entry = (self.worker, port);
         let trails = seen.trails.entry(entry).or_default();
         trails.push(None);
         let number = trails.len() - 1;
-        if free == seen.under_way.len() {
-            seen.under_way.push(None);
+        if free == seen.in_flight.len() {
+            seen.in_flight.push(None);
         }
-        seen.under_way[free] = Some(UnderWay { entry, number, trail: Trail::default() });
+        seen.in_flight[free] = Some(InFlight { entry, number, trail: Trail::default() });
         mark
     }
 

@@ -1,31 +1,32 @@
-//! Buffers: their hold limits, and what is changed between turns.
+//! Buffers: their hold limits, and changes that a controller makes between turns.
 
 use forebay_graph::{Action, Scheduler};
 
 use super::{LATE, Worker};
 use crate::time::Picos;
 
-/// How long packets wait for a trigger on a path without a delay objective (as in the engine).
+/// The hold limit on a path without a delay objective (as in the engine).
 const DEFAULT_HOLD: Picos = Picos(1_000_000_000);
-/// How often it is told what waits where, in idle turns and besides (as in the engine).
+/// The interval at which queue lengths are published, in addition to idle turns (as in the engine).
 const PUBLISH_EVERY: Picos = Picos(1_000_000_000);
 
-/// What is told of a queue.
+/// The published state of a queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gauge {
-    /// Packets that wait, and how long the first has waited for the trigger.
+    /// Packets that wait, and the time that the first one has waited for the trigger.
     pub(crate) queued: u64,
     pub(crate) oldest: Picos,
-    /// Packets that came while there was a trigger, and at how many instants any did.
+    /// Packets that came while there was a trigger, and the number of instants at which packets came.
     arrived: u64,
     arrivals: u64,
-    /// How many of them had come when the trigger was set or taken away last, and packets at all.
+    /// At the last change of the trigger: the value of `arrived`, and the number of all packets that had come.
     came: u64,
     marked: u64,
 }
 
 impl Gauge {
-    /// Packets that have come while there was a trigger, where so many have come at all.
+    /// Returns the number of packets that have come while there was a trigger. `all` is the number of all packets that
+    /// have come.
     fn arrived(&self, trigger: u32, all: u64) -> u64 {
         if trigger == 0 { self.came } else { self.came + (all - self.marked) }
     }
@@ -35,7 +36,7 @@ impl<S: Scheduler> Worker<S> {
     /// Releases buffers over their hold limit.
     pub(super) fn sweep(&mut self) {
         let now = self.now;
-        // What comes from now on need not be looked at before.
+        // Packets that come from now on need no earlier check.
         let mut next = now + self.least_hold;
         for &module in &self.buffered {
             let queue = &mut self.queues[module];
@@ -58,7 +59,7 @@ impl<S: Scheduler> Worker<S> {
     pub(crate) fn apply(&mut self, actions: &[Action]) {
         let mut buffers = false;
         for action in actions {
-            // Those of a fold have one queue.
+            // Folded modules share one queue.
             let leader = action.module().map_or(0, |module| self.scene.layout.modules[module].leader);
             match *action {
                 Action::SetTrigger { trigger, .. } => {
@@ -80,7 +81,7 @@ impl<S: Scheduler> Worker<S> {
                     self.weights[leader] = weight;
                 }
                 Action::SetOffer { factor } => self.set_offer(factor),
-                // A limit counts what packets are made of, which nobody knows here; no controller sets one.
+                // A rate limit may count bytes, which are not simulated. No controller sets a limit.
                 _ => {}
             }
         }
@@ -89,8 +90,8 @@ impl<S: Scheduler> Worker<S> {
         }
     }
 
-    /// Works out the hold limits that nobody stated, as the engine does: half of the tightest objective among the flows
-    /// through the module, shared evenly by the buffers on that flow's path.
+    /// Computes the hold limits that were not set, as the engine does: half of the tightest objective of the flows
+    /// through the module, divided evenly among the buffers on the path of that flow.
     pub(super) fn derive_holds(&mut self) {
         self.buffered = (0..self.modules).filter(|module| self.queues[*module].trigger() > 0).collect();
         let mut buffers_on = vec![0; self.objectives.len()];
@@ -105,22 +106,22 @@ impl<S: Scheduler> Worker<S> {
         }
         let holds = self.buffered.iter().map(|module| self.queues[*module].hold());
         self.least_hold = holds.min().unwrap_or(Picos::NEVER);
-        // Some may be over their limit now.
+        // Some buffers may be over their limit now.
         self.sweep_at = if self.buffered.is_empty() { Picos::NEVER } else { Picos::ZERO };
     }
 
-    /// A module's trigger and hold limit.
+    /// Returns a module's trigger and hold limit.
     pub(crate) fn buffer(&self, module: usize) -> (usize, Picos) {
         let queue = &self.queues[module];
         (queue.trigger() as usize, if queue.trigger() > 0 { queue.hold() } else { Picos::ZERO })
     }
 
-    /// What was last told of a module's queue.
+    /// Returns the last published state of a module's queue.
     pub(crate) fn gauge(&self, module: usize) -> Gauge {
         self.gauges[module]
     }
 
-    /// Tells what waits where, as the engine does: in idle turns, and else now and then.
+    /// Publishes the queue lengths, as the engine does: in idle turns, and otherwise at intervals.
     fn publish(&mut self) {
         self.publish_at = self.now + PUBLISH_EVERY;
         let all = if S::SHARES { 0..self.modules } else { 0..0 };
@@ -128,7 +129,7 @@ impl<S: Scheduler> Worker<S> {
             let (queue, gauge) = (&self.queues[module], &mut self.gauges[module]);
             gauge.queued = u64::from(queue.len());
             if queue.trigger() > 0 {
-                gauge.arrivals = queue.turns();
+                gauge.arrivals = queue.instants();
                 let all = self.tally.modules[module].packets + gauge.queued;
                 gauge.arrived = gauge.arrived(queue.trigger(), all);
                 gauge.oldest = if gauge.queued > 0 { self.now.since(queue.since()) } else { Picos::ZERO };
@@ -136,7 +137,7 @@ impl<S: Scheduler> Worker<S> {
         }
     }
 
-    /// Puts what was last told of queues among what is counted.
+    /// Copies the last published queue states into the counts.
     pub(crate) fn count_queues(&mut self) {
         for (counted, gauge) in self.tally.modules.iter_mut().zip(&self.gauges) {
             counted.came = counted.packets + gauge.queued + counted.turned_away;

@@ -1,4 +1,4 @@
-//! What comes in: from ports, and from other workers.
+//! Receives packets from ports and from other workers.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use forebay_measure::histogram::Sample;
 
 use super::Worker;
 use crate::ring::Ring;
-use crate::scene::{Crossing, Place};
+use crate::scene::{Crossing, NodeType};
 use crate::source::Ready;
 
 impl<S: Scheduler> Worker<S> {
-    /// Takes up to a batch from each ring and each port; whether any came.
+    /// Takes up to a batch from each ring and each port. Returns true if packets came.
     pub(super) fn receive(&mut self, rings: &mut [Ring]) -> bool {
-        let mut any = self.take_over(rings);
-        // What cannot be given away would only pile up.
+        let mut any = self.receive_from_rings(rings);
+        // Packets that cannot be sent on would only accumulate.
         if self.stuck != [false; 3] {
             return any;
         }
@@ -24,30 +24,32 @@ impl<S: Scheduler> Worker<S> {
             }
             return any;
         }
-        // Who has waited longest comes first: a port may fill a queue so that those after it must not be read.
-        let mut rota = std::mem::take(&mut self.rota);
-        let (gave, kept): (Vec<usize>, Vec<usize>) = rota.iter().partition(|at| self.receive_from(**at));
-        rota.clear();
-        rota.extend(kept);
+        // The port that has waited longest is read first: one port may fill a queue so that the ports after it must not
+        // be read.
+        let mut read_order = std::mem::take(&mut self.read_order);
+        let (gave, kept): (Vec<usize>, Vec<usize>) = read_order.iter().partition(|at| self.receive_from(**at));
+        read_order.clear();
+        read_order.extend(kept);
         any |= !gave.is_empty();
-        rota.extend(gave);
-        self.rota = rota;
+        read_order.extend(gave);
+        self.read_order = read_order;
         any
     }
 
-    fn take_over(&mut self, rings: &mut [Ring]) -> bool {
+    fn receive_from_rings(&mut self, rings: &mut [Ring]) -> bool {
         let scene = Arc::clone(&self.scene);
         let mut any = false;
         for &ring in &scene.workers[self.id].ins {
-            // What stands before the graph waits for no module of this worker.
+            // Packets before the graph wait for no module of this worker, so stuck `Entry` packets do not stop other
+            // rings.
             let entering = self.stuck == [self.stuck[Crossing::Entry as usize], false, false];
             if scene.rings[ring].crossing != Crossing::Leave && !entering {
                 continue;
             }
-            let mut left = self.batch;
-            while left > 0 && rings[ring].take(self.now, &mut self.intake) {
+            let mut remaining = self.batch;
+            while remaining > 0 && rings[ring].take(self.now, &mut self.intake) {
                 any = true;
-                left = left.saturating_sub(self.intake.packets);
+                remaining = remaining.saturating_sub(self.intake.packets);
                 let Some(node) = self.intake.runs.first().map(|run| scene.hops[run.at as usize] as usize) else {
                     continue;
                 };
@@ -59,7 +61,7 @@ impl<S: Scheduler> Worker<S> {
         any
     }
 
-    /// Takes up to a batch from a port; whether any came.
+    /// Takes up to a batch from a port. Returns true if packets came.
     pub(super) fn receive_from(&mut self, at: usize) -> bool {
         if S::SHARES && self.is_held(&self.gateways[at]) {
             return false;
@@ -78,7 +80,7 @@ impl<S: Scheduler> Worker<S> {
         self.tally.entered += packets;
         self.tally.port_wait.add(Sample::new(self.now.since(first.arrival).nanos()), packets);
         let mut bundle = std::mem::take(&mut self.intake);
-        if self.site().nodes[entry] == Place::Spread {
+        if self.plan().nodes[entry] == NodeType::Spread {
             self.spread(&mut bundle);
         } else {
             self.put(entry, &mut bundle);
@@ -87,7 +89,7 @@ impl<S: Scheduler> Worker<S> {
         true
     }
 
-    /// Reads the ports of a module that has run dry and kept its place.
+    /// Reads the ports of a module whose queue is empty while the scheduler keeps its turn.
     pub(super) fn refill(&mut self, node: usize) {
         if self.stuck != [false; 3] {
             return;

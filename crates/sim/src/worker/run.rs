@@ -1,4 +1,5 @@
-//! Runs modules: takes a batch from a queue, spends what the call costs, and puts each packet where its way leads.
+//! Runs modules: takes a batch from a queue, adds the cost of the call to the clock, and forwards each packet along its
+//! route.
 
 use forebay_graph::{Scheduler, Took};
 use forebay_measure::histogram::Sample;
@@ -7,12 +8,12 @@ use forebay_packet::Ticks;
 use super::Worker;
 use crate::queue::{Bundle, Queue, Run};
 use crate::ring::Ring;
-use crate::scene::{GONE, NO_FLOW, Place};
+use crate::scene::{GONE, NO_FLOW, NodeType};
 use crate::tally::Tally;
 use crate::time::Picos;
 
 impl<S: Scheduler> Worker<S> {
-    /// Runs what is ready until the turn ends; whether anything ran.
+    /// Runs ready modules until the turn ends. Returns true if a module ran.
     pub(super) fn run(&mut self, rings: &mut [Ring]) -> bool {
         let mut any = false;
         self.stuck = [false; 3];
@@ -27,7 +28,7 @@ impl<S: Scheduler> Worker<S> {
             let mut left = self.budget;
             while self.queues[node].take(&mut bundle) {
                 if S::SHARES {
-                    self.scheduler.take(node, &self.nothing, self.queues[node].len() as usize);
+                    self.scheduler.take(node, &self.empty_batch, self.queues[node].len() as usize);
                 }
                 left = left.saturating_sub(bundle.packets);
                 self.run_from(node, &mut bundle, rings);
@@ -50,16 +51,16 @@ impl<S: Scheduler> Worker<S> {
         any
     }
 
-    /// Runs a batch through a module and, as long as all of it goes on to one that nothing else feeds, through those that
-    /// follow. The batch is empty afterwards.
+    /// Runs a batch through a module. As long as the whole batch goes to a module with no other feeder, it also runs
+    /// that module. The batch is empty afterwards.
     fn run_from(&mut self, mut at: usize, bundle: &mut Bundle, rings: &mut [Ring]) {
         while at < self.modules {
-            let (size, price) = (u64::from(bundle.packets), self.prices[at]);
+            let (size, cost) = (u64::from(bundle.packets), self.costs[at]);
             let counted = &mut self.tally.modules[at];
             counted.packets += size;
             counted.calls += 1;
             self.calls += 1;
-            let took = Picos(price.fixed.0 + price.each.0 * size);
+            let took = Picos(cost.fixed.0 + cost.each.0 * size);
             self.clock += took;
             let next = self.route(bundle);
             self.scheduler.charge(at, size as usize, Took::Exactly(Ticks(took.0)));
@@ -71,7 +72,8 @@ impl<S: Scheduler> Worker<S> {
         self.depart(at, bundle, rings);
     }
 
-    /// Puts a batch where its packets go next. `Some`: all of it goes straight on to this node, and is still in `bundle`.
+    /// Puts a batch into the queues of the next nodes. If the whole batch may bypass the queue, it stays in `bundle`,
+    /// and the next node is returned.
     fn route(&mut self, bundle: &mut Bundle) -> Option<usize> {
         let hops = &self.scene.hops;
         bundle.runs.iter_mut().for_each(|run| run.at += 1);
@@ -83,8 +85,8 @@ impl<S: Scheduler> Worker<S> {
                 bundle.clear();
                 return None;
             }
-            let alone = self.scene.workers[self.id].alone[node];
-            if alone && self.queues[node].passes() && self.scheduler.straight_on(node) {
+            let single_feed = self.scene.workers[self.id].single_feed[node];
+            if single_feed && self.queues[node].passes() && self.scheduler.straight_on(node) {
                 return Some(node);
             }
             self.put(node, bundle);
@@ -109,7 +111,7 @@ impl<S: Scheduler> Worker<S> {
         None
     }
 
-    /// Puts a whole batch into a node's queue; it is left empty.
+    /// Puts a whole batch into a node's queue, and leaves it empty.
     pub(super) fn put(&mut self, node: usize, bundle: &mut Bundle) {
         if S::SHARES && self.scheduler.refuses(node) {
             self.tally.modules[node].turned_away += u64::from(bundle.packets);
@@ -117,18 +119,18 @@ impl<S: Scheduler> Worker<S> {
         }
         let queue = &mut self.queues[node];
         if queue.push_all(bundle, self.now) {
-            tell_ready(&mut self.scheduler, node, queue);
+            mark_ready(&mut self.scheduler, node, queue);
         }
     }
 
-    /// Lets a batch leave by a node past the modules; it is empty afterwards, or waits there.
+    /// Sends a batch from a node past the modules. The batch is empty afterwards, unless it waits at the node.
     fn depart(&mut self, node: usize, bundle: &mut Bundle, rings: &mut [Ring]) {
-        match self.site().nodes[node] {
-            Place::Spread => {
+        match self.plan().nodes[node] {
+            NodeType::Spread => {
                 return self.spread(bundle);
             }
-            Place::Away(ring, drops) => return self.cross(node, (ring, drops), bundle, rings),
-            Place::Module | Place::Out => {}
+            NodeType::Transfer(ring, drops) => return self.cross(node, (ring, drops), bundle, rings),
+            NodeType::Module | NodeType::Out => {}
         }
         self.now = self.clock;
         for run in bundle.runs.drain(..) {
@@ -139,17 +141,17 @@ impl<S: Scheduler> Worker<S> {
             if flow == NO_FLOW {
                 continue;
             }
-            let told = &mut self.tally.flows[flow as usize];
-            told.packets += count;
-            told.delay.add(Sample::new(delay), count);
+            let counts = &mut self.tally.flows[flow as usize];
+            counts.packets += count;
+            counts.delay.add(Sample::new(delay), count);
             if self.objectives[flow as usize].is_some_and(|objective| delay > objective) {
-                told.violations += count;
+                counts.violations += count;
             }
         }
         bundle.packets = 0;
     }
 
-    /// Puts each packet where its session's worker is reached.
+    /// Puts each packet into the queue of the node towards its session's worker.
     pub(super) fn spread(&mut self, bundle: &mut Bundle) {
         for run in bundle.runs.drain(..) {
             let run = Run { at: run.at + 1, ..run };
@@ -162,7 +164,7 @@ impl<S: Scheduler> Worker<S> {
         bundle.packets = 0;
     }
 
-    /// Gives a batch to another worker. Where its ring is full, the batch waits at the node, or is dropped.
+    /// Sends a batch to another worker. If the ring is full, the batch waits at the node or is dropped.
     fn cross(&mut self, node: usize, (ring, drops): (usize, Option<usize>), bundle: &mut Bundle, rings: &mut [Ring]) {
         bundle.runs.iter_mut().for_each(|run| run.at += 1);
         if !rings[ring].send(bundle, self.clock) {
@@ -173,7 +175,7 @@ impl<S: Scheduler> Worker<S> {
             bundle.runs.iter_mut().for_each(|run| run.at -= 1);
             self.stuck[self.scene.rings[ring].crossing as usize] = true;
             self.queues[node].put_back(bundle);
-            // Not in this turn: nothing changes in it.
+            // The node is not tried again in this turn: a full ring stays full until the turn ends.
             self.waiting.push(node);
         }
     }
@@ -184,12 +186,12 @@ fn put_run<S: Scheduler>(queue: &mut Queue, scheduler: &mut S, tally: &mut Tally
     if S::SHARES && scheduler.refuses(node) {
         tally.modules[node].turned_away += u64::from(run.count);
     } else if queue.push(run, now) {
-        tell_ready(scheduler, node, queue);
+        mark_ready(scheduler, node, queue);
     }
 }
 
-/// Says that a node can run, and how much waits there where that is more than a batch.
-fn tell_ready<S: Scheduler>(scheduler: &mut S, node: usize, queue: &Queue) {
+/// Marks a node as ready, and reports its queue length if that exceeds a batch.
+fn mark_ready<S: Scheduler>(scheduler: &mut S, node: usize, queue: &Queue) {
     scheduler.ready(node);
     if S::SHARES && queue.has_backlog() {
         scheduler.fill(node, queue.len() as usize);

@@ -1,20 +1,20 @@
-//! All use cases, under controllers, with even and random arrivals, under and at saturation: rates, batches, mean delays and 99th
-//! percentiles within 5 % of the packet-exact engine's.
+//! Compares the simulator with the packet-exact engine for all use cases, with controllers, with constant and random
+//! arrivals, below and at saturation. Rates, batch sizes, mean delays and 99th percentiles must agree within 5 %.
 
 use forebay_sim::{Detail, Options};
 
 use crate::run::{engine, simulated};
 
-/// What the simulator may be off by.
+/// The largest accepted relative difference.
 const BAR: f64 = 0.05;
 
-/// How many seeds' means are compared where chance decides, at the least and at the most.
+/// The smallest and the largest number of seeds whose means are compared if a case is random.
 const SEEDS: std::ops::RangeInclusive<usize> = 4..=32;
 
 const USECASES: [&str; 5] = ["l2l3 n=16", "gw n=16", "vrf m=4 n=4", "mgw m=4 n=4", "rc n=16"];
 const CONTROLLERS: [&str; 4] = ["null", "max", "{~static:~{~trigger:~8~}~}", "optimal"];
 
-/// The settings that make the packets of a use case arrive at random.
+/// Returns the settings that make the packets of a use case arrive at random times.
 fn at_random(usecase: &str) -> String {
     let ports: &[&str] = match usecase.split(' ').next() {
         Some("mgw") => &["down", "up"],
@@ -23,16 +23,17 @@ fn at_random(usecase: &str) -> String {
     ports.iter().map(|port| format!(" ports.{port}.generator.arrivals=poisson")).collect()
 }
 
-/// Compares what stages of a case come to, without the first; what is off by too much.
+/// Compares the figures of the stages of a case, except the first. Returns the differences that are too large.
 fn compare_stages(case: &str, stages: &[(u64, f64)]) -> Vec<String> {
     let (truth, _) = engine(case, stages);
     let options = Options { seed: 1, detail: Detail::Within(0.02) };
-    let (told, _, detail) = simulated(case, options, stages);
+    let (simulated_stages, _, detail) = simulated(case, options, stages);
     let mut wrong = Vec::new();
-    for ((told, truth), (until, _)) in told.iter().zip(&truth).zip(stages).skip(1) {
-        let off = told.off(truth);
+    for ((figures, truth), (until, _)) in simulated_stages.iter().zip(&truth).zip(stages).skip(1) {
+        let off = figures.off(truth);
         let line = format!(
-            "{case} until {until} ms: off {off:.3}, in detail {detail:.3}\n   engine {truth:?}\n   told   {told:?}"
+            "{case} until {until} ms: off {off:.3}, in detail {detail:.3}\n   engine    {truth:?}\n   \
+             simulator {figures:?}"
         );
         println!("{line}");
         if off > BAR {
@@ -42,18 +43,19 @@ fn compare_stages(case: &str, stages: &[(u64, f64)]) -> Vec<String> {
     wrong
 }
 
-/// Compares means over seeds: `optimal` leaves triggers where they came to rest, and where that is random arrivals decide. The mean
-/// delay of one run in the engine scatters by 6 % (vrf 4 4), as it does here. Seeds are added until the means are known to agree;
-/// what is off if they do not.
+/// Compares means over seeds. `optimal` stops changing triggers at values that depend on random arrivals, so the mean
+/// delay of one run scatters by 6 % (vrf 4 4), both in the engine and here. Seeds are added until the means are known
+/// to agree. Returns the differences if they do not.
 fn compare_means(case: &str, from: u64, until: u64) -> Option<String> {
     let stages = [(from, 1.0), (until, 1.0)];
     let (mut pairs, mut line, mut off) = (Vec::new(), String::new(), Vec::new());
     for seed in 1..=*SEEDS.end() {
         let case = format!("{case} seed={seed}");
         let options = Options { seed: seed as u64, detail: Detail::Within(0.02) };
-        let (truth, told) = (&engine(&case, &stages).0[1], &simulated(&case, options, &stages).0[1]);
-        pairs.push((told.each(), truth.each()));
-        let each = |figure: usize| difference(pairs.iter().map(|(told, truth)| (told[figure], truth[figure])));
+        let (truth, figures) = (&engine(&case, &stages).0[1], &simulated(&case, options, &stages).0[1]);
+        pairs.push((figures.each(), truth.each()));
+        let each =
+            |figure: usize| difference(pairs.iter().map(|(simulated, truth)| (simulated[figure], truth[figure])));
         off = (0..4).map(each).collect();
         line = format!("{case}: off by, and standard error {off:.3?}");
         if SEEDS.contains(&seed) && off.iter().all(|(off, error)| off + 2.0 * error <= BAR) {
@@ -65,13 +67,13 @@ fn compare_means(case: &str, from: u64, until: u64) -> Option<String> {
     off.iter().any(|(off, _)| *off > BAR).then_some(line)
 }
 
-/// By how much means differ, and how sure that is: both as parts of the second's.
+/// Returns by how much the means differ, and the standard error of that, both relative to the second mean.
 fn difference(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> (f64, f64) {
     let count = pairs.clone().count() as f64;
     let sum = pairs.clone().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
-    let (told, truth) = (sum.0 / count, sum.1 / count);
-    let squares = pairs.map(|pair| (pair.0 - told).powi(2) + (pair.1 - truth).powi(2)).sum::<f64>();
-    ((told / truth - 1.0).abs(), (squares / (count - 1.0).max(1.0) / count).sqrt() / truth)
+    let (mean, truth) = (sum.0 / count, sum.1 / count);
+    let squares = pairs.map(|pair| (pair.0 - mean).powi(2) + (pair.1 - truth).powi(2)).sum::<f64>();
+    ((mean / truth - 1.0).abs(), (squares / (count - 1.0).max(1.0) / count).sqrt() / truth)
 }
 
 /// Compares cases from `from` to `until`, in milliseconds.
@@ -84,7 +86,8 @@ fn compare<'a>(cases: impl IntoIterator<Item = &'a str>, from: u64, until: u64) 
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Cases with even and random arrivals, under and at saturation; `some`: of those with the same use case and load one in two.
+/// Returns cases with constant and random arrivals, below and at saturation. With `some`, it returns every other case
+/// of a use case and load.
 fn all(some: bool) -> Vec<String> {
     let mut cases = Vec::new();
     for (row, usecase) in USECASES.into_iter().enumerate() {
@@ -104,7 +107,7 @@ fn all(some: bool) -> Vec<String> {
     cases
 }
 
-/// Whether a case is compared by means over seeds: where `optimal` leaves triggers where chance has them come to rest.
+/// Returns true if a case is compared by means over seeds, because its triggers depend on chance under `optimal`.
 fn by_seeds(case: &str) -> bool {
     case.contains("batching=optimal")
 }
@@ -149,7 +152,7 @@ fn workers_agree() {
         "gw n=8 fold=off rate=2Mpps workers=[{},{}]",
         "vpn n=4 stages=2 rate=1Mpps",
         "firewall n=4 fold=off rate=1Mpps workers=[{},{}]",
-        // More than the second worker can do.
+        // More packets than the second worker can process.
         "sfc_a n=4 stages=2 fold=off rate=max shares={~route:~{~when_full:~drop~}~}",
     ];
     compare(cases, 50, 150);
@@ -172,8 +175,8 @@ fn functions_by_name_agree() {
 }
 
 #[test]
-fn what_changes_is_followed() {
-    // Overloaded, and again far from it: transients are a part of what happens.
+fn load_changes_are_followed() {
+    // Overload, then low load: transients are included in the comparison.
     let stages = [(50, 1.0), (170, 2.0), (290, 0.2), (410, 1.2)];
     let wrong: Vec<_> = [
         "gw n=16 fold=off rate=600kpps",

@@ -1,5 +1,5 @@
-//! Where arrivals leave nothing to chance, every turn in detail is the engine's own: periods and decisions are the same, call by
-//! call.
+//! Compares the simulator with the engine in full detail and without random arrivals: periods and decisions must be
+//! equal, call by call.
 
 use forebay_graph::Snapshot;
 use forebay_graph::snapshot::{DelaySnapshot, FlowSnapshot, ModuleSnapshot, WorkerSnapshot};
@@ -7,7 +7,8 @@ use forebay_sim::{Detail, Options};
 
 use crate::run::{engine, simulated};
 
-/// All that a controller sees, times to a hundredth of a nanosecond; but not the calls that the engine times, which are some.
+/// Returns everything that a controller sees, with times rounded to a hundredth of a nanosecond. Omits the number of
+/// timed calls: the engine times only some calls.
 fn seen(snapshot: &Snapshot) -> impl PartialEq + std::fmt::Debug {
     let time = |seconds: f64| (seconds * 1e11).round() as u64;
     let delay = move |it: DelaySnapshot| [it.mean, it.p95, it.p99, it.chosen].map(time);
@@ -35,17 +36,17 @@ fn every_period_and_decision_is_the_engines() {
     ]
     .map(|case| (case, 40))
     .into_iter()
-    // Whose packets' instants are no whole nanoseconds; and whose delays sink below all that were seen before.
+    // A case whose arrival times are no whole nanoseconds, and whose delays fall below all earlier ones.
     .chain([("mgw m=4 n=4 fold=off slo=400us rate=600kpps control.batching=optimal control.period=10ms", 240)])
     {
         let (_, truth) = engine(case, &[(until, 1.0)]);
-        let (_, told, detail) = simulated(case, Options { seed: 1, detail: Detail::All }, &[(until, 1.0)]);
-        assert_eq!((detail, told.len()), (1.0, truth.len()), "{case}");
+        let (_, periods, detail) = simulated(case, Options { seed: 1, detail: Detail::All }, &[(until, 1.0)]);
+        assert_eq!((detail, periods.len()), (1.0, truth.len()), "{case}");
         assert!(truth.len() >= 9 && truth.iter().any(|period| period.snapshot.flows.iter().any(|it| it.packets > 0)));
-        for (told, truth) in told.iter().zip(&truth) {
+        for (period, truth) in periods.iter().zip(&truth) {
             let at = truth.snapshot.at_s;
-            assert_eq!(seen(&told.snapshot), seen(&truth.snapshot), "{case} at {at}");
-            assert_eq!(told.actions.changes, truth.actions.changes, "{case} at {at}");
+            assert_eq!(seen(&period.snapshot), seen(&truth.snapshot), "{case} at {at}");
+            assert_eq!(period.actions.changes, truth.actions.changes, "{case} at {at}");
         }
     }
 }

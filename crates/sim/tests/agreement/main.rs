@@ -1,4 +1,4 @@
-//! The simulator against the packet-exact engine: the same rates, batches and delays.
+//! Compares the simulator with the packet-exact engine: rates, batches and delays must agree.
 
 mod cases;
 mod exact;

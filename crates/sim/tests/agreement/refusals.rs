@@ -1,4 +1,4 @@
-//! What cannot be simulated is refused, by name.
+//! Checks that pipelines that cannot be simulated are rejected, and that the error names the cause.
 
 use forebay_instance::Simulation;
 use forebay_pipeline::{Conditions, Source, load};
@@ -9,7 +9,7 @@ fn learn(text: &str) -> LearnError {
     let conditions = Conditions { frequency: Simulation::frequency(), simulated: true };
     let loaded = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
     match Scene::learn(loaded.plans, 64) {
-        Ok(_) => panic!("it was learnt:\n{text}"),
+        Ok(_) => panic!("learning this pipeline must fail:\n{text}"),
         Err(error) => error,
     }
 }
@@ -22,7 +22,7 @@ fn pipeline(generator: &str, module: &str, more: &str) -> String {
 }
 
 #[test]
-fn what_cannot_be_simulated_is_named() {
+fn pipelines_that_cannot_be_simulated_are_rejected() {
     let ends = learn(&pipeline("rate: 1Mpps, count: 100", "ttl: {}", ""));
     assert!(matches!(&ends, LearnError::Source { port } if port == "in"), "{ends}");
     let holds = learn(&pipeline("rate: 1Mpps", "shaper: { rate: 1Mbps, burst: 2KiB }", ""));

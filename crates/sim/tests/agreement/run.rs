@@ -1,4 +1,4 @@
-//! Runs a use case in the engine and in the simulator, and compares what they say.
+//! Runs a use case in the engine and in the simulator, and collects their figures.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,42 +13,42 @@ use forebay_packet::Ticks;
 use forebay_pipeline::{Conditions, Loaded, load, usecase};
 use forebay_sim::{Options, Scene, Simulator};
 
-/// What a call takes, in nanoseconds, and a packet of it.
+/// The cost of a call, and of each packet of a call, in nanoseconds.
 pub(crate) const COST: (u64, u64) = (300, 50);
 
-/// Keeps what was seen and decided, period by period.
+/// Records the snapshot and the decision of each period.
 #[derive(Clone, Default)]
-pub(crate) struct Seen(Arc<Mutex<Vec<Period>>>);
+pub(crate) struct Recorder(Arc<Mutex<Vec<Period>>>);
 
-impl Log for Seen {
+impl Log for Recorder {
     fn begin(&mut self, _: &Settings, _: &Layout) {}
 
     fn period(&mut self, snapshot: &Snapshot, actions: &Actions) {
         let period = Period { snapshot: snapshot.clone(), actions: actions.clone() };
-        self.0.lock().expect("nobody panicked").push(period);
+        self.0.lock().expect("no thread panicked").push(period);
     }
 }
 
-impl Seen {
+impl Recorder {
     pub(crate) fn periods(&self) -> Vec<Period> {
-        self.0.lock().expect("nobody panicked").clone()
+        self.0.lock().expect("no thread panicked").clone()
     }
 }
 
-/// What a run came to.
+/// The figures of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Figures {
-    /// Packets a second that left.
+    /// Packets sent per second.
     pub(crate) rate: f64,
-    /// Packets a call.
+    /// Mean packets per call.
     pub(crate) batch: f64,
     /// The mean delay of all packets, in microseconds.
     pub(crate) mean: f64,
-    /// Its 99th percentile.
+    /// The 99th percentile of the delay, in microseconds.
     pub(crate) p99: f64,
 }
 
-/// A quantile between the bounds of its bucket, which lie too far apart for comparisons.
+/// Interpolates a quantile between the bounds of its bucket. The bounds themselves are too far apart for comparisons.
 fn quantile(delay: &Distribution, share: f64) -> f64 {
     let Some(upper) = delay.quantile(share).filter(|upper| *upper >= 32) else { return 0.0 };
     let width = 1u64 << (upper.ilog2() - 4);
@@ -73,14 +73,14 @@ impl Figures {
         [self.rate, self.batch, self.mean, self.p99]
     }
 
-    /// By how much the figures differ from others at the most, as a part of those.
+    /// Returns the largest difference of a figure from that of `truth`, relative to `truth`.
     pub(crate) fn off(&self, truth: &Self) -> f64 {
         let pairs = self.each().into_iter().zip(truth.each());
-        pairs.map(|(told, truth)| (told / truth - 1.0).abs()).fold(0.0, f64::max)
+        pairs.map(|(figure, truth)| (figure / truth - 1.0).abs()).fold(0.0, f64::max)
     }
 }
 
-/// A use case, written as on the command line: `gw n=16 rate=1Mpps`; `~` stands for a blank in a value.
+/// Loads a use case, written as on the command line: `gw n=16 rate=1Mpps`. `~` stands for a space in a value.
 pub(crate) fn loaded(case: &str) -> Loaded {
     let mut words = case.split_whitespace().map(|word| word.replace('~', " "));
     let name = words.next().expect("a name");
@@ -89,8 +89,8 @@ pub(crate) fn loaded(case: &str) -> Loaded {
     load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// The engine's figures of each of several stages, and its periods. A stage: until when it lasts, in milliseconds, and how many times their
-/// configured rate sources offer in it.
+/// Returns the engine's figures of each stage, and its periods. A stage is the time at which it ends, in milliseconds,
+/// and the offered rate as a multiple of the configured rate.
 pub(crate) fn engine(case: &str, stages: &[(u64, f64)]) -> (Vec<Figures>, Vec<Period>) {
     let loaded = loaded(case);
     match loaded.plans[0].scheduler {
@@ -101,7 +101,7 @@ pub(crate) fn engine(case: &str, stages: &[(u64, f64)]) -> (Vec<Figures>, Vec<Pe
 
 fn engine_of<S: Scheduler>(loaded: Loaded, stages: &[(u64, f64)]) -> (Vec<Figures>, Vec<Period>) {
     let costs = vec![Cost { per_batch: COST.0, per_packet: COST.1 }; loaded.plans[0].modules.len()];
-    let seen = Seen::default();
+    let seen = Recorder::default();
     let log: Box<dyn Log> = Box::new(seen.clone());
     let mut team =
         SimulatedTeam::<S>::told(loaded.plans, &costs, Some(loaded.made), Some(log)).expect("a plan that runs");
@@ -132,20 +132,21 @@ fn engine_of<S: Scheduler>(loaded: Loaded, stages: &[(u64, f64)]) -> (Vec<Figure
     (figures, seen.periods())
 }
 
-/// A simulator of a use case, and what it will tell of its periods.
-pub(crate) fn simulator(case: &str, options: Options) -> (Simulator, Seen) {
+/// Returns the simulator of a use case, and the record of its periods.
+pub(crate) fn simulator(case: &str, options: Options) -> (Simulator, Recorder) {
     let loaded = loaded(case);
     let control = loaded.made.control().cloned();
     let scene = Scene::learn(loaded.plans, 8_192).unwrap_or_else(|error| panic!("{case}: {error}"));
     let line = Line { fixed: COST.0 as f64 / 1e9, each: COST.1 as f64 / 1e9 };
     let costs = vec![line; scene.layout().modules.len()];
     let mut simulator = Simulator::new(scene, &costs, control.as_ref(), options).expect("a controller");
-    let seen = Seen::default();
+    let seen = Recorder::default();
     simulator.tell(Box::new(seen.clone()));
     (simulator, seen)
 }
 
-/// The simulator's figures of each stage, its periods, and the share of the last stage that was simulated in detail.
+/// Returns the simulator's figures of each stage, its periods, and the share of the last stage that was simulated in
+/// detail.
 pub(crate) fn simulated(case: &str, options: Options, stages: &[(u64, f64)]) -> (Vec<Figures>, Vec<Period>, f64) {
     let (mut simulator, seen) = simulator(case, options);
     let (mut began, mut offered, mut detail) = (0, 1.0, 0.0);

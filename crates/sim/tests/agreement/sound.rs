@@ -1,4 +1,4 @@
-//! What holds whatever is simulated: no packet is lost or made, and one seed has one answer.
+//! Invariants of every simulation: no packet is lost or created, and a seed determines the result.
 
 use forebay_sim::{Detail, Options, Report};
 
@@ -22,7 +22,7 @@ fn report(case: &str, options: Options, seconds: f64) -> Report {
 }
 
 #[test]
-fn what_comes_in_goes_out_or_waits() {
+fn packets_that_enter_are_sent_dropped_or_queued() {
     for case in CASES {
         let report = report(case, Options { seed: 3, detail: Detail::All }, 0.03);
         let Report { entered, left, gone, turned_away, queued, .. } = report;
@@ -34,7 +34,7 @@ fn what_comes_in_goes_out_or_waits() {
 }
 
 #[test]
-fn what_stands_in_for_detail_comes_in_and_goes_out_alike() {
+fn extrapolated_input_equals_extrapolated_output() {
     for case in CASES {
         let report = report(case, Options::default(), 3.0);
         let out = report.left + report.gone + report.turned_away + report.queued;
@@ -45,7 +45,7 @@ fn what_stands_in_for_detail_comes_in_and_goes_out_alike() {
 }
 
 #[test]
-fn one_seed_has_one_answer() {
+fn a_seed_determines_the_result() {
     for case in CASES {
         let run = |seed| report(case, Options { seed, ..Options::default() }, 0.2);
         let (one, again) = (run(1), run(1));

@@ -1,7 +1,7 @@
-//! What a run has come to, as the engine tells of its own runs: the same tables and the same JSON.
+//! Converts the results of a simulation into the engine's report, so that both print the same tables and the same JSON.
 //!
-//! What is not simulated is left out: sizes of batches one by one, functions' own counters, ports one by one. Counts that stand for time
-//! that was not simulated in detail are what is to be expected, so that sums are some packets off.
+//! The report omits figures that are not simulated: batch size distributions, counters of functions, and single ports.
+//! Counts of extrapolated time are expected values, so sums may be off by some packets.
 
 use std::collections::BTreeMap;
 
@@ -12,26 +12,27 @@ use forebay_measure::{BitRate, Frequency, Nanos, PacketRate};
 
 use crate::simulator::Simulator;
 
-/// A tick is a nanosecond.
+/// Ticks per second: a tick is a nanosecond.
 const TICKS: f64 = 1e9;
 
 impl Simulator {
-    /// What has happened since the beginning, as the engine tells it.
+    /// Returns the results since the beginning of the report, as an engine report.
     pub fn told(&mut self) -> Report {
         let report = self.report();
         let mut dropped = BTreeMap::new();
-        for ((_, module), told) in self.running(&report) {
-            if told.turned_away > 0 {
-                dropped.insert(format!("{}.backpressure", module.name), told.turned_away);
+        for ((_, module), result) in self.running(&report) {
+            if result.turned_away > 0 {
+                dropped.insert(format!("{}.backpressure", module.name), result.turned_away);
             }
         }
         if report.gone > 0 {
             dropped.insert("in_functions".to_owned(), report.gone);
         }
-        let modules = self.running(&report).map(|((at, module), told)| self.module(at, module, told, report.seconds));
+        let modules =
+            self.running(&report).map(|((at, module), result)| self.module(at, module, result, report.seconds));
         let modules = modules.collect();
         let flows = self.layout().flows.iter().zip(&report.flows).zip(self.lengths());
-        let flows = flows.map(|((flow, told), length)| self.flow(flow, (told, *length), &report)).collect();
+        let flows = flows.map(|((flow, result), length)| self.flow(flow, (result, *length), &report)).collect();
         let worker = |(id, busy): (usize, &f64)| WorkerReport { id, busy: busy.min(1.0), ..WorkerReport::default() };
         Report {
             pipeline: self.layout().pipeline.clone(),
@@ -69,7 +70,7 @@ impl Simulator {
         }
     }
 
-    /// The modules that run, each with what was counted of it.
+    /// Returns the modules that run, each with its results.
     fn running<'r>(
         &'r self,
         report: &'r crate::Report,
@@ -77,44 +78,49 @@ impl Simulator {
         self.layout().running().map(|(at, module)| ((at, module), report.modules[at]))
     }
 
-    fn module(&self, at: usize, layout: &ModuleLayout, told: crate::ModuleReport, seconds: f64) -> ModuleReport {
-        let (now, spent) = (self.present(at), self.spent(at, told.calls, told.packets));
+    fn module(&self, at: usize, layout: &ModuleLayout, result: crate::ModuleReport, seconds: f64) -> ModuleReport {
+        let (now, spent) = (self.present(at), self.spent(at, result.calls, result.packets));
         let each = |of: f64, count: u64| (count > 0).then(|| of / count as f64);
-        let batch_mean = each(told.packets as f64, told.calls);
+        let batch_mean = each(result.packets as f64, result.calls);
         ModuleReport {
             name: layout.name.clone(),
             function: layout.function.clone().into(),
             workers: layout.workers.clone(),
-            packets: told.packets,
-            rate_pps: told.packets as f64 / seconds.max(f64::MIN_POSITIVE),
-            batches: told.calls,
+            packets: result.packets,
+            rate_pps: result.packets as f64 / seconds.max(f64::MIN_POSITIVE),
+            batches: result.calls,
             batch_mean,
             ingress_mean: batch_mean.filter(|_| now.trigger == 0),
             batch_sizes: Default::default(),
             trigger: now.trigger as u64,
             hold_us: (now.trigger > 0).then(|| now.hold.seconds() * 1e6),
             weight: Some(u64::from(now.weight)).filter(|weight| *weight > 0),
-            ticks_per_packet: each(spent * TICKS, told.packets),
-            ticks_per_batch: each(spent * TICKS, told.calls),
+            ticks_per_packet: each(spent * TICKS, result.packets),
+            ticks_per_batch: each(spent * TICKS, result.calls),
             metered: None,
             share: Some(spent / (seconds * self.layout().workers as f64).max(f64::MIN_POSITIVE)),
             folded: None,
-            dropped: told.turned_away,
+            dropped: result.turned_away,
             counters: BTreeMap::new(),
         }
     }
 
-    /// `length`: bytes of its packets.
-    fn flow(&self, flow: &FlowLayout, (told, length): (&crate::FlowReport, f64), report: &crate::Report) -> FlowReport {
+    /// Returns the report of a flow. `length` is the mean length of its packets in bytes.
+    fn flow(
+        &self,
+        flow: &FlowLayout,
+        (result, length): (&crate::FlowReport, f64),
+        report: &crate::Report,
+    ) -> FlowReport {
         let packets = flow.min_rate.map(|rate| Rate::Packets(PacketRate(rate)));
         let figures = FlowFigures {
             name: &flow.name,
             seconds: report.seconds,
-            delays: &told.delay,
-            violations: told.violations,
+            delays: &result.delay,
+            violations: result.violations,
             slo: flow.slo_s.map(|slo| Nanos((slo * 1e9).round() as u64)),
             percentile: flow.percentile,
-            bytes: (told.packets as f64 * length) as u64,
+            bytes: (result.packets as f64 * length) as u64,
             min_rate: packets.or(flow.min_rate_bits.map(|rate| Rate::Bits(BitRate(rate)))),
             turned_away: self.turned_away(flow, report),
         };

@@ -1,27 +1,28 @@
-//! Where packets go in each worker: by its own nodes, or to other workers.
+//! The nodes of each worker, and the nodes that packets pass on their routes.
 //!
-//! As the engine places it (`Placement`): past a worker's modules, ports and bin come its spreads, then its aways, each for
-//! one target and one kind of crossing.
+//! Nodes are numbered as in the engine's `Placement`: the modules, the ports and the drop node come first, then the
+//! worker's spread nodes, then its transfer nodes. A spread or transfer node serves one target and one type of
+//! crossing.
 
 use std::sync::Arc;
 
 use forebay_graph::{Origin, Placement, Target};
 
-use crate::scene::{Crossing, Place, RingPlan};
+use crate::scene::{Crossing, NodeType, RingPlan};
 
-/// A pipeline's graph with folded modules as one: the first of a fold stands for all.
+/// The graph of a pipeline in which folded modules count as one: the first module of a fold represents all of them.
 pub(crate) struct Graph {
-    /// By module: where its gates lead; nothing where another runs for it.
+    /// By module: the targets of its gates. Empty for a module that is folded into another.
     pub(crate) gates: Vec<Vec<Target>>,
-    /// By port: where its packets enter.
+    /// By port: the target that its packets enter.
     pub(crate) entries: Vec<Option<Target>>,
     pub(crate) placement: Arc<Placement>,
-    /// By module: whether packets for it are dropped where the ring to its worker is full.
+    /// By module: true if packets to it are dropped when the ring to its worker is full.
     pub(crate) drops: Vec<bool>,
 }
 
 impl Graph {
-    /// Everything that leads somewhere on a worker.
+    /// Returns all edges of a worker.
     fn edges(&self, worker: usize) -> impl Iterator<Item = (Origin, Target)> {
         let here = move |on: &Vec<usize>| on.contains(&worker);
         let modules = self.gates.iter().zip(&self.placement.modules).enumerate().filter(move |(_, (_, on))| here(on));
@@ -30,7 +31,7 @@ impl Graph {
         gates.chain(ports.filter_map(|(port, (entry, _))| Some((Origin::Port(port), (*entry)?))))
     }
 
-    /// The rings that there are, in the order in which a worker reads its own.
+    /// Returns all rings, in the order in which each worker reads its own.
     pub(crate) fn rings(&self) -> Vec<RingPlan> {
         let mut rings = Vec::new();
         for from in 0..self.placement.workers {
@@ -57,90 +58,91 @@ impl Crossing {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Road {
+enum TransferNode {
     Spread(Crossing, Target),
-    Away(Crossing, Target, usize),
+    Transfer(Crossing, Target, usize),
 }
 
-/// A worker's nodes.
-pub(crate) struct Roads<'g> {
+/// The nodes of a worker.
+pub(crate) struct WorkerNodes<'g> {
     graph: &'g Graph,
     worker: usize,
-    roads: Vec<Road>,
+    transfers: Vec<TransferNode>,
 }
 
-impl<'g> Roads<'g> {
+impl<'g> WorkerNodes<'g> {
     pub(crate) fn of(graph: &'g Graph, worker: usize) -> Self {
-        let mut roads = Vec::new();
+        let mut transfers = Vec::new();
         for (origin, target) in graph.edges(worker) {
             let Some(to) = graph.placement.leads(worker, origin, target) else { continue };
             let crossing = Crossing::of(origin, target);
-            roads.extend(to.iter().filter(|to| **to != worker).map(|to| Road::Away(crossing, target, *to)));
+            transfers
+                .extend(to.iter().filter(|to| **to != worker).map(|to| TransferNode::Transfer(crossing, target, *to)));
             if to.len() > 1 {
-                roads.push(Road::Spread(crossing, target));
+                transfers.push(TransferNode::Spread(crossing, target));
             }
         }
-        roads.sort_unstable();
-        roads.dedup();
-        Self { graph, worker, roads }
+        transfers.sort_unstable();
+        transfers.dedup();
+        Self { graph, worker, transfers }
     }
 
-    fn bin(&self) -> usize {
+    fn drop_node(&self) -> usize {
         self.graph.gates.len() + self.graph.entries.len()
     }
 
-    /// A target's own node.
+    /// Returns the node of a target itself.
     pub(crate) fn node(&self, target: Target) -> usize {
         match target {
             Target::Module(module) => module,
             Target::Port(port) => self.graph.gates.len() + port,
-            Target::Drop => self.bin(),
+            Target::Drop => self.drop_node(),
         }
     }
 
-    /// Where packets come first that go from `origin` to `target` on worker `to`: as far as this worker has them. The last is the target's
-    /// own node where that is here.
-    pub(crate) fn way(&self, origin: Origin, target: Target, to: usize) -> Vec<usize> {
+    /// Returns the nodes of this worker that a packet passes from `origin` to `target` on worker `to`. The last one is
+    /// the target's own node if the target is on this worker.
+    pub(crate) fn route(&self, origin: Origin, target: Target, to: usize) -> Vec<usize> {
         let crossing = Crossing::of(origin, target);
-        let place = |road| self.roads.binary_search(&road).ok().map(|place| self.bin() + 1 + place);
+        let transfer = |wanted| self.transfers.binary_search(&wanted).ok().map(|at| self.drop_node() + 1 + at);
         let leads = self.graph.placement.leads(self.worker, origin, target);
-        let spread = leads.filter(|to| to.len() > 1).and_then(|_| place(Road::Spread(crossing, target)));
+        let spread = leads.filter(|to| to.len() > 1).and_then(|_| transfer(TransferNode::Spread(crossing, target)));
         let then = match leads {
-            Some(_) if to != self.worker => place(Road::Away(crossing, target, to)),
+            Some(_) if to != self.worker => transfer(TransferNode::Transfer(crossing, target, to)),
             _ => Some(self.node(target)),
         };
         spread.into_iter().chain(then).collect()
     }
 
-    /// The first node from `origin` to `target`, whichever worker a packet is for.
+    /// Returns the first node from `origin` to `target`. It is the same for all destination workers.
     pub(crate) fn first(&self, origin: Origin, target: Target) -> usize {
         let to = self.graph.placement.leads(self.worker, origin, target).and_then(|to| to.first().copied());
-        let way = self.way(origin, target, to.unwrap_or(self.worker));
-        way.first().copied().unwrap_or_else(|| self.node(target))
+        let route = self.route(origin, target, to.unwrap_or(self.worker));
+        route.first().copied().unwrap_or_else(|| self.node(target))
     }
 
-    /// What the nodes are.
-    pub(crate) fn places(&self, rings: &[RingPlan]) -> Vec<Place> {
+    /// Returns the type of each node.
+    pub(crate) fn types(&self, rings: &[RingPlan]) -> Vec<NodeType> {
         let ring = |to: usize, crossing: Crossing| {
             let wanted = RingPlan { to, crossing, from: self.worker };
             rings.binary_search(&wanted).expect("rings are found by the same edges")
         };
-        let modules = std::iter::repeat_n(Place::Module, self.graph.gates.len());
-        let outs = std::iter::repeat_n(Place::Out, self.graph.entries.len() + 1);
-        let roads = self.roads.iter().map(|road| match *road {
-            Road::Spread(..) => Place::Spread,
-            Road::Away(crossing, target, to) => {
+        let modules = std::iter::repeat_n(NodeType::Module, self.graph.gates.len());
+        let outs = std::iter::repeat_n(NodeType::Out, self.graph.entries.len() + 1);
+        let transfers = self.transfers.iter().map(|transfer_node| match *transfer_node {
+            TransferNode::Spread(..) => NodeType::Spread,
+            TransferNode::Transfer(crossing, target, to) => {
                 let module = |target| if let Target::Module(module) = target { Some(module) } else { None };
                 let drops = module(target).filter(|module| self.graph.drops[*module]);
-                Place::Away(ring(to, crossing), drops)
+                NodeType::Transfer(ring(to, crossing), drops)
             }
         });
-        modules.chain(outs).chain(roads).collect()
+        modules.chain(outs).chain(transfers).collect()
     }
 
-    /// By node: whether one edge alone leads there, so that a batch may go straight on.
-    pub(crate) fn alone(&self) -> Vec<bool> {
-        let mut feeders = vec![0; self.bin() + 1 + self.roads.len()];
+    /// Returns, by node, whether only one edge leads to it, so that a batch may bypass its queue.
+    pub(crate) fn single_feed(&self) -> Vec<bool> {
+        let mut feeders = vec![0; self.drop_node() + 1 + self.transfers.len()];
         for (port, entry) in self.graph.entries.iter().enumerate() {
             if let Some(target) = entry {
                 feeders[self.first(Origin::Port(port), *target)] += 1;
