@@ -1,4 +1,5 @@
-//! What a packet costs from the generator to the sink, engine excluded: pool, frame, arrival, give-back.
+//! Measures the cost of a packet from the generator to the sink without the engine: pool, frame, arrival, and return to
+//! the pool.
 
 use forebay_graph::{Intake, OpenPort, Port, Setup, Surroundings, ports};
 use forebay_measure::{Clock, Frequency, Tsc};
@@ -6,7 +7,7 @@ use forebay_packet::{Batch, Pool, PoolOptions, Ticks};
 use forebay_ports::sink::Sink;
 use serde_json::json;
 
-/// Short runs, so that the least of many is one that nothing interrupted.
+/// Runs are short, so that the fastest of many runs was not interrupted.
 const RUNS: usize = 300;
 const BATCHES: u64 = 64;
 
@@ -29,7 +30,7 @@ fn main() {
     }
 }
 
-/// The least ticks per packet for taking packets from the pool and giving them back.
+/// Returns the least ticks per packet for taking packets from the pool and returning them.
 fn pool_alone(pool: &Pool, most: usize) -> f64 {
     let mut batch = Batch::with_capacity(most);
     let mut least = f64::MAX;
@@ -44,7 +45,7 @@ fn pool_alone(pool: &Pool, most: usize) -> f64 {
     least
 }
 
-/// The least ticks per packet of many runs.
+/// Returns the least ticks per packet of many runs.
 fn run(pool: &Pool, params: &serde_json::Value, most: usize) -> f64 {
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
     let generator = ports().into_iter().find(|port| port.name == "generator").expect("registered");
@@ -52,7 +53,8 @@ fn run(pool: &Pool, params: &serde_json::Value, most: usize) -> f64 {
     let OpenPort { mut port, .. } = opened;
     let mut sink = Sink;
     let mut batch = Batch::with_capacity(most);
-    // Time for the generator goes on by a batch's worth of packets a call: there is always work, never an overrun.
+    // Each call advances the generator's time by the duration of one batch, so that there is always work and never an
+    // overrun.
     let (mut least, mut now) = (f64::MAX, 0);
     for _ in 0..RUNS {
         let (mut packets, start) = (0, Tsc.now());

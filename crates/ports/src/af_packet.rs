@@ -1,4 +1,4 @@
-//! An interface of the host by packet sockets: frames are taken from and put into rings that are shared with the kernel.
+//! A host interface, accessed by packet sockets with rings shared with the kernel.
 
 #[doc(hidden)]
 pub mod block;
@@ -28,94 +28,94 @@ use receiver::Receiver;
 use sender::Sender;
 use stamps::Stamps;
 
-/// How often the kernel is asked what the ring has lost and how the interface is.
-const LOOK_EVERY: Nanos = Nanos(100_000_000);
-/// An Ethernet header: what a frame is longer than the IP packet in it. A tag that the kernel took out goes into headroom.
+/// The interval between checks of the ring's loss counters and of the interface's state.
+const CHECK_INTERVAL: Nanos = Nanos(100_000_000);
+/// The length of an Ethernet header, the difference between a frame and its IP packet. A VLAN tag that the kernel
+/// removed goes into the headroom, so it does not count.
 const HEADER: usize = 14;
-/// The MTU for which room is made where the interface is not there to be asked.
-const USUAL_MTU: usize = 1_500;
+/// The MTU that is assumed if the interface does not exist yet.
+const DEFAULT_MTU: usize = 1_500;
 
-/// Why there is no port, for its user.
+/// Why a port could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The right is missing.
-    #[error(
-        "'{0}' needs the right CAP_NET_RAW: run as root, or give it to the program once with `setcap cap_net_raw+ep forebay`"
-    )]
+    /// A capability is missing.
+    #[error("'{0}' needs the capability CAP_NET_RAW: run as root, or run `setcap cap_net_raw+ep forebay` once")]
     Right(String),
-    /// A right to keep frames from the host's stack is missing.
+    /// A capability is missing that is necessary to keep frames from the host's network stack.
     #[error(
-        "to keep the frames of '{0}' from the host's stack takes the rights CAP_NET_ADMIN and CAP_BPF: run as root, or \
-         give them to the program once with `setcap cap_net_raw,cap_net_admin,cap_bpf+ep forebay`"
+        "`host: false` on '{0}' needs the capabilities CAP_NET_ADMIN and CAP_BPF: run as root, or run \
+         `setcap cap_net_raw,cap_net_admin,cap_bpf+ep forebay` once"
     )]
     ExcludeRight(String),
-    /// The kernel cannot keep frames from the host's stack.
+    /// The kernel cannot keep frames from the host's network stack.
     #[error(
-        "cannot keep the frames of '{name}' from the host's stack: {source}; allowed is `host: true` with an interface \
-         without addresses in the host, and `sysctl net.ipv4.conf.{name}.arp_ignore=1`"
+        "cannot keep the frames of '{name}' from the host's network stack: {source}; use `host: true`, remove the \
+         host's addresses from the interface, and run `sysctl net.ipv4.conf.{name}.arp_ignore=1`"
     )]
     Exclude {
-        /// The interface.
+        /// The name of the interface.
         name: String,
         /// The system's error.
         source: io::Error,
     },
-    /// The namespace cannot be entered.
-    #[error("the network namespace {0} needs the right CAP_SYS_ADMIN to be entered: run as root")]
+    /// The process may not enter the namespace.
+    #[error("entering the network namespace {0} needs the capability CAP_SYS_ADMIN: run as root")]
     NamespaceRight(PathBuf),
-    /// The namespace is not there.
+    /// The namespace does not exist.
     #[error("no network namespace at {path}: {source} (`ip netns add NAME` makes /run/netns/NAME)")]
     Namespace {
-        /// Where it should be.
+        /// The expected path of the namespace.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Another port has it.
+    /// Another port uses the interface.
     #[error(
-        "the interface '{name}' is in use by the port '{port}': while packets run only a port of that name takes it over"
+        "the interface '{name}' is in use by the port '{port}': while packets run, only a port with that name can take \
+         it over"
     )]
     Taken {
-        /// The interface.
+        /// The name of the interface.
         name: String,
-        /// The port.
+        /// The name of the port that uses it.
         port: String,
     },
-    /// There is none of that name.
-    #[error("there is no interface '{0}': `ip link` lists those that there are")]
+    /// No interface has this name.
+    #[error("there is no interface '{0}': `ip link` lists the interfaces")]
     Missing(String),
-    /// It was not brought up.
+    /// The interface is down.
     #[error("the interface '{0}' is down: `ip link set {0} up`")]
     Down(String),
-    /// Its frames are something else.
-    #[error("the interface '{0}' is no Ethernet interface")]
+    /// The interface is not an Ethernet interface.
+    #[error("the interface '{0}' is not an Ethernet interface")]
     NotEthernet(String),
-    /// Frames do not fit into packet memory.
+    /// The interface's frames do not fit into the packets of the pool.
     #[error(
-        "the interface '{name}' has an MTU of {mtu} bytes, and frames of {frame}; a packet holds {holds}: {}`ip link \
-         set {name} mtu {fits}`",
-        if *frame > MAX_FRAME { String::new() } else { format!("write `pool: {{ frame: {frame} }}`, or ") }
+        "the interface '{name}' has an MTU of {mtu} bytes, and so frames of {frame} bytes; a packet holds {holds} \
+         bytes: {}run `ip link set {name} mtu {fits}`",
+        if *frame > MAX_FRAME { String::new() } else { format!("set `pool: {{ frame: {frame} }}`, or ") }
     )]
     TooLong {
-        /// The interface.
+        /// The name of the interface.
         name: String,
-        /// Its MTU.
+        /// The MTU of the interface.
         mtu: usize,
-        /// The frames that go with it.
+        /// The frame length that results from the MTU.
         frame: usize,
-        /// What a packet holds.
+        /// The number of bytes that a packet holds.
         holds: usize,
-        /// The MTU that would do.
+        /// The largest MTU whose frames fit.
         fits: usize,
     },
-    /// Anything else.
+    /// Another system error.
     #[error("cannot {doing} for '{name}': {source}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
-        /// The interface.
+        /// The name of the interface.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -144,95 +144,98 @@ impl OpenError {
     }
 }
 
-/// What receives: shared by a port and the one that is opened anew in its place while packets run, so that frames in the ring
-/// are not lost.
-struct Intakes {
-    /// Of rings of another size, until they are empty: what was received before.
+/// The receivers of a port. On a reload, the old port and the new port for the same interface share them, so that
+/// frames in the ring are not lost.
+struct Receivers {
+    /// Receivers of replaced rings, each with the time until which it is read. They are emptied first.
     former: VecDeque<(Receiver, Ticks)>,
     current: Receiver,
 }
 
-type Shared = Mutex<Intakes>;
+type Shared = Mutex<Receivers>;
 
 /// A port to an interface of the host.
 pub struct AfPacket {
-    /// Gone once it is closed.
+    /// `None` once the port is closed.
     shared: Option<Arc<Shared>>,
-    /// What is to receive from now on, where the ring has another size than that of the port before.
-    fresh: Option<Receiver>,
-    /// Whether it has been asked for packets.
+    /// The new receiver, if the ring size differs from that of the previous port.
+    new_receiver: Option<Receiver>,
+    /// True once `receive` has been called.
     receives: bool,
-    /// Whether it has been asked to send.
+    /// True once `send` has been called.
     sends: bool,
     sender: Sender,
     watch: Watch,
-    /// Keeps the frames from the host's stack.
+    /// Keeps the frames from the host's network stack.
     excluded: Option<Arc<Excluded>>,
-    /// Why the host's stack gets the frames nevertheless, since the interface was made again.
+    /// The error due to which the host's stack gets the frames again, after the interface was recreated.
     not_excluded: Option<String>,
     stamps: Stamps,
     promiscuous: bool,
     poll: Ticks,
-    /// How long the kernel goes on filling a block, of this ring or of the one before.
+    /// The time after which the kernel hands over an incomplete block: the longer one of this ring and the previous
+    /// ring.
     retire: Ticks,
-    look_every: Ticks,
-    look_at: Ticks,
-    /// Packets that could not be sent, while a batch is.
+    check_interval: Ticks,
+    check_at: Ticks,
+    /// The packets of the current batch that could not be sent.
     refused: Batch,
     counters: Arc<PortCounters>,
 }
 
 impl AfPacket {
-    /// Begins to receive, as the first port or in place of the one before.
+    /// Starts to receive, as the first port of the interface or as the successor of another port.
     #[cold]
     fn start(&mut self, now: Ticks) {
         self.receives = true;
         let index = self.watch.last().map(|state| state.index);
         let Some(shared) = &self.shared else { return };
-        let mut intakes = lock(shared);
+        let mut receivers = lock(shared);
         let mut failed = false;
-        let former = self.fresh.take().map(|fresh| std::mem::replace(&mut intakes.current, fresh));
+        let former =
+            self.new_receiver.take().map(|new_receiver| std::mem::replace(&mut receivers.current, new_receiver));
         if let Some(index) = index {
-            failed |= intakes.current.bind(index, self.promiscuous).is_err();
+            failed |= receivers.current.bind(index, self.promiscuous).is_err();
         }
         if let Some(former) = former {
-            // Only now: a frame that comes in between is in both rings, but none is in neither.
-            failed |= former.silence().is_err();
-            // The kernel hands the last block over when its time has come, and it is read then.
-            intakes.former.push_back((former, now + self.retire + self.retire + self.retire));
+            // The old receiver stops only now. A frame that comes in between is in both rings, but no frame is missing
+            // in both.
+            failed |= former.stop().is_err();
+            // The kernel hands over the last block after its retire time. The receiver reads the block then.
+            receivers.former.push_back((former, now + self.retire + self.retire + self.retire));
         }
         self.counters.errors.add(failed.into());
-        self.watch.note(Found::default(), &self.counters.link);
-        drop(intakes);
-        self.look_at = now + self.look_every;
+        self.watch.record(Found::default(), &self.counters.link);
+        drop(receivers);
+        self.check_at = now + self.check_interval;
     }
 
-    /// Asks the kernel how the interface is, and what was lost.
+    /// Checks the state of the interface, and reads the loss counters.
     #[cold]
     #[inline(never)]
-    fn look(&mut self, now: Ticks) {
-        self.look_at = now + self.look_every;
-        self.stamps.set();
+    fn check_interface(&mut self, now: Ticks) {
+        self.check_at = now + self.check_interval;
+        self.stamps.refresh();
         let Some(shared) = &self.shared else { return };
-        // Nobody else has it for long: a port that was here before is closed.
-        let mut intakes = lock(shared);
-        let intakes = self.receives.then_some(&mut intakes.current);
-        let cut_off = intakes.as_ref().is_some_and(|receiver| receiver.was_cut_off());
-        let found = self.watch.look(cut_off);
-        self.counters.errors.add(found.is_new_trouble.into());
-        self.watch.note(found, &self.counters.link);
-        // At each look: a failure is tried again.
+        // Only a predecessor that is being closed can hold the lock, and only briefly.
+        let mut receivers = lock(shared);
+        let receivers = self.receives.then_some(&mut receivers.current);
+        let cut_off = receivers.as_ref().is_some_and(|receiver| receiver.was_cut_off());
+        let found = self.watch.check(cut_off);
+        self.counters.errors.add(found.is_new_fault.into());
+        self.watch.record(found, &self.counters.link);
+        // On a failure, the next check tries again.
         if let (Some(excluded), Some(state)) = (&self.excluded, self.watch.last()) {
             let error = excluded.follow(state.index).err().map(OpenError::exclude(self.watch.name()));
             self.counters.errors.add((error.is_some() && self.not_excluded.is_none()).into());
-            self.not_excluded = error.map(|error| format!("since the interface was made again: {error}"));
+            self.not_excluded = error.map(|error| format!("since the interface was recreated: {error}"));
         }
         if let Some(state) = found.bind {
             self.sender.set_mtu(state.mtu);
-            // What fails now, the interface having gone again, is seen at the next look.
+            // If this fails because the interface has gone again, the next check notices it.
             let _ = self.sender.bind(state.index);
         }
-        if let Some(receiver) = intakes {
+        if let Some(receiver) = receivers {
             self.counters.dropped.add(receiver.drops());
             if let Some(state) = found.bind {
                 let _ = receiver.bind(state.index, self.promiscuous);
@@ -246,28 +249,28 @@ impl Port for AfPacket {
         if !self.receives {
             self.start(intake.now);
         }
-        if intake.now >= self.look_at {
-            self.look(intake.now);
+        if intake.now >= self.check_at {
+            self.check_interface(intake.now);
         }
         let Some(shared) = &self.shared else { return Ready::Never };
-        // Nobody else wants it but a port that this one has replaced, once, when it is closed.
-        let mut intakes = match shared.try_lock() {
-            Ok(intakes) => intakes,
+        // Only a replaced port locks this as well, once, when it is closed.
+        let mut receivers = match shared.try_lock() {
+            Ok(receivers) => receivers,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Ready::At(intake.now + self.poll),
         };
-        if let Some((former, until)) = intakes.former.front_mut() {
-            // In order: what came later is behind it.
+        if let Some((former, until)) = receivers.former.front_mut() {
+            // Former receivers come first, because the frames in the current ring are newer.
             let more = former.fill(batch, intake, &self.stamps, &self.counters);
             if !more
                 && intake.now >= *until
-                && let Some((former, _)) = intakes.former.pop_front()
+                && let Some((former, _)) = receivers.former.pop_front()
             {
                 self.counters.dropped.add(former.end());
             }
             return if more { Ready::Now } else { Ready::At(intake.now + self.poll) };
         }
-        let more = intakes.current.fill(batch, intake, &self.stamps, &self.counters);
+        let more = receivers.current.fill(batch, intake, &self.stamps, &self.counters);
         if more { Ready::Now } else { Ready::At(intake.now + self.poll) }
     }
 
@@ -277,13 +280,13 @@ impl Port for AfPacket {
         }
         if !self.sends {
             self.sends = true;
-            self.watch.note(Found::default(), &self.counters.link);
-            self.look_at = if self.receives { self.look_at } else { now + self.look_every };
+            self.watch.record(Found::default(), &self.counters.link);
+            self.check_at = if self.receives { self.check_at } else { now + self.check_interval };
         }
-        if now >= self.look_at {
-            self.look(now);
+        if now >= self.check_at {
+            self.check_interface(now);
         }
-        // Why is seen at the next look.
+        // The next check reports the reason of a failure.
         let _ = self.sender.send(batch, &mut self.refused, &self.counters);
     }
 
@@ -294,9 +297,9 @@ impl Port for AfPacket {
     fn close(&mut self) -> Result<(), String> {
         let Some(shared) = self.shared.take() else { return Ok(()) };
         self.excluded = None;
-        // Whoever else has it goes on with what is in the rings. With the last one that is lost.
-        if let Some(intakes) = Arc::into_inner(shared) {
-            let Intakes { former, current } = intakes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // Another owner continues with the frames in the rings. If this is the last owner, the frames are lost.
+        if let Some(receivers) = Arc::into_inner(shared) {
+            let Receivers { former, current } = receivers.into_inner().unwrap_or_else(PoisonError::into_inner);
             let receivers = former.into_iter().map(|(receiver, _)| receiver).chain([current]);
             self.counters.dropped.add(receivers.map(Receiver::end).sum());
         }
@@ -304,46 +307,46 @@ impl Port for AfPacket {
     }
 }
 
-/// What one panicked over is whole: it counts frames, and reads memory.
-fn lock(shared: &Shared) -> MutexGuard<'_, Intakes> {
+/// Locks the receivers. After a panic the state is still valid, because the code only counts frames and reads memory.
+fn lock(shared: &Shared) -> MutexGuard<'_, Receivers> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An interface with the port that has it.
+/// The record of the port that uses an interface.
 #[derive(Default)]
-struct Claim(Mutex<Claimed>);
+struct Claim(Mutex<ClaimState>);
 
 #[derive(Default)]
-struct Claimed {
+struct ClaimState {
     /// The port's name.
     owner: String,
     shared: Weak<Shared>,
     excluded: Weak<Excluded>,
 }
 
-/// What is made in the interface's own network namespace.
-struct Made {
+/// The objects that are created in the interface's network namespace.
+struct Opened {
     watch: Watch,
     sender: Sender,
     receiver: Option<Receiver>,
     excluded: Option<Arc<Excluded>>,
 }
 
-/// The state that a port takes over with its interface, or that the first port makes.
-struct Before {
+/// The state that a port takes over with its interface, or the initial state of the first port.
+struct Inherited {
     takes_over: bool,
     excluded: Option<Arc<Excluded>>,
-    place: Option<PathBuf>,
+    namespace_path: Option<PathBuf>,
 }
 
-impl Made {
-    /// Makes sockets; a receiver where `sizes` says that one is needed. Who takes over has run, and finds the interface
-    /// as it may be.
-    fn here(params: &Params, sizes: Option<&Ring>, frame: usize, before: &Before) -> Result<Self, OpenError> {
+impl Opened {
+    /// Creates the sockets, and a receiver if `sizes` is given. A port that takes over has run already, so it also
+    /// accepts an interface that is missing or down.
+    fn here(params: &Params, sizes: Option<&Ring>, frame: usize, before: &Inherited) -> Result<Self, OpenError> {
         let takes_over = before.takes_over;
         let name = &params.interface;
-        let told = |doing| OpenError::of(name, doing);
-        let watch = Watch::new(name).map_err(told("look at the interface"))?;
+        let error_of = |doing| OpenError::of(name, doing);
+        let watch = Watch::new(name).map_err(error_of("read the state of the interface"))?;
         let state = watch.last();
         match state {
             None if !takes_over => return Err(OpenError::Missing(name.to_string())),
@@ -355,13 +358,13 @@ impl Made {
             }
             _ => {}
         }
-        let mtu = state.map_or(USUAL_MTU, |state| state.mtu);
+        let mtu = state.map_or(DEFAULT_MTU, |state| state.mtu);
         let mut sender =
-            Sender::new(params.send_ring, mtu, params.bypass_queues).map_err(told("make the ring for sending"))?;
+            Sender::new(params.send_ring, mtu, params.bypass_queues).map_err(error_of("create the send ring"))?;
         if let Some(state) = state {
-            sender.bind(state.index).map_err(told("bind the socket for sending"))?;
+            sender.bind(state.index).map_err(error_of("bind the send socket"))?;
         }
-        let receiver = sizes.map(Receiver::new).transpose().map_err(told("make the ring for receiving"))?;
+        let receiver = sizes.map(Receiver::new).transpose().map_err(error_of("create the receive ring"))?;
         let index = state.map(|state| state.index);
         if let Some(index) = index.filter(|_| before.excluded.is_none()) {
             filter::remove_leftover(index);
@@ -370,7 +373,8 @@ impl Made {
             (true, _) => None,
             (false, Some(excluded)) => Some(Arc::clone(excluded)),
             (false, None) => {
-                let excluded = Excluded::from(before.place.as_deref(), index).map_err(OpenError::exclude(name))?;
+                let excluded =
+                    Excluded::from(before.namespace_path.as_deref(), index).map_err(OpenError::exclude(name))?;
                 Some(Arc::new(excluded))
             }
         };
@@ -381,29 +385,33 @@ impl Made {
 impl DeclarePort for AfPacket {
     type Params = Params;
     const NAME: &'static str = "af_packet";
-    const SUMMARY: &'static str = "an interface of the host, by packet sockets with rings: any interface, any driver";
+    const SUMMARY: &'static str = "a host interface, by packet sockets with rings: any interface, any driver";
     const HELP: &'static str = "\
-What comes in at the interface enters, and what leaves goes out by it. Frames pass through two rings that are shared with the \
-kernel (PACKET_MMAP: TPACKET_V3 to receive): to receive takes no system call, to send takes one a batch. It takes the right \
-CAP_NET_RAW, and CAP_SYS_ADMIN where the interface is in another network namespace.
+Receives the frames that come in at the interface, and sends frames by it. Frames pass through two rings that are \
+shared with the kernel (PACKET_MMAP: TPACKET_V3 to receive). Receiving needs no system call, and sending needs one for \
+each batch. The port needs the capability CAP_NET_RAW, and CAP_SYS_ADMIN if the interface is in another network \
+namespace.
 
-The host's own stack still sees every frame that comes in, and answers what is for its addresses, those of other interfaces \
-among them (ARP). With `host: false` it sees none: a program at the interface's ingress drops each frame once packet sockets \
-have it. It takes the rights CAP_NET_ADMIN and CAP_BPF, and ends with the process, however that ends (a tcx link). Kernels before \
-6.6 have a filter instead (clsact), which stays behind a process that was killed until a port to the interface is opened \
-again.
+The host's own network stack still sees every received frame. It responds to frames for its addresses, including \
+addresses of other interfaces (ARP). With `host: false` the host sees no frame: a program at the interface's ingress \
+drops each frame after the packet sockets have received it. This needs the capabilities CAP_NET_ADMIN and CAP_BPF, and \
+ends when the process ends, for whatever reason (a tcx link). On kernels before 6.6 it uses a filter (clsact). If the \
+process is killed, this filter remains until a port to the interface is opened again.
 
-Frames enter whole and right: a VLAN tag that the kernel took out is put back, a checksum that a sender on this host left to its \
-interface is completed, and what was to be cut into several frames (TCP and UDP segmentation, or what the kernel has put together) \
-is cut. Tunnelled frames of that kind, frames that are longer than the pool's packets or than a block, and what finds the ring \
-full are counted as `dropped`. On sending nothing is left to the interface. What it would not take, being down, gone or behind, \
-is counted as `refused`; a frame longer than its MTU as `refused` and in `errors`.
+Received frames are complete and correct. A VLAN tag that the kernel removed is inserted again. A checksum that a \
+sender on this host left to its interface is completed. A frame that stands for several frames is split (TCP and UDP \
+segmentation, and frames that the kernel has merged). Tunnelled frames of that type, frames longer than the pool's \
+packets or than a block, and frames that find the ring full are counted as `dropped`. The port sends every frame \
+completely, and leaves no checksum or segmentation to the interface. Frames that the interface does not accept, \
+because it is down, gone or overloaded, are counted as `refused`. A frame longer than the MTU of the interface is \
+counted as `refused` and in `errors`.
 
-The kernel hands frames over by blocks: when one is full, or after `ring.retire`, so that a lone frame waits for 1 ms or two. \
-The time of arrival is the kernel's. An interface that goes down, or is deleted and made again under its name, is counted in \
-`errors`, and taken up again within 100 ms. One worker has the port, and hands over what is others': the kernel would spread \
-sessions by a hash in which the two directions of one differ. Where parameters change while packets run, the ring stays with what \
-waits in it, and where its size changes it is emptied first.";
+The kernel hands frames over in blocks: when a block is full, or after `ring.retire`. A single frame therefore waits \
+for 1 ms or 2 ms. The time of arrival is the kernel's. If an interface goes down, or is deleted and created again \
+under its name, the port counts it in `errors` and continues within 100 ms. One worker has the port and hands packets \
+of other workers' sessions over to them, because the kernel's hash would send the two directions of a session to \
+different workers. If parameters change while packets run, the ring and the frames in it are kept. If the size of the \
+ring changes, the old ring is emptied first.";
     const EXAMPLE: &'static str = "{ interface: eth1, ring: { blocks: 64, block: 64KiB } }";
 
     fn receives(_: &Params) -> bool {
@@ -421,38 +429,42 @@ waits in it, and where its size changes it is emptied first.";
     fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
         if setup.simulated() {
             return Err(SetupError::new(
-                "an af_packet port meets a network whose time is real: it cannot be part of a simulated run",
+                "an af_packet port needs a network in real time: it cannot be part of a simulated run",
             ));
         }
-        let place = params.namespace.as_deref().map(namespace::path);
-        let key = format!("af_packet {place:?} {}", params.interface);
+        let namespace_path = params.namespace.as_deref().map(namespace::path);
+        let key = format!("af_packet {namespace_path:?} {}", params.interface);
         let claim = setup.lasting(&key, |_| Ok(Claim::default()))?;
         let mut claim = claim.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let there = claim.shared.upgrade();
-        if there.is_some() && claim.owner != setup.name() {
+        let existing = claim.shared.upgrade();
+        if existing.is_some() && claim.owner != setup.name() {
             let (name, port) = (params.interface.to_string(), claim.owner.clone());
             return Err(SetupError::at("interface", OpenError::Taken { name, port }.to_string()));
         }
-        let sizes = there.as_ref().map(|shared| lock(shared).current.sizes());
+        let sizes = existing.as_ref().map(|shared| lock(shared).current.sizes());
         let wanted = (sizes != Some(params.ring)).then_some(&params.ring);
         let refused = |path: &Path, source: io::Error| match source.raw_os_error() {
             Some(libc::EPERM) => OpenError::NamespaceRight(path.to_owned()),
             _ => OpenError::Namespace { path: path.to_owned(), source },
         };
         let frame = setup.frame();
-        let before = Before { takes_over: there.is_some(), excluded: claim.excluded.upgrade(), place: place.clone() };
-        let make = || Made::here(&params, wanted, frame, &before);
-        let made = namespace::within(place.as_deref(), make, refused)
+        let before = Inherited {
+            takes_over: existing.is_some(),
+            excluded: claim.excluded.upgrade(),
+            namespace_path: namespace_path.clone(),
+        };
+        let make = || Opened::here(&params, wanted, frame, &before);
+        let made = namespace::within(namespace_path.as_deref(), make, refused)
             .map_err(|error| SetupError::at(error.parameter(), error.to_string()))?;
-        let Made { watch, sender, receiver, excluded } = made;
-        let (shared, fresh) = match there {
+        let Opened { watch, sender, receiver, excluded } = made;
+        let (shared, new_receiver) = match existing {
             Some(shared) => (shared, receiver),
             None => {
-                let current = receiver.expect("one was asked for, since there is none");
-                (Arc::new(Mutex::new(Intakes { former: VecDeque::new(), current })), None)
+                let current = receiver.expect("a receiver was requested, because none existed");
+                (Arc::new(Mutex::new(Receivers { former: VecDeque::new(), current })), None)
             }
         };
-        *claim = Claimed {
+        *claim = ClaimState {
             owner: setup.name().to_owned(),
             shared: Arc::downgrade(&shared),
             excluded: excluded.as_ref().map(Arc::downgrade).unwrap_or_default(),
@@ -461,7 +473,7 @@ waits in it, and where its size changes it is emptied first.";
         let frequency = setup.frequency();
         Ok(Self {
             shared: Some(shared),
-            fresh,
+            new_receiver,
             receives: false,
             sends: false,
             sender,
@@ -472,8 +484,8 @@ waits in it, and where its size changes it is emptied first.";
             promiscuous: params.promiscuous,
             poll: frequency.ticks(params.poll),
             retire: frequency.ticks(Nanos(params.ring.retire.0.max(before))),
-            look_every: frequency.ticks(LOOK_EVERY),
-            look_at: Ticks::NEVER,
+            check_interval: frequency.ticks(CHECK_INTERVAL),
+            check_at: Ticks::NEVER,
             refused: Batch::with_capacity(MAX_BATCH),
             counters,
         })

@@ -1,4 +1,5 @@
-//! AF_XDP sockets: frames of an interface lie in the packets' own memory, and pass from one interface to another uncopied.
+//! AF_XDP ports: the kernel or the device writes an interface's frames directly into packet memory, so a frame passes
+//! from one interface to another without a copy.
 
 mod checksum;
 mod claim;
@@ -24,52 +25,54 @@ use forebay_packet::{Batch, MAX_BATCH, Ticks};
 pub use error::OpenError;
 pub use params::{Checksums, CopyMode, Memory, Mode, Params};
 
-use claim::{Hold, Right, Slot};
-use device::{Device, Wanted};
-use opener::{News, Opener};
-use queue::{Losses, Sent};
+use claim::{DeviceSource, Hold, InterfaceClaim};
+use device::{Device, DeviceOptions};
+use opener::{OpenEvent, Opener};
+use queue::{Losses, SendState};
 use umem::{Shape, Umem};
 
 use crate::interface::{Watch, namespace};
 
-/// How often the kernel is asked how the interface is and what it has counted.
-const LOOK: Nanos = Nanos(100_000_000);
-/// For how long nothing is sent to an interface that is down or has no carrier, or looked for from one that is not there.
+/// The interval between checks of the interface's state and of the kernel's counters.
+const CHECK_INTERVAL: Nanos = Nanos(100_000_000);
+/// How long nothing is sent to an interface that is down or has no carrier, and how long a missing device is not looked
+/// for.
 const PAUSE: Nanos = Nanos(1_000_000);
-/// For how long the kernel is left alone when it had no room for more.
-const BREATH: Nanos = Nanos(20_000);
-/// At the end, frames that the kernel has not sent yet are waited for, so many times.
-const WAITS: usize = 200;
-const WAIT: Duration = Duration::from_millis(1);
+/// How long the kernel is not woken after it had no room for more frames.
+const FULL_PAUSE: Nanos = Nanos(20_000);
+/// At the end, the port waits up to this many times for frames that the kernel has not sent yet.
+const MAX_FINISH_WAITS: usize = 200;
+const FINISH_WAIT: Duration = Duration::from_millis(1);
 
-/// A port to an interface, by AF_XDP.
+/// A port to an interface, by AF_XDP sockets.
 pub struct AfXdp {
     device: Option<Device>,
-    /// Whether checksums that are only begun are completed.
-    completes: bool,
+    /// True if partial checksums are completed.
+    completes_checksums: bool,
     checksums: Checksums,
-    /// Where the device comes from, if it is not there.
-    coming: Option<Coming>,
+    /// Where the device comes from, while `device` is `None`.
+    pending: Option<PendingDevice>,
     hold: Hold,
-    wanted: Wanted,
+    options: DeviceOptions,
     umem: Arc<Umem>,
-    look_every: Ticks,
-    look_at: Ticks,
+    check_interval: Ticks,
+    check_at: Ticks,
     pause: Ticks,
-    breath: Ticks,
-    /// Before when the kernel is not woken to send, and nothing is taken if it is `stuck`.
+    full_pause: Ticks,
+    /// The time before which the kernel is not woken to send, and before which no packets are accepted if `stuck` is
+    /// set.
     wake_at: Ticks,
     stuck: bool,
-    /// Which queue is asked first for packets.
+    /// The queue that is read first in the next call.
     first: usize,
     refused: Batch,
     counters: Arc<PortCounters>,
 }
 
-enum Coming {
-    /// From the port before.
+enum PendingDevice {
+    /// From the previous port of the interface.
     Before(std::sync::mpsc::Receiver<Option<Device>>),
-    /// It is opened anew.
+    /// From a thread that opens it again.
     Opened(Opener),
 }
 
@@ -80,63 +83,64 @@ fn count(counters: &PortCounters, losses: Losses) {
 }
 
 impl AfXdp {
-    /// Asks the kernel how things are.
+    /// Checks the state of the interface, and reads the kernel's counters.
     #[cold]
-    fn look(&mut self, now: Ticks) {
-        self.look_at = now + self.look_every;
+    fn check_interface(&mut self, now: Ticks) {
+        self.check_at = now + self.check_interval;
         let Some(device) = &mut self.device else { return };
         let mut gone = false;
         for queue in &mut device.queues {
-            let (state, losses) = queue.look();
-            gone |= state == Sent::Gone;
+            let (state, losses) = queue.check();
+            gone |= state == SendState::Gone;
             count(&self.counters, losses);
         }
         if gone {
-            return self.lose();
+            return self.handle_loss();
         }
         if let Some(watch) = &mut device.watch {
-            let found = watch.look(false);
-            // An interface that is gone is for the queues to find: they are closed then.
+            let found = watch.check(false);
+            // A missing interface is reported by the queues, which are closed then.
             if watch.last().is_some() {
-                watch.note(found, &self.counters.link);
+                watch.record(found, &self.counters.link);
             }
         }
     }
 
-    /// Closes a device that nobody takes over.
+    /// Closes a device that no other port takes over.
     fn close_device(&self, device: Option<Device>) {
         if let Some(device) = device {
             count(&self.counters, device.close());
         }
     }
 
-    /// The interface is gone: it is opened again when there is one of its name.
+    /// Handles the loss of the interface: starts to open it again when an interface with its name exists.
     #[cold]
-    fn lose(&mut self) {
+    fn handle_loss(&mut self) {
         let Some(mut device) = self.device.take() else { return };
         device.queues.iter_mut().for_each(queue::Queue::complete);
         self.counters.link.set(LinkState::Gone);
-        // That it has gone, and what went with it.
+        // Counts the loss itself, and the frames that were lost with it.
         self.counters.errors.add(1 + device.in_flight() as u64);
-        self.coming = Some(Coming::Opened(Opener::start(self.wanted.clone(), Arc::clone(&self.umem), Some(device))));
+        self.pending =
+            Some(PendingDevice::Opened(Opener::start(self.options.clone(), Arc::clone(&self.umem), Some(device))));
     }
 
-    /// Looks whether the device has come.
+    /// Checks whether the device has arrived.
     #[cold]
     fn await_device(&mut self) {
-        let device = match &self.coming {
-            Some(Coming::Before(before)) => match before.try_recv() {
-                Ok(Some(device)) if device.wanted == self.wanted => Some(device),
+        let device = match &self.pending {
+            Some(PendingDevice::Before(before)) => match before.try_recv() {
+                Ok(Some(device)) if device.options == self.options => Some(device),
                 Ok(former) => {
-                    let opener = Opener::start(self.wanted.clone(), Arc::clone(&self.umem), former);
-                    self.coming = Some(Coming::Opened(opener));
+                    let opener = Opener::start(self.options.clone(), Arc::clone(&self.umem), former);
+                    self.pending = Some(PendingDevice::Opened(opener));
                     None
                 }
                 Err(_) => None,
             },
-            Some(Coming::Opened(opener)) => match opener.news() {
-                Some(News::Open(device)) => Some(device),
-                Some(News::Closed(losses)) => {
+            Some(PendingDevice::Opened(opener)) => match opener.events() {
+                Some(OpenEvent::Open(device)) => Some(device),
+                Some(OpenEvent::Closed(losses)) => {
                     count(&self.counters, losses);
                     None
                 }
@@ -146,43 +150,43 @@ impl AfXdp {
         };
         if let Some(device) = &device {
             self.counters.link.set(device.watch.as_ref().map_or(LinkState::Up, Watch::link));
-            self.completes = completes(self.checksums, Some(device));
+            self.completes_checksums = completes_checksums(self.checksums, Some(device));
         }
         if device.is_some() {
-            (self.device, self.coming, self.stuck) = (device, None, false);
+            (self.device, self.pending, self.stuck) = (device, None, false);
         }
     }
 
-    /// Wakes the kernel, if it wants that, to send what it was given.
+    /// Wakes the kernel, if necessary, to send the frames in TX.
     #[inline]
     fn wake(&mut self, now: Ticks) {
         let Some(queue) = self.device.as_mut().and_then(|device| device.queues.first_mut()) else { return };
         let may = now >= self.wake_at;
-        let sent = if may && queue.waits() { queue.kick() } else { Sent::Well };
+        let sent = if may && queue.has_waiting_frames() { queue.notify() } else { SendState::Accepted };
         queue.complete();
-        if sent != Sent::Well {
-            return self.trouble(sent, now);
+        if sent != SendState::Accepted {
+            return self.handle_send_error(sent, now);
         }
         self.stuck &= !may;
     }
 
-    /// After what the kernel said of frames to be sent.
+    /// Handles a kernel error after sending.
     #[cold]
-    fn trouble(&mut self, sent: Sent, now: Ticks) {
-        self.wake_at = now + if sent == Sent::Full { self.breath } else { self.pause };
-        self.stuck = sent != Sent::Full;
-        if sent == Sent::Gone {
-            self.lose();
+    fn handle_send_error(&mut self, sent: SendState, now: Ticks) {
+        self.wake_at = now + if sent == SendState::Full { self.full_pause } else { self.pause };
+        self.stuck = sent != SendState::Full;
+        if sent == SendState::Gone {
+            self.handle_loss();
         }
     }
 
-    /// Waits until what was given to the kernel is sent; then the device goes to the port that comes after this one, or is closed.
+    /// Waits until the kernel has sent its frames. Then hands the device over to the next port, or closes it.
     fn finish(&mut self) -> Result<(), String> {
         let Some(mut device) = self.device.take() else {
-            let mut opener = match self.coming.take() {
-                Some(Coming::Opened(opener)) => opener,
-                Some(Coming::Before(before)) => {
-                    // It may have come, and this port was never asked for anything.
+            let mut opener = match self.pending.take() {
+                Some(PendingDevice::Opened(opener)) => opener,
+                Some(PendingDevice::Before(before)) => {
+                    // The device may have arrived although this port was never called.
                     let device = before.try_recv().ok().and_then(|device| self.hold.pass_on(device));
                     self.close_device(device);
                     return Ok(());
@@ -190,54 +194,54 @@ impl AfXdp {
                 None => return Ok(()),
             };
             opener.stop();
-            let mut trouble = opener.trouble();
-            while let Some(news) = opener.news() {
-                match news {
-                    News::Closed(losses) => count(&self.counters, losses),
-                    News::Open(device) => {
-                        trouble = None;
+            let mut error = opener.last_error();
+            while let Some(events) = opener.events() {
+                match events {
+                    OpenEvent::Closed(losses) => count(&self.counters, losses),
+                    OpenEvent::Open(device) => {
+                        error = None;
                         count(&self.counters, device.close());
                     }
                 }
             }
             drop(self.hold.pass_on(None));
-            let name = &self.wanted.name;
-            return trouble
-                .map_or(Ok(()), |trouble| Err(format!("'{name}' was lost, and could not be opened again: {trouble}")));
+            let name = &self.options.name;
+            return error
+                .map_or(Ok(()), |error| Err(format!("'{name}' was lost and could not be opened again: {error}")));
         };
-        for _ in 0..WAITS {
+        for _ in 0..MAX_FINISH_WAITS {
             device.queues.iter_mut().for_each(queue::Queue::complete);
             if device.in_flight() == 0 {
                 break;
             }
-            let sent = device.queues.first_mut().map(queue::Queue::kick);
-            if sent == Some(Sent::Gone) {
+            let sent = device.queues.first_mut().map(queue::Queue::notify);
+            if sent == Some(SendState::Gone) {
                 break;
             }
-            thread::sleep(WAIT);
+            thread::sleep(FINISH_WAIT);
         }
-        let left = device.in_flight();
+        let unsent = device.in_flight();
         self.device = Some(device);
-        // Once more, for what has been counted since.
-        self.look(Ticks::ZERO);
+        // Check once more, to count recent losses.
+        self.check_interface(Ticks::ZERO);
         if self.device.is_none() {
-            // It was found to be gone just now.
+            // The check just found that the interface is gone.
             return self.finish();
         }
-        self.counters.errors.add(left as u64);
+        self.counters.errors.add(unsent as u64);
         let mut device = self.device.take();
-        if left == 0 {
+        if unsent == 0 {
             device = self.hold.pass_on(device);
         } else {
-            // What has not left would count for the next port.
+            // Frames that were not sent would count for the next port.
             drop(self.hold.pass_on(None));
         }
         self.close_device(device);
-        let name = &self.wanted.name;
-        match left {
+        let name = &self.options.name;
+        match unsent {
             0 => Ok(()),
             _ => Err(format!(
-                "{left} frames that were given to '{name}' may not have left: it is down, or has no carrier"
+                "{unsent} frames for '{name}' may not have been sent: the interface is down or has no carrier"
             )),
         }
     }
@@ -247,12 +251,12 @@ impl Port for AfXdp {
     #[inline]
     fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
         let now = intake.now;
-        if now >= self.look_at {
-            self.look(now);
+        if now >= self.check_at {
+            self.check_interface(now);
         }
         let Some(device) = &mut self.device else {
             self.await_device();
-            return if self.coming.is_some() { Ready::At(now + self.pause) } else { Ready::Now };
+            return if self.pending.is_some() { Ready::At(now + self.pause) } else { Ready::Now };
         };
         let most = intake.most.min(batch.room());
         let queues = device.queues.len();
@@ -264,8 +268,8 @@ impl Port for AfXdp {
             }
         }
         self.first = if self.first + 1 < queues { self.first + 1 } else { 0 };
-        if self.completes {
-            // The kernel may have written them on another core: all are asked for before the first is read.
+        if self.completes_checksums {
+            // The kernel may have written the packets on another core, so all are prefetched before the first is read.
             batch.prefetch(umem::FIRST);
             batch.iter_mut().for_each(|packet| _ = checksum::complete(packet));
         }
@@ -279,7 +283,7 @@ impl Port for AfXdp {
             self.await_device();
         }
         if self.stuck {
-            // Nothing is added to what waits for the interface.
+            // No frames are added while the interface is stuck.
             self.wake(now);
             if self.stuck {
                 return;
@@ -289,16 +293,16 @@ impl Port for AfXdp {
         let Some(queue) = device.as_mut().and_then(|device| device.queues.first_mut()) else { return };
         batch.drain_each(|_, packet| {
             if let Err(packet) = queue.send(packet) {
-                // As many as there were in the batch.
+                // `refused` has as much room as the batch.
                 let _ = refused.push(packet);
             }
         });
         queue.publish();
         batch.append(refused);
         self.wake(now);
-        // A port that is not asked for packets looks here.
-        if now >= self.look_at {
-            self.look(now);
+        // If `receive` is not called, this call checks the interface.
+        if now >= self.check_at {
+            self.check_interface(now);
         }
     }
 
@@ -313,13 +317,13 @@ impl Port for AfXdp {
 
 impl Drop for AfXdp {
     fn drop(&mut self) {
-        // Whoever wants to know closes it first.
+        // A caller that needs the result calls `close` first.
         let _ = self.finish();
     }
 }
 
-/// Whether checksums are to be completed that are only begun.
-fn completes(checksums: Checksums, device: Option<&Device>) -> bool {
+/// Returns true if partial checksums must be completed.
+fn completes_checksums(checksums: Checksums, device: Option<&Device>) -> bool {
     match checksums {
         Checksums::Complete => true,
         Checksums::Leave => false,
@@ -327,12 +331,13 @@ fn completes(checksums: Checksums, device: Option<&Device>) -> bool {
     }
 }
 
-/// The memory of all ports, as long as one of them is there, and which port it was made for.
+/// The memory of all `af_xdp` ports, as long as one of them exists, and the port for which it was created.
 #[derive(Default)]
 struct Shared(Mutex<(String, Weak<Umem>)>);
 
 impl Shared {
-    /// The memory, for the port of this name, which says so much of it.
+    /// Returns the memory for the port with this name. `stated` is the shape that the port's parameters require, if
+    /// any.
     fn take(&self, port: &str, stated: Option<Shape>) -> Result<Arc<Umem>, SetupError> {
         let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(umem) = shared.1.upgrade() {
@@ -342,8 +347,9 @@ impl Shared {
                 Some(_) => Err(SetupError::at(
                     "memory",
                     format!(
-                        "all `af_xdp` ports share one memory, which the port '{}' has with `chunks: {chunks}`, `frame: {frame}`, \
-                         `aligned: {aligned}`: say the same at all of them; it cannot be changed while packets run",
+                        "all `af_xdp` ports share one memory, which the port '{}' has created with `chunks: {chunks}`, \
+                         `frame: {frame}`, `aligned: {aligned}`: use the same values at all ports; the memory cannot \
+                         be changed while packets run",
                         shared.0
                     ),
                 )),
@@ -360,20 +366,22 @@ impl DeclarePort for AfXdp {
     type Params = Params;
     const NAME: &'static str = "af_xdp";
     const SUMMARY: &'static str =
-        "an interface by AF_XDP sockets: frames bypass the host's stack, and are not copied by Forebay";
+        "an interface by AF_XDP sockets: frames bypass the host's network stack, and Forebay does not copy them";
     const HELP: &'static str = "\
-A program of five instructions on the interface gives its frames to sockets whose memory is packet memory: what is received \
-by one `af_xdp` port and leaves by another is not copied by Forebay. A packet from elsewhere (a generator, another kind of \
-port) is copied once, when it leaves. The host sees none of the interface's frames then, but for those of queues beyond \
-`queues`; the program goes with the port, however the process ends. In `mode: native` the driver runs it, in `generic` the \
-kernel behind the driver; with zero-copy the device itself reads and writes the packets' memory, else the kernel copies once \
-each way. It takes the rights CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, and memory that may be locked (`ulimit -l`).
+A program of five instructions on the interface redirects its frames to sockets whose memory is packet memory. Forebay \
+does not copy a frame that is received by one `af_xdp` port and sent by another. A packet from elsewhere (a generator, \
+another port type) is copied once, when it is sent. The host then receives none of the interface's frames, except \
+those of queues beyond `queues`. The program is detached with the port, for whatever reason the process ends. In \
+`mode: native` the driver runs the program; in `mode: generic` the kernel runs it after the driver. With zero-copy, \
+the device itself reads and writes packet memory; otherwise the kernel copies each frame once in each direction. The \
+port needs the capabilities CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, and permission to lock its memory (`ulimit -l`).
 
-A port has all receive queues of its interface, on the one worker that it belongs to, which hands over what is of other \
-workers' sessions: a device spreads frames by a hash that keeps the two directions of a session together by chance only. \
-Frames are sent by the first queue. Those lost before they came here (no chunk was free to receive into, the ring was full, \
-longer than a chunk holds) are `dropped`; those that were given to the kernel and not sent are `errors`; those that find no \
-room to be sent, no link or no interface are `refused`. An interface that is deleted and made again is taken up again.";
+A port has all receive queues of its interface, on one worker. This worker hands over packets of other workers' \
+sessions, because a device distributes frames by a hash that usually separates the two directions of a session. Frames \
+are sent by the first queue. Frames lost before reception (no chunk was free, the ring was full, or the frame was \
+longer than a chunk) are counted as `dropped`. Frames that the kernel accepted and did not send are counted in \
+`errors`. Frames that find no room to be sent, no carrier or no interface are counted as `refused`. If an interface is \
+deleted and created again, the port uses it again.";
     const EXAMPLE: &'static str = "{ interface: eth1 }";
 
     fn receives(_: &Params) -> bool {
@@ -393,11 +401,11 @@ room to be sent, no link or no interface are `refused`. An interface that is del
     fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
         if setup.simulated() {
             return Err(SetupError::new(
-                "an af_xdp port meets a host whose time is real: it cannot be part of a simulated run",
+                "an af_xdp port needs a host in real time: it cannot be part of a simulated run",
             ));
         }
         let (sizes, stated) = (params.sizes()?, params.shape()?);
-        let wanted = Wanted {
+        let options = DeviceOptions {
             name: params.interface,
             namespace: params.namespace.as_deref().map(namespace::path),
             queues: params.queues,
@@ -406,10 +414,10 @@ room to be sent, no link or no interface are `refused`. An interface that is del
             sizes,
             busy_poll: params.busy_poll,
         };
-        let key = format!("af_xdp {:?} {}", wanted.namespace, wanted.name);
-        let slot = setup.lasting(&key, |_| Ok(Slot::default()))?;
-        let (name, owner) = (wanted.name.to_string(), setup.name().to_owned());
-        let (hold, right) = slot
+        let key = format!("af_xdp {:?} {}", options.namespace, options.name);
+        let claim = setup.lasting(&key, |_| Ok(InterfaceClaim::default()))?;
+        let (name, owner) = (options.name.to_string(), setup.name().to_owned());
+        let (hold, device_source) = claim
             .take(&owner)
             .map_err(|port| SetupError::at("interface", OpenError::Taken { name, port }.to_string()))?;
         let shared = setup.lasting("af_xdp memory", |_| Ok(Shared::default()))?;
@@ -425,26 +433,26 @@ room to be sent, no link or no interface are `refused`. An interface that is del
             };
             SetupError::at(parameter, error.to_string())
         };
-        let (device, coming) = match right {
-            Right::First => (Some(Device::open(&wanted, &umem).map_err(refused)?), None),
-            Right::Next(before) => {
-                Device::check(&wanted).map_err(refused)?;
-                (None, Some(Coming::Before(before)))
+        let (device, pending) = match device_source {
+            DeviceSource::First => (Some(Device::open(&options, &umem).map_err(refused)?), None),
+            DeviceSource::Next(before) => {
+                Device::check(&options).map_err(refused)?;
+                (None, Some(PendingDevice::Before(before)))
             }
         };
-        let completes = completes(params.checksums, device.as_ref());
+        let completes_checksums = completes_checksums(params.checksums, device.as_ref());
         Ok(Self {
             device,
-            completes,
+            completes_checksums,
             checksums: params.checksums,
-            coming,
+            pending,
             hold,
-            wanted,
+            options,
             umem,
-            look_every: setup.frequency().ticks(LOOK),
-            look_at: Ticks::ZERO,
+            check_interval: setup.frequency().ticks(CHECK_INTERVAL),
+            check_at: Ticks::ZERO,
             pause: setup.frequency().ticks(PAUSE),
-            breath: setup.frequency().ticks(BREATH),
+            full_pause: setup.frequency().ticks(FULL_PAUSE),
             wake_at: Ticks::ZERO,
             stuck: false,
             first: 0,

@@ -1,8 +1,8 @@
-//! Programs that the kernel runs on frames: loaded and attached by `bpf(2)`.
+//! Loads programs that the kernel runs on frames, and attaches them by `bpf(2)`.
 //!
-//! They are small enough to be written as they are, so no compiler and no library has a part in them. A link
-//! (`BPF_LINK_CREATE`) is gone with its last descriptor: whichever way the process ends, the interface is left without
-//! the program.
+//! The programs are small enough to be written as instructions, without a compiler or a library. A link
+//! (`BPF_LINK_CREATE`) ends with its last descriptor: for whatever reason the process ends, the program is detached
+//! from the interface.
 
 #![expect(unsafe_code, reason = "bpf(2) takes structures by address")]
 
@@ -17,7 +17,7 @@ const PROG_LOAD: libc::c_long = 5;
 const LINK_CREATE: libc::c_long = 28;
 const LINK_DETACH: libc::c_long = 34;
 
-/// `struct bpf_attr` for each command: what is behind a command's own fields the kernel takes for 0.
+/// `struct bpf_attr` for each command. The kernel takes the fields after a command's own fields as 0.
 #[repr(C)]
 struct MapCreate {
     kind: u32,
@@ -63,12 +63,12 @@ struct LinkCreate {
     flags: u32,
 }
 
-/// One instruction (`struct bpf_insn`; RFC 9669).
+/// An instruction (`struct bpf_insn`; RFC 9669).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Instruction {
     pub code: u8,
-    /// The destination register, and the source in the upper half.
+    /// The destination register in the lower half, and the source register in the upper half.
     pub registers: u8,
     pub offset: i16,
     pub value: i32,
@@ -82,10 +82,10 @@ pub(crate) const fn instruction(code: u8, registers: u8, offset: i16, value: i32
 pub(crate) struct Map(OwnedFd);
 
 impl Map {
-    /// An empty one of the map type `kind`, for so many entries.
+    /// Creates an empty map of the map type `kind` for `entries` entries.
     ///
     /// # Errors
-    /// The system's error.
+    /// Returns the system's error.
     pub(crate) fn new(kind: u32, entries: u32, name: [u8; 16]) -> io::Result<Self> {
         let (key_size, value_size) = (4, 4);
         let create =
@@ -97,11 +97,11 @@ impl Map {
         self.0.as_raw_fd()
     }
 
-    /// Puts `value` under `key`.
+    /// Sets the entry `key` to `value`.
     ///
     /// # Errors
-    /// The system's error.
-    pub(crate) fn put(&self, key: u32, value: RawFd) -> io::Result<()> {
+    /// Returns the system's error.
+    pub(crate) fn set(&self, key: u32, value: RawFd) -> io::Result<()> {
         let value = value as u32;
         let update = MapUpdate {
             map: self.0.as_raw_fd() as u32,
@@ -114,14 +114,14 @@ impl Map {
     }
 }
 
-/// A program that the kernel has checked and taken.
+/// A program that the kernel has verified and loaded.
 pub(crate) struct Program(OwnedFd);
 
 impl Program {
-    /// Loads one of the program type `kind`, to be attached as `attach_type`.
+    /// Loads a program of the type `kind`, to be attached as `attach_type`.
     ///
     /// # Errors
-    /// The system's error.
+    /// Returns the system's error.
     pub(crate) fn load(kind: u32, attach_type: u32, code: &[Instruction]) -> io::Result<Self> {
         let license = c"Apache-2.0";
         let load = ProgLoad {
@@ -145,36 +145,37 @@ impl Program {
         self.0.as_raw_fd()
     }
 
-    /// Attaches it to the interface with this index, in the network namespace of the calling thread.
+    /// Attaches the program to the interface with this index, in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// The system's error.
+    /// Returns the system's error.
     pub(crate) fn attach(&self, interface: u32, attach_type: u32, flags: u32) -> io::Result<Link> {
         let link = LinkCreate { program: self.0.as_raw_fd() as u32, interface, attach_type, flags };
         descriptor(bpf(LINK_CREATE, &link)).map(Link)
     }
 }
 
-/// Keeps a program attached as long as it lives.
+/// Keeps a program attached as long as the value exists.
 pub(crate) struct Link(OwnedFd);
 
 impl Drop for Link {
-    /// Not only by closing the descriptor: a process that is being started may have a copy of it for a moment.
+    /// Detaches the program explicitly. Closing the descriptor is not enough, because a process that is being started
+    /// may have a copy of it for a moment.
     fn drop(&mut self) {
         let _ = bpf(LINK_DETACH, &(self.0.as_raw_fd() as u32));
     }
 }
 
-/// The system call. `attributes` is one of the structures above, whose addresses are those of values that live until it
-/// returns.
+/// Makes the system call. `attributes` is one of the structures above. The values to which its addresses point must
+/// live until the call returns.
 fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<RawFd> {
-    // SAFETY: the kernel reads as many bytes as it is told, all of them initialised (the structures have no padding),
-    // and what the addresses in them lead to: code, licence, key and value of the sizes said, alive in the callers.
-    let answer = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>()) };
-    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer as RawFd) }
+    // SAFETY: the kernel reads `size_of::<T>()` initialised bytes (the structures have no padding), and the values at
+    // the addresses in them: code, licence, key and value, of the stated sizes, which live in the callers.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as RawFd) }
 }
 
-fn descriptor(answer: io::Result<RawFd>) -> io::Result<OwnedFd> {
-    // SAFETY: these commands answer with a new descriptor, which nobody else has.
-    answer.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) })
+fn descriptor(result: io::Result<RawFd>) -> io::Result<OwnedFd> {
+    // SAFETY: these commands return a new descriptor, which nothing else owns.
+    result.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) })
 }

@@ -1,6 +1,6 @@
-//! Interfaces of the host: their names, what the kernel tells of them, and the network namespaces they are in.
+//! Host interfaces: their names, their state in the kernel, and their network namespaces.
 //!
-//! What every port to an interface needs, whatever way its packets take.
+//! All ports that use a host interface need this module, regardless of how they send and receive packets.
 
 mod name;
 pub(crate) mod namespace;
@@ -16,19 +16,19 @@ pub use name::{InterfaceName, NameError};
 pub(crate) use request::Control;
 pub(crate) use watch::{Found, Watch};
 
-/// What an interface is like.
+/// The state of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State {
-    /// Its number, which is another one where it was deleted and made again.
+    /// The index of the interface. It changes when the interface is deleted and created again.
     pub index: u32,
-    /// The longest IP packet, in bytes.
+    /// The length of the longest IP packet, in bytes.
     pub mtu: usize,
-    /// Its own Ethernet address.
+    /// The interface's own Ethernet address.
     pub mac: MacAddress,
-    /// Whether its frames are Ethernet's.
+    /// True if the interface's frames are Ethernet frames.
     pub ethernet: bool,
-    /// Whether it was brought up.
+    /// True if the interface is up.
     pub up: bool,
-    /// Whether its link is there.
+    /// True if the interface has a carrier.
     pub running: bool,
 }

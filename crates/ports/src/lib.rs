@@ -1,6 +1,6 @@
-//! Where packets come from and go to: generator, captures, interfaces of the host, TAP devices, sink.
+//! Sources and destinations of packets: a generator, capture files, host interfaces, TAP devices and a sink.
 //!
-//! Every port registers itself under its name; nothing lists them.
+//! Every port type registers itself under its name; there is no central list.
 
 #![deny(unsafe_code)]
 

@@ -1,7 +1,8 @@
-//! Rings between parts of a pipeline: what leaves by one port enters by another, on the same worker or on another one.
+//! Rings between parts of a pipeline. Packets that leave by one port enter by another port, on the same worker or on
+//! another one.
 //!
-//! By rings two pipelines in one configuration pass packets to each other, and a pipeline can lead packets back to where
-//! they have been, which lines may not: a ring is bounded, and what finds it full is dropped and counted.
+//! Two pipelines in one configuration can pass packets to each other by rings. A pipeline can also lead packets back to
+//! an earlier module, which gates cannot: a ring is bounded, and packets that find it full are dropped and counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,34 +22,35 @@ pub struct Params {
     to: Option<String>,
     /// The ring that packets enter from. Exactly one port leads out of a ring.
     from: Option<String>,
-    /// How many packets wait in the ring at the most (1 to 1048576); said where they enter it, with `to`.
+    /// The largest number of packets that wait in the ring (1 to 1048576; 1024 by default). It is set at the port with
+    /// `to`.
     size: Option<usize>,
 }
 
-/// How many packets a ring holds, where nothing is said.
-const SIZE: usize = 1_024;
-/// The most that it can hold.
-const MOST: usize = 1 << 20;
+/// The default capacity of a ring, in packets.
+const DEFAULT_SIZE: usize = 1_024;
+/// The largest capacity of a ring, in packets.
+const MAX_SIZE: usize = 1 << 20;
 
 /// The ends of a ring that no port has.
 type Ends = (Option<Sender<Packet>>, Option<Receiver<Packet>>);
 
-/// A ring with those of its ends that no port has now: a port that is opened anew, while packets run, takes the end that
-/// the port before it lets go.
+/// A ring with those of its ends that no port has. On a reload, the new port takes the end that its predecessor
+/// returns.
 struct Shared {
     ends: Mutex<Ends>,
-    /// Packets that were given, and that were taken.
-    given: AtomicU64,
-    taken: AtomicU64,
+    /// The numbers of packets put into the ring, and taken from it.
+    put_count: AtomicU64,
+    taken_count: AtomicU64,
 }
 
-/// A port into a ring, out of one, or both.
+/// A port into a ring, out of a ring, or both.
 pub struct Ring {
     to: Option<(Arc<Shared>, Option<Sender<Packet>>)>,
     from: Option<(Arc<Shared>, Option<Receiver<Packet>>)>,
-    /// What was taken from the ring and did not fit the batch asked for.
+    /// Packets that were taken from the ring and did not fit into the requested batch.
     rest: Batch,
-    /// How long an empty ring is left alone in simulated time, in which nothing comes from outside.
+    /// In simulated time: how long an empty ring is not read again. No packets come from outside the simulation.
     pause: Option<Ticks>,
     counters: Arc<PortCounters>,
 }
@@ -60,17 +62,21 @@ impl Shared {
 
     fn new(size: usize) -> Self {
         let (sender, receiver) = ring(size, MAX_BATCH);
-        Self { ends: Mutex::new((Some(sender), Some(receiver))), given: AtomicU64::new(0), taken: AtomicU64::new(0) }
+        Self {
+            ends: Mutex::new((Some(sender), Some(receiver))),
+            put_count: AtomicU64::new(0),
+            taken_count: AtomicU64::new(0),
+        }
     }
 }
 
 impl Ring {
-    /// Takes messages until the batch is full or there are none.
+    /// Takes messages until the batch is full or the ring is empty.
     fn fill(&mut self, batch: &mut Batch, most: usize, now: Ticks) {
         let Some((shared, Some(receiver))) = &mut self.from else { return };
         batch.append(&mut self.rest);
         while batch.len() < most && self.rest.is_empty() {
-            // In simulated time a message may be sent later than now.
+            // In simulated time a message may be sent later than `now`.
             if receiver.peek().is_none_or(|head| head.at > now.0) {
                 break;
             }
@@ -78,10 +84,10 @@ impl Ring {
             receiver.receive(|packet| {
                 count += 1;
                 let packet = if batch.len() < most { batch.push(packet) } else { Err(packet) };
-                // A message is a batch at the most, and so is the rest.
+                // A message is at most one batch, and so is the rest.
                 let _ = packet.or_else(|packet| rest.push(packet));
             });
-            shared.taken.fetch_add(count, Ordering::Release);
+            shared.taken_count.fetch_add(count, Ordering::Release);
         }
     }
 }
@@ -90,7 +96,7 @@ impl Port for Ring {
     fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
         let Some((shared, end)) = &mut self.from else { return Ready::Never };
         if end.is_none() {
-            // When the port begins; the one before it may not have let go yet.
+            // The port has just started; its predecessor may not have returned the end yet.
             *end = shared.ends().1.take();
         }
         self.fill(batch, intake.most, intake.now);
@@ -101,7 +107,7 @@ impl Port for Ring {
         }
     }
 
-    /// What finds the ring full stays in the batch.
+    /// Packets that find the ring full stay in the batch.
     fn send(&mut self, batch: &mut Batch, now: Ticks) {
         let Some((shared, end)) = &mut self.to else { return };
         if end.is_none() {
@@ -110,20 +116,20 @@ impl Port for Ring {
         let Some(sender) = end else { return };
         let count = batch.len();
         if sender.has_room(count) && sender.send(Head { tag: 0, at: now.0 }, &mut batch.drain()) {
-            shared.given.fetch_add(count as u64, Ordering::Release);
+            shared.put_count.fetch_add(count as u64, Ordering::Release);
         }
     }
 
-    /// What is in the ring, for the port that leads into it.
+    /// Returns the number of packets in the ring, if this port leads into it.
     fn in_flight(&self) -> usize {
-        let waits = |(shared, _): &(Arc<Shared>, _)| {
-            let taken = shared.taken.load(Ordering::Acquire);
-            shared.given.load(Ordering::Acquire).saturating_sub(taken) as usize
+        let in_ring = |(shared, _): &(Arc<Shared>, _)| {
+            let taken_count = shared.taken_count.load(Ordering::Acquire);
+            shared.put_count.load(Ordering::Acquire).saturating_sub(taken_count) as usize
         };
-        self.to.as_ref().map_or(0, waits) + self.rest.len()
+        self.to.as_ref().map_or(0, in_ring) + self.rest.len()
     }
 
-    /// What is still in the ring is lost where it would have entered.
+    /// Counts the packets in the ring as dropped by the port by which they would have entered.
     fn close(&mut self) -> Result<(), String> {
         let mut batch = Batch::with_capacity(MAX_BATCH);
         loop {
@@ -138,7 +144,7 @@ impl Port for Ring {
 }
 
 impl Drop for Ring {
-    /// Lets go of its ends, for the port that comes after it.
+    /// Returns the ends of the ring for the next port.
     fn drop(&mut self) {
         if let Some((shared, Some(sender))) = self.to.take() {
             shared.ends().0 = Some(sender);
@@ -152,13 +158,14 @@ impl Drop for Ring {
 impl DeclarePort for Ring {
     type Params = Params;
     const NAME: &'static str = "ring";
-    const SUMMARY: &'static str = "leads packets to another part of the pipeline, on this worker or another";
+    const SUMMARY: &'static str = "passes packets to another part of the pipeline, on this worker or another";
     const HELP: &'static str = "\
-What leaves by the port `to` a ring enters by the port `from` the ring of the same name, in order. So two pipelines in one \
-configuration pass packets to each other, each on workers of its own, and packets can be led back to where they have been. \
-What finds the ring full is dropped and counted as `refused`. Packets in a ring are in flight; those that are left in it at \
-the end are counted as lost by the port that they would have entered by. Each packet that goes through a ring leaves and \
-enters once more; its delay is from its first arrival. A pipeline with rings does not end by itself.";
+Packets that leave by the port `to` a ring enter by the port `from` the ring with the same name, in order. Two \
+pipelines in one configuration can pass packets to each other, each on its own workers, and a pipeline can lead \
+packets back to an earlier module. Packets that find the ring full are dropped and counted as `refused`. Packets in a \
+ring are in flight. Packets that are still in the ring at the end are counted as lost by the port by which they would \
+have entered. A packet that passes through a ring leaves and enters once more; its delay counts from its first \
+arrival. A pipeline with rings does not end by itself.";
     const EXAMPLE: &'static str = "{ to: inner, size: 2048 }";
 
     fn receives(params: &Params) -> bool {
@@ -171,38 +178,41 @@ enters once more; its delay is from its first arrival. A pipeline with rings doe
 
     fn check(params: &Params, setup: &mut Setup<'_>) -> Result<(), SetupError> {
         if params.to.is_none() && params.from.is_none() {
-            return Err(SetupError::new("neither `to` nor `from`: say which ring packets leave into or enter from"));
+            return Err(SetupError::new(
+                "neither `to` nor `from` is set: set `to` to the ring that packets leave into, or `from` to the ring \
+                 that they enter from",
+            ));
         }
         if params.to.is_some() && params.to == params.from {
-            return Err(SetupError::at("from", "the port leads into this ring: another port leads out of it"));
+            return Err(SetupError::at("from", "the port leads into this ring: use another port to lead out of it"));
         }
-        let size = params.size.unwrap_or(SIZE);
-        if !(1..=MOST).contains(&size) {
-            return Err(SetupError::at("size", format!("{size}: allowed are 1 to {MOST}")));
+        let size = params.size.unwrap_or(DEFAULT_SIZE);
+        if !(1..=MAX_SIZE).contains(&size) {
+            return Err(SetupError::at("size", format!("{size}: allowed are 1 to {MAX_SIZE}")));
         }
-        // Who is only checked takes nobody's place.
+        // A port that is only checked does not reserve the ring's end.
         let checked = if setup.checking() { "checked" } else { "open" };
-        let mut alone = |path: &str, way: &str, name: &Option<String>| {
+        let mut exclusive = |path: &str, direction: &str, name: &Option<String>| {
             let Some(name) = name else { return Ok(()) };
             let mut first = false;
-            setup.once(&format!("ring {name} {way}, {checked}"), |_| {
+            setup.once(&format!("ring {name} {direction}, {checked}"), |_| {
                 first = true;
                 Ok(())
             })?;
             if !first {
                 return Err(SetupError::at(
                     path,
-                    format!("another port leads {way} the ring '{name}': allowed is one"),
+                    format!("another port leads {direction} the ring '{name}': only one is allowed"),
                 ));
             }
             Ok(())
         };
-        alone("to", "into", &params.to)?;
-        alone("from", "out of", &params.from)
+        exclusive("to", "into", &params.to)?;
+        exclusive("from", "out of", &params.from)
     }
 
     fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
-        let size = params.size.unwrap_or(SIZE);
+        let size = params.size.unwrap_or(DEFAULT_SIZE);
         let mut shared = |name: &Option<String>| {
             let Some(name) = name else { return Ok(None) };
             setup.lasting(&format!("ring {name}"), |_| Ok(Shared::new(size))).map(Some)

@@ -1,4 +1,4 @@
-//! The sink: packets that leave by it are gone.
+//! The sink: drops the packets that leave by it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub struct Params {}
 
-/// Takes every packet and gives its chunk back.
+/// Drops every packet and returns its chunk to the pool.
 pub struct Sink;
 
 impl Port for Sink {
@@ -29,8 +29,8 @@ impl Port for Sink {
 impl DeclarePort for Sink {
     type Params = Params;
     const NAME: &'static str = "sink";
-    const SUMMARY: &'static str = "takes every packet and forgets it";
-    const HELP: &'static str = "Packets that leave by it count as sent. None enters by it.";
+    const SUMMARY: &'static str = "drops every packet";
+    const HELP: &'static str = "Packets that leave by the sink count as sent. No packet enters by it.";
     const EXAMPLE: &'static str = "{}";
     const QUEUES: bool = true;
 

@@ -68,7 +68,7 @@ fn what_there_is_not_is_refused_with_what_there_is() {
             "has no setting 'lam' (did you mean 'lan'?): allowed are lan, wan,",
         ),
         (&["new", "office-gateway", "--set", "office=10.0.0.1"], "--set office=10.0.0.1: allowed is an address with"),
-        (&["new", "office-gateway", "--set", "lan=a-very-long-interface"], "is no interface's name"),
+        (&["new", "office-gateway", "--set", "lan=a-very-long-interface"], "is not an interface name"),
         (&["new", "office-gateway", "--set", "office=192.168.1.0/24"], "is the network or broadcast address"),
     ] {
         let done = forebay(arguments);

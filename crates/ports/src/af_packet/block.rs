@@ -1,34 +1,34 @@
-//! What is in a block of a receive ring: frames, each with what the kernel knows of it (`tpacket3_hdr`, and before the frame a
-//! `virtio_net_hdr`).
+//! Parses the blocks of a receive ring. A block holds frames, each with metadata from the kernel (`tpacket3_hdr`, and a
+//! `virtio_net_hdr` before the frame).
 //!
-//! Nothing here trusts the block: a length that leads out of it ends it.
+//! The parser does not trust the block: a length that exceeds the block ends it.
 
 use std::mem::offset_of;
 
-/// Where `num_pkts` is in a block (`tpacket_hdr_v1` in `tpacket_block_desc`).
+/// The offset of `num_pkts` in a block (`tpacket_hdr_v1` in `tpacket_block_desc`).
 const COUNT: usize = 12;
-/// Where `offset_to_first_pkt` is.
+/// The offset of `offset_to_first_pkt`.
 const FIRST: usize = 16;
-/// How long a `virtio_net_hdr` is.
+/// The length of a `virtio_net_hdr`.
 const VIRTIO: usize = 10;
 
 /// `VIRTIO_NET_HDR_F_NEEDS_CSUM`.
 const NEEDS_CHECKSUM: u8 = 1;
-/// `VIRTIO_NET_HDR_GSO_ECN`, which comes with a kind.
+/// `VIRTIO_NET_HDR_GSO_ECN`, a flag in the segmentation type.
 const ECN: u8 = 0x80;
 
-/// A checksum of which the sender has left the sum over what follows to its interface.
+/// A checksum that the sender has left to its interface to complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partial {
-    /// From where on the sum is taken, in bytes from the frame's start.
+    /// The offset of the first byte that the checksum covers, from the start of the frame.
     pub start: usize,
-    /// Where the checksum is, from there.
+    /// The offset of the checksum, from `start`.
     pub offset: usize,
 }
 
-/// What kind of frame its sender has left to its interface to cut, or the interface has put together.
+/// The type of a frame that its sender has left to its interface to split, or that the interface has merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SegmentType {
     /// TCP over IPv4.
     Tcp4,
     /// TCP over IPv6.
@@ -39,49 +39,49 @@ pub enum Kind {
     Other,
 }
 
-/// Several frames in one.
+/// Several frames merged into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Several {
-    /// What they are.
-    pub kind: Kind,
-    /// How much payload is in each but the last.
+pub struct Merged {
+    /// The type of the frames.
+    pub kind: SegmentType,
+    /// The payload length of each frame except the last.
     pub size: usize,
 }
 
 /// A frame in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Its bytes, without a VLAN tag that the kernel has taken out.
+    /// The bytes of the frame, without a VLAN tag that the kernel has removed.
     pub bytes: &'a [u8],
-    /// How long it was: more than its bytes where it did not fit into a block.
+    /// The original length. It exceeds the number of bytes if the frame did not fit into a block.
     pub length: usize,
-    /// The tag, as it stood behind the addresses.
+    /// The VLAN tag, as it was after the addresses.
     pub tag: Option<[u8; 4]>,
-    /// A checksum that is to be completed.
+    /// A checksum that must be completed.
     pub partial: Option<Partial>,
-    /// Whether it is several in one.
-    pub several: Option<Several>,
-    /// When the kernel had it, in nanoseconds of the system's clock; 0 where it does not say.
+    /// Present if the frame consists of several merged frames.
+    pub merged: Option<Merged>,
+    /// The time at which the kernel received the frame, in nanoseconds of the system clock; 0 if unknown.
     pub stamp: u64,
 }
 
-/// What is wrong with a block.
+/// An error in a block: a frame exceeds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a frame, {at} bytes into a block of {length}, leads out of it")]
+#[error("the frame at byte {at} exceeds its block of {length} bytes")]
 pub struct Broken {
     at: usize,
     length: usize,
 }
 
-/// How far a block has been read.
+/// The read position in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    left: u32,
+    remaining: u32,
     at: usize,
 }
 
 impl Frame<'_> {
-    /// Whether there was more of it than fits into a block.
+    /// Returns true if the frame was longer than the part that is in the block.
     #[inline]
     pub fn is_cut(&self) -> bool {
         self.bytes.len() < self.length
@@ -89,23 +89,23 @@ impl Frame<'_> {
 }
 
 impl Cursor {
-    /// The beginning of a block.
+    /// Creates a cursor at the start of a block.
     pub fn new(block: &[u8]) -> Self {
-        Self { left: word(block, COUNT).unwrap_or(0), at: word(block, FIRST).unwrap_or(0) as usize }
+        Self { remaining: word(block, COUNT).unwrap_or(0), at: word(block, FIRST).unwrap_or(0) as usize }
     }
 
-    /// How many frames are still to be read, by what the block says.
-    pub fn left(&self) -> u32 {
-        self.left
+    /// Returns the number of frames that remain to be read, according to the block.
+    pub fn remaining(&self) -> u32 {
+        self.remaining
     }
 
-    /// The next frame; `None` after the last.
+    /// Returns the next frame, or `None` after the last.
     ///
     /// # Errors
-    /// It is not within the block, and nothing behind it can be found.
+    /// Returns an error if the frame exceeds the block. No frame after it can be found then.
     #[inline]
     pub fn frame<'a>(&self, block: &'a [u8]) -> Result<Option<Frame<'a>>, Broken> {
-        if self.left == 0 {
+        if self.remaining == 0 {
             return Ok(None);
         }
         self.read(block).map(Some).ok_or(Broken { at: self.at, length: block.len() })
@@ -123,7 +123,7 @@ impl Cursor {
         let bytes = block.get(start..start.checked_add(taken as usize)?)?;
         let virtio: &[u8; VIRTIO] = block.get(start.checked_sub(VIRTIO)?..)?.first_chunk()?;
         let half = |at: usize| usize::from(u16::from_ne_bytes([virtio[at], virtio[at + 1]]));
-        // `hv1`: receive hash, tag, the tag's type.
+        // The fields of `hv1`: receive hash, tag, type of the tag.
         let variant = offset_of!(libc::tpacket3_hdr, hv1);
         let tag = (status & libc::TP_STATUS_VLAN_VALID != 0).then(|| {
             let known = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
@@ -134,24 +134,24 @@ impl Cursor {
         let partial = (virtio[0] & NEEDS_CHECKSUM != 0).then(|| Partial { start: half(6), offset: half(8) });
         let kind = match virtio[1] & !ECN {
             0 => None,
-            1 => Some(Kind::Tcp4),
-            4 => Some(Kind::Tcp6),
-            5 => Some(Kind::Udp),
-            _ => Some(Kind::Other),
+            1 => Some(SegmentType::Tcp4),
+            4 => Some(SegmentType::Tcp6),
+            5 => Some(SegmentType::Udp),
+            _ => Some(SegmentType::Other),
         };
         let seconds = long(offset_of!(libc::tpacket3_hdr, tp_sec));
         let nanos = long(offset_of!(libc::tpacket3_hdr, tp_nsec));
         let stamp = if seconds == 0 { 0 } else { u64::from(seconds) * 1_000_000_000 + u64::from(nanos) };
-        let several = kind.map(|kind| Several { kind, size: half(4) });
-        Some(Frame { bytes, length: length as usize, tag, partial, several, stamp })
+        let merged = kind.map(|kind| Merged { kind, size: half(4) });
+        Some(Frame { bytes, length: length as usize, tag, partial, merged, stamp })
     }
 
-    /// Goes on to the frame behind this one.
+    /// Advances to the next frame.
     #[inline]
     pub fn advance(&mut self, block: &[u8]) {
         let next = word(block, self.at + offset_of!(libc::tpacket3_hdr, tp_next_offset)).unwrap_or(0);
-        // The last frame's is 0.
-        self.left = if next == 0 { 0 } else { self.left.saturating_sub(1) };
+        // The last frame has 0 here.
+        self.remaining = if next == 0 { 0 } else { self.remaining.saturating_sub(1) };
         self.at = self.at.saturating_add(next as usize);
     }
 }
@@ -161,13 +161,13 @@ fn word(block: &[u8], at: usize) -> Option<u32> {
     block.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
-/// For the fuzz target: reads a block to its end, and makes of each frame what would enter.
+/// For the fuzz target: reads a block to its end, and processes each frame as on reception.
 ///
 /// # Panics
-/// Where what holds of a block whatever is in it does not.
+/// Panics if an invariant does not hold for this block.
 pub fn fuzz_block(block: &[u8]) {
     let mut cursor = Cursor::new(block);
-    // Any number may stand there: a block has no more frames than bytes.
+    // The count field may have any value, but a block has no more frames than bytes.
     for _ in 0..=block.len() {
         let Ok(Some(frame)) = cursor.frame(block) else { return };
         let all = block.as_ptr_range();
@@ -175,7 +175,10 @@ pub fn fuzz_block(block: &[u8]) {
         super::offload::fuzz_frame(&frame);
         let before = cursor;
         cursor.advance(block);
-        assert!(cursor.left() == 0 || cursor.left() == before.left() - 1 && cursor.at > before.at, "goes on");
+        assert!(
+            cursor.remaining() == 0 || cursor.remaining() == before.remaining() - 1 && cursor.at > before.at,
+            "goes on"
+        );
     }
     panic!("more frames than bytes");
 }

@@ -13,7 +13,8 @@ use crate::interface::request::check;
 /// The priority and the handle that identify the filter among others of the interface.
 const PRIORITY: u32 = 0xfb;
 const HANDLE: u32 = 0xfb;
-/// `TC_H_CLSACT` with the whole and the ingress part, the qdisc's own handle (`include/uapi/linux/pkt_sched.h`).
+/// `TC_H_CLSACT` combined with the major and the ingress part, and the handle of the qdisc
+/// (`include/uapi/linux/pkt_sched.h`).
 const CLSACT: u32 = 0xffff_fff1;
 const INGRESS: u32 = 0xffff_fff2;
 const CLSACT_HANDLE: u32 = 0xffff_0000;
@@ -23,29 +24,29 @@ const TCA_OPTIONS: u16 = 2;
 const TCA_BPF_FD: u16 = 6;
 const TCA_BPF_NAME: u16 = 7;
 const TCA_BPF_FLAGS: u16 = 8;
-/// The program's result is what happens to the frame.
+/// The result of the program is the fate of the frame.
 const ACT_DIRECT: u32 = 1;
 
-/// A filter, which is removed with the value.
+/// A filter at an interface. Dropping the value removes the filter.
 pub(super) struct Filter {
     netlink: Netlink,
     index: u32,
-    /// Released behind the filter.
+    /// Dropped after the filter is removed.
     _owner: Owner,
 }
 
 impl Filter {
-    /// Has the interface run the program on every frame that it receives. A filter that a process left is replaced.
+    /// Runs the program on every frame that the interface receives. Replaces a filter that a dead process left.
     ///
     /// # Errors
-    /// The system's error, or that of a filter whose process lives.
-    pub(super) fn put(index: u32, program: RawFd) -> io::Result<Self> {
+    /// Returns the system's error, or an error if the process that owns a filter there is alive.
+    pub(super) fn attach(index: u32, program: RawFd) -> io::Result<Self> {
         let owner = Owner::claim(index)?;
-        let mut netlink = Netlink::here()?;
+        let mut netlink = Netlink::open()?;
         let kind = attribute(TCA_KIND, b"clsact\0");
         let create = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
         match netlink.request(message(libc::RTM_NEWQDISC, create, [index, CLSACT_HANDLE, CLSACT, 0], &kind)) {
-            // Somebody else's filters are there already.
+            // The qdisc exists already, with filters of other programs.
             Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
             other => other?,
         }
@@ -55,14 +56,14 @@ impl Filter {
             attribute(TCA_BPF_FLAGS, &ACT_DIRECT.to_ne_bytes()),
         ];
         let body = [attribute(TCA_KIND, b"bpf\0"), attribute(TCA_OPTIONS, &options.concat())].concat();
-        netlink.request(message(libc::RTM_NEWTFILTER, libc::NLM_F_CREATE, ours(index), &body))?;
+        netlink.request(message(libc::RTM_NEWTFILTER, libc::NLM_F_CREATE, filter_ids(index), &body))?;
         Ok(Self { netlink, index, _owner: owner })
     }
 
-    /// Leaves the filter at the interface, as a process that is killed does.
+    /// Leaves the filter at the interface, as a killed process does.
     #[cfg(test)]
-    pub(super) fn leave(mut self) {
-        // No interface has this number.
+    pub(super) fn leave_behind(mut self) {
+        // No interface has the index 0.
         let index = std::mem::take(&mut self.index);
         drop(self);
         await_no_owner(index);
@@ -70,22 +71,22 @@ impl Filter {
 }
 
 impl Drop for Filter {
-    /// The qdisc stays: others may have put filters there meanwhile, and an empty one does nothing.
+    /// The qdisc stays. Other programs may have added filters meanwhile, and an empty qdisc does nothing.
     fn drop(&mut self) {
         let _ = self.netlink.request(removal(self.index));
     }
 }
 
-/// Removes the filter that a dead process has left on the interface, and leaves one whose process lives. Returns
-/// whether it removed one.
+/// Removes the filter that a dead process has left on the interface, and keeps a filter whose process is alive. Returns
+/// true if it removed a filter.
 pub(super) fn remove_leftover(index: u32) -> bool {
-    // While this process owns the interface's filter, no other one puts its own there.
+    // While this process owns the interface's filter, no other process adds its own.
     let Ok(_owner) = Owner::claim(index) else { return false };
-    Netlink::here().and_then(|mut netlink| netlink.request(removal(index))).is_ok()
+    Netlink::open().and_then(|mut netlink| netlink.request(removal(index))).is_ok()
 }
 
-/// The process that owns the filter of an interface, as long as this lives: a socket with a name for it (`unix(7)`,
-/// abstract) in the interface's network namespace, which the kernel closes with the process.
+/// The ownership of an interface's filter by this process. It is a socket with a name (`unix(7)`, abstract) in the
+/// interface's network namespace. The kernel closes the socket with the process.
 struct Owner {
     _socket: UnixDatagram,
 }
@@ -98,19 +99,20 @@ impl Owner {
     /// Makes this process the owner, in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// A process that lives is the owner, or the system's error.
+    /// Returns an error if another live process is the owner, or the system's error.
     fn claim(index: u32) -> io::Result<Self> {
         match UnixDatagram::bind_addr(&Self::name(index)?) {
             Ok(socket) => Ok(Self { _socket: socket }),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                Err(io::Error::new(io::ErrorKind::AddrInUse, "another process has its filter there"))
+                Err(io::Error::new(io::ErrorKind::AddrInUse, "another process has a filter on this interface"))
             }
             Err(error) => Err(error),
         }
     }
 }
 
-/// Waits until the interface has no owner: a process that another test starts has this one's sockets for a moment.
+/// Waits until the interface has no owner. A child process that another test starts inherits this process's sockets for
+/// a moment.
 #[cfg(test)]
 pub(super) fn await_no_owner(index: u32) {
     let start = std::time::Instant::now();
@@ -120,17 +122,17 @@ pub(super) fn await_no_owner(index: u32) {
     }
 }
 
-/// The request to remove the filter.
+/// Returns the request to remove the filter.
 fn removal(index: u32) -> Vec<u8> {
-    message(libc::RTM_DELTFILTER, 0, ours(index), &attribute(TCA_KIND, b"bpf\0"))
+    message(libc::RTM_DELTFILTER, 0, filter_ids(index), &attribute(TCA_KIND, b"bpf\0"))
 }
 
-/// Interface, handle, parent and priority with protocol of the filter.
-fn ours(index: u32) -> [u32; 4] {
+/// Returns the interface, the handle, the parent, and the priority with the protocol of the filter.
+fn filter_ids(index: u32) -> [u32; 4] {
     [index, HANDLE, INGRESS, PRIORITY << 16 | u32::from((libc::ETH_P_ALL as u16).to_be())]
 }
 
-/// An attribute with its padding (`struct rtattr`).
+/// Returns an attribute with its padding (`struct rtattr`).
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend((4 + value.len() as u16).to_ne_bytes());
@@ -140,7 +142,7 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A request (`struct nlmsghdr`) about a part of traffic control (`struct tcmsg`).
+/// Returns a request (`struct nlmsghdr`) for traffic control (`struct tcmsg`).
 fn message(kind: u16, flags: libc::c_int, [index, handle, parent, rest]: [u32; 4], body: &[u8]) -> Vec<u8> {
     const HEADERS: usize = 16 + 20;
     let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK | flags) as u16;
@@ -148,8 +150,8 @@ fn message(kind: u16, flags: libc::c_int, [index, handle, parent, rest]: [u32; 4
     bytes.extend(((HEADERS + body.len()) as u32).to_ne_bytes());
     bytes.extend(kind.to_ne_bytes());
     bytes.extend(flags.to_ne_bytes());
-    // The sequence number (set when it is sent), the sender's (the kernel chooses), and the family of addresses with
-    // its padding: all 0.
+    // The sequence number (set before sending), the sender's port (chosen by the kernel), and the address family with
+    // its padding are all 0.
     bytes.extend([0; 12]);
     for field in [index, handle, parent, rest] {
         bytes.extend(field.to_ne_bytes());
@@ -158,7 +160,7 @@ fn message(kind: u16, flags: libc::c_int, [index, handle, parent, rest]: [u32; 4
     bytes
 }
 
-/// A socket to the kernel's routing, of the network namespace in which it was made.
+/// A routing netlink socket of the network namespace in which it was created.
 struct Netlink {
     socket: OwnedFd,
     /// The sequence number of the last request.
@@ -166,17 +168,17 @@ struct Netlink {
 }
 
 impl Netlink {
-    fn here() -> io::Result<Self> {
+    fn open() -> io::Result<Self> {
         // SAFETY: no memory is involved.
         let socket =
             unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE) };
         check(socket)?;
-        // SAFETY: the kernel has just given it, and nobody else has it.
+        // SAFETY: the kernel has just returned the descriptor, and nothing else owns it.
         Ok(Self { socket: unsafe { OwnedFd::from_raw_fd(socket) }, sequence: 0 })
     }
 
-    /// Sends a request of [`message`], and waits for the kernel's response: the kernel has done it when the call
-    /// returns.
+    /// Sends a request built by [`message`], and waits for the kernel's response. The kernel has executed the request
+    /// when the call returns.
     fn request(&mut self, mut request: Vec<u8>) -> io::Result<()> {
         let socket = self.socket.as_raw_fd();
         self.sequence = self.sequence.wrapping_add(1);
@@ -194,7 +196,7 @@ impl Netlink {
     }
 }
 
-/// Makes a system call again as long as signals interrupt it.
+/// Repeats a system call as long as signals interrupt it.
 fn uninterrupted(mut call: impl FnMut() -> isize) -> io::Result<usize> {
     loop {
         if let Ok(length) = usize::try_from(call()) {
@@ -207,13 +209,14 @@ fn uninterrupted(mut call: impl FnMut() -> isize) -> io::Result<usize> {
     }
 }
 
-/// The kernel's response to the request of this number; `None` of a message about another one.
+/// Returns the kernel's response to the request with this sequence number; `None` if the message belongs to another
+/// request.
 fn response(bytes: &[u8], sequence: u32) -> Option<io::Result<()>> {
     let word = |at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map(i32::from_ne_bytes);
     if word(8).is_some_and(|number| number as u32 != sequence) {
         return None;
     }
-    // Behind its header (16 bytes) the response has a negative error, or 0.
+    // After its header (16 bytes) the response has a negative error, or 0.
     let kind = bytes.get(4..6).and_then(|kind| kind.try_into().ok()).map(u16::from_ne_bytes);
     let code = word(16).filter(|_| kind.map(libc::c_int::from) == Some(libc::NLMSG_ERROR));
     Some(match code {
@@ -238,7 +241,7 @@ mod tests {
         assert_eq!(attribute(7, b"abcde").len(), 12);
     }
 
-    /// A response with this sequence number and code.
+    /// Returns a response with this sequence number and code.
     fn error_message(kind: u16, sequence: u32, code: i32) -> Vec<u8> {
         let header = [&20u32.to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 2], &sequence.to_ne_bytes(), &[0; 4]];
         [&header.concat()[..], &code.to_ne_bytes()].concat()
@@ -247,11 +250,11 @@ mod tests {
     #[test]
     fn a_response_to_another_request_is_skipped() {
         assert!(response(&error_message(2, 6, 0), 7).is_none());
-        assert!(response(&error_message(2, 7, 0), 7).expect("it is this one's").is_ok());
-        let error = response(&error_message(2, 7, -libc::EPERM), 7).expect("it is this one's").expect_err("a code");
+        assert!(response(&error_message(2, 7, 0), 7).expect("the response matches").is_ok());
+        let error = response(&error_message(2, 7, -libc::EPERM), 7).expect("the response matches").expect_err("a code");
         assert_eq!(error.raw_os_error(), Some(libc::EPERM));
         for bytes in [&error_message(3, 7, 0)[..], &error_message(2, 7, 0)[..16], &[]] {
-            let error = response(bytes, 7).expect("no more comes").expect_err("none");
+            let error = response(bytes, 7).expect("the response is final").expect_err("none");
             assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         }
     }
@@ -260,7 +263,7 @@ mod tests {
     fn a_call_that_a_signal_interrupts_is_made_again() {
         let mut codes = vec![libc::EPERM, libc::EINTR, libc::EINTR];
         let mut call = || {
-            // SAFETY: the place is this thread's own.
+            // SAFETY: the location belongs to this thread.
             unsafe { *libc::__errno_location() = codes.pop().unwrap_or(0) };
             -1
         };
@@ -268,10 +271,10 @@ mod tests {
         assert_eq!((codes.len(), uninterrupted(|| 9).expect("a length")), (0, 9));
     }
 
-    /// Kernels from 6.6 on have no such filter: here is only the decision.
+    /// Kernels from 6.6 on use no such filter, so this tests only the decision.
     #[test]
     fn a_filter_whose_process_lives_is_left() {
-        // A number that no interface has, and no other test.
+        // An index that no interface and no other test uses.
         let index = u32::MAX - 2 * std::process::id();
         let owner = Owner::claim(index).expect("it has no owner");
         assert_eq!(Owner::claim(index).err().map(|error| error.kind()), Some(io::ErrorKind::AddrInUse));

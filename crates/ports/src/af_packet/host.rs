@@ -1,8 +1,9 @@
-//! Keeps an interface's frames from the host's own stack: packet sockets get theirs before the kernel asks this
-//! program, which drops every frame.
+//! Keeps an interface's frames from the host's own network stack. Packet sockets receive a frame before the kernel runs
+//! this program, which drops every frame.
 //!
-//! A link of the kind `tcx` ends with the process, however that ends. Kernels before 6.6 have none: there a filter
-//! stays behind a process that was killed, and the next port to the interface removes it, unless its process lives.
+//! A `tcx` link ends with the process, for whatever reason the process ends. Kernels before 6.6 have no such link.
+//! There a filter remains after a process was killed, and the next port to the interface removes it, unless its process
+//! is alive.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ const ATTACH_TCX_INGRESS: u32 = 46;
 /// `r0 = 2` (`TC_ACT_SHOT`, `TCX_DROP`), `exit`.
 const DROP: [Instruction; 2] = [instruction(0xb7, 0, 0, 2), instruction(0x95, 0, 0, 0)];
 
-/// How the program is attached. It is detached when this is dropped.
+/// How the program is attached. Dropping the value detaches it.
 enum Attached {
     /// By a link.
     Link { _link: Link },
@@ -27,36 +28,37 @@ enum Attached {
     Filter { _filter: Filter },
 }
 
-/// An interface whose frames the host's stack does not get, as long as this lives.
+/// Keeps the frames of an interface from the host's stack as long as the value exists.
 pub(super) struct Excluded {
-    place: Option<PathBuf>,
-    /// The interface's index, and what is there.
-    now: Mutex<Option<(u32, Attached)>>,
+    namespace_path: Option<PathBuf>,
+    /// The interface's index, and the attachment.
+    attached_to: Mutex<Option<(u32, Attached)>>,
 }
 
 impl Excluded {
     /// Excludes the host from the interface with this index, in the network namespace of the calling thread, which is
-    /// at `place`. Without an index there is no interface yet: [`Excluded::follow`] waits for it.
+    /// at `namespace_path`. Without an index the interface does not exist yet; [`Excluded::follow`] attaches the
+    /// program later.
     ///
     /// # Errors
-    /// The system's error.
-    pub(super) fn from(place: Option<&Path>, index: Option<u32>) -> io::Result<Self> {
-        let now = index.map(|index| Ok::<_, io::Error>((index, attach(index)?))).transpose()?;
-        Ok(Self { place: place.map(Path::to_owned), now: Mutex::new(now) })
+    /// Returns the system's error.
+    pub(super) fn from(namespace_path: Option<&Path>, index: Option<u32>) -> io::Result<Self> {
+        let attached_to = index.map(|index| Ok::<_, io::Error>((index, attach(index)?))).transpose()?;
+        Ok(Self { namespace_path: namespace_path.map(Path::to_owned), attached_to: Mutex::new(attached_to) })
     }
 
-    /// The interface was made again, and has this index now.
+    /// Attaches the program to the interface with this index after the interface was recreated.
     ///
     /// # Errors
-    /// The system's error.
+    /// Returns the system's error.
     pub(super) fn follow(&self, index: u32) -> io::Result<()> {
-        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.as_ref().is_some_and(|(before, _)| *before == index) {
+        let mut attached_to = self.attached_to.lock().unwrap_or_else(PoisonError::into_inner);
+        if attached_to.as_ref().is_some_and(|(before, _)| *before == index) {
             return Ok(());
         }
-        *now = None;
-        let attached = namespace::within(self.place.as_deref(), || attach(index), |_, error| error)?;
-        *now = Some((index, attached));
+        *attached_to = None;
+        let attached = namespace::within(self.namespace_path.as_deref(), || attach(index), |_, error| error)?;
+        *attached_to = Some((index, attached));
         Ok(())
     }
 }
@@ -65,18 +67,18 @@ fn attach(index: u32) -> io::Result<Attached> {
     let program = Program::load(PROG_TYPE_SCHED_CLS, 0, &DROP)?;
     match program.attach(index, ATTACH_TCX_INGRESS, 0) {
         Ok(link) => Ok(Attached::Link { _link: link }),
-        // The kernel knows no such link (before 6.6, or built without CONFIG_NET_XGRESS).
+        // The kernel does not support this link (before 6.6, or built without CONFIG_NET_XGRESS).
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP | ENOTSUPP)) => {
-            Ok(Attached::Filter { _filter: Filter::put(index, program.descriptor())? })
+            Ok(Attached::Filter { _filter: Filter::attach(index, program.descriptor())? })
         }
         Err(error) => Err(error),
     }
 }
 
-/// The kernel's own number for "not supported", which libc does not have.
+/// The kernel's internal number for "not supported", which libc does not define.
 const ENOTSUPP: i32 = 524;
 
 #[cfg(test)]
 pub(super) fn exclude_by_filter(index: u32) -> io::Result<Filter> {
-    Filter::put(index, Program::load(PROG_TYPE_SCHED_CLS, 0, &DROP)?.descriptor())
+    Filter::attach(index, Program::load(PROG_TYPE_SCHED_CLS, 0, &DROP)?.descriptor())
 }

@@ -1,4 +1,4 @@
-//! The parameters of an `af_packet` port, each checked where it is read or when the port is made.
+//! The parameters of an `af_packet` port. Each is checked when it is read or when the port is made.
 
 use forebay_graph::SetupError;
 use forebay_measure::{Bytes, Nanos};
@@ -11,31 +11,32 @@ use crate::interface::InterfaceName;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The interface's name, as `ip link` has it.
+    /// The interface's name, as `ip link` shows it.
     pub(super) interface: InterfaceName,
-    /// The network namespace that the interface is in: a name as `ip netns` knows it, or a path. Without one it is where
-    /// Forebay is.
+    /// The network namespace of the interface: a name as in `ip netns`, or a path. By default, the namespace of
+    /// Forebay.
     pub(super) namespace: Option<String>,
-    /// Whether frames for other Ethernet addresses than the interface's own enter, too; on by default.
+    /// Whether frames to other Ethernet addresses than the interface's own are received too; on by default.
     #[serde(default = "yes")]
     pub(super) promiscuous: bool,
-    /// Whether the host's own stack gets the frames, too; on by default. With `false` the kernel drops each frame once
-    /// the port has it, so that the host neither answers nor forwards what is Forebay's. That takes the rights
-    /// CAP_NET_ADMIN and CAP_BPF, and ends with the process.
+    /// Whether the host's own network stack receives the frames too; on by default. With `false` the kernel drops each
+    /// frame after the port has received it, so that the host neither responds to nor forwards Forebay's traffic. This
+    /// needs the capabilities CAP_NET_ADMIN and CAP_BPF, and ends with the process.
     #[serde(default = "yes")]
     pub(super) host: bool,
-    /// The ring that the kernel puts frames into.
+    /// The size of the receive ring.
     #[serde(default)]
     pub(super) ring: Ring,
     /// How many frames may wait to be sent, 32 to 32768, a power of two; 1024 by default.
     #[serde(default = "send_ring")]
     #[schemars(range(min = 32, max = 32_768))]
     pub(super) send_ring: u32,
-    /// Whether frames go to the driver past the interface's queueing discipline, its filters and whoever listens there
-    /// (`tcpdump` does not see them then); off by default.
+    /// Whether frames bypass the interface's queueing discipline, its filters and packet taps (`tcpdump` does not see
+    /// them then); off by default.
     #[serde(default)]
     pub(super) bypass_queues: bool,
-    /// How long the ring is left alone after it had no more frames, 1us to 1s; 10us by default. Looking takes no system call.
+    /// How long the port waits before it reads an empty ring again, 1us to 1s; 10us by default. Reading takes no system
+    /// call.
     #[serde(default = "poll")]
     pub(super) poll: Nanos,
 }
@@ -52,19 +53,20 @@ fn poll() -> Nanos {
     Nanos(10_000)
 }
 
-/// The size of a receive ring: blocks, each of which is handed over as a whole.
+/// The size of a receive ring. The kernel hands over whole blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ring {
-    /// How many blocks, 2 to 4096; 64 by default. Where little comes each holds little, so that a worker may be away for as many
-    /// times `retire` at the least.
+    /// How many blocks, 2 to 4096; 64 by default. With little traffic, each block holds few frames; the worker must
+    /// then read the ring at least every `blocks` times `retire`, or frames are lost.
     #[schemars(range(min = 2, max = 4_096))]
     pub(super) blocks: u32,
-    /// How long a block is, 4KiB to 4MiB, a power of two; 128KiB by default. A frame that is longer than a block is cut by the
-    /// kernel, and dropped: what a TCP sender leaves to its interface to cut takes up to 64KiB.
+    /// The length of a block, 4KiB to 4MiB, a power of two; 128KiB by default. The kernel cuts off a frame that is
+    /// longer than a block, and the port drops it. Frames that a TCP sender leaves to its interface to split have up to
+    /// 64KiB.
     pub(super) block: Bytes,
-    /// How long the kernel goes on filling a block before it hands it over, whole milliseconds, 1ms to 1s; 1ms by default. A
-    /// block that is full is handed over at once, so short blocks keep delay short where there is traffic.
+    /// How long the kernel fills a block before it hands it over, in whole milliseconds, 1ms to 1s; 1ms by default. A
+    /// full block is handed over at once, so short blocks reduce the delay under load.
     pub(super) retire: Nanos,
 }
 
@@ -75,11 +77,11 @@ impl Default for Ring {
 }
 
 impl Params {
-    /// Whether everything is within its limits.
+    /// Checks that all values are within their limits.
     pub(super) fn check(&self) -> Result<(), SetupError> {
         let Self { ring: Ring { blocks, block, retire }, send_ring, poll, .. } = self;
-        let allowed = |path: &str, right: bool, told: &dyn std::fmt::Display, allowed: &str| {
-            if right { Ok(()) } else { Err(SetupError::at(path, format!("{told}: allowed are {allowed}"))) }
+        let allowed = |path: &str, right: bool, value: &dyn std::fmt::Display, allowed: &str| {
+            if right { Ok(()) } else { Err(SetupError::at(path, format!("{value}: allowed are {allowed}"))) }
         };
         allowed("poll", (1_000..=1_000_000_000).contains(&poll.0), poll, "1us to 1s")?;
         let sizes = 4 << 10..=4 << 20;

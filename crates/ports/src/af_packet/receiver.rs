@@ -1,4 +1,4 @@
-//! The receiving side: takes frames out of the ring's blocks, one after the other, and makes packets of them.
+//! The receiving side: reads frames from the ring's blocks in order, and turns them into packets.
 
 use std::io;
 
@@ -6,56 +6,56 @@ use forebay_graph::{Intake, PortCounters};
 use forebay_packet::{ArrivalClock, Batch};
 
 use super::block::{Cursor, Frame};
-use super::offload::{self, Cut};
+use super::offload::{self, Split};
 use super::params::Ring;
 use super::socket::{ReceiveRing, Socket};
 use super::stamps::Stamps;
 
-/// A socket that receives, with its ring.
+/// A receiving socket with its ring.
 pub struct Receiver {
     socket: Socket,
     ring: ReceiveRing,
     sizes: Ring,
-    /// The block that comes next, and how far it has been read.
+    /// The next block, and the read position in it.
     block: usize,
     cursor: Option<Cursor>,
-    /// How many frames the kernel has put into the ring, as far as it was asked, less those in blocks that were given back.
-    inside: u64,
-    /// The part that comes next of a frame that is several.
+    /// The number of frames that the kernel has put into the ring, as of the last query, less those in returned blocks.
+    in_ring: u64,
+    /// The next part of a merged frame.
     part: usize,
-    /// The interface that it is bound to, and whether for all addresses.
+    /// The interface to which the socket is bound, and whether in promiscuous mode.
     bound: Option<(u32, bool)>,
 }
 
-/// What became of a frame.
-enum Taken {
-    /// It is in the batch, or lost and counted.
+/// The result of processing a frame.
+enum TakeResult {
+    /// The frame is in the batch, or dropped and counted.
     Whole,
-    /// There was no room for all of it.
+    /// The batch had no room for all parts.
     Partly,
-    /// No packet is left.
+    /// The pool is empty.
     NoPacket,
 }
 
 impl Receiver {
-    /// One that receives nothing yet, in the network namespace that the calling thread is in.
+    /// Creates a receiver that is not bound yet, in the network namespace of the calling thread.
     pub fn new(sizes: &Ring) -> io::Result<Self> {
         let socket = Socket::new()?;
-        // What leaves is not what enters (Linux 4.20).
+        // Do not receive the frames that this host sends (Linux 4.20).
         socket.set_number(libc::PACKET_IGNORE_OUTGOING, 1)?;
         let ring = ReceiveRing::new(&socket, sizes)?;
-        Ok(Self { socket, ring, sizes: *sizes, block: 0, cursor: None, inside: 0, part: 0, bound: None })
+        Ok(Self { socket, ring, sizes: *sizes, block: 0, cursor: None, in_ring: 0, part: 0, bound: None })
     }
 
-    /// The ring's size.
+    /// Returns the size of the ring.
     pub fn sizes(&self) -> Ring {
         self.sizes
     }
 
-    /// Receives what comes in at an interface from now on.
+    /// Starts to receive from an interface.
     pub fn bind(&mut self, index: u32, promiscuous: bool) -> io::Result<()> {
         if let Some((before, true)) = self.bound.take() {
-            // It is gone already where the interface is.
+            // This fails if the interface no longer exists; the mode has ended with it.
             let _ = self.socket.set_promiscuous(before, false);
         }
         self.socket.bind(index, true)?;
@@ -67,42 +67,43 @@ impl Receiver {
         Ok(())
     }
 
-    /// Receives no more; what is in the ring stays there.
+    /// Stops receiving. Frames in the ring stay there.
     ///
     /// # Errors
-    /// What the system says.
-    pub fn silence(&self) -> io::Result<()> {
-        self.socket.silence()
+    /// Returns the system's error.
+    pub fn stop(&self) -> io::Result<()> {
+        self.socket.stop()
     }
 
-    /// Whether the interface went down or away since this was last asked.
+    /// Returns true if the interface went down or was removed since the last call.
     pub fn was_cut_off(&self) -> bool {
         self.socket.take_error().is_ok_and(|error| error.is_some())
     }
 
-    /// How many frames found the ring full since this was last asked.
+    /// Returns the number of frames that found the ring full since the last call.
     pub fn drops(&mut self) -> u64 {
         let (put, dropped) = self.socket.counts().unwrap_or_default();
-        self.inside = self.inside.wrapping_add(put.into());
+        self.in_ring = self.in_ring.wrapping_add(put.into());
         dropped.into()
     }
 
-    /// Receives no more: how many frames are lost by it since [that](Self::drops) was last asked. Besides those that found the
-    /// ring full they are those that are still in it, whether or not the kernel has handed their block over.
+    /// Stops receiving. Returns the number of frames lost since the last call of [`drops`](Self::drops): frames that
+    /// found the ring full, and frames still in the ring, whether or not the kernel has handed over their block.
     pub fn end(mut self) -> u64 {
-        // Where it fails, as the interface has gone, nothing comes either.
-        let _ = self.silence();
+        // If this fails because the interface no longer exists, no more frames come either.
+        let _ = self.stop();
         let dropped = self.drops();
-        let begun = self.ring.block(self.block).zip(self.cursor.as_ref());
-        let taken = begun.map_or(0, |(block, cursor)| Cursor::new(block).left().saturating_sub(cursor.left()));
-        dropped + self.inside.wrapping_sub(taken.into())
+        let open_block = self.ring.block(self.block).zip(self.cursor.as_ref());
+        let taken =
+            open_block.map_or(0, |(block, cursor)| Cursor::new(block).remaining().saturating_sub(cursor.remaining()));
+        dropped + self.in_ring.wrapping_sub(taken.into())
     }
 
-    /// Adds packets to a batch; whether there may be more.
+    /// Adds packets to a batch. Returns true if there may be more.
     pub fn fill(&mut self, batch: &mut Batch, intake: &Intake<'_>, stamps: &Stamps, counters: &PortCounters) -> bool {
-        // Frames that are lost use up the turn, too: a flood of them does not hold the worker.
-        let mut looks = 2 * intake.most;
-        let Self { ring, block: number, cursor: open, inside, part, .. } = self;
+        // Dropped frames use up the budget too, so that a flood of them does not occupy the worker.
+        let mut budget = 2 * intake.most;
+        let Self { ring, block: number, cursor: open, in_ring, part, .. } = self;
         while let Some(block) = ring.block(*number) {
             let cursor = open.get_or_insert_with(|| Cursor::new(block));
             loop {
@@ -111,21 +112,21 @@ impl Receiver {
                     Ok(None) => break,
                     Err(_) => {
                         counters.errors.add(1);
-                        counters.dropped.add(cursor.left().into());
+                        counters.dropped.add(cursor.remaining().into());
                         break;
                     }
                 };
-                if looks == 0 || batch.len() >= intake.most || batch.room() == 0 {
+                if budget == 0 || batch.len() >= intake.most || batch.room() == 0 {
                     return true;
                 }
-                looks -= 1;
+                budget -= 1;
                 match take(&frame, part, batch, intake, stamps, counters) {
-                    Taken::Whole => *part = 0,
-                    Taken::Partly | Taken::NoPacket => return true,
+                    TakeResult::Whole => *part = 0,
+                    TakeResult::Partly | TakeResult::NoPacket => return true,
                 }
                 cursor.advance(block);
             }
-            *inside = inside.wrapping_sub(Cursor::new(block).left().into());
+            *in_ring = in_ring.wrapping_sub(Cursor::new(block).remaining().into());
             *open = None;
             ring.give_back(*number);
             *number = (*number + 1) % ring.blocks();
@@ -134,7 +135,7 @@ impl Receiver {
     }
 }
 
-/// Makes packets of a frame, from this part on where it is several.
+/// Turns a frame into packets. For a merged frame, starts with the part number `part`.
 #[inline]
 fn take(
     frame: &Frame<'_>,
@@ -143,29 +144,29 @@ fn take(
     intake: &Intake<'_>,
     stamps: &Stamps,
     counters: &PortCounters,
-) -> Taken {
-    if frame.several.is_some() {
+) -> TakeResult {
+    if frame.merged.is_some() {
         return take_parts(frame, part, batch, intake, stamps, counters);
     }
-    let Some(mut packet) = intake.pool.take() else { return Taken::NoPacket };
+    let Some(mut packet) = intake.pool.take() else { return TakeResult::NoPacket };
     let is_whole = !frame.is_cut() && packet.write(frame.bytes);
     if !is_whole {
         drop_long(frame, counters);
-        return Taken::Whole;
+        return TakeResult::Whole;
     }
-    let is_right = frame.partial.is_none_or(|partial| offload::complete(packet.data_mut(), partial));
-    if !is_right || frame.tag.is_some_and(|tag| !offload::put_tag(&mut packet, tag)) {
+    let checksum_done = frame.partial.is_none_or(|partial| offload::complete(packet.data_mut(), partial));
+    if !checksum_done || frame.tag.is_some_and(|tag| !offload::put_tag(&mut packet, tag)) {
         counters.dropped.add(1);
-        return Taken::Whole;
+        return TakeResult::Whole;
     }
     let (arrival, clock) = stamps.arrival(frame.stamp, intake.now);
     packet.set_arrival(arrival, clock);
-    // There is room, as the caller has seen.
+    // The caller has checked that there is room.
     let _ = batch.push(packet);
-    Taken::Whole
+    TakeResult::Whole
 }
 
-/// Counts a frame that is longer than its block, or than a packet, holds.
+/// Counts a frame that does not fit into its block or into a packet.
 #[cold]
 fn drop_long(frame: &Frame<'_>, counters: &PortCounters) {
     if frame.is_cut() {
@@ -175,7 +176,7 @@ fn drop_long(frame: &Frame<'_>, counters: &PortCounters) {
     }
 }
 
-/// The same of a frame that is several in one.
+/// Splits a merged frame into packets.
 #[inline(never)]
 fn take_parts(
     frame: &Frame<'_>,
@@ -184,22 +185,22 @@ fn take_parts(
     intake: &Intake<'_>,
     stamps: &Stamps,
     counters: &PortCounters,
-) -> Taken {
+) -> TakeResult {
     if frame.is_cut() {
         drop_long(frame, counters);
-        return Taken::Whole;
+        return TakeResult::Whole;
     }
-    let Some(cut) = Cut::of(frame) else {
+    let Some(split) = Split::of(frame) else {
         counters.dropped.add(1);
-        return Taken::Whole;
+        return TakeResult::Whole;
     };
     let (arrival, clock): (_, ArrivalClock) = stamps.arrival(frame.stamp, intake.now);
-    while *part < cut.parts() {
+    while *part < split.parts() {
         if batch.len() >= intake.most || batch.room() == 0 {
-            return Taken::Partly;
+            return TakeResult::Partly;
         }
-        let Some(mut packet) = intake.pool.take() else { return Taken::NoPacket };
-        let is_whole = cut.write(frame, *part, &mut packet);
+        let Some(mut packet) = intake.pool.take() else { return TakeResult::NoPacket };
+        let is_whole = split.write(frame, *part, &mut packet);
         *part += 1;
         if !is_whole || frame.tag.is_some_and(|tag| !offload::put_tag(&mut packet, tag)) {
             counters.dropped.add(1);
@@ -208,5 +209,5 @@ fn take_parts(
         packet.set_arrival(arrival, clock);
         let _ = batch.push(packet);
     }
-    Taken::Whole
+    TakeResult::Whole
 }

@@ -1,119 +1,121 @@
-//! The sending side: puts a batch's frames into slots, tells the kernel once, and sees what it has taken.
+//! The sending side: copies the frames of a batch into slots, makes one system call, and checks which frames the kernel
+//! has accepted.
 
 use std::io;
 
 use forebay_graph::PortCounters;
 use forebay_packet::{Batch, MAX_BATCH, Packet};
 
-use super::socket::{SendRing, Slot, Socket};
+use super::socket::{SendRing, SlotState, Socket};
 
-/// An Ethernet header, without which the kernel takes no frame.
-const LEAST: usize = 14;
-/// One VLAN tag, which an interface's MTU does not count.
+/// The length of an Ethernet header. The kernel accepts no shorter frame.
+const MIN_FRAME: usize = 14;
+/// The length of one VLAN tag, which an interface's MTU does not include.
 const TAG: usize = 4;
 
-/// A socket that sends, with its ring.
+/// A sending socket with its ring.
 pub struct Sender {
     ring: SendRing,
-    /// The slot that comes next, which is also where the kernel goes on.
+    /// The next slot. The kernel continues at the same slot.
     next: usize,
-    /// How many slots before it the kernel may still have.
+    /// The number of slots before it that the kernel may still hold.
     given: usize,
-    /// The longest frame, and the longest with a tag.
+    /// The longest frame without a tag, and with a tag.
     longest: [usize; 2],
-    /// Packets of a batch that can be sent, by their numbers, and which could not.
+    /// The indices of the packets of a batch that can be sent, and a flag for each packet that could not be sent.
     queue: Vec<u16>,
-    stays: Box<[bool; MAX_BATCH]>,
+    unsent: Box<[bool; MAX_BATCH]>,
 }
 
 impl Sender {
-    /// One for so many frames of an interface of this MTU, in the network namespace that the calling thread is in.
+    /// Creates a sender with `slots` slots for an interface with this MTU, in the network namespace of the calling
+    /// thread.
     pub fn new(slots: u32, mtu: usize, bypass: bool) -> io::Result<Self> {
         let socket = Socket::new()?;
         if bypass {
             socket.set_number(libc::PACKET_QDISC_BYPASS, 1)?;
         }
-        let ring = SendRing::new(socket, slots, mtu + LEAST + TAG)?;
-        // What a frame takes of the kernel's memory is about twice its length, and never little.
+        let ring = SendRing::new(socket, slots, mtu + MIN_FRAME + TAG)?;
+        // A frame takes about twice its length of kernel memory, and at least about a kilobyte.
         ring.socket().set_send_memory(ring.slots() * (2 * ring.longest() + 1_024))?;
-        let (queue, stays) = (Vec::with_capacity(MAX_BATCH), Box::new([false; MAX_BATCH]));
-        Ok(Self { ring, next: 0, given: 0, longest: [mtu + LEAST, mtu + LEAST + TAG], queue, stays })
+        let (queue, unsent) = (Vec::with_capacity(MAX_BATCH), Box::new([false; MAX_BATCH]));
+        Ok(Self { ring, next: 0, given: 0, longest: [mtu + MIN_FRAME, mtu + MIN_FRAME + TAG], queue, unsent })
     }
 
-    /// Sends by an interface from now on.
+    /// Sends by this interface from now on.
     pub fn bind(&mut self, index: u32) -> io::Result<()> {
         self.ring.socket().bind(index, false)
     }
 
-    /// The interface takes IP packets of this length from now on.
+    /// Sets the MTU of the interface.
     pub fn set_mtu(&mut self, mtu: usize) {
-        // Slots stay as they are.
+        // The slots keep their size.
         let longest = self.ring.longest();
-        self.longest = [(mtu + LEAST).min(longest), (mtu + LEAST + TAG).min(longest)];
+        self.longest = [(mtu + MIN_FRAME).min(longest), (mtu + MIN_FRAME + TAG).min(longest)];
     }
 
-    /// How many frames the kernel has and has not sent.
+    /// Returns the number of frames that the kernel has accepted and not yet sent.
     pub fn in_flight(&self) -> usize {
         let slots = self.ring.slots();
-        (1..=self.given).filter(|back| self.ring.state((self.next + slots - back) % slots) != Slot::Free).count()
+        (1..=self.given).filter(|back| self.ring.state((self.next + slots - back) % slots) != SlotState::Free).count()
     }
 
-    /// Sends a batch. What is left in it, in order, could not be sent. Says what the system said, where it would not take
-    /// any more.
+    /// Sends a batch. Packets that could not be sent remain in the batch, in order. Returns the system's error if the
+    /// kernel stopped accepting frames.
     pub fn send(&mut self, batch: &mut Batch, refused: &mut Batch, counters: &PortCounters) -> Option<io::Error> {
         self.queue.clear();
         for (at, packet) in batch.iter().enumerate() {
-            self.stays[at] = !self.fits(packet);
-            if self.stays[at] {
+            self.unsent[at] = !self.fits(packet);
+            if self.unsent[at] {
                 counters.errors.add(1);
             } else {
                 self.queue.push(at as u16);
             }
         }
-        let (mut from, mut fault) = (0, None);
+        let (mut from, mut error) = (0, None);
         while from < self.queue.len() {
             let put = self.put(batch, from);
-            let outcome = if put == 0 { Ok(()) } else { self.ring.kick() };
+            let outcome = if put == 0 { Ok(()) } else { self.ring.notify() };
             let taken = self.taken(put);
             from += taken;
             if taken == put && put > 0 {
-                // Where the ring was full, some of what was in it has gone now.
+                // If the ring was full, some slots have become free by now.
                 continue;
             }
-            // The kernel goes no further than what it would not take.
-            if put > 0 && self.ring.state(self.next) == Slot::Wrong {
+            // The kernel stops at a frame that it rejects.
+            if put > 0 && self.ring.state(self.next) == SlotState::Rejected {
                 counters.errors.add(1);
                 self.take_back(put - taken);
-                self.stays[usize::from(self.queue[from])] = true;
+                self.unsent[usize::from(self.queue[from])] = true;
                 from += 1;
                 continue;
             }
             self.take_back(put - taken);
-            self.queue[from..].iter().for_each(|at| self.stays[usize::from(*at)] = true);
-            fault = outcome.err();
+            self.queue[from..].iter().for_each(|at| self.unsent[usize::from(*at)] = true);
+            error = outcome.err();
             break;
         }
-        let stays = &self.stays;
-        if !stays[..batch.len()].contains(&true) {
+        let unsent = &self.unsent;
+        if !unsent[..batch.len()].contains(&true) {
             batch.clear();
-            return fault;
+            return error;
         }
         batch.drain_each(|at, packet| {
-            if stays[at] {
-                // As many as there were in the batch.
+            if unsent[at] {
+                // `refused` has as much room as the batch.
                 let _ = refused.push(packet);
             }
         });
         batch.append(refused);
-        fault
+        error
     }
 
     fn fits(&self, packet: &Packet) -> bool {
         let tagged = matches!(packet.data().get(12..14), Some(&[0x81, 0x00] | &[0x88, 0xa8]));
-        (LEAST..=self.longest[usize::from(tagged)]).contains(&packet.len())
+        (MIN_FRAME..=self.longest[usize::from(tagged)]).contains(&packet.len())
     }
 
-    /// Puts packets of the queue into slots, from the next one on; how many.
+    /// Copies packets of the queue into slots, starting with the next one. Returns the number of packets.
     fn put(&mut self, batch: &Batch, from: usize) -> usize {
         let slots = self.ring.slots();
         let mut put = 0;
@@ -126,20 +128,21 @@ impl Sender {
         put
     }
 
-    /// How many of the next slots the kernel has taken; it is at the first of the others then.
+    /// Returns how many of the next slots the kernel has accepted. `next` is the first slot after them then.
     fn taken(&mut self, put: usize) -> usize {
         let slots = self.ring.slots();
-        let is_taken = |back: &usize| matches!(self.ring.state((self.next + back) % slots), Slot::Free | Slot::Sending);
+        let is_taken =
+            |back: &usize| matches!(self.ring.state((self.next + back) % slots), SlotState::Free | SlotState::Sending);
         let taken = (0..put).take_while(is_taken).count();
         self.next = (self.next + taken) % slots;
         self.given = (self.given + taken).min(slots);
-        while self.given > 0 && self.ring.state((self.next + slots - self.given) % slots) == Slot::Free {
+        while self.given > 0 && self.ring.state((self.next + slots - self.given) % slots) == SlotState::Free {
             self.given -= 1;
         }
         taken
     }
 
-    /// Takes back what the kernel has not begun with.
+    /// Takes back frames that the kernel has not started to send.
     fn take_back(&mut self, count: usize) {
         let slots = self.ring.slots();
         (0..count).for_each(|at| self.ring.take_back((self.next + at) % slots));

@@ -1,6 +1,8 @@
-//! Packet sockets and the memory that they share with the kernel (`packet(7)`, Linux `Documentation/networking/packet_mmap`).
+//! Packet sockets and the memory that they share with the kernel (`packet(7)`, Linux
+//! `Documentation/networking/packet_mmap`).
 //!
-//! A part of a ring is the kernel's or ours, as a word in it says; here it is seen to that only what is ours is looked at.
+//! Each block or slot of a ring belongs either to the kernel or to this process, according to a status word in it. This
+//! module accesses only those that belong to this process.
 
 #![expect(unsafe_code, reason = "memory that is shared with the kernel, and options of sockets, have no safe way")]
 
@@ -15,32 +17,32 @@ use crate::interface::request::check;
 
 use super::params::Ring;
 
-/// What precedes a frame that is to be sent, beside the kernel's own header: a `virtio_net_hdr`.
+/// The length of a `virtio_net_hdr`, which precedes a frame to send, after the kernel's own header.
 const VIRTIO: usize = 10;
-/// Where the kernel looks for what is to be sent, from a slot's start (`tpacket_snd`): behind its header.
+/// The offset in a slot at which the kernel expects the data to send (`tpacket_snd`): after its header.
 const SLOT_HEADER: usize = libc::TPACKET2_HDRLEN - size_of::<libc::sockaddr_ll>();
-/// Where `tp_status` is in a slot's header.
+/// The offset of `tp_status` in a slot's header.
 const SLOT_STATUS: usize = mem::offset_of!(libc::tpacket2_hdr, tp_status);
-/// Where `tp_len` is.
+/// The offset of `tp_len`.
 const SLOT_LENGTH: usize = mem::offset_of!(libc::tpacket2_hdr, tp_len);
-/// Where `block_status` is in a block (`tpacket_block_desc`).
+/// The offset of `block_status` in a block (`tpacket_block_desc`).
 const BLOCK_STATUS: usize = 8;
 
-/// A packet socket: it receives nothing until it is bound with a protocol.
+/// A packet socket. It receives nothing until it is bound with a protocol.
 pub struct Socket(OwnedFd);
 
 impl Socket {
-    /// A socket of the network namespace that the calling thread is in.
+    /// Creates a socket in the network namespace of the calling thread.
     pub fn new() -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no memory is involved.
         let descriptor = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
         check(descriptor)?;
-        // SAFETY: the kernel has just given it, and nobody else has it.
+        // SAFETY: the kernel has just returned the descriptor, and nothing else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(descriptor) }))
     }
 
-    /// Sets an option whose value is a plain structure of the kernel's.
+    /// Sets an option whose value is a plain kernel structure.
     fn set<T: Copy>(&self, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
         let length = size_of::<T>() as libc::socklen_t;
         // SAFETY: the value is readable for its length until the call returns.
@@ -49,22 +51,22 @@ impl Socket {
         })
     }
 
-    /// Sets an option of packet sockets that is a number.
+    /// Sets a packet socket option whose value is a number.
     pub fn set_number(&self, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
         self.set(libc::SOL_PACKET, option, &value)
     }
 
-    /// Lets as much as this wait to be sent; as much as is allowed where it is more.
+    /// Sets how many bytes may wait to be sent, or the largest allowed number if that is less.
     pub fn set_send_memory(&self, bytes: usize) -> io::Result<()> {
         let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
         let forced = self.set(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes);
         forced.or_else(|_| self.set(libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes))
     }
 
-    /// Ties the socket to an interface. With `receives`, all frames that come in there are its own from now on.
-    /// Without, a socket that never received does not.
+    /// Binds the socket to an interface. With `receives`, the socket receives all frames of the interface from now on.
+    /// Without it, a socket that has never received does not start to receive.
     pub fn bind(&self, index: u32, receives: bool) -> io::Result<()> {
-        // SAFETY: all zeros is a value of every field, integers all of them.
+        // SAFETY: all fields are integers, for which all zeros is a valid value.
         let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_protocol = if receives { (libc::ETH_P_ALL as u16).to_be() } else { 0 };
@@ -74,15 +76,15 @@ impl Socket {
         check(unsafe { libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), length) })
     }
 
-    /// Receives nothing from now on: a filter that takes nothing. (A protocol cannot be taken from a bound socket.)
-    pub fn silence(&self) -> io::Result<()> {
+    /// Stops receiving, by a filter that accepts nothing. (A bound socket's protocol cannot be removed.)
+    pub fn stop(&self) -> io::Result<()> {
         let mut program = [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
-        // The pointer is good until the call has returned, and the kernel only reads by it.
+        // The pointer is valid until the call has returned, and the kernel only reads through it.
         let filter = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
         self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
     }
 
-    /// Receives frames for any address, or no longer. It ends with the socket, or with the interface.
+    /// Enables or disables reception of frames for any address. The mode ends with the socket, or with the interface.
     pub fn set_promiscuous(&self, index: u32, on: bool) -> io::Result<()> {
         let request = libc::packet_mreq {
             mr_ifindex: index as libc::c_int,
@@ -94,74 +96,74 @@ impl Socket {
         self.set(libc::SOL_PACKET, option, &request)
     }
 
-    /// How many frames the kernel has put into the ring since this was last asked, and how many found it full.
+    /// Returns how many frames the kernel has put into the ring since the last call, and how many found it full.
     pub fn counts(&self) -> io::Result<(u32, u32)> {
-        // SAFETY: all zeros is a value of every field, integers all of them.
-        let mut told: libc::tpacket_stats_v3 = unsafe { mem::zeroed() };
+        // SAFETY: all fields are integers, for which all zeros is a valid value.
+        let mut stats: libc::tpacket_stats_v3 = unsafe { mem::zeroed() };
         let mut length = size_of::<libc::tpacket_stats_v3>() as libc::socklen_t;
         let (descriptor, option) = (self.0.as_raw_fd(), libc::PACKET_STATISTICS);
         // SAFETY: the structure is writable for its length until the call returns.
         check(unsafe {
-            libc::getsockopt(descriptor, libc::SOL_PACKET, option, (&raw mut told).cast(), &raw mut length)
+            libc::getsockopt(descriptor, libc::SOL_PACKET, option, (&raw mut stats).cast(), &raw mut length)
         })?;
-        // The first number has both.
-        Ok((told.tp_packets.wrapping_sub(told.tp_drops), told.tp_drops))
+        // `tp_packets` includes the dropped frames.
+        Ok((stats.tp_packets.wrapping_sub(stats.tp_drops), stats.tp_drops))
     }
 
-    /// The error that waits at the socket, if there is one, which is taken away.
+    /// Returns and clears the pending error of the socket.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        let (mut told, mut length): (libc::c_int, _) = (0, size_of::<libc::c_int>() as libc::socklen_t);
+        let (mut code, mut length): (libc::c_int, _) = (0, size_of::<libc::c_int>() as libc::socklen_t);
         let descriptor = self.0.as_raw_fd();
         // SAFETY: the number is writable for its length until the call returns.
         check(unsafe {
-            libc::getsockopt(descriptor, libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut told).cast(), &raw mut length)
+            libc::getsockopt(descriptor, libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut code).cast(), &raw mut length)
         })?;
-        Ok((told != 0).then(|| io::Error::from_raw_os_error(told)))
+        Ok((code != 0).then(|| io::Error::from_raw_os_error(code)))
     }
 
-    /// Has the kernel send what is in the ring.
+    /// Makes the kernel send the frames in the ring.
     #[inline]
-    fn kick(&self) -> io::Result<()> {
-        // SAFETY: nothing is read or written by way of the null pointers, whose lengths are 0.
+    fn notify(&self) -> io::Result<()> {
+        // SAFETY: the null pointers are not accessed, because their lengths are 0.
         let sent = unsafe { libc::sendto(self.0.as_raw_fd(), ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     fn map(&self, length: usize) -> io::Result<Mapping> {
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
-        // SAFETY: a new mapping, at a place that the kernel chooses.
+        // SAFETY: this creates a new mapping at an address that the kernel chooses.
         let base = unsafe { libc::mmap(ptr::null_mut(), length, access, kind, self.0.as_raw_fd(), 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let base = NonNull::new(base.cast()).expect("the kernel maps nothing at 0 unasked");
+        let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address 0 without MAP_FIXED");
         Ok(Mapping { base, length })
     }
 }
 
-/// A ring's memory. It goes with the value.
+/// The memory of a ring. Dropping the value unmaps it.
 struct Mapping {
     base: NonNull<u8>,
     length: usize,
 }
 
-// SAFETY: the memory is the mapping's own, whichever thread has it, and nothing in it belongs to a thread.
+// SAFETY: the mapping owns its memory, and nothing in it is tied to a thread.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// A word that says whose a part of the ring is.
+    /// Returns a status or length word of the ring.
     #[inline]
     fn word(&self, at: usize) -> &AtomicU32 {
-        assert!(at.is_multiple_of(4) && at + 4 <= self.length, "a word of the ring");
-        // SAFETY: within the mapping and aligned, as was just seen; it is written by atomic stores alone, here and by the
-        // kernel.
+        assert!(at.is_multiple_of(4) && at + 4 <= self.length, "an aligned word within the ring");
+        // SAFETY: the word is within the mapping and aligned, as just checked. Here and in the kernel it is written
+        // only by atomic stores.
         unsafe { self.base.add(at).cast::<AtomicU32>().as_ref() }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own, and no reference into it outlives the value.
+        // SAFETY: this value owns the mapping, and no reference into it outlives the value.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
     }
 }
@@ -174,12 +176,12 @@ pub struct ReceiveRing {
 }
 
 impl ReceiveRing {
-    /// Gives the socket its ring.
+    /// Creates the ring of a socket.
     pub fn new(socket: &Socket, sizes: &Ring) -> io::Result<Self> {
         socket.set_number(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V3 as libc::c_int)?;
         socket.set_number(libc::PACKET_VNET_HDR, 1)?;
         let (block, blocks) = (sizes.block.0 as u32, sizes.blocks);
-        // Of no meaning here but that the block must be a multiple of it.
+        // The kernel only requires that the block is a multiple of this.
         const FRAME: u32 = 2_048;
         let request = libc::tpacket_req3 {
             tp_block_size: block,
@@ -195,47 +197,47 @@ impl ReceiveRing {
         Ok(Self { map, block: block as usize, blocks: blocks as usize })
     }
 
-    /// How many blocks there are.
+    /// Returns the number of blocks.
     pub fn blocks(&self) -> usize {
         self.blocks
     }
 
-    /// A block, where it is ours.
+    /// Returns a block if it belongs to this process.
     #[inline]
     pub fn block(&self, number: usize) -> Option<&[u8]> {
-        assert!(number < self.blocks, "a block of the ring");
+        assert!(number < self.blocks, "the block is within the ring");
         let start = number * self.block;
         if self.map.word(start + BLOCK_STATUS).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: within the mapping. The kernel has written all that it writes before it said that the block is ours, and
-        // writes nothing until it is given back, for which the ring is needed alone.
+        // SAFETY: the block is within the mapping. The kernel finished writing before it handed the block over, and
+        // writes again only after the block is returned, which takes `&mut self`.
         Some(unsafe { std::slice::from_raw_parts(self.map.base.add(start).as_ptr(), self.block) })
     }
 
-    /// Gives a block back to the kernel.
+    /// Returns a block to the kernel.
     #[inline]
     pub fn give_back(&mut self, number: usize) {
-        assert!(number < self.blocks, "a block of the ring");
+        assert!(number < self.blocks, "the block is within the ring");
         self.map.word(number * self.block + BLOCK_STATUS).store(libc::TP_STATUS_KERNEL, Ordering::Release);
     }
 }
 
-/// Whose a slot of a send ring is.
+/// The owner and state of a slot of a send ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
-    /// Ours.
+pub enum SlotState {
+    /// The slot belongs to this process.
     Free,
-    /// Wants to be sent, and the kernel has not begun.
-    Wanted,
-    /// The kernel has it.
+    /// The slot waits to be sent. The kernel has not started.
+    Waiting,
+    /// The kernel is sending the slot.
     Sending,
-    /// The kernel will not send what is in it.
-    Wrong,
+    /// The kernel rejects the contents of the slot.
+    Rejected,
 }
 
-/// A ring of slots from which the kernel sends frames (TPACKET_V2: slots are of one size in version 3, too, whose header is
-/// longer).
+/// A ring of slots from which the kernel sends frames. It uses TPACKET_V2: version 3 has slots of one size too, but a
+/// longer header.
 pub struct SendRing {
     socket: Socket,
     map: Mapping,
@@ -244,15 +246,15 @@ pub struct SendRing {
 }
 
 impl SendRing {
-    /// A ring for so many frames of up to `longest` bytes, for a socket that only sends.
+    /// Creates a ring for `slots` frames of up to `longest` bytes, for a socket that only sends.
     pub fn new(socket: Socket, slots: u32, longest: usize) -> io::Result<Self> {
         let slot = (SLOT_HEADER + VIRTIO + longest).next_power_of_two().max(2_048);
         socket.set_number(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as libc::c_int)?;
-        // Behind such a header, which says that all of the frame is header, the kernel copies all of it. It would refer to
-        // the ring's page otherwise, and where another interface receives the frame at once (veth) copy it after all, into
-        // a page that it takes for it: 1.3 times as dear.
+        // With this header, which declares the whole frame as header, the kernel copies the frame. Otherwise the kernel
+        // would refer to the ring's page. If another interface receives the frame at once (veth), it would then copy
+        // the frame after all, into a newly allocated page, which costs 1.3 times as much.
         socket.set_number(libc::PACKET_VNET_HDR, 1)?;
-        // A block is one stretch of the kernel's memory.
+        // A block is contiguous kernel memory.
         let block = slot.max(32 << 10).min(slot * slots as usize);
         let blocks = slot * slots as usize / block;
         let request = libc::tpacket_req {
@@ -266,51 +268,51 @@ impl SendRing {
         Ok(Self { socket, map, slot, slots: slots as usize })
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub fn socket(&self) -> &Socket {
         &self.socket
     }
 
-    /// How many slots there are.
+    /// Returns the number of slots.
     pub fn slots(&self) -> usize {
         self.slots
     }
 
-    /// The longest frame for a slot.
+    /// Returns the length of the longest frame that fits into a slot.
     pub fn longest(&self) -> usize {
         self.slot - SLOT_HEADER - VIRTIO
     }
 
-    /// Whose a slot is.
+    /// Returns the state of a slot.
     #[inline]
-    pub fn state(&self, number: usize) -> Slot {
+    pub fn state(&self, number: usize) -> SlotState {
         match self.status(number).load(Ordering::Acquire) {
-            libc::TP_STATUS_AVAILABLE => Slot::Free,
-            libc::TP_STATUS_SEND_REQUEST => Slot::Wanted,
-            status if status & libc::TP_STATUS_WRONG_FORMAT != 0 => Slot::Wrong,
-            _ => Slot::Sending,
+            libc::TP_STATUS_AVAILABLE => SlotState::Free,
+            libc::TP_STATUS_SEND_REQUEST => SlotState::Waiting,
+            status if status & libc::TP_STATUS_WRONG_FORMAT != 0 => SlotState::Rejected,
+            _ => SlotState::Sending,
         }
     }
 
     #[inline]
     fn status(&self, number: usize) -> &AtomicU32 {
-        assert!(number < self.slots, "a slot of the ring");
+        assert!(number < self.slots, "the slot is within the ring");
         self.map.word(number * self.slot + SLOT_STATUS)
     }
 
-    /// Puts a frame into a slot, to be sent when the kernel is told; `false`, and nothing done, where the slot is not free
-    /// or too short.
+    /// Copies a frame into a slot, to be sent by the next `notify`. Returns `false` and does nothing if the slot is not
+    /// free or the frame is too long.
     #[inline]
     pub fn put(&mut self, number: usize, frame: &[u8]) -> bool {
-        if self.state(number) != Slot::Free || frame.len() > self.longest() {
+        if self.state(number) != SlotState::Free || frame.len() > self.longest() {
             return false;
         }
         let start = number * self.slot;
         let mut header = [0; VIRTIO];
-        // `hdr_len`, in the machine's order: all of it.
+        // `hdr_len`, in host byte order: the whole frame.
         header[2..4].copy_from_slice(&(frame.len() as u16).to_ne_bytes());
-        // SAFETY: within the slot, which is within the mapping (`state` has looked); the kernel neither reads nor writes a
-        // slot that is free, and no reference to its bytes is ever made.
+        // SAFETY: the range is within the slot, which is within the mapping (`state` has checked the index). The kernel
+        // neither reads nor writes a free slot, and no reference to its bytes exists.
         unsafe {
             let to = self.map.base.add(start + SLOT_HEADER).as_ptr();
             ptr::copy_nonoverlapping(header.as_ptr(), to, VIRTIO);
@@ -321,21 +323,22 @@ impl SendRing {
         true
     }
 
-    /// Takes a frame back that the kernel has not begun to send; it does so only when told.
+    /// Takes back a frame that the kernel has not started to send. The kernel starts only on `notify`.
     pub fn take_back(&mut self, number: usize) {
-        if matches!(self.state(number), Slot::Wanted | Slot::Wrong) {
+        if matches!(self.state(number), SlotState::Waiting | SlotState::Rejected) {
             self.status(number).store(libc::TP_STATUS_AVAILABLE, Ordering::Release);
         }
     }
 
-    /// Has the kernel send what is wanted.
+    /// Makes the kernel send the waiting frames.
     #[inline]
-    pub fn kick(&mut self) -> io::Result<()> {
-        self.socket.kick()
+    pub fn notify(&mut self) -> io::Result<()> {
+        self.socket.notify()
     }
 }
 
-/// Has the kernel cut what is sent by a UDP socket into datagrams of so many bytes, or leave that to the interface.
+/// Makes the kernel split the data sent by a UDP socket into datagrams of this many bytes, or leave that to the
+/// interface.
 #[cfg(test)]
 pub fn set_udp_segment(socket: std::os::fd::RawFd, bytes: libc::c_int) -> io::Result<()> {
     let (length, value) = (size_of::<libc::c_int>() as libc::socklen_t, (&raw const bytes).cast::<c_void>());

@@ -1,14 +1,14 @@
-//! From the kernel's stamps, which are of the system's clock, to the engine's ticks.
+//! Converts the kernel's time stamps, which are in system time, to the engine's ticks.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_measure::{Clock, Frequency, Tsc};
 use forebay_packet::{ArrivalClock, Ticks};
 
-/// What is longer ago is none of the ring's: the system's clock was set.
+/// A frame cannot have waited in the ring longer than this. An older stamp means that the system clock was set.
 const OLDEST_NS: u64 = 10_000_000_000;
 
-/// An instant on both clocks. The system's is kept in step with the world's, so that it is looked at again now and then.
+/// An instant on both clocks. The system clock is adjusted continually, so the instant is refreshed from time to time.
 pub struct Stamps {
     per_nano: f64,
     ticks: Ticks,
@@ -16,16 +16,16 @@ pub struct Stamps {
 }
 
 impl Stamps {
-    /// Of an engine whose ticks are so frequent.
+    /// Creates a converter to ticks of this frequency.
     pub fn new(frequency: Frequency) -> Self {
         let mut stamps = Self { per_nano: frequency.hertz() / 1e9, ticks: Ticks::ZERO, nanos: 0 };
-        stamps.set();
+        stamps.refresh();
         stamps
     }
 
     /// Reads both clocks.
-    pub fn set(&mut self) {
-        // Something may come in between: of a few readings the one counts in which least did.
+    pub fn refresh(&mut self) {
+        // The thread may be interrupted between the readings. Of a few readings, the fastest counts.
         let readings = (0..4).map(|_| {
             let before = Tsc.now();
             let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
@@ -37,7 +37,8 @@ impl Stamps {
         }
     }
 
-    /// When a frame with this stamp arrived: not later than now, and now where the stamp says nothing of use.
+    /// Returns when a frame with this stamp arrived. The result is never later than `now`, and it is `now` if the stamp
+    /// is unusable.
     #[inline]
     pub fn arrival(&self, stamp: u64, now: Ticks) -> (Ticks, ArrivalClock) {
         let distance = stamp as i64 - self.nanos as i64;
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_is_the_instant_that_it_was_taken_at() {
+    fn a_stamp_is_converted_to_its_instant() {
         let frequency = Tsc.frequency();
         let stamps = Stamps::new(frequency);
         let now = stamps.ticks + frequency.ticks(forebay_measure::Nanos(5_000_000));
@@ -64,14 +65,14 @@ mod tests {
         let waited = frequency.micros(now.since(arrival).0 as f64);
         assert!((2_999.0..3_001.0).contains(&waited), "{waited}");
         assert_eq!(clock, ArrivalClock::Kernel);
-        // Before the clocks were read, too.
+        // A stamp from before the clocks were read.
         let (arrival, _) = stamps.arrival(stamps.nanos - 1_000_000, now);
         let waited = frequency.micros(now.since(arrival).0 as f64);
         assert!((5_999.0..6_001.0).contains(&waited), "{waited}");
     }
 
     #[test]
-    fn what_cannot_be_is_now() {
+    fn an_impossible_stamp_counts_as_now() {
         let stamps = Stamps::new(Tsc.frequency());
         let now = stamps.ticks;
         assert_eq!(stamps.arrival(0, now), (now, ArrivalClock::Poll));

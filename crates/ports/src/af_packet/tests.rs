@@ -1,4 +1,5 @@
-//! Ports on both ends of a veth pair, or the kernel's own stack at one of them, in a network namespace of the test's own.
+//! Tests with ports at both ends of a veth pair, or with the kernel's own network stack at one end, in a separate
+//! network namespace.
 
 mod faults;
 mod host;
@@ -31,7 +32,7 @@ fn open_in(
     Ok((AfPacket::new(params, &mut setup, Arc::clone(&counters))?, counters))
 }
 
-/// An open port, with a pool of its own.
+/// An open port with its own pool.
 struct Bench {
     port: AfPacket,
     counters: Arc<PortCounters>,
@@ -42,7 +43,7 @@ struct Bench {
 impl Bench {
     fn new(params: &Value) -> Self {
         let mut bench = Self::over(open_in(&mut surroundings(), "it", params).expect("a port"));
-        // It receives from when it was first asked.
+        // The port receives from the first call on.
         assert_eq!(bench.take(), Vec::<Vec<u8>>::new());
         bench
     }
@@ -51,7 +52,7 @@ impl Bench {
         Self { port, counters, pool: pool(2_048), batch: Batch::with_capacity(32) }
     }
 
-    /// Sends frames; how many were refused.
+    /// Sends frames. Returns how many were refused.
     fn send<T: AsRef<[u8]>>(&mut self, frames: &[T]) -> usize {
         let mut refused = 0;
         for some in frames.chunks(32) {
@@ -67,7 +68,7 @@ impl Bench {
         refused
     }
 
-    /// Asks once for packets.
+    /// Calls `receive` once. Returns the frames.
     fn take(&mut self) -> Vec<Vec<u8>> {
         let now = Tsc.now();
         self.port.receive(&mut self.batch, &Intake { now, pool: &self.pool, most: 32 });
@@ -80,7 +81,7 @@ impl Bench {
         frames
     }
 
-    /// Receives frames until so many are there, or for many seconds.
+    /// Receives until `count` frames have come, or for 20 seconds.
     fn await_frames(&mut self, count: usize) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         self.wait(|bench| {
@@ -90,11 +91,11 @@ impl Bench {
         frames
     }
 
-    /// Does something again and again until it is true, or for many seconds; whether it was.
-    fn wait(&mut self, mut what: impl FnMut(&mut Self) -> bool) -> bool {
+    /// Repeats a step until it returns true, or for 20 seconds. Returns true if it did.
+    fn wait(&mut self, mut step: impl FnMut(&mut Self) -> bool) -> bool {
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(20) {
-            if what(self) {
+            if step(self) {
                 return true;
             }
             std::thread::sleep(Duration::from_micros(200));
@@ -107,7 +108,7 @@ fn pool(frame: usize) -> Pool {
     Pool::new(PoolOptions { chunks: 512, frame, ..PoolOptions::default() }).expect("memory")
 }
 
-/// A frame of a protocol that no stack answers, with a number in it.
+/// Returns a frame with a number in it, of a protocol to which no network stack responds.
 fn frame(number: u32, length: usize) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 0x0a, 2, 0, 0, 0, 0, 0x0b, 0x88, 0xb5];
     frame.extend(number.to_be_bytes());
@@ -120,14 +121,14 @@ fn frames(count: u32) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_is_sent_at_one_end_is_received_at_the_other_in_order() {
-    with_pair("af_packet: what_is_sent_at_one_end", || {
+fn frames_are_received_at_the_other_end_in_order() {
+    with_pair("af_packet: frames_are_received_at_the_other_end", || {
         let mut a = Bench::new(&json!({ "interface": "va" }));
         for bypass in [false, true] {
             let mut b = Bench::new(&json!({ "interface": "vb", "bypass_queues": bypass, "send_ring": 64 }));
             let sent = frames(5_000);
             let mut received = Vec::new();
-            // As much as the ring for sending holds at a time, so that the other end can follow.
+            // Sends one full send ring at a time, so that the other end can follow.
             for some in sent.chunks(64) {
                 assert_eq!(b.send(some), 0);
                 received.extend(a.await_frames(some.len()));
@@ -139,7 +140,7 @@ fn what_is_sent_at_one_end_is_received_at_the_other_in_order() {
             assert_eq!((b.counters.errors.get(), b.counters.dropped.get()), (0, 0));
         }
         assert_eq!((a.counters.errors.get(), a.counters.dropped.get()), (0, 0));
-        // One's own frames do not come back.
+        // A port does not receive its own frames.
         assert_eq!(a.take(), Vec::<Vec<u8>>::new());
         assert_eq!(a.port.close(), Ok(()));
         assert_eq!(a.send(&[frame(0, 60)]), 1, "closed");
@@ -148,11 +149,11 @@ fn what_is_sent_at_one_end_is_received_at_the_other_in_order() {
     });
 }
 
-/// Frames that wait in the ring when the port is closed are lost, which is counted: those in blocks that the kernel has handed
-/// over, those behind what was read of one, and those in the block that it is filling.
+/// Frames in the ring when the port is closed are lost and counted: those in blocks that the kernel has handed over,
+/// those in the unread part of a block, and those in the block that the kernel is filling.
 #[test]
-fn what_is_left_in_the_ring_at_the_end_is_counted_as_dropped() {
-    with_pair("af_packet: what_is_left_in_the_ring", || {
+fn frames_in_the_ring_at_the_end_are_counted_as_dropped() {
+    with_pair("af_packet: frames_in_the_ring_at_the_end", || {
         for (length, taken, pause) in [(60, 0, 0), (60, 32, 20), (1_400, 40, 20), (1_400, 300, 0)] {
             let ring = json!({ "blocks": 64, "block": "4KiB" });
             let mut a = Bench::new(&json!({ "interface": "va", "ring": ring }));
@@ -178,7 +179,7 @@ fn arrival_is_the_kernels_time() {
         let before = Tsc.now();
         assert_eq!(b.send(&[frame(1, 60)]), 0);
         let after = Tsc.now();
-        // Long enough to tell from the poll's.
+        // Long enough to distinguish it from the time of the poll.
         std::thread::sleep(Duration::from_millis(30));
         let now = Tsc.now();
         a.port.receive(&mut a.batch, &Intake { now, pool: &a.pool, most: 32 });
@@ -190,7 +191,7 @@ fn arrival_is_the_kernels_time() {
     });
 }
 
-/// The kernel takes the outermost tag out of a frame before any socket sees it.
+/// The kernel removes the outermost tag from a frame before any socket sees it.
 #[test]
 fn vlan_tags_come_back() {
     with_pair("af_packet: vlan_tags_come_back", || {
@@ -208,14 +209,14 @@ fn vlan_tags_come_back() {
         ];
         assert_eq!(b.send(&all), 0);
         assert_eq!(a.await_frames(all.len()), all);
-        // The longest with a tag, which the MTU does not count.
+        // The longest frame with a tag, which the MTU does not include.
         let longest = tagged(&[0x81, 0, 0, 3]).into_iter().chain([9; 2_000]).take(1_518).collect::<Vec<_>>();
         assert_eq!(b.send(&[&longest]), 0);
         assert_eq!(a.await_frames(1), [longest]);
     });
 }
 
-/// The kernel's own stack at `vb`, with these addresses and a neighbour at the other end.
+/// Configures the kernel's own network stack at `vb`, with these addresses and a neighbour at the other end.
 fn stack_at_b() -> bool {
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/vb/disable_ipv6", "0");
     ip("addr add 192.0.2.1/24 dev vb")
@@ -225,7 +226,7 @@ fn stack_at_b() -> bool {
         && ip("link set lo up")
 }
 
-/// The payload of a UDP datagram to port 9, of which everything has been checked.
+/// Returns the payload of a UDP datagram to port 9, after checking all its checksums.
 fn checked_udp(frame: &[u8]) -> Option<Vec<u8>> {
     let packet = SlicedPacket::from_ethernet(frame).ok()?;
     let TransportSlice::Udp(udp) = packet.transport? else { return None };
@@ -270,24 +271,27 @@ fn checksums_that_a_sender_left_to_its_interface_are_completed() {
     });
 }
 
-/// What a sender on this host leaves to its interface to cut is longer than any packet.
+/// A frame that a sender on this host leaves to its interface to split is longer than any packet.
 #[test]
-fn what_was_to_be_cut_by_the_interface_is_cut() {
+fn frames_left_to_the_interface_to_split_are_split() {
     use rustix::fd::AsRawFd as _;
-    with_pair("af_packet: what_was_to_be_cut", || {
+    with_pair("af_packet: frames_left_to_the_interface_to_split", || {
         if !stack_at_b() {
-            return skip("af_packet: what_was_to_be_cut", "no addresses or neighbours can be set");
+            return skip("af_packet: frames_left_to_the_interface_to_split", "no addresses or neighbours can be set");
         }
         let mut a = Bench::new(&json!({ "interface": "va" }));
         for (own, to) in [("192.0.2.1:0", "192.0.2.2:9"), ("[2001:db8::1]:0", "[2001:db8::2]:9")] {
             let socket = UdpSocket::bind(own).expect("a socket");
             if let Err(error) = socket::set_udp_segment(socket.as_raw_fd(), 1_000) {
-                return skip("af_packet: what_was_to_be_cut", &format!("no segmentation of UDP: {error}"));
+                return skip(
+                    "af_packet: frames_left_to_the_interface_to_split",
+                    &format!("UDP segmentation is not supported: {error}"),
+                );
             }
             let payload: Vec<_> = (0..50_500u32).map(|at| (at >> 3) as u8).collect();
             assert_eq!(socket.send_to(&payload, to).expect("sent"), payload.len());
             let mut parts = Vec::new();
-            // More than a batch.
+            // More than one batch.
             a.wait(|a| {
                 parts.extend(a.take().iter().filter_map(|frame| checked_udp(frame)));
                 parts.len() >= 51

@@ -1,8 +1,9 @@
-//! Completes checksums that a sender on this host has left to a device that there is not.
+//! Completes checksums that a sender on this host has left to a device that does not exist.
 //!
-//! Linux gives a frame to veth and the like with only the pseudo-header's sum where the checksum will be (`CHECKSUM_PARTIAL`),
-//! because it never meets a wire; AF_XDP does not say which frames those are. They tell it themselves: the field holds that
-//! very sum, and the checksum is wrong. One frame in 65536 has a right checksum that is equal to the sum: hence both.
+//! Linux passes a frame to veth and similar interfaces with only the sum of the pseudo-header in the checksum field
+//! (`CHECKSUM_PARTIAL`), because the frame never reaches a wire. AF_XDP does not report which frames these are. They
+//! can be recognised: the field holds that sum, and the checksum is wrong. Both must be checked, because one frame in
+//! 65536 has a right checksum that equals the sum.
 
 use forebay_packet::wire::checksum::{add, sum};
 use forebay_packet::{Network, Packet};
@@ -10,13 +11,13 @@ use forebay_packet::{Network, Packet};
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Completes a TCP or UDP checksum that is only begun; whether it was. Fragments have none of their own.
+/// Completes a partial TCP or UDP checksum. Returns true if it was partial. Fragments have no checksum of their own.
 #[inline]
 pub fn complete(packet: &mut Packet) -> bool {
     let (network, at) = packet.network();
     let frame = packet.data();
     let Some(header) = frame.get(at..) else { return false };
-    // Addresses, protocol, and where the transport header and its end are.
+    // The ranges of the addresses, the protocol, and the start and end of the transport header and payload.
     let (addresses, protocol, from, to) = match network {
         Network::Ipv4 => {
             let Some(fixed) = header.first_chunk::<20>() else { return false };
@@ -40,28 +41,28 @@ pub fn complete(packet: &mut Packet) -> bool {
         _ => return false,
     };
     let Some(segment) = header.get(from..to) else { return false };
-    let Some(held) = segment.get(field..field + 2) else { return false };
-    let held = u16::from_ne_bytes([held[0], held[1]]);
+    let Some(current) = segment.get(field..field + 2) else { return false };
+    let current = u16::from_ne_bytes([current[0], current[1]]);
     // RFC 9293 section 3.1 and RFC 768: addresses, protocol, length.
     let length = (segment.len() as u16).to_be();
     let pseudo = add(add(sum(&header[addresses]), u16::from(protocol).to_be()), length);
-    if held != pseudo {
+    if current != pseudo {
         return false;
     }
     let whole = sum(segment);
     if add(whole, pseudo) == u16::MAX {
-        // Right as it is.
+        // The checksum is right already.
         return false;
     }
-    // The sum of all with the field as it is has the pseudo-header in it.
+    // The sum over everything includes the pseudo-header, because the field has its sum.
     let right = match !whole {
-        // RFC 768: none is written as all ones.
+        // RFC 768: a checksum of zero is written as all ones.
         0 if protocol == UDP => u16::MAX,
         right => right,
     };
     let at = at + from + field;
-    let Some(place) = packet.data_mut().get_mut(at..at + 2) else { return false };
-    place.copy_from_slice(&right.to_ne_bytes());
+    let Some(bytes) = packet.data_mut().get_mut(at..at + 2) else { return false };
+    bytes.copy_from_slice(&right.to_ne_bytes());
     true
 }
 
@@ -80,7 +81,7 @@ mod tests {
         packet
     }
 
-    /// A frame with the right checksum, and where that is.
+    /// Returns a frame with the right checksum, and the offset of the checksum.
     fn frame(v6: bool, tcp: bool, ports: [u16; 2], payload: &[u8]) -> (Vec<u8>, usize) {
         let ethernet = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
         let ip = match v6 {
@@ -96,8 +97,9 @@ mod tests {
         (frame, 14 + if v6 { 40 } else { 20 } + if tcp { 16 } else { 6 })
     }
 
-    /// What Linux leaves in the field, by the letter of `tcp_v4_send_check` and its like: the folded sum of the pseudo-header.
-    fn begun(frame: &[u8], v6: bool, tcp: bool) -> [u8; 2] {
+    /// Returns the value that Linux leaves in the field, according to `tcp_v4_send_check` and similar functions: the
+    /// folded sum of the pseudo-header.
+    fn partial_sum(frame: &[u8], v6: bool, tcp: bool) -> [u8; 2] {
         let (addresses, from) = if v6 { (22..54, 54) } else { (26..34, 34) };
         let words = frame[addresses].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
         let mut sum: u32 = words.sum::<u32>() + (frame.len() - from) as u32 + if tcp { 6 } else { 17 };
@@ -110,7 +112,7 @@ mod tests {
     proptest! {
         /// The oracle is etherparse's own checksum of the same frame.
         #[test]
-        fn a_checksum_that_is_begun_is_completed_and_a_right_one_left_alone(
+        fn a_partial_checksum_is_completed_and_a_right_one_is_kept(
             v6: bool,
             tcp: bool,
             ports: [u16; 2],
@@ -121,9 +123,9 @@ mod tests {
                 payload.fill(0);
             }
             let (mut right, field) = frame(v6, tcp, ports, &payload);
-            let begun = begun(&right, v6, tcp);
+            let partial_sum = partial_sum(&right, v6, tcp);
             let mut partial = right.clone();
-            partial[field..field + 2].copy_from_slice(&begun);
+            partial[field..field + 2].copy_from_slice(&partial_sum);
             right.extend(vec![0xee; padding]);
             partial.extend(vec![0xee; padding]);
             let mut whole = packet(&right);
@@ -135,7 +137,7 @@ mod tests {
         }
 
         #[test]
-        fn no_frame_makes_it_panic(frame in proptest::collection::vec(any::<u8>(), 0..120), ipv4: bool) {
+        fn no_frame_causes_a_panic(frame in proptest::collection::vec(any::<u8>(), 0..120), ipv4: bool) {
             let mut frame = frame;
             if let Some(kind) = frame.get_mut(12..15) {
                 kind.copy_from_slice(if ipv4 { &[8, 0, 0x45] } else { &[0x86, 0xdd, 0x60] });
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_checksum_that_was_not_begun_stays_wrong() {
+    fn a_wrong_checksum_that_was_not_partial_stays_wrong() {
         let (mut wrong, field) = frame(false, false, [1, 2], b"payload");
         wrong[field] ^= 0x55;
         let mut kept = packet(&wrong);

@@ -1,76 +1,77 @@
-//! Who has an interface: one port at a time, from which the next port of its name takes it over while packets run.
+//! The ownership of an interface. One port has it at a time, and the next port with its name takes it over while
+//! packets run.
 //!
-//! The port that runs has the device, so that no lock is on the way of packets. One that is made while it runs waits; when
-//! the one before it is closed it gets the device, with the frames that wait in it.
+//! The running port owns the device, so that no lock is in the packet path. Its successor waits. When the running port
+//! is closed, the successor gets the device with the frames that wait in it.
 
 use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::device::Device;
 
-/// An interface, for as long as the pipeline runs.
+/// The claim on an interface, for as long as the pipeline runs.
 #[derive(Default)]
-pub struct Slot(Mutex<Claim>);
+pub struct InterfaceClaim(Mutex<ClaimState>);
 
 #[derive(Default)]
-struct Claim {
-    /// The port's name.
+struct ClaimState {
+    /// The name of the port.
     owner: String,
-    /// Held by that port and those that come after it.
-    held: Weak<()>,
-    /// Where the device goes from the one that has it. `None` through it: there is no device just now.
-    heir: Option<Sender<Option<Device>>>,
+    /// Held by that port and its successors.
+    owned: Weak<()>,
+    /// Where the present owner sends the device. A `None` means that there is no device at the moment.
+    successor: Option<Sender<Option<Device>>>,
 }
 
-/// A port's right to an interface.
+/// A port's claim on an interface.
 pub struct Hold {
-    slot: Arc<Slot>,
-    _held: Arc<()>,
+    interface: Arc<InterfaceClaim>,
+    _owned: Arc<()>,
 }
 
-/// How a port comes to the device.
-pub enum Right {
-    /// It opens it.
+/// How a port gets its device.
+pub enum DeviceSource {
+    /// The port opens the device.
     First,
-    /// The port before it gives it away when it is closed.
+    /// The previous port hands the device over when it is closed.
     Next(Receiver<Option<Device>>),
 }
 
-impl Slot {
-    fn claim(&self) -> MutexGuard<'_, Claim> {
+impl InterfaceClaim {
+    fn state(&self) -> MutexGuard<'_, ClaimState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The right to the interface for the port of this name.
+    /// Claims the interface for the port with this name.
     ///
     /// # Errors
-    /// Another port has it, which is called so.
-    pub fn take(self: &Arc<Self>, port: &str) -> Result<(Hold, Right), String> {
-        let mut claim = self.claim();
-        let hold = |held| Hold { slot: Arc::clone(self), _held: held };
-        match claim.held.upgrade() {
-            Some(held) if claim.owner == port => {
-                let (heir, coming) = channel();
-                claim.heir = Some(heir);
-                Ok((hold(held), Right::Next(coming)))
+    /// Returns the name of the other port that has the interface.
+    pub fn take(self: &Arc<Self>, port: &str) -> Result<(Hold, DeviceSource), String> {
+        let mut state = self.state();
+        let hold = |owned| Hold { interface: Arc::clone(self), _owned: owned };
+        match state.owned.upgrade() {
+            Some(owned) if state.owner == port => {
+                let (successor, device) = channel();
+                state.successor = Some(successor);
+                Ok((hold(owned), DeviceSource::Next(device)))
             }
-            Some(_) => Err(claim.owner.clone()),
+            Some(_) => Err(state.owner.clone()),
             None => {
-                let held = Arc::new(());
-                *claim = Claim { owner: port.to_owned(), held: Arc::downgrade(&held), heir: None };
-                Ok((hold(held), Right::First))
+                let owned = Arc::new(());
+                *state = ClaimState { owner: port.to_owned(), owned: Arc::downgrade(&owned), successor: None };
+                Ok((hold(owned), DeviceSource::First))
             }
         }
     }
 }
 
 impl Hold {
-    /// Gives the device to the port that waits for it; it comes back where none does.
+    /// Hands the device over to the waiting port. Returns the device if no port waits.
     pub fn pass_on(&self, device: Option<Device>) -> Option<Device> {
-        let heir = self.slot.claim().heir.take();
-        match heir {
-            // One that was made and is gone again has no use for it.
-            Some(heir) => heir.send(device).err().and_then(|SendError(device)| device),
+        let successor = self.interface.state().successor.take();
+        match successor {
+            // A successor that was created and dropped again does not take the device.
+            Some(successor) => successor.send(device).err().and_then(|SendError(device)| device),
             None => device,
         }
     }

@@ -1,130 +1,137 @@
-//! Why an AF_XDP port cannot be opened, in words that say what to do.
+//! Errors of opening an AF_XDP port, with advice.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why there is no port.
+/// Why a port could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The namespace is not there.
+    /// The namespace does not exist.
     #[error("no network namespace at {path}: {source} (`ip netns add NAME` makes /run/netns/NAME)")]
     Namespace {
-        /// Where it should be.
+        /// The expected path of the namespace.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The interface is not there.
-    #[error("there is no interface '{0}'{1}: `ip link` lists those that are there")]
+    /// The interface does not exist.
+    #[error("there is no interface '{0}'{1}: `ip link` lists the interfaces")]
     Missing(String, String),
-    /// A right is missing.
+    /// A capability is missing.
     #[error(
-        "'{name}' needs the rights CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF to {doing}: run as root, or \
+        "'{name}' needs the capabilities CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF to {doing}: run as root, or run \
          `setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock=ep` on the program"
     )]
     Right {
         /// The interface.
         name: String,
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
     },
-    /// The kernel was built without.
+    /// The kernel was built without a necessary feature.
     #[error(
-        "the kernel has no AF_XDP sockets ({0}): it needs Linux 5.10 with CONFIG_XDP_SOCKETS; `af_packet` does without"
+        "the kernel has no AF_XDP sockets ({0}): use Linux 5.10 or later with CONFIG_XDP_SOCKETS, or an `af_packet` \
+         port"
     )]
     Kernel(&'static str),
-    /// Somebody else's program.
+    /// Another XDP program is attached.
     #[error(
-        "another XDP program is attached to '{0}', such as that of another Forebay: `ip -d link show dev {0}` and \
-         `bpftool net` show it; end its owner, or take it off by `ip link set dev {0} xdp off` (`xdpgeneric off` where it is \
-         generic)"
+        "another XDP program is attached to '{0}', for example that of another Forebay process: `ip -d link show dev \
+         {0}` and `bpftool net` show it; end its owner, or remove it by `ip link set dev {0} xdp off` (`xdpgeneric \
+         off` if it is generic)"
     )]
     Occupied(String),
-    /// The driver has no XDP.
+    /// The driver does not support XDP.
     #[error(
-        "the driver of '{name}' takes no XDP program: {source}; write `mode: generic`, or `auto`, which falls back to it (a \
-         driver may also want fewer queues, a smaller MTU, or no large-receive offload: `dmesg` says)"
+        "the driver of '{name}' accepts no XDP program: {source}; use `mode: generic`, or `mode: auto`, which falls \
+         back to it (the driver may also require fewer queues, a smaller MTU, or no large-receive offload: see \
+         `dmesg`)"
     )]
     Native {
         /// The interface.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The driver has no zero-copy.
+    /// The driver does not support zero-copy.
     #[error(
-        "the driver of '{name}' does not write frames of queue {queue} to our memory: {source}; write `copy: auto`{aligned}"
+        "the driver of '{name}' cannot write frames of queue {queue} to packet memory: {source}; use `copy: \
+         auto`{aligned}"
     )]
     ZeroCopy {
         /// The interface.
         name: String,
-        /// Which queue.
+        /// The queue.
         queue: u32,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
-        /// What else may help.
+        /// Another option that may help.
         aligned: &'static str,
     },
-    /// Memory that may not be locked.
+    /// The memory may not be locked.
     #[error(
-        "the memory of {bytes} bytes cannot be held in place: {source}; raise the limit (`ulimit -l unlimited`, or \
+        "the memory of {bytes} bytes cannot be locked: {source}; raise the limit (`ulimit -l unlimited`, or \
          LimitMEMLOCK= of the service), give the program CAP_IPC_LOCK, or lower `memory.chunks`"
     )]
     Locked {
-        /// How much it is.
+        /// The size of the memory in bytes.
         bytes: usize,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Another socket has the queue.
-    #[error("queue {queue} of '{name}' is in use by another AF_XDP socket, of this program or another one")]
+    /// Another socket uses the queue.
+    #[error("queue {queue} of '{name}' is in use by another AF_XDP socket, of this program or of another one")]
     Busy {
         /// The interface.
         name: String,
-        /// Which queue.
+        /// The queue.
         queue: u32,
     },
-    /// It has not so many queues.
-    #[error("'{name}' has {there} receive queues, not {wanted}: write fewer, or `ethtool -L {name} combined {wanted}`")]
+    /// The interface has fewer queues.
+    #[error(
+        "'{name}' has {existing} receive queues, not {wanted}: use fewer, or run `ethtool -L {name} combined {wanted}`"
+    )]
     Queues {
         /// The interface.
         name: String,
-        /// How many there are.
-        there: u32,
-        /// How many were asked for.
+        /// The number of its queues.
+        existing: u32,
+        /// The number of requested queues.
         wanted: u32,
     },
-    /// Too little memory for the rings.
+    /// The memory has too few chunks for the receive rings.
     #[error(
-        "the rings to receive would take {wanted} chunks, and of the {chunks} of the memory {left} are left for rings (a \
-         quarter is for packets on their way): raise `memory.chunks`, or lower `receive` or `queues`"
+        "the receive rings need {wanted} chunks, but of the {chunks} chunks of the memory only {available} are \
+         available for rings (a quarter is reserved for packets in the pipeline): raise `memory.chunks`, or lower \
+         `receive` or `queues`"
     )]
     Chunks {
-        /// How many are wanted.
+        /// The number of chunks that the rings need.
         wanted: usize,
-        /// How many there are at all.
+        /// The number of chunks of the memory.
         chunks: usize,
-        /// How many are left.
-        left: usize,
+        /// The number of chunks available for rings.
+        available: usize,
     },
-    /// Another port has it.
+    /// Another port uses the interface.
     #[error(
-        "the interface '{name}' is in use by the port '{port}': while packets run only a port of that name takes it over"
+        "the interface '{name}' is in use by the port '{port}': while packets run, only a port with that name can take \
+         it over"
     )]
     Taken {
         /// The interface.
         name: String,
-        /// The port.
+        /// The port that uses it.
         port: String,
     },
-    /// Anything else.
-    #[error("cannot {doing} of '{name}': {source}")]
+    /// Another system error.
+    #[error("cannot {doing} for '{name}': {source}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
         /// The interface.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

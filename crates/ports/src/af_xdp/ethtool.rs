@@ -1,4 +1,4 @@
-//! What a driver tells of an interface: its queues, and whether there is a device behind it (`ioctl(SIOCETHTOOL)`).
+//! Queries a driver about an interface: its queues, and whether it is a physical device (`ioctl(SIOCETHTOOL)`).
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -39,37 +39,32 @@ impl Driver {
     const GET: u32 = 0x03;
 }
 
-/// How many receive queues it has, where it tells; 1 else.
+/// Returns the number of receive queues, or 1 if the driver does not report it.
 pub fn queues(name: &InterfaceName) -> u32 {
     let mut channels = Channels { command: Channels::GET, ..Channels::default() };
-    match ask(name, &mut channels) {
+    match query(name, &mut channels) {
         Ok(()) => channels.receive.saturating_add(channels.combined).max(1),
         Err(_) => 1,
     }
 }
 
-/// Whether there is no device behind it, so that frames may come which were never on a wire: their checksums may be left
-/// to a device that there is not. What cannot be told is taken for one.
+/// Returns true if there is no physical device behind the interface, so that frames may come that were never on a wire.
+/// Their checksums may have been left to a device that does not exist. An interface counts as virtual if the driver
+/// does not report its type.
 pub fn is_virtual(name: &InterfaceName) -> bool {
-    let nothing = [0; 32];
-    let mut told = Driver {
-        command: Driver::GET,
-        driver: nothing,
-        version: nothing,
-        firmware: nothing,
-        bus: nothing,
-        rest: [0; 64],
-    };
-    let outcome = ask(name, &mut told);
-    let is = |known: &[u8]| told.driver.starts_with(known) && told.driver.get(known.len()) == Some(&0);
-    outcome.is_err() || told.bus[0] == 0 || is(b"tun") || is(b"virtio_net")
+    let empty = [0; 32];
+    let mut info =
+        Driver { command: Driver::GET, driver: empty, version: empty, firmware: empty, bus: empty, rest: [0; 64] };
+    let outcome = query(name, &mut info);
+    let is = |known: &[u8]| info.driver.starts_with(known) && info.driver.get(known.len()) == Some(&0);
+    outcome.is_err() || info.bus[0] == 0 || is(b"tun") || is(b"virtio_net")
 }
 
-/// Has one of the kernel's structures filled in, in the namespace of the calling thread.
-fn ask<T>(name: &InterfaceName, value: &mut T) -> io::Result<()> {
+/// Makes the kernel fill in a structure, in the namespace of the calling thread.
+fn query<T>(name: &InterfaceName, value: &mut T) -> io::Result<()> {
     let control = socket(libc::AF_INET)?;
     let mut request = Request::new(name);
     request.0.ifr_ifru.ifru_data = std::ptr::from_mut(value).cast();
-    // The structure is as long as the command in its first word says, and lives until the call returns.
+    // The structure has the length that belongs to the command in its first word, and lives until the call returns.
     request.submit(&control.as_raw_fd(), libc::SIOCETHTOOL)
 }

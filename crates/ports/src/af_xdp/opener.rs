@@ -1,5 +1,4 @@
-//! Opens an interface that is not there now, again and again, on a thread of its own: it takes milliseconds each time, which
-//! a worker does not have.
+//! Opens a missing interface repeatedly, on a separate thread. An attempt takes milliseconds, too long for a worker.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -7,69 +6,70 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::device::{Device, Wanted};
+use super::device::{Device, DeviceOptions};
 use super::queue::Losses;
 use super::umem::Umem;
 
-/// From one try to the next.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pause between two attempts.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
 
-/// What the thread has done.
-pub enum News {
-    /// The one before is closed, and this was lost with it.
+/// The events of the opener's thread.
+pub enum OpenEvent {
+    /// The previous device is closed. The losses are those of closing it.
     Closed(Losses),
-    /// It is open.
+    /// The interface is open.
     Open(Device),
 }
 
-/// The thread, and what comes from it.
+/// The thread, and its events.
 pub struct Opener {
-    news: Receiver<News>,
+    events: Receiver<OpenEvent>,
     stop: Arc<AtomicBool>,
-    trouble: Arc<Mutex<Option<String>>>,
+    last_error: Arc<Mutex<Option<String>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Opener {
-    /// Closes `former`, then opens what is wanted.
-    pub fn start(wanted: Wanted, umem: Arc<Umem>, former: Option<Device>) -> Self {
-        let (sender, news) = sync_channel(2);
-        let (stop, trouble) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
-        let (stopped, told) = (Arc::clone(&stop), Arc::clone(&trouble));
+    /// Closes `former`, then opens the interface.
+    pub fn start(options: DeviceOptions, umem: Arc<Umem>, former: Option<Device>) -> Self {
+        let (sender, events) = sync_channel(2);
+        let (stop, last_error) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
+        let (stopped, failure) = (Arc::clone(&stop), Arc::clone(&last_error));
         let work = move || {
             if let Some(former) = former {
-                // Who does not wait any more does not count.
-                drop(sender.send(News::Closed(former.close())));
+                // If the port is closed, its losses are not counted any more.
+                drop(sender.send(OpenEvent::Closed(former.close())));
             }
-            // At least one try: the end of the port reports why the interface is lost.
+            // At least one attempt, so that the port can report at its end why the interface is lost.
             loop {
-                match Device::open(&wanted, &umem) {
-                    // Where nobody waits any more it is closed.
-                    Ok(device) => return drop(sender.send(News::Open(device))),
+                match Device::open(&options, &umem) {
+                    // If the port is closed, the unsent device is dropped.
+                    Ok(device) => return drop(sender.send(OpenEvent::Open(device))),
                     Err(error) => {
-                        *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+                        *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
                     }
                 }
                 if stopped.load(Ordering::Relaxed) {
                     return;
                 }
-                thread::park_timeout(PAUSE);
+                thread::park_timeout(RETRY_AFTER);
             }
         };
         let name = "af_xdp open".to_owned();
         let thread = thread::Builder::new().name(name).spawn(work);
         if let Err(error) = &thread {
-            *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("no thread to open it on: {error}"));
+            *last_error.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(format!("cannot start a thread to open it: {error}"));
         }
-        Self { news, stop, trouble, thread: thread.ok() }
+        Self { events, stop, last_error, thread: thread.ok() }
     }
 
-    /// What it has done that was not told yet.
-    pub fn news(&self) -> Option<News> {
-        self.news.try_recv().ok()
+    /// Returns the next event, if there is one.
+    pub fn events(&self) -> Option<OpenEvent> {
+        self.events.try_recv().ok()
     }
 
-    /// Ends the thread, after its first try.
+    /// Ends the thread after its first attempt.
     pub fn stop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -78,15 +78,15 @@ impl Opener {
         }
     }
 
-    /// Why the last try failed.
-    pub fn trouble(&self) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns the error of the last attempt.
+    pub fn last_error(&self) -> Option<String> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl Drop for Opener {
     fn drop(&mut self) {
-        // What it opened meanwhile is closed with the channel.
+        // A device that the thread has opened meanwhile is dropped with the channel.
         self.stop();
     }
 }

@@ -8,36 +8,36 @@ use super::socket::Sizes;
 use super::umem::Shape;
 use crate::interface::InterfaceName;
 
-/// The most queues of an interface.
-const MOST_QUEUES: u32 = 256;
-const MOST_CHUNKS: usize = 1 << 24;
-const MOST_ENTRIES: u32 = 1 << 15;
+/// Limits of the parameters.
+const MAX_QUEUES: u32 = 256;
+const MAX_CHUNKS: usize = 1 << 24;
+const MAX_ENTRIES: u32 = 1 << 15;
 
 /// Parameters of `af_xdp`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The interface's name, up to 15 characters. It must be there at the start.
+    /// The interface's name, up to 15 characters. The interface must exist at the start.
     pub(super) interface: InterfaceName,
-    /// The network namespace that the interface is in: a name as `ip netns` knows it, or a path. Without one it is where
-    /// Forebay is.
+    /// The network namespace of the interface: a name as in `ip netns`, or a path. By default, the namespace of
+    /// Forebay.
     pub(super) namespace: Option<String>,
-    /// How many of its receive queues the port has, from the first on; all of them by default. Frames of the others go to the
-    /// host.
+    /// How many of the interface's receive queues the port uses, starting with the first; all of them by default. The
+    /// host receives the frames of the other queues.
     #[schemars(range(min = 1, max = 256))]
     pub(super) queues: Option<u32>,
-    /// Where frames are taken from the kernel: in the driver, or behind it, which any interface can and is slower.
+    /// Where the program that takes frames runs: in the driver (`native`), or after it (`generic`). Every interface
+    /// supports `generic`, which is slower.
     #[serde(default)]
     pub(super) mode: Mode,
-    /// Whether the kernel copies frames to and from the memory that packets are in, or the device itself writes and reads them
-    /// there.
+    /// Whether the kernel copies frames to and from packet memory, or the device itself reads and writes them there.
     #[serde(default)]
     pub(super) copy: CopyMode,
-    /// What to do about checksums that a sender on this host has left to a device.
+    /// How to treat checksums that a sender on this host has left to a device.
     #[serde(default)]
     pub(super) checksums: Checksums,
-    /// How many frames the kernel may receive on each queue before the port looks, and how many may wait for it then: a power
-    /// of two up to 32768; 2048 by default.
+    /// How many frames the kernel may receive on each queue before the port reads it, and how many received frames may
+    /// wait for the port: a power of two up to 32768; 2048 by default.
     #[schemars(range(min = 32, max = 32_768))]
     #[schemars(extend("default" = 2_048))]
     pub(super) receive: Option<u32>,
@@ -45,12 +45,13 @@ pub struct Params {
     #[schemars(range(min = 32, max = 32_768))]
     #[schemars(extend("default" = 2_048))]
     pub(super) send: Option<u32>,
-    /// Has the kernel poll the device each time that the port is asked for packets, for so many frames at the most, in place of
-    /// interrupts (Linux 5.11 and later): 8 to 1024. It pays on devices with zero-copy whose interrupts are put off
+    /// Makes the kernel poll the device on each read of the port, for up to this many frames, instead of using
+    /// interrupts (Linux 5.11 and later): 8 to 1024. This helps on zero-copy devices whose interrupts are deferred
     /// (`napi_defer_hard_irqs`, `gro_flush_timeout`).
     #[schemars(range(min = 8, max = 1_024))]
     pub(super) busy_poll: Option<u32>,
-    /// The memory that all `af_xdp` ports share. The first of them says how it is; others that say something say the same.
+    /// The memory that all `af_xdp` ports share. The first port determines it; other ports may only repeat the same
+    /// values.
     pub(super) memory: Option<Memory>,
 }
 
@@ -58,74 +59,75 @@ pub struct Params {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
-    /// How many packets there can be in it at once, in the sockets' rings and in the pipeline: up to 16777216; 16384 by default.
+    /// The number of packets in the memory, in the sockets' rings and in the pipeline together: up to 16777216; 16384
+    /// by default.
     #[schemars(range(min = 64, max = 16_777_216))]
     #[schemars(extend("default" = 16_384))]
     pub(super) chunks: Option<usize>,
-    /// The longest frame, in bytes: up to 3840 (3776 where `aligned`); 2048 by default.
+    /// The longest frame, in bytes: up to 3840 (3776 if `aligned`); 2048 by default.
     #[schemars(range(min = 64, max = 3_840))]
     #[schemars(extend("default" = 2_048))]
     pub(super) frame: Option<usize>,
-    /// Chunks of 2 or 4 KiB, for devices that write to no others. They are slower: the beginnings of packets share few places of
-    /// the processor's cache.
+    /// Uses chunks of 2 or 4 KiB, for devices that require them. They are slower, because the starts of packets share
+    /// few sets of the processor's cache.
     #[serde(default)]
     pub(super) aligned: bool,
 }
 
-/// Where frames are taken from the kernel.
+/// Where the program that takes frames runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// In the driver where it can, else behind it.
+    /// In the driver if it supports XDP, otherwise after it.
     #[default]
     Auto,
     /// In the driver.
     Native,
-    /// Behind it.
+    /// In the kernel, after the driver.
     Generic,
 }
 
-/// Who writes frames to memory.
+/// How frames are copied to and from packet memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CopyMode {
-    /// The device where it can, else the kernel.
+    /// The device reads and writes packet memory if it can; otherwise the kernel copies.
     #[default]
     Auto,
-    /// The kernel, by a copy.
+    /// The kernel copies each frame.
     Copy,
-    /// The device.
+    /// The device reads and writes packet memory.
     Zero,
 }
 
-/// What to do about checksums that are only begun.
+/// How to treat partial checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Checksums {
-    /// Complete them on interfaces that have no device behind them, such as veth.
+    /// Complete them on interfaces without a physical device, for example veth.
     #[default]
     Auto,
     /// Complete them.
     Complete,
-    /// Take frames as they are.
+    /// Leave frames as they are.
     Leave,
 }
 
 impl Params {
-    /// The rings' sizes.
+    /// Returns the sizes of the rings.
     pub(super) fn sizes(&self) -> Result<Sizes, SetupError> {
         let size = |path: &str, stated: Option<u32>| {
             let size = stated.unwrap_or(2_048);
-            if size.is_power_of_two() && (32..=MOST_ENTRIES).contains(&size) {
+            if size.is_power_of_two() && (32..=MAX_ENTRIES).contains(&size) {
                 return Ok(size);
             }
-            Err(SetupError::at(path, format!("{size}: allowed are powers of two from 32 to {MOST_ENTRIES}")))
+            Err(SetupError::at(path, format!("{size}: allowed are powers of two from 32 to {MAX_ENTRIES}")))
         };
         let receive = size("receive", self.receive)?;
         Ok(Sizes { fill: receive, receive, send: size("send", self.send)? })
     }
 
-    /// What it says of the memory: nothing, or how it is to be.
+    /// Returns the required shape of the memory, or `None` if the parameters do not state it.
     pub(super) fn shape(&self) -> Result<Option<Shape>, SetupError> {
         let Some(memory) = &self.memory else { return Ok(None) };
         let shape = Shape {
@@ -133,8 +135,8 @@ impl Params {
             frame: memory.frame.unwrap_or(Shape::default().frame),
             aligned: memory.aligned,
         };
-        if !(64..=MOST_CHUNKS).contains(&shape.chunks) {
-            let message = format!("{}: allowed are 64 to {MOST_CHUNKS}", shape.chunks);
+        if !(64..=MAX_CHUNKS).contains(&shape.chunks) {
+            let message = format!("{}: allowed are 64 to {MAX_CHUNKS}", shape.chunks);
             return Err(SetupError::at("memory.chunks", message));
         }
         let longest = Shape::longest(memory.aligned);
@@ -146,17 +148,17 @@ impl Params {
         Ok(Some(shape))
     }
 
-    /// Looks at the rest.
+    /// Checks the other parameters.
     pub(super) fn check(&self) -> Result<(), SetupError> {
-        if let Some(queues) = self.queues.filter(|queues| !(1..=MOST_QUEUES).contains(queues)) {
-            return Err(SetupError::at("queues", format!("{queues}: allowed are 1 to {MOST_QUEUES}")));
+        if let Some(queues) = self.queues.filter(|queues| !(1..=MAX_QUEUES).contains(queues)) {
+            return Err(SetupError::at("queues", format!("{queues}: allowed are 1 to {MAX_QUEUES}")));
         }
         if let Some(budget) = self.busy_poll.filter(|budget| !(8..=1_024).contains(budget)) {
             return Err(SetupError::at("busy_poll", format!("{budget}: allowed are 8 to 1024")));
         }
         if self.mode == Mode::Generic && self.copy == CopyMode::Zero {
             let message =
-                "zero: in the mode `generic` the kernel copies frames; write `mode: native`, or leave one of them out";
+                "zero: in the mode `generic` the kernel copies frames; use `mode: native`, or remove `copy` or `mode`";
             return Err(SetupError::at("copy", message));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The program by which an interface gives its frames to sockets: five instructions.
+//! The program that redirects an interface's frames to sockets: five instructions.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -13,17 +13,17 @@ const ATTACH_XDP: u32 = 37;
 const GENERIC: u32 = 1 << 1;
 const NATIVE: u32 = 1 << 2;
 
-/// The program, for a map that has this descriptor (RFC 9669 for the instructions):
+/// Returns the program for the map with this descriptor (RFC 9669 for the instructions):
 ///
 /// ```text
 /// r2 = *(u32 *)(r1 + 16)                    xdp_md.rx_queue_index
-/// r1 = map                                  a wide instruction: two places
-/// r3 = 2                                    XDP_PASS: of a queue without a socket the host has the frames, as it always had
+/// r1 = map                                  a wide instruction: two slots
+/// r3 = 2                                    XDP_PASS: frames of a queue without a socket go to the host
 /// call 51                                   bpf_redirect_map
 /// exit
 /// ```
 fn redirect(map: RawFd) -> [Instruction; 6] {
-    /// Says of a wide instruction that its value is a map's descriptor (`BPF_PSEUDO_MAP_FD`).
+    /// Marks the value of a wide instruction as a map's descriptor (`BPF_PSEUDO_MAP_FD`).
     const OF_MAP: u8 = 1;
     [
         instruction(0x61, 0x12, 16, 0),
@@ -37,61 +37,63 @@ fn redirect(map: RawFd) -> [Instruction; 6] {
 
 /// Where the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// In the driver, before the kernel has made anything of the frame.
+pub enum AttachMode {
+    /// In the driver, before the kernel allocates a buffer for the frame.
     Native,
-    /// In the kernel's general way of frames: any interface, slower.
+    /// In the generic receive path of the kernel: any interface, but slower.
     Generic,
 }
 
-/// A program that is attached to an interface as long as this lives, and the sockets that it gives frames to.
+/// A program that is attached to an interface as long as the value exists, and the sockets to which it redirects
+/// frames.
 pub struct Redirect {
     _link: Link,
     map: Map,
 }
 
-/// What could not be done, and what the system said.
+/// A failed step, and the system's error.
 #[derive(Debug)]
 pub struct Failure {
-    /// Which step.
-    pub step: Step,
-    /// What the system said.
+    /// The failed step.
+    pub step: AttachStep,
+    /// The system's error.
     pub source: io::Error,
 }
 
 /// A step of attaching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Making the map of sockets.
+pub enum AttachStep {
+    /// Creating the map of sockets.
     Map,
     /// Loading the program.
     Load,
-    /// Attaching it.
+    /// Attaching the program.
     Attach,
 }
 
 impl Redirect {
-    /// Attaches a program to the interface with this index, in the network namespace of the calling thread. There is room for
-    /// the sockets of so many queues; there are none yet, so that the host has all frames.
+    /// Attaches a program to the interface with this index, in the network namespace of the calling thread. The map has
+    /// room for the sockets of `queues` queues. It is empty at first, so the host receives all frames.
     ///
     /// # Errors
-    /// Which step failed.
-    pub fn attach(interface: u32, queues: u32, place: Place) -> Result<Self, Failure> {
+    /// Returns the step that failed.
+    pub fn attach(interface: u32, queues: u32, attach_mode: AttachMode) -> Result<Self, Failure> {
         let failure = |step| move |source| Failure { step, source };
-        let map = Map::new(MAP_TYPE_XSKMAP, queues.max(1), *b"forebay_xsks\0\0\0\0").map_err(failure(Step::Map))?;
+        let map =
+            Map::new(MAP_TYPE_XSKMAP, queues.max(1), *b"forebay_xsks\0\0\0\0").map_err(failure(AttachStep::Map))?;
         let code = redirect(map.descriptor());
-        let program = Program::load(PROG_TYPE_XDP, ATTACH_XDP, &code).map_err(failure(Step::Load))?;
-        let flags = if place == Place::Native { NATIVE } else { GENERIC };
-        let link = program.attach(interface, ATTACH_XDP, flags).map_err(failure(Step::Attach))?;
+        let program = Program::load(PROG_TYPE_XDP, ATTACH_XDP, &code).map_err(failure(AttachStep::Load))?;
+        let flags = if attach_mode == AttachMode::Native { NATIVE } else { GENERIC };
+        let link = program.attach(interface, ATTACH_XDP, flags).map_err(failure(AttachStep::Attach))?;
         Ok(Self { _link: link, map })
     }
 
-    /// Gives the frames of a queue to a socket that is bound to it.
+    /// Redirects the frames of a queue to a socket that is bound to it.
     ///
     /// # Errors
-    /// What the system says.
-    pub fn enter(&self, queue: u32, socket: RawFd) -> io::Result<()> {
-        self.map.put(queue, socket)
+    /// Returns the system's error.
+    pub fn add_socket(&self, queue: u32, socket: RawFd) -> io::Result<()> {
+        self.map.set(queue, socket)
     }
 }
 
@@ -99,7 +101,7 @@ impl Redirect {
 mod tests {
     use super::*;
 
-    /// Against the bytes that an assembler gives for the same five lines.
+    /// Compares with the bytes that an assembler produces for the same five lines.
     #[test]
     fn the_program_is_these_bytes() {
         let bytes: Vec<u8> = redirect(0x0102_0304)

@@ -1,4 +1,4 @@
-//! One queue of an interface: a socket, its rings, and which chunks the kernel has of them.
+//! One queue of an interface: a socket, its rings, and the chunks that the kernel holds.
 
 #![expect(unsafe_code, reason = "chunks come back from the kernel when the socket is closed")]
 
@@ -11,30 +11,30 @@ use super::ring::Descriptor;
 use super::socket::{Rings, Socket};
 use super::umem::{Lent, Umem};
 
-/// The shortest frame that a device takes: an Ethernet header.
-const LEAST: usize = 14;
-/// How often the kernel is asked at once to go on sending, which it does some at a time.
-const KICKS: usize = 8;
+/// The length of the shortest frame that a device accepts: an Ethernet header.
+const MIN_FRAME: usize = 14;
+/// How many times in a row the kernel is woken to continue sending. It sends only some frames each time.
+const MAX_NOTIFICATIONS: usize = 8;
 
-/// What a queue has lost or could not do, since it was asked last.
+/// The losses and errors of a queue since the last query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Frames lost before they entered.
     pub dropped: u64,
-    /// Of these, frames longer than a chunk holds.
+    /// Of these, frames longer than a chunk.
     pub oversize: u64,
-    /// Frames that were given to the kernel and did not leave, and what else went wrong.
+    /// Frames that the kernel accepted and did not send, and other errors.
     pub errors: u64,
 }
 
-/// How the kernel took what it was given.
+/// The kernel's reaction to the frames in TX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sent {
-    /// It sends, or will.
-    Well,
-    /// It has no room for more now.
+pub enum SendState {
+    /// The kernel sends the frames, or will send them.
+    Accepted,
+    /// The kernel has no room for more frames now.
     Full,
-    /// The interface is down or has no carrier: nothing more for a while.
+    /// The interface is down or has no carrier. No more frames are sent for a while.
     Stuck,
     /// The interface is gone.
     Gone,
@@ -42,26 +42,27 @@ pub enum Sent {
 
 /// A queue.
 pub struct Queue {
-    /// Both are there until the queue is dropped.
+    /// Both values exist until the queue is dropped.
     socket: ManuallyDrop<Socket>,
     rings: ManuallyDrop<Rings>,
     receiving: Lent,
     sending: Lent,
     umem: Arc<Umem>,
-    /// How many chunks the kernel is to have for receiving.
+    /// The number of chunks that the kernel should have for receiving.
     fill: usize,
     zero_copy: bool,
     busy_poll: bool,
-    /// The kernel's counts when they were read last: frames dropped, of these longer than a chunk, and errors.
+    /// The kernel's counters at the last query: frames dropped, those of them longer than a chunk, and errors.
     seen: (u64, u64, u64),
-    /// What went wrong here.
+    /// Losses and errors found in this process.
     losses: Losses,
-    /// Frames that had to be copied into this memory.
+    /// The number of frames that had to be copied into this memory.
     copies: u64,
 }
 
 impl Queue {
-    /// A queue of a socket that is bound; of its `fill` chunks for receiving it gets those that there are.
+    /// Creates the queue of a bound socket. The kernel gets up to `fill` chunks for receiving, as far as chunks are
+    /// free.
     pub fn new(socket: Socket, rings: Rings, umem: Arc<Umem>, fill: usize, zero_copy: bool, busy_poll: bool) -> Self {
         let (receiving, sending) = (Lent::new(Arc::clone(&umem)), Lent::new(Arc::clone(&umem)));
         let mut queue = Self {
@@ -78,30 +79,30 @@ impl Queue {
             copies: 0,
         };
         while queue.refill() > 0 {}
-        // This thread has no further use for any.
+        // This thread needs no more chunks.
         queue.umem.pool().flush();
         queue
     }
 
-    /// Frames that the kernel was given and has not finished with.
+    /// Returns the number of frames that the kernel has and has not finished sending.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.sending.count().saturating_sub(self.rings.completion.waiting() as usize)
     }
 
-    /// Frames that have come and were not taken.
+    /// Returns the number of frames that have arrived and were not read.
     #[must_use]
-    pub fn left(&self) -> usize {
+    pub fn unread(&self) -> usize {
         self.rings.receive.waiting() as usize
     }
 
-    /// How many frames were copied into this memory to be sent.
+    /// Returns how many frames were copied into this memory to be sent.
     #[cfg(test)]
     pub fn copies(&self) -> u64 {
         self.copies
     }
 
-    /// Gives the kernel chunks to receive into, up to a batch; how many.
+    /// Gives the kernel up to a batch of chunks to receive into. Returns the number of chunks.
     #[inline]
     fn refill(&mut self) -> usize {
         let missing = self.fill.saturating_sub(self.receiving.count()).min(MAX_BATCH);
@@ -111,43 +112,43 @@ impl Queue {
         }
         let fill = &mut self.rings.fill;
         let got = self.receiving.lend_free(room, |address| {
-            // There is room for it.
+            // There is room for the chunk.
             fill.write(address);
         });
         fill.publish();
         got
     }
 
-    /// Adds up to `most` frames that have come to `batch`, which has room for them.
+    /// Adds up to `most` received frames to `batch`, which must have room for them.
     #[inline]
     pub fn receive(&mut self, batch: &mut Batch, most: usize, now: Ticks) {
         if self.busy_poll {
-            // Whether the interface is there, is asked for elsewhere.
+            // The result is ignored: `check` detects a missing interface.
             let _ = self.socket.wake_receive();
         }
         let Self { rings, receiving, losses, .. } = self;
-        let there = rings.receive.available(most as u32);
-        for descriptor in (0..there).map_while(|_| rings.receive.read()) {
+        let available = rings.receive.available(most as u32);
+        for descriptor in (0..available).map_while(|_| rings.receive.read()) {
             match receiving.packet(descriptor, now) {
-                // There is room, as the caller says.
+                // The caller guarantees the room.
                 Some(packet) => _ = batch.push(packet),
                 None => losses.errors += 1,
             }
         }
-        if there > 0 {
+        if available > 0 {
             rings.receive.release();
         }
         receiving.flush();
         if self.fill > self.receiving.count() {
             self.refill();
-            // Where none was left before, the device may not look again by itself.
+            // If the kernel had no chunk before, the device may not look for new chunks by itself.
             if self.rings.fill.needs_wakeup() && !self.busy_poll {
                 let _ = self.socket.wake_receive();
             }
         }
     }
 
-    /// Takes back chunks whose frames the kernel has sent.
+    /// Takes back the chunks whose frames the kernel has sent.
     #[inline]
     pub fn complete(&mut self) {
         let Self { rings, sending, losses, .. } = self;
@@ -162,14 +163,14 @@ impl Queue {
         }
     }
 
-    /// Puts a frame into TX; one that is not taken comes back.
+    /// Puts a frame into TX. Returns the packet if it is not accepted.
     ///
     /// # Errors
-    /// There is no room, or the frame is none.
+    /// TX has no room, or the packet is too short for a frame.
     #[inline]
     pub fn send(&mut self, packet: Packet) -> Result<(), Packet> {
         let Some(ring) = &mut self.rings.send else { return Err(packet) };
-        if packet.len() < LEAST {
+        if packet.len() < MIN_FRAME {
             self.losses.errors += 1;
             return Err(packet);
         }
@@ -179,17 +180,17 @@ impl Queue {
         let descriptor = match self.sending.lend_packet(packet) {
             Ok(descriptor) => descriptor,
             Err(packet) => {
-                let copied = copied(&self.umem, &mut self.sending, packet)?;
+                let copied = copy_into(&self.umem, &mut self.sending, packet)?;
                 self.copies += 1;
                 copied
             }
         };
-        // There is room for it.
+        // There is room for the frame.
         ring.write(descriptor);
         Ok(())
     }
 
-    /// Publishes what was put into TX.
+    /// Publishes the new entries of TX.
     #[inline]
     pub fn publish(&self) {
         if let Some(ring) = &self.rings.send {
@@ -197,54 +198,54 @@ impl Queue {
         }
     }
 
-    /// Wakes the kernel if it wants that, and there is something in TX.
-    pub fn kick(&mut self) -> Sent {
+    /// Wakes the kernel if it needs that and TX is not empty.
+    pub fn notify(&mut self) -> SendState {
         let Self { socket, rings, losses, .. } = self;
-        let Some(ring) = &rings.send else { return Sent::Well };
-        let mut left = ring.waiting();
-        for _ in 0..KICKS {
-            if left == 0 || !ring.needs_wakeup() {
+        let Some(ring) = &rings.send else { return SendState::Accepted };
+        let mut unread = ring.waiting();
+        for _ in 0..MAX_NOTIFICATIONS {
+            if unread == 0 || !ring.needs_wakeup() {
                 break;
             }
             let outcome = socket.wake_send().map_err(|error| error.raw_os_error());
-            let before = std::mem::replace(&mut left, ring.waiting());
+            let before = std::mem::replace(&mut unread, ring.waiting());
             match outcome {
                 Ok(()) => {}
-                // Some are sent; or there is no memory for more before others are.
-                Err(Some(libc::EAGAIN | libc::EINTR)) if left < before => {}
-                Err(Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM)) => return Sent::Full,
+                // Some frames were sent; or the kernel has no memory for more until others are sent.
+                Err(Some(libc::EAGAIN | libc::EINTR)) if unread < before => {}
+                Err(Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM)) => return SendState::Full,
                 Err(Some(libc::EBUSY)) => {
-                    // The device has dropped one.
+                    // The device has dropped a frame.
                     losses.errors += 1;
-                    return Sent::Stuck;
+                    return SendState::Stuck;
                 }
-                Err(Some(libc::ENXIO | libc::ENODEV)) => return Sent::Gone,
-                Err(_) => return Sent::Stuck,
+                Err(Some(libc::ENXIO | libc::ENODEV)) => return SendState::Gone,
+                Err(_) => return SendState::Stuck,
             }
         }
-        Sent::Well
+        SendState::Accepted
     }
 
-    /// Whether frames wait in TX for the kernel to be woken.
+    /// Returns true if frames in TX wait for the kernel to be woken.
     #[inline]
     #[must_use]
-    pub fn waits(&self) -> bool {
+    pub fn has_waiting_frames(&self) -> bool {
         self.rings.send.as_ref().is_some_and(|ring| ring.needs_wakeup() && ring.waiting() > 0)
     }
 
-    /// How the interface is, and what was lost since the last time.
-    pub fn look(&mut self) -> (Sent, Losses) {
+    /// Returns the state of the interface, and the losses since the last query.
+    pub fn check(&mut self) -> (SendState, Losses) {
         let state = match self.socket.wake_receive().map_err(|error| error.raw_os_error()) {
-            Err(Some(libc::ENXIO | libc::ENODEV)) => Sent::Gone,
-            Err(Some(libc::ENETDOWN)) => Sent::Stuck,
-            _ => Sent::Well,
+            Err(Some(libc::ENXIO | libc::ENODEV)) => SendState::Gone,
+            Err(Some(libc::ENETDOWN)) => SendState::Stuck,
+            _ => SendState::Accepted,
         };
         let mut losses = std::mem::take(&mut self.losses);
         if let Ok(counts) = self.socket.statistics() {
             let (dropped, errors) =
                 (counts.rx_dropped + counts.rx_ring_full, counts.rx_invalid_descs + counts.tx_invalid_descs);
-            // A frame is dropped because no chunk is free, which counts in `rx_fill_ring_empty_descs` first, or because
-            // it is longer than a chunk (`xsk_rcv_check`, `xp_can_alloc` of Linux).
+            // The kernel drops a frame because no chunk is free, which `rx_fill_ring_empty_descs` counts first, or
+            // because it is longer than a chunk (`xsk_rcv_check`, `xp_can_alloc` in Linux).
             let oversize = counts.rx_dropped.saturating_sub(counts.rx_fill_ring_empty_descs).max(self.seen.1);
             losses.dropped += dropped.saturating_sub(self.seen.0);
             losses.oversize += oversize - self.seen.1;
@@ -255,29 +256,31 @@ impl Queue {
     }
 }
 
-/// The one copy that is made: of a packet that is in other memory. It is not sent where there is no chunk for it.
+/// Copies a packet from other memory into this memory. This is the only copy. The packet is not sent if no chunk is
+/// free.
 #[inline(never)]
-fn copied(umem: &Umem, sending: &mut Lent, packet: Packet) -> Result<Descriptor, Packet> {
+fn copy_into(umem: &Umem, sending: &mut Lent, packet: Packet) -> Result<Descriptor, Packet> {
     let Some(mut own) = umem.pool().take() else { return Err(packet) };
     if !own.write(packet.data()) {
         return Err(packet);
     }
-    // It is of this memory.
+    // The chunk belongs to this memory.
     sending.lend_packet(own).map_err(|_| packet)
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
         self.complete();
-        // SAFETY: neither is used after this: the queue is being dropped.
+        // SAFETY: neither value is used after this, because the queue is being dropped.
         let (socket, rings) = unsafe { (ManuallyDrop::take(&mut self.socket), ManuallyDrop::take(&mut self.rings)) };
         self.umem.close(socket, rings);
-        // SAFETY: the socket is closed: its descriptor and the mappings of its rings, which nobody else has, are gone, and the
-        // program that gave it frames is detached before (`Device`). The kernel's own copies are over then (`xsk_release`).
+        // SAFETY: the socket is closed. Its descriptor and the mappings of its rings, which have no other owner, no
+        // longer exist, and the program that redirected frames to it was detached before (`Device`). The kernel's own
+        // copies have ended then (`xsk_release`).
         unsafe {
             self.receiving.reclaim(self.zero_copy);
-            // Some drivers send from this memory though they do not receive into it (`IFF_TX_SKB_NO_LINEAR`, virtio_net's for
-            // one): what they have not finished with rests, too.
+            // Some drivers send from this memory although they do not receive into it (`IFF_TX_SKB_NO_LINEAR`, for
+            // example virtio_net). Chunks that they have not finished with are therefore quarantined too.
             self.sending.reclaim(true);
         }
         self.umem.pool().flush();

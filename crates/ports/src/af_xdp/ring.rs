@@ -1,10 +1,11 @@
-//! The rings that a socket and the kernel share: one side gives, the other takes, by two indices that only grow.
+//! The rings that a socket and the kernel share. One side (the producer) writes entries, the other (the consumer) reads
+//! them. Each side has an index that only grows.
 //!
-//! The kernel has its side of each (`net/xdp/xsk_queue.h`): the giver writes entries, then publishes its index by a store
-//! with release; the taker reads that index with acquire, reads the entries, then publishes its own index by a store with
-//! release, which the giver reads with acquire before it writes those entries anew. Indices are 32 bits, wrap round, and
-//! count modulo the number of entries, a power of two. Nothing here depends on which side the kernel is, so that tests put
-//! both on plain memory.
+//! The kernel implements its side of each ring (`net/xdp/xsk_queue.h`). The producer writes entries, then publishes its
+//! index by a store with release ordering. The consumer reads that index with acquire ordering, reads the entries, then
+//! publishes its own index by a store with release ordering. The producer reads it with acquire ordering before it
+//! overwrites those entries. Indices have 32 bits, wrap around, and count modulo the number of entries, a power of two.
+//! The code does not depend on which side is the kernel, so tests implement both sides on plain memory.
 
 #![expect(unsafe_code, reason = "the kernel writes the memory too: it can be reached by pointers only")]
 
@@ -12,77 +13,77 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What a ring's entry can be: any bytes are one.
+/// The type of a ring's entry. Any bytes must be a valid entry.
 ///
 /// # Safety
-/// Plain integers without padding.
+/// The type consists of integers without padding.
 pub unsafe trait Entry: Copy + Send + 'static {}
 
-// SAFETY: an integer.
+// SAFETY: it is an integer.
 unsafe impl Entry for u64 {}
 
-/// An entry of the rings RX and TX (`struct xdp_desc`): a frame.
+/// A frame: an entry of the rings RX and TX (`struct xdp_desc`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Descriptor {
-    /// Where it is in the umem.
+    /// The address in the umem.
     pub address: u64,
     /// Its length in bytes.
     pub len: u32,
-    /// None are used here: 0.
+    /// Options. None are used here: 0.
     pub options: u32,
 }
 
-// SAFETY: integers, 16 bytes altogether.
+// SAFETY: it consists of integers, 16 bytes altogether.
 unsafe impl Entry for Descriptor {}
 
 const _: () = assert!(size_of::<Descriptor>() == size_of::<libc::xdp_desc>());
 
-/// The memory that a ring is in, which must stay as long as a side of it is there.
+/// The memory of a ring. It must exist as long as a side of the ring exists.
 ///
 /// # Safety
-/// The parts are inside memory that lives as long as the value does, aligned, and reached by nobody but the two sides of the
-/// ring: `entries` points at `count` entries, a power of two, which are initialised.
-pub unsafe trait Place: Send + Sync + 'static {
-    /// Where the parts are.
+/// The parts must be inside memory that lives as long as the value does, aligned, and accessed only by the two sides of
+/// the ring. `entries` must point to `count` initialised entries, a power of two.
+pub unsafe trait RingMemory: Send + Sync + 'static {
+    /// Returns the addresses of the parts.
     fn parts(&self) -> Parts;
 }
 
-/// Where a ring's parts are.
+/// The addresses of a ring's parts.
 #[derive(Clone, Copy)]
 pub struct Parts {
-    /// The giver's index.
-    pub given: NonNull<AtomicU32>,
-    /// The taker's index.
-    pub taken: NonNull<AtomicU32>,
-    /// What the kernel says: [`libc::XDP_RING_NEED_WAKEUP`].
+    /// The producer's index.
+    pub produced: NonNull<AtomicU32>,
+    /// The consumer's index.
+    pub consumed: NonNull<AtomicU32>,
+    /// Flags from the kernel: [`libc::XDP_RING_NEED_WAKEUP`].
     pub flags: NonNull<AtomicU32>,
     /// The first entry.
     pub entries: NonNull<u8>,
-    /// How many there are.
+    /// The number of entries.
     pub count: u32,
 }
 
-/// What both sides have.
+/// The fields that both sides need.
 struct Side<T> {
     entries: NonNull<T>,
     mask: u32,
-    given: NonNull<AtomicU32>,
-    taken: NonNull<AtomicU32>,
+    produced: NonNull<AtomicU32>,
+    consumed: NonNull<AtomicU32>,
     flags: NonNull<AtomicU32>,
-    _place: Arc<dyn Place>,
+    _memory: Arc<dyn RingMemory>,
 }
 
-// SAFETY: a side is one owner's; the memory is shared with the other side by the indices' protocol, from whatever thread.
+// SAFETY: a side has one owner. The two sides share the memory by the protocol of the indices, from any thread.
 unsafe impl<T: Entry> Send for Side<T> {}
 // SAFETY: through a shared reference only the indices are read, which are atomic.
 unsafe impl<T: Entry> Sync for Side<T> {}
 
 impl<T: Entry> Side<T> {
-    fn new(place: Arc<dyn Place>) -> Self {
-        let Parts { given, taken, flags, entries, count } = place.parts();
+    fn new(memory: Arc<dyn RingMemory>) -> Self {
+        let Parts { produced, consumed, flags, entries, count } = memory.parts();
         assert!(count.is_power_of_two(), "a ring of {count} entries");
-        Self { entries: entries.cast(), mask: count - 1, given, taken, flags, _place: place }
+        Self { entries: entries.cast(), mask: count - 1, produced, consumed, flags, _memory: memory }
     }
 
     #[inline]
@@ -91,15 +92,16 @@ impl<T: Entry> Side<T> {
     }
 
     #[inline]
-    fn given(&self) -> &AtomicU32 {
-        // SAFETY: an aligned word that lives as long as the place, which only atomic accesses reach.
-        unsafe { self.given.as_ref() }
+    fn produced(&self) -> &AtomicU32 {
+        // SAFETY: this is an aligned word that lives as long as the ring's memory, and only atomic operations access
+        // it.
+        unsafe { self.produced.as_ref() }
     }
 
     #[inline]
-    fn taken(&self) -> &AtomicU32 {
+    fn consumed(&self) -> &AtomicU32 {
         // SAFETY: as above.
-        unsafe { self.taken.as_ref() }
+        unsafe { self.consumed.as_ref() }
     }
 
     #[inline]
@@ -110,118 +112,118 @@ impl<T: Entry> Side<T> {
 
     #[inline]
     fn entry(&self, position: u32) -> NonNull<T> {
-        // SAFETY: the mask keeps it inside the entries.
+        // SAFETY: the mask keeps the pointer inside the entries.
         unsafe { self.entries.add((position & self.mask) as usize) }
     }
 }
 
-/// The side that gives entries: of FILL and TX it is ours.
-pub struct Giving<T> {
+/// The producing side. In FILL and TX it is this process.
+pub struct Producer<T> {
     side: Side<T>,
-    /// Entries ever written; those up to what is published are the taker's.
+    /// The number of entries ever written. Published entries belong to the consumer.
     written: u32,
-    /// As last looked at.
-    taken: u32,
+    /// The consumer's index at the last read.
+    consumed: u32,
 }
 
-impl<T: Entry> Giving<T> {
-    /// The giving side of the ring there, of which there is no other; whose indices are where they were left.
-    pub fn new(place: Arc<dyn Place>) -> Self {
-        let side = Side::new(place);
-        let (written, taken) = (side.given().load(Ordering::Relaxed), side.taken().load(Ordering::Acquire));
-        Self { side, written, taken }
+impl<T: Entry> Producer<T> {
+    /// Creates the producing side of a ring, continuing at its indices. The ring must have no other producer.
+    pub fn new(memory: Arc<dyn RingMemory>) -> Self {
+        let side = Side::new(memory);
+        let (written, consumed) = (side.produced().load(Ordering::Relaxed), side.consumed().load(Ordering::Acquire));
+        Self { side, written, consumed }
     }
 
-    /// For how many entries there is room, of `wanted`.
+    /// Returns for how many of `wanted` entries there is room.
     #[inline]
     pub fn room(&mut self, wanted: u32) -> u32 {
-        let free = |taken: u32| self.side.count() - self.written.wrapping_sub(taken);
-        if free(self.taken) < wanted {
-            self.taken = self.side.taken().load(Ordering::Acquire);
+        let free = |consumed: u32| self.side.count() - self.written.wrapping_sub(consumed);
+        if free(self.consumed) < wanted {
+            self.consumed = self.side.consumed().load(Ordering::Acquire);
         }
-        free(self.taken).min(wanted)
+        free(self.consumed).min(wanted)
     }
 
-    /// Writes an entry, if there is room. The other side sees it when it is [published](Self::publish).
+    /// Writes an entry, if there is room. The consumer sees it after the next [`publish`](Self::publish).
     #[inline]
     pub fn write(&mut self, entry: T) -> bool {
         if self.room(1) == 0 {
             return false;
         }
-        // SAFETY: the entry is not the taker's: it is less than the ring's length past what it has taken (acquire), and not
-        // published yet.
+        // SAFETY: the entry does not belong to the consumer. It is less than the ring's length past the consumer's
+        // index (acquire), and not published yet.
         unsafe { self.side.entry(self.written).write(entry) }
         self.written = self.written.wrapping_add(1);
         true
     }
 
-    /// Gives the other side what was written.
+    /// Publishes the written entries.
     #[inline]
     pub fn publish(&self) {
-        self.side.given().store(self.written, Ordering::Release);
+        self.side.produced().store(self.written, Ordering::Release);
     }
 
-    /// How many published entries the other side has not taken yet.
+    /// Returns how many published entries the consumer has not read yet.
     #[inline]
     pub fn waiting(&self) -> u32 {
-        self.side.given().load(Ordering::Relaxed).wrapping_sub(self.side.taken().load(Ordering::Acquire))
+        self.side.produced().load(Ordering::Relaxed).wrapping_sub(self.side.consumed().load(Ordering::Acquire))
     }
 
-    /// Whether the kernel asks to be woken when there are entries.
+    /// Returns true if the kernel must be woken when there are entries.
     #[inline]
     pub fn needs_wakeup(&self) -> bool {
         self.side.needs_wakeup()
     }
 }
 
-/// The side that takes entries: of RX and COMPLETION it is ours.
-pub struct Taking<T> {
+/// The consuming side. In RX and COMPLETION it is this process.
+pub struct Consumer<T> {
     side: Side<T>,
-    /// As last looked at.
-    given: u32,
-    /// Entries ever read; those up to what is released are the giver's again.
+    /// The producer's index at the last read.
+    produced: u32,
+    /// The number of entries ever read. Released entries belong to the producer again.
     read: u32,
 }
 
-impl<T: Entry> Taking<T> {
-    /// The taking side of the ring there, of which there is no other; whose indices are where they were left.
-    pub fn new(place: Arc<dyn Place>) -> Self {
-        let side = Side::new(place);
-        let (given, read) = (side.given().load(Ordering::Acquire), side.taken().load(Ordering::Relaxed));
-        Self { side, given, read }
+impl<T: Entry> Consumer<T> {
+    /// Creates the consuming side of a ring, continuing at its indices. The ring must have no other consumer.
+    pub fn new(memory: Arc<dyn RingMemory>) -> Self {
+        let side = Side::new(memory);
+        let (produced, read) = (side.produced().load(Ordering::Acquire), side.consumed().load(Ordering::Relaxed));
+        Self { side, produced, read }
     }
 
-    /// How many entries are there to be read, of `wanted`.
+    /// Returns how many of `wanted` entries can be read.
     #[inline]
     pub fn available(&mut self, wanted: u32) -> u32 {
-        if self.given.wrapping_sub(self.read) < wanted {
-            self.given = self.side.given().load(Ordering::Acquire);
+        if self.produced.wrapping_sub(self.read) < wanted {
+            self.produced = self.side.produced().load(Ordering::Acquire);
         }
-        self.given.wrapping_sub(self.read).min(wanted)
+        self.produced.wrapping_sub(self.read).min(wanted)
     }
 
-    /// Reads the next entry, if there is one. The other side can use its place once it is [released](Self::release).
+    /// Reads the next entry, if there is one. The producer can reuse it after the next [`release`](Self::release).
     #[inline]
     pub fn read(&mut self) -> Option<T> {
         if self.available(1) == 0 {
             return None;
         }
-        // SAFETY: the entry is ours: the giver has published it (acquire), and we have not released it.
+        // SAFETY: the entry belongs to this side. The producer has published it (acquire), and it is not released yet.
         let entry = unsafe { self.side.entry(self.read).read() };
         self.read = self.read.wrapping_add(1);
         Some(entry)
     }
 
-    /// Gives the other side the places of all that was read.
+    /// Releases all entries that were read.
     #[inline]
     pub fn release(&self) {
-        self.side.taken().store(self.read, Ordering::Release);
+        self.side.consumed().store(self.read, Ordering::Release);
     }
 
-    /// How many entries there are that were not read.
+    /// Returns the number of published entries that were not read.
     #[inline]
     pub fn waiting(&self) -> u32 {
-        self.side.given().load(Ordering::Relaxed).wrapping_sub(self.read)
+        self.side.produced().load(Ordering::Relaxed).wrapping_sub(self.read)
     }
 }
 

@@ -1,6 +1,6 @@
-//! An AF_XDP socket: its rings in memory, its ties to the umem and to a queue, and the few system calls of its life.
+//! An AF_XDP socket: its rings, its binding to the umem and to a queue, and its system calls.
 //!
-//! Linux `Documentation/networking/af_xdp.rst`; `net/xdp/xsk.c` for what errors mean.
+//! See Linux `Documentation/networking/af_xdp.rst`, and `net/xdp/xsk.c` for the meaning of errors.
 
 #![expect(
     unsafe_code,
@@ -13,20 +13,20 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use super::ring::{Descriptor, Giving, Parts, Place, Taking};
+use super::ring::{Consumer, Descriptor, Parts, Producer, RingMemory};
 use super::umem::Umem;
 
-/// How many frames a system call may send (`XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17).
+/// The option for how many frames a system call may send (`XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17).
 const MAX_TX_SKB_BUDGET: libc::c_int = 9;
-/// Memory for frames that the kernel has copied and not sent yet: a ring full of them, with what the kernel adds.
+/// Memory for frames that the kernel has copied and not sent yet: a full ring, with the kernel's overhead.
 const SEND_BUFFER: libc::c_int = 16 << 20;
 
-/// How many entries rings have.
+/// The number of entries of the rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// FILL: frames that the kernel may receive before we look.
+    /// FILL: how many frames the kernel may receive before this process reads the rings.
     pub fill: u32,
-    /// RX: received ones that wait for us.
+    /// RX: how many received frames may wait for this process.
     pub receive: u32,
     /// TX and COMPLETION.
     pub send: u32,
@@ -35,13 +35,13 @@ pub struct Sizes {
 /// The rings of a socket.
 pub struct Rings {
     /// Chunks to receive into.
-    pub fill: Giving<u64>,
+    pub fill: Producer<u64>,
     /// Chunks whose frames were sent.
-    pub completion: Taking<u64>,
+    pub completion: Consumer<u64>,
     /// Frames received.
-    pub receive: Taking<Descriptor>,
-    /// Frames to be sent, where the socket sends.
-    pub send: Option<Giving<Descriptor>>,
+    pub receive: Consumer<Descriptor>,
+    /// Frames to send, if the socket sends.
+    pub send: Option<Producer<Descriptor>>,
 }
 
 /// A socket.
@@ -50,69 +50,70 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// A socket in the network namespace of the calling thread.
+    /// Creates a socket in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// No right, no memory, no such sockets in the kernel.
+    /// Returns the system's error: a capability is missing, there is no memory, or the kernel has no AF_XDP sockets.
     pub fn new() -> io::Result<Self> {
         // SAFETY: no memory is involved.
         let descriptor = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor, which nobody else has.
+        // SAFETY: this is a new descriptor, which nothing else owns.
         Ok(Self { descriptor: Arc::new(unsafe { OwnedFd::from_raw_fd(descriptor) }) })
     }
 
-    /// What keeps it open.
+    /// Returns the descriptor, which keeps the socket open.
     #[must_use]
     pub fn descriptor(&self) -> &Arc<OwnedFd> {
         &self.descriptor
     }
 
-    /// Says which memory frames are in.
+    /// Registers the memory that holds the frames.
     ///
     /// # Errors
-    /// The memory cannot be held in place, or the division of it is not taken.
+    /// Returns the system's error: the memory cannot be locked, or the kernel rejects its layout.
     pub fn register(&self, umem: &Umem) -> io::Result<()> {
         self.set(libc::SOL_XDP, libc::XDP_UMEM_REG, &umem.registration())
     }
 
-    /// Makes the rings.
+    /// Creates the rings.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error.
     pub fn rings(&self, sizes: Sizes, sends: bool) -> io::Result<Rings> {
         self.set(libc::SOL_XDP, libc::XDP_UMEM_FILL_RING, &sizes.fill)?;
         self.set(libc::SOL_XDP, libc::XDP_UMEM_COMPLETION_RING, &sizes.send)?;
         self.set(libc::SOL_XDP, libc::XDP_RX_RING, &sizes.receive)?;
         if sends {
             self.set(libc::SOL_XDP, libc::XDP_TX_RING, &sizes.send)?;
-            // Older kernels have no such option, and send fewer a call.
+            // Older kernels do not have this option, and send fewer frames per call.
             let _ = self.set(libc::SOL_XDP, MAX_TX_SKB_BUDGET, &sizes.send.min(256));
             let _ = self.set(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER);
         }
         let offsets: libc::xdp_mmap_offsets = self.get(libc::XDP_MMAP_OFFSETS)?;
-        let map = |at, offsets: &libc::xdp_ring_offset, count, entry| -> io::Result<Arc<dyn Place>> {
+        let map = |at, offsets: &libc::xdp_ring_offset, count, entry| -> io::Result<Arc<dyn RingMemory>> {
             Ok(Arc::new(Mapping::new(&self.descriptor, at, offsets, count, entry)?))
         };
         let (word, frame) = (size_of::<u64>(), size_of::<Descriptor>());
         let completion = libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t;
         Ok(Rings {
-            fill: Giving::new(map(libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t, &offsets.fr, sizes.fill, word)?),
-            completion: Taking::new(map(completion, &offsets.cr, sizes.send, word)?),
-            receive: Taking::new(map(libc::XDP_PGOFF_RX_RING, &offsets.rx, sizes.receive, frame)?),
+            fill: Producer::new(map(libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t, &offsets.fr, sizes.fill, word)?),
+            completion: Consumer::new(map(completion, &offsets.cr, sizes.send, word)?),
+            receive: Consumer::new(map(libc::XDP_PGOFF_RX_RING, &offsets.rx, sizes.receive, frame)?),
             send: match sends {
-                true => Some(Giving::new(map(libc::XDP_PGOFF_TX_RING, &offsets.tx, sizes.send, frame)?)),
+                true => Some(Producer::new(map(libc::XDP_PGOFF_TX_RING, &offsets.tx, sizes.send, frame)?)),
                 false => None,
             },
         })
     }
 
-    /// Ties it to a queue of an interface. `flags` say how; with `shared` the memory is that of another socket.
+    /// Binds the socket to a queue of an interface. `flags` are the bind flags; with `shared` the socket uses the
+    /// memory of another socket.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error.
     pub fn bind(&self, interface: u32, queue: u32, flags: u16, shared: Option<&OwnedFd>) -> io::Result<()> {
         let address = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,
@@ -122,14 +123,14 @@ impl Socket {
             sxdp_shared_umem_fd: shared.map_or(0, |other| other.as_raw_fd() as u32),
         };
         let length = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
-        // SAFETY: the kernel reads the address, of the length said.
+        // SAFETY: the kernel reads the address of the stated length.
         check(unsafe { libc::bind(self.descriptor.as_raw_fd(), (&raw const address).cast(), length) })
     }
 
-    /// Lets the kernel poll the device when we ask, in place of interrupts.
+    /// Makes the kernel poll the device on request, instead of using interrupts.
     ///
     /// # Errors
-    /// The kernel is older than 5.11, or the right is missing.
+    /// Returns the system's error: the kernel is older than 5.11, or a capability is missing.
     pub fn prefer_busy_poll(&self, budget: u32) -> io::Result<()> {
         const PREFER_BUSY_POLL: libc::c_int = 69;
         const BUSY_POLL_BUDGET: libc::c_int = 70;
@@ -138,33 +139,34 @@ impl Socket {
         self.set(libc::SOL_SOCKET, BUSY_POLL_BUDGET, &(budget as i32))
     }
 
-    /// What the kernel has counted; of old kernels, what they count.
+    /// Returns the kernel's counters. Old kernels have fewer counters.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error.
     pub fn statistics(&self) -> io::Result<libc::xdp_statistics> {
         self.get(libc::XDP_STATISTICS)
     }
 
-    /// Asks the kernel to send what is in TX.
+    /// Makes the kernel send the frames in TX.
     ///
     /// # Errors
-    /// `EAGAIN`: not all; `EBUSY`: the device dropped one; `ENETDOWN`: the interface is down; `ENXIO`: it is gone.
+    /// `EAGAIN`: not all frames were sent; `EBUSY`: the device dropped one; `ENETDOWN`: the interface is down; `ENXIO`:
+    /// it is gone.
     #[inline]
     pub fn wake_send(&self) -> io::Result<()> {
         let (socket, flags) = (self.descriptor.as_raw_fd(), libc::MSG_DONTWAIT);
-        // SAFETY: nothing is read: the length is 0.
+        // SAFETY: nothing is read, because the length is 0.
         check(unsafe { libc::sendto(socket, ptr::null(), 0, flags, ptr::null(), 0) } as libc::c_int)
     }
 
-    /// Asks the kernel to receive; also what tells whether the interface is there.
+    /// Makes the kernel receive. The result also shows whether the interface exists.
     ///
     /// # Errors
     /// `ENETDOWN`: the interface is down; `ENXIO`: it is gone.
     #[inline]
     pub fn wake_receive(&self) -> io::Result<()> {
         let (socket, flags) = (self.descriptor.as_raw_fd(), libc::MSG_DONTWAIT);
-        // SAFETY: nothing is written: the length is 0.
+        // SAFETY: nothing is written, because the length is 0.
         check(unsafe { libc::recvfrom(socket, ptr::null_mut(), 0, flags, ptr::null_mut(), ptr::null_mut()) }
             as libc::c_int)
     }
@@ -172,38 +174,38 @@ impl Socket {
     fn set<T>(&self, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
         let length = size_of::<T>() as libc::socklen_t;
         let socket = self.descriptor.as_raw_fd();
-        // SAFETY: the kernel reads the value, of the length said; all options here are structures of integers.
+        // SAFETY: the kernel reads the value of the stated length. All options here are structures of integers.
         check(unsafe { libc::setsockopt(socket, level, option, ptr::from_ref(value).cast(), length) })
     }
 
-    fn get<T: Answer>(&self, option: libc::c_int) -> io::Result<T> {
+    fn get<T: OptionValue>(&self, option: libc::c_int) -> io::Result<T> {
         let mut length = size_of::<T>() as libc::socklen_t;
-        // SAFETY: answers are integers, for which zeros are values.
+        // SAFETY: the values are integers, for which zeros are valid.
         let mut value: T = unsafe { mem::zeroed() };
         let (socket, to) = (self.descriptor.as_raw_fd(), (&raw mut value).cast());
-        // SAFETY: the kernel writes at most the length said.
+        // SAFETY: the kernel writes at most the stated length.
         check(unsafe { libc::getsockopt(socket, libc::SOL_XDP, option, to, &raw mut length) })?;
         Ok(value)
     }
 }
 
-/// What the kernel answers with: structures of integers.
-trait Answer {}
-impl Answer for libc::xdp_mmap_offsets {}
-impl Answer for libc::xdp_statistics {}
+/// A value that the kernel returns: a structure of integers.
+trait OptionValue {}
+impl OptionValue for libc::xdp_mmap_offsets {}
+impl OptionValue for libc::xdp_statistics {}
 
-fn check(answer: libc::c_int) -> io::Result<()> {
-    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A ring's memory, which the kernel has too.
+/// The memory of a ring, shared with the kernel.
 struct Mapping {
     start: NonNull<u8>,
     length: usize,
     parts: Parts,
 }
 
-// SAFETY: memory shared with the kernel, reached by the two sides of a ring.
+// SAFETY: the memory is shared with the kernel, and only the two sides of a ring access it.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -224,11 +226,11 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: the kernel says where in the mapping its parts are.
+        // SAFETY: the kernel returned the offsets of the parts in the mapping.
         let part = |offset: u64| unsafe { start.add(offset as usize) };
         let parts = Parts {
-            given: part(offsets.producer).cast(),
-            taken: part(offsets.consumer).cast(),
+            produced: part(offsets.producer).cast(),
+            consumed: part(offsets.consumer).cast(),
             flags: part(offsets.flags).cast(),
             entries: part(offsets.desc),
             count,
@@ -237,9 +239,9 @@ impl Mapping {
     }
 }
 
-// SAFETY: the parts are inside the mapping, which is initialised by the kernel, aligned to pages with parts where the kernel
-// has them itself, and goes with the value.
-unsafe impl Place for Mapping {
+// SAFETY: the parts are inside the mapping, which the kernel has initialised. The mapping is aligned to pages, the
+// kernel chose the offsets, and the mapping ends with the value.
+unsafe impl RingMemory for Mapping {
     fn parts(&self) -> Parts {
         self.parts
     }
@@ -247,7 +249,8 @@ unsafe impl Place for Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped, which no side of the ring reaches any more: each has the value.
+        // SAFETY: this is exactly the mapped range. No side of the ring can access it any more, because each side holds
+        // the value.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }

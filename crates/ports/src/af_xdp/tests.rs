@@ -1,4 +1,4 @@
-//! Ports over pairs of veth interfaces, each test in a network namespace of its own.
+//! Tests ports over pairs of veth interfaces, each test in its own network namespace.
 
 mod changes;
 mod host;
@@ -15,22 +15,23 @@ use serde_json::{Value, json};
 
 use super::*;
 
-type Made = (AfXdp, Arc<PortCounters>);
+type Opened = (AfXdp, Arc<PortCounters>);
 
-/// Runs a test in a namespace with two pairs, a0–a1 and b0–b1, that are up. Where that cannot be it is skipped, and says so.
+/// Runs a test in a namespace with two pairs, a0–a1 and b0–b1, that are up. Skips the test, with a message, if that is
+/// not possible.
 fn alone(name: &str, test: impl FnOnce() + Send) {
     alone_with("numtxqueues 1 numrxqueues 1", name, test);
 }
 
 fn alone_with(queues: &str, name: &str, test: impl FnOnce() + Send) {
-    // Not `println`, which the test harness keeps to itself.
+    // Not `println`, whose output the test harness captures.
     let skip = |reason: &str| _ = writeln!(io::stderr(), "skipped: af_xdp::tests::{name}: {reason}");
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             // SAFETY: only this thread's network namespace changes, and no file descriptor is closed.
-            #[expect(unsafe_code, reason = "there is no other way to a namespace")]
+            #[expect(unsafe_code, reason = "the standard library cannot enter a namespace")]
             if let Err(error) = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) } {
-                return skip(&format!("no network namespace of its own: {error}"));
+                return skip(&format!("cannot create a network namespace: {error}"));
             }
             for pair in ["a", "b"] {
                 if let Err(reason) = add(pair, queues) {
@@ -38,10 +39,12 @@ fn alone_with(queues: &str, name: &str, test: impl FnOnce() + Send) {
                 }
             }
             match open(&json!({ "interface": "a0" })).map(drop).map_err(|error| error.to_string()) {
-                Err(error) if error.contains("the kernel has no AF_XDP") || error.contains("needs the rights") => {
+                Err(error)
+                    if error.contains("the kernel has no AF_XDP") || error.contains("needs the capabilities") =>
+                {
                     skip(&error)
                 }
-                // Anything else is for the test to find.
+                // The test itself must detect other errors.
                 _ => test(),
             }
         });
@@ -52,15 +55,15 @@ fn alone_with(queues: &str, name: &str, test: impl FnOnce() + Send) {
 fn ip(arguments: &str) -> Result<String, String> {
     let output = Command::new("ip").args(arguments.split_whitespace()).output();
     let output = output.map_err(|error| format!("the command `ip`: {error}"))?;
-    let told = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() {
-        Ok(told(&output.stdout))
+        Ok(text(&output.stdout))
     } else {
-        Err(format!("ip {arguments}: {}", told(&output.stderr)))
+        Err(format!("ip {arguments}: {}", text(&output.stderr)))
     }
 }
 
-/// Makes a pair of interfaces that nobody but the test uses: without IPv6 the host sends nothing by itself.
+/// Creates a pair of interfaces that only the test uses: without IPv6 the host sends nothing by itself.
 fn add(pair: &str, queues: &str) -> Result<(), String> {
     ip(&format!("link add {pair}0 {queues} type veth peer name {pair}1 {queues}"))?;
     for end in [0, 1] {
@@ -75,11 +78,11 @@ fn around() -> Surroundings {
     Surroundings::new(Frequency::new(1e9))
 }
 
-fn open(params: &Value) -> Result<Made, SetupError> {
+fn open(params: &Value) -> Result<Opened, SetupError> {
     open_in(&mut around(), "port", params)
 }
 
-fn open_in(around: &mut Surroundings, name: &str, params: &Value) -> Result<Made, SetupError> {
+fn open_in(around: &mut Surroundings, name: &str, params: &Value) -> Result<Opened, SetupError> {
     let counters = Arc::new(PortCounters::default());
     let params = serde_json::from_value(params.clone()).expect("parameters");
     let mut setup = Setup::new(name, around);
@@ -91,7 +94,7 @@ fn pool() -> Pool {
     Pool::new(PoolOptions { chunks: 512, ..PoolOptions::default() }).expect("memory")
 }
 
-/// The clock of these tests.
+/// Returns the time of these tests' clock.
 fn now() -> Ticks {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     Ticks(START.get_or_init(Instant::now).elapsed().as_nanos() as u64 + 1)
@@ -121,7 +124,7 @@ fn send(port: &mut AfXdp, pool: &Pool, frames: &[Vec<u8>]) -> usize {
     batch.len()
 }
 
-/// Receives until `enough` of the test's own frames are there, or for many seconds.
+/// Receives until `enough` of the test's own frames have arrived, or for 20 seconds.
 fn receive(port: &mut AfXdp, pool: &Pool, enough: usize, into: &mut Vec<forebay_packet::Packet>) {
     let (mut batch, start) = (Batch::with_capacity(32), Instant::now());
     while into.len() < enough && start.elapsed() < Duration::from_secs(20) {
@@ -139,21 +142,22 @@ fn numbers(packets: &[forebay_packet::Packet]) -> Vec<u32> {
 }
 
 fn has_program(interface: &str) -> bool {
-    ip(&format!("-d link show dev {interface}")).expect("it is there").contains("prog/xdp")
+    ip(&format!("-d link show dev {interface}")).expect("the interface exists").contains("prog/xdp")
 }
 
 #[test]
 fn frames_pass_both_ways_in_both_modes() {
     alone("frames_pass_both_ways_in_both_modes", || {
-        for (mode, place) in [("native", program::Place::Native), ("generic", program::Place::Generic)] {
+        for (mode, attach_mode) in [("native", program::AttachMode::Native), ("generic", program::AttachMode::Generic)]
+        {
             let mut around = around();
             let params = |interface: &str| json!({ "interface": interface, "mode": mode });
             let (mut left, left_counters) = open_in(&mut around, "left", &params("a0")).expect("opened");
             let (mut right, right_counters) = open_in(&mut around, "right", &params("a1")).expect("opened");
-            assert_eq!(left.device.as_ref().expect("open").place, place);
+            assert_eq!(left.device.as_ref().expect("open").attach_mode, attach_mode);
             assert!(has_program("a0") && has_program("a1"));
             let pool = pool();
-            // More than rings have entries.
+            // More frames than the rings have entries.
             for round in 0..60u32 {
                 let frames: Vec<_> = (0..100).map(|at| frame(round * 100 + at)).collect();
                 let one_way = |from: &mut AfXdp, to: &mut AfXdp| {
@@ -206,7 +210,7 @@ fn a_frame_passes_from_one_interface_to_another_in_the_same_memory() {
         }
         drop((outer, here, there, end));
         umem.pool().flush();
-        assert_eq!(umem.pool().out(), 0, "every chunk came home");
+        assert_eq!(umem.pool().out(), 0, "every chunk is back in the pool");
     });
 }
 
@@ -242,8 +246,8 @@ fn another_program_on_the_interface_is_named_and_stays() {
 }
 
 #[test]
-fn what_makes_no_port_is_named() {
-    alone("what_makes_no_port_is_named", || {
+fn invalid_ports_are_rejected_with_the_cause() {
+    alone("invalid_ports_are_rejected_with_the_cause", || {
         let refusal = |params: Value| open(&params).err().expect("refused").to_string();
         assert!(refusal(json!({ "interface": "nowhere" })).starts_with("interface: there is no interface 'nowhere'"));
         let elsewhere = refusal(json!({ "interface": "a0", "namespace": "no-such-namespace" }));
@@ -254,11 +258,11 @@ fn what_makes_no_port_is_named() {
         let queues = refusal(json!({ "interface": "a0", "queues": 2 }));
         assert!(queues.starts_with("queues: 'a0' has 1 receive queues, not 2"), "{queues}");
         let zero = refusal(json!({ "interface": "a0", "copy": "zero" }));
-        assert!(zero.starts_with("copy: the driver of 'a0' does not write frames of queue 0 to our memory"), "{zero}");
+        assert!(zero.starts_with("copy: the driver of 'a0' cannot write frames of queue 0 to packet memory"), "{zero}");
         let native = refusal(json!({ "interface": "lo", "mode": "native" }));
-        assert!(native.starts_with("mode: the driver of 'lo' takes no XDP program"), "{native}");
+        assert!(native.starts_with("mode: the driver of 'lo' accepts no XDP program"), "{native}");
         let rings = refusal(json!({ "interface": "a0", "memory": { "chunks": 64 }, "receive": 64 }));
-        assert!(rings.starts_with("memory: the rings to receive would take 64 chunks"), "{rings}");
+        assert!(rings.starts_with("memory: the receive rings need 64 chunks"), "{rings}");
         for (params, expected) in [
             (json!({ "queues": 0 }), "queues: 0: allowed are 1 to 256"),
             (json!({ "receive": 48 }), "receive: 48: allowed are powers of two from 32 to 32768"),
@@ -280,13 +284,13 @@ fn what_makes_no_port_is_named() {
         }
         let contradiction = refusal(json!({ "interface": "a0", "mode": "generic", "copy": "zero" }));
         assert!(contradiction.starts_with("copy: zero: in the mode `generic`"), "{contradiction}");
-        assert!(!has_program("a0"), "a refused port leaves nothing");
+        assert!(!has_program("a0"), "a rejected port leaves no program");
         let mut around = around();
         let (_first, _) = open_in(&mut around, "first", &json!({ "interface": "a0" })).expect("opened");
         let memory = json!({ "interface": "b0", "memory": { "chunks": 1024 } });
         let other = open_in(&mut around, "second", &memory).err().expect("refused").to_string();
         assert!(
-            other.starts_with("memory: all `af_xdp` ports share one memory, which the port 'first' has"),
+            other.starts_with("memory: all `af_xdp` ports share one memory, which the port 'first' has created"),
             "{other}"
         );
         let taken = open_in(&mut around, "second", &json!({ "interface": "a0" })).err().expect("refused").to_string();
@@ -302,7 +306,7 @@ fn what_makes_no_port_is_named() {
 fn aligned_chunks_and_the_longest_frames_pass_too() {
     for aligned in [true, false] {
         alone("aligned_chunks_and_the_longest_frames_pass_too", move || {
-            // What is longer than the link takes is cut to that: veth takes no longer ones where a program is.
+            // Frames longer than the MTU do not arrive: with a program attached, veth accepts no longer frames.
             for end in ["a0", "a1"] {
                 ip(&format!("link set {end} mtu 3400")).expect("taken");
             }
@@ -324,7 +328,7 @@ fn aligned_chunks_and_the_longest_frames_pass_too() {
             let bytes: Vec<_> = got.iter().map(|packet| packet.data().to_vec()).collect();
             assert_eq!(bytes, frames);
             assert_eq!(counters.dropped.get(), 0);
-            // Longer than a chunk of the memory, and shorter than any frame.
+            // A frame longer than a chunk of the memory, and one shorter than any frame.
             assert_eq!(send(&mut left, &large, &[sized(4_000)]), 1);
             assert_eq!(send(&mut left, &large, &[vec![1; 13]]), 1);
             assert_eq!(left.close(), Ok(()));
@@ -332,7 +336,8 @@ fn aligned_chunks_and_the_longest_frames_pass_too() {
     }
 }
 
-/// Packets that nobody gives back starve the ring FILL; what comes then is counted, and it all goes on when they are.
+/// Packets that are not returned to the pool starve the ring FILL. Frames that arrive meanwhile are counted, and
+/// reception continues when the packets are returned.
 #[test]
 fn memory_that_is_held_by_a_slow_reader_is_counted_and_comes_back() {
     alone("memory_that_is_held_by_a_slow_reader_is_counted_and_comes_back", || {
@@ -354,12 +359,12 @@ fn memory_that_is_held_by_a_slow_reader_is_counted_and_comes_back() {
         assert!(counters.dropped.get() >= 64, "{}", counters.dropped.get());
         assert!(held.len() <= 128 && held.len() >= 64, "{}", held.len());
         assert_eq!(counters.oversize.get(), 0, "no chunk was free: no frame is too long");
-        // Nothing but what was counted is missing.
-        port.look(Ticks::ZERO);
+        // Every missing frame was counted.
+        port.check_interface(Ticks::ZERO);
         receive_for(&mut port, &pool, Duration::from_millis(50), usize::MAX, &mut held);
         assert_eq!(held.len() as u64 + counters.dropped.get(), u64::from(sent));
         held.clear();
-        // The next ones come again.
+        // The following frames are received again.
         let before = counters.dropped.get();
         receive_for(&mut port, &pool, Duration::from_millis(5), 1, &mut held);
         assert_eq!(send(&mut peer, &pool, &(0..32).map(frame).collect::<Vec<_>>()), 0);
@@ -377,12 +382,12 @@ fn receive_for(port: &mut AfXdp, pool: &Pool, time: Duration, enough: usize, int
     }
 }
 
-/// Polls both until a frame that the one sends comes to the other.
+/// Polls both ports until a frame passes from one to the other.
 fn until_connected(from: &mut AfXdp, to: &mut AfXdp, pool: &Pool) {
     let start = Instant::now();
     let mut got = Vec::new();
     while got.is_empty() {
-        assert!(start.elapsed() < Duration::from_secs(20), "nothing comes through");
+        assert!(start.elapsed() < Duration::from_secs(20), "no frame arrives");
         let mut batch = Batch::with_capacity(1);
         from.receive(&mut batch, &Intake { now: now(), pool, most: 1 });
         send(from, pool, &[frame(7)]);
@@ -391,8 +396,8 @@ fn until_connected(from: &mut AfXdp, to: &mut AfXdp, pool: &Pool) {
 }
 
 #[test]
-fn an_interface_that_is_made_again_is_taken_up_again() {
-    alone("an_interface_that_is_made_again_is_taken_up_again", || {
+fn a_recreated_interface_is_used_again() {
+    alone("a_recreated_interface_is_used_again", || {
         let mut around = around();
         let mut port =
             |interface: &str| open_in(&mut around, interface, &json!({ "interface": interface })).expect("opened");
@@ -400,35 +405,32 @@ fn an_interface_that_is_made_again_is_taken_up_again() {
         let pool = pool();
         for round in 0..3 {
             until_connected(&mut left, &mut right, &pool);
-            ip("link del a0").expect("it is there");
+            ip("link del a0").expect("the interface exists");
             let start = Instant::now();
-            // Whichever comes first: frames that are not taken, or the look at how things are.
+            // Either refused frames or the periodic check detects the loss.
             while left.device.is_some() || right.device.is_some() {
-                assert!(start.elapsed() < Duration::from_secs(20), "not found out");
+                assert!(start.elapsed() < Duration::from_secs(20), "the loss was not detected");
                 send(&mut left, &pool, &[frame(1)]);
                 receive_for(&mut right, &pool, Duration::from_millis(10), 1, &mut Vec::new());
                 receive_for(&mut left, &pool, Duration::from_millis(10), 1, &mut Vec::new());
             }
             assert_eq!(send(&mut left, &pool, &[frame(1)]), 1, "refused");
             assert_eq!(left.in_flight(), 0);
-            // Where nothing was on its way the loss was counted nowhere.
+            // Regression test: without packets in flight, the loss was not counted.
             assert!(left_counters.errors.get() > round && right_counters.errors.get() > round, "round {round}");
-            add("a", "numtxqueues 1 numrxqueues 1").expect("made again");
+            add("a", "numtxqueues 1 numrxqueues 1").expect("created again");
         }
         until_connected(&mut left, &mut right, &pool);
         assert_eq!((left.close(), right.close()), (Ok(()), Ok(())));
         assert!(!has_program("a0"));
-        // One that never comes back is said at the end.
+        // An interface that does not come back is reported at the end.
         let (mut last, _) = open_in(&mut around, "b0", &json!({ "interface": "b0" })).expect("opened");
-        ip("link del b0").expect("it is there");
-        last.look(now());
+        ip("link del b0").expect("the interface exists");
+        last.check_interface(now());
         assert!(last.device.is_none());
-        // At once: the end waits for the first try.
-        let trouble = last.close().expect_err("it is gone");
-        assert!(
-            trouble.starts_with("'b0' was lost, and could not be opened again: there is no interface"),
-            "{trouble}"
-        );
+        // At once, because `close` waits for the first attempt.
+        let trouble = last.close().expect_err("the interface is gone");
+        assert!(trouble.starts_with("'b0' was lost and could not be opened again: there is no interface"), "{trouble}");
         assert_eq!(last.close(), Ok(()));
     });
 }
@@ -442,7 +444,7 @@ fn a_link_that_is_down_refuses_and_comes_back() {
         let ((mut left, left_counters), (mut right, _)) = (port("a0"), port("a1"));
         let pool = pool();
         until_connected(&mut left, &mut right, &pool);
-        // Its own end, then the other's: no carrier.
+        // First this end goes down, then the other end, so that there is no carrier.
         for end in ["a0", "a1"] {
             ip(&format!("link set {end} down")).expect("set");
             let (mut refused, mut taken) = (0, 0);
@@ -461,6 +463,6 @@ fn a_link_that_is_down_refuses_and_comes_back() {
         }
         assert_eq!(left.in_flight(), 0);
         assert_eq!(left.close(), Ok(()));
-        assert!(left_counters.errors.get() > 0, "without a carrier the device drops what it is given");
+        assert!(left_counters.errors.get() > 0, "without a carrier the device drops frames");
     });
 }

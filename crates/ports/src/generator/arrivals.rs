@@ -121,7 +121,8 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule of `count` packets; `seconds` is the time that frames take at the mean rate: those that have times of their own come
+    /// A schedule of `count` packets; `seconds` is the time that frames take at the mean rate: those that have times of
+    /// their own come
     /// evenly apart from these. The burst lengths of [`Arrivals::OnOff`] must not be 0 for `on`.
     pub(super) fn new(
         kind: Arrivals,

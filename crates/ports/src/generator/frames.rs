@@ -62,7 +62,8 @@ impl Headers {
         self.network() + if self.ipv6 { 40 } else { 20 }
     }
 
-    /// The shortest frame in bytes: headers and, for UDP, the two bytes that even the checksum out. What the payload begins with
+    /// The shortest frame in bytes: headers and, for UDP, the two bytes that even the checksum out. What the payload
+    /// begins with
     /// stands behind them.
     pub(super) fn shortest(&self) -> usize {
         self.transport() + if self.transport == Transport::Udp { 10 } else { 20 }
@@ -73,7 +74,8 @@ impl Headers {
         self.transport() + if self.transport == Transport::Udp { 6 } else { 16 }
     }
 
-    /// A frame of `size` bytes, its payload beginning with `text`; all fields of the session zero, all sums of what is not the
+    /// A frame of `size` bytes, its payload beginning with `text`; all fields of the session zero, all sums of what is
+    /// not the
     /// session's evened out.
     fn frame(&self, size: usize, text: &[u8]) -> Vec<u8> {
         let mut frame: Vec<u8> = Vec::with_capacity(size);

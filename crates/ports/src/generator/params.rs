@@ -33,11 +33,12 @@ when they are asked for.
 Frames are complete and their checksums right. Session i has the i-th of the source ports, in a ring, likewise of the \
 destination ports; of k prefixes the (i mod k)-th, and in it the host whose number is (i div k) times an odd constant, \
 of which the lowest bits are taken: distinct until the prefix is used up, and scattered over it. Memory per session is \
-16 bytes for IPv4 and 38 for IPv6, in a tunnel 4 more; where all frames are of one size up to 64 bytes, which are kept ready, 64 more.
+16 bytes for IPv4 and 38 for IPv6, in a tunnel 4 more; where all frames are of one size up to 64 bytes, which are kept \
+ready, 64 more.
 
 One seed gives the same packets at the same instants after the start. Over several workers each session's packets come \
-to one of them, as from a device that spreads what it receives by a symmetric hash; each worker has its part of the rate \
-and of the count.";
+to one of them, as from a device that spreads what it receives by a symmetric hash; each worker has its part of the \
+rate and of the count.";
 
 /// Parameters of `generator`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -53,8 +54,10 @@ pub struct Params {
     pub count: Option<u64>,
     /// How many packets the ingress queue holds (1 to 1048576).
     pub queue: usize,
-    /// Frame length in bytes without the frame check sequence: a number, `imix`, or a list of `{ size, weight, payload }`, where
-    /// `payload` is text that the payload begins with. Without it, the shortest that the headers allow, and at least 60.
+    /// Frame length in bytes without the frame check sequence: a number, `imix`, or a list of `{ size, weight, payload
+    /// }`, where
+    /// `payload` is text that the payload begins with. Without it, the shortest that the headers allow, and at least
+    /// 60.
     pub size: Option<Size>,
     /// How many sessions there are (1 to 16777216).
     pub sessions: usize,
@@ -63,12 +66,16 @@ pub struct Params {
     pub skew: f64,
     /// How many packets of a session follow each other at each of its turns (1 to 65536).
     pub burst: usize,
-    /// Sessions end and others begin, as in `{ at_once: 4096, packets: 20 }`: so many take turns, packet by packet, and each
+    /// Sessions end and others begin, as in `{ at_once: 4096, packets: 20 }`: so many take turns, packet by packet, and
+    /// each
     /// gives way to the next of all `sessions` after so many packets, one after the other.
     pub renewal: Option<Renewal>,
-    /// A capture (pcap or pcapng, either also in gzip) whose packets these resemble: they come in the same order of sessions, as far from
-    /// each other in proportion to the mean, and with their lengths where no `size` is given, again and again. Sessions are numbered as they
-    /// begin and taken for as many as there are here; lengths are multiples of 8 bytes, the shortest that the headers allow at least, 1514 at
+    /// A capture (pcap or pcapng, either also in gzip) whose packets these resemble: they come in the same order of
+    /// sessions, as far from
+    /// each other in proportion to the mean, and with their lengths where no `size` is given, again and again. Sessions
+    /// are numbered as they
+    /// begin and taken for as many as there are here; lengths are multiples of 8 bytes, the shortest that the headers
+    /// allow at least, 1514 at
     /// most. `arrivals`, `skew` and `burst` are its own then.
     pub recorded: Option<String>,
     /// `udp` or `tcp`.

@@ -1,6 +1,7 @@
 //! Traffic as it was recorded: when packets came, how long they were, and whose they were.
 //!
-//! Only that is taken from a capture. Addresses are the generator's, so that a pipeline made for these sees packets that come together,
+//! Only that is taken from a capture. Addresses are the generator's, so that a pipeline made for these sees packets
+//! that come together,
 //! follow each other and pause as real ones do.
 
 use std::collections::{BTreeSet, HashMap};
@@ -55,7 +56,8 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Reads a capture of at least one packet. Sessions are numbered as they begin, and those beyond the first `sessions` are taken for
+    /// Reads a capture of at least one packet. Sessions are numbered as they begin, and those beyond the first
+    /// `sessions` are taken for
     /// these again.
     ///
     /// # Errors
@@ -134,7 +136,8 @@ impl Recording {
         Sessions::in_order(self.packets.iter().map(|packet| packet.session).collect())
     }
 
-    /// By packet: the seconds until the next one, where each of these sizes takes so many in the mean of `part` of all packets.
+    /// By packet: the seconds until the next one, where each of these sizes takes so many in the mean of `part` of all
+    /// packets.
     pub(super) fn seconds(&self, sizes: &Sizes, by_size: &[f64], part: f64) -> Vec<f64> {
         let round = sizes.order().iter().map(|size| by_size[usize::from(*size)]).sum::<f64>() / part;
         let span: f64 = self.packets.iter().map(|packet| packet.gap as f64).sum();

@@ -105,7 +105,8 @@ struct Window {
 }
 
 impl Window {
-    /// Which of `count` sessions the packet of this number is of: place by place, in windows that begin later by as many
+    /// Which of `count` sessions the packet of this number is of: place by place, in windows that begin later by as
+    /// many
     /// sessions a round as give way in it.
     fn session(self, number: u64, count: usize) -> usize {
         let (round, place) = (number / self.at_once, number % self.at_once);

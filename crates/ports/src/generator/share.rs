@@ -15,7 +15,8 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// The part of the generator that is being made; `weight` says how many packets are a session's, by comparison with the others.
+    /// The part of the generator that is being made; `weight` says how many packets are a session's, by comparison with
+    /// the others.
     pub(super) fn of(
         setup: &Setup<'_>,
         frames: &Frames,

@@ -35,7 +35,8 @@ pub struct Weighted {
     /// How many frames of it there are for each `weight` of the others.
     #[serde(default = "one")]
     pub weight: u16,
-    /// What the payload begins with, of UDP behind two bytes that even the checksum out. By default, and behind it, bytes count
+    /// What the payload begins with, of UDP behind two bytes that even the checksum out. By default, and behind it,
+    /// bytes count
     /// up from 0.
     #[serde(default)]
     pub payload: String,

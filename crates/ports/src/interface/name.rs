@@ -1,31 +1,34 @@
-//! An interface's name, checked as it is read: the kernel cuts what is too long, and completes what looks like a pattern.
+//! Interface names. A name is checked when it is read, because the kernel truncates a name that is too long, and
+//! completes a name that looks like a pattern.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// An interface's name.
+/// The name of an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
 pub struct InterfaceName(String);
 
-/// Text that cannot name an interface.
+/// A text that is not a valid interface name.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is no interface's name: 1 to 15 characters, no space, '/', ':' or '%' among them, and neither '.' nor '..'"
+    "'{0}' is not an interface name: a name has 1 to 15 characters without spaces, '/', ':' and '%', and is neither \
+     '.' nor '..'"
 )]
 pub struct NameError(String);
 
 impl TryFrom<String> for InterfaceName {
     type Error = NameError;
 
-    /// As the kernel has it (`dev_valid_name`), without the names that it would complete by a number (`tap%d`).
+    /// Accepts the names that the kernel accepts (`dev_valid_name`), except those that it would complete with a number
+    /// (`tap%d`).
     fn try_from(name: String) -> Result<Self, NameError> {
-        let right = (1..16).contains(&name.len()) && name != "." && name != "..";
+        let valid = (1..16).contains(&name.len()) && name != "." && name != "..";
         let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'%') || !byte.is_ascii();
-        if right && name.bytes().all(fits) { Ok(Self(name)) } else { Err(NameError(name.chars().take(40).collect())) }
+        if valid && name.bytes().all(fits) { Ok(Self(name)) } else { Err(NameError(name.chars().take(40).collect())) }
     }
 }
 
@@ -46,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_that_the_kernel_takes() {
+    fn names_are_those_that_the_kernel_accepts() {
         let read = |name: &str| InterfaceName::try_from(name.to_owned());
         for name in ["fb0", "a", "123456789012345", "é", "..."] {
             assert_eq!(read(name).expect(name).to_string(), name);

@@ -1,4 +1,4 @@
-//! Network namespaces: where they are by name, and how something is done in one.
+//! Network namespaces: finds one by name, and runs code in it.
 
 use std::fs::File;
 use std::io;
@@ -9,19 +9,20 @@ use rustix::fd::AsFd;
 use rustix::fs::OFlags;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Where `ip netns` keeps namespaces by name.
+/// The folder in which `ip netns` keeps named namespaces.
 const NAMESPACES: &str = "/run/netns";
 
-/// Where a namespace is: a name is that of `ip netns`, a path is one.
+/// Returns the path of a namespace. A name without a slash is a name of `ip netns`.
 pub(crate) fn path(name: &str) -> PathBuf {
     if name.contains('/') { PathBuf::from(name) } else { Path::new(NAMESPACES).join(name) }
 }
 
-/// Acts in a network namespace (where this process is without one): a thread goes there and ends, so that no other call
-/// finds itself there. A socket that is made there stays of that namespace, whoever uses it.
+/// Runs `act` in a network namespace, or in that of this process if `namespace` is `None`. A separate thread enters the
+/// namespace and ends, so that no other code runs there by mistake. A socket created there stays in that namespace,
+/// whichever thread uses it.
 ///
 /// # Errors
-/// Those of `act`; `refused` says what it is that the namespace could not be entered.
+/// Returns the errors of `act`. `refused` converts the error of entering the namespace.
 pub(crate) fn within<T: Send, E: Send>(
     namespace: Option<&Path>,
     act: impl FnOnce() -> Result<T, E> + Send,
@@ -29,17 +30,17 @@ pub(crate) fn within<T: Send, E: Send>(
 ) -> Result<T, E> {
     let Some(path) = namespace else { return act() };
     std::thread::scope(|scope| {
-        let there = scope.spawn(|| {
+        let thread = scope.spawn(|| {
             enter(path).map_err(|source| refused(path, source))?;
             act()
         });
-        there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
-/// Takes the calling thread to another network namespace.
+/// Moves the calling thread to another network namespace.
 fn enter(path: &Path) -> io::Result<()> {
-    // A pipe of this name would wait for its writer.
+    // Opening a named pipe at this path would otherwise wait for a writer.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let namespace = File::options().read(true).custom_flags(flags).open(path)?;
     Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)

@@ -1,6 +1,6 @@
-//! What the kernel is asked of an interface, and told: `ioctl` calls by an interface's name (`netdevice(7)`).
+//! Queries and configures interfaces by `ioctl` calls with an interface's name (`netdevice(7)`).
 
-#![expect(unsafe_code, reason = "what an interface is configured with has no other way into the kernel than ioctl")]
+#![expect(unsafe_code, reason = "interfaces are configured by ioctl, which the standard library does not offer")]
 
 use std::io;
 use std::mem;
@@ -10,96 +10,97 @@ use forebay_packet::wire::ethernet::MacAddress;
 
 use super::{InterfaceName, State};
 
-/// What a system call said.
+/// Converts the result of a system call.
 ///
 /// # Errors
-/// It failed.
+/// Returns the system's error if the call failed.
 pub(crate) fn check(outcome: libc::c_int) -> io::Result<()> {
     if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A socket to configure interfaces through.
+/// Creates a socket for configuring interfaces.
 pub(crate) fn socket(family: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: no memory is involved.
     let descriptor = unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     check(descriptor)?;
-    // SAFETY: the kernel has just given it, and nobody else has it.
+    // SAFETY: the kernel has just returned the descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// A request about one interface.
+/// A request for one interface.
 pub(crate) struct Request(pub(crate) libc::ifreq);
 
 impl Request {
-    /// One that says nothing but the interface's name.
+    /// Creates a request with only the interface's name.
     pub(crate) fn new(name: &InterfaceName) -> Self {
-        // SAFETY: all zeros is a value of every field of the structure and of its union: integers and a null pointer.
+        // SAFETY: all fields of the structure and of its union are integers or a pointer, for which all zeros is a
+        // valid value.
         let mut request: libc::ifreq = unsafe { mem::zeroed() };
-        // A name is shorter than the field, so that a zero ends it.
+        // A name is shorter than the field, so a zero ends it.
         for (to, from) in request.ifr_name.iter_mut().zip(name.as_bytes()) {
             *to = *from as libc::c_char;
         }
         Self(request)
     }
 
-    /// Submits it by a socket of the namespace that the interface is in.
+    /// Submits the request by a socket of the interface's namespace.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error.
     pub(crate) fn submit(&mut self, to: &impl AsRawFd, call: impl TryInto<libc::Ioctl>) -> io::Result<()> {
         let call = call.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        // SAFETY: every call that is made here takes a pointer to an `ifreq`, which is initialised and lives until the
-        // call returns; the kernel writes nothing beyond it.
+        // SAFETY: every call made here takes a pointer to an `ifreq`, which is initialised and lives until the call
+        // returns; the kernel writes nothing beyond it.
         check(unsafe { libc::ioctl(to.as_raw_fd(), call, &raw mut self.0) })
     }
 }
 
-/// Asks of interfaces in the network namespace that it was made in, from whatever thread.
+/// Queries interfaces in the network namespace in which the value was created, from any thread.
 pub(crate) struct Control(OwnedFd);
 
 impl Control {
-    /// One for the namespace that the calling thread is in.
+    /// Creates a value for the network namespace of the calling thread.
     ///
-    /// # Errors
+    /// Returns the system's error.
     /// What the system says.
-    pub(crate) fn here() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         socket(libc::AF_INET).map(Self)
     }
 
-    /// The interface's number; `None` where there is none of that name.
+    /// Returns the interface's index, or `None` if no interface has this name.
     ///
     /// # Errors
-    /// What else the system says.
+    /// Returns other errors of the system.
     pub(crate) fn index(&self, name: &InterfaceName) -> io::Result<Option<u32>> {
         let mut request = Request::new(name);
         match request.submit(&self.0, libc::SIOCGIFINDEX) {
-            // SAFETY: all of the union was initialised, and this call fills in the index.
+            // SAFETY: the whole union was initialised, and this call fills in the index.
             Ok(()) => Ok(Some(unsafe { request.0.ifr_ifru.ifru_ifindex } as u32)),
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// What the interface is like now; `None` where there is none of that name.
+    /// Returns the interface's present state, or `None` if no interface has this name.
     ///
     /// # Errors
-    /// What else the system says.
+    /// Returns other errors of the system.
     pub(crate) fn state(&self, name: &InterfaceName) -> io::Result<Option<State>> {
         let Some(index) = self.index(name)? else { return Ok(None) };
-        let ask = |call| {
+        let query = |call| {
             let mut request = Request::new(name);
             request.submit(&self.0, call).map(|()| request.0.ifr_ifru)
         };
-        let told = (|| Ok((ask(libc::SIOCGIFFLAGS)?, ask(libc::SIOCGIFMTU)?, ask(libc::SIOCGIFHWADDR)?)))();
-        let (flags, mtu, address) = match told {
-            Ok(told) => told,
-            // It went away in between.
+        let responses = (|| Ok((query(libc::SIOCGIFFLAGS)?, query(libc::SIOCGIFMTU)?, query(libc::SIOCGIFHWADDR)?)))();
+        let (flags, mtu, address) = match responses {
+            Ok(responses) => responses,
+            // The interface was removed between the calls.
             Err(error) if matches!(io::Error::raw_os_error(&error), Some(libc::ENODEV | libc::ENXIO)) => {
                 return Ok(None);
             }
             Err(error) => return Err(error),
         };
-        // SAFETY: all of each union was initialised, and these calls fill in flags, length and address.
+        // SAFETY: each union was initialised as a whole, and these calls fill in flags, length and address.
         let (flags, mtu, address) = unsafe { (flags.ifru_flags, mtu.ifru_mtu, address.ifru_hwaddr) };
         let flags = i32::from(flags);
         Ok(Some(State {

@@ -1,4 +1,4 @@
-//! What becomes of the interface while packets run: it goes down, away, and comes back.
+//! Watches an interface while packets run: it may go down, disappear, and come back.
 
 use std::fmt;
 use std::io;
@@ -7,18 +7,18 @@ use forebay_graph::{LinkCounters, LinkState};
 
 use super::{Control, InterfaceName, State};
 
-/// What keeps packets from coming and going, the least first.
+/// A fault that prevents packets from passing, in order of severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Trouble {
-    /// Nothing is at its other end.
+pub enum Fault {
+    /// The interface has no carrier.
     NoLink,
-    /// It was brought down.
+    /// The interface is down.
     Down,
-    /// There is no interface of that name.
+    /// No interface has this name.
     Gone,
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Gone => "is gone",
@@ -28,70 +28,70 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// Looks after an interface by its name.
+/// Watches an interface by its name.
 pub struct Watch {
     control: Control,
     name: InterfaceName,
-    /// What it was like when it was last looked at; what is left of it where it is gone.
+    /// The state at the last check; `None` if the interface is gone.
     last: Option<State>,
-    trouble: Option<Trouble>,
+    current_fault: Option<Fault>,
 }
 
-/// What a look has found.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Sockets are to be bound to this interface, and its MTU may be another one.
+    /// Sockets must be bound to this interface again, and its MTU may have changed.
     pub bind: Option<State>,
-    /// Something is wrong since this look.
-    pub is_new_trouble: bool,
-    /// Another interface has its name, and nothing is wrong with it.
+    /// This check found a new fault.
+    pub is_new_fault: bool,
+    /// Another interface has the name now, and has no fault.
     is_replaced: bool,
-    /// It was down since the look before, and is up again.
+    /// The interface was down since the last check, and is up again.
     was_down: bool,
 }
 
 impl Watch {
-    /// Of an interface in the network namespace that the calling thread is in.
+    /// Watches an interface in the network namespace of the calling thread.
     pub fn new(name: &InterfaceName) -> io::Result<Self> {
-        let control = Control::here()?;
+        let control = Control::new()?;
         let last = control.state(name)?;
-        Ok(Self { control, name: name.clone(), last, trouble: Self::trouble_of(last) })
+        Ok(Self { control, name: name.clone(), last, current_fault: Self::fault_of(last) })
     }
 
-    /// Its name.
+    /// Returns the interface's name.
     pub fn name(&self) -> &InterfaceName {
         &self.name
     }
 
-    /// What it was like when it was last looked at.
+    /// Returns the state at the last check.
     pub fn last(&self) -> Option<State> {
         self.last
     }
 
-    /// What is wrong, in words.
+    /// Returns the fault in words.
     pub fn fault(&self) -> Option<String> {
-        self.trouble.map(|trouble| format!("the interface '{}' {trouble}", self.name))
+        self.current_fault.map(|current_fault| format!("the interface '{}' {current_fault}", self.name))
     }
 
-    /// Returns the fault at the end of a run, as a new look finds it. A missing carrier is no fault of the run: the
-    /// other end may have ended before, and the kernel reports a carrier up to a second late.
+    /// Returns the fault at the end of a run, after another check. A missing carrier is no fault of the run: the other
+    /// end may have ended before, and the kernel reports a carrier up to a second late.
     pub fn last_fault(&mut self) -> Option<String> {
-        self.look(false);
-        self.fault().filter(|_| self.trouble != Some(Trouble::NoLink))
+        self.check(false);
+        self.fault().filter(|_| self.current_fault != Some(Fault::NoLink))
     }
 
-    /// How the interface was when it was last looked at.
+    /// Returns the state of the link at the last check.
     pub fn link(&self) -> LinkState {
-        match self.trouble {
+        match self.current_fault {
             None => LinkState::Up,
-            Some(Trouble::NoLink) => LinkState::NoCarrier,
-            Some(Trouble::Down) => LinkState::Down,
-            Some(Trouble::Gone) => LinkState::Gone,
+            Some(Fault::NoLink) => LinkState::NoCarrier,
+            Some(Fault::Down) => LinkState::Down,
+            Some(Fault::Gone) => LinkState::Gone,
         }
     }
 
-    /// Writes how the interface was when it was last looked at, and what happened to it before, for events.
-    pub fn note(&self, found: Found, link: &LinkCounters) {
+    /// Records the state of the link, and what happened to it before, for events.
+    pub fn record(&self, found: Found, link: &LinkCounters) {
         if found.is_replaced {
             link.note_replaced();
         }
@@ -101,29 +101,30 @@ impl Watch {
         link.set(self.link());
     }
 
-    fn trouble_of(state: Option<State>) -> Option<Trouble> {
+    fn fault_of(state: Option<State>) -> Option<Fault> {
         match state {
-            None => Some(Trouble::Gone),
-            Some(state) if !state.up => Some(Trouble::Down),
-            Some(state) if !state.running => Some(Trouble::NoLink),
+            None => Some(Fault::Gone),
+            Some(state) if !state.up => Some(Fault::Down),
+            Some(state) if !state.running => Some(Fault::NoLink),
             Some(_) => None,
         }
     }
 
-    /// Looks again. `cut_off`: a socket was told that the interface went down or away, which may be over already.
-    pub fn look(&mut self, cut_off: bool) -> Found {
-        // Who cannot be asked has nothing new to say.
+    /// Checks the state again. `cut_off` means that a socket got an error because the interface went down or was
+    /// removed, which may be over already.
+    pub fn check(&mut self, cut_off: bool) -> Found {
+        // A failed query gives no new information.
         let Ok(state) = self.control.state(&self.name) else { return Found::default() };
-        let trouble = Self::trouble_of(state);
+        let current_fault = Self::fault_of(state);
         let is_other = state.map(|state| (state.index, state.mtu)) != self.last.map(|state| (state.index, state.mtu));
-        let was_away = matches!(self.trouble, Some(Trouble::Gone | Trouble::Down));
-        // An interface that is brought up has no link at first: that is the end of a trouble, and no other one.
-        let is_new_trouble = trouble > self.trouble || cut_off && !was_away;
+        let was_away = matches!(self.current_fault, Some(Fault::Gone | Fault::Down));
+        // An interface that is brought up has no carrier at first. That is the end of a fault, not a new one.
+        let is_new_fault = current_fault > self.current_fault || cut_off && !was_away;
         let index = |state: Option<State>| state.map(|state| state.index);
         let is_replaced = index(state).is_some() && index(self.last).is_some() && index(state) != index(self.last);
-        let was_down = cut_off && !was_away && !is_replaced && trouble.is_none();
-        let bind = state.filter(|_| is_other || cut_off || was_away && trouble != self.trouble);
-        (self.last, self.trouble) = (state, trouble);
-        Found { bind, is_new_trouble, is_replaced, was_down }
+        let was_down = cut_off && !was_away && !is_replaced && current_fault.is_none();
+        let bind = state.filter(|_| is_other || cut_off || was_away && current_fault != self.current_fault);
+        (self.last, self.current_fault) = (state, current_fault);
+        Found { bind, is_new_fault, is_replaced, was_down }
     }
 }

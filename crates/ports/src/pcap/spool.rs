@@ -42,7 +42,8 @@ pub enum WriteError {
     },
     /// Its name asks for a format that is not written.
     #[error(
-        "{path}: captures are not written as {format}: allowed are names that end in .pcap or .pcapng, and .gz behind it"
+        "{path}: captures are not written as {format}: allowed are names that end in .pcap or .pcapng, and .gz behind \
+         it"
     )]
     Format {
         /// Which file.

@@ -15,7 +15,8 @@ pub(super) const LONGEST: usize = 262_144;
 /// pcapng where the file's name ends so, and either in gzip where `.gz` follows.
 ///
 /// Packets are copied into buffers that a thread writes out; no call makes a system call of its own but to wait for
-/// that thread. A file that is there is replaced when the first of it is written; dropping a writer finishes the file, or
+/// that thread. A file that is there is replaced when the first of it is written; dropping a writer finishes the file,
+/// or
 /// leaves what was there alone where no packet was written and nobody [finished](Self::finish) it.
 pub struct Writer {
     spool: Spool,

@@ -1,5 +1,4 @@
-//! Makes an interface again that was taken away, on a thread of its own: it takes milliseconds each time, which a worker does
-//! not have.
+//! Creates a removed interface again, on a separate thread. An attempt takes milliseconds, too long for a worker.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -7,51 +6,52 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::Slot;
-use super::device::{Device, Wanted};
+use super::InterfaceClaim;
+use super::device::{Device, Settings};
 
-/// From one try to the next.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pause between two attempts.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
 
-/// The thread, and what comes from it.
+/// The thread, and the device that it creates.
 pub(super) struct Opener {
-    made: Receiver<Arc<Device>>,
+    device: Receiver<Arc<Device>>,
     stop: Arc<AtomicBool>,
-    trouble: Arc<Mutex<Option<String>>>,
+    last_error: Arc<Mutex<Option<String>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Opener {
-    /// Tries until it is there, or nobody wants it any more.
-    pub(super) fn start(slot: Arc<Slot>, port: String, wanted: Wanted) -> Self {
-        let (sender, made) = sync_channel(1);
-        let (stop, trouble) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
-        let (stopped, told) = (Arc::clone(&stop), Arc::clone(&trouble));
+    /// Tries until the interface exists or the port stops waiting for it.
+    pub(super) fn start(claim: Arc<InterfaceClaim>, port: String, settings: Settings) -> Self {
+        let (sender, receiver) = sync_channel(1);
+        let (stop, last_error) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
+        let (stopped, failure) = (Arc::clone(&stop), Arc::clone(&last_error));
         let work = move || {
             while !stopped.load(Ordering::Relaxed) {
-                match slot.again(&port, &wanted) {
-                    // Where nobody waits any more it goes again.
+                match claim.retake(&port, &settings) {
+                    // If the port does not wait any more, the device is dropped.
                     Ok(device) => return drop(sender.send(device)),
-                    Err(error) => *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string()),
+                    Err(error) => *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string()),
                 }
-                thread::park_timeout(PAUSE);
+                thread::park_timeout(RETRY_AFTER);
             }
         };
         let thread = thread::Builder::new().name("tap open".to_owned()).spawn(work);
         if let Err(error) = &thread {
-            *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("no thread to make it on: {error}"));
+            *last_error.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(format!("cannot start a thread to create it: {error}"));
         }
-        Self { made, stop, trouble, thread: thread.ok() }
+        Self { device: receiver, stop, last_error, thread: thread.ok() }
     }
 
-    /// The device, once it is there.
-    pub(super) fn made(&self) -> Option<Arc<Device>> {
-        self.made.try_recv().ok()
+    /// Returns the device, once it exists.
+    pub(super) fn device(&self) -> Option<Arc<Device>> {
+        self.device.try_recv().ok()
     }
 
-    /// Why the last try failed.
-    pub(super) fn trouble(&self) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns the error of the last attempt.
+    pub(super) fn last_error(&self) -> Option<String> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -60,7 +60,7 @@ impl Drop for Opener {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // What it has made meanwhile goes with the channel.
+            // A device that the thread has created meanwhile is dropped with the channel.
             let _ = thread.join();
         }
     }

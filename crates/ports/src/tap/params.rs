@@ -1,4 +1,4 @@
-//! The parameters of a TAP port, each checked as it is read.
+//! The parameters of a TAP port. Each is checked when it is read.
 
 use std::net::IpAddr;
 
@@ -14,22 +14,24 @@ use crate::interface::InterfaceName;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The interface's name in the host, up to 15 characters. It is made where it is not there, and goes with the run then.
+    /// The interface's name in the host, up to 15 characters. An interface that does not exist is created, and is
+    /// removed at the end of the run.
     pub(super) interface: InterfaceName,
-    /// The address that the host has on it, such as `192.0.2.1/24` or `2001:db8::1/64`. Without one it has none, or what
-    /// it has been given already.
+    /// The host's address on the interface, for example `192.0.2.1/24` or `2001:db8::1/64`. By default, the interface's
+    /// addresses are not changed.
     pub(super) address: Option<HostAddress>,
-    /// The host's Ethernet address on it, such as `02:00:00:00:00:01`; without it the kernel chooses one.
+    /// The host's Ethernet address on the interface, for example `02:00:00:00:00:01`; by default, the kernel chooses
+    /// one.
     pub(super) mac: Option<MacAddress>,
-    /// The longest IP packet that the host sends by it, 68 to 65321 bytes; 1500 by default.
+    /// The longest IP packet that the host sends by the interface, 68 to 65321 bytes; 1500 by default.
     #[schemars(range(min = 68, max = 65_321))]
     #[schemars(extend("default" = 1_500))]
     pub(super) mtu: Option<u16>,
-    /// The network namespace that the interface is in: a name as `ip netns` knows it, or a path. Without one it is where
-    /// Forebay is.
+    /// The network namespace of the interface: a name as in `ip netns`, or a path. By default, the namespace of
+    /// Forebay.
     pub(super) namespace: Option<String>,
-    /// How long the interface is left alone after it had no more frames, 1us to 1s; 50us by default. Looking takes a system
-    /// call.
+    /// How long the port waits before it reads an empty interface again, 1us to 1s; 50us by default. Reading takes a
+    /// system call.
     #[serde(default = "poll")]
     pub(super) poll: Nanos,
 }
@@ -38,7 +40,7 @@ fn poll() -> Nanos {
     Nanos(50_000)
 }
 
-/// A host's address and how long its network's prefix is.
+/// A host's address, and the length of its network's prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
@@ -47,13 +49,13 @@ pub struct HostAddress {
     pub(super) length: u8,
 }
 
-/// Text that is no host's address.
+/// A text that is not a host's address.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// It is not written as one.
-    #[error("'{0}' is no host's address with its network: write 192.0.2.1/24 or 2001:db8::1/64")]
+    /// The text has another form.
+    #[error("'{0}' is not a host address with a prefix length: write for example 192.0.2.1/24 or 2001:db8::1/64")]
     Other(String),
-    /// No host has it on a network.
+    /// No host can have this address on a network.
     #[error("{0}")]
     NotOfHost(String),
 }

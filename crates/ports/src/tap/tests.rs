@@ -1,6 +1,6 @@
-//! A TAP port and the kernel at its other end, in a network namespace of the test's own, which goes with its thread.
+//! Tests a TAP port with the kernel at its other end, in a separate network namespace that ends with the test's thread.
 
-#![expect(unsafe_code, reason = "a thread leaves for a namespace of its own, which Rust cannot vouch for")]
+#![expect(unsafe_code, reason = "a thread moves to its own namespace, which the compiler cannot check")]
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -31,11 +31,11 @@ fn open_in(
     Ok((Tap::new(params, &mut setup, Arc::clone(&counters))?, counters))
 }
 
-/// Runs a test on a thread in a network namespace of its own; not where the right for that, or a TAP device, is missing,
-/// which is said.
+/// Runs a test on a thread in its own network namespace. Skips the test, with a message, if a capability or TAP devices
+/// are missing.
 fn alone(name: &str, test: impl FnOnce() + Send) {
     let skip = |why: &str| {
-        // Not `println`, which the test harness keeps to itself.
+        // Not `println`, whose output the test harness captures.
         let _ = writeln!(io::stderr(), "skipped: tap::tests::{name}: {why}");
     };
     if !Path::new("/dev/net/tun").exists() {
@@ -45,19 +45,19 @@ fn alone(name: &str, test: impl FnOnce() + Send) {
         let thread = scope.spawn(|| {
             // SAFETY: only this thread's network namespace changes, and no file descriptor is closed.
             if let Err(error) = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) } {
-                return skip(&format!("no network namespace of its own: {error}"));
+                return skip(&format!("cannot create a network namespace: {error}"));
             }
             match open(&json!({ "interface": "probe" })) {
                 Ok(_) => test(),
-                Err(error) => skip(&format!("no TAP device: {error}")),
+                Err(error) => skip(&format!("cannot create a TAP device: {error}")),
             }
         });
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
 }
 
-/// The port set the Ethernet address to what it was, and the kernel forgot the neighbours of an interface that was
-/// prepared.
+/// Regression test: the port set the Ethernet address to its present value, and the kernel removed the neighbours of a
+/// prepared interface.
 #[test]
 fn a_prepared_interface_keeps_its_neighbours_and_routes() {
     const TEST: &str = "a_prepared_interface_keeps_its_neighbours_and_routes";
@@ -71,7 +71,7 @@ fn a_prepared_interface_keeps_its_neighbours_and_routes() {
             "route replace default via 192.0.2.254 dev fb0",
         ];
         if !commands.iter().all(|command| ip(command)) {
-            return skip(TEST, "the command `ip` is missing, or prepares no interface");
+            return skip(TEST, "the command `ip` is missing or cannot prepare an interface");
         }
         let params = json!({ "interface": "fb0", "address": "192.0.2.1/24", "mac": "02:00:00:00:01:01" });
         let (mut port, _) = open(&params).expect("a port");
@@ -96,12 +96,12 @@ fn send(port: &mut Tap, pool: &Pool, frame: &[u8]) -> usize {
     batch.len()
 }
 
-/// Receives until a frame is what is looked for; `None` after many seconds.
+/// Receives until `found` returns a value for a frame; returns `None` after 20 seconds.
 fn await_frame<T>(port: &mut Tap, pool: &Pool, found: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
     await_frame_with(port, pool, 50_000, found)
 }
 
-/// The same of a port that leaves the interface alone for `poll` nanoseconds.
+/// Like [`await_frame`], for a port with a `poll` of so many nanoseconds.
 fn await_frame_with<T>(port: &mut Tap, pool: &Pool, poll: u64, mut found: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
     let (mut batch, start) = (Batch::with_capacity(32), Instant::now());
     while start.elapsed() < Duration::from_secs(20) {
@@ -130,18 +130,18 @@ fn arp_request() -> Vec<u8> {
     frame
 }
 
-/// The host's MAC address, by its answer to our question, from which it learns ours.
+/// Returns the host's MAC address from its ARP response. The host learns the test's address from the request.
 fn resolve(port: &mut Tap, pool: &Pool) -> [u8; 6] {
     resolve_with(port, pool, 50_000)
 }
 
 fn resolve_with(port: &mut Tap, pool: &Pool, poll: u64) -> [u8; 6] {
     assert_eq!(send(port, pool, &arp_request()), 0, "taken");
-    let answer = await_frame_with(port, pool, poll, |frame| {
+    let response = await_frame_with(port, pool, poll, |frame| {
         let reply = frame.get(12..14) == Some(&[8, 6]) && frame.get(20..22) == Some(&[0, 2]);
         (reply && frame.get(28..32) == Some(&HOST)).then(|| frame[22..28].try_into().expect("six bytes"))
     });
-    answer.expect("the host answers")
+    response.expect("the host responds")
 }
 
 fn ping(to: [u8; 6], payload: &[u8]) -> Vec<u8> {
@@ -170,7 +170,7 @@ fn the_kernel_answers_arp_and_pings() {
         assert_eq!(host, [2, 0, 0, 0, 0, 0xaa]);
         assert_eq!(send(&mut port, &pool, &ping(host, b"anybody there?")), 0);
         let reply = await_frame(&mut port, &pool, |frame| is_reply(frame, b"anybody there?").then_some(()));
-        assert!(reply.is_some(), "no answer");
+        assert!(reply.is_some(), "no response");
         assert_eq!((counters.errors.get(), counters.dropped.get()), (0, 0));
         assert_eq!(port.close(), Ok(()));
         let mut batch = Batch::with_capacity(1);
@@ -187,7 +187,7 @@ fn a_frame_longer_than_the_pools_is_dropped_and_counted() {
         let (large, small) = (pool(2_048), pool(542));
         assert_eq!(small.frame_limit(), 542);
         let host = resolve(&mut port, &large);
-        // 42 bytes of headers: one byte too long, then just right.
+        // 42 bytes of headers: one byte too long, then exactly the limit.
         for payload in [[3; 501].as_slice(), &[3; 500]] {
             assert_eq!(send(&mut port, &large, &ping(host, payload)), 0);
         }
@@ -195,7 +195,7 @@ fn a_frame_longer_than_the_pools_is_dropped_and_counted() {
             assert!(!is_reply(frame, &[3; 501]));
             is_reply(frame, &[3; 500]).then_some(())
         });
-        assert!(reply.is_some(), "no answer");
+        assert!(reply.is_some(), "no response");
         assert_eq!(counters.dropped.get(), 1);
         assert_eq!((counters.oversize.get(), counters.longest.get()), (1, 543));
     });
@@ -207,7 +207,8 @@ fn an_ipv6_host_asks_for_its_neighbour() {
         let (mut port, _) =
             open(&json!({ "interface": "fb0", "address": "2001:db8::1/64" })).expect("the probe could be made");
         let pool = pool(2_048);
-        // Before it uses an address a host asks whether anyone else does (RFC 4862 section 5.4): a solicitation from `::`.
+        // Before a host uses an address, it checks whether another host uses it (RFC 4862 section 5.4): it sends a
+        // solicitation from `::`.
         let target = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
         let asked = await_frame(&mut port, &pool, |frame| {
             (frame.get(12..14) == Some(&[0x86, 0xdd])
@@ -229,19 +230,19 @@ fn two_ports_cannot_have_one_interface_and_a_closed_one_gives_it_back() {
         assert_eq!(port.close(), Ok(()));
         assert!(open(&params).is_ok());
         let refusal = open(&json!({ "interface": "lo" })).err().expect("refused").to_string();
-        assert_eq!(refusal, "interface: there is an interface 'lo' already, and it is no TAP device");
+        assert_eq!(refusal, "interface: there is an interface 'lo' already, and it is not a TAP device");
     });
 }
 
-/// The command `ip`, of a child of this thread, which is in its namespace.
+/// Runs the command `ip` as a child of this thread, in its namespace.
 fn ip(words: &str) -> bool {
     std::process::Command::new("ip").args(words.split(' ')).status().is_ok_and(|status| status.success())
 }
 
-/// A port whose interface was taken away was dead from then on.
+/// Regression test: a port did not work any more after its interface was removed.
 #[test]
-fn an_interface_that_is_taken_away_is_made_again_with_its_settings() {
-    alone("an_interface_that_is_taken_away_is_made_again_with_its_settings", || {
+fn a_removed_interface_is_recreated_with_its_settings() {
+    alone("a_removed_interface_is_recreated_with_its_settings", || {
         let params = json!({ "interface": "fb0", "address": "192.0.2.1/24", "mac": "02:00:00:00:00:aa", "mtu": 1400 });
         let mut around = Surroundings::new(Frequency::new(1e9));
         let (mut port, counters) = open_in(&mut around, "host", &params).expect("the probe could be made");
@@ -255,17 +256,17 @@ fn an_interface_that_is_taken_away_is_made_again_with_its_settings() {
             assert_eq!(counters.errors.get(), round);
             let start = Instant::now();
             while port.device.is_none() {
-                assert!(start.elapsed() < Duration::from_secs(20), "not made again: {:?}", port.fault);
+                assert!(start.elapsed() < Duration::from_secs(20), "not created again: {:?}", port.fault);
                 let ready = port.receive(&mut batch, &Intake { now: Ticks(5), pool: &pool, most: 1 });
                 assert!(ready == Ready::Now || ready == Ready::At(Ticks(20_000_005)), "{ready:?}");
                 batch.clear();
             }
             assert_eq!(settings(), "192.0.2.1/24 1400 02:00:00:00:00:aa");
             assert_eq!(resolve(&mut port, &pool), [2, 0, 0, 0, 0, 0xaa]);
-            // It is the port's as before: another one is refused, and one of its name takes it over.
+            // The port still owns the interface: another port is rejected, and one with the same name takes over.
             let taken = open_in(&mut around, "other", &params).err().expect("refused").to_string();
             assert!(taken.contains("in use by the port 'host'"), "{taken}");
-            let (next, _) = open_in(&mut around, "host", &params).expect("it is taken over");
+            let (next, _) = open_in(&mut around, "host", &params).expect("the port takes over");
             drop(next);
         }
         assert_eq!(port.close(), Ok(()));
@@ -273,39 +274,39 @@ fn an_interface_that_is_taken_away_is_made_again_with_its_settings() {
 }
 
 #[test]
-fn an_interface_that_cannot_be_made_again_is_said() {
-    alone("an_interface_that_cannot_be_made_again_is_said", || {
+fn an_interface_that_cannot_be_recreated_is_reported() {
+    alone("an_interface_that_cannot_be_recreated_is_reported", || {
         let (mut port, counters) = open(&json!({ "interface": "fb0" })).expect("the probe could be made");
-        // Somebody else has the name meanwhile.
+        // Another interface has the name meanwhile.
         if !(ip("link del fb0") && ip("link add fb0 type veth peer name fb1")) {
-            let _ = writeln!(io::stderr(), "skipped: the command `ip` cannot make links");
+            let _ = writeln!(io::stderr(), "skipped: the command `ip` cannot create links");
             return;
         }
         let (pool, mut batch) = (pool(2_048), Batch::with_capacity(1));
-        let mut ask = |port: &mut Tap| port.receive(&mut batch, &Intake { now: Ticks(5), pool: &pool, most: 1 });
+        let mut receive = |port: &mut Tap| port.receive(&mut batch, &Intake { now: Ticks(5), pool: &pool, most: 1 });
         let start = Instant::now();
-        while port.opener.as_ref().and_then(Opener::trouble).is_none() {
-            assert!(start.elapsed() < Duration::from_secs(20), "it does not say why");
-            assert_eq!(ask(&mut port), Ready::At(Ticks(20_000_005)));
+        while port.opener.as_ref().and_then(Opener::last_error).is_none() {
+            assert!(start.elapsed() < Duration::from_secs(20), "no error is reported");
+            assert_eq!(receive(&mut port), Ready::At(Ticks(20_000_005)));
         }
         assert_eq!(counters.errors.get(), 1);
-        let last = port.close().expect_err("it is gone");
-        let why = "it could not be made again: there is an interface 'fb0' already, and it is no TAP device";
+        let last = port.close().expect_err("the interface is gone");
+        let why = "it could not be created again: there is an interface 'fb0' already, and it is not a TAP device";
         assert!(last.starts_with("the interface 'fb0' is gone: ") && last.ends_with(why), "{last}");
-        assert_eq!(ask(&mut port), Ready::Never);
+        assert_eq!(receive(&mut port), Ready::Never);
         assert_eq!(port.close(), Ok(()));
     });
 }
 
 #[test]
-fn what_makes_no_tap_is_named() {
+fn invalid_ports_are_rejected_with_the_cause() {
     let refusal = |params: Value| open(&params).err().expect("refused").to_string();
     assert_eq!(refusal(json!({ "interface": "a", "poll": "10ns" })), "poll: 10ns: allowed are 1us to 1s");
     assert_eq!(refusal(json!({ "interface": "a", "mtu": 67 })), "mtu: 67: allowed are 68 to 65321 bytes");
     let mtu = json!({ "interface": "a", "mtu": 1279, "address": "2001:db8::1/64" });
     assert_eq!(refusal(mtu), "mtu: 1279: allowed are 1280 to 65321 bytes with an IPv6 address");
     let long = refusal(json!({ "interface": "sixteen-letters-" }));
-    assert!(long.contains("'sixteen-letters-' is no interface's name: 1 to 15 characters"), "{long}");
+    assert!(long.contains("'sixteen-letters-' is not an interface name: a name has 1 to 15 characters"), "{long}");
     let nowhere = refusal(json!({ "interface": "a", "namespace": "no-such-namespace" }));
     assert!(nowhere.starts_with("namespace: no network namespace at /run/netns/no-such-namespace: "), "{nowhere}");
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
@@ -315,11 +316,11 @@ fn what_makes_no_tap_is_named() {
     assert!(made.err().expect("refused").to_string().contains("simulated"));
 }
 
-/// A pool holds frames of up to 65343 bytes, and an MTU above 9194 was refused.
+/// Regression test: a pool holds frames of up to 65343 bytes, but an MTU above 9194 was rejected.
 #[test]
 fn the_host_sends_packets_as_long_as_a_chunk_holds() {
     let longest = forebay_packet::MAX_FRAME as u16 - 22;
-    assert_eq!(longest, MOST_MTU);
+    assert_eq!(longest, MAX_MTU);
     let above = open(&json!({ "interface": "a", "mtu": longest + 1 })).err().expect("refused").to_string();
     assert_eq!(above, format!("mtu: {}: allowed are 68 to {longest} bytes", longest + 1));
     alone("the_host_sends_packets_as_long_as_a_chunk_holds", || {
@@ -331,43 +332,45 @@ fn the_host_sends_packets_as_long_as_a_chunk_holds() {
         let payload: Vec<u8> = (0..usize::from(longest) - 28).map(|at| (at >> 3) as u8).collect();
         socket.send_to(&payload, "192.0.2.2:9").expect("the packet is sent");
         let frame = await_frame(&mut port, &pool, |frame| (frame.len() > 60_000).then(|| frame.to_vec()));
-        let frame = frame.expect("it enters");
+        let frame = frame.expect("the packet enters");
         assert_eq!(frame.len(), usize::from(longest) + 14);
         assert!(frame[42..] == payload, "other bytes");
     });
 }
 
-/// Two at once could put an interface back after it had been set again, under a lock each for the look and for the undoing.
+/// Regression test: with separate locks for the comparison and the restoration, a port could restore settings after the
+/// interface had been configured again.
 #[test]
-fn what_is_set_again_is_never_put_back() {
-    alone("what_is_set_again_is_never_put_back", || {
+fn newer_settings_are_never_undone() {
+    alone("newer_settings_are_never_undone", || {
         let mut around = Surroundings::new(Frequency::new(1e9));
         let mtu = |mtu: u16| json!({ "interface": "fb0", "mtu": mtu });
         let (first, _) = open_in(&mut around, "host", &mtu(1_400)).expect("the probe could be made");
         let device = Arc::clone(first.device.as_ref().expect("open"));
-        let wanted = |mtu: u16| {
+        let settings = |mtu: u16| {
             let name = "fb0".to_owned().try_into().expect("a name");
-            // The same namespace as a name for another: a thread goes there, between the look and the undoing at that time.
+            // The namespace of this thread by another name: a thread enters it, which gives the other thread time
+            // between the comparison and the restoration.
             let namespace = Some(PathBuf::from("/proc/thread-self/ns/net"));
-            Wanted { name, address: None, mac: None, mtu: Some(mtu), namespace }
+            Settings { name, address: None, mac: None, mtu: Some(mtu), namespace }
         };
         for round in 0..500u16 {
-            let before = device.change(&wanted(1_300)).expect("it is there");
+            let before = device.change(&settings(1_300)).expect("the interface exists");
             std::thread::scope(|scope| {
                 scope.spawn(|| device.undo(&before));
-                device.change(&wanted(2_000 + round)).expect("it is there");
+                device.change(&settings(2_000 + round)).expect("the interface exists");
             });
-            let now = device.change(&wanted(1_300)).expect("it is there").wanted;
+            let now = device.change(&settings(1_300)).expect("the interface exists").settings;
             assert_eq!(now.mtu, Some(2_000 + round));
         }
     });
 }
 
-/// What the interface is set to, as `ip` tells it: addresses, MTU and Ethernet address.
+/// Returns the interface's settings from `ip`: addresses, MTU and Ethernet address.
 fn settings() -> String {
-    let ip = |what: &str| {
-        let told = std::process::Command::new("ip").args(["-o", what, "show", "dev", "fb0"]).output();
-        String::from_utf8(told.expect("the command ip").stdout).expect("UTF-8")
+    let ip = |object: &str| {
+        let output = std::process::Command::new("ip").args(["-o", object, "show", "dev", "fb0"]).output();
+        String::from_utf8(output.expect("the command ip").stdout).expect("UTF-8")
     };
     let after = |text: &str, word: &str| {
         let mut words = text.split_whitespace().skip_while(|it| *it != word).skip(1);
@@ -380,13 +383,13 @@ fn settings() -> String {
     format!("{} {} {}", global.join(" "), after(&link, "mtu"), after(&link, "link/ether"))
 }
 
-/// Another address for a port that ran made the kernel say that the interface was in use, by the port itself, and the whole
-/// change was refused.
+/// Regression test: with another address for a running port, the kernel reported that the interface was in use, by the
+/// port itself, and the whole change was rejected.
 #[test]
 fn a_port_takes_the_interface_over_from_the_one_before_it() {
     alone("a_port_takes_the_interface_over_from_the_one_before_it", || {
         if std::process::Command::new("ip").arg("-V").output().is_err() {
-            let _ = writeln!(io::stderr(), "skipped: the command `ip` is missing, which tells the settings");
+            let _ = writeln!(io::stderr(), "skipped: the command `ip` is missing, which shows the settings");
             return;
         }
         let mut around = Surroundings::new(Frequency::new(1e9));
@@ -399,32 +402,32 @@ fn a_port_takes_the_interface_over_from_the_one_before_it() {
         assert_eq!(settings(), "192.0.2.7/24 1400 02:00:00:00:00:aa");
         let taken = open_in(&mut around, "other", &new).err().expect("refused").to_string();
         assert!(taken.starts_with("interface: the interface 'fb0' is in use by the port 'host'"), "{taken}");
-        // A change that is refused after all leaves it as it was.
-        let (unused, _) = open_in(&mut around, "host", &new).expect("it is taken over");
+        // A change that is finally rejected leaves the interface as it was.
+        let (unused, _) = open_in(&mut around, "host", &new).expect("the port takes over");
         assert_eq!(settings(), "192.0.2.1/25 1500 02:00:00:00:00:bb");
         drop(unused);
         assert_eq!(settings(), "192.0.2.7/24 1400 02:00:00:00:00:aa");
-        // So does one that cannot be: the kernel takes no group address for an interface's own.
+        // The same applies to an impossible change: the kernel does not accept a group address as an interface's own.
         let group = json!({ "interface": "fb0", "address": "2001:db8::1/64", "mac": "03:00:00:00:00:bb" });
         assert!(open_in(&mut around, "host", &group).is_err());
         assert_eq!(settings(), "192.0.2.7/24 1400 02:00:00:00:00:aa");
 
-        let (mut second, _) = open_in(&mut around, "host", &new).expect("it is taken over");
+        let (mut second, _) = open_in(&mut around, "host", &new).expect("the port takes over");
         second.receive(&mut batch, &Intake { now: Ticks(5), pool: &pool, most: 32 });
         assert_eq!(first.close(), Ok(()));
         drop(first);
         assert_eq!(settings(), "192.0.2.1/25 1500 02:00:00:00:00:bb");
         assert_eq!(resolve_with(&mut second, &pool, 1_000_000), [2, 0, 0, 0, 0, 0xbb]);
         let ipv6 = json!({ "interface": "fb0", "address": "2001:db8::1/64" });
-        let (third, _) = open_in(&mut around, "host", &ipv6).expect("it is taken over");
+        let (third, _) = open_in(&mut around, "host", &ipv6).expect("the port takes over");
         assert!(settings().starts_with("2001:db8::1/64 1500 "), "{}", settings());
-        // A port that was never asked for a packet undoes nothing that came after it.
-        let (fourth, _) = open_in(&mut around, "host", &old).expect("it is taken over");
+        // A port that was never called restores nothing that came after it.
+        let (fourth, _) = open_in(&mut around, "host", &old).expect("the port takes over");
         drop(third);
         assert_eq!(settings(), "192.0.2.7/24 1400 02:00:00:00:00:aa");
         drop((second, fourth));
-        // Nobody has it any more.
-        // A process that another test starts has copies of all open files until it runs its program.
+        // No port uses the interface any more. A process that another test starts has copies of all open files until it
+        // runs its program.
         let until = Instant::now() + Duration::from_secs(60);
         let opened = std::iter::repeat_with(|| open_in(&mut around, "other", &new));
         let mut opened = opened.take_while(|opened| opened.is_ok() || Instant::now() < until);

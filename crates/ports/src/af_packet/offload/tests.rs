@@ -1,21 +1,21 @@
-//! Checksums and parts against a second implementation (etherparse), from frames as senders leave them.
+//! Tests checksums and parts against a second implementation (etherparse), for frames as senders leave them.
 
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use forebay_packet::{Pool, PoolOptions};
 use proptest::prelude::*;
 
-use super::super::block::Several;
+use super::super::block::Merged;
 use super::*;
 
 fn pool() -> Pool {
     Pool::new(PoolOptions { chunks: 128, ..PoolOptions::default() }).expect("memory")
 }
 
-/// A frame with right checksums.
-fn built(six: bool, tcp: bool, tags: usize, payload: &[u8]) -> Vec<u8> {
+/// Builds a frame with correct checksums.
+fn built(ipv6: bool, tcp: bool, tags: usize, payload: &[u8]) -> Vec<u8> {
     let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
     let mut frame = Vec::new();
-    let write = |to: &mut Vec<u8>| match (six, tcp) {
+    let write = |to: &mut Vec<u8>| match (ipv6, tcp) {
         (false, true) => {
             let builder = builder.ipv4([192, 0, 2, 1], [192, 0, 2, 9], 64).tcp(4_000, 80, 0xffff_f000, 1_000);
             let options = [etherparse::TcpOptionElement::Timestamp(7, 9)];
@@ -30,30 +30,31 @@ fn built(six: bool, tcp: bool, tags: usize, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Where the transport header is, and the checksum in it.
-fn partial(six: bool, tcp: bool, tags: usize) -> Partial {
-    Partial { start: 14 + 4 * tags + if six { 40 } else { 20 }, offset: if tcp { 16 } else { 6 } }
+/// Returns the location of the transport header, and of the checksum in it.
+fn partial(ipv6: bool, tcp: bool, tags: usize) -> Partial {
+    Partial { start: 14 + 4 * tags + if ipv6 { 40 } else { 20 }, offset: if tcp { 16 } else { 6 } }
 }
 
-/// Leaves the pseudo-header's sum alone in the checksum's field, as a sender does.
-fn leave(frame: &mut [u8], six: bool, Partial { start, offset }: Partial) {
+/// Reduces the checksum field to the sum of the pseudo-header, as a sender does.
+fn make_partial(frame: &mut [u8], ipv6: bool, Partial { start, offset }: Partial) {
     let at = start + offset;
     let whole = checksum::sum(&frame[start..]);
     let field = checksum::sum(&frame[at..at + 2]);
-    // All of the sums is all ones: the pseudo-header's is what is missing of the rest, without the field itself.
+    // The sum of everything is all ones, so the pseudo-header's sum is the complement of the rest without the field
+    // itself.
     let rest = checksum::add(whole, !field);
     let pseudo = !checksum::add(rest, field);
-    assert!(six || pseudo != 0);
+    assert!(ipv6 || pseudo != 0);
     frame[at..at + 2].copy_from_slice(&pseudo.to_ne_bytes());
 }
 
 proptest! {
     #[test]
-    fn a_completed_checksum_is_the_right_one(six: bool, tcp: bool, tags in 0..3usize, payload in proptest::collection::vec(any::<u8>(), 0..1_400)) {
-        let right = built(six, tcp, tags, &payload);
+    fn a_completed_checksum_is_the_right_one(ipv6: bool, tcp: bool, tags in 0..3usize, payload in proptest::collection::vec(any::<u8>(), 0..1_400)) {
+        let right = built(ipv6, tcp, tags, &payload);
         let mut frame = right.clone();
-        let partial = partial(six, tcp, tags);
-        leave(&mut frame, six, partial);
+        let partial = partial(ipv6, tcp, tags);
+        make_partial(&mut frame, ipv6, partial);
         prop_assert!(complete(&mut frame, partial));
         prop_assert_eq!(frame, right);
     }
@@ -67,31 +68,31 @@ proptest! {
     }
 
     #[test]
-    fn the_parts_are_the_whole_and_each_is_right(
-        six: bool,
+    fn the_parts_add_up_to_the_frame_and_are_valid(
+        ipv6: bool,
         tcp: bool,
         tags in 0..3usize,
-        // Of a TCP segment at least, so that every part is of use.
+        // At least one byte of payload, so that there is a part.
         length in 1..20_000usize,
         size in 1..1_400usize,
         is_partial: bool,
     ) {
         prop_assume!(length / size < 100);
         let payload: Vec<_> = (0..length).map(|at| ((at * 7) >> 2) as u8).collect();
-        let bytes = built(six, tcp, tags, &payload);
-        let at = partial(six, tcp, tags);
-        let kind = if tcp { if six { Kind::Tcp6 } else { Kind::Tcp4 } } else { Kind::Udp };
+        let bytes = built(ipv6, tcp, tags, &payload);
+        let at = partial(ipv6, tcp, tags);
+        let kind = if tcp { if ipv6 { SegmentType::Tcp6 } else { SegmentType::Tcp4 } } else { SegmentType::Udp };
         let partial = is_partial.then_some(at);
-        let frame = Frame { bytes: &bytes, length: bytes.len(), tag: None, partial, several: Some(Several { kind, size }), stamp: 0 };
-        let cut = Cut::of(&frame).expect("it can be cut");
-        prop_assert_eq!(cut.parts(), length.div_ceil(size));
+        let frame = Frame { bytes: &bytes, length: bytes.len(), tag: None, partial, merged: Some(Merged { kind, size }), stamp: 0 };
+        let split = Split::of(&frame).expect("it can be split");
+        prop_assert_eq!(split.parts(), length.div_ceil(size));
         let pool = pool();
         let mut whole = Vec::new();
-        for part in 0..cut.parts() {
+        for part in 0..split.parts() {
             let mut packet = pool.take().expect("a chunk");
-            prop_assert!(cut.write(&frame, part, &mut packet));
+            prop_assert!(split.write(&frame, part, &mut packet));
             let sliced = SlicedPacket::from_ethernet(packet.data()).expect("a right frame");
-            let (first, last) = (part == 0, part + 1 == cut.parts());
+            let (first, last) = (part == 0, part + 1 == split.parts());
             let (content, sum, right) = match (sliced.net, sliced.transport) {
                 (Some(NetSlice::Ipv4(ip)), Some(TransportSlice::Tcp(it))) => {
                     let (ip, header) = (ip.header().to_header(), it.to_header());
@@ -117,7 +118,7 @@ proptest! {
                 }
                 other => panic!("{other:?}"),
             };
-            // To TCP both forms of 0 are the same.
+            // In TCP both forms of 0 are equal.
             let right = right.expect("a length that fits");
             prop_assert!(sum == right || tcp && sum == 0xffff && right == 0, "{} {}", sum, right);
             prop_assert!(content.len() == size || last && !content.is_empty());
@@ -128,25 +129,25 @@ proptest! {
 }
 
 #[test]
-fn what_cannot_be_cut_is_told() {
+fn frames_that_cannot_be_split_are_rejected() {
     let bytes = built(false, true, 0, &[1; 3_000]);
-    let several = |kind, size| Some(Several { kind, size });
+    let merged = |kind, size| Some(Merged { kind, size });
     let right = Frame {
         bytes: &bytes,
         length: bytes.len(),
         tag: None,
         partial: None,
-        several: several(Kind::Tcp4, 1_000),
+        merged: merged(SegmentType::Tcp4, 1_000),
         stamp: 0,
     };
-    assert_eq!(Cut::of(&right).map(|cut| cut.parts()), Some(3));
+    assert_eq!(Split::of(&right).map(|split| split.parts()), Some(3));
     let with = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = bytes.clone();
         change(&mut bytes);
-        Cut::of(&Frame { bytes: &bytes, ..right }).is_some()
+        Split::of(&Frame { bytes: &bytes, ..right }).is_some()
     };
     assert!(with(&|_| {}));
-    // Another protocol, a header that leads out of the frame or is too short, another version, nothing but headers.
+    // Another protocol; a header that exceeds the frame or is too short; another version; only headers.
     assert!(!with(&|bytes| bytes[23] = 17));
     assert!(!with(&|bytes| bytes[14] = 0x44));
     assert!(!with(&|bytes| bytes[14] = 0x65));
@@ -154,20 +155,20 @@ fn what_cannot_be_cut_is_told() {
     assert!(!with(&|bytes| bytes.truncate(60)));
     assert!(!with(&|bytes| bytes[12] = 9));
     assert!((0..bytes.len()).all(|length| {
-        let cut = Cut::of(&Frame { bytes: &bytes[..length], ..right });
-        cut.is_some() == (length > 14 + 20 + 32)
+        let split = Split::of(&Frame { bytes: &bytes[..length], ..right });
+        split.is_some() == (length > 14 + 20 + 32)
     }));
-    assert_eq!(Cut::of(&Frame { several: several(Kind::Tcp4, 0), ..right }), None);
-    assert_eq!(Cut::of(&Frame { several: several(Kind::Other, 1_000), ..right }), None);
-    // In a tunnel: what is to be summed begins further in.
-    assert_eq!(Cut::of(&Frame { partial: Some(Partial { start: 84, offset: 16 }), ..right }), None);
+    assert_eq!(Split::of(&Frame { merged: merged(SegmentType::Tcp4, 0), ..right }), None);
+    assert_eq!(Split::of(&Frame { merged: merged(SegmentType::Other, 1_000), ..right }), None);
+    // In a tunnel, the checksum starts further in.
+    assert_eq!(Split::of(&Frame { partial: Some(Partial { start: 84, offset: 16 }), ..right }), None);
 }
 
-/// RFC 9260 gives none; this is the check value of the CRC catalogue ("CRC-32/ISCSI").
+/// RFC 9260 gives no test vector; this is the check value of the CRC catalogue ("CRC-32/ISCSI").
 #[test]
 fn crc32c_of_the_nine_digits() {
     assert_eq!(crc32c(b"123456789"), 0xe306_9283);
-    // Its field counts as zero, whatever is there.
+    // The checksum field counts as zero, whatever its value is.
     let mut frame = vec![7; 14 + 20];
     frame.extend([1, 2, 3, 4, 5, 6, 7, 8, 0xaa, 0xbb, 0xcc, 0xdd, 9, 9]);
     assert!(complete(&mut frame, Partial { start: 34, offset: 8 }));
@@ -184,19 +185,19 @@ fn a_tag_stands_behind_the_addresses() {
     assert!(put_tag(&mut packet, [0x81, 0, 0, 5]));
     let expected: Vec<u8> = (0..12).chain([0x81, 0, 0, 5]).chain(12..60).collect();
     assert_eq!(packet.data(), expected);
-    // Until the room before it is used up.
+    // Until the headroom is used up.
     while put_tag(&mut packet, [0x81, 0, 0, 6]) {}
     assert!(packet.headroom() < 4);
 }
 
-/// Of TCP a completed checksum that came out as zero was written as all ones, which a full recomputation does not give.
+/// Regression test: a completed TCP checksum of zero was written as all ones, unlike a full recomputation.
 #[test]
-fn a_completed_checksum_is_a_full_recomputation_whatever_it_is() {
-    for (six, tcp) in [(false, false), (false, true), (true, false), (true, true)] {
-        let partial = partial(six, tcp, 0);
-        let (mut frame, mut zeros) = (built(six, tcp, 0, &[0; 12]), 0);
+fn a_completed_checksum_equals_a_full_recomputation() {
+    for (ipv6, tcp) in [(false, false), (false, true), (true, false), (true, true)] {
+        let partial = partial(ipv6, tcp, 0);
+        let (mut frame, mut zeros) = (built(ipv6, tcp, 0, &[0; 12]), 0);
         let (end, field) = (frame.len(), partial.start + partial.offset);
-        let addresses = if six { 22..54 } else { 26..34 };
+        let addresses = if ipv6 { 22..54 } else { 26..34 };
         let pseudo = [&frame[addresses], &[0, if tcp { 6 } else { 17 }, 0, (end - partial.start) as u8]].concat();
         for word in (0..=u16::MAX).map(u16::to_be_bytes) {
             frame[end - 2..].copy_from_slice(&word);
@@ -206,31 +207,31 @@ fn a_completed_checksum_is_a_full_recomputation_whatever_it_is() {
             let right = if right == 0 && !tcp { 0xffff } else { right };
             frame[field..field + 2].copy_from_slice(&checksum::sum(&pseudo).to_ne_bytes());
             assert!(complete(&mut frame, partial));
-            assert_eq!(frame[field..field + 2], right.to_ne_bytes(), "six {six}, tcp {tcp}, {word:x?}");
+            assert_eq!(frame[field..field + 2], right.to_ne_bytes(), "ipv6 {ipv6}, tcp {tcp}, {word:x?}");
         }
-        assert!(zeros > 0, "one is zero");
+        assert!(zeros > 0, "at least one checksum is zero");
     }
 }
 
-/// A wrong header checksum became right in every part.
+/// Regression test: a wrong header checksum became right in every part.
 #[test]
 fn a_wrong_ipv4_checksum_is_wrong_in_every_part() {
     let pool = pool();
     for tcp in [false, true] {
         let right = built(false, tcp, 0, &[3; 2_500]);
-        let kind = if tcp { Kind::Tcp4 } else { Kind::Udp };
+        let kind = if tcp { SegmentType::Tcp4 } else { SegmentType::Udp };
         for (at, flipped) in [(24, 0x40), (25, 1), (22, 0xff), (26, 0x80), (14, 0)] {
             let mut bytes = right.clone();
             bytes[at] ^= flipped;
             let length = bytes.len();
-            let several = Some(Several { kind, size: 1_000 });
-            let frame = Frame { bytes: &bytes, length, tag: None, partial: None, several, stamp: 0 };
-            let cut = Cut::of(&frame).expect("it can be cut");
+            let merged = Some(Merged { kind, size: 1_000 });
+            let frame = Frame { bytes: &bytes, length, tag: None, partial: None, merged, stamp: 0 };
+            let split = Split::of(&frame).expect("it can be split");
             let before = checksum::sum(&bytes[14..34]);
             assert_eq!(before == 0xffff, flipped == 0);
             for part in 0..3 {
                 let mut packet = pool.take().expect("a chunk");
-                assert!(cut.write(&frame, part, &mut packet));
+                assert!(split.write(&frame, part, &mut packet));
                 assert_eq!(checksum::sum(&packet.data()[14..34]), before, "part {part}, byte {at}");
             }
         }

@@ -1,4 +1,4 @@
-//! What goes wrong with an interface, or with what it is given: said, counted, and over when it is over.
+//! Tests faults of an interface and of its frames. They are reported and counted, and end when the cause ends.
 
 use forebay_graph::LinkState;
 
@@ -12,7 +12,7 @@ fn frames_that_find_the_ring_full_are_counted() {
         let mut a = Bench::new(&json!({ "interface": "va", "ring": { "blocks": 2, "block": "4KiB" } }));
         let sent: Vec<_> = (0..500).map(|number| frame(number, 60)).collect();
         assert_eq!(b.send(&sent), 0);
-        // Its last frames are in order, and the rest is counted.
+        // The last frames are in order, and the others are counted.
         let mut received = 0;
         let all = a.wait(|a| {
             received += a.take().len() as u64;
@@ -20,7 +20,7 @@ fn frames_that_find_the_ring_full_are_counted() {
         });
         assert!(all, "{received} received, {} dropped", a.counters.dropped.get());
         assert!(a.counters.dropped.get() >= 400, "{}", a.counters.dropped.get());
-        // There is room again, for most: a block may be open still.
+        // Most frames find room again, but one block may still be open.
         let dropped = a.counters.dropped.get();
         let mut received = Vec::new();
         assert_eq!(b.send(&sent[..10]), 0);
@@ -40,8 +40,8 @@ fn frames_too_long_for_a_packet_or_a_block_are_dropped_and_counted() {
         let refusal = open_in(&mut surroundings(), "it", &json!({ "interface": "va" })).err().expect("refused");
         assert_eq!(
             refusal.to_string(),
-            "interface: the interface 'va' has an MTU of 9000 bytes, and frames of 9014; a packet holds 2048: write `pool: { \
-             frame: 9014 }`, or `ip link set va mtu 2034`"
+            "interface: the interface 'va' has an MTU of 9000 bytes, and so frames of 9014 bytes; a packet holds 2048 \
+             bytes: set `pool: { frame: 9014 }`, or run `ip link set va mtu 2034`"
         );
         let mut around = surroundings();
         around.frame = 9_216;
@@ -54,7 +54,7 @@ fn frames_too_long_for_a_packet_or_a_block_are_dropped_and_counted() {
         let mut a = open("va", &json!({ "interface": "va", "ring": { "block": "8KiB" } }));
         b.pool = pool(9_216);
         assert_eq!(a.pool.frame_limit(), 2_048);
-        // Just right, too long for a packet, for a block, just right.
+        // The longest packet, one that is too long for a packet, one for a block, and a short one.
         let sent = [frame(1, 2_048), frame(2, 2_049), frame(3, 9_000), frame(4, 60)];
         assert_eq!(b.send(&sent), 0);
         assert_eq!(a.await_frames(2), [sent[0].clone(), sent[3].clone()]);
@@ -62,7 +62,7 @@ fn frames_too_long_for_a_packet_or_a_block_are_dropped_and_counted() {
         let counts =
             [&a.counters.oversize, &a.counters.longest, &a.counters.over_block].map(forebay_measure::Counter::get);
         assert_eq!(counts, [1, 2_049, 1]);
-        // Neither the interface nor the kernel takes these: they stay, in order.
+        // Neither the interface nor the kernel accepts these frames. They remain, in order.
         let sent = [frame(1, 9_015), frame(2, 60), vec![1; 13], frame(3, 9_014)];
         for frame in &sent {
             let mut packet = b.pool.take().expect("a chunk");
@@ -70,22 +70,22 @@ fn frames_too_long_for_a_packet_or_a_block_are_dropped_and_counted() {
             b.batch.push(packet).expect("room");
         }
         b.port.send(&mut b.batch, Tsc.now());
-        let left: Vec<_> = b.batch.iter().map(forebay_packet::Packet::len).collect();
-        assert_eq!((left, b.counters.errors.get()), (vec![9_015, 13], 2));
+        let refused: Vec<_> = b.batch.iter().map(forebay_packet::Packet::len).collect();
+        assert_eq!((refused, b.counters.errors.get()), (vec![9_015, 13], 2));
         a.pool = pool(9_216);
         a.wait(|a| !a.take().is_empty());
     });
 }
 
 #[test]
-fn a_link_that_goes_down_and_comes_up_is_taken_up_again() {
+fn a_link_that_comes_up_again_is_used_again() {
     with_pair("af_packet: a_link_that_goes_down", || {
         let (mut a, mut b) = (Bench::new(&json!({ "interface": "va" })), Bench::new(&json!({ "interface": "vb" })));
         assert_eq!(b.send(&[frame(1, 60)]), 0);
         assert_eq!(a.await_frames(1).len(), 1);
         assert!(ip("link set vb down"));
         assert_eq!(b.send(&[frame(2, 60), frame(3, 60)]), 2, "refused");
-        // One end is down, the other has no link.
+        // One end is down, the other has no carrier.
         assert!(b.wait(|b| {
             b.take();
             b.counters.errors.get() == 1
@@ -113,7 +113,7 @@ fn a_link_that_goes_down_and_comes_up_is_taken_up_again() {
     });
 }
 
-/// A run that ended before the kernel reported the carrier ended with an error.
+/// Regression test: a run that ended before the kernel reported the carrier ended with an error.
 #[test]
 fn an_interface_that_is_down_at_the_end_is_a_fault_and_a_missing_carrier_is_none() {
     with_pair("af_packet: an_interface_that_is_down_at_the_end", || {
@@ -126,7 +126,7 @@ fn an_interface_that_is_down_at_the_end_is_a_fault_and_a_missing_carrier_is_none
         }));
         assert_eq!(b.port.watch.last_fault().as_deref(), Some("the interface 'vb' is down"));
         assert_eq!(a.port.close(), Ok(()));
-        // Also where the port has not looked since.
+        // Also if the port has not checked since.
         assert!(ip("link set vb up"));
         assert_eq!(b.port.watch.fault().as_deref(), Some("the interface 'vb' is down"));
         assert_eq!(b.port.close(), Ok(()));
@@ -134,11 +134,11 @@ fn an_interface_that_is_down_at_the_end_is_a_fault_and_a_missing_carrier_is_none
 }
 
 #[test]
-fn an_interface_that_is_deleted_and_made_again_is_taken_up_again() {
+fn a_recreated_interface_is_used_again() {
     with_pair("af_packet: an_interface_that_is_deleted", || {
         let (mut a, mut b) = (Bench::new(&json!({ "interface": "va" })), Bench::new(&json!({ "interface": "vb" })));
         for round in 1..=3 {
-            // Traffic goes on meanwhile.
+            // Traffic continues meanwhile.
             assert!(ip("link del va"));
             assert_eq!(b.send(&frames(100)), 100, "refused");
             let gone = Some("the interface 'va' is gone");
@@ -160,7 +160,7 @@ fn an_interface_that_is_deleted_and_made_again_is_taken_up_again() {
             }));
             assert_eq!(b.send(&frames(20)), 0);
             assert_eq!(a.await_frames(20), frames(20));
-            // For any address, as before: this is nobody's.
+            // Promiscuous mode is still on: this destination belongs to no interface.
             let mut foreign = frame(9, 60);
             foreign[..6].fill(6);
             assert_eq!(a.send(&[&foreign]), 0);
@@ -171,12 +171,12 @@ fn an_interface_that_is_deleted_and_made_again_is_taken_up_again() {
     });
 }
 
-/// It is away for less time than passes between two looks.
+/// The interface is missing for less time than passes between two checks.
 #[test]
-fn an_interface_that_is_replaced_between_two_looks_is_taken_up_again() {
+fn an_interface_replaced_between_two_checks_is_used_again() {
     with_pair("af_packet: an_interface_that_is_replaced", || {
         let (mut a, mut b) = (Bench::new(&json!({ "interface": "va" })), Bench::new(&json!({ "interface": "vb" })));
-        let index = a.port.watch.last().expect("it is there").index;
+        let index = a.port.watch.last().expect("the interface exists").index;
         assert!(ip("link del va"));
         assert!(ip(&format!(
             "link add name va index {index} address 02:00:00:00:00:0a type veth peer name vb address 02:00:00:00:00:0b"
@@ -192,7 +192,7 @@ fn an_interface_that_is_replaced_between_two_looks_is_taken_up_again() {
 }
 
 #[test]
-fn what_makes_no_port_is_named() {
+fn invalid_ports_are_rejected_with_the_cause() {
     let refusal = |params: Value| open_in(&mut surroundings(), "it", &params).err().expect("refused").to_string();
     assert_eq!(refusal(json!({ "interface": "va", "poll": "10ns" })), "poll: 10ns: allowed are 1us to 1s");
     let ring = |ring: Value| refusal(json!({ "interface": "va", "ring": ring }));
@@ -209,12 +209,12 @@ fn what_makes_no_port_is_named() {
     around.simulated = true;
     let simulated = open_in(&mut around, "it", &json!({ "interface": "va" })).err().expect("refused").to_string();
     assert!(simulated.contains("simulated"), "{simulated}");
-    with_pair("af_packet: what_makes_no_port", || {
+    with_pair("af_packet: invalid_ports_are_rejected", || {
         let refusal = |name: &str| {
             let refused = open_in(&mut surroundings(), "it", &json!({ "interface": name }));
             refused.err().expect("refused").to_string()
         };
-        assert_eq!(refusal("c"), "interface: there is no interface 'c': `ip link` lists those that there are");
+        assert_eq!(refusal("c"), "interface: there is no interface 'c': `ip link` lists the interfaces");
         assert!(ip("link set va down"));
         assert_eq!(refusal("va"), "interface: the interface 'va' is down: `ip link set va up`");
     });

@@ -1,4 +1,5 @@
-//! The host's own stack at an interface: it gets every frame beside the port, or none.
+//! Tests the host's own network stack at an interface. Like the port, it gets every frame; with `host: false` it gets
+//! none.
 
 use std::io::ErrorKind;
 
@@ -9,7 +10,7 @@ use super::*;
 use crate::af_packet::{filter, host};
 use crate::interface::Control;
 
-/// A datagram with one byte for the socket of [`at_stack`].
+/// Returns a datagram with one byte for the socket of [`at_stack`].
 fn datagram(number: u8) -> Vec<u8> {
     let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 0x0b], [2, 0, 0, 0, 0, 0x0a])
         .ipv4([192, 0, 2, 7], [192, 0, 2, 1], 64)
@@ -19,7 +20,7 @@ fn datagram(number: u8) -> Vec<u8> {
     frame
 }
 
-/// A socket of the host's stack at `va`.
+/// Returns a socket of the host's stack at `va`.
 fn at_stack() -> UdpSocket {
     assert!(ip("addr add 192.0.2.1/24 dev va"));
     let socket = UdpSocket::bind("192.0.2.1:7001").expect("its address");
@@ -27,14 +28,15 @@ fn at_stack() -> UdpSocket {
     socket
 }
 
-/// The next byte that the host's stack gets.
+/// Returns the next byte that the host's stack receives.
 fn next(socket: &UdpSocket) -> u8 {
     let mut byte = [0];
     assert_eq!(socket.recv(&mut byte).expect("it comes"), 1);
     byte[0]
 }
 
-/// That the host's stack has got nothing more. What was sent before something that it has got would be there.
+/// Checks that the host's stack has received nothing more. Anything sent before the last received byte would have
+/// arrived.
 fn has_no_more(socket: &UdpSocket) {
     socket.set_nonblocking(true).expect("a socket");
     assert_eq!(socket.recv(&mut [0]).expect_err("nothing").kind(), ErrorKind::WouldBlock);
@@ -43,10 +45,10 @@ fn has_no_more(socket: &UdpSocket) {
 
 fn index() -> u32 {
     let name = "va".to_owned().try_into().expect("a name");
-    Control::here().expect("a socket").index(&name).expect("it can be asked").expect("it is there")
+    Control::new().expect("a socket").index(&name).expect("the query succeeds").expect("it exists")
 }
 
-/// A port to `va`, or `None` where a right is missing, which is said.
+/// Opens a port to `va`. Returns `None`, and reports it, if a capability is missing.
 fn port(test: &str, around: &mut Surroundings, host: bool) -> Option<Bench> {
     match open_in(around, "it", &json!({ "interface": "va", "host": host })) {
         Ok(port) => {
@@ -54,7 +56,7 @@ fn port(test: &str, around: &mut Surroundings, host: bool) -> Option<Bench> {
             assert_eq!(bench.take(), Vec::<Vec<u8>>::new());
             Some(bench)
         }
-        Err(error) if error.to_string().contains("takes the rights") => {
+        Err(error) if error.to_string().contains("needs the capabilities") => {
             skip(test, &error.to_string());
             None
         }
@@ -71,13 +73,13 @@ fn the_host_gets_no_frame_as_long_as_the_port_is_open() {
         let mut around = surroundings();
         let Some(mut a) = port(TEST, &mut around, true) else { return };
         assert_eq!(b.send(&[datagram(1)]), 0);
-        assert_eq!((next(&stack), a.await_frames(1)), (1, vec![datagram(1)]), "both get it");
-        // The next port of the name takes over while packets run.
+        assert_eq!((next(&stack), a.await_frames(1)), (1, vec![datagram(1)]), "both receive it");
+        // The next port with this name takes over while packets run.
         let Some(mut next_one) = port(TEST, &mut around, false) else { return };
         assert_eq!(a.port.close(), Ok(()));
         assert_eq!(b.send(&[datagram(2)]), 0);
-        assert_eq!(next_one.await_frames(1), [datagram(2)], "the port gets it");
-        // A change that is refused leaves it as it was, and so does one that changes something else.
+        assert_eq!(next_one.await_frames(1), [datagram(2)], "only the port receives it");
+        // A rejected change, or a change of another parameter, leaves the exclusion as it is.
         drop(open_in(&mut around, "it", &json!({ "interface": "va" })).expect("a port"));
         let Some(mut last) = port(TEST, &mut around, false) else { return };
         assert_eq!(next_one.port.close(), Ok(()));
@@ -86,14 +88,14 @@ fn the_host_gets_no_frame_as_long_as_the_port_is_open() {
         assert_eq!(last.await_frames(1), [datagram(3)]);
         assert_eq!(last.port.close(), Ok(()));
         assert_eq!(b.send(&[datagram(4)]), 0);
-        assert_eq!(next(&stack), 4, "nothing of 2 and 3");
+        assert_eq!(next(&stack), 4, "2 and 3 must not arrive");
         has_no_more(&stack);
     });
 }
 
 #[test]
-fn an_interface_that_is_made_again_is_kept_from_the_host_again() {
-    const TEST: &str = "af_packet: an_interface_that_is_made_again";
+fn a_recreated_interface_is_kept_from_the_host_again() {
+    const TEST: &str = "af_packet: a_recreated_interface";
     with_pair(TEST, || {
         let Some(mut a) = port(TEST, &mut surroundings(), false) else { return };
         assert!(ip("link del va"));
@@ -104,7 +106,7 @@ fn an_interface_that_is_made_again_is_kept_from_the_host_again() {
         assert!(crate::interface::testing::make_pair());
         let stack = at_stack();
         let mut b = Bench::new(&json!({ "interface": "vb" }));
-        // Until it is noticed that it is back, the host has it.
+        // Until the port notices that the interface is back, the host gets the frames.
         assert!(a.wait(|a| {
             b.send(&[datagram(1)]);
             !a.take().is_empty()
@@ -113,22 +115,24 @@ fn an_interface_that_is_made_again_is_kept_from_the_host_again() {
         assert!(a.wait(|a| a.take().contains(&datagram(255))));
         assert_eq!(a.port.close(), Ok(()));
         assert_eq!(b.send(&[datagram(254)]), 0);
-        let came = std::iter::repeat_with(|| next(&stack)).find(|byte| *byte > 1).expect("it goes on");
-        assert_eq!(came, 254, "the host has not got 255");
+        let came = std::iter::repeat_with(|| next(&stack)).find(|byte| *byte > 1).expect("more datagrams arrive");
+        assert_eq!(came, 254, "the host must not receive 255");
     });
 }
 
-/// Runs a part of a test without the rights to put programs at an interface, which the thread keeps for later.
+/// Runs a part of a test without the capabilities to attach programs to an interface. The thread gets them back
+/// afterwards.
 fn without_rights<T>(run: impl FnOnce() -> T) -> T {
-    let before = capabilities(None).expect("rights");
+    let before = capabilities(None).expect("capabilities");
     let some = CapabilitySet::BPF | CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN;
-    set_capabilities(None, CapabilitySets { effective: before.effective - some, ..before }).expect("fewer");
+    set_capabilities(None, CapabilitySets { effective: before.effective - some, ..before })
+        .expect("fewer capabilities");
     let done = run();
-    set_capabilities(None, before).expect("as before");
+    set_capabilities(None, before).expect("the capabilities as before");
     done
 }
 
-/// A failure left the interface to the host for good.
+/// Regression test: after a failure, the host received the interface's frames for good.
 #[test]
 fn an_interface_that_is_not_kept_from_the_host_is_tried_again() {
     const TEST: &str = "af_packet: an_interface_that_is_not_kept";
@@ -142,9 +146,9 @@ fn an_interface_that_is_not_kept_from_the_host_is_tried_again() {
                     a.counters.errors.get() == before + count
                 })
             };
-            assert!(ip("link del va") && wait(1), "it is gone");
+            assert!(ip("link del va") && wait(1), "the interface is gone");
             assert!(crate::interface::testing::make_pair());
-            without_rights(|| assert!(wait(2), "it is not kept from the host"));
+            without_rights(|| assert!(wait(2), "excluding the host fails"));
         };
         fail(&mut a);
         let stack = at_stack();
@@ -153,52 +157,52 @@ fn an_interface_that_is_not_kept_from_the_host_is_tried_again() {
         assert_eq!(next(&stack), 1);
         without_rights(|| {
             for _ in 0..3 {
-                a.port.look(Tsc.now());
+                a.port.check_interface(Tsc.now());
             }
         });
         assert_eq!(a.counters.errors.get(), 2, "counted once");
-        a.port.look(Tsc.now());
+        a.port.check_interface(Tsc.now());
         assert_eq!((b.send(&[datagram(2)]), a.counters.errors.get()), (0, 2));
         assert!(a.wait(|a| a.take().contains(&datagram(2))));
         has_no_more(&stack);
         drop((stack, b));
         fail(&mut a);
-        let fault = a.port.close().expect_err("the host has it");
-        assert!(fault.contains("since the interface was made again: ") && fault.contains("CAP_BPF"), "{fault}");
+        let fault = a.port.close().expect_err("the host gets the frames");
+        assert!(fault.contains("since the interface was recreated: ") && fault.contains("CAP_BPF"), "{fault}");
     });
 }
 
-/// Kernels before 6.6 have this filter, and a killed process leaves it behind.
+/// Kernels before 6.6 need this filter, and a killed process leaves it behind.
 #[test]
-fn a_filter_that_was_left_is_removed_by_the_next_port() {
-    const TEST: &str = "af_packet: a_filter_that_was_left";
+fn a_leftover_filter_is_removed_by_the_next_port() {
+    const TEST: &str = "af_packet: a_leftover_filter";
     with_pair(TEST, || {
         let mut b = Bench::new(&json!({ "interface": "vb" }));
         let stack = at_stack();
         let filter = match host::exclude_by_filter(index()) {
             Ok(filter) => filter,
-            Err(error) => return skip(TEST, &format!("no filter of traffic control can be made: {error}")),
+            Err(error) => return skip(TEST, &format!("no traffic control filter can be created: {error}")),
         };
         let Some(mut witness) = port(TEST, &mut surroundings(), true) else { return };
-        // Its process lives: that port, which could be another process's, leaves it there.
+        // The process of the filter is alive. The port could be that of another process, so it keeps the filter.
         assert!(!filter::remove_leftover(index()));
-        assert!(host::exclude_by_filter(index()).is_err(), "and it is not replaced");
+        assert!(host::exclude_by_filter(index()).is_err(), "a live filter is not replaced");
         assert_eq!(b.send(&[datagram(1)]), 0);
         assert_eq!(witness.await_frames(1), [datagram(1)]);
         drop(filter);
         filter::await_no_owner(index());
         assert_eq!(b.send(&[datagram(2)]), 0);
-        assert_eq!(next(&stack), 2, "it was dropped, and is not any more");
-        // A process that was killed does not remove it; another one puts its own in its place.
-        host::exclude_by_filter(index()).expect("as before").leave();
+        assert_eq!(next(&stack), 2, "datagram 1 is dropped, datagram 2 is not");
+        // A killed process does not remove its filter; another process replaces it.
+        host::exclude_by_filter(index()).expect("as before").leave_behind();
         let again = host::exclude_by_filter(index()).expect("in its place");
         assert_eq!(b.send(&[datagram(3)]), 0);
         assert!(witness.wait(|witness| witness.take().contains(&datagram(3))));
         drop(again);
         filter::await_no_owner(index());
         assert_eq!(b.send(&[datagram(4)]), 0);
-        assert_eq!(next(&stack), 4, "one filter, which is gone");
-        host::exclude_by_filter(index()).expect("as before").leave();
+        assert_eq!(next(&stack), 4, "the only filter is gone");
+        host::exclude_by_filter(index()).expect("as before").leave_behind();
         assert_eq!(witness.port.close(), Ok(()));
         let Some(mut a) = port(TEST, &mut surroundings(), true) else { return };
         assert_eq!(b.send(&[datagram(5)]), 0);

@@ -1,4 +1,4 @@
-//! A port takes an interface over from the one before it, with what waits in its ring.
+//! Tests that a port takes over an interface from another port, with the frames that wait in its ring.
 
 use super::*;
 
@@ -7,8 +7,8 @@ fn bench(around: &mut Surroundings, name: &str, params: &Value) -> Bench {
 }
 
 #[test]
-fn nothing_is_lost_or_doubled_where_a_port_takes_over() {
-    with_pair("af_packet: nothing_is_lost_or_doubled", || {
+fn no_frame_is_lost_or_duplicated_when_a_port_takes_over() {
+    with_pair("af_packet: no_frame_is_lost_or_duplicated", || {
         let mut b = Bench::new(&json!({ "interface": "vb" }));
         let mut around = surroundings();
         let mut first = bench(&mut around, "it", &json!({ "interface": "va" }));
@@ -18,7 +18,7 @@ fn nothing_is_lost_or_doubled_where_a_port_takes_over() {
         let all: Vec<_> = (0..400).map(|number| frame(number, 60)).collect();
         let mut received = Vec::new();
         let others = [
-            // The same ring, then others.
+            // The same ring, then rings of other sizes.
             json!({ "interface": "va", "poll": "1ms", "promiscuous": false }),
             json!({ "interface": "va", "ring": { "blocks": 8, "block": "64KiB" } }),
             json!({ "interface": "va", "ring": { "blocks": 16, "block": "4KiB", "retire": "2ms" } }),
@@ -26,7 +26,7 @@ fn nothing_is_lost_or_doubled_where_a_port_takes_over() {
         for (round, other) in others.iter().enumerate() {
             assert_eq!(b.send(&all[round * 100..][..50]), 0);
             received.extend(first.take());
-            // A change that is refused after all leaves it as it was.
+            // A change that is finally rejected leaves the port as it was.
             drop(open_in(&mut around, "it", &json!({ "interface": "va", "ring": { "blocks": 3 } })).expect("a port"));
             let mut second = bench(&mut around, "it", other);
             received.extend(first.take());
@@ -42,21 +42,21 @@ fn nothing_is_lost_or_doubled_where_a_port_takes_over() {
             first = second;
         }
         assert!(received == all[..300], "{} of 300", received.len());
-        // Nothing of the rings before comes any more.
+        // No more frames come from the previous rings.
         assert_eq!(b.send(&all[300..]), 0);
         assert!(first.await_frames(100) == all[300..]);
         assert_eq!(first.port.close(), Ok(()));
         drop(first);
-        // Nobody has it any more.
+        // No port uses the interface any more.
         assert!(open_in(&mut around, "other", &json!({ "interface": "va" })).is_ok());
     });
 }
 
-/// What waits in rings that were handed over is counted by the last port that has them, and by that one alone; those in a ring of
-/// another size, too.
+/// Frames that wait in rings that were handed over are counted once, by the last port that has the rings. This includes
+/// rings of another size.
 #[test]
-fn what_is_left_at_the_end_is_counted_once_however_often_the_ring_was_handed_over() {
-    with_pair("af_packet: what_is_left_at_the_end_is_counted_once", || {
+fn frames_in_a_ring_at_the_end_are_counted_once_after_several_reloads() {
+    with_pair("af_packet: frames_in_a_ring_at_the_end_are_counted_once", || {
         for ring in [json!({ "blocks": 64 }), json!({ "blocks": 8 })] {
             let mut b = Bench::new(&json!({ "interface": "vb" }));
             let mut around = surroundings();
@@ -68,7 +68,7 @@ fn what_is_left_at_the_end_is_counted_once_however_often_the_ring_was_handed_ove
             assert_eq!(first.port.close(), Ok(()));
             assert_eq!(b.send(&(30..50).map(|number| frame(number, 60)).collect::<Vec<_>>()), 0);
             received += second.take().len();
-            // One that has not been asked for anything yet ends first.
+            // A port that has not received yet ends first.
             let mut third = bench(&mut around, "it", &json!({ "interface": "va", "ring": ring }));
             assert_eq!(third.port.close(), Ok(()));
             assert_eq!((first.counters.dropped.get(), third.counters.dropped.get()), (0, 0));
@@ -79,8 +79,8 @@ fn what_is_left_at_the_end_is_counted_once_however_often_the_ring_was_handed_ove
 }
 
 #[test]
-fn two_are_changed_into_a_third_before_their_rings_are_empty() {
-    with_pair("af_packet: two_are_changed_into_a_third", || {
+fn ports_can_be_replaced_before_their_rings_are_empty() {
+    with_pair("af_packet: ports_can_be_replaced", || {
         let mut b = Bench::new(&json!({ "interface": "vb" }));
         let mut around = surroundings();
         let ring = |blocks: u32| json!({ "interface": "va", "ring": { "blocks": blocks } });

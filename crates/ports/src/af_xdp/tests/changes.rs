@@ -1,4 +1,4 @@
-//! Who has the interface: ports that follow one another, a process that is killed, one without rights.
+//! Tests who owns an interface: successive ports, a killed process, and a process without capabilities.
 
 use super::*;
 
@@ -11,10 +11,10 @@ fn a_port_takes_the_interface_over_from_the_one_before_it() {
         let (mut first, _) = open_in(&mut around, "port", &plain).expect("opened");
         let pool = pool();
         until_connected(&mut peer, &mut first, &pool);
-        // A change that is refused after all: the port that was made for it never runs.
+        // A change that is finally rejected: the port that was created for it never runs.
         drop(open_in(&mut around, "port", &json!({ "interface": "a1", "send": 64 })).expect("made"));
         until_connected(&mut peer, &mut first, &pool);
-        // One that changes nothing of the sockets finds what waits in them.
+        // A port with the same socket parameters gets the frames that wait in the sockets.
         let (mut second, counters) = open_in(&mut around, "port", &plain).expect("made");
         receive_for(&mut first, &pool, Duration::from_millis(20), usize::MAX, &mut Vec::new());
         assert_eq!(send(&mut peer, &pool, &(100..150).map(frame).collect::<Vec<_>>()), 0);
@@ -24,14 +24,14 @@ fn a_port_takes_the_interface_over_from_the_one_before_it() {
         receive(&mut second, &pool, 50, &mut got);
         assert_eq!(numbers(&got), (100..150).collect::<Vec<_>>());
         assert_eq!(counters.dropped.get(), 0);
-        // Other rings: the sockets are made anew, off the way of packets.
+        // With other rings, the sockets are created again, outside the packet path.
         let (mut third, _) =
             open_in(&mut around, "port", &json!({ "interface": "a1", "send": 64, "mode": "generic" })).expect("made");
         until_connected(&mut peer, &mut second, &pool);
         drop(second);
         until_connected(&mut peer, &mut third, &pool);
-        assert_eq!(third.device.as_ref().expect("open").place, program::Place::Generic);
-        // Many in a row.
+        assert_eq!(third.device.as_ref().expect("open").attach_mode, program::AttachMode::Generic);
+        // Many ports in a row.
         let mut before = third;
         for round in 0..20 {
             let (next, _) = open_in(&mut around, "port", &plain).expect("made");
@@ -48,7 +48,7 @@ fn a_port_takes_the_interface_over_from_the_one_before_it() {
     });
 }
 
-/// What the tests below start as a process of its own, in their namespace: opens a port and says what came of it.
+/// A helper process that the tests below start in their namespace. It opens a port and reports the result.
 #[test]
 fn child() {
     let Ok(interface) = std::env::var("FOREBAY_TEST_AF_XDP") else { return };
@@ -68,24 +68,24 @@ fn start_child(prepare: impl FnOnce(&mut Command)) -> (std::process::Child, Stri
     command.args(["--exact", "af_xdp::tests::changes::child", "--nocapture"]).env("FOREBAY_TEST_AF_XDP", "a0");
     command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
     prepare(&mut command);
-    let mut child = command.spawn().expect("it starts");
+    let mut child = command.spawn().expect("the process starts");
     let lines = io::BufReader::new(child.stderr.take().expect("a pipe")).lines();
-    let said = lines.map_while(Result::ok).find_map(|line| Some(line.split_once("child: ")?.1.to_owned()));
-    (child, said.unwrap_or_default())
+    let report = lines.map_while(Result::ok).find_map(|line| Some(line.split_once("child: ")?.1.to_owned()));
+    (child, report.unwrap_or_default())
 }
 
 #[test]
 fn a_process_that_is_killed_leaves_the_interface_clean() {
     alone("a_process_that_is_killed_leaves_the_interface_clean", || {
         for _ in 0..3 {
-            let (mut child, said) = start_child(|_| {});
-            assert_eq!(said, "open");
+            let (mut child, report) = start_child(|_| {});
+            assert_eq!(report, "open");
             assert!(has_program("a0"));
             let refusal = open(&json!({ "interface": "a0" })).err().expect("refused").to_string();
             assert!(refusal.contains("another XDP program"), "{refusal}");
             // SIGKILL.
-            child.kill().expect("it runs");
-            child.wait().expect("it ended");
+            child.kill().expect("the process runs");
+            child.wait().expect("the process ended");
             assert!(!has_program("a0"));
             assert!(open(&json!({ "interface": "a0" })).is_ok());
         }
@@ -93,23 +93,24 @@ fn a_process_that_is_killed_leaves_the_interface_clean() {
 }
 
 #[test]
-fn missing_rights_are_named() {
+fn missing_capabilities_are_reported() {
     use std::os::unix::process::CommandExt;
-    alone("missing_rights_are_named", || {
-        let (mut child, said) = start_child(|command| {
+    alone("missing_capabilities_are_reported", || {
+        let (mut child, report) = start_child(|command| {
             command.uid(65_534).gid(65_534);
         });
-        child.wait().expect("it ended");
-        if said.is_empty() {
+        child.wait().expect("the process ended");
+        if report.is_empty() {
             let _ = writeln!(
                 io::stderr(),
-                "skipped: af_xdp::tests::changes::missing_rights_are_named: nobody else may run this program"
+                "skipped: af_xdp::tests::changes::missing_capabilities_are_reported: another user may not run this \
+                 program"
             );
             return;
         }
         assert!(
-            said.starts_with("interface: 'a0' needs the rights CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF to"),
-            "{said}"
+            report.starts_with("interface: 'a0' needs the capabilities CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF to"),
+            "{report}"
         );
     });
 }

@@ -1,15 +1,15 @@
-//! Frames of the host's own stack: begun checksums, and sessions that it spreads over queues.
+//! Tests frames of the host's own network stack: partial checksums, and sessions spread over queues.
 
 use super::*;
 
-/// Frames of this host's own stack: their checksums are left to a device, and there is none.
+/// Frames of this host's own stack have partial checksums, because they are left to a device that does not exist.
 #[test]
 fn checksums_that_the_host_leaves_to_a_device_are_completed() {
     alone("checksums_that_the_host_leaves_to_a_device_are_completed", || {
         ip("address add 192.0.2.1/24 dev a0").expect("set");
         ip("neighbour add 192.0.2.2 lladdr 02:00:00:00:00:02 dev a0").expect("set");
         let socket = std::net::UdpSocket::bind("192.0.2.1:7000").expect("an address");
-        let (pool, mut begun) = (pool(), 0);
+        let (pool, mut partial) = (pool(), 0);
         for mode in ["native", "generic"] {
             for checksums in ["leave", "auto", "complete"] {
                 let params = json!({ "interface": "a1", "mode": mode, "checksums": checksums });
@@ -32,18 +32,19 @@ fn checksums_that_the_host_leaves_to_a_device_are_completed() {
                 }
                 assert_eq!(counters.errors.get(), 0);
                 if checksums == "leave" {
-                    begun += 32 - right;
+                    partial += 32 - right;
                 } else {
                     assert_eq!(right, 32, "{mode} {checksums}");
                 }
             }
         }
-        // Else there is nothing to complete, and the parameter has no use.
-        assert_eq!(begun, 64, "of 64 frames so many had a checksum that was only begun");
+        // Otherwise there would be nothing to complete, and the parameter would be useless.
+        assert_eq!(partial, 64, "the number of partial checksums of 64 frames");
     });
 }
 
-/// The kernel counts a frame longer than a chunk with those that find no chunk; the port counts it as `oversize`.
+/// The kernel counts a frame longer than a chunk together with frames that find no chunk. The port counts it as
+/// `oversize`.
 #[test]
 fn frames_longer_than_a_chunk_are_counted_as_oversize() {
     alone("frames_longer_than_a_chunk_are_counted_as_oversize", || {
@@ -60,8 +61,8 @@ fn frames_longer_than_a_chunk_are_counted_as_oversize() {
                 socket.send_to(&[1; 3_000], "192.0.2.2:7001").expect("sent");
             }
             socket.send_to(&[2; 33], "192.0.2.2:7001").expect("sent");
-            assert!(next_udp(&mut port, &pool).ends_with(&[2; 33]), "{mode}: the long ones before are lost");
-            port.look(Ticks::ZERO);
+            assert!(next_udp(&mut port, &pool).ends_with(&[2; 33]), "{mode}: the earlier long frames are lost");
+            port.check_interface(Ticks::ZERO);
             let counts = (counters.oversize.get(), counters.dropped.get(), counters.errors.get());
             assert_eq!(counts, (5, 5, 0), "{mode}");
             assert_eq!(port.close(), Ok(()));
@@ -84,10 +85,10 @@ fn next_udp(port: &mut AfXdp, pool: &Pool) -> Vec<u8> {
         }
         batch.clear();
     }
-    panic!("nothing came")
+    panic!("no UDP frame arrived")
 }
 
-/// All queues come in by one port, each by its own socket with rings of its own, in one memory.
+/// One port receives all queues, each by its own socket with its own rings, in one memory.
 #[test]
 fn several_queues_come_in_by_one_port() {
     alone_with("numtxqueues 4 numrxqueues 4", "several_queues_come_in_by_one_port", || {
@@ -98,7 +99,7 @@ fn several_queues_come_in_by_one_port() {
             open_in(&mut around, "in", &json!({ "interface": "a1", "mode": "native" })).expect("opened");
         assert_eq!(port.device.as_ref().expect("open").queues.len(), 4);
         let pool = pool();
-        // Each session goes by the queue that the sender's hash gives it.
+        // The sender's hash determines the queue of each session.
         let sockets: Vec<_> =
             (0..64u16).map(|at| std::net::UdpSocket::bind(("192.0.2.1", 7_100 + at)).expect("free")).collect();
         let mut by_queue = [0usize; 4];
@@ -113,7 +114,7 @@ fn several_queues_come_in_by_one_port() {
                 *count += batch.iter().filter(|packet| packet.data().get(12..14) == Some(&[8, 0])).count();
                 batch.clear();
             }
-            // The port itself asks them all.
+            // The port itself reads all queues.
             for socket in &sockets {
                 socket.send_to(&[round; 20], "192.0.2.2:7001").expect("sent");
             }
@@ -121,7 +122,7 @@ fn several_queues_come_in_by_one_port() {
         }
         assert_eq!(by_queue.iter().sum::<usize>(), 8 * 64);
         assert!(by_queue.iter().filter(|count| **count > 0).count() > 1, "{by_queue:?}");
-        // One that has only the first queue leaves the others to the host.
+        // A port with only the first queue leaves the others to the host.
         assert_eq!(port.close(), Ok(()));
         assert_eq!((counters.dropped.get(), counters.errors.get()), (0, 0));
         drop(port);
@@ -139,5 +140,5 @@ fn next_udp_of(port: &mut AfXdp, pool: &Pool) -> Vec<u8> {
         }
         batch.clear();
     }
-    panic!("nothing came")
+    panic!("no frame arrived")
 }

@@ -1,4 +1,4 @@
-//! Which chunks of the memory a socket's kernel side has: the proof that one that comes back is ours to give.
+//! The chunks that the kernel has of a socket. The record proves that a returned chunk may be used.
 
 use std::mem;
 use std::ptr::NonNull;
@@ -11,24 +11,24 @@ use forebay_packet::{ArrivalClock, MAX_BATCH, Packet, Ticks};
 use super::Umem;
 use crate::af_xdp::ring::Descriptor;
 
-/// Chunks that a socket's kernel side has, by number: the proof that one that comes back is ours to give.
+/// The set of chunks that the kernel has of a socket, by index. The record proves that a returned chunk may be used.
 pub struct Lent {
     umem: Arc<Umem>,
     chunks: Box<[u64]>,
     count: usize,
-    /// Finished with, and soon to go home.
+    /// Chunks that the kernel has finished with, to be returned to the pool soon.
     done: Vec<Chunk>,
 }
 
 impl Lent {
-    /// None yet.
+    /// Creates an empty set.
     #[must_use]
     pub fn new(umem: Arc<Umem>) -> Self {
         let chunks = vec![0; umem.shape.chunks.div_ceil(64)].into();
         Self { umem, chunks, count: 0, done: Vec::with_capacity(MAX_BATCH) }
     }
 
-    /// How many there are.
+    /// Returns the number of lent chunks.
     #[inline]
     #[must_use]
     pub fn count(&self) -> usize {
@@ -41,11 +41,11 @@ impl Lent {
         self.count += 1;
     }
 
-    /// Whether it was lent; it is not any more.
-    // By a branch: rustc 1.95 leaves out the assignment of a comparison that is used before it is branched on
-    // (rust-lang/rust issue 158206), so that `count -= usize::from(lent)` did not count in a release build.
+    /// Marks a chunk as not lent. Returns true if it was lent.
+    // The branch is intentional. rustc 1.95 omits the assignment of a comparison that is used before it is branched on
+    // (rust-lang/rust issue 158206), so `count -= usize::from(lent)` did not count in a release build.
     #[inline]
-    fn regain(&mut self, index: usize) -> bool {
+    fn mark_returned(&mut self, index: usize) -> bool {
         let (word, bit) = (&mut self.chunks[index / 64], 1 << (index % 64));
         if *word & bit == 0 {
             return false;
@@ -55,8 +55,8 @@ impl Lent {
         true
     }
 
-    /// Lends up to `wanted` free chunks (at most a batch); their addresses, for the kernel to write frames to, go to `each`.
-    /// How many there were.
+    /// Lends up to `wanted` free chunks (at most a batch) for the kernel to write frames to. Passes the address of each
+    /// to `each`. Returns the number of chunks.
     pub fn lend_free(&mut self, wanted: usize, mut each: impl FnMut(u64)) -> usize {
         let mut chunks = [Chunk::new(NonNull::dangling()); MAX_BATCH];
         let wanted = wanted.min(MAX_BATCH);
@@ -69,10 +69,10 @@ impl Lent {
         got
     }
 
-    /// Lends a packet's chunk for the kernel to send the frame; a packet of another memory comes back.
+    /// Lends a packet's chunk for the kernel to send the frame.
     ///
     /// # Errors
-    /// It is not of this memory.
+    /// Returns the packet if it does not belong to this memory.
     #[inline]
     pub fn lend_packet(&mut self, packet: Packet) -> Result<Descriptor, Packet> {
         if !self.umem.pool.owns(&packet) {
@@ -84,16 +84,17 @@ impl Lent {
         Ok(Descriptor { address: self.umem.encode(index, start), len, options: 0 })
     }
 
-    /// The frame that the kernel has written to a chunk that it was lent; `None` where it was not, or the frame is not in it.
+    /// Returns the frame that the kernel has written to a lent chunk; `None` if the chunk was not lent or the frame is
+    /// not in it.
     #[inline]
     pub fn packet(&mut self, descriptor: Descriptor, arrival: Ticks) -> Option<Packet> {
         let (index, start) = self.umem.decode(descriptor.address)?;
-        if !self.regain(index) {
+        if !self.mark_returned(index) {
             return None;
         }
         let chunk = self.umem.chunk(index);
-        // SAFETY: the chunk was lent, so it came from the pool or a packet of it and is nobody else's, and it is lent no more:
-        // the kernel, which gives it back by its ring, does not touch it again.
+        // SAFETY: the chunk was lent, so it came from the pool or from a packet of it and has no other owner. It is not
+        // lent any more: the kernel, which returns it by its ring, does not access it again.
         let packet =
             unsafe { self.umem.pool.packet(chunk, start, descriptor.len as usize, arrival, ArrivalClock::Poll) };
         if packet.is_none() {
@@ -102,11 +103,11 @@ impl Lent {
         packet
     }
 
-    /// Takes back a chunk whose frame the kernel has sent; whether it was lent. It goes home with the next
-    /// [`flush`](Self::flush).
+    /// Takes back a chunk whose frame the kernel has sent. Returns true if it was lent. The next [`flush`](Self::flush)
+    /// returns it to the pool.
     #[inline]
     pub fn sent(&mut self, address: u64) -> bool {
-        let known = self.umem.decode(address).filter(|(index, _)| self.regain(*index));
+        let known = self.umem.decode(address).filter(|(index, _)| self.mark_returned(*index));
         let Some((index, _)) = known else { return false };
         self.finish(self.umem.chunk(index));
         true
@@ -120,21 +121,21 @@ impl Lent {
         }
     }
 
-    /// Brings home what the kernel is done with.
+    /// Returns the finished chunks to the pool.
     #[inline]
     pub fn flush(&mut self) {
         if !self.done.is_empty() {
-            // SAFETY: each was lent, is lent no more, and is nobody else's.
+            // SAFETY: each chunk was lent, is not lent any more, and has no other owner.
             unsafe { self.umem.pool.give_chunks(&self.done) }
             self.done.clear();
         }
     }
 
-    /// Takes everything back from a socket that is closed. A driver that reads or writes the memory itself (`devices`) has its
-    /// time to let go.
+    /// Takes back all chunks of a closed socket. With `devices`, the driver itself accesses the memory, and the chunks
+    /// are quarantined until it has released them.
     ///
     /// # Safety
-    /// The socket is closed: what the kernel itself copies to and from is done with.
+    /// The socket must be closed, so that the kernel's own copies have ended.
     pub unsafe fn reclaim(&mut self, devices: bool) {
         self.flush();
         let mut chunks = Vec::with_capacity(self.count);
@@ -150,9 +151,9 @@ impl Lent {
             return;
         }
         if devices {
-            self.umem.book().resting.push((Instant::now(), chunks));
+            self.umem.usage().quarantined.push((Instant::now(), chunks));
         } else {
-            // SAFETY: they were lent, and the kernel is done with them, as the caller says.
+            // SAFETY: the chunks were lent, and the kernel has finished with them, as the caller guarantees.
             unsafe { self.umem.pool.give_chunks(&chunks) }
         }
     }
