@@ -1,4 +1,4 @@
-//! A bounded array of packets: the unit in which ports, modules and functions work.
+//! A bounded array of packets. Ports, modules and functions work on packets in batches.
 
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
@@ -7,43 +7,43 @@ use std::ptr;
 use crate::pool::{Chunk, cache};
 use crate::{MAX_BATCH, Packet};
 
-/// So many packets are moved by a copy of fixed length, whether or not there are as many.
+/// Batches of up to this many packets are moved by a copy of fixed length, even if fewer packets are in use.
 const FEW: usize = 8;
 
-/// Up to [`capacity`](Self::capacity) packets, in order. Dereferences to a slice of packets.
+/// Holds up to [`capacity`](Self::capacity) packets, in order. Dereferences to a slice of packets.
 pub struct Batch {
     len: usize,
     slots: Box<[MaybeUninit<Packet>]>,
 }
 
 impl Batch {
-    /// An empty batch for up to `capacity` packets (at least 1, at most [`MAX_BATCH`]).
+    /// Creates an empty batch for up to `capacity` packets (at least 1, at most [`MAX_BATCH`]).
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         Self { len: 0, slots: Box::new_uninit_slice(capacity.clamp(1, MAX_BATCH)) }
     }
 
-    /// A batch that has no room at all and costs no memory: what is left in a place whose batch was taken out.
+    /// Creates a batch that has no room and uses no memory. It replaces a batch that was moved out of a field.
     #[must_use]
     pub fn none() -> Self {
         Self { len: 0, slots: Box::default() }
     }
 
-    /// How many packets fit.
+    /// Returns the number of packets that fit.
     #[inline]
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
 
-    /// How many more packets fit.
+    /// Returns the number of packets that can still be added.
     #[inline]
     #[must_use]
     pub fn room(&self) -> usize {
         self.slots.len() - self.len
     }
 
-    /// Adds a packet at the end; gives it back where the batch is full.
+    /// Adds a packet at the end. Returns the packet as an error if the batch is full.
     #[inline]
     pub fn push(&mut self, packet: Packet) -> Result<(), Packet> {
         match self.slots.get_mut(self.len) {
@@ -56,7 +56,8 @@ impl Batch {
         }
     }
 
-    /// Lets `fill` write packets into the next `n` free slots (fewer where there are fewer); how many it wrote.
+    /// Lets `fill` write packets into the next `n` free slots, or into all free slots if there are fewer. Returns the
+    /// number of packets that `fill` wrote.
     ///
     /// # Safety
     /// `fill` initialises as many slots from the front as it returns.
@@ -69,8 +70,8 @@ impl Batch {
         filled
     }
 
-    /// Asks the processor for what a function first reads of the packets: each one's metadata, and `offset` bytes after
-    /// its start, where a fresh frame's first bytes are.
+    /// Prefetches the bytes that a function reads first: each packet's metadata, and the line `offset` bytes after the
+    /// start of its chunk, where the first bytes of a fresh frame are.
     #[inline]
     pub fn prefetch(&self, offset: usize) {
         for packet in self.iter() {
@@ -78,7 +79,7 @@ impl Batch {
         }
     }
 
-    /// Takes the last packet.
+    /// Removes the last packet and returns it.
     #[inline]
     pub fn pop(&mut self) -> Option<Packet> {
         let last = self.len.checked_sub(1)?;
@@ -87,8 +88,8 @@ impl Batch {
         Some(unsafe { self.slots[last].assume_init_read() })
     }
 
-    /// Gives all packets to `to`, which is empty, in order. A few are copied; many stay where they are, and the two
-    /// batches change places.
+    /// Moves all packets to `to`, which must be empty, in order. Up to [`FEW`] packets are copied. For more packets,
+    /// the two batches swap their slots.
     #[inline]
     pub fn hand_over(&mut self, to: &mut Batch) {
         if self.len <= FEW && to.room() >= self.len {
@@ -98,13 +99,14 @@ impl Batch {
         }
     }
 
-    /// Moves packets from the front of `from` to the end of this batch, in order, as many as there is room for;
-    /// what is left in `from` keeps its order. Returns how many moved.
+    /// Moves packets from the front of `from` to the end of this batch, in order, until this batch is full. The packets
+    /// that remain in `from` keep their order. Returns the number of packets moved.
     #[inline]
     pub fn append(&mut self, from: &mut Batch) -> usize {
         if from.len <= FEW && from.slots.len() >= FEW && self.room() >= FEW {
-            // SAFETY: `FEW` slots are there at the front of `from` and free after `len` here; two batches never share
-            // slots. Only those below `from.len` are initialised, and their ownership moves with the lengths.
+            // SAFETY: `FEW` slots exist at the front of `from`, and `FEW` slots after `len` are free here; two batches
+            // never share slots. Only the slots below `from.len` are initialised, and their ownership moves with the
+            // lengths.
             unsafe { ptr::copy_nonoverlapping(from.slots.as_ptr(), self.slots.as_mut_ptr().add(self.len), FEW) }
             let moved = std::mem::take(&mut from.len);
             self.len += moved;
@@ -117,22 +119,23 @@ impl Batch {
             ptr::copy_nonoverlapping(from.slots.as_ptr(), self.slots.as_mut_ptr().add(self.len), moved);
             self.len += moved;
             from.len -= moved;
-            // Both places from one pointer: borrowing the slots a second time would end the first borrow's right.
+            // Both addresses come from one pointer: a second borrow of the slots would invalidate the first pointer.
             let slots = from.slots.as_mut_ptr();
             ptr::copy(slots.add(moved), slots, from.len);
         }
         moved
     }
 
-    /// Takes every packet out, first to last. Those that are not taken go back to their pool.
+    /// Removes every packet, first to last. Packets that the caller does not take from the iterator go back to their
+    /// pool.
     #[inline]
     pub fn drain(&mut self) -> Drain<'_> {
         let len = std::mem::take(&mut self.len);
         Drain { slots: &self.slots[..len], next: 0 }
     }
 
-    /// Takes every packet out, first to last, and hands each with its index to `each`. Should `each` panic, the
-    /// packets not yet handed over go back to their pool.
+    /// Removes every packet, first to last, and passes each with its index to `each`. If `each` panics, the packets not
+    /// yet passed go back to their pool.
     #[inline]
     pub fn drain_each(&mut self, mut each: impl FnMut(usize, Packet)) {
         let mut drain = self.drain();
@@ -141,17 +144,17 @@ impl Batch {
         }
     }
 
-    /// Gives every packet's chunk back to its pool, in bulk.
+    /// Returns every packet's chunk to its pool, in bulk.
     #[inline]
     pub fn clear(&mut self) {
         let len = std::mem::take(&mut self.len);
-        // SAFETY: slots below the old length are initialised packets, which are what a chunk is (both are one pointer
-        // to metadata), and the length of 0 disowns all of them.
+        // SAFETY: slots below the old length are initialised packets. A packet and a chunk have the same representation
+        // (one pointer to metadata). The length of 0 disowns all of them.
         unsafe { cache::put(&*(ptr::from_ref(&self.slots[..len]) as *const [Chunk])) }
     }
 }
 
-/// The packets of a batch on their way out of it.
+/// An iterator that removes the packets of a batch.
 pub struct Drain<'a> {
     slots: &'a [MaybeUninit<Packet>],
     next: usize,
@@ -170,8 +173,8 @@ impl Iterator for Drain<'_> {
 
     #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.slots.len() - self.next;
-        (left, Some(left))
+        let remaining = self.slots.len() - self.next;
+        (remaining, Some(remaining))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Addresses that one host may have on a network, and the errors for those that none has.
+//! Checks that an address can belong to one host on a network, and the errors for addresses that cannot.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,34 +8,34 @@ pub fn stands_for_v4(address: u128) -> bool {
     address >> 32 == 0 || is_mapped(address)
 }
 
-/// Returns whether an IPv4 address may be one host's on a network (RFC 1122 section 3.2.1.3). Directed broadcast
-/// addresses depend on prefixes: the caller looks at those.
+/// Returns whether an IPv4 address can belong to one host on a network (RFC 1122 section 3.2.1.3). Directed broadcast
+/// addresses depend on prefixes: the caller checks those.
 #[inline]
 #[must_use]
 pub fn may_be_host_v4(address: u32) -> bool {
     !matches!(address >> 24, 0 | 127 | 224..)
 }
 
-/// Returns whether an IPv6 address may be one node's on a network: it is no unspecified, loopback, IPv4-mapped,
-/// IPv4-compatible or multicast address (RFC 4291 sections 2.5.2, 2.5.3, 2.5.5, 2.7).
+/// Returns whether an IPv6 address can belong to one node on a network: it is not an unspecified, loopback,
+/// IPv4-mapped, IPv4-compatible or multicast address (RFC 4291 sections 2.5.2, 2.5.3, 2.5.5, 2.7).
 #[inline]
 #[must_use]
 pub fn may_be_host_v6(address: u128) -> bool {
     address >> 120 != 0xff && !stands_for_v4(address)
 }
 
-/// Returns the error for an IPv4-mapped address in a configuration or a change.
+/// Returns the error for an IPv4-mapped address in a configuration or a change request.
 #[must_use]
 pub fn mapped(address: IpAddr) -> String {
     let four = address.to_canonical();
     format!("'{address}' is an IPv4-mapped address: write the IPv4 address, {four}")
 }
 
-/// Checks that an address may be one host's (RFC 1122 section 3.2.1.3, RFC 1812 section 4.2.2.11, RFC 4291 section
+/// Checks that an address can belong to one host (RFC 1122 section 3.2.1.3, RFC 1812 section 4.2.2.11, RFC 4291 section
 /// 2.4).
 ///
 /// # Errors
-/// The address, the fault, and the addresses that are allowed.
+/// Returns a text with the address, the fault, and the addresses that are allowed.
 pub fn check_host_address(address: IpAddr) -> Result<IpAddr, String> {
     let fault = match address {
         IpAddr::V4(four) => match four.octets()[0] {
@@ -57,10 +57,10 @@ pub fn check_host_address(address: IpAddr) -> Result<IpAddr, String> {
     Err(format!("{address} is {fault}: allowed are addresses of one host"))
 }
 
-/// Checks that a prefix of IPv4, from its first to its last address, has addresses of hosts.
+/// Checks that an IPv4 prefix, given by its first and last address, contains addresses of hosts.
 ///
 /// # Errors
-/// As of [`check_host_address`].
+/// Returns the same errors as [`check_host_address`].
 pub fn check_host_prefix(first: Ipv4Addr, last: Ipv4Addr) -> Result<(), String> {
     let one_block = first.octets()[0] == last.octets()[0] || first.octets()[0] >= 224;
     if one_block { check_host_address(first.into()).map(drop) } else { Ok(()) }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_one_host_are_named_as_such() {
+    fn errors_name_the_address_and_the_allowed_ones() {
         let check = |text: &str| check_host_address(text.parse().expect("an address"));
         for bad in [
             "0.0.0.0",
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_may_be_one_hosts_are_those_that_may_be_written() {
+    fn may_be_host_agrees_with_check_host_address() {
         for text in [
             "0.0.0.0",
             "0.1.2.3",

@@ -1,7 +1,7 @@
-//! Where a frame's network and transport layers start.
+//! Locates a frame's network and transport layers.
 //!
-//! Found once, by the first function that asks, and kept in the metadata as offsets into the chunk: putting a header
-//! before the network layer or taking one off does not move them.
+//! The first function that needs the offsets computes them. The metadata keeps them as offsets into the chunk, so they
+//! stay valid when a header is put before the network layer or taken off.
 
 use std::hint::cold_path;
 
@@ -17,11 +17,11 @@ mod upper;
 
 pub use upper::{Hidden, Upper};
 
-/// VLAN tags that are looked through on the way to the network layer: a customer's in a provider's (IEEE 802.1ad), and
-/// two more of networks that put such frames in tags of their own.
+/// The most VLAN tags that the search for the network layer skips: a customer's tag in a provider's tag (IEEE 802.1ad),
+/// and two more for networks that put such frames into tags of their own.
 pub const MOST_TAGS: usize = 4;
 
-/// A fixed IPv4 header straight above Ethernet.
+/// An Ethernet header followed by a fixed IPv4 header, without VLAN tags.
 #[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Untagged {
@@ -29,28 +29,28 @@ struct Untagged {
     ipv4: Ipv4,
 }
 
-// What `Layers::kind` says.
+// Values of `Layers::kind`.
 const OTHER: u8 = 1;
-/// It cannot be found, or is IP whose fixed header cannot be read.
+/// The network layer cannot be found, or it is IP and its fixed header cannot be read.
 const HIDDEN: u8 = 2;
 const IPV4: u8 = 4;
 const IPV6: u8 = 6;
-/// A protocol number that no packet has (IANA, *Assigned Internet Protocol Numbers*).
+/// A reserved protocol number, which no packet has (IANA, *Assigned Internet Protocol Numbers*).
 const RESERVED: u8 = 255;
 
-/// What a frame carries above Ethernet and its tags.
+/// The protocol that a frame carries above Ethernet and its tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Network {
-    /// IPv4, its whole fixed header present and the version field right.
+    /// IPv4. The whole fixed header is present and its version field is 4.
     Ipv4,
-    /// IPv6, likewise.
+    /// IPv6. The whole fixed header is present and its version field is 6.
     Ipv6,
-    /// Anything else, or too short to say.
+    /// Any other protocol, or a frame that is too short to find the protocol.
     Other,
 }
 
 impl Packet {
-    /// What the frame carries above Ethernet, and where that starts, in bytes into the frame.
+    /// Returns the protocol that the frame carries above Ethernet, and its offset in bytes into the frame.
     #[inline]
     pub fn network(&mut self) -> (Network, usize) {
         if self.meta().layers == Layers::UNKNOWN {
@@ -65,7 +65,7 @@ impl Packet {
         (kind, usize::from(meta.layers.offset().saturating_sub(meta.data)))
     }
 
-    /// The IPv4 header, where the frame has one.
+    /// Returns the IPv4 header, if the frame has one.
     #[inline]
     pub fn ipv4(&mut self) -> Option<&mut Ipv4> {
         if self.meta().layers == Layers::UNKNOWN {
@@ -75,8 +75,8 @@ impl Packet {
         self.known_ipv4()
     }
 
-    /// The IPv4 header, where one has been found already: the same as [`ipv4`](Self::ipv4) after any function has looked
-    /// for the network layer, in fewer instructions.
+    /// Returns the IPv4 header if the network layer has been located already. After any function has located it, the
+    /// result is the same as that of [`ipv4`](Self::ipv4), in fewer instructions.
     #[inline]
     pub fn known_ipv4(&mut self) -> Option<&mut Ipv4> {
         let layers = self.meta().layers;
@@ -84,14 +84,15 @@ impl Packet {
             return None;
         }
         let start = usize::from(layers.offset());
-        // SAFETY: `kind` says IPv4 only where `network` is inside the frame and the whole fixed header follows it
-        // (set by `find_network`, `is_plain_ipv4`, `place_ipv4` and its like; `strip` and `truncate` forget it where that would end). So the
-        // header lies in the chunk, past the metadata, initialised; it has no alignment and any bytes are one;
-        // `&mut self` makes it exclusive.
+        // SAFETY: `kind` is IPv4 only if `network` is inside the frame and the whole fixed header follows it.
+        // `find_network`, `is_plain_ipv4`, `place_ipv4` and similar methods set it; `strip` and `truncate` reset the
+        // layers if the header would leave the frame. So the header lies in the chunk, past the metadata, and is
+        // initialised. `Ipv4` has alignment 1 and every bit pattern is valid. `&mut self` makes the access exclusive.
         Some(unsafe { &mut *self.chunk().as_ptr().cast::<u8>().add(start).cast::<Ipv4>() })
     }
 
-    /// The IPv4 header, where the frame has one, and how many bytes the frame has from there on: at least the fixed header.
+    /// Returns the IPv4 header, if the frame has one, and the number of bytes from its start to the end of the frame.
+    /// That number is at least the size of the fixed header.
     #[inline]
     pub fn ipv4_and_room(&mut self) -> Option<(&mut Ipv4, usize)> {
         if self.meta().layers == Layers::UNKNOWN {
@@ -103,9 +104,10 @@ impl Packet {
         Some((self.known_ipv4()?, room))
     }
 
-    /// Whether the frame is IPv4 without options straight above Ethernet, its header sound, as [`Ipv4::is_valid`]
-    /// says, and neither address begins with an octet that is `marked`: what nearly all frames are, found in few
-    /// instructions. `false` says nothing; layers that were not known then are known only after `true`.
+    /// Returns true if the frame is IPv4 without options directly above Ethernet, its header is valid
+    /// ([`Ipv4::is_valid`]), and neither address begins with an octet that is set in `marked`. Nearly all frames pass
+    /// this test, which takes few instructions. `false` gives no information about the frame. If the layers were
+    /// unknown before the call, they are known after it only if it returns `true`.
     #[inline]
     pub fn is_plain_ipv4(&mut self, marked: &[bool; 256]) -> bool {
         let Some(frame) = self.view::<Untagged>(0) else { return false };
@@ -113,21 +115,21 @@ impl Packet {
         if frame.ethernet.ether_type.get() != EtherType::IPV4 {
             return false;
         }
-        // Before the checksum: afterwards the compiler takes both octets out of the words that were added up, which
-        // costs more instructions than reading them.
+        // This comes before the checksum test. After that test, the compiler would extract both octets from the words
+        // that were added up, which takes more instructions than reading them.
         let [source, destination] = [frame.ipv4.source[0], frame.ipv4.destination[0]];
         if marked[usize::from(source)] | marked[usize::from(destination)] || !frame.ipv4.is_plain_and_valid(room) {
             return false;
         }
         let meta = self.meta_mut();
-        // What is known already is known better: the protocol above, too.
+        // Layers that are already known may include the transport protocol: keep them.
         if meta.layers == Layers::UNKNOWN {
             meta.layers = Layers::network(IPV4, meta.data + size_of::<Ethernet>() as u16);
         }
         true
     }
 
-    /// The IPv6 header, where the frame has one.
+    /// Returns the IPv6 header, if the frame has one.
     #[inline]
     pub fn ipv6(&mut self) -> Option<&mut Ipv6> {
         match self.network() {
@@ -136,9 +138,9 @@ impl Packet {
         }
     }
 
-    /// The IP protocol above the network layer and where it starts, in bytes into the frame. `None` where the frame
-    /// is not IP, is cut short before it, or is a fragment other than the first, whose payload starts mid-way
-    /// (RFC 791 section 3.2, RFC 8200 section 4.5).
+    /// Returns the IP protocol above the network layer and its offset in bytes into the frame. Returns `None` if the
+    /// frame is not IP, if it ends before that offset, or if it is a fragment other than the first, which has no
+    /// transport header (RFC 791 section 3.2, RFC 8200 section 4.5).
     #[inline]
     pub fn transport(&mut self) -> Option<(u8, usize)> {
         if self.meta().layers.protocol() == 0 {
@@ -148,10 +150,10 @@ impl Packet {
         (meta.transport > 1).then(|| (meta.layers.protocol(), usize::from(meta.transport.saturating_sub(meta.data))))
     }
 
-    /// Notes that an IPv4 header of version 4 starts `offset` bytes into the frame, behind the Ethernet header: for who
-    /// has just written it, or taken off what was before it, so that nobody has to look for it. What was known of the
-    /// layers and of the session is forgotten. `false`, and the network layer unknown, where the frame ends before the
-    /// fixed header does.
+    /// Records that an IPv4 header of version 4 starts `offset` bytes into the frame, behind the Ethernet header. A
+    /// caller that has just written the header, or has removed the headers before it, uses this method to avoid a
+    /// search. The previous layers and session hash are reset. Returns `false`, and leaves the network layer unknown,
+    /// if the frame ends before the fixed header does.
     #[inline]
     pub fn place_ipv4(&mut self, offset: usize) -> bool {
         let fits = self.len().checked_sub(size_of::<Ipv4>()).is_some_and(|most| offset <= most);
@@ -161,10 +163,11 @@ impl Packet {
         fits
     }
 
-    /// Grows the frame by `n` bytes at its start, for headers among which IPv4's is to start `offset` bytes into the frame,
-    /// and gives the first `N` bytes, all of which must be written: [`prepend`](Self::prepend) and
-    /// [`place_ipv4`](Self::place_ipv4) in fewer instructions. `None`, and nothing changed, where the headroom is smaller,
-    /// the grown frame shorter, or IPv4's header not among the `N` bytes.
+    /// Grows the frame by `n` bytes at its start for new headers. The IPv4 header among them must start `offset` bytes
+    /// into the grown frame. Returns the first `N` bytes, all of which the caller must write. Does the same as
+    /// [`prepend`](Self::prepend) and [`place_ipv4`](Self::place_ipv4) in fewer instructions. Returns `None` and
+    /// changes nothing if the headroom is too small, the grown frame is shorter than `N` bytes, or the IPv4 header is
+    /// not within the `N` bytes.
     #[inline(always)]
     pub fn wrap_in_ipv4<const N: usize>(&mut self, n: usize, offset: usize) -> Option<&mut [u8; N]> {
         let (data, len) = (usize::from(self.meta().data), self.len().saturating_add(n));
@@ -172,20 +175,20 @@ impl Packet {
         if data < least.saturating_add(n) || len < N || offset > N.checked_sub(size_of::<Ipv4>())? {
             return None;
         }
-        // Within the chunk, whose offsets are 16 bits: none wraps.
+        // Both offsets lie within the chunk, which 16 bits can address: neither addition wraps.
         let data = data - n;
         let meta = self.meta_mut();
         (meta.data, meta.len) = (data as u16, len as u16);
         meta.layers = Layers::network(IPV4, (data + offset) as u16);
         meta.session = 0;
-        // SAFETY: `data..data + len` lies in the chunk, past its metadata, as was just seen of its start, and is
-        // initialised; it has at least `N` bytes. `&mut self` makes it exclusive.
+        // SAFETY: `data..data + len` lies in the chunk and past its metadata (the start was checked above), and is
+        // initialised. It has at least `N` bytes. `&mut self` makes the access exclusive.
         Some(unsafe { &mut *self.chunk().as_ptr().cast::<u8>().add(data).cast::<[u8; N]>() })
     }
 
-    /// Takes `n` bytes off the frame's start, behind which an IPv4 header starts `offset` bytes further:
-    /// [`strip`](Self::strip) and [`place_ipv4`](Self::place_ipv4) in fewer instructions. `false`, and nothing changed,
-    /// where the frame ends before the fixed header does.
+    /// Removes `n` bytes from the frame's start. An IPv4 header must start `offset` bytes after them. Does the same as
+    /// [`strip`](Self::strip) and [`place_ipv4`](Self::place_ipv4) in fewer instructions. Returns `false` and changes
+    /// nothing if the frame ends before the fixed header does.
     #[inline(always)]
     pub fn unwrap_to_ipv4(&mut self, n: usize, offset: usize) -> bool {
         let fits = self.len().checked_sub(size_of::<Ipv4>()).and_then(|most| most.checked_sub(n));
@@ -200,7 +203,8 @@ impl Packet {
         true
     }
 
-    /// Forgets what is known of the layers and of the session: for who changed what follows what in the frame.
+    /// Resets the layers and the session hash. A caller that changes the protocols of the frame's headers must call
+    /// this.
     #[inline]
     pub fn forget_layers(&mut self) {
         let meta = self.meta_mut();
@@ -209,7 +213,7 @@ impl Packet {
 
     #[inline]
     fn find_network(&mut self) {
-        // IPv4 straight above Ethernet, which is nearly all there is, in two comparisons.
+        // Nearly all frames are IPv4 directly above Ethernet. Two comparisons find them.
         if let Some(Untagged { ethernet, ipv4 }) = self.view(0)
             && ethernet.ether_type.get() == EtherType::IPV4
             && ipv4.version_ihl >> 4 == 4
@@ -237,8 +241,8 @@ impl Packet {
             Network::Other => None,
         };
         let meta = self.meta_mut();
-        // An offset of 1, which none into a chunk can be, is "not there". What is above IPv4 by the number 0 is looked for
-        // each time.
+        // A transport offset of 1 cannot be an offset into a chunk; it means "no transport layer". Protocol number 0
+        // above IPv4 also means "unknown", so such a packet is searched each time.
         let (protocol, transport) =
             found.map_or((RESERVED, 1), |(protocol, offset)| (protocol, meta.data + offset as u16));
         (meta.layers, meta.transport) = (meta.layers.with_protocol(protocol), transport);
@@ -264,25 +268,25 @@ fn locate_network(frame: &[u8]) -> (u8, usize) {
         (EtherType::IPV4, 4) if rest.len() >= size_of::<Ipv4>() => IPV4,
         (EtherType::IPV6, 6) if rest.len() >= size_of::<Ipv6>() => IPV6,
         (EtherType::IPV4 | EtherType::IPV6, _) => HIDDEN,
-        (length, _) if length <= MOST_LENGTH && is_ip_in_snap(rest) => HIDDEN,
+        (length, _) if length <= MAX_LENGTH_FIELD && is_ip_in_snap(rest) => HIDDEN,
         _ if EtherType::is_vlan(ether_type) => HIDDEN,
         _ => OTHER,
     };
     (kind, frame.len() - rest.len())
 }
 
-/// The largest number in the place of an EtherType that is a length (IEEE 802.3 section 3.2.6).
-const MOST_LENGTH: u16 = 1_500;
+/// The largest value in the EtherType field that is a length (IEEE 802.3 section 3.2.6).
+const MAX_LENGTH_FIELD: u16 = 1_500;
 
-/// Whether LLC and SNAP headers stand before IP, or before a tag that may stand before IP (RFC 1042). Hosts take such
-/// frames for IP (CVE-2021-27853), so no filter may take them for anything else.
+/// Returns whether LLC and SNAP headers stand before IP, or before a VLAN tag that may stand before IP (RFC 1042).
+/// Hosts accept such frames as IP (CVE-2021-27853), so a filter must not treat them as another protocol.
 fn is_ip_in_snap(llc: &[u8]) -> bool {
     let Some(([0xaa, 0xaa, 3, 0, 0, 0 | 0xf8, high, low], _)) = llc.split_first_chunk::<8>() else { return false };
     let ether_type = u16::from_be_bytes([*high, *low]);
     matches!(ether_type, EtherType::IPV4 | EtherType::IPV6) || EtherType::is_vlan(ether_type)
 }
 
-/// The protocol above an IPv4 header and where it starts, in a frame whose header starts at `start`.
+/// Returns the protocol above an IPv4 header and its offset. The header starts at `start` in the frame.
 pub(crate) fn locate_above_ipv4(frame: &[u8], start: usize) -> Option<(u8, usize)> {
     let header = Ipv4::ref_from_prefix(frame.get(start..)?).ok()?.0;
     let above = start + header.header_len()?;
@@ -290,10 +294,10 @@ pub(crate) fn locate_above_ipv4(frame: &[u8], start: usize) -> Option<(u8, usize
 }
 
 impl Packet {
-    /// One past the last byte of the IP packet, in bytes into the frame: what follows is padding (IEEE 802.3 section
-    /// 3.2.8) and not part of the packet. A sender that leaves segmentation to its device writes an IPv4 length of
-    /// zero: the packet then ends with the frame. An IPv6 length of zero is a length: the packet ends with its fixed
-    /// header (RFC 8200 section 3).
+    /// Returns the end of the IP packet, in bytes into the frame. Bytes after it are padding (IEEE 802.3 section 3.2.8)
+    /// and not part of the packet. A sender that leaves segmentation to its device writes an IPv4 length of zero; such
+    /// a packet ends with the frame. An IPv6 length of zero is a real length: the packet ends with its fixed header
+    /// (RFC 8200 section 3).
     #[inline]
     pub fn network_end(&mut self) -> usize {
         let (network, start) = self.network();

@@ -1,8 +1,8 @@
-//! Pool, packet, batch and header views: what everything above moves and looks at.
+//! Pool, packet, batch and header views: the base types of the data plane.
 //!
-//! A [`Pool`] is a hard-limited set of chunks. A [`Packet`] owns one chunk; dropping it gives the chunk back, so that
-//! safe code can neither leak a chunk nor free it twice. A [`Batch`] is a bounded array of packets, the unit in which
-//! everything above works. [`wire`] holds the protocol headers, one a file.
+//! A [`Pool`] is a hard-limited set of chunks. A [`Packet`] owns one chunk; dropping the packet returns the chunk, so
+//! that safe code can neither leak a chunk nor free it twice. A [`Batch`] is a bounded array of packets; all other
+//! crates process packets in batches. [`wire`] holds the protocol headers, one protocol per file.
 
 mod batch;
 pub mod host_address;
@@ -24,5 +24,5 @@ pub use pool::{MAX_FRAME, Pool, PoolOptions};
 pub use session::SessionKey;
 pub use ticks::Ticks;
 
-/// The largest batch that any part of the system handles, in packets.
+/// The largest batch in any part of the system, in packets.
 pub const MAX_BATCH: usize = 256;

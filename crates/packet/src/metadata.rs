@@ -1,24 +1,24 @@
-//! What the system knows of a packet besides its bytes: one cache line at the head of its chunk.
+//! A packet's metadata: one cache line at the head of its chunk.
 
 use std::mem::offset_of;
 
 use crate::Ticks;
 
-/// How many metadata words functions can declare between them in one pipeline.
+/// The number of metadata words that all functions of one pipeline can declare.
 pub const WORDS: usize = 8;
 
-/// A metadata word that the pipeline compiler has assigned to a name that functions declared (`next_hop`, `branch`, …).
+/// A metadata word. The pipeline compiler assigns it to a name that functions declare (`next_hop`, `branch`, …).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Word(u8);
 
 impl Word {
-    /// The word at `index`, where there is one (`0..`[`WORDS`]).
+    /// Returns the word at `index`, or `None` if `index` is [`WORDS`] or more.
     #[must_use]
     pub fn new(index: usize) -> Option<Self> {
         (index < WORDS).then_some(Self(index as u8))
     }
 
-    /// Its place among the words of a packet, below [`WORDS`].
+    /// Returns the index among the words of a packet, below [`WORDS`].
     #[inline]
     #[must_use]
     pub fn index(self) -> usize {
@@ -26,22 +26,22 @@ impl Word {
     }
 }
 
-/// Which clock a packet's arrival time is of: it decides what the measured delay includes.
+/// The clock that a packet's arrival time comes from. It decides which waiting times the measured delay includes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ArrivalClock {
-    /// The worker's, when it took the packet from the port: time spent waiting in the device is not seen.
+    /// The worker's clock, when it took the packet from the port. Waiting time in the device is not included.
     #[default]
     Poll,
-    /// The schedule's: when the packet should have arrived, whether or not the worker was there to take it, so that
-    /// a slow worker's own lateness counts as delay (no coordinated omission).
+    /// The schedule's time at which the packet should have arrived, even if the worker took it later. A slow worker's
+    /// own lateness thus counts as delay (no coordinated omission).
     Intended,
-    /// The kernel's or the device's receive time stamp.
+    /// The receive time stamp of the kernel or the device.
     Kernel,
 }
 
 impl ArrivalClock {
-    /// The clock in a packet's metadata, whatever the other bits of its byte are.
+    /// Extracts the clock from a packet's `clock` byte and ignores the other bits.
     #[inline]
     pub(crate) fn of(byte: u8) -> Self {
         match byte & CLOCK {
@@ -52,13 +52,13 @@ impl ArrivalClock {
     }
 }
 
-/// Which bits of a packet's `clock` are an [`ArrivalClock`].
+/// The bits of a packet's `clock` byte that hold an [`ArrivalClock`].
 pub(crate) const CLOCK: u8 = 3;
 
 /// The chunk's first cache line.
 ///
-/// Offsets are from the header's own start, so that taking an outer header off or putting one on moves `data` and
-/// nothing else. Zero, which can never be a valid offset, says "not known yet" for the layers.
+/// Offsets count from the start of this line, so that removing or adding an outer header changes only `data` (and
+/// `len`). Zero is never a valid offset; for the layers it means "unknown".
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Metadata {
@@ -69,33 +69,33 @@ pub(crate) struct Metadata {
     pub flow: u32,
     pub session: u32,
     pub words: [u32; WORDS],
-    /// Where the transport layer starts; says nothing while `layers` has no protocol.
+    /// Offset of the transport layer. Undefined while `layers` has no protocol.
     pub transport: u16,
-    /// One past the last byte of the chunk that data may use.
+    /// End offset of the chunk's packet memory.
     pub end: u16,
-    /// Which pool the chunk is of.
+    /// The number of the pool that owns the chunk.
     pub pool: u8,
-    /// Where packet memory begins, in [`LINE`]s: headroom ends here.
+    /// Start of packet memory, in [`LINE`]s. The headroom begins there.
     pub start: u8,
-    /// An [`ArrivalClock`], and in the other bits where the number of missing bytes is (`packet/missing.rs`).
+    /// An [`ArrivalClock`]. The other bits give the location of the number of missing bytes (`packet/missing.rs`).
     pub clock: u8,
-    /// 0, or which of the traced packets this is.
+    /// The number of the traced packet; 0 if the packet is not traced.
     pub mark: u8,
 }
 
-/// Where the network layer starts, what it is (`layers.rs`), and the IP protocol number of what `transport` points at.
+/// The offset and kind of the network layer (`layers.rs`), and the IP protocol number of the header at `transport`.
 ///
-/// One word, from its low end: kind, protocol, offset. Written and read as one: a reader of a wider stretch than was
-/// written last would wait until the store has reached the cache.
+/// One word, from its low end: kind, protocol, offset. It is written and read as a whole: a load that is wider than the
+/// last store would wait until the store has reached the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layers(u32);
 
 impl Layers {
-    /// Not known yet.
+    /// Unknown.
     pub const UNKNOWN: Self = Self(0);
 
-    /// The network layer is of this kind and at this offset. The protocol above it is not known yet, and with it where
-    /// it starts.
+    /// Returns layers with this kind and offset of the network layer. The transport protocol and its offset are
+    /// unknown.
     #[inline]
     pub fn network(kind: u8, offset: u16) -> Self {
         Self(u32::from(offset) << 16 | u32::from(kind))
@@ -121,7 +121,7 @@ impl Layers {
         (self.0 >> 8) as u8
     }
 
-    /// The same layers at another offset.
+    /// Returns the same layers at another offset.
     #[inline]
     pub fn at(self, offset: u16) -> Self {
         Self(self.0 & 0x0000_ffff | u32::from(offset) << 16)
@@ -129,16 +129,17 @@ impl Layers {
 }
 
 impl Metadata {
-    /// The same as two values that the processor holds in registers: written to many chunks, they are not read from
-    /// memory for each, as a structure of many fields would be.
+    /// Splits the line into two values that the processor holds in registers. A loop that writes them to many chunks
+    /// does not reload them from memory for each chunk, unlike a structure of many fields.
     #[inline]
     pub(crate) fn halves(self) -> [Half; 2] {
-        // SAFETY: both are 64 bytes, all of the metadata's initialised (it has no padding), and any bytes are integers.
+        // SAFETY: both types are 64 bytes, all bytes of the metadata are initialised (it has no padding), and any bytes
+        // are valid integers.
         unsafe { std::mem::transmute(self) }
     }
 
-    /// Whether eight packets are of the same flow as `first` and arrived at the same instant: three instructions each
-    /// where the processor compares half a line in one.
+    /// Returns whether eight packets have the flow and the arrival time of `first`. With AVX2 this takes three
+    /// instructions per packet, because one instruction compares half a line.
     #[inline]
     pub(crate) fn are_alike(first: &Self, eight: &[&Self; 8]) -> bool {
         #[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
@@ -146,13 +147,13 @@ impl Metadata {
             use std::arch::x86_64::{
                 _mm256_or_si256, _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_testz_si256, _mm256_xor_si256,
             };
-            // SAFETY: the first half of a line that is initialised and aligned to 64.
+            // SAFETY: this reads the first half of an initialised line that is aligned to 64 bytes.
             let half = |metadata: &Self| unsafe { *std::ptr::from_ref(metadata).cast::<Half>() };
-            // SAFETY: the program is compiled for processors that have AVX2.
+            // SAFETY: this code is compiled only for processors that have AVX2.
             unsafe {
                 let sum = |sum, metadata: &&Self| _mm256_or_si256(sum, _mm256_xor_si256(half(metadata), half(first)));
                 let difference = eight.iter().fold(_mm256_setzero_si256(), sum);
-                // Bytes 8 to 15 are the arrival, 16 to 19 the flow.
+                // Bytes 8 to 15 are the arrival time, bytes 16 to 19 the flow.
                 _mm256_testz_si256(difference, _mm256_setr_epi64x(0, -1, 0xffff_ffff, 0)) == 1
             }
         }

@@ -1,4 +1,4 @@
-//! A packet: sole owner of one chunk of a pool.
+//! A packet: the sole owner of one chunk of a pool.
 
 use std::ptr::NonNull;
 use std::{fmt, slice};
@@ -11,21 +11,21 @@ use crate::pool::{Chunk, cache};
 use crate::wire::ipv6::Ipv6;
 use crate::{ArrivalClock, Ticks, WORDS, Word};
 
-/// A frame in a chunk, with its metadata. Dropping it gives the chunk back to the pool it came from.
+/// A frame in a chunk, with its metadata. Dropping it returns the chunk to its pool.
 ///
 /// One packet is one chunk: a frame never spans several. The frame can grow at both ends within the chunk
 /// ([`prepend`](Self::prepend), [`append`](Self::append)).
 #[repr(transparent)]
 pub struct Packet(NonNull<Metadata>);
 
-// SAFETY: a packet is the only owner of its chunk (it is made by the pool from a chunk that nobody else holds, and is
-// not Clone), and the pool's give-back path works from any thread.
+// SAFETY: a packet is the only owner of its chunk (the pool makes it from a chunk without another owner, and it is not
+// Clone), and chunks can be returned to the pool from any thread.
 unsafe impl Send for Packet {}
-// SAFETY: through a shared reference a packet can only be read.
+// SAFETY: a shared reference to a packet allows only reads.
 unsafe impl Sync for Packet {}
 
 impl Packet {
-    /// A packet over a chunk that starts with a `Metadata`.
+    /// Creates a packet over a chunk that starts with a `Metadata`.
     ///
     /// # Safety
     /// The caller hands over sole ownership of a live chunk whose metadata is initialised: `data..data+len` and
@@ -35,7 +35,7 @@ impl Packet {
         Self(chunk)
     }
 
-    /// The chunk's start: unlike a reference to the metadata, good for all of the chunk.
+    /// Returns the chunk's start. Unlike a reference to the metadata, this pointer may access the whole chunk.
     #[inline]
     pub(crate) fn chunk(&mut self) -> NonNull<Metadata> {
         self.0
@@ -43,7 +43,7 @@ impl Packet {
 
     #[inline]
     pub(crate) fn meta(&self) -> &Metadata {
-        // SAFETY: the chunk is live and initialised as long as the packet exists, and nobody else writes it.
+        // SAFETY: the chunk is live and initialised as long as the packet exists, and no other code writes it.
         unsafe { self.0.as_ref() }
     }
 
@@ -53,17 +53,18 @@ impl Packet {
         unsafe { self.0.as_mut() }
     }
 
-    /// Asks the processor for the metadata and for what is `offset` bytes after its start.
+    /// Prefetches the metadata and the line `offset` bytes after the start of the chunk.
     #[inline]
     pub(crate) fn prefetch(&self, offset: usize) {
-        // The second is past the slice's end, where the frame starts: only the address counts, nothing is read.
+        // The second address is past the slice's end, where the frame starts. A prefetch only uses the address and
+        // reads nothing.
         let metadata = slice::from_ref(self.meta());
         prefetch_read(metadata, 0);
         prefetch_read(metadata, offset / size_of::<Metadata>());
     }
 
-    /// Gives the chunk up to a device that is to read the frame, without giving it back to its pool: that is for the caller to
-    /// do ([`Pool::give_chunks`](crate::Pool::give_chunks)), or to make a packet of it again.
+    /// Releases the chunk to a device that will read the frame, without returning it to its pool. The caller must
+    /// return it later ([`Pool::give_chunks`](crate::Pool::give_chunks)) or make a packet of it again.
     #[inline]
     #[must_use]
     pub fn into_chunk(self) -> Chunk {
@@ -72,22 +73,22 @@ impl Packet {
         chunk
     }
 
-    /// Where the frame begins, from its chunk's [address](Chunk::address), in bytes.
+    /// Returns the offset of the frame from its chunk's [address](Chunk::address), in bytes.
     #[inline]
     #[must_use]
     pub fn start(&self) -> usize {
         usize::from(self.meta().data)
     }
 
-    /// The frame's length in bytes.
+    /// Returns the frame's length in bytes.
     #[inline]
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "an empty frame is of no interest to anyone")]
+    #[expect(clippy::len_without_is_empty, reason = "no caller needs to test for an empty frame")]
     pub fn len(&self) -> usize {
         usize::from(self.meta().len)
     }
 
-    /// The frame's bytes.
+    /// Returns the frame's bytes.
     #[inline]
     #[must_use]
     pub fn data(&self) -> &[u8] {
@@ -97,8 +98,8 @@ impl Packet {
         unsafe { slice::from_raw_parts(self.0.as_ptr().cast::<u8>().add(meta.data.into()), meta.len.into()) }
     }
 
-    /// The frame's bytes, to be changed. Who changes which protocol follows which calls
-    /// [`forget_layers`](Self::forget_layers) too.
+    /// Returns the frame's bytes for writing. A caller that changes the protocols of the headers must also call
+    /// [`forget_layers`](Self::forget_layers).
     #[inline]
     #[must_use]
     pub fn data_mut(&mut self) -> &mut [u8] {
@@ -107,7 +108,7 @@ impl Packet {
         unsafe { slice::from_raw_parts_mut(self.0.as_ptr().cast::<u8>().add(data.into()), len.into()) }
     }
 
-    /// How many bytes can be put before the frame.
+    /// Returns the number of bytes that can be added before the frame.
     #[inline]
     #[must_use]
     pub fn headroom(&self) -> usize {
@@ -115,7 +116,7 @@ impl Packet {
         usize::from(meta.data) - usize::from(meta.start) * LINE
     }
 
-    /// How many bytes can be put after the frame.
+    /// Returns the number of bytes that can be added after the frame.
     #[inline]
     #[must_use]
     pub fn tailroom(&self) -> usize {
@@ -123,8 +124,8 @@ impl Packet {
         usize::from(meta.end) - usize::from(meta.data) - usize::from(meta.len)
     }
 
-    /// Grows the frame by `n` bytes at its start and gives those bytes, whose content is whatever was there;
-    /// `None`, and nothing changed, where the headroom is smaller.
+    /// Grows the frame by `n` bytes at its start and returns those bytes. Their content is undefined (old data).
+    /// Returns `None` and changes nothing if the headroom is smaller than `n`.
     #[inline]
     pub fn prepend(&mut self, n: usize) -> Option<&mut [u8]> {
         if n > self.headroom() {
@@ -136,7 +137,7 @@ impl Packet {
         Some(&mut self.data_mut()[..n])
     }
 
-    /// Takes `n` bytes off the frame's start; `false`, and nothing changed, where it has fewer.
+    /// Removes `n` bytes from the frame's start. Returns `false` and changes nothing if the frame is shorter.
     #[inline]
     pub fn strip(&mut self, n: usize) -> bool {
         if n > self.len() {
@@ -151,8 +152,8 @@ impl Packet {
         true
     }
 
-    /// Grows the frame by `n` bytes at its end and gives those bytes, whose content is whatever was there;
-    /// `None`, and nothing changed, where the tailroom is smaller.
+    /// Grows the frame by `n` bytes at its end and returns those bytes. Their content is undefined (old data). Returns
+    /// `None` and changes nothing if the tailroom is smaller than `n`.
     #[inline]
     pub fn append(&mut self, n: usize) -> Option<&mut [u8]> {
         if n > self.tailroom() {
@@ -163,8 +164,9 @@ impl Packet {
         Some(&mut self.data_mut()[old..])
     }
 
-    /// Cuts the frame to `n` bytes; one that is shorter stays as it is. Layers that the cut may have touched are
-    /// looked for again. Bytes that a capture cut off were behind those that go: none is [missing](Self::missing) then.
+    /// Cuts the frame to `n` bytes. A shorter frame stays as it is. If the cut may have touched the layers, they become
+    /// unknown. Bytes that a capture cut off followed the removed ones, so no byte is [missing](Self::missing)
+    /// afterwards.
     #[inline]
     pub fn truncate(&mut self, n: usize) {
         if n >= self.len() {
@@ -174,14 +176,14 @@ impl Packet {
         let meta = self.meta_mut();
         meta.len = n as u16;
         let end = usize::from(meta.data) + n;
-        // Of a message that ends a chain of IPv6 headers the first eight bytes are read (`wire::ipv6`).
+        // The first eight bytes of a message that ends a chain of IPv6 headers are read (`wire::ipv6`).
         if end < usize::from(meta.layers.offset()) + size_of::<Ipv6>() || end < usize::from(meta.transport) + 8 {
             self.forget_layers();
         }
     }
 
-    /// Replaces the frame by `bytes`, which are all of it: none is [missing](Self::missing). `false`, and nothing
-    /// changed, where the chunk cannot hold them.
+    /// Replaces the frame by `bytes`, which are the complete frame: no byte is [missing](Self::missing) afterwards.
+    /// Returns `false` and changes nothing if the chunk cannot hold them.
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) -> bool {
         if bytes.len() > self.len() + self.tailroom() {
@@ -194,12 +196,12 @@ impl Packet {
         true
     }
 
-    /// Writes the first frame of a packet that has just left its pool: [`write`](Self::write) in fewer instructions.
-    /// Nothing is known yet of the layers and of missing bytes. `false`, and nothing changed, where the chunk cannot
-    /// hold the frame.
+    /// Writes the first frame of a packet that has just left its pool. Does the same as [`write`](Self::write) in fewer
+    /// instructions, because no layers and no missing bytes are recorded yet. Returns `false` and changes nothing if
+    /// the chunk cannot hold the frame.
     #[inline]
     pub fn write_first(&mut self, bytes: &[u8]) -> bool {
-        debug_assert!(self.meta().layers == Layers::UNKNOWN && self.missing() == 0, "the packet has had a frame");
+        debug_assert!(self.meta().layers == Layers::UNKNOWN && self.missing() == 0, "the packet already has a frame");
         if bytes.len() > self.len() + self.tailroom() {
             return false;
         }
@@ -208,14 +210,14 @@ impl Packet {
         true
     }
 
-    /// The header of type `T` at `offset` bytes into the frame; `None` where the frame is too short.
+    /// Returns the header of type `T` at `offset` bytes into the frame, or `None` if the frame is too short.
     #[inline]
     #[must_use]
     pub fn view<T: FromBytes + KnownLayout + Immutable + Unaligned>(&self, offset: usize) -> Option<&T> {
         T::ref_from_prefix(self.data().get(offset..)?).ok().map(|(header, _)| header)
     }
 
-    /// The same, to be changed.
+    /// Returns the header of type `T` at `offset` for writing, or `None` if the frame is too short.
     #[inline]
     #[must_use]
     pub fn view_mut<T: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned>(
@@ -225,22 +227,22 @@ impl Packet {
         T::mut_from_prefix(self.data_mut().get_mut(offset..)?).ok().map(|(header, _)| header)
     }
 
-    /// When the packet arrived, on the engine's clock.
+    /// Returns the arrival time on the engine's clock.
     #[inline]
     #[must_use]
     pub fn arrival(&self) -> Ticks {
         self.meta().arrival
     }
 
-    /// Which clock [`arrival`](Self::arrival) is of.
+    /// Returns the clock that [`arrival`](Self::arrival) comes from.
     #[inline]
     #[must_use]
     pub fn arrival_clock(&self) -> ArrivalClock {
         ArrivalClock::of(self.meta().clock)
     }
 
-    /// States when the packet arrived, and by which clock. It counts as a whole packet from then on: a
-    /// capture that cut it says so afterwards ([`set_missing`](Self::set_missing)).
+    /// Sets the arrival time and its clock. Resets the number of missing bytes to 0: for a packet that a capture cut,
+    /// call [`set_missing`](Self::set_missing) afterwards.
     #[inline]
     pub fn set_arrival(&mut self, at: Ticks, clock: ArrivalClock) {
         let meta = self.meta_mut();
@@ -248,20 +250,20 @@ impl Packet {
         meta.clock = clock as u8;
     }
 
-    /// The flow the packet is on: which path it has taken through the pipeline so far.
+    /// Returns the packet's flow: the path it has taken through the pipeline so far.
     #[inline]
     #[must_use]
     pub fn flow(&self) -> u32 {
         self.meta().flow
     }
 
-    /// Puts the packet on a flow. The engine does so at entry and at splits.
+    /// Sets the packet's flow. The engine does so at the pipeline's entry and at splits.
     #[inline]
     pub fn set_flow(&mut self, flow: u32) {
         self.meta_mut().flow = flow;
     }
 
-    /// How many packets from the front on are of the same flow as the first and arrived at the same instant.
+    /// Returns the number of packets, from the front, that have the same flow and arrival time as the first.
     #[inline]
     #[must_use]
     pub fn run_alike(packets: &[Self]) -> usize {
@@ -269,7 +271,7 @@ impl Packet {
         let alike = |packet: &Self| packet.arrival() == first.arrival() && packet.flow() == first.flow();
         let mut run = 1;
         if packets.get(1).is_some_and(alike) {
-            // One branch for several packets.
+            // One branch tests eight packets.
             while let Some(eight) = packets.get(run..).and_then(<[Self]>::first_chunk) {
                 if !Metadata::are_alike(first.meta(), &eight.each_ref().map(Self::meta)) {
                     break;
@@ -281,7 +283,7 @@ impl Packet {
         run
     }
 
-    /// A metadata word.
+    /// Returns a metadata word.
     #[inline]
     #[must_use]
     pub fn word(&self, word: Word) -> u32 {
@@ -294,32 +296,32 @@ impl Packet {
         self.meta_mut().words[word.index()] = value;
     }
 
-    /// All metadata words.
+    /// Returns all metadata words.
     #[must_use]
     pub fn words(&self) -> [u32; WORDS] {
         self.meta().words
     }
 
-    /// Writes all metadata words: those of the packet that this one stands for.
+    /// Writes all metadata words. A packet that replaces another one takes over that packet's words.
     pub fn set_words(&mut self, words: [u32; WORDS]) {
         self.meta_mut().words = words;
     }
 
-    /// Which of the traced packets this is; 0 for one that is not traced.
+    /// Returns the number of the traced packet, or 0 if the packet is not traced.
     #[inline]
     #[must_use]
     pub fn mark(&self) -> u8 {
         self.meta().mark
     }
 
-    /// Marks the packet as one to trace.
+    /// Sets the packet's trace number.
     #[inline]
     pub fn set_mark(&mut self, mark: u8) {
         self.meta_mut().mark = mark;
     }
 
-    /// Makes `self` a copy of `other`: bytes, flow, arrival, words, layers, number of missing bytes. `false`, and
-    /// nothing changed, where this chunk cannot hold the frame.
+    /// Makes `self` a copy of `other`: bytes, flow, arrival, words, layers, number of missing bytes. Returns `false`
+    /// and changes nothing if this chunk cannot hold the frame.
     pub fn copy_from(&mut self, other: &Packet) -> bool {
         if !self.write(other.data()) {
             return false;
@@ -327,13 +329,13 @@ impl Packet {
         let from = *other.meta();
         let to = self.meta_mut();
         let Metadata { data, len, start, end, pool, .. } = *to;
-        // A layer's offset is from the chunk's start; the two frames may start at different places. What is before
-        // the frame is no offset but "not known yet" or "not there".
+        // A layer's offset counts from the chunk's start, and the two frames may start at different offsets. A value
+        // below the frame's start is not an offset; it means "unknown" or "no such layer".
         let moved = |offset: u16| {
             if offset < from.data { offset } else { offset - from.data + data }
         };
         let layers = from.layers.at(moved(from.layers.offset()));
-        // Without its protocol it may be that of another frame, out of range.
+        // Without a protocol, the transport offset may belong to an earlier frame and be out of range.
         let transport = if from.layers.protocol() == 0 { 0 } else { moved(from.transport) };
         let clock = other.arrival_clock() as u8;
         *to = Metadata { data, len, start, end, pool, layers, transport, clock, ..from };
@@ -345,7 +347,7 @@ impl Packet {
 impl Drop for Packet {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: this packet was the chunk's only owner and is gone after this.
+        // SAFETY: this packet is the chunk's only owner and is not used after this.
         unsafe { cache::put(&[Chunk::from_metadata(self.0)]) }
     }
 }

@@ -1,11 +1,12 @@
-//! Packet pools: a hard limit of chunks, taken and given back through a cache per thread.
+//! Packet pools: a fixed number of chunks. Each thread takes and returns chunks through its own cache.
 //!
-//! Threads touch the pool itself only in bulk, when their cache runs empty or full. How a chunk is laid out belongs
-//! to the pool ([`Layout`]): the native pool here has memory of its own; a device driver's pool ([`Backing`]) keeps
-//! the metadata in the room its own chunks have, so that such a port copies nothing and nothing above knows.
+//! Threads access the pool itself only in bulk, when their cache is empty or full. The pool decides the layout of a
+//! chunk ([`Layout`]). The native pool in this module has its own memory. The pool of a device driver ([`Backing`])
+//! keeps the metadata in the space that the driver's chunks reserve for it, so that such a port copies no packets and
+//! other code sees no difference.
 //!
-//! A pool's memory lives until its handle is dropped *and* its last chunk has come home, so a packet may outlive
-//! the handle. Chunks resting in another thread's cache come home when that thread ends, or first touches another
+//! A pool's memory is freed when its handle has been dropped *and* its last chunk has been returned, so a packet may
+//! outlive the handle. Another thread's cache returns its chunks when that thread ends, or when it first uses a new
 //! pool after the handle was dropped.
 
 pub(crate) mod cache;
@@ -26,48 +27,48 @@ use thiserror::Error;
 use crate::metadata::{LINE, Layers, Metadata};
 use crate::{ArrivalClock, Batch, MAX_BATCH, Packet, Ticks};
 
-/// Why a pool cannot be made.
+/// The reasons why a pool cannot be created.
 #[derive(Debug, Error)]
 pub enum PoolError {
-    /// The chunks cannot hold what a packet needs.
+    /// The chunks are too small for a packet.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// A pool needs chunks.
+    /// The number of chunks is 0 or too large.
     #[error("a pool of {0} chunks: allowed are 1 to 16777216")]
     Chunks(usize),
-    /// Chunks would overlap, or their metadata not be aligned.
+    /// Chunks would overlap, or their metadata would not be aligned.
     #[error("chunks of {end} bytes {stride} apart: allowed are multiples of 64 from {end} to 131072")]
     Stride {
-        /// The distance between two chunks.
+        /// The distance between two chunks, in bytes.
         stride: usize,
-        /// What each one takes.
+        /// The size of one chunk, in bytes.
         end: usize,
     },
-    /// Frames longer than a native chunk is meant for.
+    /// The frame length is outside the range of native chunks.
     #[error("a pool for frames of {0} bytes: allowed are 64 to {MAX_FRAME}")]
     Frame(usize),
-    /// As many pools exist as the process can tell apart.
-    #[error("no pool can be added: {0} exist already, which is as many as there can be")]
+    /// The process has the maximum number of pools.
+    #[error("no pool can be added: {0} pools exist, which is the maximum")]
     TooMany(usize),
-    /// The system gave no memory.
+    /// The system could not provide the memory.
     #[error("cannot reserve {bytes} bytes for packets: {source}")]
     Memory {
-        /// How much was asked for.
+        /// The number of bytes requested.
         bytes: usize,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// The most chunks of a pool.
+/// The largest number of chunks in a pool.
 pub const MOST_CHUNKS: usize = 1 << 24;
 
-/// A hard-limited set of chunks that packets are made from. The handle is what code allocates through; all clones of it
-/// are one.
+/// A hard-limited set of chunks that packets are made from. Code allocates packets through this handle; all clones of
+/// it share one pool.
 #[derive(Clone)]
 pub struct Pool {
     inner: Arc<Inner>,
-    /// Closes the pool with the last clone.
+    /// Closes the pool when the last clone is dropped.
     _open: Arc<Open>,
 }
 
@@ -79,20 +80,20 @@ pub(crate) struct Inner {
     capacity: usize,
     fresh: Metadata,
     order: Order,
-    /// Chunks taken from the backing: in packets or in caches.
+    /// Number of chunks taken from the backing. They are in packets or in caches.
     out: AtomicUsize,
-    /// Threads that have a cache of this pool.
+    /// Number of threads that have a cache of this pool.
     caches: AtomicUsize,
     closed: AtomicBool,
-    /// Packets asked for that could not be had.
+    /// Number of requested packets that the pool could not provide.
     exhausted: AtomicU64,
 }
 
 impl Pool {
-    /// A pool with memory of its own, on huge pages where the system has any to give.
+    /// Creates a pool with its own memory, on huge pages if the system provides them.
     ///
     /// # Errors
-    /// [`PoolError`]: sizes that make no sense, no memory, too many pools.
+    /// Returns [`PoolError`] if a size is out of range, memory is missing, or too many pools exist.
     pub fn new(options: PoolOptions) -> Result<Self, PoolError> {
         if !(1..=MOST_CHUNKS).contains(&options.chunks) {
             return Err(PoolError::Chunks(options.chunks));
@@ -101,10 +102,10 @@ impl Pool {
         Self::over(Box::new(backing), options.chunks, order)
     }
 
-    /// A pool over chunks of another's making: a device driver's.
+    /// Creates a pool over chunks that other code provides, for example a device driver.
     ///
     /// # Errors
-    /// [`PoolError`]: a layout that cannot hold a packet, too many pools.
+    /// Returns [`PoolError`] if the layout cannot hold a packet or too many pools exist.
     pub fn foreign(backing: Box<dyn Backing>, capacity: usize) -> Result<Self, PoolError> {
         Self::over(backing, capacity, Order::Lifo)
     }
@@ -142,7 +143,7 @@ impl Pool {
         Ok(Self { _open: Arc::new(Open(Arc::clone(&inner))), inner })
     }
 
-    /// An empty packet, or nothing where the pool is exhausted, which is counted.
+    /// Takes an empty packet. Returns `None` if the pool is exhausted, and counts the failure.
     #[inline]
     #[must_use]
     pub fn take(&self) -> Option<Packet> {
@@ -157,23 +158,24 @@ impl Pool {
         Some(unsafe { packet.assume_init() })
     }
 
-    /// Adds up to `n` empty packets to `batch`, as many as it has room for and the pool has chunks. Returns how many;
-    /// those that the pool could not give are counted.
+    /// Adds up to `n` empty packets to `batch`, limited by the batch's room and the pool's free chunks. Returns the
+    /// number added. Packets that the pool could not provide are counted.
     #[inline]
     pub fn fill(&self, batch: &mut Batch, n: usize) -> usize {
-        self.fill_as(batch, &self.inner.fresh, nothings(n), |_, ()| {})
+        self.fill_as(batch, &self.inner.fresh, units(n), |_, ()| {})
     }
 
-    /// The same with frames of `len` bytes (at most the [`frame_limit`](Self::frame_limit)) that arrived at `arrival`:
-    /// one write of the metadata instead of two. Their content is whatever was there.
+    /// Adds up to `n` packets to `batch` that have `len` bytes (at most the [`frame_limit`](Self::frame_limit)) and
+    /// arrived at `arrival`. The metadata is written once instead of twice. The content of the frames is undefined (old
+    /// data).
     #[inline]
     pub fn fill_arrived(&self, batch: &mut Batch, n: usize, len: usize, arrival: Ticks, clock: ArrivalClock) -> usize {
-        self.fill_as(batch, &self.inner.arrived(len, arrival, clock), nothings(n), |_, ()| {})
+        self.fill_as(batch, &self.inner.arrived(len, arrival, clock), units(n), |_, ()| {})
     }
 
-    /// The same with one packet for each of `picks`: its first 64 bytes are those of `lines[pick]` (of the first line
-    /// where there is no such one; nothing is added where there are no lines). For a source of short frames, this is
-    /// one pass over the chunks instead of two.
+    /// Adds one packet for each of `picks` and copies `lines[pick]` to its first 64 bytes. If `pick` is out of range,
+    /// the first line is copied; if `lines` is empty, no packet is added. For a source of short frames, this makes one
+    /// pass over the chunks instead of two.
     #[inline]
     pub fn fill_lines(
         &self,
@@ -195,7 +197,8 @@ impl Pool {
                     first
                 }
             };
-            // SAFETY: the chunk is the caller's alone and has at least 64 bytes from `data` on (`Layout::check`).
+            // SAFETY: the caller is the chunk's only owner, and the chunk has at least 64 bytes from `data` on
+            // (`Layout::check`).
             unsafe { chunk.as_metadata().cast::<u8>().add(data).cast::<[u8; LINE]>().write_unaligned(line.0) }
         };
         self.fill_as(batch, &fresh, picks, write)
@@ -207,7 +210,7 @@ impl Pool {
         let fill = |slots: &mut [MaybeUninit<Packet>]| {
             cache::with(&self.inner, |cache| cache.fill(slots, fresh, contents, write))
         };
-        // SAFETY: `fill` initialises as many slots from the front as it says.
+        // SAFETY: `fill` initialises as many slots from the front as it returns.
         let got = unsafe { batch.extend(wanted, fill) };
         if got < wanted {
             self.inner.count_exhausted((wanted - got) as u64);
@@ -215,9 +218,9 @@ impl Pool {
         got
     }
 
-    /// Takes free chunks that no packet is made of: for a device to write frames into. Fills `chunks` from the front as far as
-    /// there are any, how many; what could not be had is counted. Who takes a chunk has it until it makes a
-    /// [packet](Self::packet) of it or [gives it back](Self::give_chunks).
+    /// Takes free chunks into which a device will write frames; no packet is made of them. Fills `chunks` from the
+    /// front until no chunk is free. Returns the number of chunks taken; missing chunks are counted as exhausted. The
+    /// caller owns each chunk until it makes a [packet](Self::packet) of it or [gives it back](Self::give_chunks).
     pub fn take_chunks(&self, chunks: &mut [Chunk]) -> usize {
         let got = cache::with(&self.inner, |cache| cache.take_into(chunks));
         if got < chunks.len() {
@@ -226,20 +229,22 @@ impl Pool {
         got
     }
 
-    /// Takes back chunks that no packet is made of.
+    /// Takes back chunks that are not packets.
     ///
     /// # Safety
-    /// They were [taken](Self::take_chunks) from this pool, or their packets were ([`Packet::into_chunk`]); the caller has each of
-    /// them alone, and nothing else reaches it any more.
+    /// Each chunk was [taken](Self::take_chunks) from this pool, or its packet was ([`Packet::into_chunk`]). The caller
+    /// is its only owner, and no other code accesses it any more.
     pub unsafe fn give_chunks(&self, chunks: &[Chunk]) {
         cache::with(&self.inner, |cache| cache.push(chunks));
     }
 
-    /// Makes a packet of a chunk into which a device has written a frame: `len` bytes that begin `start` bytes after the
-    /// chunk's [address](Chunk::address). `None`, and the chunk still the caller's, where that is outside packet memory.
+    /// Makes a packet of a chunk into which a device has written a frame. The frame has `len` bytes and begins `start`
+    /// bytes after the chunk's [address](Chunk::address). Returns `None` if the frame is outside packet memory; the
+    /// caller then still owns the chunk.
     ///
     /// # Safety
-    /// As for [`give_chunks`](Self::give_chunks): the caller hands over sole ownership of a chunk of this pool.
+    /// The same conditions as for [`give_chunks`](Self::give_chunks): the caller hands over sole ownership of a chunk
+    /// of this pool.
     #[inline]
     #[must_use]
     pub unsafe fn packet(
@@ -256,52 +261,52 @@ impl Pool {
             return None;
         }
         let metadata = Metadata { data: start as u16, len: len as u16, arrival, clock: clock as u8, ..*fresh };
-        // SAFETY: a live, aligned chunk of this pool, which is the caller's alone; the frame is inside its packet memory, by
-        // the check above, whose bytes are initialised (`Backing`).
+        // SAFETY: the chunk is a live, aligned chunk of this pool and the caller is its only owner. The frame is inside
+        // its packet memory, by the check above, and that memory is initialised (`Backing`).
         unsafe {
             chunk.as_metadata().write(metadata);
             Some(Packet::from_chunk(chunk.as_metadata()))
         }
     }
 
-    /// Whether a packet's chunk is of this pool.
+    /// Returns whether a packet's chunk belongs to this pool.
     #[inline]
     #[must_use]
     pub fn owns(&self, packet: &Packet) -> bool {
         packet.meta().pool == self.inner.id
     }
 
-    /// How many chunks there are at all.
+    /// Returns the total number of chunks.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.inner.capacity
     }
 
-    /// How many chunks are not at home: in packets, or in some thread's cache.
+    /// Returns the number of chunks outside the backing: in packets, or in a thread's cache.
     #[must_use]
     pub fn out(&self) -> usize {
         self.inner.out.load(Ordering::Relaxed)
     }
 
-    /// How many packets were asked for and could not be had, so far.
+    /// Returns the number of packets that were requested and could not be provided, so far.
     #[must_use]
     pub fn exhausted(&self) -> u64 {
         self.inner.exhausted.load(Ordering::Relaxed)
     }
 
-    /// Brings the chunks that rest in this thread's cache home, so that [`out`](Self::out) counts packets alone (of
-    /// this thread).
+    /// Returns the chunks in this thread's cache to the backing. After that, [`out`](Self::out) counts only packets, as
+    /// far as this thread is concerned.
     pub fn flush(&self) {
         cache::detach(self.inner.id);
     }
 
-    /// The longest frame that a fresh packet can hold, in bytes.
+    /// Returns the longest frame that a fresh packet can hold, in bytes.
     #[must_use]
     pub fn frame_limit(&self) -> usize {
         usize::from(self.inner.fresh.end - self.inner.fresh.data)
     }
 
-    /// Where chunks lie and how their room is used.
+    /// Returns the layout of the chunks.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.inner.backing.layout()
@@ -312,7 +317,7 @@ impl Drop for Open {
     fn drop(&mut self) {
         self.0.closed.store(true, Ordering::SeqCst);
         cache::detach(self.0.id);
-        self.0.release_if_home();
+        self.0.release_if_idle();
     }
 }
 
@@ -322,13 +327,13 @@ impl std::fmt::Debug for Pool {
     }
 }
 
-/// `n` times nothing, at most as often as a batch is long.
-fn nothings(n: usize) -> &'static [()] {
+/// Returns a slice of `n` units, at most [`MAX_BATCH`]: the contents of packets that get no content.
+fn units(n: usize) -> &'static [()] {
     &[(); MAX_BATCH][..n.min(MAX_BATCH)]
 }
 
 impl Inner {
-    /// The metadata of a packet of `len` bytes, or as many as fit, that arrived.
+    /// Returns the metadata of a packet that arrived with `len` bytes. `len` is limited to the bytes that fit.
     #[inline]
     fn arrived(&self, len: usize, arrival: Ticks, clock: ArrivalClock) -> Metadata {
         let len = len.min(usize::from(self.fresh.end - self.fresh.data)) as u16;
@@ -340,29 +345,30 @@ impl Inner {
         self.exhausted.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Takes up to `chunks.len()` chunks from the backing; how many it had.
-    fn take_home(&self, chunks: &mut [Chunk]) -> usize {
+    /// Takes up to `chunks.len()` chunks from the backing. Returns the number taken.
+    fn take_from_backing(&self, chunks: &mut [Chunk]) -> usize {
         let got = self.backing.take(chunks);
         self.out.fetch_add(got, Ordering::SeqCst);
         got
     }
 
-    /// Gives chunks back to the backing.
-    fn bring_home(&self, chunks: &[Chunk]) {
+    /// Returns chunks to the backing.
+    fn return_to_backing(&self, chunks: &[Chunk]) {
         if chunks.is_empty() {
             return;
         }
         self.backing.give(chunks);
         self.out.fetch_sub(chunks.len(), Ordering::SeqCst);
-        self.release_if_home();
+        self.release_if_idle();
     }
 
-    /// Lets go of a closed pool whose chunks are all home and of which no thread has a cache: an empty cache that is
-    /// left would be taken for that of the next pool with this number. Once the pool is closed, `out` never rises
-    /// from 0, and no cache is made then; so of all that can be last, the last one sees the others done.
-    fn release_if_home(&self) {
-        let home = || self.out.load(Ordering::SeqCst) == 0 && self.caches.load(Ordering::SeqCst) == 0;
-        if self.closed.load(Ordering::SeqCst) && home() {
+    /// Removes a closed pool from the registry once all its chunks are in the backing and no thread has a cache of it.
+    /// An empty cache that remained would be used for the next pool with the same number. Once the pool is closed,
+    /// `out` never rises from 0 and no cache is created. So whichever of the events comes last finds the other
+    /// conditions met.
+    fn release_if_idle(&self) {
+        let idle = || self.out.load(Ordering::SeqCst) == 0 && self.caches.load(Ordering::SeqCst) == 0;
+        if self.closed.load(Ordering::SeqCst) && idle() {
             registry::remove(self);
         }
     }

@@ -1,6 +1,6 @@
-//! Which session a packet belongs to: its 5-tuple, and a hash of it that both directions share.
+//! A packet's session: its 5-tuple, and a hash of it that both directions share.
 //!
-//! Of a packet in a GTP-U tunnel the 5-tuple is the inner one's (`session/tunnelled.rs`).
+//! For a packet in a GTP-U tunnel, the 5-tuple is that of the inner packet (`session/tunnelled.rs`).
 
 mod icmp;
 mod tunnelled;
@@ -15,12 +15,13 @@ use crate::wire::ipv6::{self, Ipv6};
 use crate::wire::udp::Udp;
 use crate::{Network, Packet};
 
-/// A 5-tuple as seen in one packet. Addresses are in network order; an IPv4 address fills the first four bytes.
-/// Ports are 0 where the packet shows none (other protocols), and in fragments: the first shows them, but then it would
-/// be of another session than the others of its datagram, and of another worker, where nobody could put them together.
+/// The 5-tuple of one packet. Addresses are in network order; an IPv4 address fills the first four bytes. Ports are 0
+/// if the packet has none (other protocols), and in fragments. The first fragment contains the ports, but with them it
+/// would belong to another session than the other fragments of its datagram. Another worker would then get it, and no
+/// worker could reassemble the datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SessionKey {
-    /// The family of the addresses: those of two families may have the same bytes. It is not in the hash.
+    /// The address family. Addresses of two families may have the same bytes. The family is not part of the hash.
     pub network: Network,
     /// Source address.
     pub source: [u8; 16],
@@ -30,33 +31,33 @@ pub struct SessionKey {
     pub source_port: u16,
     /// Destination port.
     pub destination_port: u16,
-    /// IP protocol number; 0 for a frame that is not IP, whose addresses are then its MAC addresses.
+    /// IP protocol number. 0 for a frame that is not IP; its addresses are then the MAC addresses.
     pub protocol: u8,
 }
 
 impl SessionKey {
-    /// The `protocol` of a tunnel itself, whose key has the outer addresses, and its number's upper half in place of the
-    /// source port and its lower half in place of the destination port: a protocol number that is reserved (IANA's list of
-    /// them), which only a packet that breaks the rules has of its own.
+    /// The `protocol` of a tunnel itself. Its key has the outer addresses, the upper half of the tunnel identifier as
+    /// source port and the lower half as destination port. The number is reserved (IANA, *Assigned Internet Protocol
+    /// Numbers*), so only an invalid packet carries it itself.
     pub const TUNNEL: u8 = 255;
 
-    /// A hash that is the same for both directions of the session and never 0.
+    /// Returns a hash that is the same for both directions of the session and never 0.
     #[must_use]
     pub fn symmetric_hash(&self) -> u32 {
         let side = |address: &[u8; 16], port: u16| {
             let both = u128::from_be_bytes(*address);
             let (high, low) = ((both >> 64) as u64, both as u64);
-            // The port is spread over the whole word (by the golden ratio's bits, Knuth 6.4): merely put beside the
-            // address, it would cancel out against an interface identifier counted in the same bits.
+            // The port is spread over the whole word (by the golden ratio's bits, Knuth 6.4). If it only filled some
+            // bits beside the address, it would cancel out against an interface identifier counted in the same bits.
             mix(mix(high) ^ low ^ u64::from(port).wrapping_mul(0x9e37_79b9_7f4a_7c15))
         };
-        // A sum forgets which side was which; mixing each side first keeps sides that differ little apart.
+        // The sum is the same for both directions. Mixing each side first keeps sides apart that differ in few bits.
         let both = side(&self.source, self.source_port).wrapping_add(side(&self.destination, self.destination_port));
         ((mix(both ^ u64::from(self.protocol)) >> 32) as u32).max(1)
     }
 
-    /// What the headers of a frame show: its network layer, at `start`, its upper layer's protocol and where that begins,
-    /// and where the network layer's packet ends.
+    /// Returns the key of a frame's headers. `start` is the offset of the network layer, `transport` the upper layer's
+    /// protocol and offset, and `end` the end of the network layer's packet.
     #[inline]
     fn of(frame: &[u8], network: Network, start: usize, transport: Option<(u8, usize)>, end: usize) -> Self {
         let mut key =
@@ -73,7 +74,7 @@ impl SessionKey {
             Network::Ipv6 => {
                 let Ok((header, _)) = Ipv6::ref_from_prefix(header) else { return key };
                 (key.source, key.destination) = (header.source, header.destination);
-                // Behind extension headers the upper layer's protocol is the session's.
+                // Behind extension headers, the upper layer's protocol is the session's protocol.
                 key.protocol = transport.map_or(header.next_header, |(protocol, _)| protocol);
                 let plain = transport.is_some_and(|(protocol, _)| protocol == header.next_header);
                 let fragment = !plain && ipv6::is_fragment(frame, start);
@@ -103,7 +104,7 @@ impl SessionKey {
     }
 }
 
-/// An IPv4 header without options straight above Ethernet, and the ports that TCP and UDP start with.
+/// An IPv4 header without options directly above Ethernet, and the two ports that TCP and UDP start with.
 #[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct WithPorts {
@@ -113,7 +114,8 @@ struct WithPorts {
     destination: U16,
 }
 
-/// The two ports that protocols with ports start with, `offset` bytes into a frame whose IP packet ends at `end`.
+/// Returns the two ports of a protocol that starts with them, `offset` bytes into a frame whose IP packet ends at
+/// `end`.
 #[inline]
 fn ports_at(frame: &[u8], protocol: u8, offset: usize, end: usize) -> Option<(u16, u16)> {
     if !matches!(protocol, TCP | UDP | DCCP | SCTP | UDP_LITE) {
@@ -123,7 +125,8 @@ fn ports_at(frame: &[u8], protocol: u8, offset: usize, end: usize) -> Option<(u1
     Some((u16::from_be_bytes([ports[0], ports[1]]), u16::from_be_bytes([ports[2], ports[3]])))
 }
 
-/// The finalising multiply-and-shift steps of SplitMix64 (Steele, Lea, Flood 2014): every bit reaches every bit.
+/// The finalising multiply-and-shift steps of SplitMix64 (Steele, Lea, Flood 2014): every input bit affects every
+/// output bit.
 fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -131,13 +134,14 @@ fn mix(mut x: u64) -> u64 {
 }
 
 impl Packet {
-    /// The packet's 5-tuple; for a frame that is not IP its MAC addresses stand in. Of a packet in a GTP-U tunnel it is that
-    /// of the packet inside, as devices of mobile networks spread them: two gateways have one pair of addresses and one
-    /// port on both sides for all that they send each other. Taking a packet out of its tunnel, or putting it into one,
-    /// makes no other session of it. What the tunnel carries and is no IP packet is of the tunnel
-    /// ([`TUNNEL`](Self::TUNNEL)), and so is an end marker; other messages are of the two gateways.
+    /// Returns the packet's 5-tuple. For a frame that is not IP, the MAC addresses take the place of the IP addresses.
+    /// For a packet in a GTP-U tunnel, the 5-tuple is that of the inner packet, because two gateways send all their
+    /// traffic between one pair of addresses and ports. Devices of mobile networks distribute such traffic in the same
+    /// way. Encapsulation and decapsulation do not change the session. A tunnel payload that is not an IP packet, and
+    /// an end marker, belong to the tunnel ([`TUNNEL`](SessionKey::TUNNEL)). Other messages belong to the session of
+    /// the two gateways.
     pub fn session_key(&mut self) -> SessionKey {
-        // What nearly all packets are, without looking for their layers.
+        // Nearly all packets have this form; their layers need not be located.
         if let Some((header, source_port, destination_port)) = self.plain_session() {
             let protocol = header.protocol;
             let (mut source, mut destination) = ([0; 16], [0; 16]);
@@ -149,14 +153,14 @@ impl Packet {
         self.any_key()
     }
 
-    /// The session's key, of any packet.
+    /// Returns the session key of a packet of any form.
     #[inline(never)]
     fn any_key(&mut self) -> SessionKey {
         let key = self.outermost_key();
         if key.destination_port == gtpu::PORT && key.protocol == UDP { self.tunnelled_key(key) } else { key }
     }
 
-    /// The 5-tuple that the outermost headers show, whatever they carry.
+    /// Returns the 5-tuple of the outermost headers, whatever they carry.
     #[inline]
     pub fn outermost_key(&mut self) -> SessionKey {
         let (network, start) = self.network();
@@ -164,14 +168,15 @@ impl Packet {
         SessionKey::of(self.data(), network, start, transport, end)
     }
 
-    /// What a datagram of these two ends, to GTP-U's port, is a part of.
+    /// Returns the session key of a datagram to the GTP-U port whose outer 5-tuple is `outermost`.
     fn tunnelled_key(&mut self, outermost: SessionKey) -> SessionKey {
         let (transport, end) = (self.transport(), self.network_end());
         let start = transport.map_or(end, |(_, offset)| offset + size_of::<Udp>());
         tunnelled::key(outermost, self.data().get(start..end).unwrap_or_default())
     }
 
-    /// Protocol, source and destination port of TCP, UDP, UDP-Lite, SCTP and DCCP, which all start with the two ports.
+    /// Returns the protocol, source port and destination port of TCP, UDP, UDP-Lite, SCTP and DCCP. All of them start
+    /// with the two ports.
     #[inline]
     pub fn ports(&mut self) -> Option<(u8, u16, u16)> {
         let (protocol, offset) = self.transport()?;
@@ -180,8 +185,9 @@ impl Packet {
         Some((protocol, source, destination))
     }
 
-    /// The IPv4 header and both ports of a TCP or UDP packet straight above Ethernet, whose header has no options, and
-    /// which is no later fragment: what nearly all are, told in few instructions. `None` says nothing.
+    /// Returns the IPv4 header and both ports of a TCP or UDP packet directly above Ethernet whose header has no
+    /// options and that is not a later fragment. Nearly all packets pass this test, which takes few instructions.
+    /// `None` gives no information about the packet.
     #[inline]
     #[must_use]
     pub fn plain_ipv4_ports(&self) -> Option<(&Ipv4, u16, u16)> {
@@ -189,7 +195,8 @@ impl Packet {
         self.plain_ports(OFFSET)
     }
 
-    /// The same of a packet whose session these are, fragments and what is for a tunnel's end excluded.
+    /// Returns the IPv4 header and both ports if they are the packet's session, in few instructions. Returns `None` for
+    /// fragments and for packets to the GTP-U port, too. `None` gives no information about the packet.
     #[inline]
     #[must_use]
     pub fn plain_session(&self) -> Option<(&Ipv4, u16, u16)> {
@@ -197,25 +204,26 @@ impl Packet {
         self.plain_ports(MORE_OR_OFFSET).filter(|(_, _, destination)| *destination != gtpu::PORT)
     }
 
-    /// The header and ports of a plain packet none of whose `flags` of fragmentation is set.
+    /// Returns the header and ports of a plain packet that has none of the fragmentation `flags` set.
     #[inline(always)]
     fn plain_ports(&self, flags: u16) -> Option<(&Ipv4, u16, u16)> {
         let WithPorts { ethernet, ipv4, source, destination } = self.view(0)?;
         let untagged = ethernet.ether_type.get() == EtherType::IPV4;
-        // The ports are the datagram's, not of the padding behind it.
+        // The ports must be part of the datagram, not of the padding behind it.
         let long_enough = usize::from(ipv4.total_length.get()) >= size_of::<Ipv4>() + 2 * size_of::<U16>();
         let whole = ipv4.version_ihl == 0x45 && ipv4.flags_fragment.get() & flags == 0 && long_enough;
         let plain = untagged && whole && matches!(ipv4.protocol, TCP | UDP);
         plain.then(|| (ipv4, source.get(), destination.get()))
     }
 
-    /// Forgets the session's hash: for who rewrites an address or a port.
+    /// Resets the session hash. A caller that rewrites an address or a port must call this.
     #[inline]
     pub fn forget_session(&mut self) {
         self.meta_mut().session = 0;
     }
 
-    /// The session's symmetric hash, computed once and kept until [forgotten](Self::forget_session); never 0.
+    /// Returns the session's symmetric hash, which is never 0. It is computed once and kept until
+    /// [`forget_session`](Self::forget_session).
     #[inline]
     pub fn session_hash(&mut self) -> u32 {
         if self.meta().session == 0 {
@@ -226,6 +234,6 @@ impl Packet {
     }
 }
 
-// Not under Miri: nothing here is unsafe, and parsing random frames is what it is slowest at.
+// Not under Miri: this module has no unsafe code, and Miri is slowest at parsing random frames.
 #[cfg(all(test, not(miri)))]
 mod tests;

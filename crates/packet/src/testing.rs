@@ -1,18 +1,18 @@
-//! What this crate's tests share: how many cases to try, a device driver's memory, frames.
+//! Test support: the number of cases, a device driver's memory, frames.
 
 pub(crate) mod driver_memory;
 pub(crate) mod frames;
 
 use proptest::prelude::ProptestConfig;
 
-/// Runs `cases` cases of a property; few under the interpreter that checks the unsafe code, a thousand times slower.
-/// Failures are not kept in files: one that is found becomes a named test.
+/// Configures `cases` cases of a property. Under Miri, which is a thousand times slower, only a few run. Failures are
+/// not stored in files: each becomes a named test.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
     let cases = if cfg!(miri) { (cases / 512).max(4) } else { cases };
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// A plain generator of numbers for tests that need many and no shrinking (xorshift64, Marsaglia 2003).
+/// A simple random number generator for tests that need many numbers and no shrinking (xorshift64, Marsaglia 2003).
 pub(crate) struct Numbers(pub u64);
 
 impl Numbers {

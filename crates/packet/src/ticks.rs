@@ -1,25 +1,25 @@
 //! Instants and spans on the engine's clock.
 //!
-//! Packets carry the instant they arrived, so the unit is defined at the bottom of the house. What a tick is worth in
-//! nanoseconds is known to the clock that gave it (`forebay-measure`): the time-stamp counter's period for a real
-//! run, a chosen one in virtual time.
+//! Packets carry their arrival time, so this crate defines the unit. The clock that produced a tick knows its length in
+//! nanoseconds (`forebay-measure`): the period of the time-stamp counter in a real run, a chosen period in virtual
+//! time.
 
 use std::ops::{Add, AddAssign, Sub};
 
 /// A number of ticks of the engine's clock: an instant counted from the clock's own origin, or a span between two.
 ///
-/// Ticks are of a *reference* clock (the invariant time-stamp counter); they are not core cycles.
+/// Ticks count a *reference* clock (the invariant time-stamp counter); they are not core cycles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Ticks(pub u64);
 
 impl Ticks {
-    /// The origin of the clock; as a span, nothing.
+    /// The origin of the clock, or an empty span.
     pub const ZERO: Self = Self(0);
-    /// Later than every instant.
+    /// An instant later than every other.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// The span from `earlier` to `self`, or nothing where `earlier` is the later of the two.
+    /// Returns the span from `earlier` to `self`, or zero if `earlier` is the later of the two.
     #[inline]
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {

@@ -1,7 +1,7 @@
-//! Protocol headers as they stand in a frame, one protocol a file.
+//! Protocol headers as they are in a frame, one protocol per file.
 //!
-//! Each header is a plain structure over unaligned bytes; a [`Packet::view`](crate::Packet::view) of it is checked
-//! against the frame's length. Fields of several bytes are in network order and say so by their type.
+//! Each header is a plain structure over unaligned bytes. [`Packet::view`](crate::Packet::view) checks it against the
+//! frame's length. The types of fields with several bytes state that they are in network order.
 
 pub mod arp;
 pub mod checksum;
@@ -15,6 +15,6 @@ pub mod tcp;
 pub mod udp;
 pub mod vxlan;
 
-// Not under Miri: nothing here is unsafe, and parsing random frames is what it is slowest at.
+// Not under Miri: this module has no unsafe code, and Miri is slowest at parsing random frames.
 #[cfg(all(test, not(miri)))]
 mod tests;

@@ -1,4 +1,4 @@
-//! What a batch promises by itself; with pools and threads it is tested in `pool/tests/model.rs`.
+//! Tests of a batch by itself. `pool/tests/model.rs` tests batches with pools and threads.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ fn pool() -> Pool {
     Pool::new(PoolOptions { chunks: 600, frame: 64, headroom: 0, ..PoolOptions::default() }).expect("a small pool")
 }
 
-/// A batch of `capacity` with `n` packets in it, whose flows count up from `first`.
+/// Creates a batch of `capacity` with `n` packets, whose flows count up from `first`.
 fn batch(pool: &Pool, capacity: usize, n: usize, first: u32) -> Batch {
     let mut batch = Batch::with_capacity(capacity);
     assert_eq!(pool.fill(&mut batch, n), n.min(capacity));
@@ -28,9 +28,10 @@ fn flows(packets: &[Packet]) -> Vec<u32> {
 
 #[test]
 fn a_capacity_is_at_least_one_and_at_most_the_largest_batch() {
-    for (asked, given) in [(0, 1), (1, 1), (MAX_BATCH, MAX_BATCH), (MAX_BATCH + 1, MAX_BATCH), (usize::MAX, MAX_BATCH)]
+    for (requested, capacity) in
+        [(0, 1), (1, 1), (MAX_BATCH, MAX_BATCH), (MAX_BATCH + 1, MAX_BATCH), (usize::MAX, MAX_BATCH)]
     {
-        assert_eq!(Batch::with_capacity(asked).capacity(), given);
+        assert_eq!(Batch::with_capacity(requested).capacity(), capacity);
     }
     assert_eq!((Batch::none().capacity(), Batch::none().room(), Batch::none().len()), (0, 0, 0));
 }
@@ -57,9 +58,10 @@ fn packets_can_be_reordered_in_place() {
     assert_eq!(pool.out(), 0);
 }
 
-/// What stayed behind moved up through a pointer that a second borrow of the same slots had ended (Miri shows it).
+/// Regression test: the remaining packets moved through a pointer that a second borrow of the slots had invalidated
+/// (found by Miri).
 #[test]
-fn what_append_leaves_behind_keeps_its_order() {
+fn remaining_packets_keep_their_order_after_append() {
     let pool = pool();
     let (mut from, mut to) = (batch(&pool, 8, 8, 10), batch(&pool, 5, 2, 0));
     assert_eq!(to.append(&mut from), 3);
@@ -85,7 +87,7 @@ fn a_panic_while_draining_loses_no_packet() {
         assert!(drained.is_err());
         assert_eq!((kept.len(), batch.len()), (at, 0));
         pool.flush();
-        assert_eq!(pool.out(), at, "only the kept ones are out");
+        assert_eq!(pool.out(), at, "only the kept packets are out");
     }
 }
 
@@ -93,7 +95,9 @@ proptest! {
     #![proptest_config(cases(128))]
 
     #[test]
-    fn packets_of_several_pools_in_one_batch_go_home_to_their_own(picks in proptest::collection::vec(0usize..3, 1..60), clear: bool) {
+    fn packets_of_several_pools_return_to_their_pools(
+        picks in proptest::collection::vec(0usize..3, 1..60), clear: bool,
+    ) {
         let memories = [DriverMemory::new(20, 0, 64), DriverMemory::new(20, 64, 128)];
         let pools = [memories[0].pool(), memories[1].pool(), pool()];
         let mut batch = Batch::with_capacity(64);
@@ -129,7 +133,7 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn a_batch_handed_over_is_all_there_in_order(room in 1usize..40, size in 0usize..40, capacity in 1usize..40) {
+    fn a_batch_handed_over_is_complete_and_in_order(room in 1usize..40, size in 0usize..40, capacity in 1usize..40) {
         let pool = pool();
         let mut from = batch(&pool, capacity, size, 7);
         let (before, mut to) = (flows(&from), Batch::with_capacity(room));
@@ -138,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn a_run_is_as_long_as_flow_and_instant_stay_the_same(
+    fn a_run_has_one_flow_and_arrival_time(
         kinds in proptest::collection::vec((0u32..2, 0u64..2, any::<u8>()), 0..40), long in 0usize..40,
     ) {
         let pool = pool();
@@ -147,7 +151,7 @@ proptest! {
         for (packet, (flow, arrival, mark)) in batch.iter_mut().zip(&kinds) {
             packet.set_flow(*flow << 31 | 5);
             packet.set_arrival(crate::Ticks(*arrival << 63 | 3), crate::ArrivalClock::Poll);
-            // What does not matter.
+            // Mark and words do not affect the comparison.
             packet.set_mark(*mark);
             packet.set_word(crate::Word::new(0).expect("the first"), u32::from(*mark));
         }

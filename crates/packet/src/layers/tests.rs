@@ -1,4 +1,5 @@
-//! Where layers start, against etherparse; and that what is kept of them stays right while headers come and go.
+//! Compares the offsets of layers with etherparse, and checks that stored offsets stay correct while headers are added
+//! and removed.
 
 use etherparse::err::{ip_auth, ipv4};
 use etherparse::{
@@ -25,8 +26,8 @@ fn packet(pool: &Pool, frame: &[u8]) -> Packet {
     packet
 }
 
-/// What etherparse sees: the network layer and its offset, and the transport layer, `None` where the two parsers
-/// differ by intent.
+/// Returns etherparse's result: the network layer and its offset, and the transport layer. The transport layer is
+/// `None` if the two parsers differ by intent.
 fn seen_by_etherparse(frame: &[u8]) -> ((Network, usize), Option<Transport>) {
     let Ok(ethernet) = Ethernet2HeaderSlice::from_slice(frame) else {
         return ((Network::Other, 0), Some(None));
@@ -50,7 +51,7 @@ fn seen_by_etherparse(frame: &[u8]) -> ((Network, usize), Option<Transport>) {
                 let above = (header.protocol().0, start + header.slice().len());
                 ((Network::Ipv4, start), Some(whole.then_some(above)))
             }
-            // The fixed part is there; the options are not, or are of no possible length.
+            // The fixed part is present. The options are missing, or their length is invalid.
             Err(ipv4::HeaderSliceError::Len(error)) if error.required_len > 20 => ((Network::Ipv4, start), Some(None)),
             Err(ipv4::HeaderSliceError::Content(ipv4::HeaderError::HeaderLengthSmallerThanHeader { .. })) => {
                 ((Network::Ipv4, start), Some(None))
@@ -59,7 +60,7 @@ fn seen_by_etherparse(frame: &[u8]) -> ((Network, usize), Option<Transport>) {
         },
         Type::IPV6 => match Ipv6HeaderSlice::from_slice(rest) {
             Ok(header) => {
-                // What follows the packet in the frame is none of it.
+                // Bytes after the packet in the frame are not part of it.
                 let end = frame.len().min(start + 40 + usize::from(header.payload_length()));
                 ((Network::Ipv6, start), above_ipv6(header.next_header(), &frame[..end], start + 40))
             }
@@ -69,7 +70,7 @@ fn seen_by_etherparse(frame: &[u8]) -> ((Network, usize), Option<Transport>) {
     }
 }
 
-/// Header by header: etherparse's own iterator over the extensions reads past the end of a chain that is cut short
+/// Follows the extension headers one by one: etherparse's own iterator reads past the end of a chain that is cut short
 /// (0.20.3).
 fn above_ipv6(mut next: IpNumber, frame: &[u8], mut start: usize) -> Option<Transport> {
     for walked in 0.. {
@@ -106,7 +107,8 @@ fn above_ipv6(mut next: IpNumber, frame: &[u8], mut start: usize) -> Option<Tran
                         header.slice().len()
                     }
                     Err(ip_auth::HeaderSliceError::Len(_)) => return Some(None),
-                    // A length too small for the fixed fields: etherparse stops; here it only matters what follows.
+                    // The length is too small for the fixed fields. etherparse stops; this crate only needs the next
+                    // header.
                     Err(ip_auth::HeaderSliceError::Content(_)) => return None,
                 }
             }
@@ -121,7 +123,7 @@ fn is_extension(number: IpNumber) -> bool {
     matches!(number.0, 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140)
 }
 
-/// Puts a VLAN tag on, as a function does: the addresses move to the front, what follows stays.
+/// Adds a VLAN tag as a function does: the addresses move to the front, the other bytes stay.
 fn push_tag(packet: &mut Packet) {
     packet.prepend(4).expect("headroom for tags");
     let data = packet.data_mut();
@@ -129,7 +131,7 @@ fn push_tag(packet: &mut Packet) {
     data[12..16].copy_from_slice(&[0x81, 0x00, 0x00, 0x07]);
 }
 
-/// Takes the outer VLAN tag off, where there is one.
+/// Removes the outer VLAN tag, if there is one.
 fn pop_tag(packet: &mut Packet) -> bool {
     let tagged = matches!(packet.data(), [_, _, _, _, _, _, _, _, _, _, _, _, 0x81, 0x00, _, _, _, _, ..]);
     if tagged {
@@ -150,7 +152,7 @@ proptest! {
         if transport_first {
             let _ = packet.transport();
         }
-        // Twice: found, and remembered.
+        // Two rounds: the first locates the layers, the second uses the stored offsets.
         for _ in 0..2 {
             prop_assert_eq!(packet.network(), network);
             let found = packet.transport();
@@ -165,13 +167,14 @@ proptest! {
     }
 
     #[test]
-    fn what_is_known_of_layers_is_what_would_be_found(bytes in frame_with_tags(2), edits in vec((0u8..5, 0usize..150), 1..12)) {
+    fn stored_layers_equal_a_new_search(bytes in frame_with_tags(2), edits in vec((0u8..5, 0usize..150), 1..12)) {
         let pool = pool();
         let mut packet = packet(&pool, &bytes);
         let tags = |packet: &Packet| (0..3).take_while(|n| {
             packet.data().get(12 + 4 * n..14 + 4 * n).is_some_and(|bytes| matches!(bytes, [0x81, 0x00] | [0x88, 0xa8]))
         }).count();
-        // Never a third tag, which is not looked through: taking one of three off would bring something new to light.
+        // Never add a third tag: the search would not skip it, and removing one of three tags would reveal a layer that
+        // was hidden before.
         for (edit, n) in edits {
             match edit {
                 0 if tags(&packet) < 2 && packet.len() >= 14 && packet.headroom() >= 4 => push_tag(&mut packet),
@@ -182,23 +185,23 @@ proptest! {
             }
             let mut second = pool.take().expect("two");
             prop_assert!(second.copy_from(&packet));
-            let mut anew = second;
-            anew.forget_layers();
+            let mut searched = second;
+            searched.forget_layers();
             let (network, transport) = (packet.network(), packet.transport());
-            prop_assert_eq!(network.0, anew.network().0);
+            prop_assert_eq!(network.0, searched.network().0);
             if network.0 != Network::Other {
-                prop_assert_eq!(network.1, anew.network().1);
+                prop_assert_eq!(network.1, searched.network().1);
             }
-            prop_assert_eq!(transport, anew.transport());
-            prop_assert_eq!(packet.ports(), anew.ports());
+            prop_assert_eq!(transport, searched.transport());
+            prop_assert_eq!(packet.ports(), searched.ports());
         }
     }
 
     #[test]
-    fn a_header_that_was_placed_is_the_one_that_is_found(bytes in any_frame(), offset in 0usize..150, asked: bool) {
+    fn a_placed_header_is_the_one_that_is_found(bytes in any_frame(), offset in 0usize..150, searched_before: bool) {
         let pool = pool();
         let mut packet = packet(&pool, &bytes);
-        if asked {
+        if searched_before {
             let _ = (packet.transport(), packet.session_hash());
         }
         let fits = offset + size_of::<Ipv4>() <= bytes.len();
@@ -232,7 +235,7 @@ proptest! {
         prop_assert_eq!(one.data(), two.data());
         prop_assert_eq!(one.headroom(), two.headroom());
         prop_assert_eq!((one.network(), one.session_hash()), (two.network(), two.session_hash()));
-        // And off again.
+        // Removes the headers again.
         let fits = n + offset + size_of::<Ipv4>() <= two.len();
         prop_assert_eq!(one.unwrap_to_ipv4(n, offset), fits);
         if fits {
@@ -243,9 +246,9 @@ proptest! {
         prop_assert!(!one.unwrap_to_ipv4(usize::MAX, 0) && !one.unwrap_to_ipv4(0, usize::MAX));
     }
 
-    /// Where the transport layer was in a frame that was different then says nothing, wherever that place is now.
+    /// Regression test: the offset of the transport layer in an earlier frame must not be used for the current frame.
     #[test]
-    fn the_transport_layer_is_that_above_the_network_layer_as_it_is_now(
+    fn the_transport_layer_follows_the_current_network_layer(
         bytes in any_frame(), edits in vec((0u8..9, 0usize..90), 1..16),
     ) {
         let pool = pool();
@@ -267,34 +270,37 @@ proptest! {
                 }
             }
             let (network, start) = packet.network();
-            let mut anew = pool.take().expect("two");
-            prop_assert!(anew.write(packet.data()));
+            let mut searched = pool.take().expect("two");
+            prop_assert!(searched.write(packet.data()));
             if network == Network::Ipv4 {
-                prop_assert!(anew.place_ipv4(start));
+                prop_assert!(searched.place_ipv4(start));
             }
-            if anew.network() == (network, start) {
-                let (now, due) = (packet.transport(), anew.transport());
-                prop_assert_eq!(now, due);
-                prop_assert_eq!(packet.transport(), due, "again");
+            if searched.network() == (network, start) {
+                let (now, expected) = (packet.transport(), searched.transport());
+                prop_assert_eq!(now, expected);
+                prop_assert_eq!(packet.transport(), expected, "again");
             }
         }
     }
 
     #[test]
-    fn a_copy_knows_the_layers_that_the_original_does(bytes in any_frame(), moved in 0usize..64, asked: bool) {
+    fn a_copy_has_the_layers_of_the_original(bytes in any_frame(), moved in 0usize..64, searched_before: bool) {
         let pool = pool();
         let mut from = packet(&pool, &bytes);
-        if asked {
+        if searched_before {
             let _ = (from.transport(), from.session_hash());
         }
         let mut to = pool.take().expect("two");
         prop_assert!(to.prepend(moved).is_some());
         prop_assert!(to.copy_from(&from));
-        prop_assert_eq!((to.network(), to.transport(), to.session_hash()), (from.network(), from.transport(), from.session_hash()));
+        prop_assert_eq!(
+            (to.network(), to.transport(), to.session_hash()),
+            (from.network(), from.transport(), from.session_hash()),
+        );
     }
 }
 
-/// An IPv4 header over `protocol`, right in everything that layers look at.
+/// Builds an IPv4 header over `protocol` whose fields are valid as far as the layers code reads them.
 fn ipv4(protocol: u8, upper: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; 12];
     frame.extend([
@@ -325,7 +331,7 @@ fn ipv4(protocol: u8, upper: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What was known of layers stayed when the frame was cut before them: offsets pointed beyond its end.
+/// Regression test: stored offsets remained when the frame was cut before the layers, and pointed beyond its end.
 #[test]
 fn a_frame_cut_before_a_layer_no_longer_has_it() {
     let pool = pool();
@@ -339,12 +345,13 @@ fn a_frame_cut_before_a_layer_no_longer_has_it() {
     assert_eq!((packet.network(), packet.transport()), ((Network::Other, 0), None));
 }
 
-/// Extension headers were read from the padding behind the packet, so that padding decided about rules and sessions.
+/// Regression test: extension headers were read from the padding after the packet, so padding affected rules and
+/// sessions.
 #[test]
 fn extension_headers_end_with_the_packet() {
     let mut frame = vec![0; 14 + 40 + 4 + 20];
     (frame[12], frame[13], frame[14]) = (0x86, 0xdd, 0x60);
-    // Four bytes of destination options, which are eight at least; what would complete them says UDP.
+    // Four bytes of destination options, which need at least eight. The padding that would complete them names UDP.
     (frame[19], frame[20]) = (4, 60);
     frame[54..58].copy_from_slice(&[17, 0, 1, 4]);
     let pool = pool();
@@ -353,9 +360,9 @@ fn extension_headers_end_with_the_packet() {
     assert_eq!(packet(&pool, &frame).transport(), Some((17, 62)));
 }
 
-/// Seven extension headers were looked through instead of the eight promised.
+/// Regression test: only seven extension headers were skipped instead of eight.
 #[test]
-fn eight_extension_headers_are_looked_through_and_nine_are_not() {
+fn eight_extension_headers_are_skipped_and_nine_are_not() {
     let pool = pool();
     for extensions in 0..12 {
         let mut frame = vec![0; 12];
@@ -372,8 +379,8 @@ fn eight_extension_headers_are_looked_through_and_nine_are_not() {
             64,
         ]);
         frame.extend([0; 32]);
-        for left in (0..extensions).rev() {
-            frame.extend([if left == 0 { 17 } else { 60 }, 0, 1, 4, 0, 0, 0, 0]);
+        for remaining in (0..extensions).rev() {
+            frame.extend([if remaining == 0 { 17 } else { 60 }, 0, 1, 4, 0, 0, 0, 0]);
         }
         frame.extend([0, 1, 0, 2, 0, 8, 0, 0]);
         let found = packet(&pool, &frame).transport();
@@ -381,7 +388,7 @@ fn eight_extension_headers_are_looked_through_and_nine_are_not() {
     }
 }
 
-/// The numbers by which "not known yet" and "not there" are told are protocols', too.
+/// The numbers that mean "unknown" and "no such layer" are also valid protocol numbers.
 #[test]
 fn every_protocol_number_is_found_again_and_again() {
     let pool = pool();
@@ -398,10 +405,10 @@ fn every_protocol_number_is_found_again_and_again() {
     }
 }
 
-/// A check of the header after the transport layer had been found forgot its protocol and kept its place: a later
-/// translation of addresses left the transport checksum as it was.
+/// Regression test: a header check after the transport layer had been located reset its protocol but not its offset. A
+/// later address translation then did not update the transport checksum.
 #[test]
-fn what_is_known_of_the_transport_layer_survives_a_check_of_the_header() {
+fn a_header_check_keeps_the_transport_layer() {
     let pool = pool();
     let mut frame = Vec::new();
     let builder = etherparse::PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
@@ -423,12 +430,13 @@ proptest! {
         let untagged = network == Network::Ipv4 && start == 14;
         let expected = untagged && frame[start] == 0x45 && Ipv4::is_valid(&frame[start..]);
         prop_assert_eq!(one.is_plain_ipv4(&[false; 256]), expected);
-        prop_assert_eq!(one.network(), (network, start), "whether or not it was noted by then");
+        prop_assert_eq!(one.network(), (network, start), "whether or not it was stored before");
         prop_assert_eq!(one.known_ipv4().copied(), other.ipv4().copied());
     }
 }
 
-/// Hosts take IP behind LLC and SNAP headers for IP, and filters passed it as something else (CVE-2021-27853).
+/// Regression test: hosts accept IP behind LLC and SNAP headers, but filters forwarded it as another protocol
+/// (CVE-2021-27853).
 #[test]
 fn ip_behind_llc_and_snap_is_hidden() {
     let pool = pool();
@@ -445,10 +453,10 @@ fn ip_behind_llc_and_snap_is_hidden() {
                 assert_eq!(hides(tags, &llc([0; 3]), length), hidden, "{ether_type:02x?}");
                 assert_eq!(hides(tags, &llc([0, 0, 0xf8]), length), hidden, "{ether_type:02x?}");
             }
-            // Another organisation's number is no EtherType, and a number above 1500 no length.
+            // The number of another organisation is not an EtherType, and a number above 1500 is not a length.
             assert!(!hides(tags, &llc([0, 0, 12]), 48) && !hides(tags, &llc([0; 3]), 1_501));
         }
-        // Spanning tree.
+        // A spanning tree frame.
         assert!(!hides(tags, &[0x42, 0x42, 3, 0, 0, 0, 8, 0], 38));
     }
 }

@@ -1,7 +1,7 @@
-//! Whether the header above IP is there, and what a filter cannot know of a packet where it is not found.
+//! Reports whether the header above IP is present, and which fields a filter cannot read if it is not found.
 //!
-//! "There is none" and "it cannot be found" are two answers: a filter that takes the second for the first lets pass
-//! what it was made to keep out (RFC 7113 section 3, RFC 9098 section 5).
+//! "There is no header" and "the header cannot be found" are different results. A filter that confuses them forwards
+//! packets that it was configured to drop (RFC 7113 section 3, RFC 9098 section 5).
 
 use zerocopy::FromBytes;
 
@@ -10,48 +10,48 @@ use crate::wire::ipv4::{DCCP, Ipv4, SCTP, TCP, UDP, UDP_LITE};
 use crate::wire::ipv6;
 use crate::{Network, Packet};
 
-/// What can be said of the header above the network layer.
+/// The state of the header above the network layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upper {
     /// The frame carries no IP.
     NotIp,
-    /// It starts so many bytes into the frame. ESP, "no next header" (59) and numbers that have no name count as such,
-    /// too.
+    /// The header starts `offset` bytes into the frame. ESP, "no next header" (59) and unassigned numbers count as
+    /// protocols, too.
     Found {
         /// IP protocol number.
         protocol: u8,
-        /// Where it starts, in bytes into the frame.
+        /// Offset in bytes into the frame.
         offset: usize,
     },
-    /// There is none here: the packet is a fragment other than the first.
+    /// The packet has no such header: it is a fragment other than the first.
     Later {
-        /// IP protocol number; `None` where the fragment header says that an extension header follows, which only the
-        /// first fragment shows.
+        /// IP protocol number. `None` if the fragment header announces an extension header, which only the first
+        /// fragment contains.
         protocol: Option<u8>,
     },
-    /// It cannot be found.
+    /// The header cannot be found.
     Unknown(Hidden),
 }
 
-/// What a filter cannot know of a packet.
+/// The part of a packet that a filter cannot read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hidden {
-    /// Neither addresses nor anything above: more VLAN tags than are looked through, a tag that is cut short, or an IP
-    /// header that is cut short or of another version than the EtherType says.
+    /// The addresses and everything above them. The frame has more VLAN tags than are skipped, or a tag that is cut
+    /// short, or an IP header that is cut short or has another version than the EtherType announces.
     Network,
-    /// Which protocol is above IPv6, and its ports: more extension headers than are walked over, one that is cut short,
-    /// or a later fragment that starts with one.
+    /// The protocol above IPv6, and its ports. The packet has more extension headers than are skipped, or one that is
+    /// cut short, or it is a later fragment that starts with one.
     Protocol,
-    /// The ports of a protocol that has some: the packet is no later fragment and ends before them, or its IPv4 header
-    /// has a length that is none.
+    /// The ports of a protocol that has ports. The packet is not a later fragment and ends before the ports, or its
+    /// IPv4 header has an invalid header length.
     Ports {
-        /// Which protocol it is.
+        /// IP protocol number.
         protocol: u8,
     },
 }
 
 impl Packet {
-    /// What can be said of the header above the network layer.
+    /// Returns the state of the header above the network layer.
     #[must_use]
     pub fn upper(&mut self) -> Upper {
         let (network, start) = self.network();
@@ -86,8 +86,8 @@ impl Packet {
         self.network().0 == Network::Other && self.meta().layers.kind() == HIDDEN
     }
 
-    /// Returns the part of a packet that a filter needs and cannot find; `None` where all is known: the protocol and,
-    /// of TCP, UDP, UDP-Lite, SCTP and DCCP, the ports, or that the packet is none that shows them.
+    /// Returns the part of a packet that a filter needs and cannot read. Returns `None` if everything is known: the
+    /// protocol and, for TCP, UDP, UDP-Lite, SCTP and DCCP, the ports, or the fact that the packet has no ports.
     #[cold]
     #[inline(never)]
     #[must_use]
@@ -104,7 +104,7 @@ impl Packet {
     }
 }
 
-/// Whether a protocol's header starts with two ports.
+/// Returns whether a protocol's header starts with two ports.
 fn has_ports(protocol: u8) -> bool {
     matches!(protocol, TCP | UDP | DCCP | SCTP | UDP_LITE)
 }
@@ -147,7 +147,7 @@ mod tests {
         ethernet(EtherType::IPV4, &[&header[..], rest].concat())
     }
 
-    /// So many destination options, then TCP.
+    /// Returns a frame with this many destination options headers, followed by TCP.
     fn chain(extensions: usize) -> Vec<u8> {
         let Some(most) = extensions.checked_sub(1) else { return ipv6(TCP, &[7; 20]) };
         let options = |next| [next, 0, 1, 4, 0, 0, 0, 0];
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn none_and_unknown_are_two_answers_about_ipv6() {
+    fn none_and_unknown_differ_for_ipv6() {
         for extensions in [0, 1, MOST_EXTENSIONS] {
             let found = Upper::Found { protocol: TCP, offset: 54 + 8 * extensions };
             assert_eq!(look(&chain(extensions)), (found, None), "{extensions}");
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(look(&ipv6(60, &[TCP, 0, 1, 4])), unknown, "a chain that is cut short");
         assert_eq!(look(&ipv6(60, &[TCP, 9, 1, 4, 0, 0, 0, 0])), unknown, "an option that is longer than the packet");
         let ports = Some(Hidden::Ports { protocol: TCP });
-        assert_eq!(look(&ipv6(TCP, &[0, 1])), (Upper::Found { protocol: TCP, offset: 54 }, ports), "no ports");
+        assert_eq!(look(&ipv6(TCP, &[0, 1])), (Upper::Found { protocol: TCP, offset: 54 }, ports), "ports missing");
         for other in [59, 50, 58, 253] {
             let found = Upper::Found { protocol: other, offset: 54 };
             assert_eq!(look(&ipv6(other, &[])), (found, None), "{other}");
@@ -179,9 +179,10 @@ mod tests {
         assert_eq!(look(&part(60, 9)), (Upper::Later { protocol: None }, Some(Hidden::Protocol)));
     }
 
-    /// The header of another protocol stands behind these; where none does, they are the protocol (RFC 7045 section 2).
+    /// Another header can follow a Mobility, HIP or Shim6 header. If none follows, that header is the protocol (RFC
+    /// 7045 section 2).
     #[test]
-    fn mobility_hip_and_shim6_headers_are_looked_through() {
+    fn mobility_hip_and_shim6_headers_are_skipped() {
         for kind in [135, 139, 140] {
             let header = |next: u8, units: u8| {
                 let mut bytes = vec![7; 8 * (usize::from(units) + 1)];
@@ -195,8 +196,8 @@ mod tests {
             let message = ipv6(60, &[header(kind, 0), header(59, 1)].concat());
             assert_eq!(look(&message), (Upper::Found { protocol: kind, offset: 62 }, None), "{kind}");
             let unknown = (Upper::Unknown(Hidden::Protocol), Some(Hidden::Protocol));
-            assert_eq!(look(&ipv6(kind, &[59, 0, 7, 7])), unknown, "{kind} that is cut short");
-            assert_eq!(look(&ipv6(kind, &header(TCP, 9)[..8])), unknown, "{kind} that is longer than the packet");
+            assert_eq!(look(&ipv6(kind, &[59, 0, 7, 7])), unknown, "{kind} cut short");
+            assert_eq!(look(&ipv6(kind, &header(TCP, 9)[..8])), unknown, "{kind} longer than the packet");
             let options = [60, 0, 1, 4, 0, 0, 0, 0].repeat(MOST_EXTENSIONS - 1);
             let deep = |last: Vec<u8>| ipv6(60, &[options.clone(), header(kind, 0), last].concat());
             let offset = 54 + 8 * MOST_EXTENSIONS;
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn none_and_unknown_are_two_answers_about_ipv4() {
+    fn none_and_unknown_differ_for_ipv4() {
         let found = Upper::Found { protocol: TCP, offset: 34 };
         let ports = Hidden::Ports { protocol: TCP };
         assert_eq!(look(&ipv4(5, 0, &[7; 20])), (found, None));
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tags_hide_is_not_taken_for_no_ip() {
+    fn a_network_layer_hidden_by_tags_is_unknown() {
         let whole = ipv4(5, 0, &[7; 20]);
         let tag = |tpid: u16, frame: &[u8]| [&frame[..12], &tpid.to_be_bytes(), &[0, 5], &frame[12..]].concat();
         let hidden = (Upper::Unknown(Hidden::Network), Some(Hidden::Network));
@@ -239,17 +240,17 @@ mod tests {
                     "{tags} of {tpid:#x}"
                 );
             }
-            assert_eq!(look(&tag(tpid, &frame)), hidden, "more of {tpid:#x} than are looked through");
+            assert_eq!(look(&tag(tpid, &frame)), hidden, "too many tags of {tpid:#x}");
             assert_eq!(look(&tag(tpid, &whole)[..17]), hidden, "a tag that is cut short");
         }
         assert_eq!(look(&ethernet(EtherType::IPV4, &[0x45; 19])), hidden, "a header that is cut short");
-        assert_eq!(look(&ethernet(EtherType::IPV4, &[0x60; 60])), hidden, "a version that is another");
+        assert_eq!(look(&ethernet(EtherType::IPV4, &[0x60; 60])), hidden, "a wrong version");
         for frame in [&ethernet(EtherType::ARP, &[0; 46])[..], &[], &[0; 13]] {
             assert_eq!(look(frame), (Upper::NotIp, None));
         }
     }
 
-    /// Padding of Ethernet was taken for what IPv6 carries, and its bytes for ports.
+    /// Regression test: Ethernet padding was treated as IPv6 payload, and its bytes as ports.
     #[test]
     fn an_ipv6_length_of_zero_is_a_length() {
         let mut frame = ipv6(UDP, &[]);
@@ -259,7 +260,7 @@ mod tests {
         assert!(packet.write(&frame));
         assert_eq!((packet.network_end(), packet.ports()), (54, None));
         assert_eq!(packet.hidden(), Some(Hidden::Ports { protocol: UDP }));
-        // A jumbogram's options are behind its end.
+        // A jumbogram's options lie after the end that its length of 0 gives.
         let mut jumbo = ipv6(0, &[]);
         jumbo.extend([TCP, 0, 0xc2, 4, 0, 1, 0, 0]);
         jumbo.extend([7; 20]);

@@ -1,56 +1,56 @@
-//! How many bytes of a packet a capture cut off: its original length is that much longer.
+//! The number of bytes of a packet that a capture cut off. The packet's original length is longer by this number.
 //!
-//! Few packets have such a number, so the metadata has only bits that say where it is: in the last four bytes of packet
-//! memory, or in the line before the headroom where the frame reaches to the end. That memory is the frame's no longer,
-//! and every move of the frame leaves it as it is.
+//! Few packets have such a number, so the metadata only has bits for its location. It is in the last four bytes of
+//! packet memory or, if the frame reaches to the end, in the line before the headroom. That memory no longer belongs to
+//! the frame, so moving the frame does not change it.
 
 use super::Packet;
 use crate::metadata::{CLOCK, LINE};
 
-/// The number is behind packet memory.
+/// The number lies after packet memory.
 const BEHIND: u8 = 1 << 2;
-/// The number is before packet memory.
+/// The number lies before packet memory.
 const BEFORE: u8 = 1 << 3;
 
-/// The bytes of a number.
+/// Size of the number in bytes.
 const SLOT: usize = size_of::<u32>();
 
 impl Packet {
-    /// How many bytes a capture cut off the frame's end: it was as many bytes longer on the wire. The number stays as
-    /// it is where the frame grows or shrinks.
+    /// Returns the number of bytes that a capture cut off the frame's end. The frame was longer by this number on the
+    /// wire. The number does not change when the frame grows or shrinks.
     #[inline]
     #[must_use]
     pub fn missing(&self) -> u32 {
-        if self.meta().clock <= CLOCK { 0 } else { self.noted() }
+        if self.meta().clock <= CLOCK { 0 } else { self.stored_missing() }
     }
 
-    /// The frame's length on the wire, in bytes: with those that a capture cut off.
+    /// Returns the frame's length on the wire in bytes, including bytes that a capture cut off.
     #[inline]
     #[must_use]
     pub fn original_len(&self) -> usize {
         self.len() + self.missing() as usize
     }
 
-    /// States how many bytes a capture cut off the frame's end. `false`, and none counts as missing, where the
-    /// chunk has neither four free bytes after the frame nor 64 before it.
+    /// Sets the number of bytes that a capture cut off the frame's end. Returns `false`, and sets the number to 0, if
+    /// the chunk has neither four free bytes after the frame nor 64 before it.
     #[inline]
     pub fn set_missing(&mut self, bytes: u32) -> bool {
         if bytes == 0 {
             self.make_whole();
             return true;
         }
-        self.note(bytes)
+        self.store_missing(bytes)
     }
 
-    /// States that no byte is missing. The memory of the number stays taken: few packets have one, and giving it back
-    /// costs every packet a branch.
+    /// Sets the number of missing bytes to 0. The memory of the number stays reserved: few packets have one, and
+    /// releasing it would cost a branch for every packet.
     #[inline]
     pub(super) fn make_whole(&mut self) {
         self.meta_mut().clock &= CLOCK;
     }
 
     #[cold]
-    fn note(&mut self, bytes: u32) -> bool {
+    fn store_missing(&mut self, bytes: u32) -> bool {
         if self.meta().clock > CLOCK {
             self.release();
         }
@@ -66,18 +66,18 @@ impl Packet {
             return false;
         }
         let slot = self.slot();
-        // SAFETY: four bytes of the chunk that are outside `start..end` as of now, so that nothing else reaches them.
+        // SAFETY: these four bytes of the chunk are outside `start..end` from now on, so no other code accesses them.
         unsafe { self.0.as_ptr().cast::<u8>().add(slot).cast::<u32>().write_unaligned(bytes) };
         true
     }
 
     #[cold]
-    fn noted(&self) -> u32 {
-        // SAFETY: four bytes of the chunk, which `note` has written.
+    fn stored_missing(&self) -> u32 {
+        // SAFETY: these are four bytes of the chunk, which `store_missing` has written.
         unsafe { self.0.as_ptr().cast::<u8>().add(self.slot()).cast::<u32>().read_unaligned() }
     }
 
-    /// Gives the memory of the number back to the frame.
+    /// Returns the memory of the number to the frame.
     fn release(&mut self) {
         let meta = self.meta_mut();
         if meta.clock & BEHIND != 0 {
@@ -88,7 +88,7 @@ impl Packet {
         meta.clock &= CLOCK;
     }
 
-    /// Where the number is, from the chunk's start.
+    /// Returns the offset of the number from the chunk's start.
     fn slot(&self) -> usize {
         let meta = self.meta();
         if meta.clock & BEHIND != 0 { meta.end.into() } else { (usize::from(meta.start) - 1) * LINE }

@@ -1,4 +1,4 @@
-//! Edits of a packet against plain bytes, over chunks of the native layout and of a driver's.
+//! Compares edits of a packet with edits of plain bytes, over chunks of the native layout and of a driver's layout.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ enum Edit {
 }
 
 fn edit() -> impl Strategy<Value = Edit> {
-    // Beyond what fits, and near the 16 bits in which lengths are kept.
+    // Values beyond the room, and near the 16-bit limit of lengths.
     let n = || prop_oneof![8 => 0usize..40, 2 => 0usize..200, 1 => 65_500usize..65_600, 1 => Just(usize::MAX)];
     prop_oneof![
         4 => n().prop_map(Edit::Prepend),
@@ -47,14 +47,14 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// All of a chunk's packet memory, where in it the frame is, and the metadata that edits of bytes must not change.
+/// A chunk's whole packet memory, the frame's position in it, and the metadata that edits of bytes must not change.
 #[derive(Clone, Debug)]
 struct Model {
     memory: Vec<u8>,
     start: usize,
     len: usize,
     notes: Notes,
-    /// Memory that the number of missing bytes has taken, after the frame (`true`) or before it.
+    /// Memory that the number of missing bytes occupies, after the frame (`true`) or before it.
     taken: Option<(bool, Vec<u8>)>,
 }
 
@@ -68,7 +68,7 @@ struct Notes {
     missing: u32,
 }
 
-/// A fresh packet, its memory set to zeros, and its model.
+/// Returns a fresh packet with zeroed memory, and its model.
 fn fresh(pool: &Pool) -> (Packet, Model) {
     let mut packet = pool.take().expect("one");
     let (headroom, tailroom) = (packet.headroom(), packet.tailroom());
@@ -94,7 +94,7 @@ impl Model {
         self.memory.len() - self.start - self.len
     }
 
-    /// The memory of the number stays taken.
+    /// The memory of the number stays reserved.
     fn make_whole(&mut self) {
         (self.notes.missing, self.taken) = (0, None);
     }
@@ -137,7 +137,7 @@ fn apply(edit: &Edit, packet: &mut Packet, model: &mut Model, other: (&Packet, &
             assert_eq!(grown.as_ref().map(|bytes| bytes.len()), (n <= model.start).then_some(n));
             if let Some(bytes) = grown {
                 (model.start, model.len) = (model.start - n, model.len + n);
-                assert_eq!(bytes, &model.frame()[..n], "whatever was there");
+                assert_eq!(bytes, &model.frame()[..n], "the old bytes");
             }
         }
         Edit::Strip(n) => {
@@ -153,7 +153,7 @@ fn apply(edit: &Edit, packet: &mut Packet, model: &mut Model, other: (&Packet, &
             if let Some(bytes) = grown {
                 model.len += n;
                 let old = model.len - n;
-                assert_eq!(bytes, &model.frame()[old..], "whatever was there");
+                assert_eq!(bytes, &model.frame()[old..], "the old bytes");
             }
         }
         Edit::Truncate(n) => {
@@ -268,7 +268,7 @@ fn the_largest_chunk_can_be_filled_at_both_ends() {
     }
 }
 
-/// A frame that fills its chunk leaves no room behind it for the number.
+/// A frame that fills its chunk leaves no room after it for the number of missing bytes.
 #[test]
 fn a_cut_frame_that_fills_its_chunk_keeps_its_original_length() {
     for (headroom, kept) in [(0, false), (63, false), (64, true), (128, true)] {
@@ -285,9 +285,9 @@ fn a_cut_frame_that_fills_its_chunk_keeps_its_original_length() {
     }
 }
 
-/// Padding that was taken off left the bytes behind it missing.
+/// Regression test: after padding was removed, bytes still counted as missing.
 #[test]
-fn a_frame_that_ends_earlier_lacks_nothing() {
+fn a_shortened_frame_has_no_missing_bytes() {
     let mut packet = native(128, 64).take().expect("one");
     assert!(packet.write(&[7; 60]) && packet.set_missing(4));
     packet.truncate(60);
@@ -296,7 +296,7 @@ fn a_frame_that_ends_earlier_lacks_nothing() {
     assert_eq!((packet.original_len(), packet.missing(), packet.tailroom()), (46, 0, 14));
 }
 
-/// Headroom was counted down to the metadata, over whatever a driver keeps between that and packet memory.
+/// Regression test: the headroom extended down to the metadata, over a driver's bytes before packet memory.
 #[test]
 fn headroom_ends_where_a_drivers_own_bytes_begin() {
     let memory = DriverMemory::new(1, 32, 64);
@@ -304,13 +304,13 @@ fn headroom_ends_where_a_drivers_own_bytes_begin() {
     let mut packet = pool.take().expect("one");
     assert_eq!(packet.headroom(), 32);
     assert!(packet.prepend(33).is_none());
-    packet.prepend(32).expect("as much as there is").fill(0);
+    packet.prepend(32).expect("all of the headroom").fill(0);
     drop(packet);
     pool.flush();
     assert_eq!((memory.home(), memory.wrong()), (1, 0));
 }
 
-/// "There is no transport layer" was moved like an offset, out of range.
+/// Regression test: the value for "no transport layer" was moved like an offset, out of range.
 #[test]
 fn a_packet_known_to_have_no_transport_layer_can_be_copied() {
     let pool = native(64, 128);
@@ -322,9 +322,9 @@ fn a_packet_known_to_have_no_transport_layer_can_be_copied() {
     assert_eq!((to.transport(), to.network()), (None, from.network()));
 }
 
-/// Where the transport layer had been in a frame that was longer then was moved like an offset, out of range.
+/// Regression test: the transport offset of an earlier, longer frame was moved like a valid offset, out of range.
 #[test]
-fn a_packet_whose_transport_layer_is_no_longer_known_can_be_copied() {
+fn a_packet_with_unknown_transport_layer_can_be_copied() {
     let pool = native(60_000, 4_096);
     let (mut from, mut to) = (pool.take().expect("one"), pool.take().expect("two"));
     // Eight extension headers of 2 048 bytes each, before UDP.

@@ -1,8 +1,8 @@
 //! A thread's own free chunks of each pool.
 //!
-//! Giving a packet back and taking the next one is a few instructions here: no lock, no atomic. A cache that runs
-//! empty refills, one that runs full spills, half of itself at a time. Where a thread has no cache of a pool yet, or
-//! is ending, chunks go straight home.
+//! Returning a packet and taking the next one needs a few instructions here, without locks or atomics. An empty cache
+//! refills half of its size from the pool; a full cache returns half. If a thread has no cache of a pool yet, or is
+//! ending, chunks go directly to the pool.
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -15,11 +15,11 @@ use super::{Chunk, Inner, Order};
 use crate::Packet;
 use crate::metadata::{Half, Metadata};
 
-/// The most chunks that a thread keeps of one pool.
+/// The largest number of chunks that a thread keeps of one pool.
 const MOST: usize = 512;
 
-/// A thread's free chunks of one pool, oldest first: `slots[head..tail]`. Contiguous, so that batches move in one
-/// piece.
+/// A thread's free chunks of one pool, oldest first: `slots[head..tail]`. They are contiguous, so that a batch is
+/// copied in one piece.
 pub(super) struct Cache {
     slots: Box<[Chunk]>,
     head: usize,
@@ -28,10 +28,10 @@ pub(super) struct Cache {
 }
 
 thread_local! {
-    /// This thread's caches by pool number. Plain pointers, so that reading one needs no "is it initialised" check;
-    /// they come from `Box::into_raw` and are freed by `detach` alone.
+    /// This thread's caches by pool number. They are plain pointers, so that reading one needs no check for
+    /// initialisation. They come from `Box::into_raw`, and only `detach` frees them.
     static CACHES: [Cell<*mut Cache>; MAX_POOLS] = const { [const { Cell::new(ptr::null_mut()) }; MAX_POOLS] };
-    /// Brings everything home when the thread ends.
+    /// Returns all chunks to their pools when the thread ends.
     static AT_EXIT: AtExit = const { AtExit };
 }
 
@@ -48,16 +48,16 @@ impl Drop for AtExit {
 impl Cache {
     fn new(pool: Arc<Inner>) -> Self {
         let room = match pool.order {
-            // Of a small pool a thread keeps a quarter at most, so that other threads find some too.
+            // A thread keeps at most a quarter of a small pool, so that other threads find free chunks too.
             Order::Lifo => MOST.min(pool.capacity / 4).max(1),
-            // Everything, with as much room again, so that moving it to the front costs little a chunk.
+            // Room for all chunks twice, so that moving them to the front costs little per chunk.
             Order::Fifo => 2 * pool.capacity,
         };
         pool.caches.fetch_add(1, Ordering::SeqCst);
         Self { slots: vec![Chunk::from_metadata(NonNull::dangling()); room].into(), head: 0, tail: 0, pool }
     }
 
-    /// Takes up to `n` chunks out; fewer only where the pool has no more. `n` is at most what the slots hold.
+    /// Removes up to `n` chunks; fewer only if the pool has no more. `n` must not exceed the number of slots.
     #[inline]
     fn take(&mut self, n: usize) -> &[Chunk] {
         if self.tail - self.head < n {
@@ -76,9 +76,9 @@ impl Cache {
         }
     }
 
-    /// Fills `slots` from the front with packets of metadata `fresh`, which is of a frame inside this pool's chunks,
-    /// and lets `write` put each of `contents` into the packet whose turn it is; as many as there are of both. How
-    /// many there were.
+    /// Fills `slots` from the front with packets that have the metadata `fresh`, which must describe a frame inside
+    /// this pool's chunks. Calls `write` for each packet with the next element of `contents`. Stops at the end of the
+    /// shorter of the two. Returns the number of packets.
     #[inline]
     pub(super) fn fill<T>(
         &mut self,
@@ -97,7 +97,7 @@ impl Cache {
             let (slots, contents) = (&mut slots[filled..], &contents[filled..]);
             for ((slot, &chunk), content) in slots.iter_mut().zip(chunks).zip(contents) {
                 let halves = chunk.as_metadata().cast::<Half>();
-                // SAFETY: a chunk that came from the backing or a cache is live, aligned and nobody else's.
+                // SAFETY: a chunk that came from the backing or a cache is live and aligned and has no other owner.
                 unsafe { (halves.write(first), halves.add(1).write(second)) };
                 write(chunk, content);
                 // SAFETY: as above; its metadata was initialised just now, and lies within the pool's checked layout.
@@ -108,7 +108,7 @@ impl Cache {
         filled
     }
 
-    /// Takes as many chunks as there is room for, or the pool has; how many.
+    /// Fills `chunks` from the front until it is full or the pool has no more. Returns the number of chunks taken.
     pub(super) fn take_into(&mut self, chunks: &mut [Chunk]) -> usize {
         let mut filled = 0;
         while filled < chunks.len() {
@@ -131,22 +131,22 @@ impl Cache {
         self.tail += chunks.len();
     }
 
-    /// Makes room first; what finds none goes home.
+    /// Makes room first. Chunks that still do not fit go to the backing.
     #[cold]
     fn push_slowly(&mut self, chunks: &[Chunk]) {
         if self.pool.order == Order::Lifo {
-            self.bring_home((self.tail - self.head).div_ceil(2));
+            self.return_to_backing((self.tail - self.head).div_ceil(2));
         }
         self.slots.copy_within(self.head..self.tail, 0);
         (self.head, self.tail) = (0, self.tail - self.head);
-        let (stay, go) = chunks.split_at(chunks.len().min(self.slots.len() - self.tail));
-        self.slots[self.tail..self.tail + stay.len()].copy_from_slice(stay);
-        self.tail += stay.len();
-        self.pool.bring_home(go);
+        let (kept, surplus) = chunks.split_at(chunks.len().min(self.slots.len() - self.tail));
+        self.slots[self.tail..self.tail + kept.len()].copy_from_slice(kept);
+        self.tail += kept.len();
+        self.pool.return_to_backing(surplus);
     }
 
-    /// Takes chunks from the pool: half a cache full, or all there are where the order is that of a queue; `wanted`
-    /// at least.
+    /// Takes chunks from the pool: half a cache or `wanted`, whichever is more, in LIFO order; as many as fit in FIFO
+    /// order.
     #[cold]
     fn refill(&mut self, wanted: usize) {
         self.slots.copy_within(self.head..self.tail, 0);
@@ -155,33 +155,34 @@ impl Cache {
             Order::Lifo => wanted.max(self.slots.len() / 2).max(self.tail),
             Order::Fifo => self.slots.len(),
         };
-        self.tail += self.pool.take_home(&mut self.slots[self.tail..most]);
+        self.tail += self.pool.take_from_backing(&mut self.slots[self.tail..most]);
     }
 
-    /// Brings the `n` oldest chunks home.
-    fn bring_home(&mut self, n: usize) {
-        self.pool.bring_home(&self.slots[self.head..self.head + n]);
+    /// Returns the `n` oldest chunks to the backing.
+    fn return_to_backing(&mut self, n: usize) {
+        self.pool.return_to_backing(&self.slots[self.head..self.head + n]);
         self.head += n;
     }
 }
 
 impl Drop for Cache {
     fn drop(&mut self) {
-        self.bring_home(self.tail - self.head);
+        self.return_to_backing(self.tail - self.head);
         self.pool.caches.fetch_sub(1, Ordering::SeqCst);
-        self.pool.release_if_home();
+        self.pool.release_if_idle();
     }
 }
 
-/// Runs `f` on this thread's cache of `pool`.
+/// Calls `f` with this thread's cache of `pool`.
 #[inline]
 pub(super) fn with<R>(pool: &Arc<Inner>, f: impl FnOnce(&mut Cache) -> R) -> R {
     let cache = get(pool.id);
     if cache.is_null() {
         return with_new(pool, f);
     }
-    // SAFETY: a pointer in CACHES is a live box of this thread's; `f` cannot reach CACHES (it is called from this
-    // crate with closures that pop chunks, and chunks going home never touch a cache), so this is the only reference.
+    // SAFETY: a pointer in CACHES is a live box of this thread. `f` cannot reach CACHES: it comes from this crate, its
+    // closures only take or return chunks, and returning chunks to the backing never touches a cache. So this is the
+    // only reference.
     f(unsafe { &mut *cache })
 }
 
@@ -190,7 +191,8 @@ fn with_new<R>(pool: &Arc<Inner>, f: impl FnOnce(&mut Cache) -> R) -> R {
     detach_closed();
     let mut cache = Box::new(Cache::new(Arc::clone(pool)));
     let result = f(&mut cache);
-    // On a thread that is ending the caches have been given up: the rest goes home at once.
+    // On a thread that is ending, the caches are already gone: `cache` returns its chunks to the backing when it is
+    // dropped.
     if AT_EXIT.try_with(|_| ()).is_ok() {
         let raw = Box::into_raw(cache);
         CACHES.with(|caches| caches[usize::from(pool.id)].set(raw));
@@ -203,18 +205,18 @@ fn get(id: u8) -> *mut Cache {
     CACHES.with(|caches| caches[usize::from(id)].get())
 }
 
-/// Takes chunks back from packets that are gone, a run of one pool's at a time.
+/// Takes back the chunks of dropped packets, one run of chunks of the same pool at a time.
 ///
 /// # Safety
-/// The caller owned each of them alone; each one's metadata names its pool.
+/// The caller is the only owner of each chunk, and each chunk's metadata names its pool.
 #[inline]
 pub(crate) unsafe fn put(chunks: &[Chunk]) {
     let mut rest = chunks;
-    // SAFETY: the chunks are live and the caller's.
+    // SAFETY: the chunks are live and owned by the caller.
     let pool_of = |chunk: &Chunk| unsafe { chunk.as_metadata().as_ref() }.pool;
     while let Some(first) = rest.first() {
         let id = pool_of(first);
-        // Mostly all are of one pool, which is seen without a branch for each.
+        // Usually all chunks belong to one pool. This test has no branch per chunk.
         let mixed = rest.iter().fold(0, |mixed, chunk| mixed | (pool_of(chunk) ^ id)) != 0;
         let run = if mixed { rest.iter().take_while(|chunk| pool_of(chunk) == id).count() } else { rest.len() };
         let (run, others) = rest.split_at(run);
@@ -222,7 +224,7 @@ pub(crate) unsafe fn put(chunks: &[Chunk]) {
         if cache.is_null() {
             put_first(id, run);
         } else {
-            // SAFETY: as in `with`; pushing does not change CACHES.
+            // SAFETY: as in `with`; `push` does not change CACHES.
             unsafe { (*cache).push(run) }
         }
         rest = others;
@@ -233,27 +235,26 @@ pub(crate) unsafe fn put(chunks: &[Chunk]) {
 #[cold]
 fn put_first(id: u8, chunks: &[Chunk]) {
     let pool = registry::get(id).expect("a pool stays registered while any of its chunks is out");
-    // A pool that is being wound up waits for its chunks: none may rest in a cache.
+    // A closed pool waits for its chunks, so they must not stay in a cache.
     if pool.closed.load(Ordering::SeqCst) {
-        pool.bring_home(chunks);
+        pool.return_to_backing(chunks);
     } else {
         with(&pool, |cache| cache.push(chunks));
     }
 }
 
-/// Brings what this thread has cached of a pool home, and forgets the cache.
+/// Returns this thread's cached chunks of a pool to the backing and removes the cache.
 pub(super) fn detach(id: u8) {
     let cache = CACHES.with(|caches| caches[usize::from(id)].replace(ptr::null_mut()));
     if cache.is_null() {
         return;
     }
-    // SAFETY: the pointer came from `Box::into_raw` in `with_new` and was taken out of CACHES just now, so this is
-    // its only use.
+    // SAFETY: the pointer came from `Box::into_raw` in `with_new` and was removed from CACHES just now, so this is its
+    // only use.
     drop(unsafe { Box::from_raw(cache) });
 }
 
-/// Forgets this thread's caches of pools that are being wound up, so that a thread that lives long does not keep the
-/// memory of pools long gone.
+/// Removes this thread's caches of closed pools, so that a long-lived thread does not keep the memory of old pools.
 fn detach_closed() {
     for id in 0..=u8::MAX {
         let cache = get(id);

@@ -1,4 +1,4 @@
-//! Where a chunk's parts lie, and what a memory that packets live in must offer.
+//! The layout of a chunk, and the requirements on memory that holds packets.
 
 use std::ptr::NonNull;
 
@@ -6,35 +6,33 @@ use thiserror::Error;
 
 use crate::metadata::{LINE, Metadata};
 
-/// How a pool's chunks are laid out. All offsets are in bytes from the start of the chunk's metadata line.
+/// The layout of a pool's chunks. All offsets are in bytes from the start of the chunk's metadata line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Where packet memory begins: after the metadata's own 64 bytes, or later where a driver keeps its own header
-    /// between; a multiple of 64, up to 16 320.
+    /// Start of packet memory: after the 64 bytes of metadata, or later if a driver keeps its own header in between. A
+    /// multiple of 64, up to 16 320.
     pub data: usize,
-    /// Free bytes before a fresh frame, for headers that are put on.
+    /// Free bytes before a fresh frame, for added headers.
     pub headroom: usize,
-    /// One past the last byte of packet memory.
+    /// End of packet memory.
     pub end: usize,
 }
 
-/// What is wrong with a layout.
+/// The reasons why a layout is invalid.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum LayoutError {
-    /// Packet memory would overlap the metadata, or starts where a packet cannot note it.
-    #[error(
-        "packet memory starts at byte {0} of the chunk: allowed are multiples of 64 from 64 (after the metadata) to 16320"
-    )]
+    /// Packet memory would overlap the metadata, or starts at an offset that the metadata cannot represent.
+    #[error("packet memory starts at byte {0} of the chunk: allowed are multiples of 64 from 64 to 16320")]
     Data(usize),
-    /// No room for a frame.
+    /// Too few bytes remain for a frame.
     #[error("headroom {headroom} leaves {left} bytes for the frame: at least 64 are needed")]
     Room {
-        /// The headroom asked for.
+        /// The requested headroom.
         headroom: usize,
-        /// What it leaves.
+        /// The bytes that remain for the frame.
         left: usize,
     },
-    /// Offsets are kept in 16 bits.
+    /// The end does not fit 16 bits, which hold all offsets.
     #[error("packet memory ends at byte {0} of the chunk: allowed is up to 65535")]
     End(usize),
 }
@@ -47,37 +45,37 @@ impl Layout {
         if self.end > usize::from(u16::MAX) {
             return Err(LayoutError::End(self.end));
         }
-        let left = self.end.saturating_sub(self.data.saturating_add(self.headroom));
-        if left < 64 {
-            return Err(LayoutError::Room { headroom: self.headroom, left });
+        let remaining = self.end.saturating_sub(self.data.saturating_add(self.headroom));
+        if remaining < 64 {
+            return Err(LayoutError::Room { headroom: self.headroom, left: remaining });
         }
         Ok(())
     }
 }
 
-/// 64 bytes, in one cache line: a short frame ready-made, or the beginning of one.
+/// 64 bytes in one cache line: a complete short frame, or the beginning of a longer one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(align(64))]
 pub struct Line(pub [u8; LINE]);
 
-/// A free chunk: where its metadata line is.
+/// A free chunk: the address of its metadata line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Chunk(NonNull<Metadata>);
 
-// SAFETY: a chunk is an address; whoever holds it in a pool's free list owns what it points at.
+// SAFETY: a chunk is only an address; the holder of it in a pool's free list owns the memory.
 unsafe impl Send for Chunk {}
-// SAFETY: it cannot be used to reach the memory without unsafe code.
+// SAFETY: a chunk gives no access to the memory without unsafe code.
 unsafe impl Sync for Chunk {}
 
 impl Chunk {
-    /// The chunk whose metadata line starts at `metadata` (64-byte aligned).
+    /// Creates a chunk whose metadata line starts at `metadata` (64-byte aligned).
     #[must_use]
     pub fn new(metadata: NonNull<u8>) -> Self {
         Self(metadata.cast())
     }
 
-    /// The address given to [`new`](Self::new).
+    /// Returns the address that was passed to [`new`](Self::new).
     #[must_use]
     pub fn address(self) -> NonNull<u8> {
         self.0.cast()
@@ -94,17 +92,17 @@ impl Chunk {
     }
 }
 
-/// A memory that hands out chunks: the native one, or a driver's.
+/// Memory that provides chunks: the native memory, or a driver's.
 ///
 /// # Safety
-/// Every chunk handed out by [`take`](Self::take) is 64-byte aligned; the bytes from its address to
-/// [`Layout::end`] are initialised, live as long as the backing does, and are touched by nobody else until the chunk
-/// comes back by [`give`](Self::give). No chunk is handed out twice in between. The layout never changes. No method
-/// panics, or makes or drops a packet.
+/// Every chunk that [`take`](Self::take) returns is 64-byte aligned. The bytes from its address to [`Layout::end`] are
+/// initialised and live as long as the backing does. No other code accesses them until the chunk comes back through
+/// [`give`](Self::give), and no chunk is returned twice by `take` in between. The layout never changes. No method
+/// panics, and no method makes or drops a packet.
 pub unsafe trait Backing: Send + Sync {
-    /// Where a chunk's parts lie.
+    /// Returns the layout of the chunks.
     fn layout(&self) -> Layout;
-    /// Fills `chunks` from the front as far as there are free ones; how many.
+    /// Fills `chunks` from the front until no chunk is free. Returns the number of chunks taken.
     fn take(&self, chunks: &mut [Chunk]) -> usize;
     /// Takes chunks back.
     fn give(&self, chunks: &[Chunk]);

@@ -1,4 +1,4 @@
-//! The native pool's memory: one region, chunks a fixed stride apart.
+//! The native pool's memory: one region with chunks at a fixed stride.
 
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
@@ -8,29 +8,30 @@ use forebay_memory::{HUGE, Region};
 use super::{Backing, Chunk, Layout, MOST_CHUNKS, PoolError};
 use crate::metadata::LINE;
 
-/// In which order a thread's cache hands free chunks out.
+/// The order in which a thread's cache hands out free chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// The one given back last goes out first: it is still in the CPU's caches.
+    /// The chunk returned last is taken first: it is still in the CPU's caches.
     #[default]
     Lifo,
-    /// The one given back longest ago goes out first: every chunk is cold. For benchmarks that must not flatter.
+    /// The chunk returned longest ago is taken first, so every chunk is cold. For benchmarks that must not profit from
+    /// warm caches.
     Fifo,
 }
 
 /// The size of a native pool.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolOptions {
-    /// How many packets there can be at once.
+    /// The number of packets that can exist at once.
     pub chunks: usize,
     /// The longest frame, in bytes (up to 65 343).
     pub frame: usize,
     /// Free bytes before a fresh frame.
     pub headroom: usize,
-    /// Order of reuse.
+    /// The order of reuse.
     pub order: Order,
-    /// Whether the system gives its memory at once, the first 256 MiB of it: else the first packet in each page waits until the system
-    /// has found and cleared it.
+    /// Whether the system provides the memory at once (only the first 256 MiB of it). Otherwise the first packet in
+    /// each page waits until the system has found and cleared the page.
     pub populated: bool,
 }
 
@@ -41,7 +42,8 @@ impl Default for PoolOptions {
 }
 
 impl PoolOptions {
-    /// The memory that such a pool takes, in bytes: whole pages of 2 MiB. Sizes that no pool has count as the nearest one's.
+    /// Returns the memory of such a pool in bytes, in whole pages of 2 MiB. Options out of range count as the nearest
+    /// allowed value.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let end = LINE + self.frame.min(MAX_FRAME) + self.headroom.min(usize::from(u16::MAX));
@@ -49,32 +51,32 @@ impl PoolOptions {
     }
 }
 
-/// The longest frame that a native chunk can be asked to hold, in bytes: with the metadata and the usual headroom the
-/// chunk ends where 16 bits do. It holds what a device puts together of 45 frames of 1 514 bytes (65 226 bytes).
+/// The longest frame of a native chunk, in bytes. With the metadata and the default headroom, the chunk then ends at
+/// the largest 16-bit offset. It holds the frame into which a device merges 45 frames of 1 514 bytes (65 226 bytes).
 pub const MAX_FRAME: usize = u16::MAX as usize - LINE - HEADROOM;
 
-/// Free bytes before a fresh frame, unless the options say otherwise.
+/// Free bytes before a fresh frame, unless the options give another number.
 const HEADROOM: usize = 128;
 
-/// The farthest that chunks can be apart, in bytes: as far as one reaches, in whole lines, with as much between them.
+/// The largest distance between two chunks, in bytes: the largest chunk in whole lines, and a gap of the same size.
 const MOST_STRIDE: usize = 1 << 17;
 
-/// Memory for chunks a fixed stride apart: the native pool's, and that of a driver that may lay out its own.
+/// Memory for chunks at a fixed stride. The native pool uses it, and so do drivers that may choose their own layout.
 pub struct Slab {
     layout: Layout,
-    /// A stack: what came home last is the warmest. Threads whose packets in flight come and go by more than their caches hold
-    /// would else walk through the whole pool, and find every chunk cold.
+    /// A stack: the chunk returned last is the warmest. If it were a queue, threads whose packets in flight vary by
+    /// more than their caches hold would walk through the whole pool and find every chunk cold.
     free: Mutex<Vec<Chunk>>,
     memory: Region,
 }
 
 impl Slab {
-    /// Memory for `chunks` chunks, the first one's metadata at its start and each further one's `stride` bytes on. Of what is
-    /// `populated` the system gives the first 256 MiB at once.
+    /// Allocates memory for `chunks` chunks. The first chunk's metadata is at the start; each further chunk follows
+    /// `stride` bytes later. With `populated`, the system provides the first 256 MiB at once.
     ///
     /// # Errors
-    /// [`PoolError`]: a layout that cannot hold a packet or is longer than the stride, a stride that is not whole lines of
-    /// 64 bytes, no memory.
+    /// Returns [`PoolError`] if the layout cannot hold a packet or is longer than the stride, if the stride is not a
+    /// multiple of 64 bytes, or if memory is missing.
     pub fn new(layout: Layout, stride: usize, chunks: usize, populated: bool) -> Result<Self, PoolError> {
         layout.check()?;
         if !(1..=MOST_CHUNKS).contains(&chunks) {
@@ -89,19 +91,19 @@ impl Slab {
         if populated {
             memory.populate();
         }
-        // Under `Lifo` the first chunks, which are populated first, are the first to be taken.
+        // Under `Lifo`, the first chunks are taken first, and they are populated first.
         let free = (0..chunks).rev().map(|index| Chunk::new(memory.at(index * stride))).collect();
         Ok(Self { layout, free: Mutex::new(free), memory })
     }
 
-    /// Where the first chunk's metadata is: the start of a page.
+    /// Returns the address of the first chunk's metadata, which is the start of a page.
     #[must_use]
     pub fn start(&self) -> NonNull<u8> {
         self.memory.at(0)
     }
 }
 
-/// The native pool's memory.
+/// Allocates the native pool's memory.
 pub(super) fn native(options: PoolOptions) -> Result<Slab, PoolError> {
     if options.frame > MAX_FRAME {
         return Err(PoolError::Frame(options.frame));
@@ -112,14 +114,14 @@ pub(super) fn native(options: PoolOptions) -> Result<Slab, PoolError> {
     Slab::new(layout, stride(end), options.chunks, options.populated)
 }
 
-/// The distance between chunks that hold `end` bytes: whole cache lines, an odd number of them, because an even
-/// stride (2 048 bytes above all) puts the headers of neighbouring chunks into few sets of the first-level cache.
+/// Returns the distance between chunks that hold `end` bytes: an odd number of cache lines. An even number (above all 2
+/// 048 bytes) would map the headers of neighbouring chunks to few sets of the first-level cache.
 fn stride(end: usize) -> usize {
     (end.div_ceil(LINE) | 1) * LINE
 }
 
-// SAFETY: chunks are disjoint, aligned (the region is page-aligned and the stride whole lines), zeroed by the system,
-// live as long as `memory`, and in the free list exactly while nobody has them.
+// SAFETY: chunks are disjoint, aligned (the region is page-aligned and the stride is whole lines), zeroed by the
+// system, live as long as `memory`, and in the free list exactly while they have no owner.
 unsafe impl Backing for Slab {
     fn layout(&self) -> Layout {
         self.layout
@@ -128,9 +130,9 @@ unsafe impl Backing for Slab {
     fn take(&self, chunks: &mut [Chunk]) -> usize {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let n = chunks.len().min(free.len());
-        let left = free.len() - n;
-        chunks[..n].copy_from_slice(&free[left..]);
-        free.truncate(left);
+        let remaining = free.len() - n;
+        chunks[..n].copy_from_slice(&free[remaining..]);
+        free.truncate(remaining);
         n
     }
 

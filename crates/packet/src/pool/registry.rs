@@ -1,14 +1,14 @@
-//! Which pool a chunk belongs to: the pools of the process by number.
+//! The pools of the process by number. A chunk's number leads to its pool.
 //!
 //! A chunk carries its pool's number in its metadata. The registry keeps a pool alive until it is closed and all its
-//! chunks are home; only slow paths look here.
+//! chunks are returned. Only slow paths use the registry.
 
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Inner, PoolError};
 
-/// How many pools a process can have at once: one a worker and device queue, with room to spare.
+/// The largest number of pools in a process: enough for one per worker and device queue, with some to spare.
 pub(super) const MAX_POOLS: usize = u8::MAX as usize + 1;
 
 static POOLS: Mutex<[Option<Arc<Inner>>; MAX_POOLS]> = Mutex::new([const { None }; MAX_POOLS]);
@@ -25,12 +25,12 @@ pub(super) fn get(id: u8) -> Option<Arc<Inner>> {
     POOLS.lock().unwrap_or_else(PoisonError::into_inner)[usize::from(id)].clone()
 }
 
-/// Forgets `pool`. Whoever sees that it is done with says so, which may be two threads at once: the later one must
-/// not take away the pool that has its number by then.
+/// Removes `pool`. Two threads may find at the same time that a pool is idle, and both call this. The second call must
+/// not remove a new pool that has taken over the number.
 pub(super) fn remove(pool: &Inner) {
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     let last = pools[usize::from(pool.id)].take_if(|registered| ptr::eq(&raw const **registered, pool));
     drop(pools);
-    // Unmapping may take a while; not under the lock.
+    // Unmapping may take a while, so it happens outside the lock.
     drop(last);
 }

@@ -1,4 +1,4 @@
-//! Pools, batches and packets under random operations on two threads, against a model that counts; and the bugs found.
+//! Pools, batches and packets under random operations on two threads, compared with a model; and regression tests.
 
 mod model;
 
@@ -15,7 +15,7 @@ fn pool(chunks: usize, order: Order) -> Pool {
     Pool::new(PoolOptions { chunks, frame: 128, headroom: 64, order, populated: false }).expect("a small pool")
 }
 
-/// Where a packet's chunk is.
+/// Returns the address of a packet's chunk.
 fn chunk(packet: &Packet) -> usize {
     std::ptr::from_ref(packet.meta()).addr()
 }
@@ -52,14 +52,15 @@ fn first_in_first_out_goes_round_all_chunks() {
     }
 }
 
-/// More packets in flight than a thread caches, coming and going, walked through the whole pool: each was cold.
+/// Regression test: when a thread took and returned more packets than it caches, it walked through the whole pool, and
+/// each chunk was cold.
 #[test]
 fn packets_that_come_and_go_stay_within_the_chunks_that_they_had() {
     let pool = pool(16_384, Order::Lifo);
     let mut seen = std::collections::BTreeSet::new();
     let mut held = Vec::new();
     for round in 0..200 {
-        // Once 1 200 are held, and then never again more than 700.
+        // 1 200 packets are held once; after that, never more than 700.
         let many = if round == 10 { 1_200 } else { 700 };
         held.extend((held.len()..many).map(|_| pool.take().expect("one")));
         seen.extend(held.iter().map(chunk));
@@ -87,7 +88,7 @@ fn packets_filled_in_as_arrived_are_fresh_but_for_length_and_arrival() {
             }
             batch.clear();
         }
-        // Asked for 8 each time, there being room for no more.
+        // Each call requests 8 packets, but the batch has less room.
         assert_eq!(pool.exhausted(), 4 * 2);
         pool.flush();
         assert_eq!(pool.out(), 0);
@@ -96,7 +97,7 @@ fn packets_filled_in_as_arrived_are_fresh_but_for_length_and_arrival() {
 }
 
 #[test]
-fn sizes_that_make_no_sense_are_refused_with_the_value() {
+fn errors_name_the_invalid_size() {
     let refused = |options: PoolOptions| Pool::new(options).expect_err("refused").to_string();
     let good = PoolOptions { chunks: 4, ..PoolOptions::default() };
     for chunks in [0, (1 << 24) + 1, usize::MAX] {
@@ -123,7 +124,7 @@ fn a_pools_memory_is_whole_huge_pages() {
     assert!(most.bytes() > good.bytes());
 }
 
-/// The sum of offset and headroom wrapped round, and packets pointed outside their chunks.
+/// Regression test: the sum of offset and headroom wrapped, and packets pointed outside their chunks.
 #[test]
 fn a_headroom_that_overflows_is_refused() {
     for headroom in [usize::MAX, usize::MAX - 63, usize::MAX - 64 - 2_048 + 1, 1 << 63] {
@@ -135,7 +136,7 @@ fn a_headroom_that_overflows_is_refused() {
 }
 
 #[test]
-fn a_start_of_packet_memory_that_a_packet_cannot_note_is_refused() {
+fn an_invalid_start_of_packet_memory_is_refused() {
     for data in [0, 63, 65, 100, 16_384] {
         assert_eq!(Layout { data, headroom: 0, end: 20_000 }.check(), Err(LayoutError::Data(data)));
     }
@@ -144,38 +145,39 @@ fn a_start_of_packet_memory_that_a_packet_cannot_note_is_refused() {
     }
 }
 
-/// A thread that had taken every chunk it had cached, and given none back, kept an empty cache of a pool long gone;
-/// the next pool of that number then took chunks out of the old one's memory.
+/// Regression test: a thread that had taken every cached chunk and returned none kept an empty cache of a closed pool.
+/// The next pool with that number then took chunks from the old pool's memory.
 #[test]
-fn an_empty_cache_of_a_closed_pool_is_not_taken_for_the_next_pools() {
+fn an_empty_cache_of_a_closed_pool_is_not_reused() {
     let (jobs, inbox) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
-    let there = thread::spawn(move || inbox.into_iter().for_each(|job| job()));
+    let other_thread = thread::spawn(move || inbox.into_iter().for_each(|job| job()));
     let (taken, arrived) = mpsc::channel();
     for round in 0..4u64 {
-        // Capacity 1: the thread's cache is empty once it has taken the chunk.
+        // With a capacity of 1, the thread's cache is empty once it has taken the chunk.
         let memory = DriverMemory::new(1, 0, 64);
         let pool = Arc::new(memory.pool());
-        let (theirs, reply) = (Arc::clone(&pool), taken.clone());
+        let (shared, reply) = (Arc::clone(&pool), taken.clone());
         let job = move || {
-            let packet = theirs.take();
-            drop(theirs);
+            let packet = shared.take();
+            drop(shared);
             reply.send(packet).expect("the test waits");
         };
         jobs.send(Box::new(job)).expect("the thread waits");
-        let packet = arrived.recv().expect("an answer");
+        let packet = arrived.recv().expect("a reply");
         assert!(packet.is_some(), "round {round}");
-        assert_eq!((pool.out(), memory.home()), (1, 0), "round {round}: the chunk is of this pool");
+        assert_eq!((pool.out(), memory.home()), (1, 0), "round {round}: the chunk belongs to this pool");
         drop(pool);
         drop(packet);
-        assert_eq!((memory.home(), memory.wrong()), (1, 0), "round {round}: and comes home to it");
+        assert_eq!((memory.home(), memory.wrong()), (1, 0), "round {round}: the chunk returns to its pool");
     }
     drop(jobs);
-    there.join().expect("no panic");
+    other_thread.join().expect("no panic");
 }
 
-/// Two threads may find at once that a pool is done; the second took the next pool of that number off the register.
+/// Regression test: two threads may find at the same time that a pool is idle. The second removed the next pool with
+/// that number from the registry.
 #[test]
-fn a_pool_found_done_twice_does_not_take_the_next_one_with_it() {
+fn removing_a_pool_twice_keeps_its_successor() {
     let pool = pool(4, Order::Lifo);
     let gone = Inner {
         id: pool.inner.id,
@@ -188,18 +190,18 @@ fn a_pool_found_done_twice_does_not_take_the_next_one_with_it() {
         closed: AtomicBool::new(true),
         exhausted: AtomicU64::new(0),
     };
-    gone.release_if_home();
+    gone.release_if_idle();
     assert!(registry::get(pool.inner.id).is_some_and(|registered| Arc::ptr_eq(&registered, &pool.inner)));
 }
 
-/// A thread that lives long kept the memory, and the number, of every pool it had ever touched.
+/// Regression test: a long-lived thread kept the memory and the number of every pool it had used.
 #[test]
-fn a_thread_lets_go_of_closed_pools_when_it_touches_another() {
+fn a_thread_releases_closed_pools_when_it_uses_a_new_pool() {
     let old = pool(64, Order::Lifo);
     let memory = Arc::downgrade(&old.inner);
     drop(old.take());
     elsewhere(move || drop(old));
-    assert_ne!(memory.strong_count(), 0, "chunks still rest in this thread's cache");
+    assert_ne!(memory.strong_count(), 0, "chunks are still in this thread's cache");
     drop(pool(64, Order::Lifo).take());
     assert_eq!(memory.strong_count(), 0);
 }
@@ -219,19 +221,19 @@ fn a_packet_outlives_its_pools_handle() {
 }
 
 #[test]
-fn packets_that_a_thread_drops_while_ending_come_home() {
+fn packets_that_an_ending_thread_drops_are_returned() {
     thread_local! { static LAST: RefCell<Vec<Packet>> = const { RefCell::new(Vec::new()) }; }
     for keep_first in [true, false] {
         let memory = DriverMemory::new(16, 0, 64);
         let pool = Arc::new(memory.pool());
-        let theirs = Arc::clone(&pool);
+        let shared = Arc::clone(&pool);
         elsewhere(move || {
-            // Whichever thread-local is used first is destroyed last: once after the caches, once before.
+            // The thread-local that is used first is destroyed last: in one round after the caches, in one before.
             let keep = |packet| LAST.with_borrow_mut(|last| last.push(packet));
             if keep_first {
                 LAST.with_borrow_mut(Vec::clear);
             }
-            (0..3).for_each(|_| keep(theirs.take().expect("one")));
+            (0..3).for_each(|_| keep(shared.take().expect("one")));
         });
         assert_eq!((pool.out(), memory.home(), memory.wrong()), (0, 16, 0));
     }
@@ -262,7 +264,7 @@ fn threads_that_pass_packets_on_lose_none_and_share_none() {
                     held.extend(inbox.try_iter());
                     for _ in 0..numbers.below(4).min(held.len()) {
                         let (stamp, packet) = held.swap_remove(numbers.below(held.len()));
-                        assert_eq!(packet.data(), stamp.to_ne_bytes(), "nobody else wrote to this packet");
+                        assert_eq!(packet.data(), stamp.to_ne_bytes(), "no other thread wrote to this packet");
                         if numbers.below(2) == 0 {
                             // The next thread may have ended; the packet is then dropped here.
                             drop(next.send((stamp, packet)));
@@ -277,7 +279,7 @@ fn threads_that_pass_packets_on_lose_none_and_share_none() {
         .collect();
     drop((senders, pools));
     threads.into_iter().for_each(|thread| thread.join().expect("no packet was shared"));
-    assert_eq!(weak.strong_count(), 0, "the native pool's last chunk came home");
+    assert_eq!(weak.strong_count(), 0, "the last chunk returned to the native pool");
     assert_eq!((memory.home(), memory.wrong(), Arc::strong_count(&memory)), (48, 0, 1));
 }
 
@@ -289,7 +291,7 @@ fn packets_filled_with_lines_hold_the_lines_picked() {
         let mut batch = Batch::with_capacity(8);
         let picks = [2, 0, 1, 9, 0, 0, 0, 0, 0, 0];
         assert_eq!(pool.fill_lines(&mut batch, &picks, &lines, 60, Ticks(7), ArrivalClock::Intended), 6);
-        // A line that is not there is the first.
+        // An index out of range selects the first line.
         for (packet, byte) in batch.iter_mut().zip([3, 1, 2, 1, 1, 1]) {
             assert_eq!(packet.data(), [byte; 60]);
             assert_eq!((packet.arrival(), packet.arrival_clock()), (Ticks(7), ArrivalClock::Intended));
@@ -302,7 +304,7 @@ fn packets_filled_with_lines_hold_the_lines_picked() {
     assert_eq!((memory.home(), memory.wrong()), (6, 0));
 }
 
-/// As a driver does it: chunks without packets go to a device, come back with frames, and go out to it again.
+/// As a driver does it: chunks without packets go to a device, return with frames, and go out again.
 #[test]
 fn chunks_go_to_a_device_and_come_back_as_packets_or_alone() {
     let layout = Layout { data: 64, headroom: 256, end: 64 + 2_304 };
@@ -315,7 +317,7 @@ fn chunks_go_to_a_device_and_come_back_as_packets_or_alone() {
     let inside = |chunk: &Chunk| chunk.address().addr().get() - start.addr().get();
     assert!(chunks[..8].iter().all(|chunk| inside(chunk).is_multiple_of(37 * 64) && inside(chunk) < 8 * 37 * 64));
     for (at, chunk) in chunks[..8].iter().enumerate() {
-        // SAFETY: the chunk is ours; the frame is inside its packet memory.
+        // SAFETY: the test owns the chunk, and the frame is inside its packet memory.
         let mut packet = unsafe {
             chunk.address().add(300).write_bytes(at as u8, 60);
             assert!(pool.packet(*chunk, 63, 60, Ticks(1), ArrivalClock::Poll).is_none());
@@ -328,7 +330,7 @@ fn chunks_go_to_a_device_and_come_back_as_packets_or_alone() {
         assert_eq!((packet.start(), packet.len()), (296, 64));
         assert_eq!(packet.into_chunk(), *chunk);
     }
-    // SAFETY: all eight are ours, and no packet is made of them.
+    // SAFETY: the test owns all eight chunks, and none of them is a packet.
     unsafe { pool.give_chunks(&chunks[..8]) };
     assert!(pool.take().is_some_and(|packet| packet.tailroom() == 2_048));
     pool.flush();

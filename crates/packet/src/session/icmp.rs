@@ -1,12 +1,13 @@
-//! The session of an ICMP message: a query is of its identifier, an error of the packet that it quotes.
+//! The session of an ICMP message. A query's session is given by its identifier, an error's session by the packet it
+//! quotes.
 //!
-//! So both come to the worker that has their session: a translator's for one, which finds a query by its identifier
-//! (RFC 5508 section 3.1) and an error by what is quoted (section 4.2). Which side asks is not in the key: queries of
-//! both sides by one identifier come to one worker, and are sessions of their own there.
+//! Both thus reach the worker that has their session. For example, a translator finds a query by its identifier (RFC
+//! 5508 section 3.1) and an error by the quoted packet (section 4.2). The key does not say which side sent the query:
+//! queries of both sides with one identifier reach one worker, which has separate sessions for them.
 //!
-//! An error about a first fragment is of the session with the quoted ports. The datagram came by whole and a router
-//! behind took it apart; or it came in fragments, and was put together before a module with sessions looked at it, on
-//! the worker that its ports lead to.
+//! An error about a first fragment belongs to the session with the quoted ports. Either the datagram passed as a whole
+//! and a later router fragmented it; or it arrived in fragments and was reassembled before a module with sessions, on
+//! the worker that its ports select.
 
 use zerocopy::FromBytes;
 
@@ -17,10 +18,10 @@ use crate::wire::icmp::{ICMPV6, v4, v6};
 use crate::wire::ipv4::{ICMP, Ipv4};
 use crate::wire::ipv6::{self, Ipv6};
 
-/// Type, code, checksum and a word that queries have their identifier in.
+/// Length of type, code, checksum and the word that holds a query's identifier.
 const HEADER: usize = 8;
 
-/// The session of an ICMP message of this IP protocol, if it is a query, an answer to one or an error.
+/// Returns the session of an ICMP message if it is a query, a reply or an error.
 pub(super) fn key(outer: SessionKey, message: &[u8]) -> Option<SessionKey> {
     let (header, behind) = message.split_first_chunk::<HEADER>()?;
     if is_error(outer.protocol, header[0]) {
@@ -34,7 +35,7 @@ pub(super) fn key(outer: SessionKey, message: &[u8]) -> Option<SessionKey> {
 }
 
 fn is_error(protocol: u8, kind: u8) -> bool {
-    /// RFC 792; the fourth is source quench.
+    /// RFC 792; type 4 is source quench.
     const V4: [u8; 4] = [v4::UNREACHABLE, v4::TIME_EXCEEDED, v4::PARAMETER_PROBLEM, 4];
     match protocol {
         ICMP => V4.contains(&kind),
@@ -42,19 +43,19 @@ fn is_error(protocol: u8, kind: u8) -> bool {
     }
 }
 
-/// What a query and its answer have in common.
+/// Returns the identifier that a query and its reply share.
 fn identifier(protocol: u8, header: &[u8; HEADER]) -> Option<u16> {
     let query = match protocol {
         // Echo; timestamp and information (RFC 792), address mask (RFC 950), extended echo (RFC 8335).
         ICMP => matches!(header[0], v4::ECHO | v4::ECHO_REPLY | 13..=18 | 42 | 43),
-        // Echo; node information, by the word that its answer repeats (RFC 4620 section 4), extended echo.
+        // Echo; node information, by the word that its reply repeats (RFC 4620 section 4), extended echo.
         _ => matches!(header[0], v6::ECHO | v6::ECHO_REPLY | 139 | 140 | 160 | 161),
     };
     query.then(|| u16::from_be_bytes([header[4], header[5]]))
 }
 
-/// The session of the packet that an error quotes, as of a packet the way that the error goes. None of a later
-/// fragment, which does not show its ports, and of what quotes too little.
+/// Returns the session of the packet that an error quotes, in the direction of the error. Returns `None` for a later
+/// fragment, which has no ports, and for a quote that is too short.
 fn quoted(packet: &[u8], protocol: u8) -> Option<SessionKey> {
     let (network, transport) = match protocol {
         ICMP => (Network::Ipv4, locate_above_ipv4(packet, 0)),
@@ -64,7 +65,7 @@ fn quoted(packet: &[u8], protocol: u8) -> Option<SessionKey> {
     let (source, destination) = match network {
         Network::Ipv4 => {
             let (header, _) = Ipv4::ref_from_prefix(packet).ok()?;
-            (wide(header.source), wide(header.destination))
+            (to_16_bytes(header.source), to_16_bytes(header.destination))
         }
         _ => {
             let (header, _) = Ipv6::ref_from_prefix(packet).ok()?;
@@ -91,13 +92,13 @@ fn quoted(packet: &[u8], protocol: u8) -> Option<SessionKey> {
     })
 }
 
-fn wide(address: [u8; 4]) -> [u8; 16] {
+fn to_16_bytes(address: [u8; 4]) -> [u8; 16] {
     let mut wide = [0; 16];
     wide[..4].copy_from_slice(&address);
     wide
 }
 
-/// Whether a protocol is ICMP over this IP version.
+/// Returns whether a protocol is ICMP for this IP version.
 pub(super) fn is_icmp(network: Network, protocol: u8) -> bool {
     match network {
         Network::Ipv4 => protocol == ICMP,

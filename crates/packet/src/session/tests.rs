@@ -1,4 +1,5 @@
-//! Sessions and their hash: what makes one, that both directions share it, that different ones do not.
+//! Sessions and their hash: which packets share a session, that both directions have one hash, and that sessions
+//! differ.
 
 use std::collections::HashSet;
 
@@ -44,7 +45,7 @@ fn reversed(key: SessionKey) -> SessionKey {
     }
 }
 
-/// The 5-tuple as etherparse gives it, of frames that it takes for whole and sound.
+/// Returns etherparse's 5-tuple of a frame that etherparse finds complete and valid.
 fn key_by_etherparse(frame: &[u8]) -> Option<SessionKey> {
     let sliced = SlicedPacket::from_ethernet(frame).ok().filter(|sliced| sliced.link_exts.len() <= 2)?;
     let v4 = matches!(sliced.net, Some(NetSlice::Ipv4(_)));
@@ -81,13 +82,13 @@ fn key_by_etherparse(frame: &[u8]) -> Option<SessionKey> {
         }
         TransportSlice::Icmpv4(icmp) if v4 => return by_icmp(key, icmp.slice()),
         TransportSlice::Icmpv6(icmp) if !v4 => return by_icmp(key, icmp.slice()),
-        // One version's over the other is nothing.
+        // ICMP of one IP version over the other has no session of its own.
         TransportSlice::Icmpv4(_) | TransportSlice::Icmpv6(_) => {}
     }
     Some(key)
 }
 
-/// The same of an ICMP message: `None` of an error, whose quoted packet etherparse may find cut short.
+/// Does the same for an ICMP message. Returns `None` for an error: etherparse may find its quoted packet cut short.
 fn by_icmp(key: SessionKey, message: &[u8]) -> Option<SessionKey> {
     let (queries, errors): (&[u8], &[u8]) = match key.protocol {
         1 => (&[0, 8, 13, 14, 15, 16, 17, 18, 42, 43], &[3, 4, 11, 12]),
@@ -100,7 +101,8 @@ fn by_icmp(key: SessionKey, message: &[u8]) -> Option<SessionKey> {
     Some(SessionKey { source_port: ports, destination_port: ports, ..key })
 }
 
-/// A packet over IPv4 or IPv6 between two hosts, the other way where it says so: its ports, or its identifier.
+/// Builds a packet over IPv4 or IPv6 between two hosts, with source and destination swapped if `turned`. `transport`
+/// starts with the ports or the ICMP header.
 fn between(v6: bool, turned: bool, protocol: u8, transport: &[u8]) -> Vec<u8> {
     let hosts = if turned { [2u8, 1] } else { [1, 2] };
     let mut packet = if v6 {
@@ -130,21 +132,21 @@ fn hash_of(frame: &[u8]) -> (SessionKey, u32) {
 }
 
 #[test]
-fn a_ping_and_its_answer_are_of_one_session_and_another_ping_of_another() {
+fn a_ping_and_its_reply_share_a_session_that_no_other_ping_has() {
     for (v6, protocol, [echo, reply]) in [(false, 1, [8, 0]), (true, 58, [128, 129])] {
         let ping = |kind: u8, turned, number: u8| {
             hash_of(&framed(v6, &between(v6, turned, protocol, &[kind, 0, 0, 0, 7, number, 0, 1])))
         };
-        let (asked, answered) = (ping(echo, false, 9), ping(reply, true, 9));
-        assert_eq!((asked.0.source_port, asked.0.destination_port), (0x709, 0x709));
-        assert_eq!(asked.0, reversed(answered.0));
-        assert_eq!(asked.1, answered.1);
-        assert_ne!(asked.1, ping(echo, false, 10).1);
+        let (request, reply) = (ping(echo, false, 9), ping(reply, true, 9));
+        assert_eq!((request.0.source_port, request.0.destination_port), (0x709, 0x709));
+        assert_eq!(request.0, reversed(reply.0));
+        assert_eq!(request.1, reply.1);
+        assert_ne!(request.1, ping(echo, false, 10).1);
     }
 }
 
 #[test]
-fn an_error_is_of_the_session_of_what_it_quotes() {
+fn an_error_has_the_session_of_the_packet_it_quotes() {
     let unreachable: [(bool, u8, u8); 2] = [(false, 1, 3), (true, 58, 1)];
     for (v6, icmp, kind) in unreachable {
         let echo = if v6 { 128 } else { 8 };
@@ -157,7 +159,8 @@ fn an_error_is_of_the_session_of_what_it_quotes() {
                 |quoted: &[u8]| framed(v6, &between(v6, true, icmp, &[&[kind, 1, 0, 0, 0, 0, 0, 0], quoted].concat()));
             let (key, same) = hash_of(&error(&sent));
             assert_eq!((key, same), (reversed(session), hash), "protocol {protocol}");
-            // Of a header cut short nothing is known: the error is one between the two hosts.
+            // A quoted header that is cut short gives no session. The error then belongs to the session of the two
+            // hosts.
             let short = hash_of(&error(&sent[..12])).0;
             assert_eq!((short.protocol, short.source_port), (icmp, 0));
         }
@@ -167,20 +170,20 @@ fn an_error_is_of_the_session_of_what_it_quotes() {
     }
 }
 
-/// An error about a first fragment came to another worker than the session of the datagram.
+/// Regression test: an error about a first fragment reached another worker than the session of the datagram.
 #[test]
-fn an_error_about_a_first_fragment_is_of_the_session_of_its_ports() {
+fn an_error_about_a_first_fragment_has_the_session_of_its_ports() {
     for (v6, icmp, kind) in [(false, 1, 11), (true, 58, 2)] {
         let sent = between(v6, false, 17, &[0x30, 1, 0, 53, 11, 192, 0, 0]);
         let (session, hash) = hash_of(&framed(v6, &sent));
-        let fragment = |place: u16, more: bool| {
+        let fragment = |offset: u16, more: bool| {
             let mut quoted = sent.clone();
             if v6 {
-                let [high, low] = (place << 3 | u16::from(more)).to_be_bytes();
+                let [high, low] = (offset << 3 | u16::from(more)).to_be_bytes();
                 quoted.splice(40..40, [17, 0, high, low, 0, 0, 0, 9]);
                 (quoted[6], quoted[5]) = (44, quoted[5] + 8);
             } else {
-                quoted[6..8].copy_from_slice(&(place | u16::from(more) << 13).to_be_bytes());
+                quoted[6..8].copy_from_slice(&(offset | u16::from(more) << 13).to_be_bytes());
             }
             quoted
         };
@@ -188,29 +191,30 @@ fn an_error_about_a_first_fragment_is_of_the_session_of_its_ports() {
             hash_of(&framed(v6, &between(v6, true, icmp, &[&[kind, 0, 0, 0, 0, 0, 0, 0], quoted].concat())))
         };
         assert_eq!(error(&fragment(0, true)), (reversed(session), hash), "v6: {v6}");
-        // A later one shows no ports: the error is one between the two hosts.
+        // A later fragment has no ports. The error then belongs to the session of the two hosts.
         assert_eq!((error(&fragment(1, true)).0.protocol, error(&fragment(1, false)).0.source_port), (icmp, 0));
-        // The fragments themselves stay together, apart from whole packets.
+        // All fragments have one session, which differs from that of whole packets.
         let (first, later) = (hash_of(&framed(v6, &fragment(0, true))), hash_of(&framed(v6, &fragment(1, false))));
         assert_eq!((first.1, first.0.source_port), (later.1, 0));
     }
 }
 
-/// Queries of both sides by one identifier come to one worker, and so do errors about messages that are no queries.
+/// Queries of both sides with one identifier reach one worker, and so do errors about messages that are not queries.
 #[test]
 fn queries_of_both_sides_come_to_one_worker() {
-    // Request and reply.
+    // Request type and reply type.
     type Pair = (u8, u8);
     let queries: [(bool, u8, &[Pair]); 2] = [
         (false, 1, &[(8, 0), (13, 14), (15, 16), (17, 18), (42, 43)]),
         (true, 58, &[(128, 129), (139, 140), (160, 161)]),
     ];
     for (v6, protocol, queries) in queries {
-        for (asks, answers) in queries {
+        for (request, reply) in queries {
             let message =
                 |kind: u8, turned| hash_of(&framed(v6, &between(v6, turned, protocol, &[kind, 0, 0, 0, 0, 1, 0, 1]))).1;
-            let all = [message(*asks, false), message(*asks, true), message(*answers, false), message(*answers, true)];
-            assert_eq!(all, [all[0]; 4], "{asks}");
+            let all =
+                [message(*request, false), message(*request, true), message(*reply, false), message(*reply, true)];
+            assert_eq!(all, [all[0]; 4], "{request}");
         }
         let other = between(v6, false, protocol, &[200, 0, 0, 0, 1, 2, 3, 4]);
         let about = [&[if v6 { 1 } else { 3 }, 1, 0, 0, 0, 0, 0, 0], &other[..]].concat();
@@ -222,11 +226,11 @@ proptest! {
     #![proptest_config(cases(2_048))]
 
     #[test]
-    fn a_packets_session_is_the_one_etherparse_sees(bytes in any_frame()) {
+    fn a_packets_session_equals_etherparses(bytes in any_frame()) {
         let pool = pool();
         let mut packet = packet(&pool, &bytes);
         let key = packet.session_key();
-        // Chains of extension headers longer than are looked through aside.
+        // Chains with more extension headers than are skipped are excluded.
         if let (Some(seen), true) = (key_by_etherparse(&bytes), packet.transport().is_some()) {
             prop_assert_eq!(key, seen);
         }
@@ -241,7 +245,7 @@ proptest! {
     }
 
     #[test]
-    fn a_reply_is_of_the_session_of_its_request(bytes in any_frame()) {
+    fn a_reply_has_the_session_of_its_request(bytes in any_frame()) {
         let pool = pool();
         let mut request = packet(&pool, &bytes);
         let ports = request.ports().and_then(|_| request.transport()).map(|(_, offset)| offset);
@@ -255,7 +259,7 @@ proptest! {
             turned[at..at + 2 * len].rotate_left(len);
         }
         let mut reply = packet(&pool, &turned);
-        // What an ICMP error quotes was not turned: it is of the same session, as before.
+        // The packet that an ICMP error quotes was not reversed, so the error keeps its session.
         let icmp = request.transport().is_some_and(|(protocol, _)| matches!(protocol, 1 | 58));
         if !icmp {
             prop_assert_eq!(reply.session_key(), reversed(request.session_key()));
@@ -264,13 +268,13 @@ proptest! {
     }
 }
 
-/// How many of `keys` have a hash that an earlier one has.
+/// Returns the number of `keys` whose hash equals that of an earlier key.
 fn collisions(keys: impl Iterator<Item = SessionKey>) -> usize {
     let mut seen = HashSet::new();
     keys.filter(|key| !seen.insert(key.symmetric_hash())).count()
 }
 
-/// Chosen at random, n hashes of 32 bits collide n²/2³³ times: 0.5 at the 65 536 here. Eight is one run in 10⁸.
+/// Of n random 32-bit hashes, n²/2³³ collide: 0.5 for the 65 536 here. Eight or more occur in one run of 10⁸.
 const TOLERATED: usize = 8;
 const SIDE: u16 = 256;
 
@@ -292,7 +296,8 @@ fn sessions_that_count_up_are_kept_apart() {
     assert!(collisions(grid(|a, b| tcp(v4(1, a), v4(2, b), 1_024, 80))) <= TOLERATED, "pairs of hosts");
 }
 
-/// The port was put beside the address in bits that some sites count their hosts in: host 1 port 2 was host 2 port 1.
+/// Regression test: the port occupied bits of the address word in which some sites number their hosts, so host 1 port 2
+/// had the hash of host 2 port 1.
 #[test]
 fn a_port_does_not_cancel_out_against_an_interface_identifier() {
     for group in 4..8 {
@@ -327,13 +332,13 @@ fn every_bit_of_a_session_reaches_every_bit_of_its_hash() {
             assert_ne!(changed, 0, "bit {bit} of {key:?}");
             (0..32).for_each(|out| flips[out] += (changed >> out & 1) as usize);
         }
-        // Half of 1 000, give or take 100: more than six standard deviations.
+        // Half of 1 000, plus or minus 100: more than six standard deviations.
         assert!(flips.iter().all(|flips| (400..=600).contains(flips)), "input bit {bit}: {flips:?}");
     }
 }
 
-/// A message behind extension headers was of the session of the first of them: protocol 0 for one with hop-by-hop
-/// options, which is what frames that are not IP have.
+/// Regression test: a message behind extension headers had the session of the first of them. With hop-by-hop options,
+/// that was protocol 0, as for frames that are not IP.
 #[test]
 fn behind_extension_headers_the_upper_layers_protocol_is_the_sessions() {
     let mut frame = vec![0; 12];
@@ -345,7 +350,7 @@ fn behind_extension_headers_the_upper_layers_protocol_is_the_sessions() {
     assert_eq!(packet(&pool(), &frame).session_key().protocol, 58);
 }
 
-/// Bytes behind the datagram were read as its ports.
+/// Regression test: bytes after the datagram were read as its ports.
 #[test]
 fn padding_is_not_read_as_ports() {
     let pool = pool();
@@ -360,7 +365,7 @@ fn padding_is_not_read_as_ports() {
     assert!(whole.plain_ipv4_ports().is_some_and(|(_, source, destination)| (source, destination) == (22, 22)));
     assert_eq!(whole.ports(), Some((17, 22, 22)));
     drop(whole);
-    // A sender that leaves the length to its device: the frame's end counts.
+    // A sender that leaves the length to its device writes 0: the frame's end counts.
     frame[17] = 0;
     assert_eq!(packet(&pool, &frame).ports(), Some((17, 22, 22)));
 }
@@ -369,7 +374,7 @@ proptest! {
     #![proptest_config(cases(512))]
 
     #[test]
-    fn ports_found_the_short_way_are_those_found_the_long_way(frame in any_frame()) {
+    fn ports_of_the_short_path_equal_those_of_the_long_path(frame in any_frame()) {
         let pool = pool();
         let mut packet = packet(&pool, &frame);
         let short = packet.plain_ipv4_ports().map(|(header, source, destination)| (*header, source, destination));

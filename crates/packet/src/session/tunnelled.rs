@@ -1,8 +1,8 @@
-//! The session of what is in a GTP-U tunnel: the inner packet's.
+//! The session of a packet in a GTP-U tunnel: the session of the inner packet.
 //!
-//! An Ethernet PDU (TS 23.501 section 5.6.10.2) is told from an IP packet by the length, which an IP packet states and
-//! which is the T-PDU's; by the version alone an Ethernet address that starts with 4 or 6 would be taken for one, and
-//! its frames for sessions that change from one to the next.
+//! The length distinguishes an Ethernet PDU (TS 23.501 section 5.6.10.2) from an IP packet: the length in an IP header
+//! is the length of the T-PDU. The version alone is not enough: an Ethernet address that starts with 4 or 6 would be
+//! parsed as an IP header, and the session would change from one frame to the next.
 
 use zerocopy::FromBytes;
 
@@ -14,16 +14,16 @@ use crate::wire::ipv4::{self, Ipv4};
 use crate::wire::ipv6::{self, Ipv6};
 use crate::wire::udp::Udp;
 
-/// Tunnels in tunnels that are looked through: a user may be a base station, whose traffic is tunnels too.
-const MOST: usize = 4;
+/// The most nested tunnels that are parsed. A user may be a base station, whose traffic consists of tunnels too.
+const MAX_NESTED_TUNNELS: usize = 4;
 
-/// What a datagram to GTP-U's port is a part of: `key` is what its headers show, `payload` what it carries.
+/// Returns the session of a datagram to the GTP-U port. `key` is the key of its headers, `payload` its payload.
 pub(super) fn key(mut key: SessionKey, mut payload: &[u8]) -> SessionKey {
-    for _ in 0..MOST {
+    for _ in 0..MAX_NESTED_TUNNELS {
         if key.protocol != ipv4::UDP || key.destination_port != gtpu::PORT {
             break;
         }
-        // Control messages, and what is no message at all, are between the two ends.
+        // Control messages and invalid messages belong to the session of the two tunnel ends.
         let Ok(message) = Message::parse(payload) else { break };
         match (message.kind, inner(&message)) {
             (kind::G_PDU, Some((inside, carried))) => (key, payload) = (inside, carried),
@@ -44,7 +44,8 @@ fn of_tunnel(outer: SessionKey, teid: u32) -> SessionKey {
     }
 }
 
-/// What the headers of the packet inside show, and what that carries if it is UDP; `None` where it is not IP.
+/// Returns the key of the inner packet's headers, and its payload if it is UDP. Returns `None` if the inner packet is
+/// not IP.
 fn inner<'a>(message: &Message<'a>) -> Option<(SessionKey, &'a [u8])> {
     let packet = message.payload;
     let (network, transport) = match packet.first()? >> 4 {

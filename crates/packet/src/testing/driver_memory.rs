@@ -1,7 +1,7 @@
-//! A memory laid out as a device driver does it, that watches what is done to it.
+//! Memory laid out as a device driver does it. It checks every chunk that is returned.
 //!
-//! A chunk is a driver's header, then the metadata in the room the driver leaves for its user, then more of the
-//! driver's, then packet memory, then the driver's again. The driver's bytes carry a pattern that must never change.
+//! A chunk consists of the driver's header, the metadata in space that the driver reserves for its user, more bytes of
+//! the driver, packet memory, and again bytes of the driver. The driver's bytes carry a pattern that must never change.
 
 use std::alloc::{alloc, dealloc};
 use std::ptr::NonNull;
@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex};
 use crate::Pool;
 use crate::pool::{Backing, Chunk, Layout};
 
-/// A driver's own header before the metadata, as long as DPDK's.
+/// Length of a driver's own header before the metadata, as in DPDK.
 const BEFORE: usize = 128;
-/// From the metadata to packet memory: the metadata's line and two of the driver's.
+/// Distance from the metadata to packet memory: the metadata's line and two lines of the driver.
 const DATA: usize = 192;
 const AFTER: usize = 64;
 
@@ -23,12 +23,12 @@ pub(crate) struct DriverMemory {
     allocation: std::alloc::Layout,
     layout: Layout,
     chunks: usize,
-    /// Which chunks are here, and in which order to hand them out.
+    /// The free chunks, in the order in which they are handed out.
     home: Mutex<Vec<usize>>,
     wrong: AtomicUsize,
 }
 
-// SAFETY: plain memory; who owns a chunk is governed by `home`, which is under a lock.
+// SAFETY: plain memory; `home`, which is under a lock, records who owns a chunk.
 unsafe impl Send for DriverMemory {}
 // SAFETY: as above.
 unsafe impl Sync for DriverMemory {}
@@ -41,7 +41,7 @@ impl DriverMemory {
         // SAFETY: the size is not zero: a chunk is never empty, and tests ask for at least one.
         let start = NonNull::new(unsafe { alloc(allocation) }).expect("memory for a test");
         for at in 0..allocation.size() {
-            // SAFETY: inside the allocation, which nobody else knows yet.
+            // SAFETY: inside the allocation, which no other code knows yet.
             unsafe { start.add(at).write(pattern(at)) };
         }
         Arc::new(Self {
@@ -54,19 +54,19 @@ impl DriverMemory {
         })
     }
 
-    /// A pool over this memory.
+    /// Creates a pool over this memory.
     pub(crate) fn pool(self: &Arc<Self>) -> Pool {
         Pool::foreign(Box::new(Driver(Arc::clone(self))), self.chunks).expect("a layout that packets fit")
     }
 
-    /// How often a chunk came back that is not of this memory, was here already, or had the driver's bytes changed.
+    /// Returns how many returned chunks were invalid: not of this memory, already free, or with changed driver's bytes.
     pub(crate) fn wrong(&self) -> usize {
         self.wrong.load(Ordering::SeqCst)
     }
 
-    /// How many chunks are here.
+    /// Returns the number of free chunks.
     pub(crate) fn home(&self) -> usize {
-        self.home.lock().expect("nobody panics with the lock").len()
+        self.home.lock().expect("no thread panics while holding the lock").len()
     }
 
     fn metadata(&self, index: usize) -> NonNull<u8> {
@@ -85,7 +85,7 @@ impl DriverMemory {
         let ours =
             [start..start + BEFORE, start + BEFORE + 64..start + BEFORE + DATA, start + packet..start + packet + AFTER];
         ours.into_iter().all(|range| {
-            // SAFETY: inside the allocation and initialised; nobody has a mutable reference to the driver's bytes.
+            // SAFETY: inside the allocation and initialised; there is no mutable reference to the driver's bytes.
             let bytes = unsafe { slice::from_raw_parts(self.start.add(range.start).as_ptr(), range.len()) };
             bytes.iter().zip(range).all(|(&byte, at)| byte == pattern(at))
         })
@@ -94,7 +94,7 @@ impl DriverMemory {
 
 impl Drop for DriverMemory {
     fn drop(&mut self) {
-        // SAFETY: exactly what was allocated.
+        // SAFETY: the memory was allocated with exactly this layout.
         unsafe { dealloc(self.start.as_ptr(), self.allocation) }
     }
 }
@@ -102,16 +102,16 @@ impl Drop for DriverMemory {
 struct Driver(Arc<DriverMemory>);
 
 // SAFETY: chunks are disjoint, 64-byte aligned (allocation and stride are), initialised, live as long as the driver
-// holds its memory, and out of `home` exactly while handed out.
+// holds its memory, and absent from `home` exactly while handed out.
 unsafe impl Backing for Driver {
     fn layout(&self) -> Layout {
         self.0.layout
     }
 
     fn take(&self, chunks: &mut [Chunk]) -> usize {
-        let mut home = self.0.home.lock().expect("nobody panics with the lock");
-        let left = home.len().saturating_sub(chunks.len());
-        let taken = home.drain(left..);
+        let mut home = self.0.home.lock().expect("no thread panics while holding the lock");
+        let remaining = home.len().saturating_sub(chunks.len());
+        let taken = home.drain(remaining..);
         let n = taken.len();
         for (slot, index) in chunks.iter_mut().zip(taken) {
             *slot = Chunk::new(self.0.metadata(index));
@@ -120,7 +120,7 @@ unsafe impl Backing for Driver {
     }
 
     fn give(&self, chunks: &[Chunk]) {
-        let mut home = self.0.home.lock().expect("nobody panics with the lock");
+        let mut home = self.0.home.lock().expect("no thread panics while holding the lock");
         for &chunk in chunks {
             match self.0.index(chunk) {
                 Some(index) if !home.contains(&index) && self.0.untouched(index) => home.push(index),
@@ -134,7 +134,7 @@ fn stride(layout: Layout) -> usize {
     (BEFORE + layout.end + AFTER).next_multiple_of(64)
 }
 
-/// What the driver wrote at `at` bytes from the start of its memory.
+/// Returns the driver's byte at `at` bytes from the start of its memory.
 fn pattern(at: usize) -> u8 {
     (at % 251) as u8 | 0x80
 }

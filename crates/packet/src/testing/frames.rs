@@ -1,15 +1,15 @@
-//! Frames that tests are fed: well-formed ones of every shape that the layers know, and such with faults.
+//! Random frames for tests: valid frames of every form that the layers code knows, and frames with faults.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// A frame with up to three VLAN tags, one more than are looked through.
+/// Returns a frame with up to three VLAN tags.
 pub(crate) fn frame() -> BoxedStrategy<Vec<u8>> {
     frame_with_tags(3)
 }
 
-/// A sound frame with up to `most` VLAN tags.
+/// Returns a valid frame with up to `most` VLAN tags.
 pub(crate) fn frame_with_tags(most: usize) -> BoxedStrategy<Vec<u8>> {
     let tag = (prop_oneof![Just(0x8100u16), Just(0x88a8)], any::<u16>());
     let other = (any::<u16>(), vec(any::<u8>(), 0..80));
@@ -32,11 +32,11 @@ pub(crate) fn frame_with_tags(most: usize) -> BoxedStrategy<Vec<u8>> {
         .boxed()
 }
 
-/// A frame, a frame with bytes changed or cut off, or noise.
+/// Returns a valid frame, a frame with bytes changed or cut off, or random bytes.
 pub(crate) fn any_frame() -> BoxedStrategy<Vec<u8>> {
     let changed = (frame(), vec((any::<Index>(), any::<u8>()), 1..4)).prop_map(|(mut frame, changes)| {
         for (at, byte) in changes {
-            // The first 90 bytes are where headers are.
+            // The headers are in the first 90 bytes.
             let at = at.index(frame.len().min(90));
             frame[at] = byte;
         }
@@ -49,7 +49,7 @@ pub(crate) fn any_frame() -> BoxedStrategy<Vec<u8>> {
     prop_oneof![3 => frame(), 3 => changed, 3 => cut, 1 => vec(any::<u8>(), 0..200)].boxed()
 }
 
-/// An IPv4 packet: options or none, whole or a fragment, its checksum right.
+/// Returns an IPv4 packet with a correct checksum: with or without options, whole or a fragment.
 pub(crate) fn ipv4() -> BoxedStrategy<Vec<u8>> {
     let fragment = prop_oneof![4 => Just(0u16), 1 => Just(0x2000), 1 => any::<u16>()];
     (any::<[u8; 20]>(), vec(any::<u8>(), 0..=40), fragment, upper())
@@ -71,7 +71,7 @@ pub(crate) fn ipv4() -> BoxedStrategy<Vec<u8>> {
         .boxed()
 }
 
-/// An IPv6 packet with extension headers or without.
+/// Returns an IPv6 packet with or without extension headers.
 pub(crate) fn ipv6() -> BoxedStrategy<Vec<u8>> {
     let extension = prop_oneof![
         (select(&[43u8, 60, 135, 139, 140][..]), 0u8..3, any::<[u8; 32]>()).prop_map(|(kind, units, body)| {
@@ -91,7 +91,7 @@ pub(crate) fn ipv6() -> BoxedStrategy<Vec<u8>> {
             (51, bytes)
         }),
     ];
-    // Up to ten: more than are looked through.
+    // Up to ten: more than are skipped.
     let extensions = prop_oneof![3 => vec(extension.clone(), 0..4), 1 => vec(extension, 0..=10)];
     (any::<[u8; 40]>(), any::<bool>(), extensions, upper())
         .prop_map(|(fixed, hop_by_hop, mut extensions, (protocol, upper))| {
@@ -121,7 +121,7 @@ fn upper() -> impl Strategy<Value = (u8, Vec<u8>)> {
     (protocol, vec(any::<u8>(), 0..60))
 }
 
-/// RFC 791 section 3.1, word by word.
+/// The header checksum of RFC 791 section 3.1, computed word by word.
 pub(crate) fn header_checksum(header: &[u8]) -> u16 {
     let mut sum: u32 = header.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
     while sum > 0xffff {

@@ -8,17 +8,17 @@ use super::ethernet::{EtherType, MacAddress};
 /// The hardware type of Ethernet.
 const ETHERNET: u16 = 1;
 
-/// Twenty-eight bytes.
+/// An ARP message: 28 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Arp {
-    /// What kind of hardware: 1 for Ethernet.
+    /// Hardware type: 1 for Ethernet.
     pub hardware: U16,
-    /// What is resolved: Ethernet's type of IPv4.
+    /// Protocol type: the EtherType of IPv4.
     pub protocol: U16,
-    /// 6.
+    /// Length of a hardware address: 6.
     pub hardware_length: u8,
-    /// 4.
+    /// Length of a protocol address: 4.
     pub protocol_length: u8,
     /// [`REQUEST`](Self::REQUEST) or [`REPLY`](Self::REPLY).
     pub operation: U16,
@@ -26,19 +26,19 @@ pub struct Arp {
     pub sender_mac: MacAddress,
     /// The sender's IPv4 address; all zeros in a probe (RFC 5227 section 1.1).
     pub sender: [u8; 4],
-    /// Whom it is to, in a reply; ignored in a request.
+    /// The receiver's Ethernet address in a reply; ignored in a request.
     pub target_mac: MacAddress,
-    /// Which address is asked for, or told the sender's.
+    /// The requested IPv4 address in a request; the receiver's IPv4 address in a reply.
     pub target: [u8; 4],
 }
 
 impl Arp {
-    /// Asks.
+    /// The operation code of a request.
     pub const REQUEST: u16 = 1;
-    /// Answers.
+    /// The operation code of a reply.
     pub const REPLY: u16 = 2;
 
-    /// A message of this operation.
+    /// Creates a message with this operation code.
     #[must_use]
     pub fn of(
         operation: u16,
@@ -58,8 +58,8 @@ impl Arp {
         }
     }
 
-    /// Reads what follows the Ethernet header: `None` where it is cut short, of another hardware or protocol, or neither
-    /// asks nor answers.
+    /// Parses the bytes after the Ethernet header. Returns `None` if they are too short, name another hardware or
+    /// protocol, or are neither a request nor a reply.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<&Self> {
         let (arp, _) = Self::ref_from_prefix(bytes).ok()?;
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_not_taken_for_one() {
+    fn invalid_messages_are_rejected() {
         assert_eq!(Arp::parse(&BYTES[..27]), None);
         for (at, value) in [(0, 1), (1, 6), (2, 0x86), (4, 8), (5, 16), (7, 3), (7, 0)] {
             let mut bytes = BYTES;

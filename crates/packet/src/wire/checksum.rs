@@ -1,26 +1,27 @@
-//! The Internet checksum: whole (RFC 1071) and incremental (RFC 1624).
+//! The Internet checksum: complete (RFC 1071) and incremental (RFC 1624).
 //!
-//! The ones' complement sum does not care for byte order (RFC 1071 section 2), so whole sums are taken over words as
-//! the machine reads them and stored back as the machine writes them.
+//! The ones' complement sum does not depend on the byte order (RFC 1071 section 2). So complete sums read words in
+//! machine order and are stored in machine order.
 
-/// From so many bytes on sums are taken in vectors. What is shorter has often just been written, in smaller pieces than a
-/// vector, and would be waited for.
+/// From this length in bytes, sums use vectors. Shorter data has often just been written in pieces smaller than a
+/// vector, and a vector load would have to wait for those stores.
 pub const LONG: usize = 512;
 
-/// The ones' complement sum of `bytes`, in machine order. An odd last byte counts as if a zero byte followed.
+/// Returns the ones' complement sum of `bytes`, in machine order. An odd last byte counts as if a zero byte followed.
 #[inline]
 #[must_use]
 pub fn sum(bytes: &[u8]) -> u16 {
     fold(unfolded(bytes))
 }
 
-/// A number below 2^48 that [`fold`]s to the [`sum`] of `bytes`, of which there are up to 2^31: for who adds up more.
+/// Returns a number below 2^48 that [`fold`] reduces to the [`sum`] of `bytes`. `bytes` may have up to 2^31 bytes.
+/// Callers that add several sums use it.
 #[inline]
 #[must_use]
 pub fn unfolded(bytes: &[u8]) -> u64 {
     let (mut total, mut after) = (0u64, bytes);
     if bytes.len() >= LONG {
-        // Words of 32 bits in sums of 64, side by side: compilers put them into vectors.
+        // 32-bit words are added to eight 64-bit sums side by side; compilers turn this into vector instructions.
         let (blocks, few) = bytes.as_chunks::<32>();
         let mut lanes = [0u64; 8];
         for block in blocks {
@@ -31,7 +32,7 @@ pub fn unfolded(bytes: &[u8]) -> u64 {
         (total, after) = (lanes.iter().sum(), few);
     }
     let (words, rest) = after.as_chunks::<8>();
-    // Carries are counted above 64 bits.
+    // Carries accumulate above 64 bits.
     let mut few = u128::from(total) + u128::from(last_bytes(bytes, rest));
     for word in words {
         few += u128::from(u64::from_ne_bytes(*word));
@@ -40,47 +41,48 @@ pub fn unfolded(bytes: &[u8]) -> u64 {
     halves(few as u64) + (few >> 64) as u64
 }
 
-/// Both halves of a number of 64 bits.
+/// Adds both halves of a 64-bit number.
 #[inline(always)]
 fn halves(word: u64) -> u64 {
     (word & 0xffff_ffff) + (word >> 32)
 }
 
-/// Fewer than eight bytes, the last of `bytes`, as a word that zeros fill up.
+/// Returns the last bytes of `bytes` (fewer than eight, equal to `rest`) as a word filled up with zeros.
 #[inline(always)]
 fn last_bytes(bytes: &[u8], rest: &[u8]) -> u64 {
     if rest.is_empty() {
         return 0;
     }
-    // What is before them is read too, and shifted out: a copy of a few bytes would be a call.
+    // The bytes before them are read too and shifted out: copying a few bytes would be a function call.
     if let Some(word) = bytes.last_chunk::<8>() {
         let before = 8 * (8 - rest.len());
         let word = u64::from_ne_bytes(*word);
         return if cfg!(target_endian = "little") { word >> before } else { word << before };
     }
     let mut word = [0; 8];
-    word.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
+    word.iter_mut().zip(rest).for_each(|(slot, byte)| *slot = *byte);
     u64::from_ne_bytes(word)
 }
 
-/// [`sum`] of exactly 20 bytes, the common IPv4 header; of the first 20 where there are more, 0 where there are fewer.
+/// Returns the [`sum`] of exactly 20 bytes, the common IPv4 header. Uses the first 20 of more bytes; returns 0 for
+/// fewer.
 #[inline]
 #[must_use]
 pub fn sum20(bytes: &[u8]) -> u16 {
     fold(sum20_to_64(bytes))
 }
 
-/// Whether the ones' complement sum of 20 bytes, not all of them zero, is all ones, as a right IPv4 header's is.
+/// Returns whether the ones' complement sum of 20 bytes, not all of them zero, is all ones, as in a valid IPv4 header.
 #[inline]
 #[must_use]
 pub fn is_right20(bytes: &[u8]) -> bool {
-    // All ones is the same as zero modulo 0xffff, and dividing by a constant is one multiplication.
+    // All ones equals zero modulo 0xffff, and division by a constant is one multiplication.
     sum20_to_64(bytes).is_multiple_of(0xffff)
 }
 
-/// The ones' complement sum of 20 bytes in 64 bits. 2^64 is 1 modulo 0xffff, so carries come in again at the bottom
-/// as in 16 bits. The third word of an IPv4 header is read by itself, as it is written where its time to live changes: a
-/// wider reader of what has just been written waits until the store has reached the cache.
+/// Returns the ones' complement sum of 20 bytes in 64 bits. 2^64 is 1 modulo 0xffff, so carries are added at the bottom
+/// as in 16 bits. The third word of an IPv4 header is read separately, in the same size in which a changed time to live
+/// writes it: a wider load of recently written data waits until the store has reached the cache.
 #[inline]
 fn sum20_to_64(bytes: &[u8]) -> u64 {
     let Some((first, rest)) = bytes.split_first_chunk::<8>() else { return 0 };
@@ -92,7 +94,7 @@ fn sum20_to_64(bytes: &[u8]) -> u64 {
     sum + u64::from(again)
 }
 
-/// The ones' complement sum of two sums.
+/// Returns the ones' complement sum of two sums.
 #[inline]
 #[must_use]
 pub fn add(a: u16, b: u16) -> u16 {
@@ -100,7 +102,7 @@ pub fn add(a: u16, b: u16) -> u16 {
     sum + u16::from(carry)
 }
 
-/// A sum of words in the 16 bits of a ones' complement sum.
+/// Reduces a sum of words to a ones' complement sum of 16 bits.
 #[inline]
 #[must_use]
 pub fn fold(total: u64) -> u16 {
@@ -110,15 +112,15 @@ pub fn fold(total: u64) -> u16 {
     ((total & 0xffff) + (total >> 16)) as u16
 }
 
-/// The checksum after a 16-bit word under it changed from `old` to `new`: HC' = ~(~HC + ~m + m'), RFC 1624
-/// equation 3. All three in the same byte order.
+/// Returns the checksum after a 16-bit word that it covers changed from `old` to `new`: HC' = ~(~HC + ~m + m'), RFC
+/// 1624 equation 3. All three arguments have the same byte order.
 #[inline]
 #[must_use]
 pub fn replace16(checksum: u16, old: u16, new: u16) -> u16 {
     !add(add(!checksum, !old), new)
 }
 
-/// The same for a 32-bit word.
+/// Returns the checksum after a 32-bit word that it covers changed from `old` to `new`, as [`replace16`].
 #[inline]
 #[must_use]
 pub fn replace32(checksum: u16, old: u32, new: u32) -> u16 {
@@ -173,9 +175,11 @@ mod tests {
         }
 
         #[test]
-        fn replacing_words_is_recomputing(mut bytes in proptest::collection::vec(any::<u8>(), 8..64), at in 0usize..4, new: u32) {
+        fn replacing_words_is_recomputing(
+            mut bytes in proptest::collection::vec(any::<u8>(), 8..64), at in 0usize..4, new: u32,
+        ) {
             let at = at / 2 * 2;
-            bytes[6] |= 1; // all zeros is the one content whose sum has two forms
+            bytes[6] |= 1; // only all zeros have two sums
             let old = u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
             let before = !u16::from_be(sum(&bytes));
             bytes[at..at + 4].copy_from_slice(&new.to_be_bytes());

@@ -9,7 +9,7 @@ use thiserror::Error;
 use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// An Ethernet address. In configurations it is text, `02:00:00:00:00:01`.
+/// An Ethernet address. In configurations, it is text, for example `02:00:00:00:00:01`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
@@ -70,7 +70,7 @@ impl fmt::Display for MacAddress {
     }
 }
 
-/// The two octets that say what follows an Ethernet header or tag. Values below 1 536 are lengths (IEEE 802.3).
+/// The two octets that give the protocol after an Ethernet header or tag. Values below 1 536 are lengths (IEEE 802.3).
 pub struct EtherType;
 
 impl EtherType {
@@ -84,10 +84,10 @@ impl EtherType {
     pub const VLAN: u16 = 0x8100;
     /// A provider's VLAN tag (IEEE 802.1ad).
     pub const PROVIDER_VLAN: u16 = 0x88a8;
-    /// Provider's tags as they were before IEEE 802.1ad, which devices still write.
+    /// Provider VLAN tags from before IEEE 802.1ad, which devices still write.
     pub const OLD_PROVIDER_VLANS: [u16; 3] = [0x9100, 0x9200, 0x9300];
 
-    /// Whether a VLAN tag follows.
+    /// Returns whether a VLAN tag follows.
     #[inline]
     #[must_use]
     pub fn is_vlan(ether_type: u16) -> bool {
@@ -99,26 +99,26 @@ impl EtherType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Ethernet {
-    /// To whom.
+    /// Destination address.
     pub destination: MacAddress,
-    /// From whom.
+    /// Source address.
     pub source: MacAddress,
-    /// What follows ([`EtherType`]).
+    /// The protocol that follows ([`EtherType`]).
     pub ether_type: U16,
 }
 
-/// A VLAN tag's four bytes as they follow the type field that announced them.
+/// The four bytes of a VLAN tag after the type field that announces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct VlanTag {
     /// Priority (3 bits), drop eligible (1 bit), VLAN identifier (12 bits).
     pub control: U16,
-    /// What follows.
+    /// The protocol that follows.
     pub ether_type: U16,
 }
 
 impl VlanTag {
-    /// The VLAN identifier, 0..=4095.
+    /// Returns the VLAN identifier, 0..=4095.
     #[inline]
     #[must_use]
     pub fn id(&self) -> u16 {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_the_value() {
+    fn errors_name_the_invalid_address() {
         for text in
             ["", "02:00:00:00:00", "02:00:00:00:00:00:00", "2:0:0:0:0:0", "02:00:00:00:00:zz", "+2:00:00:00:00:00"]
         {

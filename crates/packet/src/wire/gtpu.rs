@@ -1,6 +1,6 @@
-//! The GTP user plane: header, extension headers and the few messages that go without a control plane (3GPP TS 29.281).
+//! The GTP user plane: header, extension headers and the messages that need no control plane (3GPP TS 29.281).
 //!
-//! A T-PDU, the user's packet, is what follows the header and its extension headers, as far as the length field says.
+//! A T-PDU is the user's packet. It follows the header and its extension headers, up to the length in the header.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,48 +8,48 @@ use thiserror::Error;
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The registered UDP port (section 4.4.2.1): the destination of all but responses.
+/// The registered UDP port (section 4.4.2.1): the destination port of all messages except responses.
 pub const PORT: u16 = 2_152;
 
 /// Message types (section 6.1).
 pub mod kind {
-    /// Is the path there?
+    /// Tests the path.
     pub const ECHO_REQUEST: u8 = 1;
-    /// It is.
+    /// Confirms the path.
     pub const ECHO_RESPONSE: u8 = 2;
-    /// The tunnel of a received T-PDU does not exist.
+    /// Reports that the tunnel of a received T-PDU does not exist.
     pub const ERROR_INDICATION: u8 = 26;
-    /// The extension headers that the sender knows: it was sent one that it does not.
+    /// Lists the extension headers that the sender supports, after it received an unsupported one.
     pub const SUPPORTED_EXTENSIONS: u8 = 31;
-    /// The last packet of a path that is being switched has been sent.
+    /// Marks the end of the packets on a path that is being switched.
     pub const END_MARKER: u8 = 254;
     /// A T-PDU.
     pub const G_PDU: u8 = 255;
 }
 
-/// Extension header types (section 5.2.1, figure 5.2.1-3). Of a type whose highest bit is set, the endpoint must
-/// understand it or discard the packet.
+/// Extension header types (section 5.2.1, figure 5.2.1-3). If the highest bit of the type is set, the endpoint must
+/// understand the header or discard the packet.
 pub mod extension {
-    /// None follows.
+    /// No extension header follows.
     pub const NONE: u8 = 0;
-    /// A source port of UDP.
+    /// A UDP source port.
     pub const UDP_PORT: u8 = 0x40;
     /// PDU Session Container (TS 38.415): the QoS flow of 5G.
     pub const PDU_SESSION_CONTAINER: u8 = 0x85;
 }
 
-/// The extension headers that are understood here.
+/// The supported extension header types.
 pub const SUPPORTED: [u8; 2] = [extension::UDP_PORT, extension::PDU_SESSION_CONTAINER];
 
-/// Version 1, protocol type GTP (section 5.1): the upper four bits of the flags.
+/// Version 1, protocol type GTP (section 5.1), in the upper four bits of the flags.
 const VERSION_1: u8 = 0x30;
-/// The upper four bits that count: version and protocol type.
+/// Mask of version and protocol type, the upper four bits.
 const VERSION_MASK: u8 = 0xf0;
-/// An extension header follows the optional fields.
+/// Flag: an extension header follows the optional fields.
 const E: u8 = 0x04;
-/// The sequence number means something.
+/// Flag: the sequence number is valid.
 const S: u8 = 0x02;
-/// One of E, S, PN: the four bytes of optional fields are there.
+/// The flags E, S and PN. If any of them is set, the four bytes of optional fields are present.
 const OPTIONAL: u8 = 0x07;
 
 /// Information elements (section 8.1).
@@ -60,7 +60,7 @@ mod element {
     pub const EXTENSION_TYPES: u8 = 141;
 }
 
-/// The mandatory eight bytes (figure 5.1-1).
+/// The mandatory eight bytes of the header (figure 5.1-1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Gtpu {
@@ -68,17 +68,17 @@ pub struct Gtpu {
     pub flags: u8,
     /// Message type ([`kind`]).
     pub kind: u8,
-    /// Bytes that follow these eight.
+    /// Number of bytes after these eight.
     pub length: U16,
-    /// Tunnel endpoint identifier: the receiver's name of the tunnel.
+    /// Tunnel endpoint identifier, chosen by the receiver.
     pub teid: U32,
 }
 
 impl Gtpu {
-    /// Flags and message type of a T-PDU whose header has no optional part, nearly all there is, as one number.
+    /// Flags and message type of a T-PDU without the optional part, as one number. Nearly all messages have this form.
     pub const PLAIN_G_PDU: u16 = (VERSION_1 as u16) << 8 | kind::G_PDU as u16;
 
-    /// The header of a T-PDU of `length` bytes without optional part.
+    /// Creates the header of a T-PDU with `length` bytes, without the optional part.
     #[inline]
     #[must_use]
     pub fn g_pdu(length: u16, teid: u32) -> Self {
@@ -86,26 +86,26 @@ impl Gtpu {
     }
 }
 
-/// The optional part of a T-PDU's header, as it stands after the mandatory one: nothing, four bytes or eight.
+/// The optional part of a T-PDU's header: zero, four or eight bytes after the mandatory part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The sequence number, for tunnels whose order counts.
+    /// The sequence number, for tunnels that preserve the order.
     pub sequence: Option<u16>,
     /// The QoS flow, 0 to 63, of a downlink PDU Session Container (TS 38.415 section 5.5.2.1).
     pub qfi: Option<u8>,
 }
 
 impl Options {
-    /// How many bytes they are with a PDU Session Container.
+    /// Length in bytes with a PDU Session Container.
     pub const CONTAINER: usize = 8;
 
-    /// Says another QoS flow in the bytes of options that have one.
+    /// Writes another QoS flow into the bytes of options that include one.
     #[inline]
     pub fn set_qfi(bytes: &mut [u8; 8], qfi: u8) {
         bytes[6] = qfi & 0x3f;
     }
 
-    /// How many bytes they are.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -115,13 +115,13 @@ impl Options {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether the header has no optional part.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The header's flags, and the bytes, of which [`len`](Self::len) count.
+    /// Returns the header's flags and the bytes, of which the first [`len`](Self::len) are used.
     #[must_use]
     pub fn emit(&self) -> (u8, [u8; 8]) {
         let [high, low] = self.sequence.unwrap_or(0).to_be_bytes();
@@ -135,52 +135,52 @@ impl Options {
     }
 }
 
-/// Why bytes are no GTP-U message.
+/// The reasons why bytes are not a valid GTP-U message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum GtpuError {
-    /// Fewer than the header.
-    #[error("{0} bytes are no GTP-U header: allowed are 8 and more")]
+    /// The message is shorter than the header.
+    #[error("{0} bytes are too short for a GTP-U header: at least 8 are needed")]
     Truncated(usize),
     /// Another version, or GTP'.
-    #[error("the flags {0:#04x} are of another version or protocol: allowed is version 1 of GTP (0x3.)")]
+    #[error("the flags {0:#04x} name another version or protocol: allowed is version 1 of GTP (0x3.)")]
     Version(u8),
-    /// The length contradicts what is there, or has no room for the optional fields.
-    #[error("a length of {length} in {available} bytes")]
+    /// The length exceeds the available bytes, or leaves no room for the optional fields.
+    #[error("length {length} is out of range: {available} bytes follow, and optional fields need 4")]
     Length {
-        /// What the header says.
+        /// Value of the length field.
         length: usize,
-        /// What is there behind it.
+        /// Number of bytes after the header.
         available: usize,
     },
-    /// An extension header has no length or goes beyond the message.
-    #[error("an extension header of type {0:#04x} that does not end")]
+    /// An extension header has length 0 or exceeds the message.
+    #[error("the extension header of type {0:#04x} has length 0 or exceeds the message")]
     Extension(u8),
 }
 
-/// A message, checked.
+/// A validated message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Its type.
+    /// Message type.
     pub kind: u8,
-    /// The tunnel; 0 in messages that are of none.
+    /// Tunnel endpoint identifier; 0 in messages that belong to no tunnel.
     pub teid: u32,
-    /// The sequence number, where there is one.
+    /// The sequence number, if present.
     pub sequence: Option<u16>,
-    /// The QoS flow that a PDU Session Container names.
+    /// The QoS flow in a PDU Session Container, if present.
     pub qfi: Option<u8>,
-    /// The first extension header that must be understood and is not.
+    /// The type of the first extension header that must be understood and is not supported.
     pub not_understood: Option<u8>,
-    /// Where the payload starts, in bytes from the header's start.
+    /// Offset of the payload in bytes from the header's start.
     pub payload_at: usize,
-    /// T-PDU, or information elements.
+    /// The T-PDU, or information elements.
     pub payload: &'a [u8],
 }
 
 impl<'a> Message<'a> {
-    /// Reads a message: `bytes` is the UDP payload; what is after the length that the header gives is not looked at.
+    /// Parses a message. `bytes` is the UDP payload; bytes after the length in the header are ignored.
     ///
     /// # Errors
-    /// [`GtpuError`].
+    /// Returns a [`GtpuError`] if the message is invalid.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, GtpuError> {
         let (header, rest) = Gtpu::ref_from_prefix(bytes).map_err(|_| GtpuError::Truncated(bytes.len()))?;
         if header.flags & VERSION_MASK != VERSION_1 {
@@ -205,7 +205,7 @@ impl<'a> Message<'a> {
         if header.flags & S != 0 {
             message.sequence = Some(u16::from_be_bytes([optional[0], optional[1]]));
         }
-        // Without E the type is there and means nothing.
+        // Without E, the type field is present but has no meaning.
         let mut next = if header.flags & E != 0 { optional[3] } else { extension::NONE };
         while next != extension::NONE {
             // Length in units of four bytes, length and next type included (section 5.2.1).
@@ -221,7 +221,7 @@ impl<'a> Message<'a> {
 
     fn understand(&mut self, kind: u8, header: &[u8]) {
         if kind == extension::PDU_SESSION_CONTAINER {
-            // In both directions the flow is the lower six bits of the second byte (TS 38.415 section 5.5.2).
+            // In both directions, the flow is the lower six bits of the second byte (TS 38.415 section 5.5.2).
             self.qfi = header.get(2).map(|byte| byte & 0x3f);
         } else if kind & 0x80 != 0 && self.not_understood.is_none() {
             self.not_understood = Some(kind);
@@ -229,34 +229,35 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The messages that are of no tunnel: path management and tunnel errors.
+/// The messages that belong to no tunnel: path management and tunnel errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Section 7.2.1.
+    /// Echo request (section 7.2.1).
     EchoRequest,
-    /// Section 7.2.2.
+    /// Echo response (section 7.2.2).
     EchoResponse,
-    /// Section 7.3.1.
+    /// Error indication (section 7.3.1).
     ErrorIndication {
-        /// The tunnel that does not exist.
+        /// The tunnel endpoint identifier that does not exist.
         teid: u32,
-        /// The address that the T-PDU was sent to.
+        /// The destination address of the T-PDU.
         peer: IpAddr,
     },
-    /// Section 7.2.3, with [`SUPPORTED`].
+    /// Supported extension headers notification (section 7.2.3), with [`SUPPORTED`].
     SupportedExtensions,
 }
 
-/// The most bytes that a [`Signal`] takes.
+/// Length of the longest [`Signal`] in bytes.
 pub const LONGEST_SIGNAL: usize = 36;
 
 impl Signal {
-    /// Reads a message; `None` where it is another, or lacks what it must have.
+    /// Parses a signal. Returns `None` if the message has another type or lacks a mandatory element.
     #[must_use]
     pub fn parse(message: &Message<'_>) -> Option<Self> {
         let (mut teid, mut peer) = (None, None);
         let mut rest = message.payload;
-        // Elements come in ascending order; below 128 their lengths are known, not written (section 8.1).
+        // Elements come in ascending order. Types below 128 have fixed lengths that are not in the message (section
+        // 8.1).
         while let [this, after @ ..] = rest {
             let (length, header) = match (*this, after) {
                 (element::RECOVERY, _) => (1, 0),
@@ -287,13 +288,14 @@ impl Signal {
         }
     }
 
-    /// The message with a sequence number, which all of these have (section 5.1), and how many of the bytes count.
+    /// Writes the message with a sequence number, which all signals have (section 5.1). Returns the bytes and the
+    /// number of bytes used.
     #[must_use]
     pub fn emit(&self, sequence: u16) -> ([u8; LONGEST_SIGNAL], usize) {
         let mut bytes = [0; LONGEST_SIGNAL];
         let mut len = 12;
         let mut put = |part: &[u8]| {
-            // The longest, an error indication with an address of IPv6, is what the array is made for.
+            // The array has room for the longest message, an error indication with an IPv6 address.
             if let Some(slot) = bytes.get_mut(len..len + part.len()) {
                 slot.copy_from_slice(part);
                 len += part.len();
@@ -302,7 +304,7 @@ impl Signal {
         let kind = match self {
             Self::EchoRequest => kind::ECHO_REQUEST,
             Self::EchoResponse => {
-                // The restart counter is always 0 and never looked at (section 8.2).
+                // The restart counter is always 0, and receivers ignore it (section 8.2).
                 put(&[element::RECOVERY, 0]);
                 kind::ECHO_RESPONSE
             }

@@ -11,37 +11,37 @@ pub const ICMPV6: u8 = 58;
 
 /// Types of ICMP (RFC 792).
 pub mod v4 {
-    /// An echo's answer.
+    /// Echo reply.
     pub const ECHO_REPLY: u8 = 0;
-    /// The destination cannot be reached; the code says why.
+    /// Destination unreachable; the code gives the reason.
     pub const UNREACHABLE: u8 = 3;
-    /// A better router (RFC 792).
+    /// Redirect to a better router (RFC 792).
     pub const REDIRECT: u8 = 5;
-    /// A wish for an echo.
+    /// Echo request.
     pub const ECHO: u8 = 8;
-    /// The time to live is over.
+    /// Time to live exceeded.
     pub const TIME_EXCEEDED: u8 = 11;
-    /// A header field is wrong.
+    /// Invalid header field.
     pub const PARAMETER_PROBLEM: u8 = 12;
 }
 
 /// Types of ICMPv6 (RFC 4443).
 pub mod v6 {
-    /// The destination cannot be reached; the code says why.
+    /// Destination unreachable; the code gives the reason.
     pub const UNREACHABLE: u8 = 1;
-    /// The packet is longer than the next link takes.
+    /// The packet is too long for the next link.
     pub const PACKET_TOO_BIG: u8 = 2;
-    /// The hop limit is over.
+    /// Hop limit exceeded.
     pub const TIME_EXCEEDED: u8 = 3;
-    /// Types below are errors.
+    /// The first informational type. Lower types are errors.
     pub const FIRST_INFORMATIONAL: u8 = 128;
-    /// A wish for an echo.
+    /// Echo request.
     pub const ECHO: u8 = 128;
-    /// An echo's answer.
+    /// Echo reply.
     pub const ECHO_REPLY: u8 = 129;
 }
 
-/// What every message starts with.
+/// The bytes that every message starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Icmp {
@@ -49,12 +49,12 @@ pub struct Icmp {
     pub kind: u8,
     /// Message code.
     pub code: u8,
-    /// Checksum over the message; in ICMPv6 over a pseudo header too.
+    /// Checksum over the message; in ICMPv6, also over a pseudo header.
     pub checksum: U16,
 }
 
-/// The ones' complement sum, in machine order, of an ICMPv6 message and of the pseudo header that an IPv6 header stands for
-/// (RFC 4443 section 2.3): all ones where the message's checksum is right.
+/// Returns the ones' complement sum, in machine order, of an ICMPv6 message and the pseudo header of its IPv6 header
+/// (RFC 4443 section 2.3). The sum is all ones if the message's checksum is correct.
 #[must_use]
 pub fn sum_over_ipv6(header: &Ipv6, message: &[u8]) -> u16 {
     let addresses = checksum::add(checksum::sum(&header.source), checksum::sum(&header.destination));
@@ -63,12 +63,13 @@ pub fn sum_over_ipv6(header: &Ipv6, message: &[u8]) -> u16 {
     checksum::add(checksum::add(addresses, rest), checksum::sum(message))
 }
 
-/// Puts the checksum of an ICMP message of IPv4 right after a word in it has become `new`: by the difference, so that
-/// one that was wrong stays wrong. The checksum before and after; `None` where the message ends before it.
+/// Updates the checksum of an ICMPv4 message after a word in it changed from `old` to `new`. It adds the difference, so
+/// a wrong checksum stays wrong. Returns the checksum before and after, or `None` if the message ends before the
+/// checksum.
 ///
-/// RFC 1624 equation 3 cannot know whether a sum is zero because words cancel out or because all are zero, for which
-/// the complement differs: 0 or 0xffff (RFC 1071). A message of IPv4, which has no pseudo header, can be all zero: an
-/// echo reply without anything in it.
+/// RFC 1624 equation 3 cannot distinguish a sum that is zero because all words are zero from one where words cancel
+/// out. Their complements differ: 0xffff or 0 (RFC 1071). An ICMPv4 message has no pseudo header and can be all zeros:
+/// an echo reply with identifier and sequence number 0 and no data.
 pub fn replace_in_message(message: &mut [u8], old: u16, new: u16) -> Option<(u16, u16)> {
     let field: &mut [u8; 2] = message.get_mut(2..)?.first_chunk_mut()?;
     let before = u16::from_be_bytes(*field);
@@ -81,7 +82,7 @@ pub fn replace_in_message(message: &mut [u8], old: u16, new: u16) -> Option<(u16
     Some((before, 0xffff))
 }
 
-/// The checksum field of a message whose field is 0, for the sum of all that it covers.
+/// Returns the checksum field of a message for the sum of all bytes it covers. That sum must include the field as 0.
 #[must_use]
 pub fn stored(sum: u16) -> U16 {
     U16::from_bytes((!sum).to_ne_bytes())
@@ -93,21 +94,21 @@ mod tests {
 
     const EDGES: [u16; 6] = [0, 1, 0x7fff, 0x8000, 0xfffe, 0xffff];
 
-    /// A message of words, the second of them its checksum over all.
+    /// Builds a message of words. The second word is the checksum over all of them.
     fn message(mut words: [u16; 5]) -> [u8; 10] {
         words[1] = 0;
         let mut bytes = [0; 10];
-        words.iter().zip(bytes.chunks_mut(2)).for_each(|(word, place)| place.copy_from_slice(&word.to_be_bytes()));
+        words.iter().zip(bytes.chunks_mut(2)).for_each(|(word, slot)| slot.copy_from_slice(&word.to_be_bytes()));
         let sum = !checksum::sum(&bytes);
         bytes[2..4].copy_from_slice(&sum.to_ne_bytes());
         bytes
     }
 
-    /// Where every other word was zero, the checksum by the difference was 0 and not 0xffff.
+    /// Regression test: if all other words were zero, the incremental checksum was 0 instead of 0xffff.
     #[test]
     fn a_change_by_the_difference_is_a_full_recomputation() {
         for number in 0..EDGES.len().pow(4) {
-            let edge = |place: u32| EDGES[number / EDGES.len().pow(place) % EDGES.len()];
+            let edge = |digit: u32| EDGES[number / EDGES.len().pow(digit) % EDGES.len()];
             let words = [edge(0), 0, edge(1), edge(2), edge(3)];
             for (at, new) in [0, 2, 3, 4].into_iter().flat_map(|at| EDGES.map(|new| (at, new))) {
                 let (mut bytes, mut changed) = (message(words), words);
@@ -122,7 +123,7 @@ mod tests {
         assert_eq!(replace_in_message(&mut [0, 0, 0], 1, 2), None);
     }
 
-    /// A wrong checksum stays wrong by as much, also that of a message that is all zero.
+    /// A wrong checksum stays wrong by the same difference, even in a message of all zeros.
     #[test]
     fn a_wrong_checksum_stays_wrong() {
         for wrong in 1..0xffff_u16 {

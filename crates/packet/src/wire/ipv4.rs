@@ -20,7 +20,7 @@ pub const SCTP: u8 = 132;
 /// IP protocol number of UDP-Lite.
 pub const UDP_LITE: u8 = 136;
 
-/// The fixed 20 bytes; options, where there are any, follow.
+/// The fixed 20 bytes. Options may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Ipv4 {
@@ -36,9 +36,9 @@ pub struct Ipv4 {
     pub flags_fragment: U16,
     /// Time to live.
     pub ttl: u8,
-    /// What follows: an IP protocol number.
+    /// Protocol that follows: an IP protocol number.
     pub protocol: u8,
-    /// Header checksum, as it stands in the frame.
+    /// Header checksum, as in the frame.
     pub checksum: U16,
     /// Source address.
     pub source: [u8; 4],
@@ -47,7 +47,7 @@ pub struct Ipv4 {
 }
 
 impl Ipv4 {
-    /// The header's length in bytes, 20 to 60; `None` where the field says less than 20.
+    /// Returns the header's length in bytes, 20 to 60, or `None` if the field gives less than 20.
     #[inline]
     #[must_use]
     pub fn header_len(&self) -> Option<usize> {
@@ -55,22 +55,22 @@ impl Ipv4 {
         (words >= 5).then_some(words * 4)
     }
 
-    /// The fragment's offset, in units of 8 bytes; 0 for a whole packet and for a first fragment.
+    /// Returns the fragment's offset in units of 8 bytes; 0 for a whole packet and for a first fragment.
     #[inline]
     #[must_use]
     pub fn fragment_offset(&self) -> u16 {
         self.flags_fragment.get() & 0x1fff
     }
 
-    /// Whether the packet is part of a datagram: more fragments follow, or this one has an offset.
+    /// Returns whether the packet is a fragment: more fragments follow, or this one has an offset.
     #[inline]
     #[must_use]
     pub fn is_fragment(&self) -> bool {
         self.flags_fragment.get() & 0x3fff != 0
     }
 
-    /// Whether the header is sound by itself: version 4, no options or options that fit `available` bytes, a total
-    /// length that holds the header and is at most `available`, and a right checksum. `bytes` starts at the header.
+    /// Returns whether the header is valid: version 4, no options or options that fit `available` bytes, a total length
+    /// that includes the header and is at most `available`, and a correct checksum. `bytes` starts at the header.
     #[inline]
     #[must_use]
     pub fn is_valid(bytes: &[u8]) -> bool {
@@ -78,12 +78,12 @@ impl Ipv4 {
         header.is_plain_and_valid(bytes.len() - size_of::<Ipv4>()) || header.is_valid_with_options(bytes)
     }
 
-    /// Whether the header is sound and has no options, which is nearly all there is: a sum of fixed length. `room`
-    /// bytes follow the header.
+    /// Returns whether the header is valid and has no options. `room` is the number of bytes after the header. Nearly
+    /// all headers have this form, and the checksum covers a fixed length.
     #[inline]
     #[must_use]
     pub fn is_plain_and_valid(&self, room: usize) -> bool {
-        // At least the header's own 20 bytes and at most what is there, in one comparison.
+        // One comparison checks both limits: at least the 20 bytes of the header, at most the available bytes.
         let payload = self.total_length.get().wrapping_sub(size_of::<Self>() as u16);
         self.version_ihl == 0x45 && usize::from(payload) <= room && checksum::is_right20(self.as_bytes())
     }
@@ -97,32 +97,33 @@ impl Ipv4 {
             && checksum::sum(&bytes[..length]) == 0xffff
     }
 
-    /// Writes the checksum of a header whose length field and, where it has options, `options` are right.
+    /// Writes the header checksum. The length field must be correct, and `options` must be the header's options, if it
+    /// has any.
     #[inline]
     pub fn update_checksum(&mut self, options: &[u8]) {
-        // What stands there is taken off the sum, not overwritten before: who reads a wider word than was just written waits
-        // until the store has reached the cache.
-        let stood = u16::from_ne_bytes(self.checksum.to_bytes());
-        let fixed = checksum::add(checksum::sum20(self.as_bytes()), !stood);
+        // The old checksum is subtracted from the sum instead of being overwritten with 0 first: a load that is wider
+        // than the last store would wait until the store has reached the cache.
+        let old = u16::from_ne_bytes(self.checksum.to_bytes());
+        let fixed = checksum::add(checksum::sum20(self.as_bytes()), !old);
         let sum = if options.is_empty() { fixed } else { with_options(fixed, options) };
         self.checksum = U16::from_bytes((!sum).to_ne_bytes());
     }
 
-    /// Takes one off the time to live and puts the checksum right (RFC 1624 equation 3). `false`, and nothing
-    /// changed, where it is 0 or 1: such a packet must not be passed on.
+    /// Decrements the time to live and updates the checksum (RFC 1624 equation 3). Returns `false` and changes nothing
+    /// if the time to live is 0 or 1: such a packet must not be forwarded.
     #[inline]
     #[must_use]
     pub fn decrement_ttl(&mut self) -> bool {
         if self.ttl <= 1 {
             return false;
         }
-        // Time to live, protocol and checksum as one little-endian word: the first is its lowest byte, the last, its
-        // bytes swapped, its upper half. The sum under the checksum is less by 0x0100, so the checksum is more by
-        // as much: by 1 where its bytes are swapped.
+        // Time to live, protocol and checksum are one little-endian word. The time to live is its lowest byte; the
+        // checksum, with its bytes swapped, is its upper half. The sum under the checksum falls by 0x0100, so the
+        // checksum rises by 0x0100, which is 1 with swapped bytes.
         let bytes = self.as_mut_bytes();
         let Some((word, _)) = bytes.get_mut(8..).and_then(<[u8]>::split_first_chunk_mut) else { return false };
         let mut value = u32::from_le_bytes(*word);
-        // The two checksums that carry: 0xffff becomes 1, and 0xfffe 0, there being no negative zero.
+        // Two checksums carry: 0xffff becomes 1 and 0xfffe becomes 0, because the result is never negative zero.
         if value >= 0xfffe_0000 {
             cold_path();
             value = value.wrapping_add(0x0001_0000);
@@ -132,7 +133,7 @@ impl Ipv4 {
     }
 }
 
-/// A sum with that of a header's options, which few have.
+/// Adds the sum of a header's options, which few headers have.
 #[cold]
 #[inline(never)]
 fn with_options(fixed: u16, options: &[u8]) -> u16 {

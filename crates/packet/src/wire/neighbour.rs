@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::ethernet::MacAddress;
 use super::icmp::Icmp;
 
-/// The ICMPv6 type of a router solicitation, the first of the five of neighbour discovery.
+/// The ICMPv6 type of a router solicitation, the first of the five neighbour discovery types.
 pub const ROUTER_SOLICITATION: u8 = 133;
 /// The ICMPv6 type of a neighbour solicitation.
 pub const SOLICITATION: u8 = 135;
@@ -14,19 +14,19 @@ pub const SOLICITATION: u8 = 135;
 pub const ADVERTISEMENT: u8 = 136;
 /// The ICMPv6 type of a redirect, the last of the five.
 pub const REDIRECT: u8 = 137;
-/// The hop limit that shows that no router has passed a message on.
+/// The hop limit of a message that no router has forwarded.
 pub const HOP_LIMIT: u8 = 255;
 
-/// In an advertisement: the sender is a router.
+/// Advertisement flag: the sender is a router.
 pub const ROUTER: u32 = 1 << 31;
-/// It answers a solicitation.
+/// Advertisement flag: the message replies to a solicitation.
 pub const SOLICITED: u32 = 1 << 30;
-/// It overrides what is known.
+/// Advertisement flag: the message overrides an existing entry.
 pub const OVERRIDE: u32 = 1 << 29;
 
-/// The option that has the sender's link-layer address.
+/// The type of the option with the source link-layer address.
 const SOURCE_LINK_LAYER: u8 = 1;
-/// The option that has the target's link-layer address.
+/// The type of the option with the target link-layer address.
 const TARGET_LINK_LAYER: u8 = 2;
 
 /// A solicitation or advertisement with the one option that Forebay writes: 32 bytes.
@@ -37,38 +37,39 @@ pub struct Neighbour {
     pub icmp: Icmp,
     /// Flags of an advertisement; reserved in a solicitation.
     pub flags: U32,
-    /// Whose address it is about.
+    /// The IPv6 address that the message is about.
     pub target: [u8; 16],
     /// The option's type.
     pub option: u8,
-    /// Its length in units of 8 bytes: 1.
+    /// The option's length in units of 8 bytes: 1.
     pub option_length: u8,
     /// The link-layer address.
     pub link_layer: MacAddress,
 }
 
-/// What is before the options.
+/// Length of the part before the options.
 const FIXED: usize = 24;
 
-/// What a message says.
+/// The content of a solicitation or advertisement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// Whose address it is about.
+    /// The IPv6 address that the message is about.
     pub target: [u8; 16],
     /// Flags of an advertisement.
     pub flags: u32,
-    /// The link-layer address that its option names: of the source in a solicitation, of the target in an advertisement.
+    /// The link-layer address in its option: the source's in a solicitation, the target's in an advertisement.
     pub link_layer: Option<MacAddress>,
 }
 
 impl Neighbour {
-    /// A solicitation of `target` by who has `link_layer`. The checksum is still to be written.
+    /// Creates a solicitation of `target`, sent by the owner of `link_layer`. The caller must still write the checksum.
     #[must_use]
     pub fn solicitation(target: [u8; 16], link_layer: MacAddress) -> Self {
         Self::of(SOLICITATION, 0, target, SOURCE_LINK_LAYER, link_layer)
     }
 
-    /// An advertisement of `target`, which has `link_layer`. The checksum is still to be written.
+    /// Creates an advertisement of `target`, which has the address `link_layer`. The caller must still write the
+    /// checksum.
     #[must_use]
     pub fn advertisement(flags: u32, target: [u8; 16], link_layer: MacAddress) -> Self {
         Self::of(ADVERTISEMENT, flags, target, TARGET_LINK_LAYER, link_layer)
@@ -79,9 +80,9 @@ impl Neighbour {
         Self { icmp, flags: flags.into(), target, option, option_length: 1, link_layer }
     }
 
-    /// Reads an ICMPv6 message of type [`SOLICITATION`] or [`ADVERTISEMENT`]. `None` where what RFC 4861 sections 7.1.1 and
-    /// 7.1.2 ask of the message itself is not so: code, length, target, options of length 0. Checksum, hop limit and what
-    /// depends on the addresses of the packet are the caller's.
+    /// Parses an ICMPv6 message of type [`SOLICITATION`] or [`ADVERTISEMENT`]. Returns `None` if the message violates
+    /// RFC 4861 sections 7.1.1 and 7.1.2: code, length, target, or an option of length 0. The caller must check the
+    /// checksum, the hop limit and conditions on the addresses of the packet.
     #[must_use]
     pub fn parse(message: &[u8]) -> Option<Said> {
         let (fixed, mut options) = message.split_at_checked(FIXED)?;
@@ -99,33 +100,33 @@ impl Neighbour {
         while let [kind, length, ..] = *options {
             let (option, rest) = options.split_at_checked(8 * usize::from(length)).filter(|_| length > 0)?;
             if kind == wanted && link_layer.is_none() {
-                // Of Ethernet: one unit (RFC 2464 section 6).
+                // An Ethernet address: one unit (RFC 2464 section 6).
                 link_layer = Some(MacAddress(option[2..8].try_into().ok()?));
             }
             options = rest;
         }
-        // A single byte is no option.
+        // A single byte is not an option.
         options.is_empty().then_some(Said { target, flags, link_layer })
     }
 }
 
-/// The multicast address that who has `address` listens to (RFC 4291 section 2.7.1).
+/// Returns the multicast address that the owner of `address` listens to (RFC 4291 section 2.7.1).
 #[must_use]
 pub fn solicited_node(address: [u8; 16]) -> [u8; 16] {
     let [.., a, b, c] = address;
     [0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c]
 }
 
-/// For fuzzing: any bytes are a message or none, and what is one says the same when it is written anew.
+/// Fuzz target: parses any bytes. A valid message must parse to the same content after it is written again.
 pub fn fuzz_neighbour(bytes: &[u8]) {
-    let Some(said) = Neighbour::parse(bytes) else { return };
-    let Some(link_layer) = said.link_layer else { return };
+    let Some(content) = Neighbour::parse(bytes) else { return };
+    let Some(link_layer) = content.link_layer else { return };
     let written = match bytes[0] {
-        SOLICITATION => Neighbour::solicitation(said.target, link_layer),
-        _ => Neighbour::advertisement(said.flags, said.target, link_layer),
+        SOLICITATION => Neighbour::solicitation(content.target, link_layer),
+        _ => Neighbour::advertisement(content.flags, content.target, link_layer),
     };
     let again = Neighbour::parse(written.as_bytes());
-    assert_eq!(again.map(|it| (it.target, it.link_layer)), Some((said.target, said.link_layer)));
+    assert_eq!(again.map(|it| (it.target, it.link_layer)), Some((content.target, content.link_layer)));
 }
 
 #[cfg(test)]
@@ -142,17 +143,17 @@ mod tests {
         assert_eq!(Neighbour::solicitation(TARGET, MAC).as_bytes(), solicitation);
         let advertisement = [&start(136, 0x60)[..], &[2, 1, 2, 0, 0, 0, 0, 1]].concat();
         assert_eq!(Neighbour::advertisement(SOLICITED | OVERRIDE, TARGET, MAC).as_bytes(), advertisement);
-        let said = Said { target: TARGET, flags: SOLICITED | OVERRIDE, link_layer: Some(MAC) };
-        assert_eq!(Neighbour::parse(&advertisement), Some(said));
-        // The other's option is not this one's, and unknown options are skipped (section 4.6).
+        let content = Said { target: TARGET, flags: SOLICITED | OVERRIDE, link_layer: Some(MAC) };
+        assert_eq!(Neighbour::parse(&advertisement), Some(content));
+        // The other message type's option is ignored, and unknown options are skipped (section 4.6).
         let other =
             [&start(135, 0)[..], &[2, 1, 9, 9, 9, 9, 9, 9, 14, 2], &[0; 14], &[1, 1, 2, 0, 0, 0, 0, 1]].concat();
-        assert_eq!(Neighbour::parse(&other).and_then(|said| said.link_layer), Some(MAC));
+        assert_eq!(Neighbour::parse(&other).and_then(|content| content.link_layer), Some(MAC));
         assert_eq!(solicited_node(TARGET)[11..], [1, 0xff, 0xcd, 0xef, 1]);
     }
 
     #[test]
-    fn what_must_be_discarded_is() {
+    fn invalid_messages_are_rejected() {
         let right = Neighbour::solicitation(TARGET, MAC).as_bytes().to_vec();
         assert!(Neighbour::parse(&right).is_some() && Neighbour::parse(&right[..24]).is_some());
         for cut in (0..24).chain(25..32) {

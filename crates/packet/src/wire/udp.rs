@@ -7,7 +7,7 @@ use super::checksum;
 use super::ipv4::{self, Ipv4};
 use super::ipv6::Ipv6;
 
-/// Eight bytes.
+/// The UDP header: eight bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Udp {
@@ -17,13 +17,13 @@ pub struct Udp {
     pub destination: U16,
     /// Length of header and data, in bytes.
     pub length: U16,
-    /// Checksum over a pseudo header, this header and the data; 0 in IPv4: none was computed.
+    /// Checksum over a pseudo header, this header and the data. In IPv4, 0 means that no checksum was computed.
     pub checksum: U16,
 }
 
-/// The ones' complement sum, in machine order, of a datagram and of the pseudo header that an IPv4 header stands for
-/// (RFC 768): all ones where the datagram's checksum is right. What to store in a datagram whose checksum is 0 is
-/// [`stored`] of it.
+/// Returns the ones' complement sum, in machine order, of a datagram and the pseudo header of its IPv4 header (RFC
+/// 768). The sum is all ones if the datagram's checksum is correct. For a datagram whose checksum field is 0,
+/// [`stored`] turns the sum into the value of that field.
 #[must_use]
 pub fn sum_over_ipv4(header: &Ipv4, datagram: &[u8]) -> u16 {
     let addresses = checksum::add(checksum::sum(&header.source), checksum::sum(&header.destination));
@@ -31,8 +31,8 @@ pub fn sum_over_ipv4(header: &Ipv4, datagram: &[u8]) -> u16 {
     checksum::add(checksum::add(addresses, rest), checksum::sum(datagram))
 }
 
-/// The same over IPv6, whose pseudo header has the datagram's length in 32 bits (RFC 8200 section 8.1). `header`'s
-/// destination is the last one: where there is a routing header, that after all of it.
+/// Returns the same sum over IPv6, whose pseudo header has the datagram's length in 32 bits (RFC 8200 section 8.1). The
+/// destination in `header` must be the final one: with a routing header, the last address of the route.
 #[must_use]
 pub fn sum_over_ipv6(header: &Ipv6, datagram: &[u8]) -> u16 {
     let addresses = checksum::add(checksum::sum(&header.source), checksum::sum(&header.destination));
@@ -41,7 +41,8 @@ pub fn sum_over_ipv6(header: &Ipv6, datagram: &[u8]) -> u16 {
     checksum::add(checksum::add(addresses, rest), checksum::sum(datagram))
 }
 
-/// The checksum field for a sum: its complement, and where that is 0, which means none, its other form.
+/// Returns the checksum field for a sum: its complement, or 0xffff if the complement is 0, which would mean "no
+/// checksum".
 #[must_use]
 pub fn stored(sum: u16) -> U16 {
     let complement = if sum == 0xffff { 0xffff } else { !sum };
@@ -80,6 +81,6 @@ mod tests {
             empty[6..8].fill(0);
             assert_eq!(stored(sum_over_ipv6(&header, &empty)).get(), udp.checksum);
         }
-        assert_eq!((stored(0xffff).get(), stored(0).get()), (0xffff, 0xffff), "0 would mean none");
+        assert_eq!((stored(0xffff).get(), stored(0).get()), (0xffff, 0xffff), "0 would mean no checksum");
     }
 }

@@ -1,7 +1,7 @@
 //! Random operations on several pools, batches and loose packets from two threads, against a model that counts.
 //!
-//! Every packet is stamped in its metadata and at both ends of its packet memory, so that two packets that share any
-//! of it are found out. The model knows which packets are where; of caches it knows only which thread may have one.
+//! Every packet is stamped in its metadata and at both ends of its packet memory, so that two packets that share memory
+//! are detected. The model knows where each packet is. Of caches, it only knows which threads may have one.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Weak, mpsc};
@@ -15,11 +15,11 @@ use crate::testing::cases;
 use crate::testing::driver_memory::DriverMemory;
 use crate::{ArrivalClock, Batch, Packet, Ticks, WORDS, Word};
 
-/// On which thread an operation happens.
+/// The thread on which an operation runs.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum Runner {
     Here,
-    There,
+    Other,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,44 +28,46 @@ enum Memory {
     Driver,
 }
 
-/// Numbers choose a pool, batch or packet among those there are.
+/// Numbers select one of the existing pools, batches or packets.
 #[derive(Clone, Debug)]
 enum Operation {
     Open(Memory, usize),
-    Close(usize, Place),
-    Take(usize, Place),
-    Fill(usize, usize, usize, Place),
+    Close(usize, Runner),
+    Take(usize, Runner),
+    Fill(usize, usize, usize, Runner),
     Push(usize, usize),
     Pop(usize),
     Append(usize, usize),
-    /// The closure keeps each packet, and panics with the packet of the given index in hand.
-    Drain(usize, Option<usize>, Place),
-    Clear(usize, Place),
-    DropBatch(usize, Place),
-    DropPacket(usize, Place),
-    Flush(usize, Place),
+    /// The closure keeps each packet, and panics at the packet with the given index.
+    Drain(usize, Option<usize>, Runner),
+    Clear(usize, Runner),
+    DropBatch(usize, Runner),
+    DropPacket(usize, Runner),
+    Flush(usize, Runner),
     EndThread,
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
     use Operation::*;
-    let place = || prop_oneof![Just(Place::Here), Just(Place::There)];
+    let runner = || prop_oneof![Just(Runner::Here), Just(Runner::Other)];
     let memory =
         prop_oneof![Just(Memory::Native(Order::Lifo)), Just(Memory::Native(Order::Fifo)), Just(Memory::Driver)];
     let (many, batch) = (0usize..1_000, 0..BATCHES.len());
     prop_oneof![
         2 => (memory, prop_oneof![1usize..4, 4usize..40]).prop_map(|(memory, chunks)| Open(memory, chunks)),
-        1 => (many.clone(), place()).prop_map(|(pool, place)| Close(pool, place)),
-        8 => (many.clone(), place()).prop_map(|(pool, place)| Take(pool, place)),
-        4 => (many.clone(), batch.clone(), 0usize..40, place()).prop_map(|(pool, batch, n, place)| Fill(pool, batch, n, place)),
+        1 => (many.clone(), runner()).prop_map(|(pool, runner)| Close(pool, runner)),
+        8 => (many.clone(), runner()).prop_map(|(pool, runner)| Take(pool, runner)),
+        4 => (many.clone(), batch.clone(), 0usize..40, runner())
+            .prop_map(|(pool, batch, n, runner)| Fill(pool, batch, n, runner)),
         4 => (batch.clone(), many.clone()).prop_map(|(batch, packet)| Push(batch, packet)),
         2 => batch.clone().prop_map(Pop),
         2 => (batch.clone(), batch.clone()).prop_map(|(from, to)| Append(from, to)),
-        2 => (batch.clone(), proptest::option::of(0usize..8), place()).prop_map(|(batch, panic, place)| Drain(batch, panic, place)),
-        2 => (batch.clone(), place()).prop_map(|(batch, place)| Clear(batch, place)),
-        1 => (batch, place()).prop_map(|(batch, place)| DropBatch(batch, place)),
-        6 => (many.clone(), place()).prop_map(|(packet, place)| DropPacket(packet, place)),
-        1 => (many, place()).prop_map(|(pool, place)| Flush(pool, place)),
+        2 => (batch.clone(), proptest::option::of(0usize..8), runner())
+            .prop_map(|(batch, panic, runner)| Drain(batch, panic, runner)),
+        2 => (batch.clone(), runner()).prop_map(|(batch, runner)| Clear(batch, runner)),
+        1 => (batch, runner()).prop_map(|(batch, runner)| DropBatch(batch, runner)),
+        6 => (many.clone(), runner()).prop_map(|(packet, runner)| DropPacket(packet, runner)),
+        1 => (many, runner()).prop_map(|(pool, runner)| Flush(pool, runner)),
         1 => Just(EndThread),
     ]
 }
@@ -73,10 +75,10 @@ fn operation() -> impl Strategy<Value = Operation> {
 /// The batches' capacities; 0 is a batch without room.
 const BATCHES: [usize; 4] = [0, 3, 16, 64];
 
-/// A thread that runs what it is given.
-struct There(mpsc::Sender<Box<dyn FnOnce() + Send>>, JoinHandle<()>);
+/// A thread that runs the jobs sent to it.
+struct OtherThread(mpsc::Sender<Box<dyn FnOnce() + Send>>, JoinHandle<()>);
 
-impl There {
+impl OtherThread {
     fn start() -> Self {
         let (jobs, inbox) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         Self(jobs, thread::spawn(move || inbox.into_iter().for_each(|job| job())))
@@ -95,20 +97,20 @@ impl There {
     }
 }
 
-/// What the model knows of a pool.
+/// The model's record of a pool.
 struct Account {
     pool: Option<Arc<Pool>>,
     inner: Weak<Inner>,
     memory: Option<Arc<DriverMemory>>,
     capacity: usize,
-    /// Packets that are somewhere.
+    /// Number of packets outside the pool.
     live: usize,
     exhausted: u64,
-    /// Whether this thread and the other may have a cache of it.
+    /// Whether the test's thread and the other thread may have a cache of the pool.
     cached: [bool; 2],
 }
 
-/// What the model knows of a packet: its stamp, and the account it is of.
+/// The model's record of a packet: its stamp, and the index of its pool's account.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Tag {
     stamp: u64,
@@ -119,11 +121,11 @@ struct World {
     accounts: Vec<Account>,
     batches: Vec<(Batch, Vec<Tag>)>,
     loose: Vec<(Packet, Tag)>,
-    there: There,
+    other_thread: OtherThread,
     stamps: u64,
 }
 
-/// Checks that a packet is as a pool makes it, and stamps it at every end.
+/// Checks that a packet is fresh, and stamps its metadata and both ends of its memory.
 fn stamp(packet: &mut Packet, stamp: u64) {
     assert_eq!((packet.len(), packet.arrival(), packet.flow(), packet.mark()), (0, Ticks::ZERO, 0, 0));
     assert_eq!(packet.arrival_clock(), ArrivalClock::Poll);
@@ -150,19 +152,19 @@ impl World {
             accounts: vec![],
             batches: batches.map(|batch| (batch, vec![])).collect(),
             loose: vec![],
-            there: There::start(),
+            other_thread: OtherThread::start(),
             stamps: 0,
         }
     }
 
-    fn on<R: Send + 'static>(&self, place: Place, job: impl FnOnce() -> R + Send + 'static) -> R {
-        match place {
-            Place::Here => job(),
-            Place::There => self.there.run(job),
+    fn on<R: Send + 'static>(&self, runner: Runner, job: impl FnOnce() -> R + Send + 'static) -> R {
+        match runner {
+            Runner::Here => job(),
+            Runner::Other => self.other_thread.run(job),
         }
     }
 
-    /// One of the open pools.
+    /// Returns one of the open pools.
     fn choose(&self, number: usize) -> Option<(usize, Arc<Pool>)> {
         let open: Vec<_> = (0..self.accounts.len()).filter(|&index| self.accounts[index].pool.is_some()).collect();
         let index = *open.get(number % open.len().max(1))?;
@@ -175,67 +177,67 @@ impl World {
         Tag { stamp: self.stamps, account }
     }
 
-    /// `wanted` packets were asked for at `place`, `got` had.
-    fn asked(&mut self, index: usize, wanted: usize, got: usize, place: Place) {
+    /// Records that `runner` requested `wanted` packets and got `got`.
+    fn requested(&mut self, index: usize, wanted: usize, got: usize, runner: Runner) {
         let account = &mut self.accounts[index];
-        account.cached[place as usize] = true;
+        account.cached[runner as usize] = true;
         account.exhausted += (wanted - got) as u64;
-        let pool = account.pool.as_ref().expect("only open pools are asked");
-        let left = account.capacity - account.live;
-        assert!(got <= left, "{got} more of {account:?}", account = (account.capacity, account.live));
+        let pool = account.pool.as_ref().expect("requests go to open pools only");
+        let remaining = account.capacity - account.live;
+        assert!(got <= remaining, "{got} more of {account:?}", account = (account.capacity, account.live));
         if got < wanted {
-            assert_eq!(pool.out(), account.capacity, "none are at home");
+            assert_eq!(pool.out(), account.capacity, "no chunk is in the backing");
         }
-        if !account.cached[1 - place as usize] {
-            assert_eq!(got, wanted.min(left), "none rest in the other thread's cache");
+        if !account.cached[1 - runner as usize] {
+            assert_eq!(got, wanted.min(remaining), "the other thread has no cache");
         }
     }
 
-    /// These packets' chunks were given back at `place`.
-    fn gone(&mut self, tags: &[Tag], place: Place) {
+    /// Records that `runner` returned these packets' chunks.
+    fn returned(&mut self, tags: &[Tag], runner: Runner) {
         for tag in tags {
             let account = &mut self.accounts[tag.account];
             account.live -= 1;
-            account.cached[place as usize] |= account.pool.is_some();
+            account.cached[runner as usize] |= account.pool.is_some();
         }
     }
 
     fn apply(&mut self, operation: Operation) {
         match operation {
             Operation::Open(memory, capacity) => self.open(memory, capacity),
-            Operation::Close(number, place) => {
+            Operation::Close(number, runner) => {
                 let Some((index, pool)) = self.choose(number) else {
                     return;
                 };
                 self.accounts[index].pool = None;
-                self.on(place, move || drop(pool));
-                self.accounts[index].cached[place as usize] = false;
+                self.on(runner, move || drop(pool));
+                self.accounts[index].cached[runner as usize] = false;
             }
-            Operation::Take(number, place) => {
+            Operation::Take(number, runner) => {
                 let Some((index, pool)) = self.choose(number) else {
                     return;
                 };
-                let packet = self.on(place, move || pool.take());
-                self.asked(index, 1, usize::from(packet.is_some()), place);
+                let packet = self.on(runner, move || pool.take());
+                self.requested(index, 1, usize::from(packet.is_some()), runner);
                 if let Some(mut packet) = packet {
                     let tag = self.tag(index);
                     stamp(&mut packet, tag.stamp);
                     self.loose.push((packet, tag));
                 }
             }
-            Operation::Fill(number, batch, n, place) => {
+            Operation::Fill(number, batch, n, runner) => {
                 let Some((index, pool)) = self.choose(number) else {
                     return;
                 };
                 let mut taken = std::mem::replace(&mut self.batches[batch].0, Batch::none());
                 let (wanted, before) = (n.min(taken.room()), taken.len());
-                let (taken, got) = self.on(place, move || {
+                let (taken, got) = self.on(runner, move || {
                     let got = pool.fill(&mut taken, n);
                     (taken, got)
                 });
                 assert_eq!(taken.len(), before + got);
                 self.batches[batch].0 = taken;
-                self.asked(index, wanted, got, place);
+                self.requested(index, wanted, got, runner);
                 for position in before..before + got {
                     let tag = self.tag(index);
                     let (packets, tags) = &mut self.batches[batch];
@@ -271,42 +273,42 @@ impl World {
                     target_tags.extend(source_tags.drain(..moved));
                 }
             }
-            Operation::Drain(batch, panic_at, place) => self.drain(batch, panic_at, place),
-            Operation::Clear(batch, place) => {
+            Operation::Drain(batch, panic_at, runner) => self.drain(batch, panic_at, runner),
+            Operation::Clear(batch, runner) => {
                 let (mut taken, tags) = std::mem::replace(&mut self.batches[batch], (Batch::none(), vec![]));
-                self.batches[batch].0 = self.on(place, move || {
+                self.batches[batch].0 = self.on(runner, move || {
                     taken.clear();
                     taken
                 });
-                self.gone(&tags, place);
+                self.returned(&tags, runner);
             }
-            Operation::DropBatch(batch, place) => {
+            Operation::DropBatch(batch, runner) => {
                 let (taken, tags) =
                     std::mem::replace(&mut self.batches[batch], (Batch::with_capacity(BATCHES[batch]), vec![]));
                 if BATCHES[batch] == 0 {
                     self.batches[batch].0 = Batch::none();
                 }
-                self.on(place, move || drop(taken));
-                self.gone(&tags, place);
+                self.on(runner, move || drop(taken));
+                self.returned(&tags, runner);
             }
-            Operation::DropPacket(number, place) => {
+            Operation::DropPacket(number, runner) => {
                 if self.loose.is_empty() {
                     return;
                 }
                 let (packet, tag) = self.loose.swap_remove(number % self.loose.len());
-                self.on(place, move || drop(packet));
-                self.gone(&[tag], place);
+                self.on(runner, move || drop(packet));
+                self.returned(&[tag], runner);
             }
-            Operation::Flush(number, place) => {
+            Operation::Flush(number, runner) => {
                 let Some((index, pool)) = self.choose(number) else {
                     return;
                 };
-                self.on(place, move || pool.flush());
-                self.accounts[index].cached[place as usize] = false;
+                self.on(runner, move || pool.flush());
+                self.accounts[index].cached[runner as usize] = false;
             }
             Operation::EndThread => {
-                std::mem::replace(&mut self.there, There::start()).end();
-                self.accounts.iter_mut().for_each(|account| account.cached[Place::There as usize] = false);
+                std::mem::replace(&mut self.other_thread, OtherThread::start()).end();
+                self.accounts.iter_mut().for_each(|account| account.cached[Runner::Other as usize] = false);
             }
         }
     }
@@ -338,15 +340,15 @@ impl World {
         });
     }
 
-    fn drain(&mut self, batch: usize, panic_at: Option<usize>, place: Place) {
+    fn drain(&mut self, batch: usize, panic_at: Option<usize>, runner: Runner) {
         let (mut taken, tags) = std::mem::replace(&mut self.batches[batch], (Batch::none(), vec![]));
-        let (taken, kept, panicked) = self.on(place, move || {
+        let (taken, kept, panicked) = self.on(runner, move || {
             let mut kept = vec![];
             let drained = panic::catch_unwind(AssertUnwindSafe(|| {
                 taken.drain_each(|index, packet| {
                     assert_eq!(index, kept.len());
                     if panic_at == Some(index) {
-                        // Without the message that `panic!` prints.
+                        // This avoids the message that `panic!` prints.
                         panic::resume_unwind(Box::new("on purpose"));
                     }
                     kept.push(packet);
@@ -360,7 +362,7 @@ impl World {
         assert_eq!((panicked, kept.len()), (stop.is_some(), stop.unwrap_or(tags.len())));
         let (handed, rest) = tags.split_at(kept.len());
         self.loose.extend(kept.into_iter().zip(handed.iter().copied()));
-        self.gone(rest, place);
+        self.returned(rest, runner);
     }
 
     fn check(&self) {
@@ -380,7 +382,7 @@ impl World {
                 None if account.live > 0 => {
                     assert_ne!(account.inner.strong_count(), 0, "packets keep their memory")
                 }
-                None => assert!(!settled || account.inner.strong_count() == 0, "a pool done with is let go"),
+                None => assert!(!settled || account.inner.strong_count() == 0, "a closed pool is released"),
             }
             if let Some(memory) = &account.memory {
                 assert_eq!(memory.wrong(), 0);
@@ -389,9 +391,9 @@ impl World {
         }
     }
 
-    /// Everything ends, and everything is home.
-    fn finish(mut self, places: [Place; 2]) {
-        let [packets, pools] = places;
+    /// Drops everything and checks that all chunks are back.
+    fn finish(mut self, runners: [Runner; 2]) {
+        let [packets, pools] = runners;
         for batch in 0..self.batches.len() {
             self.apply(Operation::Clear(batch, packets));
         }
@@ -403,11 +405,11 @@ impl World {
             self.check();
         }
         self.apply(Operation::EndThread);
-        // This thread touches a new pool, and so lets go of those that are closed.
+        // Using a new pool makes this thread release the closed ones.
         drop(Pool::new(PoolOptions { chunks: 1, ..PoolOptions::default() }).expect("a small pool").take());
         self.accounts.iter_mut().for_each(|account| account.cached = [false; 2]);
         self.check();
-        self.there.end();
+        self.other_thread.end();
     }
 }
 
@@ -420,7 +422,7 @@ proptest! {
         packets_here: bool,
         pools_here: bool,
     ) {
-        let place = |here| if here { Place::Here } else { Place::There };
+        let runner = |here| if here { Runner::Here } else { Runner::Other };
         let mut world = World::new();
         for memory in [Memory::Native(Order::Lifo), Memory::Driver, Memory::Native(Order::Fifo)] {
             world.apply(Operation::Open(memory, 12));
@@ -429,6 +431,6 @@ proptest! {
             world.apply(operation);
             world.check();
         }
-        world.finish([place(packets_here), place(pools_here)]);
+        world.finish([runner(packets_here), runner(pools_here)]);
     }
 }

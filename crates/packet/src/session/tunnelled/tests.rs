@@ -1,4 +1,5 @@
-//! A packet has the same session inside a tunnel and outside of it; what cannot be read is of the tunnel or of its ends.
+//! Checks that a packet has the same session inside and outside a tunnel. Other payloads have the session of the tunnel
+//! or of its ends.
 
 use std::collections::HashSet;
 
@@ -24,13 +25,13 @@ fn session(frame: &[u8]) -> SessionKey {
     packet(&Pool::new(options).expect("a small pool"), frame).session_key()
 }
 
-/// An Ethernet frame of an IP packet.
+/// Returns an Ethernet frame with an IP packet.
 fn frame(packet: &[u8]) -> Vec<u8> {
     let kind = if packet.first().is_some_and(|byte| byte >> 4 == 6) { [0x86, 0xdd] } else { [0x08, 0x00] };
     [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1], &kind[..], packet].concat()
 }
 
-/// A message with these flags, of this type.
+/// Returns a message with these flags and this type.
 fn message(flags: u8, kind: u8, teid: u32, body: &[u8]) -> Vec<u8> {
     [&[flags, kind][..], &(body.len() as u16).to_be_bytes(), &teid.to_be_bytes(), body].concat()
 }
@@ -51,7 +52,7 @@ fn ipv6(from: u8, to: u8, next: u8, payload: &[u8]) -> Vec<u8> {
     [&[0x60, 0, 0, 0, length[0], length[1], next, 64][..], &[from; 16], &[to; 16], payload].concat()
 }
 
-/// A frame from the station to the gateway with a message.
+/// Returns a frame from the station to the gateway with a message.
 fn to_gateway(message: &[u8]) -> Vec<u8> {
     frame(&ipv4(STATION, GATEWAY, 17, &udp((40_000, 2_152), message)))
 }
@@ -70,7 +71,7 @@ fn reversed(key: SessionKey) -> SessionKey {
     }
 }
 
-/// What is between the two ends.
+/// Returns the session of the two tunnel ends.
 fn of_the_ends() -> SessionKey {
     let address = |four: [u8; 4]| std::array::from_fn(|at| four.get(at).copied().unwrap_or(0));
     SessionKey {
@@ -88,15 +89,15 @@ fn of_the_tunnel() -> SessionKey {
 }
 
 #[test]
-fn what_a_user_sends_through_a_tunnel_and_what_comes_back_to_it_plain_are_one_session() {
+fn tunnelled_packets_and_plain_replies_share_a_session() {
     let (user, server) = ([10, 60, 0, 1], [198, 51, 100, 7]);
     let up = ipv4(user, server, 17, &udp((5_000, 53), b"question"));
     let down = frame(&ipv4(server, user, 17, &udp((53, 5_000), b"answer")));
-    // Plain, with a sequence number, with the PDU Session Container of 5G, with one that is not known.
+    // Plain, with a sequence number, with the PDU Session Container of 5G, with an unknown extension header.
     let containers = [&[0, 0, 0, 0x85, 1, 0x10, 9, 0][..], &[0, 0, 0, 0xc0, 1, 0, 5, 0]];
     let mut tunnelled = vec![t_pdu(&up), to_gateway(&message(0x32, 255, TEID, &[&[0, 7, 0, 0], &up[..]].concat()))];
     tunnelled.extend(containers.map(|header| to_gateway(&message(0x34, 255, TEID, &[header, &up].concat()))));
-    // Over IPv6, and behind a tag and padding.
+    // Over IPv6, and with a VLAN tag and padding.
     let over6 = udp((40_000, 2_152), &message(0x30, 255, TEID, &up));
     tunnelled.push(frame(&ipv6(1, 2, 17, &over6)));
     tunnelled.push([&t_pdu(&up)[..12], &[0x81, 0, 0, 5], &t_pdu(&up)[12..], &[0xee; 7]].concat());
@@ -111,11 +112,11 @@ fn what_a_user_sends_through_a_tunnel_and_what_comes_back_to_it_plain_are_one_se
 }
 
 #[test]
-fn what_is_no_ip_packet_is_of_the_tunnel_and_control_of_its_ends() {
+fn other_payloads_have_the_session_of_the_tunnel_or_of_its_ends() {
     let inner = ipv4([10, 60, 0, 1], [198, 51, 100, 7], 17, &udp((5_000, 53), b"question"));
     let mut longer = inner.clone();
     longer.extend([0; 3]);
-    // An Ethernet PDU to an address that starts as IPv4 does, and one that starts as IPv6 does.
+    // Two Ethernet PDUs. The first byte of the destination address looks like IPv4 in one, like IPv6 in the other.
     let ethernet = |first: u8| [&[first, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0], &inner[..]].concat();
     let tunnelled = [
         ("nothing", t_pdu(&[])),
@@ -128,8 +129,8 @@ fn what_is_no_ip_packet_is_of_the_tunnel_and_control_of_its_ends() {
         ("an end marker", to_gateway(&message(0x30, 254, TEID, &[]))),
         ("an end marker with a packet", to_gateway(&message(0x30, 254, TEID, &inner))),
     ];
-    for (what, frame) in tunnelled {
-        assert_eq!(session(&frame), of_the_tunnel(), "{what}");
+    for (label, frame) in tunnelled {
+        assert_eq!(session(&frame), of_the_tunnel(), "{label}");
     }
     let with = |at: usize, value: u8| {
         let mut frame = t_pdu(&inner);
@@ -146,13 +147,13 @@ fn what_is_no_ip_packet_is_of_the_tunnel_and_control_of_its_ends() {
         ("seven bytes", to_gateway(&[0x30; 7])),
         ("no payload", to_gateway(&[])),
     ];
-    for (what, frame) in between {
-        assert_eq!(session(&frame), of_the_ends(), "{what}");
+    for (label, frame) in between {
+        assert_eq!(session(&frame), of_the_ends(), "{label}");
     }
-    // The answer to an echo request is of the request's session.
+    // The response to an echo request has the request's session.
     let response = udp((2_152, 40_000), &message(0x32, 2, 0, &[0, 1, 0, 0, 14, 0]));
     assert_eq!(session(&frame(&ipv4(GATEWAY, STATION, 17, &response))), reversed(of_the_ends()));
-    // Another protocol's port of this number, and a packet from this port, are of no tunnel.
+    // A TCP packet to this port number, and a packet from this port, belong to no tunnel.
     let tcp = frame(&ipv4(STATION, GATEWAY, 6, &udp((40_000, 2_152), &message(0x30, 255, TEID, &inner))));
     assert_eq!(session(&tcp), SessionKey { protocol: 6, ..of_the_ends() });
     let from = frame(&ipv4(STATION, GATEWAY, 17, &udp((2_152, 40_000), &message(0x30, 255, TEID, &inner))));
@@ -160,9 +161,9 @@ fn what_is_no_ip_packet_is_of_the_tunnel_and_control_of_its_ends() {
     assert_eq!(session(&from), SessionKey { source_port, destination_port, ..of_the_ends() });
 }
 
-/// The first fragment showed its ports, and was of another session than those behind it.
+/// Regression test: the first fragment's key had its ports, so its session differed from that of the later fragments.
 #[test]
-fn all_fragments_of_a_datagram_are_of_one_session() {
+fn all_fragments_of_a_datagram_share_a_session() {
     let inner = ipv4([10, 60, 0, 1], [198, 51, 100, 7], 17, &udp((5_000, 53), &[7; 40]));
     let whole = t_pdu(&inner);
     let mut outer = HashSet::new();
@@ -170,7 +171,7 @@ fn all_fragments_of_a_datagram_are_of_one_session() {
         let mut frame = whole.clone();
         (frame[20], frame[21]) = (flags, offset);
         outer.insert(session(&frame));
-        // Inside likewise, and as after decapsulation.
+        // Fragments inside the tunnel behave likewise, and have the session they have after decapsulation.
         let mut part = inner.clone();
         (part[6], part[7]) = (flags, offset);
         assert_eq!(session(&t_pdu(&part)), session(&super::tests::frame(&part)));
@@ -178,30 +179,30 @@ fn all_fragments_of_a_datagram_are_of_one_session() {
         assert_eq!(session(&t_pdu(&part)), SessionKey { source_port, destination_port, ..session(&t_pdu(&inner)) });
     }
     assert_eq!(outer, [SessionKey { source_port: 0, destination_port: 0, ..of_the_ends() }].into());
-    // In IPv6: the first, one in the middle and the last, behind hop-by-hop options. What follows later fragments need
-    // not be what follows the first (RFC 8200 section 4.5).
-    let part = |place: u16, payload: &[u8]| {
-        let [high, low] = place.to_be_bytes();
-        let next = if place == 9 { 60 } else { 17 };
+    // IPv6: the first, a middle and the last fragment, behind hop-by-hop options. The next header of later fragments
+    // may differ from that of the first (RFC 8200 section 4.5).
+    let part = |offset: u16, payload: &[u8]| {
+        let [high, low] = offset.to_be_bytes();
+        let next = if offset == 9 { 60 } else { 17 };
         let extensions = [44, 0, 1, 4, 0, 0, 0, 0, next, 0, high, low, 0, 0, 0, 9];
         frame(&ipv6(1, 2, 0, &[&extensions[..], payload].concat()))
     };
     let datagram = udp((40_000, 2_152), &message(0x30, 255, TEID, &inner));
     let parts: HashSet<_> =
-        [(1, &datagram[..]), (9, b"middle"), (16, b"end")].map(|(place, bytes)| session(&part(place, bytes))).into();
+        [(1, &datagram[..]), (9, b"middle"), (16, b"end")].map(|(offset, bytes)| session(&part(offset, bytes))).into();
     let expected = SessionKey { source_port: 0, destination_port: 0, protocol: 44, ..session(&part(1, b"")) };
     assert_eq!(parts, [expected].into());
-    // A datagram that is its own only fragment is whole (RFC 6946).
+    // A datagram in a single fragment is whole (RFC 6946).
     assert_eq!(session(&part(0, &datagram)), session(&frame(&inner)));
 }
 
 #[test]
-fn tunnels_in_tunnels_are_looked_through_up_to_a_depth() {
+fn nested_tunnels_are_parsed_up_to_a_depth() {
     let inner = ipv4([10, 60, 0, 1], [198, 51, 100, 7], 17, &udp((5_000, 53), b""));
     let mut packet = inner.clone();
-    for depth in 1..=MOST + 1 {
+    for depth in 1..=MAX_NESTED_TUNNELS + 1 {
         packet = ipv4(STATION, GATEWAY, 17, &udp((40_000, 2_152), &message(0x30, 255, TEID, &packet)));
-        let expected = if depth <= MOST { session(&frame(&inner)) } else { of_the_ends() };
+        let expected = if depth <= MAX_NESTED_TUNNELS { session(&frame(&inner)) } else { of_the_ends() };
         assert_eq!(session(&frame(&packet)), expected, "{depth} tunnels");
     }
 }
@@ -210,7 +211,7 @@ proptest! {
     #![proptest_config(cases(2_048))]
 
     #[test]
-    fn taking_a_packet_out_of_its_tunnel_keeps_its_session(
+    fn decapsulation_keeps_the_session(
         inner in prop_oneof![frames::ipv4(), frames::ipv6()], extended: bool, six: bool, teid: u32,
     ) {
         let body = if extended { [&[0, 0, 0, 0x85, 1, 0x10, 9, 0], &inner[..]].concat() } else { inner.clone() };
@@ -220,7 +221,10 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_in_a_tunnel_has_a_session(flags in prop_oneof![Just(0x30u8), Just(0x34), any::<u8>()], kind in prop_oneof![Just(255u8), any::<u8>()], body in vec(any::<u8>(), 0..120), cut in 0usize..200) {
+    fn any_tunnel_payload_has_a_session(
+        flags in prop_oneof![Just(0x30u8), Just(0x34), any::<u8>()], kind in prop_oneof![Just(255u8), any::<u8>()],
+        body in vec(any::<u8>(), 0..120), cut in 0usize..200,
+    ) {
         let mut frame = to_gateway(&message(flags, kind, TEID, &body));
         frame.truncate(cut);
         prop_assert_ne!(session(&frame).symmetric_hash(), 0);

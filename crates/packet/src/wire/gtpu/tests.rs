@@ -1,4 +1,4 @@
-//! GTP-U messages byte by byte, as the figures of TS 29.281 have them; and noise.
+//! GTP-U messages byte by byte, as in the figures of TS 29.281, and random bytes.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -15,14 +15,18 @@ fn a_plain_t_pdu() {
     let bytes = [0x30, 0xff, 0, 3, 0x12, 0x34, 0x56, 0x78, 0x45, 1, 2, 0xee];
     let message = parse(&bytes);
     assert_eq!((message.kind, message.teid, message.sequence), (kind::G_PDU, 0x1234_5678, None));
-    assert_eq!((message.payload_at, message.payload), (8, &[0x45, 1, 2][..]), "what is behind is not the message's");
+    assert_eq!(
+        (message.payload_at, message.payload),
+        (8, &[0x45, 1, 2][..]),
+        "later bytes are not part of the message",
+    );
     assert_eq!(Gtpu::g_pdu(3, 0x1234_5678).as_bytes(), &bytes[..8]);
     assert_eq!(Gtpu::PLAIN_G_PDU.to_be_bytes(), bytes[..2]);
 }
 
 #[test]
-fn optional_fields_are_there_where_one_of_them_is_said_to_be() {
-    // The N-PDU number alone: sequence number and next type are there and mean nothing.
+fn optional_fields_are_present_if_any_flag_is_set() {
+    // Only the N-PDU number: sequence number and next type are present and have no meaning.
     let message = parse(&[0x31, 0xff, 0, 5, 0, 0, 0, 1, 9, 9, 9, 0x85, 0x45]);
     assert_eq!((message.sequence, message.payload_at, message.payload), (None, 12, &[0x45][..]));
     let message = parse(&[0x32, 0xff, 0, 4, 0, 0, 0, 1, 0xab, 0xcd, 9, 0x85]);
@@ -30,7 +34,7 @@ fn optional_fields_are_there_where_one_of_them_is_said_to_be() {
 }
 
 #[test]
-fn extension_headers_are_walked_over() {
+fn extension_headers_are_skipped() {
     // A PDU Session Container of flow 9, a UDP port, a service class of two units.
     let bytes = [
         0x34,
@@ -66,13 +70,13 @@ fn extension_headers_are_walked_over() {
     let message = parse(&bytes);
     assert_eq!((message.qfi, message.not_understood), (Some(9), None));
     assert_eq!((message.payload_at, message.payload), (28, &[0x60][..]));
-    // What must be understood and is not: a PDCP PDU number (0xc0).
+    // A PDCP PDU number (0xc0), which must be understood and is not supported.
     let message = parse(&[0x34, 0xff, 0, 9, 0, 0, 0, 1, 0, 0, 0, 0xc0, 1, 0, 5, 0, 0x45]);
     assert_eq!((message.not_understood, message.payload), (Some(0xc0), &[0x45][..]));
 }
 
 #[test]
-fn what_is_no_message_is_told() {
+fn invalid_messages_are_rejected() {
     assert_eq!(Message::parse(&[0x30; 7]), Err(GtpuError::Truncated(7)));
     assert_eq!(Message::parse(&[0x50, 255, 0, 0, 0, 0, 0, 0]), Err(GtpuError::Version(0x50)), "version 2");
     assert_eq!(Message::parse(&[0x20, 255, 0, 0, 0, 0, 0, 0]), Err(GtpuError::Version(0x20)), "GTP'");
@@ -116,7 +120,7 @@ proptest! {
     #![proptest_config(cases(4_096))]
 
     #[test]
-    fn what_is_written_is_read(
+    fn written_messages_are_parsed_back(
         teid: u32,
         sequence in proptest::option::of(any::<u16>()),
         qfi in proptest::option::of(0u8..64),
@@ -136,10 +140,10 @@ proptest! {
     }
 
     #[test]
-    fn a_payload_is_a_part_of_the_message_whatever_the_bytes(
+    fn the_payload_is_part_of_the_message_for_any_bytes(
         mut bytes in vec(any::<u8>(), 0..80), flags in 0x30u8..0x38, length in 0u16..80, units in vec(0u8..4, 0..20),
     ) {
-        // Likely to be a message: right flags, a length that may fit, short extension headers.
+        // Likely to be a message: valid flags, a length that may fit, short extension headers.
         let put = |bytes: &mut Vec<u8>, at: usize, value: u8| if let Some(slot) = bytes.get_mut(at) { *slot = value };
         put(&mut bytes, 0, flags);
         put(&mut bytes, 2, 0);
@@ -149,7 +153,7 @@ proptest! {
         }
         if let Ok(message) = Message::parse(&bytes) {
             let end = message.payload_at + message.payload.len();
-            prop_assert_eq!(end, 8 + usize::from(length), "the length is kept to");
+            prop_assert_eq!(end, 8 + usize::from(length), "the payload ends at the length");
             prop_assert_eq!(&bytes[message.payload_at..end], message.payload);
             let _ = Signal::parse(&message);
         }
