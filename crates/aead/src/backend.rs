@@ -1,31 +1,31 @@
-//! Which implementation encrypts.
+//! The choice between hardware and software encryption.
 
 use std::fmt;
 
-/// Which implementation encrypts.
+/// The implementation that encrypts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Backend {
-    /// The processor's instructions for AES and for multiplication without carries.
+    /// The processor's instructions for AES and for carry-less multiplication.
     Hardware,
-    /// No such instructions, and no look-up tables either: the time taken depends on no secret.
+    /// No special instructions and no look-up tables: the time taken does not depend on secrets.
     Software,
-    /// [`Hardware`](Self::Hardware) where the processor has the instructions, else [`Software`](Self::Software).
+    /// [`Hardware`](Self::Hardware) if the processor has the instructions, otherwise [`Software`](Self::Software).
     #[default]
     Auto,
 }
 
-/// The processor cannot do what was asked for.
+/// The error for a processor without the requested instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the processor has no instructions for AES and carry-less multiplication: allowed are software and auto")]
 pub struct NoHardware;
 
 impl Backend {
-    /// Whether the processor has the instructions.
+    /// Returns whether the processor has the instructions.
     #[must_use]
     pub fn has_hardware() -> bool {
         #[cfg(target_arch = "x86_64")]
         {
-            // `ring` needs the byte shuffles besides, as every processor with AES-NI has.
+            // `ring` also needs the byte shuffles, which every processor with AES-NI has.
             let aes = std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("ssse3");
             aes && std::arch::is_x86_feature_detected!("pclmulqdq")
         }
@@ -39,10 +39,10 @@ impl Backend {
         }
     }
 
-    /// Either of the other two, by what the processor has.
+    /// Replaces [`Auto`](Self::Auto) by the implementation that suits the processor.
     ///
     /// # Errors
-    /// Hardware is asked for and not there.
+    /// Returns [`NoHardware`] if hardware is requested and the processor has no such instructions.
     pub fn resolve(self) -> Result<Self, NoHardware> {
         match (self, Self::has_hardware()) {
             (Self::Software, _) | (Self::Auto, false) => Ok(Self::Software),

@@ -1,17 +1,17 @@
-//! AES-GCM by the processor's instructions: `ring`, whose assembly encrypts and authenticates several blocks at a time.
+//! AES-GCM by the processor's instructions, through `ring`, whose assembly processes several blocks at a time.
 //!
-//! What follows from the key alone, round keys and powers of the hash key, is worked out once, when the key is made. Text
-//! is encrypted where it stands, and the tag comes by itself, so that nothing is copied or allocated.
+//! Round keys and powers of the hash key are computed once, when the key is created. Text is encrypted in place, and
+//! the tag is returned separately, so nothing is copied or allocated.
 
 use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
 
 use crate::{Aead, Forged, NONCE, TAG};
 
-/// "Less safe" because nonces are the caller's: [`Numbers`](crate::Numbers).
+/// "Less safe" because the caller provides the nonces: [`Numbers`](crate::Numbers).
 pub(crate) struct Hardware(LessSafeKey);
 
 impl Hardware {
-    /// `None` where the key has neither 16 nor 32 bytes.
+    /// Returns `None` if the key has neither 16 nor 32 bytes.
     pub(crate) fn new(key: &[u8]) -> Option<Self> {
         let algorithm = match key.len() {
             16 => &AES_128_GCM,

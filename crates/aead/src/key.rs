@@ -1,4 +1,4 @@
-//! A key made ready for one of the implementations.
+//! A key, expanded for one of the implementations.
 
 use std::fmt;
 
@@ -6,48 +6,49 @@ use crate::hardware::Hardware;
 use crate::software::Software;
 use crate::{Aead, Backend, Forged, Material, NONCE, NoHardware, TAG};
 
-/// A key of AES-128-GCM or AES-256-GCM, made ready.
+/// An expanded key of AES-128-GCM or AES-256-GCM.
 ///
-/// Which implementation has it is asked for each packet: one branch that always goes the same way, where a trait object
-/// would be a call through memory. Neither wipes what it makes of a key, other than [`Material`] does its bytes.
-pub struct Key(Of);
+/// Each packet tests which implementation the key belongs to. That is one branch that always goes the same way; a trait
+/// object would need an indirect call. [`Material`] wipes its bytes, but the implementations do not wipe the expanded
+/// keys.
+pub struct Key(Cipher);
 
-enum Of {
+enum Cipher {
     Hardware(Box<Hardware>),
     Software(Software),
 }
 
-/// Why a key cannot be made ready.
+/// The reasons why a key cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// It is of another length.
+    /// The key has the wrong length.
     #[error("{0} bytes: allowed are 16 (AES-128) and 32 (AES-256)")]
     Length(usize),
-    /// The back end is not there.
+    /// The requested implementation is unavailable.
     #[error(transparent)]
     NoHardware(#[from] NoHardware),
 }
 
 impl Key {
-    /// A key of 16 bytes (AES-128) or 32 (AES-256).
+    /// Creates a key of 16 bytes (AES-128) or 32 bytes (AES-256).
     ///
     /// # Errors
-    /// [`KeyError`].
+    /// Returns a [`KeyError`] if the length is wrong or the implementation is unavailable.
     pub fn new(material: &Material, backend: Backend) -> Result<Self, KeyError> {
         let bytes = material.bytes();
         let key = match backend.resolve()? {
-            Backend::Software => Software::new(bytes).map(Of::Software),
-            Backend::Hardware | Backend::Auto => Hardware::new(bytes).map(|key| Of::Hardware(Box::new(key))),
+            Backend::Software => Software::new(bytes).map(Cipher::Software),
+            Backend::Hardware | Backend::Auto => Hardware::new(bytes).map(|key| Cipher::Hardware(Box::new(key))),
         };
         key.map(Self).ok_or(KeyError::Length(bytes.len()))
     }
 
-    /// Which implementation has it.
+    /// Returns the implementation that the key belongs to.
     #[must_use]
     pub fn backend(&self) -> Backend {
         match self.0 {
-            Of::Hardware(_) => Backend::Hardware,
-            Of::Software(_) => Backend::Software,
+            Cipher::Hardware(_) => Backend::Hardware,
+            Cipher::Software(_) => Backend::Software,
         }
     }
 }
@@ -56,16 +57,16 @@ impl Aead for Key {
     #[inline(always)]
     fn seal(&self, nonce: &[u8; NONCE], associated: &[u8], text: &mut [u8]) -> [u8; TAG] {
         match &self.0 {
-            Of::Hardware(key) => key.seal(nonce, associated, text),
-            Of::Software(key) => key.seal(nonce, associated, text),
+            Cipher::Hardware(key) => key.seal(nonce, associated, text),
+            Cipher::Software(key) => key.seal(nonce, associated, text),
         }
     }
 
     #[inline(always)]
     fn open(&self, nonce: &[u8; NONCE], associated: &[u8], text: &mut [u8], tag: &[u8; TAG]) -> Result<(), Forged> {
         match &self.0 {
-            Of::Hardware(key) => key.open(nonce, associated, text, tag),
-            Of::Software(key) => key.open(nonce, associated, text, tag),
+            Cipher::Hardware(key) => key.open(nonce, associated, text, tag),
+            Cipher::Software(key) => key.open(nonce, associated, text, tag),
         }
     }
 }

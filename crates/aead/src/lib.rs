@@ -1,7 +1,8 @@
-//! Authenticated encryption: AES-GCM by the processor's own instructions or without them, keys, and numbers used once.
+//! Authenticated encryption: AES-GCM with or without the processor's instructions, keys, and numbers used once.
 //!
-//! A leaf: it knows nothing of packets. The ciphers are others' (`ring`, and RustCrypto's `aes-gcm` for software alone);
-//! what is here makes both look alike, keeps keys out of sight, and sees to it that no number is used twice.
+//! This crate knows nothing about packets. The ciphers come from other crates (`ring`, and RustCrypto's `aes-gcm` for
+//! software). This crate gives both the same interface, keeps keys out of logs, and ensures that no number is used
+//! twice.
 //!
 //! ```
 //! use forebay_aead::{Aead, Backend, Key, Material};
@@ -32,26 +33,26 @@ pub use key::{Key, KeyError};
 pub use material::{Fingerprint, Material, MaterialError};
 pub use numbers::{Numbers, Source, Usage};
 
-/// Bytes of a number used once.
+/// Length of a number used once, in bytes.
 pub const NONCE: usize = 12;
-/// Bytes of an authentication tag.
+/// Length of an authentication tag, in bytes.
 pub const TAG: usize = 16;
 
-/// A cipher under one key that encrypts in place and says whether what it decrypts is what was encrypted (RFC 5116).
+/// A cipher with one key. It encrypts in place, and checks that decrypted text is authentic (RFC 5116).
 pub trait Aead {
-    /// Encrypts `text` in place and gives the tag over it and over `associated`, which stays as it is. A `nonce` may be used
-    /// once under a key, ever: two texts under one give both away, and with them the power to forge.
+    /// Encrypts `text` in place and returns the tag over it and over `associated`, which is not changed. A `nonce` must
+    /// never be used twice with the same key: two texts with one nonce reveal both texts and allow forgery.
     fn seal(&self, nonce: &[u8; NONCE], associated: &[u8], text: &mut [u8]) -> [u8; TAG];
 
     /// Decrypts `text` in place.
     ///
     /// # Errors
-    /// Text, associated bytes, nonce or tag are not those of one call of [`seal`](Self::seal) under this key; what `text` is
-    /// then must not be used.
+    /// Returns [`Forged`] if text, associated bytes, nonce and tag do not come from one call of [`seal`](Self::seal)
+    /// with this key. The content of `text` must then not be used.
     fn open(&self, nonce: &[u8; NONCE], associated: &[u8], text: &mut [u8], tag: &[u8; TAG]) -> Result<(), Forged>;
 }
 
-/// What was to be decrypted is not what was encrypted under this key.
+/// The error for text that was not encrypted with this key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it was not encrypted under this key, or has been changed since")]
+#[error("the text was not encrypted under this key, or it was changed afterwards")]
 pub struct Forged;

@@ -1,34 +1,34 @@
-//! Bytes that are nobody's business: read from hexadecimal digits, never shown, wiped when they are no longer needed.
+//! Secret bytes: read from hexadecimal digits, never shown, wiped when they are dropped.
 
 use std::fmt;
 
 use ring::digest;
 use zeroize::Zeroizing;
 
-/// A key's bytes, or a key's and a salt's.
+/// The bytes of a key, or of a key and a salt.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Material(Zeroizing<Vec<u8>>);
 
-/// What names a key without giving it away: SHA-256 of it (FIPS 180-4).
+/// Identifies a key without revealing it: the SHA-256 digest of the key (FIPS 180-4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
-/// Why a text is no key. It says nothing of what the text is.
+/// The reasons why a text is not a key. The messages do not quote the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MaterialError {
-    /// Something else than digits.
-    #[error("byte {0} of the key is no hexadecimal digit (the key itself is not shown)")]
+    /// A character is not a hexadecimal digit.
+    #[error("byte {0} of the key is not a hexadecimal digit (the key itself is not shown)")]
     Digit(usize),
-    /// Half a byte too many.
+    /// The number of digits is odd.
     #[error("the key has an odd number of hexadecimal digits, {0}")]
     Odd(usize),
 }
 
 impl Material {
-    /// The bytes of a text of hexadecimal digits; space around it does not count.
+    /// Parses a text of hexadecimal digits. White space around it is ignored.
     ///
     /// # Errors
-    /// [`MaterialError`].
+    /// Returns a [`MaterialError`] if the text has another character or an odd number of digits.
     pub fn from_hex(text: &str) -> Result<Self, MaterialError> {
         let digits = text.trim_ascii();
         let digits = digits.strip_prefix("0x").unwrap_or(digits);
@@ -43,20 +43,20 @@ impl Material {
         Ok(Self(Zeroizing::new(bytes)))
     }
 
-    /// Parts the last `n` bytes off; `None` where there are fewer.
+    /// Splits off the last `n` bytes. Returns `None` if there are fewer.
     #[must_use]
     pub fn split_last(&self, n: usize) -> Option<(Self, Self)> {
         let (first, last) = self.0.split_at(self.0.len().checked_sub(n)?);
         Some((Self(Zeroizing::new(first.to_vec())), Self(Zeroizing::new(last.to_vec()))))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// What names it.
+    /// Returns the fingerprint of the bytes.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&self.0)
@@ -64,7 +64,7 @@ impl Material {
 }
 
 impl Fingerprint {
-    /// That of any bytes.
+    /// Returns the fingerprint of any bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         let digest = digest::digest(&digest::SHA256, bytes);

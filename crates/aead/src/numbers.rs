@@ -1,10 +1,10 @@
-//! Numbers used once: no two packets of one key may have the same (NIST SP 800-38D section 8).
+//! Numbers used once: no two packets of one key may have the same number (NIST SP 800-38D section 8).
 //!
-//! All that encrypts in a process, on whichever worker, in whichever module, draws from one counter, some numbers at a
-//! time. It starts where the clock is, in nanoseconds since 1970: nobody encrypts a thousand million packets a second, so
-//! the clock is always ahead, and a process that starts later starts beyond all that were used before it. So a key that
-//! stands in a file is as good after a restart as before, unless the clock is put back. What the processes of two hosts
-//! draw may be the same; [`Source::sender`] tells them apart where there is room for it.
+//! All workers and modules of a process draw blocks of numbers from one counter. The counter starts at the clock, in
+//! nanoseconds since 1970. A process encrypts fewer than 10⁹ packets per second, so the clock stays ahead of the
+//! counter, and a later process starts above all numbers used before. A key in a file therefore stays safe after a
+//! restart, unless the clock is set back. Processes on two hosts may draw the same numbers; [`Source::sender`]
+//! distinguishes them if the format has room for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -12,50 +12,50 @@ use std::time::SystemTime;
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// Numbers that are drawn at a time.
+/// Numbers drawn at a time.
 const BLOCK: u64 = 1 << 10;
 
-/// Where numbers come from.
+/// A counter that numbers are drawn from.
 #[derive(Debug)]
 pub struct Source {
     start: u64,
-    /// How many have been drawn.
+    /// How many numbers have been drawn.
     drawn: AtomicU64,
     sender: [u8; 3],
 }
 
-static OF_THE_PROCESS: LazyLock<Arc<Source>> = LazyLock::new(|| {
+static PROCESS_SOURCE: LazyLock<Arc<Source>> = LazyLock::new(|| {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut sender = [0; 3];
     SystemRandom::new().fill(&mut sender).expect("the system has random numbers");
-    // In 584 years it ends.
+    // The 64-bit nanoseconds end 584 years after 1970.
     Arc::new(Source::new(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX), sender))
 });
 
 impl Source {
-    /// Numbers from `start` on: for time that is simulated, where what happens must happen again, and for tests.
+    /// Creates a source of numbers from `start` on, for simulated time, where a run must be repeatable, and for tests.
     #[must_use]
     pub fn new(start: u64, sender: [u8; 3]) -> Self {
         Self { start, drawn: AtomicU64::new(0), sender }
     }
 
-    /// The one of all the process.
+    /// Returns the source that the whole process shares.
     #[must_use]
     pub fn of_the_process() -> Arc<Self> {
-        Arc::clone(&OF_THE_PROCESS)
+        Arc::clone(&PROCESS_SOURCE)
     }
 
-    /// What tells this process from others: drawn by chance when it starts.
+    /// Returns a random value that distinguishes this process from others. It is drawn when the process starts.
     #[must_use]
     pub fn sender(&self) -> [u8; 3] {
         self.sender
     }
 
-    /// Draws numbers: the first, and how many there are.
+    /// Draws up to `count` numbers. Returns the first one and how many were drawn.
     fn draw(&self, count: u64) -> Option<(u64, u64)> {
         let mut drawn = self.drawn.load(Ordering::Relaxed);
         loop {
-            // The last number is never drawn, so that the one after each is a number too.
+            // The last number is never drawn, so that adding 1 to a drawn number cannot overflow.
             let first = self.start.checked_add(drawn)?;
             let count = count.min(u64::MAX - first);
             if count == 0 {
@@ -69,25 +69,25 @@ impl Source {
     }
 }
 
-/// How many packets have been encrypted under a key, or are about to be, by all that have it.
+/// The number of packets encrypted with a key, or reserved for encryption, by all its users.
 #[derive(Debug, Default)]
 pub struct Usage(AtomicU64);
 
 impl Usage {
-    /// How many.
+    /// Returns the number of packets.
     #[must_use]
     pub fn packets(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Takes what of `count` is left up to `limit`.
+    /// Reserves up to `count` packets below `limit`. Returns how many were reserved.
     fn take(&self, count: u64, limit: u64) -> u64 {
         let more = |used: u64| count.min(limit.saturating_sub(used));
         let before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| Some(used + more(used)));
         before.map_or(0, more)
     }
 
-    /// Gives back what was taken and there were no numbers for.
+    /// Returns reserved packets for which no numbers were available.
     fn give_back(&self, count: u64) {
         self.0.fetch_sub(count, Ordering::Relaxed);
     }
@@ -97,26 +97,26 @@ impl Usage {
 #[derive(Debug)]
 pub struct Numbers {
     next: u64,
-    left: u64,
+    remaining: u64,
     source: Arc<Source>,
     usage: Arc<Usage>,
     limit: u64,
 }
 
 impl Numbers {
-    /// Numbers from `source` for a key with this `usage`, as long as that is below `limit`.
+    /// Creates numbers from `source` for a key with this `usage`, which may rise to `limit`.
     #[must_use]
     pub fn new(source: Arc<Source>, usage: Arc<Usage>, limit: u64) -> Self {
-        Self { next: 0, left: 0, source, usage, limit }
+        Self { next: 0, remaining: 0, source, usage, limit }
     }
 
-    /// The next number; `None` where the key may not be used any more.
+    /// Returns the next number, or `None` if the key must not be used any more.
     #[inline(always)]
     pub fn take(&mut self) -> Option<u64> {
-        if self.left == 0 && !self.refill() {
+        if self.remaining == 0 && !self.refill() {
             return None;
         }
-        self.left -= 1;
+        self.remaining -= 1;
         let this = self.next;
         self.next = this.wrapping_add(1);
         Some(this)
@@ -125,15 +125,15 @@ impl Numbers {
     #[cold]
     #[inline(never)]
     fn refill(&mut self) -> bool {
-        // The key is asked first: packets of one that is spent, which come on and on, must draw nothing. The counter would get
-        // ahead of the clock, and a process that starts later would begin among numbers that were used.
+        // The usage is reserved first: the packets of an exhausted key must draw no numbers. Otherwise the counter
+        // would get ahead of the clock, and a later process would start among used numbers.
         let granted = self.usage.take(BLOCK, self.limit);
         if granted == 0 {
             return false;
         }
         let (first, drawn) = self.source.draw(granted).unwrap_or_default();
         self.usage.give_back(granted - drawn);
-        (self.next, self.left) = (first, drawn);
+        (self.next, self.remaining) = (first, drawn);
         drawn > 0
     }
 }
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_number_comes_twice_whoever_draws() {
+    fn no_number_is_drawn_twice() {
         let source = Arc::new(Source::new(1_000, [0; 3]));
         let usage = Arc::new(Usage::default());
         let workers: Vec<_> = (0..4)
@@ -158,7 +158,7 @@ mod tests {
         for worker in workers {
             let numbers = worker.join().expect("it ends");
             assert_eq!(numbers.len(), 20_000);
-            assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "they go up");
+            assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "the numbers ascend");
             assert!(numbers.into_iter().all(|number| number >= 1_000 && seen.insert(number)));
         }
     }
@@ -172,22 +172,22 @@ mod tests {
         assert_eq!((taken, usage.packets()), (vec![limit as usize, 0], limit));
     }
 
-    /// Each packet under a key that was spent drew a block of numbers and threw it away.
+    /// Regression test: each packet under an exhausted key drew a block of numbers and discarded it.
     #[test]
-    fn a_spent_key_draws_nothing() {
+    fn an_exhausted_key_draws_nothing() {
         let source = Arc::new(Source::new(0, [0; 3]));
         let (usage, limit) = (Arc::new(Usage::default()), BLOCK + 3);
         let mut numbers = Numbers::new(Arc::clone(&source), Arc::clone(&usage), limit);
         assert_eq!(std::iter::from_fn(|| numbers.take()).count() as u64, limit);
         let drawn = || source.drawn.load(Ordering::Relaxed);
-        assert_eq!(drawn(), limit, "as many as the key may have, and no more");
+        assert_eq!(drawn(), limit, "exactly the limit of the key");
         assert!((0..10_000).all(|_| numbers.take().is_none()));
         assert!(Numbers::new(Arc::clone(&source), Arc::clone(&usage), limit).take().is_none());
         assert_eq!((drawn(), usage.packets()), (limit, limit));
     }
 
     #[test]
-    fn what_there_are_no_numbers_for_has_not_been_used() {
+    fn packets_without_numbers_do_not_count_as_used() {
         let usage = Arc::new(Usage::default());
         let mut numbers = Numbers::new(Arc::new(Source::new(u64::MAX - 5, [0; 3])), Arc::clone(&usage), u64::MAX);
         assert_eq!(std::iter::from_fn(|| numbers.take()).count(), 5);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_end_and_do_not_begin_again() {
+    fn numbers_do_not_wrap() {
         let source = Arc::new(Source::new(u64::MAX - 5, [0; 3]));
         let mut numbers = Numbers::new(source, Arc::default(), u64::MAX);
         assert_eq!(
@@ -210,8 +210,8 @@ mod tests {
         let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970").as_nanos();
         let before = now();
         let mut numbers = Numbers::new(Source::of_the_process(), Arc::default(), 1);
-        let number = u128::from(numbers.take().expect("one is allowed"));
-        // Another test of this process may have been first.
+        let number = u128::from(numbers.take().expect("the limit is 1"));
+        // Another test of this process may have drawn numbers first.
         assert!(number + 3_600_000_000_000 > before && number <= now() + 1_000_000, "{number}");
     }
 }

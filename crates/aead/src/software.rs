@@ -1,23 +1,23 @@
 //! AES-GCM without the processor's instructions: RustCrypto's, bit-sliced ("fixsliced", Adomnicai and Peyrin 2020) with
-//! multiplications that take the same time for all operands. No table is looked up, so that caches tell nothing of keys.
+//! constant-time multiplications. It uses no look-up tables, so cache timing reveals nothing about keys.
 //!
-//! It is asked for by a feature of the library, so that it is this whatever the processor has. Keys that are made ready are not
-//! wiped when they end: the library's feature `zeroize` wipes the hash key on the stack and no round keys, and asks for versions
-//! of that crate before 1.4.
+//! A feature of the library forces the software implementation on every processor. Expanded keys are not wiped when
+//! they are dropped: the library's feature `zeroize` wipes the hash key on the stack but no round keys, and it requires
+//! versions of the `zeroize` crate before 1.4.
 
 use aes_gcm::aead::{AeadInPlace, NewAead};
 use aes_gcm::{Aes128Gcm, Aes256Gcm};
 
 use crate::{Aead, Forged, NONCE, TAG};
 
-/// By length of the key.
+/// The cipher by key length.
 pub(crate) enum Software {
     Aes128(Box<Aes128Gcm>),
     Aes256(Box<Aes256Gcm>),
 }
 
 impl Software {
-    /// `None` where the key has neither 16 nor 32 bytes.
+    /// Returns `None` if the key has neither 16 nor 32 bytes.
     pub(crate) fn new(key: &[u8]) -> Option<Self> {
         if let Ok(key) = <&[u8; 16]>::try_from(key) {
             return Some(Self::Aes128(Box::new(Aes128Gcm::new(key.into()))));

@@ -1,4 +1,4 @@
-//! Both implementations against what NIST and RFCs say, and against each other.
+//! Tests both implementations with the vectors of the specification, and compares them with each other.
 
 use proptest::prelude::*;
 
@@ -8,14 +8,14 @@ fn bytes(hex: &str) -> Vec<u8> {
     Material::from_hex(hex).expect("digits").bytes().to_vec()
 }
 
-/// The back ends that this machine has.
+/// Returns the implementations that this machine supports.
 fn backends() -> Vec<Backend> {
     let all = [Backend::Hardware, Backend::Software];
-    let there: Vec<_> = all.into_iter().filter(|backend| backend.resolve().is_ok()).collect();
-    if there.len() < all.len() {
-        println!("the hardware's back end is not tried: {NoHardware}");
+    let available: Vec<_> = all.into_iter().filter(|backend| backend.resolve().is_ok()).collect();
+    if available.len() < all.len() {
+        println!("the hardware implementation is not tested: {NoHardware}");
     }
-    there
+    available
 }
 
 /// McGrew and Viega, *The Galois/Counter Mode of Operation*, appendix B: the cases whose nonce has 96 bits.
@@ -34,16 +34,20 @@ const CASES: [[&str; 6]; 8] = [
         "feffe9928665731c6d6a8f9467308308",
         "cafebabefacedbaddecaf888",
         "",
-        "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b391aafd255",
-        "42831ec2217774244b7221b784d0d49ce3aa212f2c02a4e035c17e2329aca12e21d514b25466931c7d8f6a5aac84aa051ba30b396a0aac973d58e091473f5985",
+        "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a72\
+         1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b391aafd255",
+        "42831ec2217774244b7221b784d0d49ce3aa212f2c02a4e035c17e2329aca12e\
+         21d514b25466931c7d8f6a5aac84aa051ba30b396a0aac973d58e091473f5985",
         "4d5c2af327cd64a62cf35abd2ba6fab4",
     ],
     [
         "feffe9928665731c6d6a8f9467308308",
         "cafebabefacedbaddecaf888",
         "feedfacedeadbeeffeedfacedeadbeefabaddad2",
-        "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39",
-        "42831ec2217774244b7221b784d0d49ce3aa212f2c02a4e035c17e2329aca12e21d514b25466931c7d8f6a5aac84aa051ba30b396a0aac973d58e091",
+        "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a72\
+         1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39",
+        "42831ec2217774244b7221b784d0d49ce3aa212f2c02a4e035c17e2329aca12e\
+         21d514b25466931c7d8f6a5aac84aa051ba30b396a0aac973d58e091",
         "5bc94fbc3221a5db94fae95ae7121a47",
     ],
     [
@@ -66,16 +70,20 @@ const CASES: [[&str; 6]; 8] = [
         "feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308",
         "cafebabefacedbaddecaf888",
         "",
-        "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b391aafd255",
-        "522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa8cb08e48590dbb3da7b08b1056828838c5f61e6393ba7a0abcc9f662898015ad",
+        "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a72\
+         1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b391aafd255",
+        "522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa\
+         8cb08e48590dbb3da7b08b1056828838c5f61e6393ba7a0abcc9f662898015ad",
         "b094dac5d93471bdec1a502270e3cc6c",
     ],
     [
         "feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308",
         "cafebabefacedbaddecaf888",
         "feedfacedeadbeeffeedfacedeadbeefabaddad2",
-        "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39",
-        "522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa8cb08e48590dbb3da7b08b1056828838c5f61e6393ba7a0abcc9f662",
+        "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a72\
+         1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39",
+        "522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa\
+         8cb08e48590dbb3da7b08b1056828838c5f61e6393ba7a0abcc9f662",
         "76fc6ece0f4e1768cddf8853bb2d551b",
     ],
 ];
@@ -135,7 +143,7 @@ proptest! {
                 prop_assert_eq!(Some(&before), seen.as_ref());
             }
         }
-        let (mut sealed, tag) = seen.expect("software is always there");
+        let (mut sealed, tag) = seen.expect("software is always available");
         let key = Key::new(&material, Backend::Auto).expect("a key");
         prop_assert_eq!(key.open(&nonce, &associated, &mut sealed, &tag), Ok(()));
         prop_assert_eq!(sealed, text);

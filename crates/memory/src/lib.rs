@@ -1,15 +1,16 @@
-//! Large memory from the system, on huge pages: what packets and tables live in.
+//! Large memory from the system, on huge pages, for packets and tables.
 //!
-//! A table of a million sessions is larger than what the processor keeps addresses of in pages of 4 KiB, so that every look
-//! at it would wait twice: for the address, and for the memory. A page of 2 MiB has 512 times as much behind one address.
+//! A table of a million sessions is larger than the memory that the processor's TLB covers with pages of 4 KiB. Each
+//! access would wait twice: for the address translation and for the memory. One TLB entry covers 512 times as much with
+//! pages of 2 MiB.
 
-mod lack;
+mod no_memory;
 mod region;
 mod zeroed;
 
-pub use lack::{NoMemory, filled, numbered, room, zeroed};
+pub use no_memory::{NoMemory, filled, numbered, room, zeroed};
 pub use region::Region;
 pub use zeroed::Zeroed;
 
-/// A huge page of the size that x86-64 and ARM give by default, in bytes.
+/// The default size of a huge page on x86-64 and ARM, in bytes.
 pub const HUGE: usize = 1 << 21;

@@ -13,39 +13,39 @@ mod mapped {
 
     use crate::HUGE;
 
-    /// The most memory that is asked for before it is needed, in bytes: what is beyond may never be.
+    /// The most memory that is populated in advance, in bytes. Memory beyond may never be used.
     const POPULATED: usize = 1 << 28;
 
-    /// The memory that a large region must leave, in bytes: a small allocation that fails afterwards ends the process.
-    /// It is a multiple of a huge page, one of which aligns the region.
+    /// The free memory that a large region must leave, in bytes: a failing small allocation afterwards would abort the
+    /// process. It is a multiple of a huge page; up to one huge page of it serves to align the region.
     const SPARE: usize = 8 * HUGE;
 
-    /// Memory that is zero at first, begins at a page and goes back to the system with this value. It may be given to another
-    /// thread; who reads and writes where is its owner's affair.
+    /// Zeroed memory that starts at a page and is unmapped when the value is dropped. It can be sent to another thread.
+    /// The owner decides which code reads and writes it.
     #[derive(Debug)]
     pub struct Region(NonNull<u8>, usize);
 
-    // SAFETY: the region is plain memory, which the owner alone hands out.
+    // SAFETY: the region is plain memory, and only the owner hands out pointers to it.
     unsafe impl Send for Region {}
-    // SAFETY: as above: by a shared reference one gets a pointer, which takes `unsafe` to be used.
+    // SAFETY: as above; a shared reference only gives a pointer, whose use needs `unsafe`.
     unsafe impl Sync for Region {}
 
     impl Region {
-        /// So many bytes, by transparent huge pages where that is half of one or more and the system has them.
+        /// Allocates `bytes` bytes. From half a huge page on, it uses transparent huge pages if the system has them.
         ///
         /// # Errors
-        /// The system has no such memory.
+        /// Returns an error if the system has too little memory.
         pub fn new(bytes: usize) -> std::io::Result<Self> {
             Self::map(bytes, MapFlags::empty())
         }
 
-        /// The same, by huge pages that the system was told to keep for such use, as long as there are enough.
+        /// Does the same with huge pages that the system has reserved for this use, as long as there are enough.
         ///
         /// # Errors
-        /// The system has no such memory.
+        /// Returns an error if the system has too little memory.
         pub fn reserved(bytes: usize) -> std::io::Result<Self> {
-            // The kernel sets such pages aside at once, so a mapping that succeeds cannot fault later. They are no part
-            // of the memory that small allocations come from: such a region need not leave any.
+            // The kernel reserves these pages at once, so that a successful mapping cannot fault later. Small
+            // allocations do not use them, so such a region need not leave free memory.
             Self::map(bytes.max(HUGE), MapFlags::HUGETLB).or_else(|_| Self::new(bytes))
         }
 
@@ -54,14 +54,16 @@ mod mapped {
             let bytes = bytes.max(1).checked_next_multiple_of(if huge { HUGE } else { 1 });
             let bytes = bytes.ok_or(std::io::ErrorKind::OutOfMemory)?;
             let (read_write, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | kind);
-            // Kernels before 6.7 let such a region begin at any small page, and it would have no huge ones at its ends.
+            // Kernels before 6.7 may start such a region at any small page; it would then have no huge pages at its
+            // ends.
             let more = if huge && kind.is_empty() { SPARE } else { 0 };
             let all = bytes.checked_add(more).ok_or(std::io::ErrorKind::OutOfMemory)?;
-            // SAFETY: a new mapping at an address that the kernel chooses touches nothing that exists.
+            // SAFETY: a new mapping at an address that the kernel chooses affects no existing mapping.
             let mut mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), all, read_write, flags)? };
             if more > 0 {
                 let lead = mapped.addr().wrapping_neg() % HUGE;
-                // SAFETY: both parts are of the mapping made above, which nobody else knows, and before and behind what is kept.
+                // SAFETY: both parts belong to the new mapping, which no other code knows, and lie before and after the
+                // kept part.
                 unsafe {
                     let start = mapped.cast::<u8>().add(lead);
                     if lead > 0 {
@@ -72,59 +74,59 @@ mod mapped {
                 }
             }
             if huge {
-                // Advice only: without transparent huge pages everything works, a little slower.
-                // SAFETY: exactly the region mapped above; this advice does not change its content.
+                // This is only advice: without transparent huge pages, everything works a little slower.
+                // SAFETY: the range is exactly the region mapped above; this advice does not change its content.
                 let _ = unsafe { madvise(mapped, bytes, Advice::LinuxHugepage) };
             }
             let start = NonNull::new(mapped.cast()).ok_or(std::io::ErrorKind::OutOfMemory)?;
             Ok(Self(start, bytes))
         }
 
-        /// Has the system give the first 256 MiB of it now: else whoever is the first to touch a page waits until the system has
-        /// found and cleared it, up to half a millisecond for a huge one.
+        /// Lets the system provide the first 256 MiB now. Otherwise, the first access to a page waits until the system
+        /// has found and cleared it: up to half a millisecond for a huge page.
         pub fn populate(&self) {
-            // Where the system cannot, its pages are waited for as they always would be.
-            // SAFETY: inside the mapping; this advice does not change its content.
+            // If the system does not support this, the first accesses wait as usual.
+            // SAFETY: the range is inside the mapping; this advice does not change its content.
             let _ = unsafe { madvise(self.0.as_ptr().cast(), self.1.min(POPULATED), Advice::LinuxPopulateWrite) };
         }
 
-        /// The address of a byte.
+        /// Returns the address of a byte.
         ///
         /// # Panics
-        /// An offset outside the region.
+        /// Panics if the offset is outside the region.
         #[must_use]
         pub fn at(&self, offset: usize) -> NonNull<u8> {
             assert!(offset < self.1, "an offset inside the region");
-            // SAFETY: inside the mapping, by the assertion.
+            // SAFETY: the address is inside the mapping, by the assertion.
             unsafe { self.0.add(offset) }
         }
     }
 
     impl Drop for Region {
         fn drop(&mut self) {
-            // SAFETY: exactly what was mapped; nobody has what the owner has given up.
+            // SAFETY: this is exactly the mapped range, and the owner has given it up.
             let _ = unsafe { munmap(self.0.as_ptr().cast(), self.1) };
         }
     }
 }
 
-/// The same from the Rust allocator, because the interpreter that checks the unsafe code knows no huge pages.
+/// The same with the Rust allocator, because Miri does not support huge pages.
 #[cfg(miri)]
 mod allocated {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
     use std::ptr::NonNull;
 
-    /// Memory that is zero at first.
+    /// Zeroed memory.
     #[derive(Debug)]
     pub struct Region(NonNull<u8>, Layout);
 
-    // SAFETY: plain memory, which the owner alone hands out.
+    // SAFETY: plain memory; only the owner hands out pointers to it.
     unsafe impl Send for Region {}
     // SAFETY: as above.
     unsafe impl Sync for Region {}
 
     impl Region {
-        /// So many bytes.
+        /// Allocates `bytes` bytes.
         pub fn new(bytes: usize) -> std::io::Result<Self> {
             let layout = Layout::from_size_align(bytes.max(1), 4096).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
             // SAFETY: the size is not zero.
@@ -132,25 +134,25 @@ mod allocated {
             Ok(Self(start, layout))
         }
 
-        /// The same.
+        /// Does the same as [`new`](Self::new).
         pub fn reserved(bytes: usize) -> std::io::Result<Self> {
             Self::new(bytes)
         }
 
-        /// Nothing: it is there.
+        /// Does nothing: the memory is already present.
         pub fn populate(&self) {}
 
-        /// The address of a byte.
+        /// Returns the address of a byte.
         pub fn at(&self, offset: usize) -> NonNull<u8> {
             assert!(offset < self.1.size(), "an offset inside the region");
-            // SAFETY: inside the allocation, by the assertion.
+            // SAFETY: the address is inside the allocation, by the assertion.
             unsafe { self.0.add(offset) }
         }
     }
 
     impl Drop for Region {
         fn drop(&mut self) {
-            // SAFETY: exactly what was allocated.
+            // SAFETY: the memory was allocated with exactly this layout.
             unsafe { dealloc(self.0.as_ptr(), self.1) }
         }
     }

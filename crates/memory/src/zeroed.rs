@@ -1,4 +1,4 @@
-//! A slice of values that are zero at first: a table's memory.
+//! A slice of values that are zero at first, used as a table's memory.
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -7,11 +7,11 @@ use zerocopy::FromZeros;
 
 use crate::{NoMemory, Region};
 
-/// So many values, of which every one is zero until it is written. All of it is the system's memory, on huge pages where it is
-/// large, and there from the start (the first 256 MiB).
+/// A slice whose values are zero until they are written. Its memory comes directly from the system, on huge pages if it
+/// is large, and is present from the start (the first 256 MiB).
 #[derive(Debug)]
 pub struct Zeroed<T> {
-    /// The first one: where the region begins.
+    /// Address of the first value: the start of the region.
     start: NonNull<T>,
     len: usize,
     _region: Region,
@@ -23,15 +23,15 @@ unsafe impl<T: Send> Send for Zeroed<T> {}
 unsafe impl<T: Sync> Sync for Zeroed<T> {}
 
 impl<T: FromZeros + Copy> Zeroed<T> {
-    /// So many values.
+    /// Allocates `len` values.
     ///
     /// # Errors
-    /// [`NoMemory`].
+    /// Returns [`NoMemory`] if the system has too little memory.
     pub fn new(len: usize) -> Result<Self, NoMemory> {
-        const { assert!(align_of::<T>() <= 4096, "a page's alignment suffices") }
-        let lack = NoMemory::of::<T>(len);
-        let bytes = len.checked_mul(size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or(lack)?;
-        let region = Region::new(bytes).map_err(|_| lack)?;
+        const { assert!(align_of::<T>() <= 4096, "the alignment of a page is sufficient") }
+        let error = NoMemory::of::<T>(len);
+        let bytes = len.checked_mul(size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or(error)?;
+        let region = Region::new(bytes).map_err(|_| error)?;
         region.populate();
         Ok(Self { start: region.at(0).cast(), len, _region: region })
     }
@@ -42,9 +42,9 @@ impl<T> Deref for Zeroed<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: the region has `len` values' bytes and begins at a page, so they are aligned. All are values: zeroes are one
-        // (`FromZeros`, asked for by `new`, the only way to make this), and only values have been written. They are borrowed as
-        // `self` is, and neither moved nor dropped: they are `Copy`.
+        // SAFETY: the region has room for `len` values and starts at a page, so they are aligned. All bytes are valid
+        // values: zero is one (`new`, the only constructor, requires `FromZeros`), and only values have been written.
+        // They are borrowed as `self` is. They are neither moved nor dropped, because they are `Copy`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -52,7 +52,7 @@ impl<T> Deref for Zeroed<T> {
 impl<T> DerefMut for Zeroed<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as in `deref`; and `self` is borrowed for writing, so that nobody else has any of them.
+        // SAFETY: as in `deref`; `self` is borrowed for writing, so no other code accesses the values.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_system_has_is_refused() {
+    fn impossible_sizes_are_refused() {
         assert!(Zeroed::<Line>::new(usize::MAX).is_err());
         assert!(Zeroed::<Line>::new(isize::MAX as usize / size_of::<Line>()).is_err());
     }

@@ -1,42 +1,43 @@
-//! What value does the interval hold that a 32-bit or 128-bit key lies in? A static tree of wide nodes, a vector
-//! comparison each, above one array of values.
+//! A map from intervals of 32-bit or 128-bit keys to values. It is a static tree of wide nodes with one vector
+//! comparison per node, above one array of values.
 //!
-//! A table indexed by an address's upper bits answers in fewer instructions but takes hundreds of kilobytes that
-//! compete with the packets for the cache; here 272 boundaries are 18 cache lines and 4 912 are 300. No branch depends
-//! on the key, so the lookups of a whole batch overlap.
+//! A table indexed by an address's upper bits needs fewer instructions per lookup, but takes hundreds of kilobytes that
+//! compete with the packets for the cache. Here, 272 boundaries take 18 cache lines and 4 912 take 300. No branch
+//! depends on the key, so the lookups of a whole batch overlap.
 
 use crate::level::{Isa, Level};
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-/// The deepest tree: nine-way nodes over the ends that the constructor admits.
+/// The deepest tree: nine-way nodes over the largest number of ends.
 const MAX_DEPTH: usize = 8;
-/// Ends that a map may have: 8 · 9⁷ would be the tree's bound.
+/// The most ends of a map. The tree could hold 8 · 9⁷.
 const MAX_ENDS: usize = 1 << 24;
 
-/// A key and the node that holds ends of its kind.
+/// A key type, and the node that holds ends of this type.
 pub trait Key: Copy + Ord {
     /// The highest key.
     const MAX: Self;
-    /// Ends in a node; a power of two.
+    /// Number of ends in a node, a power of two.
     const LANES: usize;
     /// A node.
     type Node: Clone + std::fmt::Debug + Send + Sync;
-    /// A node over at most [`Key::LANES`] ends; the lanes left hold the highest key, which lies below nothing.
+    /// Builds a node over at most [`Key::LANES`] ends. The remaining lanes hold the highest key, which is below no key.
     fn node(ends: &[Self]) -> Self::Node;
-    /// How many of the node's ends lie below this key: the meaning of the kernels.
+    /// Returns how many of the node's ends are below this key. This is the definition that the vector kernels
+    /// implement.
     fn ends_below(self, node: &Self::Node) -> usize;
-    /// [`IntervalMap::look_up_batch`] at the map's level.
+    /// Implements [`IntervalMap::look_up_batch`] at the map's level.
     fn look_up_batch(map: &IntervalMap<Self>, keys: &[Self], values: &mut [u32]);
 }
 
-/// Sixteen ends, ascending, with the sign bit flipped so that signed vector comparison orders them as unsigned.
+/// Sixteen ascending ends, with the sign bit flipped so that signed vector comparison orders them as unsigned.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Node32([i32; 16]);
 
-/// Eight ends, ascending, their upper and their lower halves, sign bits flipped.
+/// Eight ascending ends, split into upper and lower halves, with sign bits flipped.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Node128 {
@@ -55,25 +56,28 @@ fn flip64(value: u64) -> i64 {
 /// Intervals over all keys, each with a value.
 #[derive(Clone, Debug)]
 pub struct IntervalMap<K: Key> {
-    /// All levels, the root first. Invariant: a descent from the root by the number of ends below any key
-    /// stays inside, because a node with `c` children has `c - 1` ends before the padding.
+    /// All levels, the root first. Invariant: a descent from the root by the number of ends below any key stays inside,
+    /// because a node with `c` children has `c - 1` ends before the padding.
     nodes: Vec<K::Node>,
-    /// Where each level starts in `nodes`, the root's first.
+    /// The start of each level in `nodes`, the root's first.
     offsets: [usize; MAX_DEPTH],
     depth: usize,
-    /// One per interval. Invariant: one more than ends, so that the number of ends below any key is an index.
+    /// One value per interval. Invariant: there is one more value than ends, so that the number of ends below any key
+    /// is an index.
     values: Vec<u32>,
     level: Level,
 }
 
 impl<K: Key> IntervalMap<K> {
-    /// A map of the intervals that end with `ends` and, the last one, with the highest key.
+    /// Creates a map of intervals. `ends` are the last keys of all intervals but the last, which ends with the highest
+    /// key.
     ///
     /// # Panics
-    /// If `ends` is not strictly ascending, holds more than 2²⁴ keys, or there is not one value more than ends.
+    /// Panics if `ends` is not strictly ascending or has more than 2²⁴ keys, or if `values` does not have exactly one
+    /// value more.
     pub fn new(ends: &[K], values: Vec<u32>, level: Level) -> IntervalMap<K> {
         assert!(ends.windows(2).all(|pair| pair[0] < pair[1]), "interval ends must ascend");
-        assert!(ends.len() <= MAX_ENDS, "{} interval ends, at most {MAX_ENDS} are allowed", ends.len());
+        assert!(ends.len() <= MAX_ENDS, "{} interval ends: at most {MAX_ENDS} are allowed", ends.len());
         assert_eq!(values.len(), ends.len() + 1, "one value per interval");
         let fanout = K::LANES + 1;
         // Leaves hold every end; `last` is the largest end below each node.
@@ -90,7 +94,7 @@ impl<K: Key> IntervalMap<K> {
             last = last.chunks(fanout).map(|children| children[children.len() - 1]).collect();
         }
         let depth = tree.len();
-        assert!(depth <= MAX_DEPTH, "{MAX_ENDS} ends make no deeper tree");
+        assert!(depth <= MAX_DEPTH, "{MAX_ENDS} ends fit a tree of depth {MAX_DEPTH}");
         let mut offsets = [0; MAX_DEPTH];
         let mut nodes = Vec::new();
         for (offset, level_nodes) in offsets.iter_mut().zip(tree.into_iter().rev()) {
@@ -100,17 +104,17 @@ impl<K: Key> IntervalMap<K> {
         IntervalMap { nodes, offsets, depth, values, level }
     }
 
-    /// The value of the interval that each key lies in.
+    /// Writes the value of each key's interval to `values`.
     ///
     /// # Panics
-    /// If `keys` and `values` differ in length.
+    /// Panics if `keys` and `values` differ in length.
     #[inline]
     pub fn look_up_batch(&self, keys: &[K], values: &mut [u32]) {
         assert_eq!(keys.len(), values.len(), "one value per key");
         K::look_up_batch(self, keys, values);
     }
 
-    /// Bytes the map takes.
+    /// Returns the size of the map in bytes.
     pub fn memory_bytes(&self) -> usize {
         size_of_val(self.nodes.as_slice()) + size_of_val(self.values.as_slice())
     }

@@ -1,7 +1,9 @@
-//! The instruction-set level a kernel runs at: found out once, then carried as a value that proves the machine has it.
+//! The instruction-set level of a kernel. It is detected once and then passed as a value that proves that the machine
+//! has it.
 
-/// What the vector kernels may use. Only [`Level::detect`] and [`Level::available`] make values, so holding one
-/// above [`Level::SCALAR`] proves that this machine executes it; the kernels' soundness rests on that.
+/// The instructions that the vector kernels may use. Only [`Level::detect`] and [`Level::available`] create values, so
+/// a value above [`Level::SCALAR`] proves that this machine executes these instructions. The soundness of the kernels
+/// depends on that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Level(pub(crate) Isa);
 
@@ -15,15 +17,15 @@ pub(crate) enum Isa {
 }
 
 impl Level {
-    /// Plain Rust: every machine has it.
+    /// Plain Rust, which every machine executes.
     pub const SCALAR: Level = Level(Isa::Scalar);
 
-    /// The highest level this machine offers.
+    /// Returns the highest level of this machine.
     pub fn detect() -> Level {
         Level::available().last().copied().unwrap_or(Level::SCALAR)
     }
 
-    /// Every level this machine offers, lowest first; tests run a kernel at each.
+    /// Returns every level of this machine, lowest first. Tests run a kernel at each.
     pub fn available() -> Vec<Level> {
         #[allow(unused_mut)]
         let mut levels = vec![Level::SCALAR];
@@ -37,7 +39,7 @@ impl Level {
         levels
     }
 
-    /// The level's name, for reports.
+    /// Returns the level's name, for reports.
     pub fn name(self) -> &'static str {
         match self.0 {
             Isa::Scalar => "scalar",

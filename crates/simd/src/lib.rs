@@ -1,8 +1,8 @@
-//! The few kernels where one instruction does the work of many, behind safe interfaces.
+//! Kernels in vector instructions, behind safe interfaces.
 //!
-//! Each vectorised kernel has a scalar twin that says what it means and a test that both agree. Which instruction set
-//! runs is decided once, when a structure is built ([`Level::detect`]), so a binary built for an old machine still
-//! uses what a new one offers and no kernel asks per packet.
+//! Each vectorised kernel has a scalar version that defines its result, and a test that compares both. The instruction
+//! set is chosen once, when a structure is built ([`Level::detect`]), so a binary built for an old machine uses the
+//! instructions of a new one, and no kernel checks for them per packet.
 
 pub mod interval_map;
 pub mod level;

@@ -1,9 +1,9 @@
-//! Compares the eight signatures of a hash bucket with one: which of them are the same.
+//! Compares the eight signatures of a hash bucket with one value.
 //!
-//! Nothing is found out or dispatched while it runs: the kernel is a compare and a mask where the build has AVX2, and two
-//! compares where it has only the SSE2 of every x86-64 processor, small enough to be part of the loop that calls it.
+//! The instruction set is fixed at compile time. The kernel is a comparison and a mask if the build has AVX2, and two
+//! comparisons with the SSE2 of every x86-64 processor. It is small enough to be inlined into the caller's loop.
 
-/// Bit i of the answer is set where the i-th signature is `wanted`.
+/// Returns a mask whose bit i is set if the i-th signature is `wanted`.
 #[inline(always)]
 #[must_use]
 pub fn equal(signatures: &[u32; 8], wanted: u32) -> u8 {
@@ -13,7 +13,7 @@ pub fn equal(signatures: &[u32; 8], wanted: u32) -> u8 {
     scalar(signatures, wanted)
 }
 
-/// The same, one by one: what [`equal`] means.
+/// Computes the same mask one by one. This is the definition of [`equal`].
 #[must_use]
 pub fn scalar(signatures: &[u32; 8], wanted: u32) -> u8 {
     signatures.iter().rev().fold(0, |mask, signature| mask << 1 | u8::from(*signature == wanted))
@@ -27,7 +27,8 @@ mod x86 {
 
     #[inline(always)]
     pub(super) fn equal(signatures: &[u32; 8], wanted: u32) -> u8 {
-        // SAFETY: 32 readable bytes, which an unaligned load takes from anywhere; the build is for processors with AVX2.
+        // SAFETY: these are 32 readable bytes, and an unaligned load accepts any address; the build is for processors
+        // with AVX2.
         unsafe {
             let all = _mm256_loadu_si256(signatures.as_ptr().cast::<__m256i>());
             let same = _mm256_cmpeq_epi32(all, _mm256_set1_epi32(wanted.cast_signed()));
@@ -46,13 +47,13 @@ mod x86 {
     #[inline(always)]
     pub(super) fn equal(signatures: &[u32; 8], wanted: u32) -> u8 {
         let (first, second) = signatures.split_at(4);
-        // SAFETY: both halves are 16 readable bytes, which an unaligned load takes from anywhere; SSE2 is part of x86-64.
+        // SAFETY: both halves are 16 readable bytes, and an unaligned load accepts any address; SSE2 is part of x86-64.
         unsafe {
             let wanted = _mm_set1_epi32(wanted.cast_signed());
             let first = _mm_cmpeq_epi32(_mm_loadu_si128(first.as_ptr().cast::<__m128i>()), wanted);
             let second = _mm_cmpeq_epi32(_mm_loadu_si128(second.as_ptr().cast::<__m128i>()), wanted);
             let bytes = _mm_packs_epi16(_mm_packs_epi32(first, second), _mm_setzero_si128());
-            // The mask's upper half is that of zeros.
+            // The upper half of the mask belongs to the zeros.
             _mm_movemask_epi8(bytes) as u8
         }
     }
@@ -65,19 +66,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bit_stands_for_a_place() {
-        for place in 0..8 {
+    fn each_bit_stands_for_one_slot() {
+        for slot in 0..8 {
             let mut signatures = [7; 8];
-            signatures[place] = u32::MAX;
-            assert_eq!(equal(&signatures, u32::MAX), 1 << place);
+            signatures[slot] = u32::MAX;
+            assert_eq!(equal(&signatures, u32::MAX), 1 << slot);
         }
         assert_eq!(equal(&[0; 8], 0), 0xff);
     }
 
     proptest! {
         #[test]
-        fn it_is_what_the_scalar_twin_says(signatures: [u8; 8], wanted: u8, high: u32) {
-            // Few values, so that some are the same; with the other bits the same too, or not.
+        fn equal_agrees_with_the_scalar_version(signatures: [u8; 8], wanted: u8, high: u32) {
+            // Few distinct values, so that some are equal, with equal or different other bits.
             let wide = signatures.map(|signature| u32::from(signature % 4) ^ high);
             for wanted in [u32::from(wanted % 4) ^ high, u32::from(wanted), high, !high] {
                 prop_assert_eq!(equal(&wide, wanted), scalar(&wide, wanted));

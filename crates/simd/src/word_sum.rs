@@ -1,22 +1,22 @@
-//! The sum of 16-bit words that an Internet checksum is folded from (RFC 1071), of long texts.
+//! The sum of 16-bit words for the Internet checksum (RFC 1071), for long texts.
 //!
-//! Words are taken as signed numbers, as the instruction that adds them in pairs wants them: with the highest bit
-//! inverted each is 2¹⁵ less than it should be, which is added again at the end.
+//! The instruction that adds words in pairs treats them as signed. With the highest bit inverted, each word is 2¹⁵ too
+//! small; the difference is added at the end.
 
 use crate::level::{Isa, Level};
 
-/// Bytes that the kernels take in one go: so that sums of 32 bits cannot overflow.
+/// Bytes that the kernels process at a time, so that sums of 32 bits cannot overflow.
 const PIECE: usize = 1 << 16;
 
-/// The sum of the words of `bytes` as this machine reads them, each of two bytes; an odd last byte counts as if a zero byte
+/// Returns the sum of the two-byte words of `bytes` in machine order. An odd last byte counts as if a zero byte
 /// followed.
-// Never a part of who calls: of short texts it is not asked.
+// Not inlined: it is not called for short texts.
 #[inline(never)]
 #[must_use]
 pub fn word_sum(bytes: &[u8], level: Level) -> u64 {
     match level.0 {
         Isa::Scalar => scalar(bytes),
-        // SAFETY: a level is a proof that the machine has its instructions.
+        // SAFETY: a level proves that the machine has its instructions.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => bytes.chunks(PIECE).map(|piece| unsafe { x86::sum_avx2(piece) }).sum(),
         // SAFETY: as above.
@@ -25,7 +25,7 @@ pub fn word_sum(bytes: &[u8], level: Level) -> u64 {
     }
 }
 
-/// The same, word by word: what it means.
+/// Computes the same sum word by word. This is the definition of [`word_sum`].
 fn scalar(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<2>();
     let last = rest.first().map_or(0, |byte| u16::from_ne_bytes([*byte, 0]));
@@ -36,7 +36,7 @@ fn scalar(bytes: &[u8]) -> u64 {
 mod x86 {
     use std::arch::x86_64::*;
 
-    /// What a word is less than it should be.
+    /// The amount by which each word is too small.
     const LESS: i64 = 1 << 15;
 
     #[target_feature(enable = "avx2")]
@@ -44,7 +44,7 @@ mod x86 {
         let (blocks, rest) = bytes.as_chunks::<32>();
         let (flip, ones) = (_mm256_set1_epi16(i16::MIN), _mm256_set1_epi16(1));
         let add = |sums, block: &[u8; 32]| {
-            // SAFETY: 32 readable bytes, which an unaligned load takes from anywhere.
+            // SAFETY: these are 32 readable bytes, and an unaligned load accepts any address.
             let words = unsafe { _mm256_loadu_si256(block.as_ptr().cast()) };
             _mm256_add_epi32(sums, _mm256_madd_epi16(_mm256_xor_si256(words, flip), ones))
         };
@@ -74,11 +74,11 @@ mod x86 {
         let (blocks, rest) = bytes.as_chunks::<64>();
         let (flip, ones) = (_mm512_set1_epi16(i16::MIN), _mm512_set1_epi16(1));
         let add = |sums, words| _mm512_add_epi32(sums, _mm512_madd_epi16(_mm512_xor_si512(words, flip), ones));
-        // SAFETY: 64 readable bytes, which an unaligned load takes from anywhere.
+        // SAFETY: these are 64 readable bytes, and an unaligned load accepts any address.
         let load = |block: &[u8; 64]| unsafe { _mm512_loadu_si512(block.as_ptr().cast()) };
-        // What is left is filled up with zeros.
+        // The remaining bytes are filled up with zeros.
         let mask = (1u64 << rest.len()) - 1;
-        // SAFETY: no byte is read that the mask leaves out.
+        // SAFETY: the load does not read the bytes that the mask excludes.
         let filled = unsafe { _mm512_maskz_loadu_epi8(mask, rest.as_ptr().cast()) };
         let [mut even, mut odd] = [add(_mm512_setzero_si512(), filled), _mm512_setzero_si512()];
         let (pairs, last) = blocks.as_chunks::<2>();
@@ -113,7 +113,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_level_says_what_the_scalar_twin_says(bytes in prop::collection::vec(any::<u8>(), 0..700), start in 0usize..64) {
+        fn every_level_agrees_with_the_scalar_version(
+            bytes in prop::collection::vec(any::<u8>(), 0..700), start in 0usize..64,
+        ) {
             let bytes = &bytes[start.min(bytes.len())..];
             for level in Level::available() {
                 prop_assert_eq!(word_sum(bytes, level), scalar(bytes), "{}", level.name());

@@ -123,7 +123,7 @@ mod tests {
         for (text, told) in [
             ("", "'one.key' has no key"),
             ("00\n11\n", "'one.key' has several keys"),
-            ("001122zz", "'one.key': byte 7 of the key is no hexadecimal digit"),
+            ("001122zz", "'one.key': byte 7 of the key is not a hexadecimal digit"),
             ("001", "'one.key': the key has an odd number"),
         ] {
             let error = read(text).expect_err(told);

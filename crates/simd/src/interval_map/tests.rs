@@ -1,11 +1,11 @@
-//! Every level against a binary search.
+//! Compares every level with a binary search.
 
 use proptest::prelude::*;
 
 use super::*;
 
 fn agree<K: Key + std::fmt::Debug>(ends: &[K], keys: &[K]) {
-    // Values that are no ranks, so that a forgotten look-up shows.
+    // The values differ from the ranks, so that a missing lookup is detected.
     let values: Vec<u32> = (0..=ends.len() as u32).map(|rank| rank.wrapping_mul(2_654_435_761) ^ 7).collect();
     let expected: Vec<u32> = keys.iter().map(|key| values[ends.partition_point(|end| end < key)]).collect();
     for level in Level::available() {
@@ -15,7 +15,7 @@ fn agree<K: Key + std::fmt::Debug>(ends: &[K], keys: &[K]) {
     }
 }
 
-/// At these numbers of ends the trees change shape.
+/// Numbers of ends at which the trees change shape.
 const COUNTS: [u32; 22] =
     [0, 1, 7, 8, 9, 15, 16, 17, 71, 72, 73, 80, 81, 271, 272, 273, 288, 729, 4624, 4912, 4913, 90_000];
 
@@ -29,7 +29,7 @@ fn every_depth_and_every_edge_finds_what_a_binary_search_finds() {
             .chain([0, 1, u32::MAX, u32::MAX - 1, 1 << 31, (1 << 31) - 1])
             .collect();
         agree(&ends, &keys);
-        // Runs that differ in the upper half only, in the lower half only, and around its sign bit.
+        // Keys that differ only in the upper half, only in the lower half, and around the sign bit of the lower half.
         let wide = |end: u32| u128::from(end) << (60 + 4 * (end % 2)) | u128::from(end % 7) << 63 | u128::from(end % 3);
         let mut ends: Vec<u128> = ends.into_iter().map(wide).collect();
         ends.sort_unstable();

@@ -1,14 +1,15 @@
-//! The descent with vector comparisons: AVX2 and AVX-512, for each number of levels its own loop.
+//! The descent with vector comparisons in AVX2 and AVX-512, with a separate loop for each depth.
 
 use core::arch::x86_64::*;
 
 use super::{IntervalMap, Key, Node32, Node128, flip32, flip64};
 
-/// Ends below the key, two vectors of eight. Twice their number, for packing to 16 bits leaves two mask bits each.
+/// Returns twice the number of ends below the key, from two vectors of eight. Packing to 16 bits leaves two mask bits
+/// per end.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn twice_below_32_avx2(node: &Node32, key: __m256i) -> usize {
-    // SAFETY: a node is 64 bytes aligned to 64, so both halves are aligned loads inside it.
+    // SAFETY: a node is 64 bytes, aligned to 64, so both halves are aligned loads inside it.
     let (low, high) = unsafe {
         let lanes = node.0.as_ptr().cast::<__m256i>();
         (_mm256_load_si256(lanes), _mm256_load_si256(lanes.add(1)))
@@ -20,12 +21,13 @@ fn twice_below_32_avx2(node: &Node32, key: __m256i) -> usize {
 #[inline]
 #[target_feature(enable = "avx512f,popcnt")]
 fn twice_below_32_avx512(node: &Node32, key: __m512i) -> usize {
-    // SAFETY: a node is 64 bytes aligned to 64.
+    // SAFETY: a node is 64 bytes, aligned to 64.
     let ends = unsafe { _mm512_load_si512(node.0.as_ptr().cast()) };
     2 * _mm512_cmpgt_epi32_mask(key, ends).count_ones() as usize
 }
 
-/// Ends below the key: the upper half is smaller, or equal and the lower half smaller; two vectors of four.
+/// Returns twice the number of ends below the key, from two vectors of four. An end is below if its upper half is
+/// smaller, or if the upper halves are equal and its lower half is smaller.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn twice_below_128_avx2(node: &Node128, key: (__m256i, __m256i)) -> usize {
@@ -78,8 +80,8 @@ fn splat_128_avx512(key: u128) -> (__m512i, __m512i) {
     (_mm512_set1_epi64(flip64((key >> 64) as u64)), _mm512_set1_epi64(flip64(key as u64)))
 }
 
-/// One loop for each instruction set and depth: the depth is a constant so that the loop over levels disappears and
-/// neighbouring keys overlap.
+/// Defines one loop per instruction set and depth. The depth is a constant, so that the compiler unrolls the loop over
+/// levels and neighbouring keys overlap.
 macro_rules! descend {
     ($key:ty, $features:literal, $batch:ident, $fixed:ident, $twice_below:ident, $splat:ident) => {
         impl IntervalMap<$key> {
@@ -102,17 +104,17 @@ macro_rules! descend {
                 const LANES: usize = <$key as Key>::LANES;
                 for (value, &key) in values.iter_mut().zip(keys) {
                     let key = $splat(key);
-                    // Twice the index: halving each count would cost an instruction a level.
+                    // The index is doubled: halving each count would cost one instruction per level.
                     let mut index = 0;
                     for &offset in &self.offsets[..DEPTH - 1] {
-                        // SAFETY: the invariant of `nodes`: a descent stays inside its level.
+                        // SAFETY: by the invariant of `nodes`, a descent stays inside its level.
                         let node = unsafe { self.nodes.get_unchecked(offset + index / 2) };
                         index = index * (LANES + 1) + $twice_below(node, key);
                     }
                     // SAFETY: as above.
                     let leaf = unsafe { self.nodes.get_unchecked(self.offsets[DEPTH - 1] + index / 2) };
                     let rank = (index * LANES + $twice_below(leaf, key)) / 2;
-                    // SAFETY: the invariant of `values`: `rank` ends lie below the key, and values are one more.
+                    // SAFETY: by the invariant of `values`, `rank`, the number of ends below the key, is an index.
                     *value = unsafe { *self.values.get_unchecked(rank) };
                 }
             }
