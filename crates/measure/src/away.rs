@@ -1,27 +1,31 @@
-//! How long a thread had no core although it could have run: as the kernel tells, and the host of a virtual machine.
+//! The time for which a thread was runnable but had no core, as reported by the kernel and by the host of a virtual
+//! machine.
 //!
-//! Everything is read from `/proc` from outside: the thread notices nothing.
+//! All values are read from `/proc`, so the observed thread is not disturbed.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use crate::Nanos;
 
-/// Hundredths of a second, in which `/proc/stat` counts whatever the kernel's own tick is (USER_HZ).
+/// One hundredth of a second in nanoseconds. `/proc/stat` counts in this unit, whatever the kernel's own tick is
+/// (USER_HZ).
 const HUNDREDTH: u64 = 10_000_000;
 
-/// The time taken from a thread up to an instant. `None` where the system does not report it.
+/// The time taken from a thread up to an instant. `None` if the system does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Away {
-    /// For how long it waited in a run queue, since it began.
+    /// Time that the thread has waited in a run queue since it started.
     pub wait: Option<Nanos>,
-    /// For how long the host of this virtual machine had its core, since the machine began. 0 on a machine of its own.
+    /// Time for which the host of this virtual machine used the thread's core, since the machine started. 0 on a
+    /// physical machine.
     pub steal: Option<Nanos>,
 }
 
 impl Away {
-    /// Of threads of this process, each with the core that it is bound to. The steal is read for all cores of the
-    /// machine at once, which takes milliseconds where there are hundreds: it is left out where it is not wanted.
+    /// Returns the values for threads of this process, each given with the core it is bound to. The steal time is read
+    /// for all cores of the machine at once, which takes milliseconds on machines with hundreds of cores. It is read
+    /// only if `with_steal` is true.
     #[must_use]
     pub fn look(threads: &[(u32, usize)], with_steal: bool) -> Vec<Self> {
         let stolen = if with_steal && !threads.is_empty() { stolen() } else { BTreeMap::new() };
@@ -32,7 +36,7 @@ impl Away {
         threads.iter().map(look).collect()
     }
 
-    /// Returns the time taken since `earlier`; `None` where the system did not report it then.
+    /// Returns the time taken since `earlier`; `None` if the system did not report it at that time.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let since = |now: Option<Nanos>, before: Option<Nanos>| Some(Nanos(now?.0.saturating_sub(before?.0)));
@@ -40,26 +44,26 @@ impl Away {
     }
 }
 
-/// For how long a thread of this process ran, and waited in a run queue.
+/// Returns for how long a thread of this process has run, and for how long it has waited in a run queue.
 #[must_use]
 pub fn scheduled(tid: u32) -> Option<(Nanos, Nanos)> {
     parse_scheduled(&fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).ok()?)
 }
 
-/// For how long the host of this virtual machine had each core.
+/// Returns for how long the host of this virtual machine has used each core.
 #[must_use]
 pub fn stolen() -> BTreeMap<usize, Nanos> {
     parse_stolen(&fs::read_to_string("/proc/stat").unwrap_or_default())
 }
 
-/// Of `/proc/PID/task/TID/schedstat`: nanoseconds run, nanoseconds waited in a run queue, times scheduled
+/// Parses `/proc/PID/task/TID/schedstat`: nanoseconds run, nanoseconds waited in a run queue, times scheduled
 /// (Documentation/scheduler/sched-stats.rst).
 fn parse_scheduled(text: &str) -> Option<(Nanos, Nanos)> {
     let mut nanos = text.split_ascii_whitespace().map(|number| number.parse().ok().map(Nanos));
     Some((nanos.next()??, nanos.next()??))
 }
 
-/// Of `/proc/stat`: by core, the eighth number.
+/// Parses `/proc/stat`: the eighth number of each core.
 fn parse_stolen(text: &str) -> BTreeMap<usize, Nanos> {
     let core = |line: &str| {
         let (name, times) = line.split_once(' ')?;
@@ -75,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_writes_is_read() {
+    fn the_systems_files_are_parsed() {
         assert_eq!(parse_scheduled("1500000000 250000000 17\n"), Some((Nanos(1_500_000_000), Nanos(250_000_000))));
         assert_eq!((parse_scheduled(""), parse_scheduled("1 x 2")), (None, None));
         let all =
@@ -84,12 +88,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_told_at_one_end_is_not_known() {
-        let told = |wait: u64, steal: Option<u64>| Away { wait: Some(Nanos(wait)), steal: steal.map(Nanos) };
-        assert_eq!(told(7, Some(9)).since(&told(5, Some(2))), told(2, Some(7)));
-        assert_eq!(told(7, Some(9)).since(&told(5, None)), told(2, None));
-        // A core that was taken off the machine and came back counts from 0.
-        assert_eq!(told(7, Some(1)).since(&told(5, Some(2))), told(2, Some(0)));
+    fn a_value_missing_at_one_end_stays_missing() {
+        let away = |wait: u64, steal: Option<u64>| Away { wait: Some(Nanos(wait)), steal: steal.map(Nanos) };
+        assert_eq!(away(7, Some(9)).since(&away(5, Some(2))), away(2, Some(7)));
+        assert_eq!(away(7, Some(9)).since(&away(5, None)), away(2, None));
+        // A core that was removed from the machine and added again counts from 0.
+        assert_eq!(away(7, Some(1)).since(&away(5, Some(2))), away(2, Some(0)));
         // Thread 0 does not exist.
         assert_eq!(Away::look(&[(0, usize::MAX)], true), [Away::default()]);
     }

@@ -1,6 +1,6 @@
-//! Where time comes from: the time-stamp counter, or a simulation.
+//! Clocks: the time-stamp counter, or simulated time.
 //!
-//! Everything above asks a [`Clock`]; what it gives are [`Ticks`], and a [`Frequency`] says what they are worth.
+//! Other code reads a [`Clock`], which returns [`Ticks`]. A [`Frequency`] converts ticks to nanoseconds.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -11,50 +11,50 @@ use forebay_packet::Ticks;
 
 use crate::Nanos;
 
-/// How many ticks a second has.
+/// The number of ticks per second.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Frequency {
     hertz: f64,
 }
 
 impl Frequency {
-    /// A frequency of `hertz` ticks a second; at least 1.
+    /// Creates a frequency of `hertz` ticks per second, at least 1.
     #[must_use]
     pub fn new(hertz: f64) -> Self {
         Self { hertz: if hertz >= 1.0 { hertz } else { 1.0 } }
     }
 
-    /// Ticks a second.
+    /// Returns the ticks per second.
     #[must_use]
     pub fn hertz(self) -> f64 {
         self.hertz
     }
 
-    /// How many ticks a span takes, rounded down.
+    /// Returns the number of ticks in a span, rounded down.
     #[must_use]
     pub fn ticks(self, span: Nanos) -> Ticks {
         if self.is_nano() { Ticks(span.0) } else { Ticks((span.0 as f64 * self.hertz / 1e9) as u64) }
     }
 
-    /// How long a span of ticks takes, to the nearest nanosecond; exact where a tick is one.
+    /// Returns the length of a span of ticks, to the nearest nanosecond; exact if a tick is a nanosecond.
     #[must_use]
     pub fn nanos(self, span: Ticks) -> Nanos {
         if self.is_nano() { Nanos(span.0) } else { Nanos((span.0 as f64 / self.hertz * 1e9).round() as u64) }
     }
 
-    /// Whether a tick is a nanosecond. A quotient of floating-point numbers would lose one now and then.
-    #[expect(clippy::float_cmp, reason = "the number is the very one that was given")]
+    /// Returns whether a tick is a nanosecond. A floating-point quotient would sometimes be off by one.
+    #[expect(clippy::float_cmp, reason = "the number is exactly the one passed to `new`")]
     fn is_nano(self) -> bool {
         self.hertz == 1e9
     }
 
-    /// How long a span of ticks takes, in microseconds.
+    /// Returns the length of a span of ticks in microseconds.
     #[must_use]
     pub fn micros(self, span: f64) -> f64 {
         span / self.hertz * 1e6
     }
 
-    /// How long a span of ticks takes, in seconds.
+    /// Returns the length of a span of ticks in seconds.
     #[must_use]
     pub fn seconds(self, span: Ticks) -> f64 {
         span.0 as f64 / self.hertz
@@ -63,21 +63,23 @@ impl Frequency {
 
 /// A source of time for one worker.
 pub trait Clock {
-    /// Whether time moves only as it is told.
+    /// True if time moves only when the program advances it.
     const SIMULATED: bool;
 
-    /// The present instant. Never goes back.
+    /// Returns the current instant. It never goes back.
     fn now(&self) -> Ticks;
 
-    /// What a tick is worth.
+    /// Returns the clock's frequency.
     fn frequency(&self) -> Frequency;
 
-    /// What is seen to pass between two readings with nothing in between: a span that was measured is so much too long.
+    /// Returns the time that passes between two readings with nothing in between. A measured span is too long by this
+    /// time.
     fn reading(&self) -> Ticks {
         Ticks::ZERO
     }
 
-    /// A call has cost `span` of the worker's time: simulated clocks move on by it, real ones have moved by themselves.
+    /// Accounts for `span` of the worker's time. Simulated clocks advance by it; real clocks have advanced by
+    /// themselves.
     #[inline]
     fn spend(&self, span: Ticks) {
         let _ = span;
@@ -96,13 +98,13 @@ impl Clock for Tsc {
         read()
     }
 
-    /// Found once a process ([`measure_reading`]).
+    /// Measured once per process ([`measure_reading`]).
     fn reading(&self) -> Ticks {
         static MEASURED: OnceLock<Ticks> = OnceLock::new();
         *MEASURED.get_or_init(measure_reading)
     }
 
-    /// Measured against the system's monotonic clock, once a process.
+    /// Measured against the system's monotonic clock, once per process.
     fn frequency(&self) -> Frequency {
         static MEASURED: OnceLock<Frequency> = OnceLock::new();
         *MEASURED.get_or_init(measure_frequency)
@@ -112,19 +114,19 @@ impl Clock for Tsc {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn read() -> Ticks {
-    // SAFETY: the instruction reads a counter and has no other effect; every x86-64 has it.
+    // SAFETY: the instruction reads a counter and has no other effect; every x86-64 processor has it.
     Ticks(unsafe { core::arch::x86_64::_rdtsc() })
 }
 
-/// Elsewhere the system's monotonic clock stands in, in nanoseconds.
+/// Other processors use the system's monotonic clock, in nanoseconds.
 #[cfg(not(target_arch = "x86_64"))]
 fn read() -> Ticks {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     Ticks(ORIGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64)
 }
 
-/// Work between whose parts something is read, to learn what reading it takes: 64 steps, each of which
-/// needs the one before.
+/// Runs 64 steps, each of which depends on the one before. Inserting a reading between such pieces of work shows what
+/// the reading costs.
 pub fn work(words: &mut [u64; 64]) {
     (0..64).fold(1u64, |sum, at: usize| {
         let word = &mut words[at * 7 % 64];
@@ -134,16 +136,18 @@ pub fn work(words: &mut [u64; 64]) {
     black_box(words);
 }
 
-/// Work whose steps need nothing of each other.
+/// Runs 64 steps that do not depend on each other.
 fn loose_work(words: &mut [u64; 64]) {
     words.iter_mut().for_each(|word| *word = word.wrapping_mul(3).wrapping_add(1));
     black_box(words);
 }
 
-/// By how much longer work takes between the parts of which the counter is read, of the kind of work that shows it least. A single span
-/// says nothing, since the counter may move on in steps of many ticks. Readings in a row may say too much, since a processor does other
-/// things meanwhile; so may work that is one long wait, since a reading keeps the next part from being begun in it: 80 ticks where
-/// others show 23 (Intel, model 167). What is taken away too little makes spans longer by that; too much, and short ones are nothing.
+/// Measures how much longer work takes if the counter is read between its parts, and returns the smallest result of
+/// three kinds of work. A single span is not enough, since the counter may advance in steps of many ticks. Consecutive
+/// readings may give too much, since the processor executes other work in parallel. A chain of dependent steps may also
+/// give too much, since a reading prevents the next part from starting early: 80 ticks where other work shows 23
+/// (Intel, model 167). If the result is too small, spans become longer by the difference; if it is too large, short
+/// spans become zero.
 fn measure_reading() -> Ticks {
     const PARTS: u64 = 2_000;
     type Part = fn(&mut [u64; 64]);
@@ -176,7 +180,7 @@ fn measure_reading() -> Ticks {
     Ticks((least.expect("three") + PARTS / 2) / PARTS)
 }
 
-/// Takes the pair (system clock, counter) as close together as it comes, twice, 20 ms apart.
+/// Takes two pairs of system clock and counter, 20 ms apart. Each pair is the closest of 16 tries.
 fn measure_frequency() -> Frequency {
     fn pair() -> (Instant, Ticks) {
         let tries = (0..16).map(|_| {
@@ -194,7 +198,7 @@ fn measure_frequency() -> Frequency {
     Frequency::new(second.since(first).0 as f64 / (end - start).as_secs_f64())
 }
 
-/// A clock that stands still until it is told to move.
+/// A clock that stands still until the program advances it.
 #[derive(Debug)]
 pub struct Simulated {
     now: Cell<Ticks>,
@@ -202,13 +206,13 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// A clock at its origin.
+    /// Creates a clock at its origin.
     #[must_use]
     pub fn new(frequency: Frequency) -> Self {
         Self { now: Cell::new(Ticks::ZERO), frequency }
     }
 
-    /// Moves on to `instant`; one that has passed changes nothing.
+    /// Advances to `instant`. An instant in the past changes nothing.
     pub fn advance_to(&self, instant: Ticks) {
         self.now.set(self.now.get().max(instant));
     }
@@ -240,23 +244,25 @@ mod tests {
     fn the_counter_moves_on_and_agrees_with_the_system_clock() {
         let (start, first) = (Instant::now(), Tsc.now());
         std::thread::sleep(Duration::from_millis(5));
-        let told = Tsc.frequency().seconds(Tsc.now().since(first));
+        let measured = Tsc.frequency().seconds(Tsc.now().since(first));
         let truth = start.elapsed().as_secs_f64();
-        // Generous: a machine may stop between the two readings; the ratio may not be off by an order.
-        assert!(told > 0.004 && told < truth * 1.5 + 0.1, "{told} s told, {truth} s passed");
+        // Generous limits: the machine may stop between the two readings. The ratio must not be off by an order of
+        // magnitude.
+        assert!(measured > 0.004 && measured < truth * 1.5 + 0.1, "{measured} s measured, {truth} s passed");
     }
 
     #[test]
     fn reading_the_counter_takes_no_more_than_readings_in_a_row() {
         let (first, count) = (Tsc.now(), 100_000);
         let last = (0..count).fold(first, |_, _| Tsc.now());
-        // Generous, as the core may have been slower by a step or shared while the one was measured.
+        // Generous limit: the core may have been slower or shared during one of the two measurements.
         assert!(Tsc.reading().0 <= last.since(first).0 * 2 / count + 1, "{:?}", Tsc.reading());
     }
 
-    /// Of work that is one long wait alone, four times too much was learnt on one processor, and calls of small functions took nothing.
+    /// Regression test: with a chain of dependent steps only, one processor gave four times too much, and calls of
+    /// small functions took no time.
     #[test]
-    fn short_work_is_seen_to_take_something() {
+    fn short_work_takes_more_than_no_time() {
         let mut words = [1; 64];
         let mut spans: Vec<i64> = (0..1_000)
             .map(|_| {
@@ -269,7 +275,7 @@ mod tests {
         assert!(spans[500] > 0, "{} of {:?}", spans[500], Tsc.reading());
     }
 
-    /// 3 ticks of a nanosecond were 2 ns: the quotient was rounded down.
+    /// Regression test: 3 ticks of a nanosecond became 2 ns, because the quotient was rounded down.
     #[test]
     fn ticks_of_a_nanosecond_are_nanoseconds_and_back() {
         let nano = Frequency::new(1e9);
@@ -277,13 +283,13 @@ mod tests {
         for span in steps.chain([1_700_000_000_123_456_789, (1 << 53) + 1, u64::MAX]) {
             assert_eq!((nano.nanos(Ticks(span)), nano.ticks(Nanos(span))), (Nanos(span), Ticks(span)));
         }
-        // Of another clock the nearest.
+        // For another clock, the nearest nanosecond.
         let fast = Frequency::new(3e9);
         assert_eq!([1, 2, 3, 3_000_000_001].map(|ticks| fast.nanos(Ticks(ticks)).0), [0, 1, 1, 1_000_000_000]);
     }
 
     #[test]
-    fn a_simulated_clock_moves_only_when_told() {
+    fn a_simulated_clock_moves_only_when_advanced() {
         let clock = Simulated::new(Frequency::new(1e9));
         clock.spend(Ticks(5));
         clock.advance_to(Ticks(3));

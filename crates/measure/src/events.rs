@@ -1,8 +1,9 @@
-//! What a processor and the kernel count of a thread: instructions, cycles, misses; each may be unavailable, with the reason.
+//! Events that the processor and the kernel count for a thread: instructions, cycles, misses. Each may be unavailable,
+//! with a reason.
 //!
-//! Most virtual machines and many hosts give no hardware counters. That is no error: whoever asks gets [`Unavailable`] and
-//! says so. Counters of one [`Group`] are read together and count over the same spans; where there are more events than the
-//! processor has counters, the kernel lets groups take turns, and [`Reading::since`] puts that right.
+//! Most virtual machines and many hosts provide no hardware counters. The result is then [`Unavailable`], which callers
+//! report without failing. The counters of one [`Group`] are read together and cover the same spans. If there are more
+//! events than counters in the processor, the kernel lets groups take turns, and [`Reading::since`] corrects for that.
 
 mod own;
 mod page;
@@ -19,7 +20,7 @@ pub use perf::PerfGroup;
 /// The most events in a group.
 pub const MOST: usize = 8;
 
-/// What is counted. Of the processor's events only what happens in user space is: what workers do.
+/// An event. The processor's events are counted only in user space, where workers run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
@@ -31,22 +32,22 @@ pub enum Event {
     L1dMisses,
     /// Accesses that missed the last cache.
     LlcMisses,
-    /// Branches foretold wrongly.
+    /// Branches predicted wrongly.
     BranchMisses,
-    /// Cycles in which nothing was issued for want of instructions.
+    /// Cycles in which nothing was issued because instructions were missing.
     StalledFrontend,
-    /// Cycles in which nothing retired for want of results.
+    /// Cycles in which nothing retired because results were missing.
     StalledBackend,
-    /// Nanoseconds that the thread had a core; the kernel's, so that there are always some.
+    /// Nanoseconds for which the thread had a core. The kernel counts them, so the event is always available.
     TaskClock,
-    /// How often the thread gave its core up, or lost it; the kernel's.
+    /// Number of times the thread gave up or lost its core. Counted by the kernel.
     ContextSwitches,
-    /// Pages that were touched and not there; the kernel's.
+    /// Number of accesses to pages that were not present. Counted by the kernel.
     PageFaults,
 }
 
 impl Event {
-    /// Its name, as in JSON.
+    /// Returns the event's name, as in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -63,7 +64,7 @@ impl Event {
         }
     }
 
-    /// Whether the kernel counts it, not the processor.
+    /// Returns whether the kernel counts the event, not the processor.
     #[must_use]
     pub fn is_software(self) -> bool {
         matches!(self, Self::TaskClock | Self::ContextSwitches | Self::PageFaults)
@@ -76,57 +77,59 @@ impl fmt::Display for Event {
     }
 }
 
-/// Why an event cannot be counted.
+/// The reasons why an event cannot be counted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
-    /// The machine has no such counter: a virtual machine without any, a processor without this one.
-    #[error("this machine has no counter of {0} (a virtual machine often has none)")]
+    /// The machine has no such counter: a virtual machine without counters, or a processor without this one.
+    #[error("this machine has no counter for {0} (many virtual machines have none)")]
     None(Event),
     /// The system does not allow it.
-    #[error("counting {event} is not allowed{}: run as root, give CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=2`",
-        paranoid.map_or_else(String::new, |level| format!(" (kernel.perf_event_paranoid is {level})")))]
+    #[error(
+        "counting {event} is not allowed{}: run as root, give CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=2`",
+        paranoid.map_or_else(String::new, |level| format!(" (kernel.perf_event_paranoid is {level})"))
+    )]
     Forbidden {
         /// The event.
         event: Event,
-        /// `kernel.perf_event_paranoid`, where it can be read.
+        /// `kernel.perf_event_paranoid`, if it can be read.
         paranoid: Option<i32>,
     },
-    /// The thread has gone.
+    /// The thread has ended.
     #[error("there is no thread {0}")]
     NoThread(u32),
-    /// It is counted, but programs cannot read it by themselves.
+    /// The event is counted, but programs cannot read it without a system call.
     #[error("{event} cannot be read in user space: {why}")]
     Unread {
         /// The event.
         event: Event,
-        /// Why not.
+        /// The reason.
         why: Unread,
     },
-    /// Anything else.
-    #[error("{event} cannot be counted: {told}")]
+    /// Any other error.
+    #[error("{event} cannot be counted: {message}")]
     System {
         /// The event.
         event: Event,
-        /// What the system said.
-        told: String,
+        /// The system's error message.
+        message: String,
     },
 }
 
-/// Events that are counted together, of one thread. Reading neither allocates nor stops what is counted.
+/// Events of one thread that are counted together. Reading neither allocates memory nor stops the counters.
 pub trait Group<const N: usize>: Send {
-    /// Reads all of them at once into `reading`.
+    /// Reads all counters at once into `reading`.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error.
     fn read(&mut self, reading: &mut Reading<N>) -> std::io::Result<()>;
 }
 
-/// What a group's counters say at an instant.
+/// The values of a group's counters at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading<const N: usize> {
-    /// Nanoseconds that the group was to count.
+    /// Nanoseconds for which the group was enabled.
     pub enabled: u64,
-    /// Nanoseconds that it did.
+    /// Nanoseconds for which the group was counting.
     pub running: u64,
     /// The counts, in the group's order.
     pub counts: [u64; N],
@@ -139,8 +142,9 @@ impl<const N: usize> Default for Reading<N> {
 }
 
 impl<const N: usize> Reading<N> {
-    /// The counts of the span since `earlier`, of the same group. Where it counted for a part of the span only, because groups
-    /// took turns, they are scaled up (perf_event_open(2), `time_running`); `None` where it did not count at all.
+    /// Returns the counts in the span since `earlier`, a reading of the same group. If the group counted only part of
+    /// the span, because groups took turns, the counts are scaled up (perf_event_open(2), `time_running`). Returns
+    /// `None` if it did not count at all.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Option<[f64; N]> {
         let (enabled, running) =
@@ -156,7 +160,7 @@ impl<const N: usize> Reading<N> {
         Some(counts)
     }
 
-    /// Which share of the span since `earlier` the group counted.
+    /// Returns the share of the span since `earlier` in which the group counted.
     #[must_use]
     pub fn share(&self, earlier: &Self) -> f64 {
         let (enabled, running) =

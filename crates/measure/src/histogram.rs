@@ -1,8 +1,8 @@
-//! Log-linear histograms, recorded by one thread, read by any.
+//! Log-linear histograms that one thread records and any thread reads.
 //!
-//! Values below 16 have a bucket each; above, every power of two is cut into 16, so a reported quantile is at most
-//! 1/16 (6.25 %) above the true one and never below it. The layout is that of HDR histograms (Tene) with one
-//! significant hexadecimal digit; recording is a shift, an index and an add.
+//! Each value below 16 has its own bucket. Above, every power of two is divided into 16 buckets, so a reported quantile
+//! is at most 1/16 (6.25 %) above the true one and never below it. The layout is that of HDR histograms (Tene) with one
+//! significant hexadecimal digit. Recording takes a shift, an index and an addition.
 
 use crate::Counter;
 
@@ -34,13 +34,13 @@ impl Histogram {
         Self { sum: Counter::new(), max: Counter::new(), buckets: [const { Counter::new() }; BUCKETS] }
     }
 
-    /// Records `value` `n` times. Only the histogram's one writer calls this.
+    /// Records `value` `n` times. Only the histogram's one writer may call this.
     #[inline]
     pub fn record(&self, value: u64, n: u64) {
         self.record_sample(Sample::new(value), n);
     }
 
-    /// Records a value `n` times whose bucket is known.
+    /// Records a value with a known bucket `n` times.
     #[inline]
     pub fn record_sample(&self, sample: Sample, n: u64) {
         let mut tally = Tally::default();
@@ -48,7 +48,7 @@ impl Histogram {
         self.settle(tally);
     }
 
-    /// The same for a value that is known not to be above what was recorded before ([`max`](Self::max)).
+    /// Records a value that is known not to exceed the [`max`](Self::max) so far.
     #[inline]
     pub fn record_within(&self, sample: Sample, n: u64) {
         if let Some(bucket) = self.buckets.get(sample.bucket) {
@@ -57,10 +57,11 @@ impl Histogram {
         self.sum.add(sample.value.wrapping_mul(n));
     }
 
-    /// Records a value `n` times in its bucket and in `tally`, which is [settled](Self::settle) after several values.
+    /// Adds a value `n` times to its bucket and to `tally`. After several values, [`settle`](Self::settle) records the
+    /// tally.
     #[inline]
     pub fn count(&self, sample: Sample, n: u64, tally: &mut Tally) {
-        // The bucket function stays below BUCKETS, which the compiler does not know.
+        // The bucket is always below BUCKETS, which the compiler does not know.
         if let Some(bucket) = self.buckets.get(sample.bucket) {
             bucket.add(n);
         }
@@ -68,7 +69,7 @@ impl Histogram {
         tally.max = tally.max.max(sample.value);
     }
 
-    /// Records the sum and the maximum of the values that were counted.
+    /// Records the sum and the maximum of the counted values.
     #[inline]
     pub fn settle(&self, tally: Tally) {
         self.sum.add(tally.sum);
@@ -77,24 +78,24 @@ impl Histogram {
         }
     }
 
-    /// The buckets from the first to the highest that has something.
+    /// Returns the buckets up to the highest one in use.
     pub(crate) fn used(&self) -> &[Counter] {
         &self.buckets[..=bucket_of(self.max.get())]
     }
 
-    /// The sum of all values.
+    /// Returns the sum of all values.
     pub(crate) fn sum(&self) -> u64 {
         self.sum.get()
     }
 
-    /// The largest value so far; 0 without any.
+    /// Returns the largest value so far, or 0 without values.
     #[inline]
     #[must_use]
     pub fn max(&self) -> u64 {
         self.max.get()
     }
 
-    /// What has been recorded so far.
+    /// Returns a copy of the current content.
     #[must_use]
     pub fn read(&self) -> Distribution {
         Distribution {
@@ -105,7 +106,7 @@ impl Histogram {
     }
 }
 
-/// A value with the bucket that it falls into.
+/// A value and its bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     value: u64,
@@ -113,14 +114,14 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Finds the bucket.
+    /// Computes the bucket of a value.
     #[inline]
     #[must_use]
     pub fn new(value: u64) -> Self {
         Self { value, bucket: bucket_of(value) }
     }
 
-    /// The value.
+    /// Returns the value.
     #[inline]
     #[must_use]
     pub fn value(self) -> u64 {
@@ -135,17 +136,17 @@ pub struct Tally {
     max: u64,
 }
 
-/// Which bucket a value falls into.
+/// Returns the bucket of a value.
 #[inline]
 fn bucket_of(value: u64) -> usize {
     let value = value.min((1 << TOP_BITS) - 1);
     let bits = 63 - (value | 1).leading_zeros();
     let shift = bits.saturating_sub(SUB_BITS);
-    // Below 16: the value itself. Above: 16 buckets a power of two, after those of the smaller powers.
+    // Below 16, the value itself. Above, 16 buckets per power of two, after those of the smaller powers.
     (shift as usize) * SUB + (value >> shift) as usize
 }
 
-/// The largest value that falls into a bucket.
+/// Returns the largest value of a bucket.
 pub(crate) fn upper_bound(bucket: usize) -> u64 {
     if bucket < 2 * SUB {
         return bucket as u64;
@@ -155,7 +156,7 @@ pub(crate) fn upper_bound(bucket: usize) -> u64 {
     ((sub + 1) << shift) - 1
 }
 
-/// What a histogram held at one moment.
+/// The content of a histogram at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
     counts: Vec<u64>,
@@ -164,27 +165,27 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// How many values.
+    /// Returns the number of values.
     #[must_use]
     pub fn samples(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Their mean; `None` without samples.
+    /// Returns the mean, or `None` without samples.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         let samples = self.samples();
         (samples > 0).then(|| self.sum as f64 / samples as f64)
     }
 
-    /// The largest value, exactly; `None` without samples.
+    /// Returns the largest value, exactly, or `None` without samples.
     #[must_use]
     pub fn max(&self) -> Option<u64> {
         (self.samples() > 0).then_some(self.max)
     }
 
-    /// The value that the share `quantile` (0..=1) of the samples does not exceed, at most 1/16 too high and never
-    /// too low; `None` without samples.
+    /// Returns the value that the share `quantile` (0..=1) of the samples does not exceed. It is at most 1/16 too high
+    /// and never too low. Returns `None` without samples.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         let samples = self.samples();
@@ -197,7 +198,7 @@ impl Distribution {
         Some(upper_bound(bucket).min(self.max))
     }
 
-    /// How many values are surely above `limit`: those in buckets that begin above it.
+    /// Returns the number of values that are certainly above `limit`: those in buckets that begin above it.
     #[must_use]
     pub fn above(&self, limit: u64) -> u64 {
         let first = bucket_of(limit) + 1;
@@ -215,23 +216,23 @@ impl Distribution {
         self.max = self.max.max(sample.value);
     }
 
-    /// Adds another's values so many times each, to the nearest whole number in each bucket: what may be expected of a time that is so many
-    /// times as long.
+    /// Adds another distribution's values multiplied by `times`, rounded to whole numbers in each bucket. The result
+    /// estimates a period that is `times` as long.
     pub fn add_times(&mut self, other: &Self, times: f64) {
         self.counts.resize(self.counts.len().max(other.counts.len()), 0);
-        let (mut due, mut given) = (0.0, 0);
+        let (mut expected, mut added) = (0.0, 0);
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
-            // What is rounded off goes into the next bucket, so that none is lost in all.
-            due += *more as f64 * times;
-            let some = (due.round() as u64).saturating_sub(given);
+            // The rounding error of a bucket is carried to the next one, so that the total is exact.
+            expected += *more as f64 * times;
+            let some = (expected.round() as u64).saturating_sub(added);
             *count += some;
-            given += some;
+            added += some;
         }
         self.sum = self.sum.wrapping_add((other.sum as f64 * times).round() as u64);
         self.max = self.max.max(other.max);
     }
 
-    /// Adds another's values: the two as one.
+    /// Adds another distribution's values.
     pub fn merge(&mut self, other: &Self) {
         self.counts.resize(self.counts.len().max(other.counts.len()), 0);
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
@@ -241,7 +242,8 @@ impl Distribution {
         self.max = self.max.max(other.max);
     }
 
-    /// What was recorded after `earlier`, an earlier reading of the same histogram. The maximum stays that of all.
+    /// Returns the values recorded after `earlier`, an earlier reading of the same histogram. The maximum is still that
+    /// of all values.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |at: usize| earlier.counts.get(at).copied().unwrap_or(0);
@@ -256,7 +258,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn nothing_recorded_is_nothing_known() {
+    fn an_empty_histogram_has_no_statistics() {
         let empty = Histogram::new().read();
         assert_eq!((empty.samples(), empty.mean(), empty.quantile(0.5), empty.max()), (0, None, None, None));
     }
@@ -273,7 +275,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn values_times_a_number_are_as_many_in_all_and_lie_where_they_did(values in proptest::collection::vec(0u64..1 << 30, 1..200), times in 0.0f64..50.0) {
+        fn multiplied_values_keep_their_total_and_quantiles(
+            values in proptest::collection::vec(0u64..1 << 30, 1..200), times in 0.0f64..50.0,
+        ) {
             let mut one = Distribution::default();
             values.iter().for_each(|value| one.add(Sample::new(*value), 1));
             let histogram = Histogram::new();
@@ -285,11 +289,16 @@ mod tests {
             prop_assert_eq!(many.samples(), (values.len() as f64 * times).round() as u64);
             let mut twice = Distribution::default();
             twice.add_times(&one, 2.0);
-            prop_assert_eq!((twice.mean(), twice.quantile(0.5), twice.max()), (one.mean(), one.quantile(0.5), one.max()));
+            prop_assert_eq!(
+                (twice.mean(), twice.quantile(0.5), twice.max()),
+                (one.mean(), one.quantile(0.5), one.max()),
+            );
         }
 
         #[test]
-        fn quantiles_are_at_most_a_sixteenth_too_high(mut values in proptest::collection::vec(0u64..1 << 40, 1..300), quantile in 0.0f64..=1.0) {
+        fn quantiles_are_at_most_a_sixteenth_too_high(
+            mut values in proptest::collection::vec(0u64..1 << 40, 1..300), quantile in 0.0f64..=1.0,
+        ) {
             let histogram = Histogram::new();
             for &value in &values {
                 histogram.record(value, 1);
@@ -297,12 +306,15 @@ mod tests {
             values.sort_unstable();
             let rank = ((quantile * values.len() as f64).ceil() as usize).max(1);
             let truth = values[rank - 1];
-            let told = histogram.read().quantile(quantile).expect("there are samples");
-            prop_assert!(told >= truth && told <= truth + truth / 16, "{} told as {}", truth, told);
+            let reported = histogram.read().quantile(quantile).expect("there are samples");
+            prop_assert!(reported >= truth && reported <= truth + truth / 16, "{} reported as {}", truth, reported);
         }
 
         #[test]
-        fn a_difference_and_a_merge_undo_each_other(first in proptest::collection::vec(0u64..1 << 30, 0..50), second in proptest::collection::vec(0u64..1 << 30, 0..50)) {
+        fn a_difference_and_a_merge_undo_each_other(
+            first in proptest::collection::vec(0u64..1 << 30, 0..50),
+            second in proptest::collection::vec(0u64..1 << 30, 0..50),
+        ) {
             let histogram = Histogram::new();
             first.iter().for_each(|&value| histogram.record(value, 2));
             let before = histogram.read();

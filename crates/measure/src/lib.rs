@@ -1,4 +1,5 @@
-//! Clocks, counters, histograms and the units they are stated in; what processor and kernel count of a thread; where memory lies.
+//! Clocks, counters, histograms and their units; events that the processor and the kernel count for a thread; memory
+//! alignment.
 
 pub mod away;
 pub mod clock;

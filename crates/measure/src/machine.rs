@@ -1,4 +1,4 @@
-//! What machine this is, and binding a thread to one of its cores.
+//! The machine's identity, and binding a thread to one of its cores.
 
 use std::fs;
 
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Clock, Tsc};
 
-/// The machine, as results name it.
+/// The machine, as named in results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// The CPU's model, as it names itself.
+    /// The CPU's model, as it reports itself.
     pub model: String,
     /// Ticks of the time-stamp counter per nanosecond.
     pub tsc_ghz: f64,
 }
 
 impl Cpu {
-    /// This machine's.
+    /// Returns the data of this machine.
     #[must_use]
     pub fn this() -> Self {
         Self { model: model(), tsc_ghz: (Tsc.frequency().hertz() / 1e6).round() / 1e3 }
@@ -29,12 +29,12 @@ fn model() -> String {
     name.map_or_else(|| "n/a".to_owned(), |(_, model)| model.trim().to_owned())
 }
 
-/// The C library that this process runs with, by name and version (`glibc 2.36`), where it says.
+/// Returns the name and version of the C library of this process (`glibc 2.36`), if it reports them.
 #[must_use]
 pub fn c_library() -> Option<String> {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
-        // SAFETY: it returns a string that ends with a zero byte and is never freed or changed.
+        // SAFETY: the function returns a string that ends with a zero byte and is never freed or changed.
         let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
         Some(format!("glibc {}", version.to_string_lossy()))
     }
@@ -42,7 +42,7 @@ pub fn c_library() -> Option<String> {
     None
 }
 
-/// The cores that this process may run on, lowest first.
+/// Returns the cores that this process may run on, lowest first.
 #[must_use]
 pub fn allowed_cores() -> Vec<usize> {
     let set = rustix::thread::sched_getaffinity(None);
@@ -52,7 +52,7 @@ pub fn allowed_cores() -> Vec<usize> {
 /// Binds the calling thread to one core.
 ///
 /// # Errors
-/// What the system says, where the core is not there or not allowed.
+/// Returns the system's error if the core does not exist or is not allowed.
 pub fn pin_to(core: usize) -> std::io::Result<()> {
     if core >= rustix::thread::CpuSet::MAX_CPU {
         return Err(std::io::ErrorKind::InvalidInput.into());
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_bound_to_an_allowed_core_and_not_to_one_that_cannot_be() {
+    fn a_thread_is_bound_to_an_allowed_core_only() {
         let first = *allowed_cores().first().expect("this thread runs somewhere");
         std::thread::spawn(move || {
             pin_to(first).expect("an allowed core");

@@ -1,4 +1,4 @@
-//! Quantities with their units, as they are written in configurations: `300us`, `5Mpps`, `10Gbps`, `64KiB`.
+//! Quantities with units, as written in configurations: `300us`, `5Mpps`, `10Gbps`, `64KiB`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,40 +8,40 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
-/// Text that is not the quantity asked for.
+/// The error for a text that is not the expected quantity.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum UnitError {
-    /// It is none.
+    /// The text is not a quantity of this type.
     #[error("'{value}' is not {what}{advice}: write a number and a unit, such as {example} (units: {units})")]
     Other {
         /// The text.
         value: String,
-        /// What was asked for.
+        /// The expected quantity.
         what: &'static str,
-        /// How that is written.
+        /// An example of it.
         example: &'static str,
-        /// The units that it may have.
+        /// The allowed units.
         units: String,
-        /// Suggestion of another unit, or nothing.
+        /// A suggestion of another unit, or empty.
         advice: String,
     },
-    /// It is more than can be reckoned with exactly.
+    /// The value is too large for exact arithmetic.
     #[error("'{value}' is too large for {what}: allowed is up to {most}")]
     Large {
         /// The text.
         value: String,
-        /// What was asked for.
+        /// The expected quantity.
         what: &'static str,
-        /// The most that is allowed.
+        /// The largest allowed value.
         most: String,
     },
 }
 
-/// Beyond this whole numbers are no longer exact.
-const MOST: f64 = 9e15;
+/// Above this value, whole numbers are no longer exact.
+const MAX_EXACT: f64 = 9e15;
 
-/// Other spellings of units, and the unit. A spelling that could mean two units lists both.
-const MEANT: &[(&str, &str)] = &[
+/// Other spellings of units, each with its unit. An ambiguous spelling has several entries.
+const SPELLINGS: &[(&str, &str)] = &[
     ("sec", "s"),
     ("secs", "s"),
     ("second", "s"),
@@ -95,7 +95,7 @@ const MEANT: &[(&str, &str)] = &[
     ("bytes", "B"),
 ];
 
-/// The most that a quantity with these units may be, written with the largest of them: `9000Tbps`.
+/// Returns the largest quantity with these units, in the last of them: `9000Tbps`.
 #[must_use]
 pub fn most<'u>(units: impl IntoIterator<Item = &'u str>) -> Option<String> {
     let all = [Nanos::UNITS, PacketRate::UNITS, BitRate::UNITS, Bytes::UNITS];
@@ -105,11 +105,11 @@ pub fn most<'u>(units: impl IntoIterator<Item = &'u str>) -> Option<String> {
 
 fn largest(units: &[Unit]) -> String {
     let (name, scale) = units.last().copied().unwrap_or(("", 1.0));
-    format!("{}{name}", (MOST / scale).floor())
+    format!("{}{name}", (MAX_EXACT / scale).floor())
 }
 
-/// Suggests a unit for a number whose unit is missing or none of `units`: `" (did you mean 5min or 5ms?)"`. Empty where
-/// no unit is near.
+/// Suggests a unit for a number whose unit is missing or not in `units`: `" (did you mean 5min or 5ms?)"`. Returns an
+/// empty text if no unit is similar.
 #[must_use]
 pub fn advice<'u>(text: &str, units: impl IntoIterator<Item = &'u str>) -> String {
     let (number, unit) = split(text.trim());
@@ -121,7 +121,7 @@ pub fn advice<'u>(text: &str, units: impl IntoIterator<Item = &'u str>) -> Strin
         return ", as it has no unit".to_owned();
     }
     let lower = unit.to_lowercase();
-    let known = MEANT.iter().filter(|(written, _)| *written == lower).map(|(_, meant)| *meant);
+    let known = SPELLINGS.iter().filter(|(written, _)| *written == lower).map(|(_, meant)| *meant);
     let mut meant: Vec<&str> = known.filter(|meant| units.contains(meant)).collect();
     meant.extend(units.iter().filter(|known| known.to_lowercase() == lower));
     meant.dedup();
@@ -131,14 +131,14 @@ pub fn advice<'u>(text: &str, units: impl IntoIterator<Item = &'u str>) -> Strin
     }
 }
 
-/// The number and the unit of a quantity.
+/// Splits a quantity into number and unit.
 fn split(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     (number, unit.trim())
 }
 
-/// A unit's name and how many of the type's own units it is; the largest stands last.
+/// A unit's name and its value in the type's base unit. The largest unit is last.
 type Unit = (&'static str, f64);
 
 fn parse(text: &str, what: &'static str, example: &'static str, units: &[Unit]) -> Result<f64, UnitError> {
@@ -154,16 +154,16 @@ fn parse(text: &str, what: &'static str, example: &'static str, units: &[Unit]) 
     let number: f64 = number.replace('_', "").parse().map_err(|_| bad())?;
     let (_, scale) = units.iter().find(|(name, _)| *name == unit).ok_or_else(bad)?;
     let value = number * scale;
-    if value <= MOST {
+    if value <= MAX_EXACT {
         return Ok(value);
     }
     Err(UnitError::Large { value: quoted.clone(), what, most: largest(units) })
 }
 
-/// Units that are no powers of 1 000 of another one: 100s would be 1.6666min.
+/// Units that are not a factor of 1 000 above the next smaller one: in them, 100s would be 1.6666min.
 const WHOLE: [&str; 3] = ["min", "h", "d"];
 
-/// Writes a value in the largest unit in which it is at least 1. Minutes, hours and days are written only as whole
+/// Writes a value in the largest unit in which it is at least 1. Minutes, hours and days are used only for whole
 /// numbers.
 fn write(f: &mut fmt::Formatter<'_>, value: f64, units: &[Unit]) -> fmt::Result {
     let fits = |(name, scale): &&Unit| value >= *scale && (!WHOLE.contains(name) || value % scale == 0.0);
@@ -172,13 +172,13 @@ fn write(f: &mut fmt::Formatter<'_>, value: f64, units: &[Unit]) -> fmt::Result 
     write!(f, "{}{name}", value / scale)
 }
 
-/// What a quantity is kept as.
+/// A number type that stores a quantity.
 trait Amount {
     fn nearest(value: f64) -> Self;
 }
 
 impl Amount for u64 {
-    /// 260.67us is 260 670 ns, although no number of floating point is 260.67.
+    /// 260.67us is 260 670 ns, although no floating-point number is exactly 260.67.
     fn nearest(value: f64) -> Self {
         value.round() as Self
     }
@@ -242,7 +242,8 @@ macro_rules! quantity {
 }
 
 quantity!(
-    /// A span of time in nanoseconds, written `300us` or `5min`. There is no unit `m`: it would be read as milli, too.
+    /// A span of time in nanoseconds, written `300us` or `5min`. There is no unit `m`, because it could also mean
+    /// milli.
     Nanos(u64), "a span of time", "300us or 5min",
     [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3_600e9), ("d", 86_400e9)]
 );
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn long_spans_are_shown_in_the_unit_of_which_they_are_whole() {
+    fn long_spans_use_a_unit_that_divides_them() {
         for (seconds, shown) in
             [(59, "59s"), (60, "1min"), (90, "90s"), (300, "5min"), (5_400, "90min"), (7_200, "2h"), (86_400, "1d")]
         {
@@ -298,11 +299,11 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_that_people_write_is_answered_with_the_one_that_they_mean() {
+    fn common_spellings_get_a_suggestion() {
         let time = |text: &str| text.parse::<Nanos>().expect_err(text).to_string();
         let rate = |text: &str| text.parse::<PacketRate>().expect_err(text).to_string();
         let bits = |text: &str| text.parse::<BitRate>().expect_err(text).to_string();
-        for (told, meant) in [
+        for (error, expected) in [
             (time("5m"), "'5m' is not a span of time (did you mean 5min or 5ms?): write a number and a unit"),
             (time("2hours"), "(did you mean 2h?)"),
             (time("3 S"), "(did you mean 3s?)"),
@@ -313,15 +314,15 @@ mod tests {
             (bits("10Gbit/s"), "(did you mean 10Gbps?)"),
             (bits("10G"), "(did you mean 10Gbps?)"),
         ] {
-            assert!(told.contains(meant), "{told}\n{meant}");
+            assert!(error.contains(expected), "{error}\n{expected}");
         }
         assert!(!rate("1GHz").contains("mean") && !time("x5m").contains("mean"));
     }
 
     #[test]
-    fn what_is_too_large_is_told_so_with_the_most_that_is_allowed() {
-        let told = |error: UnitError| error.to_string();
-        let time = |text: &str| text.parse::<Nanos>().map_err(told);
+    fn errors_for_large_values_name_the_maximum() {
+        let message = |error: UnitError| error.to_string();
+        let time = |text: &str| text.parse::<Nanos>().map_err(message);
         assert_eq!(time("9000000s"), Ok(Nanos(9_000_000_000_000_000)));
         let large = |text: &str| format!("'{text}' is too large for a span of time: allowed is up to 104d");
         for text in
@@ -329,16 +330,16 @@ mod tests {
         {
             assert_eq!(time(&format!("{text}s")), Err(large(&format!("{text}s").chars().take(40).collect::<String>())));
         }
-        let bytes = "9999999999GiB".parse::<Bytes>().map_err(told);
+        let bytes = "9999999999GiB".parse::<Bytes>().map_err(message);
         assert_eq!(bytes, Err("'9999999999GiB' is too large for a size: allowed is up to 8381903GiB".to_owned()));
     }
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(value in 0u64..1 << 50) {
+        fn written_quantities_are_parsed_back(value in 0u64..1 << 50) {
             let (nanos, bytes) = (Nanos(value), Bytes(value));
             // Display divides by a power of ten; the nearest whole number is the same.
-            let back: Nanos = nanos.to_string().parse().expect("written by us");
+            let back: Nanos = nanos.to_string().parse().expect("it was written by `Display`");
             prop_assert_eq!(back, nanos);
             prop_assert_eq!(bytes.to_string().parse(), Ok(bytes));
         }

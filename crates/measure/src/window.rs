@@ -1,20 +1,20 @@
-//! What a histogram has recorded since it was looked at last: one pass over the buckets that it has used, and no allocation once
-//! there was something in each.
+//! Reads the values that a histogram has recorded since the last reading. A reading makes one pass over the buckets in
+//! use and allocates memory only when new buckets come into use.
 //!
-//! Below the lowest bucket that has had something it is only asked whether there is something now, several buckets at a time: that is most
-//! of the memory, and a core whose caches are cold waits for it.
+//! Buckets below the lowest one used so far are tested in groups. They are most of the memory, and a core with cold
+//! caches would wait for it.
 
 use std::ops::Range;
 
 use crate::Counter;
 use crate::histogram::{Histogram, upper_bound};
 
-/// Where a reader of a histogram has come to.
+/// The state of one reader of a histogram.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
     before: Vec<u64>,
     sum: u64,
-    /// The lowest bucket that has had something.
+    /// The lowest bucket used so far.
     first: Option<usize>,
 }
 
@@ -22,7 +22,7 @@ pub struct Window {
 #[derive(Clone, Debug, Default)]
 pub struct Values {
     counts: Vec<u64>,
-    /// The buckets that have something are among these.
+    /// A range that contains all non-empty buckets.
     among: Range<usize>,
     samples: u64,
     sum: u64,
@@ -30,7 +30,8 @@ pub struct Values {
 }
 
 impl Window {
-    /// Adds to `values` what `histogram` has recorded since it was looked at last; how many values that is.
+    /// Adds the values that `histogram` has recorded since the last reading to `values`. Returns the number of added
+    /// values.
     pub fn take(&mut self, histogram: &Histogram, values: &mut Values) -> u64 {
         let used = histogram.used();
         let end = used.len();
@@ -48,7 +49,8 @@ impl Window {
         let kept = self.before[first..end].iter_mut().zip(&mut values.counts[first..end]);
         for (bucket, (used, (before, count))) in (first..).zip(used[first..].iter().zip(kept)) {
             let now = used.get();
-            // Less than before: values were taken back that had been seen. As many more are not new then.
+            // If the count fell, values were taken back after they had been read. The same number of later values does
+            // not count as new.
             let more = now.saturating_sub(*before);
             if more > 0 {
                 *before = now;
@@ -66,7 +68,7 @@ impl Window {
     }
 }
 
-/// The lowest bucket that has something.
+/// Returns the lowest non-empty bucket.
 fn lowest(buckets: &[Counter]) -> Option<usize> {
     const TOGETHER: usize = 16;
     let has = |some: &[Counter]| some.iter().fold(0, |all, count| all | count.get()) > 0;
@@ -76,13 +78,13 @@ fn lowest(buckets: &[Counter]) -> Option<usize> {
 }
 
 impl Values {
-    /// Forgets everything, and keeps the memory.
+    /// Removes all values and keeps the memory.
     pub fn clear(&mut self) {
         self.counts[self.among.clone()].fill(0);
         (self.among, self.samples, self.sum, self.max) = (0..0, 0, 0, 0);
     }
 
-    /// Adds another's values.
+    /// Adds another set of values.
     pub fn add(&mut self, other: &Self) {
         if other.samples == 0 {
             return;
@@ -98,7 +100,7 @@ impl Values {
         self.max = self.max.max(other.max);
     }
 
-    /// Tells that these buckets may have something, too.
+    /// Extends the range of possibly non-empty buckets.
     fn widen(&mut self, by: Range<usize>) {
         if self.among.is_empty() && !by.is_empty() {
             self.among = by;
@@ -107,21 +109,22 @@ impl Values {
         }
     }
 
-    /// How many values.
+    /// Returns the number of values.
     #[must_use]
     pub fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// Their mean; `None` without any.
+    /// Returns the mean, or `None` without values.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
-        // What was taken back may have been another window's.
+        // Values that were taken back may belong to another window.
         (self.samples > 0).then(|| self.sum.cast_signed().max(0) as f64 / self.samples as f64)
     }
 
-    /// The values that these shares of them (0..=1, ascending) do not exceed, each at most 1/16 too high and never too low, as
-    /// [`quantile`](crate::Distribution::quantile); `None` without any.
+    /// Returns, for each of the ascending shares `quantiles` (0..=1), the value that this share of the values does not
+    /// exceed. Each is at most 1/16 too high and never too low, as in [`quantile`](crate::Distribution::quantile).
+    /// Returns `None` without values.
     #[must_use]
     pub fn quantiles<const N: usize>(&self, quantiles: [f64; N]) -> Option<[u64; N]> {
         if self.samples == 0 {
@@ -148,9 +151,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A snapshot between packets' being sent and the port's refusing them once ended in 2⁶⁴ packets less some.
+    /// Regression test: a snapshot between the sending of packets and their refusal by the port gave nearly 2⁶⁴
+    /// packets.
     #[test]
-    fn what_is_taken_back_after_it_was_seen_is_not_seen_again() {
+    fn values_taken_back_after_a_reading_are_not_counted_again() {
         let (histogram, mut window) = (Histogram::new(), Window::default());
         let mut seen = |times: u64| {
             let mut values = Values::default();
@@ -165,7 +169,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_window_has_what_was_recorded_since_it_was_looked_at(parts in proptest::collection::vec(proptest::collection::vec(0u64..1 << 30, 0..30), 1..40)) {
+        fn a_window_has_the_values_since_the_last_reading(
+            parts in proptest::collection::vec(proptest::collection::vec(0u64..1 << 30, 0..30), 1..40),
+        ) {
             let histogram = Histogram::new();
             let (mut window, mut seen, mut all) = (Window::default(), Values::default(), Values::default());
             let mut total = 0;

@@ -1,5 +1,5 @@
-//! Events of the calling thread that it reads itself, without a system call: between two readings there may be so little that a
-//! call of the kernel would be most of it.
+//! Events of the calling thread that it reads without a system call. For a short span between two readings, a system
+//! call would take most of the time.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
@@ -11,53 +11,53 @@ use super::page::{Page, Unread};
 use super::{Event, Unavailable, perf};
 
 thread_local! {
-    /// Its address is another one in each thread.
-    static HERE: u8 = const { 0 };
+    /// Has a different address in each thread.
+    static THREAD_MARKER: u8 = const { 0 };
 }
 
-/// As much of a page as is mapped: the kernel makes a whole one of it.
+/// Length of the mapping. The kernel rounds it up to a whole page.
 const LENGTH: usize = size_of::<Page>();
 
-fn here() -> usize {
-    HERE.with(|here| ptr::from_ref(here).addr())
+fn thread_marker() -> usize {
+    THREAD_MARKER.with(|thread_marker| ptr::from_ref(thread_marker).addr())
 }
 
-/// A group of events of the thread that made it, on whichever core it runs. They are never counted in turns with others, and
-/// count from the moment they are made.
+/// A group of events of the thread that created it, on any core. They never take turns with other events, and count
+/// from the moment of creation.
 #[derive(Debug)]
 pub struct OwnGroup<const N: usize> {
     pages: [Mapped; N],
-    /// The thread.
-    here: usize,
-    /// The events, which count as long as they are open.
+    /// Address of the marker of the thread that is counted.
+    thread_marker: usize,
+    /// The counters, which count as long as they are open.
     _counters: (Counter, Vec<Counter>),
 }
 
 impl<const N: usize> OwnGroup<N> {
-    /// Counts `events`, at least one, of the calling thread.
+    /// Counts `events`, at least one, for the calling thread.
     ///
     /// # Errors
-    /// [`Unavailable`]: of the first event that cannot be counted, or cannot be read in user space.
+    /// Returns [`Unavailable`] for the first event that cannot be counted, or cannot be read in user space.
     pub fn open(events: [Event; N]) -> Result<Self, Unavailable> {
         let (leader, others) = perf::counters(events, 0, true)?;
         let mut pages = Vec::with_capacity(N);
         for (event, counter) in events.into_iter().zip(std::iter::once(&leader).chain(&others)) {
             let page = Mapped::of(counter);
-            let page = page.map_err(|error| Unavailable::System { event, told: error.to_string() })?;
+            let page = page.map_err(|error| Unavailable::System { event, message: error.to_string() })?;
             page.count().map_err(|why| Unavailable::Unread { event, why })?;
             pages.push(page);
         }
         let pages = pages.try_into().expect("one for each event");
-        Ok(Self { pages, here: here(), _counters: (leader, others) })
+        Ok(Self { pages, thread_marker: thread_marker(), _counters: (leader, others) })
     }
 
-    /// The counts so far, in the group's order.
+    /// Returns the counts, in the group's order.
     ///
     /// # Errors
-    /// [`Unread`]; whatever was counted before says nothing then.
+    /// Returns [`Unread`]. Earlier counts are then useless.
     #[inline]
     pub fn read(&self) -> Result<[u64; N], Unread> {
-        if self.here != here() {
+        if self.thread_marker != thread_marker() {
             return Err(Unread::OtherThread);
         }
         let mut counts = [0; N];
@@ -72,14 +72,14 @@ impl<const N: usize> OwnGroup<N> {
 #[derive(Debug)]
 struct Mapped(NonNull<Page>);
 
-// SAFETY: the mapping is the process's, it is only read, by atomic loads, and `Mapped` alone ends it.
+// SAFETY: the mapping belongs to the process. It is only read, by atomic loads, and only `Mapped` unmaps it.
 unsafe impl Send for Mapped {}
 
 impl Mapped {
     fn of(counter: &Counter) -> std::io::Result<Self> {
-        // SAFETY: the descriptor is open as long as the counter is, which outlives this function.
+        // SAFETY: the descriptor is open as long as the counter is, and the counter outlives this function.
         let descriptor = unsafe { BorrowedFd::borrow_raw(counter.as_raw_fd()) };
-        // SAFETY: the kernel chooses the place, so that nothing else is mapped there.
+        // SAFETY: the kernel chooses an address where nothing else is mapped.
         let page = unsafe { mmap(ptr::null_mut(), LENGTH, ProtFlags::READ, MapFlags::SHARED, descriptor, 0) }?;
         NonNull::new(page.cast()).map(Self).ok_or_else(|| std::io::Error::other("mapped nowhere"))
     }
@@ -89,14 +89,14 @@ impl Mapped {
         if !cfg!(target_arch = "x86_64") {
             return Err(Unread::NotAllowed);
         }
-        // SAFETY: the page is mapped until `self` ends, is aligned as pages are, and larger than a `Page`; the kernel writes
-        // it as one thread another's atomics.
+        // SAFETY: the page is mapped as long as `self` lives, is aligned as pages are, and is larger than a `Page`. The
+        // kernel writes it as another thread writes atomics.
         let page = unsafe { self.0.as_ref() };
         page.count(|counter| {
-            // SAFETY: `Page::count` asks only where the page says that this process may read the counter, and the kernel
-            // allows it as long as a page is mapped: `self` is. (But for an administrator who forbids it to all at this very
-            // moment, `/sys/bus/event_source/devices/cpu/rdpmc`: then the process is ended.) A counter that has meanwhile become another's is read in
-            // vain and does no harm.
+            // SAFETY: `Page::count` calls this only if the page says that this process may read the counter, and the
+            // kernel allows that as long as a page is mapped, as `self` is. (Only if an administrator forbids it to all
+            // processes at this very moment, through `/sys/bus/event_source/devices/cpu/rdpmc`, does the kernel end the
+            // process.) Reading a counter that meanwhile serves another event does no harm; the result is discarded.
             unsafe { processor_counter(counter) }
         })
     }
@@ -104,28 +104,28 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and `self` was the only one to look at it.
+        // SAFETY: the page was mapped with this length, and only `self` accesses it.
         let _ = unsafe { munmap(self.0.as_ptr().cast(), LENGTH) };
     }
 }
 
-/// What one of the processor's counters says.
+/// Reads one of the processor's counters.
 ///
 /// # Safety
-/// The processor must allow it to programs; else the process is ended.
+/// The processor must allow programs to read it; otherwise the kernel ends the process.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 unsafe fn processor_counter(number: u32) -> u64 {
     let (low, high): (u32, u32);
-    // SAFETY: the instruction writes these two registers and nothing else; that it is allowed is the caller's to see to. It
-    // is not said to leave memory alone, so that the compiler moves no reading of the page past it.
+    // SAFETY: the instruction writes these two registers and nothing else; the caller ensures that it is allowed. The
+    // `nomem` option is left out on purpose, so that the compiler does not move reads of the page across it.
     unsafe {
         std::arch::asm!("rdpmc", in("ecx") number, out("eax") low, out("edx") high, options(nostack, preserves_flags));
     }
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Other processors have other ways; it is not asked for.
+/// Never called on other processors.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn processor_counter(_: u32) -> u64 {
     0
@@ -139,15 +139,15 @@ mod tests {
         drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("skipped: {reason}\n")));
     }
 
-    /// Either the processor counts and lets itself be read, or there is a reason.
+    /// Either the processor counts and programs may read the counters, or there is a reason.
     #[test]
-    fn instructions_and_cycles_of_this_thread_or_why_not() {
+    fn instructions_and_cycles_are_counted_or_unavailable() {
         let group = match OwnGroup::open([Event::Instructions, Event::CoreCycles]) {
             Ok(group) => group,
             Err(reason) => {
                 assert!(!matches!(reason, Unavailable::NoThread(_)), "{reason}");
-                let told = reason.to_string();
-                assert!(told.contains("instructions") || told.contains("core_cycles"), "{told}");
+                let message = reason.to_string();
+                assert!(message.contains("instructions") || message.contains("core_cycles"), "{message}");
                 return skipped(&reason);
             }
         };
@@ -160,9 +160,9 @@ mod tests {
         assert_eq!(elsewhere, Err(Unread::OtherThread));
     }
 
-    /// The kernel's own events have a page like any other, which says that no counter of the processor's counts them.
+    /// The kernel's own events have a page too. It says that none of the processor's counters counts them.
     #[test]
-    fn an_event_that_is_not_the_processors_cannot_be_read_by_its_page() {
+    fn a_kernel_event_cannot_be_read_through_its_page() {
         match OwnGroup::open([Event::PageFaults]) {
             Err(Unavailable::Unread { event, why }) => {
                 assert_eq!((event, why), (Event::PageFaults, Unread::NotAllowed));

@@ -1,71 +1,72 @@
-//! The page that the kernel maps for a counter, and how a count is read by it (perf_event_open(2), "MMAP layout").
+//! The page that the kernel maps for a counter, and the algorithm for reading a count from it (perf_event_open(2),
+//! "MMAP layout").
 //!
-//! The kernel changes the page whenever it gives the thread a core, takes it away, or moves the event to another of the
-//! processor's counters. So what is read counts only if the page's lock has stayed the same meanwhile.
+//! The kernel changes the page whenever it gives the thread a core, takes the core away, or moves the event to another
+//! counter of the processor. So a count is valid only if the page's lock did not change while it was read.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
-/// Bits of `capabilities`: what follows the first bit means what is written here.
+/// Bit of `capabilities`: the other bits have the meaning defined here.
 const IS_NEW: u64 = 1 << 1;
-/// The counter may be read by an instruction.
+/// Bit of `capabilities`: an instruction may read the counter.
 const MAY_READ: u64 = 1 << 2;
-/// How often the page is read anew, at the most.
+/// The largest number of attempts to read the page.
 const TRIES: usize = 64;
 
-/// Why a counter cannot be read without asking the kernel.
+/// The reasons why a counter cannot be read without a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unread {
-    /// The system does not let programs, or it is no counter of the processor's.
+    /// The system does not allow it, or the event has no counter in the processor.
     #[error("the system does not allow it (/sys/bus/event_source/devices/cpu/rdpmc)")]
     NotAllowed,
-    /// None of the processor's counters is counting the event now.
-    #[error("it is not being counted, because others have the processor's counters")]
+    /// None of the processor's counters counts the event now.
+    #[error("it is not counted now, because other events use the processor's counters")]
     NotCounting,
-    /// The page has never stayed the same for long enough.
-    #[error("the kernel keeps changing it")]
+    /// The page changed during every attempt to read it.
+    #[error("the kernel keeps changing the counter's page")]
     Unsteady,
-    /// Counters of a thread are that thread's to read.
-    #[error("another thread asks than the one that is counted")]
+    /// Only the counted thread can read its counters.
+    #[error("the calling thread is not the counted thread")]
     OtherThread,
 }
 
-/// The page's beginning (`struct perf_event_mmap_page`). The kernel writes it.
+/// The beginning of the page (`struct perf_event_mmap_page`). The kernel writes it.
 #[repr(C)]
 pub(super) struct Page {
     version: AtomicU32,
     compatible_version: AtomicU32,
     lock: AtomicU32,
-    /// Which of the processor's counters counts the event now, from 1 up; 0: none.
+    /// The processor's counter that counts the event now, from 1 up; 0 if there is none.
     index: AtomicU32,
-    /// What is to be added to what that counter says: a signed number, of which only the bits matter.
+    /// The number to add to that counter's value. It is signed, but only the bits matter.
     offset: AtomicU64,
     time_enabled: AtomicU64,
     time_running: AtomicU64,
     capabilities: AtomicU64,
-    /// How many bits the processor's counters have.
+    /// Width of the processor's counters in bits.
     width: AtomicU16,
 }
 
 impl Page {
-    /// The event's count; `counter` says what the processor's counter of this number does.
+    /// Returns the event's count. `counter` reads the processor's counter with the given number.
     #[inline]
     pub(super) fn count(&self, counter: impl Fn(u32) -> u64) -> Result<u64, Unread> {
         for _ in 0..TRIES {
-            // Loads from a page that is mapped for reading must be relaxed ones; the fences keep them in order.
+            // Loads from a page that is mapped read-only must be relaxed; the fences keep them in order.
             let lock = self.lock.load(Ordering::Relaxed);
             fence(Ordering::Acquire);
-            let told = self.told(&counter);
+            let count = self.try_count(&counter);
             fence(Ordering::Acquire);
-            // Odd while another core writes it.
+            // The lock is odd while the kernel writes the page.
             if lock & 1 == 0 && self.lock.load(Ordering::Relaxed) == lock {
-                return told;
+                return count;
             }
         }
         Err(Unread::Unsteady)
     }
 
     #[inline]
-    fn told(&self, counter: impl Fn(u32) -> u64) -> Result<u64, Unread> {
+    fn try_count(&self, counter: impl Fn(u32) -> u64) -> Result<u64, Unread> {
         let allowed = IS_NEW | MAY_READ;
         let width = u32::from(self.width.load(Ordering::Relaxed));
         if self.capabilities.load(Ordering::Relaxed) & allowed != allowed || !(1..=64).contains(&width) {
@@ -75,15 +76,15 @@ impl Page {
             0 => Err(Unread::NotCounting),
             index => {
                 let offset = self.offset.load(Ordering::Relaxed);
-                Ok(offset.wrapping_add(extended(counter(index - 1), width)))
+                Ok(offset.wrapping_add(sign_extend(counter(index - 1), width)))
             }
         }
     }
 }
 
-/// The number whose lowest `width` bits, of which the highest is its sign, are those of `bits`.
+/// Sign-extends the lowest `width` bits of `bits`.
 #[inline]
-fn extended(bits: u64, width: u32) -> u64 {
+fn sign_extend(bits: u64, width: u32) -> u64 {
     let shift = 64 - width;
     ((bits << shift).cast_signed() >> shift).cast_unsigned()
 }
@@ -134,18 +135,18 @@ mod tests {
             })
         };
         assert_eq!(count(&page(4, 1_000, 48, ALLOWED), 234), Ok(1_234));
-        // The kernel lets counters begin below 0, so that they overflow in time: 48 bits with their sign.
+        // The kernel starts counters below 0, so that they overflow in time: 48 bits with a sign.
         assert_eq!(count(&page(4, 1_000, 48, ALLOWED), (1 << 48) - 234), Ok(766));
         assert_eq!(count(&page(4, 1_000, 48, ALLOWED), 1 << 47), Ok(1_000u64.wrapping_sub(1 << 47)));
         assert_eq!(count(&page(4, 1_000, 48, ALLOWED), (1 << 47) - 1), Ok(1_000 + (1 << 47) - 1));
-        // What stands above is not the counter's.
+        // Higher bits do not belong to the counter.
         assert_eq!(count(&page(4, -1_000, 48, ALLOWED), 0xabcd << 48 | 1_234), Ok(234));
         assert_eq!(count(&page(4, 5, 64, ALLOWED), u64::MAX), Ok(4));
     }
 
     #[test]
-    fn what_does_not_count_now_or_may_not_be_read_is_no_count() {
-        let count = |page: Page| page.count(|_| panic!("there is no counter to be read"));
+    fn an_inactive_or_forbidden_counter_gives_an_error() {
+        let count = |page: Page| page.count(|_| panic!("no counter may be read"));
         assert_eq!(count(page(0, 1_000, 48, ALLOWED)), Err(Unread::NotCounting));
         for (width, capabilities) in [(48, 0), (48, IS_NEW), (48, MAY_READ), (0, ALLOWED), (65, ALLOWED)] {
             assert_eq!(count(page(4, 1_000, width, capabilities)), Err(Unread::NotAllowed), "{width} {capabilities}");
@@ -153,11 +154,11 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_changes_in_the_midst_is_read_again() {
+    fn a_page_that_changes_meanwhile_is_read_again() {
         let changing = page(4, 1_000, 48, ALLOWED);
         let reads = Cell::new(0);
         // The thread loses its core after the counter was read, and gets it back with another counter.
-        let told = changing.count(|counter| {
+        let result = changing.count(|counter| {
             reads.set(reads.get() + 1);
             if reads.get() == 1 {
                 changing.lock.fetch_add(2, Ordering::Relaxed);
@@ -166,20 +167,20 @@ mod tests {
             }
             u64::from(counter)
         });
-        assert_eq!((told, reads.get()), (Ok(5_007), 2));
-        // So is one that is being written, until it is not.
+        assert_eq!((result, reads.get()), (Ok(5_007), 2));
+        // A page that is being written is read again, too.
         let written = page(4, 1_000, 48, ALLOWED);
         written.lock.store(7, Ordering::Relaxed);
-        let told = written.count(|_| {
+        let result = written.count(|_| {
             reads.set(reads.get() + 1);
             if reads.get() == 5 {
                 written.lock.store(8, Ordering::Relaxed);
             }
             1
         });
-        assert_eq!((told, reads.get()), (Ok(1_001), 6));
+        assert_eq!((result, reads.get()), (Ok(1_001), 6));
         let restless = page(4, 1_000, 48, ALLOWED);
-        let told = restless.count(|_| u64::from(restless.lock.fetch_add(2, Ordering::Relaxed)));
-        assert_eq!(told, Err(Unread::Unsteady));
+        let result = restless.count(|_| u64::from(restless.lock.fetch_add(2, Ordering::Relaxed)));
+        assert_eq!(result, Err(Unread::Unsteady));
     }
 }

@@ -1,4 +1,4 @@
-//! Counters of the Linux kernel's perf events, of any thread of this process by its number.
+//! Counters of the Linux kernel's perf events, for any thread of this process by its number.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -10,23 +10,24 @@ use rustix::io::Errno;
 
 use super::{Event, Group, MOST, Reading, Unavailable};
 
-/// A group that the kernel counts. It counts from the moment it is made.
+/// A group that the kernel counts, from the moment of creation.
 #[derive(Debug)]
 pub struct PerfGroup<const N: usize> {
-    /// The first event's counter, by which all are read.
+    /// The first event's counter, through which all are read.
     leader: File,
-    /// The others, which count as long as they are open.
+    /// The other counters, which count as long as they are open.
     _others: Vec<Counter>,
 }
 
 impl<const N: usize> PerfGroup<N> {
-    /// Counts `events`, at least one, of the thread `tid`, on whichever core it runs.
+    /// Counts `events`, at least one, for the thread `tid`, on any core.
     ///
     /// # Errors
-    /// [`Unavailable`]: of the first event that cannot be counted, or cannot be in one group with those before.
+    /// Returns [`Unavailable`] for the first event that cannot be counted, or cannot be in one group with the earlier
+    /// ones.
     pub fn open(events: [Event; N], tid: u32) -> Result<Self, Unavailable> {
         let (leader, others) = counters(events, tid, false)?;
-        // SAFETY: the counter gives up its descriptor, which is open and nobody else's.
+        // SAFETY: the counter releases its descriptor, which is open and has no other owner.
         let leader = unsafe { OwnedFd::from_raw_fd(leader.into_raw_fd()) };
         Ok(Self { leader: File::from(leader), _others: others })
     }
@@ -34,14 +35,14 @@ impl<const N: usize> PerfGroup<N> {
 
 impl<const N: usize> Group<N> for PerfGroup<N> {
     fn read(&mut self, reading: &mut Reading<N>) -> io::Result<()> {
-        // How many, time enabled, time running; then of each event its count and its identifier.
+        // Number of events, time enabled, time running; then the count and the identifier of each event.
         let mut words = [[0; 8]; 3 + 2 * MOST];
         let (words, _) = words.split_at_mut(3 + 2 * N);
         let read = self.leader.read(words.as_flattened_mut())?;
         let mut numbers = words.iter().map(|word| u64::from_ne_bytes(*word));
         let number = numbers.next();
         if read != (3 + 2 * N) * 8 || number != Some(N as u64) {
-            return Err(io::Error::other("the kernel tells of another number of events"));
+            return Err(io::Error::other("the kernel returned another number of events"));
         }
         reading.enabled = numbers.next().unwrap_or(0);
         reading.running = numbers.next().unwrap_or(0);
@@ -50,21 +51,21 @@ impl<const N: usize> Group<N> for PerfGroup<N> {
     }
 }
 
-/// Counters of `events` of the thread `tid` (0: the calling one) that count together, the leader and the others; `pinned`: the
-/// kernel lets no others take turns with them.
+/// Opens counters of `events` for the thread `tid` (0: the calling thread) that count together. Returns the leader and
+/// the others. With `pinned`, the kernel lets no other events take turns with them.
 pub(super) fn counters<const N: usize>(
     events: [Event; N],
     tid: u32,
     pinned: bool,
 ) -> Result<(Counter, Vec<Counter>), Unavailable> {
     const { assert!(N >= 1 && N <= MOST) };
-    let told = |event| move |error| unavailable(event, tid, &error);
-    let mut leader = builder(events[0], tid).pinned(pinned).build().map_err(told(events[0]))?;
+    let map_error = |event| move |error| unavailable(event, tid, &error);
+    let mut leader = builder(events[0], tid).pinned(pinned).build().map_err(map_error(events[0]))?;
     let mut others = Vec::new();
     for event in &events[1..] {
-        others.push(builder(*event, tid).build_with_group(&mut leader).map_err(told(*event))?);
+        others.push(builder(*event, tid).build_with_group(&mut leader).map_err(map_error(*event))?);
     }
-    leader.enable_group().map_err(told(events[0]))?;
+    leader.enable_group().map_err(map_error(events[0]))?;
     Ok((leader, others))
 }
 
@@ -85,23 +86,24 @@ fn builder(event: Event, tid: u32) -> Builder<'static> {
     builder
         .read_format(ReadFormat::GROUP | ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING)
         .observe_pid(tid.cast_signed())
-        // The kernel's own events happen in the kernel.
+        // The kernel counts its own events in kernel mode.
         .exclude_kernel(!event.is_software())
         .exclude_hv(true);
     builder
 }
 
-/// What an error of perf_event_open(2) means.
+/// Converts an error of perf_event_open(2).
 fn unavailable(event: Event, tid: u32, error: &io::Error) -> Unavailable {
     match Errno::from_io_error(error) {
-        // A processor without the event; a machine without a unit that counts; an event that this unit cannot be asked for.
+        // A processor without the event, a machine without a counting unit, or an event that this unit does not
+        // support.
         Some(Errno::NOENT | Errno::NODEV | Errno::OPNOTSUPP) => Unavailable::None(event),
         Some(Errno::ACCESS | Errno::PERM) => {
             let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
             Unavailable::Forbidden { event, paranoid: level.ok().and_then(|level| level.trim().parse().ok()) }
         }
         Some(Errno::SRCH) => Unavailable::NoThread(tid),
-        _ => Unavailable::System { event, told: error.to_string() },
+        _ => Unavailable::System { event, message: error.to_string() },
     }
 }
 
@@ -110,16 +112,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_says_becomes_a_reason() {
+    fn system_errors_become_reasons() {
         let reason = |errno: Errno| unavailable(Event::CoreCycles, 7, &errno.into());
         for errno in [Errno::NOENT, Errno::NODEV, Errno::OPNOTSUPP] {
             assert_eq!(reason(errno), Unavailable::None(Event::CoreCycles));
         }
         assert_eq!(reason(Errno::SRCH).to_string(), "there is no thread 7");
-        let told = reason(Errno::ACCESS).to_string();
+        let map_error = reason(Errno::ACCESS).to_string();
         assert!(
-            told.starts_with("counting core_cycles is not allowed") && told.contains("perf_event_paranoid=2"),
-            "{told}"
+            map_error.starts_with("counting core_cycles is not allowed") && map_error.contains("perf_event_paranoid=2"),
+            "{map_error}"
         );
         assert!(reason(Errno::MFILE).to_string().starts_with("core_cycles cannot be counted: "));
     }

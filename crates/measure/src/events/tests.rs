@@ -1,4 +1,5 @@
-//! Counting another thread for real, by the kernel's own events, which every machine has; the correction on made-up readings.
+//! Counts another thread by the kernel's events, which every machine has. The correction for turns is tested with
+//! invented readings.
 
 use std::sync::mpsc::channel;
 use std::thread;
@@ -14,12 +15,12 @@ fn own_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
 }
 
-/// What a thread does that is known: sleeps, new pages, steps of which none takes less than a fifth of a nanosecond.
+/// Does a known amount of work: sleeps, touches new pages, and runs steps of at least a fifth of a nanosecond each.
 fn work(sleeps: u32, allocations: u32, steps: u32) {
     (0..sleeps).for_each(|_| thread::sleep(Duration::from_micros(100)));
     for _ in 0..allocations {
-        // So large that it comes from the kernel each time (beyond glibc's largest threshold, 32 MiB), and not touched yet. A
-        // page may be as large as 2 MiB.
+        // The block is so large that it comes from the kernel each time (above glibc's largest threshold, 32 MiB), with
+        // no page present. A page may be as large as 2 MiB.
         let mut memory = vec![0u8; 64 << 20];
         memory.iter_mut().step_by(2 << 20).for_each(|byte| *byte = std::hint::black_box(1));
         std::hint::black_box(&memory);
@@ -31,16 +32,16 @@ fn work(sleeps: u32, allocations: u32, steps: u32) {
 
 #[test]
 fn another_thread_is_counted_while_it_does_known_things() {
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     let (go, may_go) = channel::<()>();
     let thread = thread::spawn(move || {
-        let _ = tell.send(own_tid());
+        let _ = sender.send(own_tid());
         while may_go.recv().is_ok() {
             work(50, 5, 50_000_000);
-            let _ = tell.send(0);
+            let _ = sender.send(0);
         }
     });
-    let tid = told.recv().expect("it runs");
+    let tid = receiver.recv().expect("it runs");
     let mut group = match PerfGroup::open(OWN, tid) {
         Ok(group) => group,
         Err(reason @ (Unavailable::Forbidden { .. } | Unavailable::System { .. })) => {
@@ -55,7 +56,7 @@ fn another_thread_is_counted_while_it_does_known_things() {
     for round in 0..2 {
         let began = Instant::now();
         go.send(()).expect("it waits");
-        told.recv().expect("it answers");
+        receiver.recv().expect("it replies");
         group.read(&mut readings[round + 1]).expect("it can be read");
         spans[round] = began.elapsed();
     }
@@ -69,14 +70,14 @@ fn another_thread_is_counted_while_it_does_known_things() {
     }
     drop(go);
     thread.join().expect("it ends well");
-    // What has been counted stays.
+    // The counts remain readable after the thread has ended.
     let mut last = Reading::default();
     group.read(&mut last).expect("it can be read");
     assert!(last.counts[0] >= readings[2].counts[0]);
 }
 
 #[test]
-fn a_thread_that_has_gone_and_events_that_are_not_there_are_told() {
+fn ended_threads_and_missing_events_give_errors() {
     let gone = thread::spawn(own_tid).join().expect("it ends well");
     match PerfGroup::open(OWN, gone) {
         Err(Unavailable::NoThread(tid)) => assert_eq!(tid, gone),
@@ -85,7 +86,7 @@ fn a_thread_that_has_gone_and_events_that_are_not_there_are_told() {
         }
         other => panic!("{other:?}"),
     }
-    // Either the processor counts, and there is something; or there is a reason.
+    // Either the processor counts and the counts are not zero, or there is a reason.
     match PerfGroup::open([Event::Instructions, Event::CoreCycles], own_tid()) {
         Ok(mut group) => {
             let (mut before, mut after) = (Reading::default(), Reading::default());
@@ -103,36 +104,36 @@ fn a_thread_that_has_gone_and_events_that_are_not_there_are_told() {
 }
 
 #[test]
-fn a_group_that_never_had_its_turn_tells_nothing() {
+fn a_group_that_never_had_its_turn_has_no_counts() {
     let before = Reading { enabled: 100, running: 50, counts: [5] };
     assert_eq!(Reading { enabled: 900, ..before }.since(&before), None);
     assert_eq!(Reading { enabled: 900, ..before }.share(&before), 0.0);
     assert_eq!(before.share(&before), 0.0);
     let names: std::collections::BTreeSet<_> = OWN.iter().map(|event| event.to_string()).collect();
     assert_eq!(names.len(), 3);
-    assert!(Unavailable::None(Event::L1dMisses).to_string().contains("no counter of l1d_misses"));
+    assert!(Unavailable::None(Event::L1dMisses).to_string().contains("no counter for l1d_misses"));
 }
 
 proptest! {
-    /// A rate that does not change is told rightly, whatever part of the time the group counted and had counted before.
+    /// A constant rate is reported correctly for any share of the time in which the group counted.
     #[test]
-    fn what_was_missed_while_others_had_their_turn_is_made_up_for(
-        rates in prop::array::uniform3(0u64..100_000), began in 0u64..1 << 40, span in 1_000u64..1 << 32, part in 0.001f64..=1.0,
-        offset in any::<[u64; 3]>(),
+    fn counts_are_scaled_for_the_turns_of_other_groups(
+        rates in prop::array::uniform3(0u64..100_000), began in 0u64..1 << 40, span in 1_000u64..1 << 32,
+        part in 0.001f64..=1.0, offset in any::<[u64; 3]>(),
     ) {
         let before = Reading { enabled: began, running: began / 3, counts: offset };
         let running = ((span as f64 * part) as u64).max(1);
-        // So many a nanosecond, in thousandths.
+        // Rates are in thousandths per nanosecond.
         let counted = rates.map(|rate| (u128::from(rate) * u128::from(running) / 1_000) as u64);
         let mut counts = offset;
         counts.iter_mut().zip(counted).for_each(|(count, more)| *count = count.wrapping_add(more));
         let after = Reading { enabled: began + span, running: began / 3 + running, counts };
-        let told = after.since(&before).expect("it counted");
-        for (told, rate) in told.into_iter().zip(rates) {
+        let scaled = after.since(&before).expect("it counted");
+        for (scaled, rate) in scaled.into_iter().zip(rates) {
             let truth = rate as f64 * span as f64 / 1_000.0;
-            // A count is whole: it may miss one, scaled up.
+            // A count is a whole number: it may be off by one, scaled up.
             let slack = span as f64 / running as f64 + truth * 1e-9;
-            prop_assert!((told - truth).abs() <= slack, "{told} for {truth}");
+            prop_assert!((scaled - truth).abs() <= slack, "{scaled} for {truth}");
         }
         prop_assert!((after.share(&before) - running as f64 / span as f64).abs() < 1e-9);
     }
