@@ -164,7 +164,7 @@ fn keys_are_not_shown() {
         assert!(!shown.contains("0011") && !shown.contains("z2"), "{shown}");
     }
     assert_eq!(short.to_string(), "5 bytes: allowed are 16 (AES-128) and 32 (AES-256)");
-    assert!(errors[0].starts_with("byte 5 of the key is no hexadecimal digit"));
+    assert!(errors[0].starts_with("byte 5 of the key is not a hexadecimal digit"));
     let (first, last) = material.split_last(4).expect("16 bytes");
     assert_eq!((first.bytes().len(), last.bytes()), (12, &[0xcc, 0xdd, 0xee, 0xff][..]));
     assert_eq!(material.split_last(17), None);
