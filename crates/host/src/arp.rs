@@ -1,6 +1,6 @@
-//! Which IPv4 addresses the host has, at which interfaces it answers ARP for them (`arp_ignore`), which it names in
-//! requests (`arp_announce`), and from which sources it takes packets (`rp_filter`; Linux
-//! `Documentation/networking/ip-sysctl.rst`).
+//! The host's IPv4 addresses, and the settings of its ARP and source checks: at which interfaces it replies for them
+//! (`arp_ignore`), which address it uses in requests (`arp_announce`), and from which sources it accepts packets
+//! (`rp_filter`; Linux `Documentation/networking/ip-sysctl.rst`).
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -8,36 +8,36 @@ use std::net::Ipv4Addr;
 use crate::fact::{Fact, Known};
 use crate::tree::{Tree, Unknown};
 
-/// Where the kernel lists its addresses.
+/// The kernel's list of its addresses.
 pub const ADDRESSES: &str = "/proc/net/fib_trie";
-/// Where the kernel is told at which interfaces it answers.
+/// The folder of the settings by interface.
 const SETTINGS: &str = "/proc/sys/net/ipv4/conf";
 
-/// Where the kernel lists its routes of IPv4.
+/// The kernel's list of IPv4 routes.
 const ROUTES: &str = "/proc/net/route";
 
-/// The interfaces by which the host sends.
+/// The interfaces that the host's routes lead to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
-    /// Those that some route leads to.
+    /// Interfaces of any route.
     pub all: BTreeSet<String>,
-    /// Those that a default route leads to.
+    /// Interfaces of a default route.
     pub default: BTreeSet<String>,
 }
 
 /// A setting of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
-    /// For which addresses it answers ARP.
+    /// The addresses for which it replies to ARP requests.
     Ignore,
-    /// Which address it names in its own requests.
+    /// The address that it uses in its own ARP requests.
     Announce,
-    /// Whether a packet's source must be reached by the interface that it came by.
+    /// Whether a packet's source must be reachable through the interface at which it arrived.
     ReversePath,
 }
 
 impl Setting {
-    /// Its value for an interface, or for `all` or `default`.
+    /// Reads the value for an interface, or for `all` or `default`.
     pub(crate) fn of(self, tree: &Tree, interface: &str) -> Fact<u32> {
         let (file, most, allowed) = match self {
             Self::Ignore => ("arp_ignore", 8, "a number from 0 to 8"),
@@ -45,7 +45,7 @@ impl Setting {
             Self::ReversePath => ("rp_filter", 2, "a number from 0 to 2"),
         };
         let path = format!("{SETTINGS}/{interface}/{file}");
-        // A name with a slash is none of an interface, and would lead elsewhere.
+        // A name with a slash is not an interface and would lead to another folder.
         if interface.contains('/') {
             return Fact::unknown(&path, Unknown::Missing(path.clone()));
         }
@@ -53,10 +53,10 @@ impl Setting {
     }
 }
 
-/// The host's part in ARP.
+/// The host's ARP settings.
 #[derive(Clone, Debug)]
 pub struct Arp {
-    /// Its addresses.
+    /// The host's addresses.
     pub addresses: Fact<Vec<Ipv4Addr>>,
     /// `arp_ignore` of all interfaces.
     pub ignore: Fact<u32>,
@@ -64,14 +64,14 @@ pub struct Arp {
     pub announce: Fact<u32>,
     /// `rp_filter` of all interfaces.
     pub reverse_path: Fact<u32>,
-    /// `rp_filter` that a new interface gets.
+    /// `rp_filter` of new interfaces.
     pub reverse_path_of_new: Fact<u32>,
-    /// Where its routes lead.
+    /// The interfaces of the host's routes.
     pub routes: Fact<Routes>,
 }
 
 impl Arp {
-    /// Reads what there is beneath `tree`.
+    /// Reads the settings beneath `tree`.
     #[must_use]
     pub fn read(tree: &Tree) -> Self {
         let known = tree.listing(ADDRESSES).map(|text| {
@@ -82,7 +82,10 @@ impl Arp {
         let routes = tree.listing(ROUTES).map(|text| {
             let value = routes(&text);
             let default = value.default.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
-            Known { value, text: format!("default routes by {}", if default.is_empty() { "none" } else { &default }) }
+            Known {
+                value,
+                text: format!("default routes through {}", if default.is_empty() { "none" } else { &default }),
+            }
         });
         Self {
             addresses: Fact { path: ADDRESSES.to_owned(), known },
@@ -95,8 +98,8 @@ impl Arp {
     }
 }
 
-/// The interfaces in the kernel's list of routes: a line of headings, then interface, destination, gateway, flags,
-/// three counts and the mask, in hexadecimal digits.
+/// Parses the kernel's list of routes: a line of headings, then interface, destination, gateway, flags, three counts
+/// and the mask, in hexadecimal digits.
 fn routes(text: &str) -> Routes {
     let mut routes = Routes::default();
     for line in text.lines().skip(1) {
@@ -110,12 +113,12 @@ fn routes(text: &str) -> Routes {
     routes
 }
 
-/// The addresses in a listing of routes: each is named by a line, and said to be the host's by the next.
+/// Parses a listing of routes. One line names an address; the next line tells whether it is the host's.
 pub(crate) fn addresses(text: &str) -> Vec<Ipv4Addr> {
     let (mut found, mut last): (_, Option<Ipv4Addr>) = (Vec::new(), None);
     for line in text.lines().map(str::trim) {
-        if let Some(named) = line.strip_prefix("|-- ") {
-            last = named.parse().ok();
+        if let Some(address) = line.strip_prefix("|-- ") {
+            last = address.parse().ok();
         } else if line == "/32 host LOCAL" {
             found.extend(last);
         }
@@ -143,11 +146,25 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_addresses_are_those_that_the_routes_say_are_local() {
-        let text = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe UNICAST\n     +-- 192.0.2.0/30 2 0 2\n        \
-                    |-- 192.0.2.0\n           /24 link UNICAST\n        |-- 192.0.2.2\n           /32 host LOCAL\n     \
-                    |-- 192.0.2.255\n        /32 link BROADCAST\nLocal:\n     |-- 192.0.2.2\n        /32 host LOCAL\n     \
-                    |-- 127.0.0.1\n        /32 host LOCAL\n";
+    fn the_hosts_addresses_are_the_local_routes() {
+        let text = concat!(
+            "Main:\n",
+            "  +-- 0.0.0.0/0 3 0 5\n",
+            "     |-- 0.0.0.0\n",
+            "        /0 universe UNICAST\n",
+            "     +-- 192.0.2.0/30 2 0 2\n",
+            "        |-- 192.0.2.0\n",
+            "           /24 link UNICAST\n",
+            "        |-- 192.0.2.2\n",
+            "           /32 host LOCAL\n",
+            "     |-- 192.0.2.255\n",
+            "        /32 link BROADCAST\n",
+            "Local:\n",
+            "     |-- 192.0.2.2\n",
+            "        /32 host LOCAL\n",
+            "     |-- 127.0.0.1\n",
+            "        /32 host LOCAL\n",
+        );
         assert_eq!(addresses(text), [Ipv4Addr::LOCALHOST, Ipv4Addr::new(192, 0, 2, 2)]);
         assert!(addresses("/32 host LOCAL\n|-- x\n/32 host LOCAL\n").is_empty());
     }

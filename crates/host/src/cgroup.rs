@@ -1,4 +1,4 @@
-//! What the process' control groups allow it: CPU time and CPUs of its own (`cgroups(7)`, Linux
+//! The limits of the process' control groups: CPU time, and CPUs of their own (`cgroups(7)`, Linux
 //! `Documentation/admin-guide/cgroup-v2.rst`, `Documentation/scheduler/sched-bwc.rst`).
 
 use crate::cpu::words;
@@ -8,52 +8,52 @@ use crate::tree::{Tree, Unknown};
 
 const GROUPS: &str = "/proc/self/cgroup";
 const MOUNTS: &str = "/proc/self/mounts";
-/// The deepest group that is looked at, and as many above it.
+/// The largest number of nested groups that are read.
 const DEEPEST: usize = 32;
 
-/// CPU time that a group may have.
+/// The CPU time that a group may use.
 #[derive(Clone, Debug)]
 pub struct Quota {
-    /// CPUs' worth of it; none: as much as there is.
+    /// The limit in CPUs; `None` if there is no limit.
     pub cpus: Fact<Option<f64>>,
-    /// How often it was used up.
+    /// How often the group used up its time.
     pub throttled: Fact<u64>,
 }
 
 /// A group's own CPUs.
 #[derive(Clone, Debug)]
 pub struct Partition {
-    /// `member` (none), `root` (nobody else's), `isolated` (nor balanced between).
+    /// `member` (no own CPUs), `root` (exclusive CPUs), `isolated` (exclusive CPUs without load balancing).
     pub kind: Fact<String>,
-    /// Which they are.
+    /// The CPUs.
     pub cpus: Fact<KernelList>,
 }
 
 /// The process' control groups.
 #[derive(Clone, Debug)]
 pub struct Groups {
-    /// Limits of the group and those above it, innermost first. A group without the file has no limit.
+    /// Limits of the group and its parents, innermost first. A group without the file has no limit.
     pub quotas: Vec<Quota>,
-    /// Own CPUs of the group and those above it.
+    /// Own CPUs of the group and its parents.
     pub partitions: Vec<Partition>,
-    /// What the unified hierarchy (version 2) can share out.
+    /// The controllers of the unified hierarchy (version 2).
     pub controllers: Option<Fact<Vec<String>>>,
-    /// Why nothing is known of quotas, if that is so.
+    /// The reason why the quotas are unknown, if they are.
     pub unknown: Option<Unknown>,
 }
 
-/// Where a hierarchy is mounted, and the process' group in it.
+/// The mount point of a hierarchy, and the process' group in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Hierarchy {
     pub(crate) mount: String,
     pub(crate) group: String,
 }
 
-impl Place {
-    /// The folders of the group and those above it, innermost first.
+impl Hierarchy {
+    /// Returns the folders of the group and its parents, innermost first.
     fn folders(&self) -> Vec<String> {
         let parts: Vec<&str> = self.group.split('/').filter(|part| !part.is_empty()).take(DEEPEST).collect();
-        // A group outside of what is mounted here: what is above it is not this process'.
+        // The group is outside of this mount: its parents are not this process' groups.
         if parts.contains(&"..") {
             return vec![self.mount.clone()];
         }
@@ -77,12 +77,12 @@ impl Groups {
         if unified.is_none() && cpu.is_none() {
             groups.unknown = Some(Unknown::Missing(format!("a control group's folder in {MOUNTS}")));
         }
-        groups.controllers = unified.as_ref().map(|place| {
-            tree.fact(&format!("{}/cgroup.controllers", place.mount), "words", |text| {
+        groups.controllers = unified.as_ref().map(|hierarchy| {
+            tree.fact(&format!("{}/cgroup.controllers", hierarchy.mount), "words", |text| {
                 Some(text.split_ascii_whitespace().map(str::to_owned).collect())
             })
         });
-        for folder in unified.iter().flat_map(Place::folders) {
+        for folder in unified.iter().flat_map(Hierarchy::folders) {
             let file = format!("{folder}/cpu.max");
             if tree.has(&file) {
                 let cpus = tree.fact(&file, "'max' or a quota, then a period", share);
@@ -95,12 +95,12 @@ impl Groups {
                 groups.partitions.push(Partition { kind: words(tree, &file), cpus });
             }
         }
-        for folder in cpu.iter().flat_map(Place::folders) {
+        for folder in cpu.iter().flat_map(Hierarchy::folders) {
             let file = format!("{folder}/cpu.cfs_quota_us");
             if tree.has(&file) {
                 let period = tree.value(&format!("{folder}/cpu.cfs_period_us"));
                 let cpus = tree.fact(&file, "-1 or a number of microseconds, with a period beside it", |quota| {
-                    // What is below 0 is no limit, as `max` is in the other version.
+                    // A negative quota means no limit, as `max` does in version 2.
                     let quota = if quota.starts_with('-') { "max" } else { quota };
                     share(&format!("{quota} {}", period.as_deref().ok()?))
                 });
@@ -122,7 +122,7 @@ fn throttled(tree: &Tree, folder: &str) -> Fact<u64> {
     }
 }
 
-/// A line `NAME NUMBER`.
+/// Finds a line `NAME NUMBER`.
 pub(crate) fn field<'t>(text: &'t str, name: &str) -> Option<(&'t str, u64)> {
     text.lines().find_map(|line| {
         let (found, value) = line.split_once(' ')?;
@@ -130,7 +130,7 @@ pub(crate) fn field<'t>(text: &'t str, name: &str) -> Option<(&'t str, u64)> {
     })
 }
 
-/// `max PERIOD` or `QUOTA PERIOD`, in microseconds, as CPUs.
+/// Parses `max PERIOD` or `QUOTA PERIOD`, in microseconds, as a number of CPUs.
 pub(crate) fn share(text: &str) -> Option<Option<f64>> {
     let (quota, period) = text.split_once(' ')?;
     let period: u64 = period.trim().parse().ok().filter(|period| *period > 0)?;
@@ -140,15 +140,15 @@ pub(crate) fn share(text: &str) -> Option<Option<f64>> {
     Some(Some(quota.parse::<u64>().ok()? as f64 / period as f64))
 }
 
-/// The unified hierarchy (version 2).
-pub(crate) fn unified(own: &str, mounts: &str) -> Option<Place> {
+/// Finds the unified hierarchy (version 2).
+pub(crate) fn unified(own: &str, mounts: &str) -> Option<Hierarchy> {
     let group = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     let mount = mounts.lines().filter_map(mount).find(|(_, kind, _)| *kind == "cgroup2")?.0;
-    Some(Place { mount, group: group.to_owned() })
+    Some(Hierarchy { mount, group: group.to_owned() })
 }
 
-/// The hierarchy of a controller (version 1).
-pub(crate) fn controlled(own: &str, mounts: &str, controller: &str) -> Option<Place> {
+/// Finds the hierarchy of a controller (version 1).
+pub(crate) fn controlled(own: &str, mounts: &str, controller: &str) -> Option<Hierarchy> {
     let group = own.lines().find_map(|line| {
         let (_, rest) = line.split_once(':')?;
         let (controllers, group) = rest.split_once(':')?;
@@ -158,15 +158,15 @@ pub(crate) fn controlled(own: &str, mounts: &str, controller: &str) -> Option<Pl
         *kind == "cgroup" && options.split(',').any(|option| option == controller)
     };
     let mount = mounts.lines().filter_map(mount).find(is_its)?.0;
-    Some(Place { mount, group: group.to_owned() })
+    Some(Hierarchy { mount, group: group.to_owned() })
 }
 
-/// Where something is mounted, its kind and its options.
+/// Parses a line of mounts: mount point, type and options.
 fn mount(line: &str) -> Option<(String, &str, &str)> {
     let mut words = line.split(' ');
-    let (place, kind, options) = (words.nth(1)?, words.next()?, words.next()?);
-    // As `fstab(5)` writes a space.
-    Some((place.replace("\\040", " "), kind, options))
+    let (point, kind, options) = (words.nth(1)?, words.next()?, words.next()?);
+    // `fstab(5)` writes a space as `\040`.
+    Some((point.replace("\\040", " "), kind, options))
 }
 
 #[cfg(test)]
@@ -188,12 +188,12 @@ cgroup2 /sys/fs/cgroup/my\\040own cgroup2 rw 0 0
         let above = ["/sys/fs/cgroup/cpu,cpuacct/a/b", "/sys/fs/cgroup/cpu,cpuacct/a", "/sys/fs/cgroup/cpu,cpuacct"];
         assert_eq!(cpu.folders(), above);
         assert_eq!(controlled(own, MOUNTS, "cpuset"), None);
-        let outside = Place { mount: "/m".to_owned(), group: "/../../x".to_owned() };
+        let outside = Hierarchy { mount: "/m".to_owned(), group: "/../../x".to_owned() };
         assert_eq!(outside.folders(), ["/m"]);
     }
 
     #[test]
-    fn a_quota_is_so_many_cpus() {
+    fn a_quota_is_read_as_a_number_of_cpus() {
         assert_eq!(share("max 100000"), Some(None));
         assert_eq!(share("150000 100000"), Some(Some(1.5)));
         assert_eq!(["", "max", "1 0", "a 1", "1 a", "-1 5"].map(share), [None; 6]);

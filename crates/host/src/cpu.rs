@@ -1,11 +1,11 @@
-//! CPUs: which share a physical core, their frequency, and what they do when idle.
+//! CPUs: which ones share a physical core, their frequency, and their idle states.
 
 use crate::fact::Fact;
 use crate::list::KernelList;
 use crate::stat::Load;
 use crate::tree::Tree;
 
-/// Where CPUs are described.
+/// The kernel's folder of CPUs.
 pub const FOLDER: &str = "/sys/devices/system/cpu";
 /// More idle states than any driver has (`CPUIDLE_STATE_MAX` is 10).
 const MOST_STATES: usize = 16;
@@ -13,47 +13,47 @@ const MOST_STATES: usize = 16;
 /// A CPU: a hardware thread, which Forebay calls a core.
 #[derive(Clone, Debug)]
 pub struct Cpu {
-    /// Its number.
+    /// The CPU's number.
     pub number: usize,
     /// Its NUMA node.
     pub node: Option<usize>,
-    /// The CPUs of its physical core, itself among them.
+    /// The CPUs of its physical core, including itself.
     pub threads: Fact<KernelList>,
-    /// The package (socket) that it is of.
+    /// Its package (socket).
     pub package: Fact<usize>,
     /// The number of its physical core in the package.
     pub physical: Fact<usize>,
     /// Its frequency.
     pub frequency: Frequency,
-    /// What it does when idle, the shallowest first.
+    /// Its idle states, the shallowest first.
     pub idle: Vec<IdleState>,
-    /// The longest that its waking up may take, in microseconds; none: as long as it does.
+    /// The longest allowed wake-up time in microseconds; `None` if there is no limit.
     pub wake_limit_us: Fact<Option<u64>>,
-    /// How its time was spent.
+    /// The shares of its time.
     pub load: Option<Load>,
 }
 
 /// A CPU's frequency.
 #[derive(Clone, Debug)]
 pub struct Frequency {
-    /// Who sets it.
+    /// The driver that sets it.
     pub driver: Fact<String>,
-    /// By what rule.
+    /// The rule by which the driver sets it.
     pub governor: Fact<String>,
-    /// The highest that the rule may set, in kHz.
+    /// The highest frequency that the rule may set, in kHz.
     pub most_khz: Fact<u64>,
-    /// The highest that the hardware has, in kHz.
+    /// The highest frequency of the hardware, in kHz.
     pub hardware_most_khz: Fact<u64>,
 }
 
 /// An idle state (Linux `Documentation/admin-guide/pm/cpuidle.rst`).
 #[derive(Clone, Debug)]
 pub struct IdleState {
-    /// Its name.
+    /// The state's name.
     pub name: Fact<String>,
-    /// How long it takes to leave it, in microseconds.
+    /// The time to leave the state, in microseconds.
     pub latency_us: Fact<u64>,
-    /// Whether it is never entered.
+    /// True if the state is never entered.
     pub disabled: Fact<bool>,
 }
 
@@ -88,25 +88,27 @@ impl Cpu {
     }
 }
 
-/// A name that the kernel gives to one of its own: a driver, a governor, a clock.
+/// Reads a name that the kernel gives to a driver, a governor or a clock.
 pub(crate) fn name(tree: &Tree, path: &str) -> Fact<String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     let is_name = |text: &str| text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.bytes().all(fits);
     tree.fact(path, "a name", |text| is_name(text).then(|| text.to_owned()))
 }
 
-/// Some words.
+/// Reads a file of printable words.
 pub(crate) fn words(tree: &Tree, path: &str) -> Fact<String> {
     let fits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
     tree.fact(path, "words", |text| fits(text).then(|| text.to_owned()))
 }
 
-/// A switch of the kernel's. What is above 1 is on, too: `disable` of an idle state counts who has disabled it.
+/// Parses a switch of the kernel. Values above 1 mean on, too: `disable` of an idle state counts the requests to
+/// disable it.
 pub(crate) fn flag(text: &str) -> Option<bool> {
     text.parse::<u64>().ok().map(|number| number > 0)
 }
 
-/// `0` is no limit, and `n/a` that no waking may take any time (Linux `Documentation/ABI/testing/sysfs-devices-power`).
+/// Parses a limit. `0` means no limit, and `n/a` that waking up may take no time (Linux
+/// `Documentation/ABI/testing/sysfs-devices-power`).
 fn limit(text: &str) -> Option<Option<u64>> {
     match text {
         "n/a" => Some(Some(0)),

@@ -1,6 +1,7 @@
-//! What in a machine will cost a pipeline performance, by what that is known, and how to mend it.
+//! Checks a machine for anything that would cost a pipeline performance, with evidence and a fix for each finding.
 //!
-//! Each check looks at facts and at what is to run. One whose facts cannot be read says so: it is neither in order nor a fault.
+//! Each check reads facts about the machine and the pipeline that will run. If its facts cannot be read, the check
+//! reports that: the result is neither "ok" nor a finding.
 
 mod clocks;
 mod cores;
@@ -23,13 +24,13 @@ use crate::fact::{Evidence, Fact};
 use crate::host::Host;
 use crate::list::KernelList;
 
-/// The share of a core's time from which on something else is said to run there.
+/// The share of a core's time from which on the core counts as busy.
 const BUSY: f64 = 0.05;
 
-/// What is to run.
+/// The pipeline that will run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Intent {
-    /// The pipeline's name; none: the machine is judged for any.
+    /// The pipeline's name; `None` if the machine is checked for any pipeline.
     pub pipeline: Option<String>,
     /// Its workers.
     pub workers: Vec<Worker>,
@@ -37,62 +38,62 @@ pub struct Intent {
     pub ports: Vec<Port>,
     /// Memory of one worker's packet pool, in bytes.
     pub pool_bytes: u64,
-    /// The addresses that the pipeline answers for.
+    /// The addresses for which the pipeline replies.
     #[serde(skip)]
     pub addresses: Vec<IpAddr>,
 }
 
-/// A worker that is to run.
+/// A worker that will run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Worker {
-    /// Its core; none: no core is left for it.
+    /// Its core; `None` if no core is available for it.
     pub core: Option<usize>,
-    /// Whether another pipeline runs on that core already.
+    /// True if another pipeline already runs on that core.
     pub shared: bool,
 }
 
-/// A port that is to be opened.
+/// A port that will be opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Port {
     /// Its name.
     pub name: String,
     /// Its kind.
     pub kind: String,
-    /// The interface that it is on.
+    /// Its interface.
     pub interface: Option<String>,
-    /// Whether that is in a network namespace of another name, where it cannot be seen from here.
+    /// True if the interface is in another network namespace, where it cannot be read.
     pub elsewhere: bool,
-    /// Which workers have it, by number.
+    /// The workers that use it, by number.
     pub workers: Vec<usize>,
-    /// Whether the host's own stack gets the frames that come in, too.
+    /// True if the host's own stack also receives the incoming frames.
     #[serde(skip)]
     pub host: bool,
-    /// The address that the host has there.
+    /// The host's address at this port.
     #[serde(skip)]
     pub address: Option<IpAddr>,
 }
 
-/// How a check ended.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// In order.
+    /// No fault was found.
     Ok,
     /// The pipeline cannot run.
     Stops,
-    /// It costs performance.
+    /// The fault costs performance.
     Costs,
-    /// It may: that depends on what else happens.
+    /// The fault may cost performance, depending on other conditions.
     May,
-    /// Nothing to mend.
+    /// A fact that needs no fix.
     Info,
-    /// Its facts cannot be known.
+    /// The facts are unavailable.
     #[serde(rename = "n/a")]
     NotAvailable,
 }
 
 impl State {
-    /// As people read it.
+    /// Returns the text that tables show.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -105,28 +106,28 @@ impl State {
         }
     }
 
-    /// Whether something was found.
+    /// Returns whether the check found something.
     #[must_use]
     pub fn is_finding(self) -> bool {
         matches!(self, Self::Stops | Self::Costs | Self::May | Self::Info)
     }
 }
 
-/// What a check looks at.
+/// A check.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// Its name, which stays.
+    /// Its stable name.
     pub id: &'static str,
-    /// What it looks at.
+    /// The condition that it checks.
     pub looks_at: &'static str,
-    /// What it costs when it is not in order, and by what source.
+    /// The cost of a fault, with its source.
     pub cost: &'static str,
-    /// How that is mended.
-    pub mend: &'static str,
+    /// How to fix a fault.
+    pub fix: &'static str,
     judge: fn(&Case<'_>) -> Verdict,
 }
 
-/// Every check, in the order in which they are told.
+/// All checks, in the order in which they are reported.
 pub const CHECKS: &[Check] = &[
     cores::WORKER_CORES,
     rights::CAPABILITIES,
@@ -153,47 +154,47 @@ pub const CHECKS: &[Check] = &[
     clocks::HARDWARE_COUNTERS,
 ];
 
-/// A check's outcome.
+/// The outcome of a check.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Which check.
+    /// The check's name.
     pub id: &'static str,
-    /// How it ended.
+    /// The result.
     pub state: State,
-    /// In one sentence.
+    /// The result in one sentence.
     pub says: String,
-    /// What that rests on.
+    /// The files and values that the result is based on.
     pub evidence: Vec<Evidence>,
-    /// What it costs, of a finding.
+    /// The cost of a finding.
     pub cost: Option<&'static str>,
-    /// How to mend it, of a finding: commands, or lines that begin with `#`.
+    /// How to fix a finding: commands, or lines that begin with `#`.
     pub remedy: Vec<String>,
 }
 
 /// All outcomes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diagnosis {
-    /// What is to run.
+    /// The pipeline that was checked.
     #[serde(flatten)]
     pub intent: Intent,
-    /// By check.
+    /// The outcomes of the checks.
     pub checks: Vec<Outcome>,
 }
 
 impl Diagnosis {
-    /// Whether something was found that costs performance, or keeps the pipeline from running.
+    /// Returns whether a finding costs performance or keeps the pipeline from running.
     #[must_use]
     pub fn has_cost(&self) -> bool {
         self.checks.iter().any(|outcome| matches!(outcome.state, State::Stops | State::Costs))
     }
 
-    /// What was found.
+    /// Returns the findings.
     pub fn findings(&self) -> impl Iterator<Item = &Outcome> {
         self.checks.iter().filter(|outcome| outcome.state.is_finding())
     }
 }
 
-/// Holds what is to run against a machine.
+/// Checks a machine for the pipeline that will run.
 #[must_use]
 pub fn examine(host: &Host, intent: &Intent) -> Diagnosis {
     let case = Case { host, intent };
@@ -204,7 +205,7 @@ pub fn examine(host: &Host, intent: &Intent) -> Diagnosis {
     Diagnosis { intent: intent.clone(), checks: CHECKS.iter().map(outcome).collect() }
 }
 
-/// Returns the fault in the host's part in ARP, if there is one: the check `arp-flux` by itself.
+/// Returns the result of the check `arp-flux` alone if it found a fault in the host's ARP settings.
 #[must_use]
 pub fn arp_flux(host: &Host, intent: &Intent) -> Option<Outcome> {
     let Verdict { state, says, evidence, remedy } = (neighbours::ARP_FLUX.judge)(&Case { host, intent });
@@ -212,30 +213,31 @@ pub fn arp_flux(host: &Host, intent: &Intent) -> Option<Outcome> {
     (state == State::Costs).then_some(Outcome { id, state, says, evidence, cost: Some(cost), remedy })
 }
 
-/// What is judged.
+/// The machine and the pipeline that a check examines.
 struct Case<'a> {
     host: &'a Host,
     intent: &'a Intent,
 }
 
 impl Case<'_> {
-    /// The cores that workers are to have.
+    /// Returns the cores that the workers will use.
     fn wanted(&self) -> KernelList {
         self.intent.workers.iter().filter_map(|worker| worker.core).collect()
     }
 
-    /// Those of them that there are, as far as that is known: one check is enough to say that others are not.
+    /// Returns the workers' cores that exist, as far as that is known. Only the check `worker-cores` reports missing
+    /// cores.
     fn cores(&self) -> KernelList {
         let wanted = self.wanted();
         self.host.online.value().map_or_else(|| wanted.clone(), |online| wanted.and(online))
     }
 
-    /// What is known of the workers' cores; of those of which nothing is, `each` is told so.
+    /// Returns the facts about the workers' cores. Adds the reason to `each` for every core without facts.
     fn cpus(&self, each: &mut Each) -> Vec<&Cpu> {
         let find = |core: usize| {
             let cpu = self.host.cpu(core);
             if cpu.is_none() {
-                let why = self.host.online.why().unwrap_or_else(|| format!("there is no core {core}"));
+                let why = self.host.online.why().unwrap_or_else(|| format!("core {core} does not exist"));
                 each.unknown.push(why);
             }
             cpu
@@ -243,24 +245,24 @@ impl Case<'_> {
         self.cores().iter().filter_map(find).collect()
     }
 
-    /// Cores that no worker has.
+    /// Returns the online cores without a worker.
     fn other_cores(&self) -> KernelList {
         self.host.online.value().map(|online| online.without(&self.cores())).unwrap_or_default()
     }
 
-    /// The nodes of workers' cores; `None` where one's is not known.
+    /// Returns the nodes of the workers' cores; `None` if one of them is unknown.
     fn nodes(&self) -> Option<KernelList> {
         let nodes: Option<Vec<usize>> = self.cores().iter().map(|core| self.host.cpu(core)?.node).collect();
         nodes.map(|nodes| nodes.into_iter().collect())
     }
 
-    /// Whether there is one NUMA node, so that everything is near; `None` where that is not known.
+    /// Returns whether there is only one NUMA node, so that all memory is near; `None` if that is unknown.
     fn has_one_node(&self) -> Option<bool> {
         self.host.nodes_online.value().map(|nodes| nodes.len() == 1)
     }
 }
 
-/// How a check ends.
+/// The result of a check function.
 struct Verdict {
     state: State,
     says: String,
@@ -281,8 +283,8 @@ impl Verdict {
         Self { state, says: says.into(), evidence, remedy }
     }
 
-    /// Of what is judged one by one (cores, interfaces): what is wrong with one is wrong; else what is not known of one is not
-    /// known; else it is in order.
+    /// Combines the results of several things (cores, interfaces). If one of them is wrong, the result is a finding.
+    /// Otherwise, if one of them is unknown, the result is unknown. Otherwise it is ok.
     fn of_each(
         each: Each,
         says: impl FnOnce(&[String]) -> (State, String, Vec<String>),
@@ -300,16 +302,16 @@ impl Verdict {
     }
 }
 
-/// What was seen of several things.
+/// Observations about several things.
 #[derive(Default)]
 struct Each {
-    /// Of each that is not in order: what it is.
+    /// A description of each fault.
     wrong: Vec<String>,
-    /// By what that is known.
+    /// Evidence of the faults.
     evidence: Vec<Evidence>,
-    /// Why something cannot be judged.
+    /// Reasons why things are unknown.
     unknown: Vec<String>,
-    /// By what others are known to be in order.
+    /// Evidence of the things that are ok.
     fine: Vec<Evidence>,
 }
 
@@ -324,7 +326,7 @@ impl Each {
     }
 }
 
-/// Several things in a sentence.
+/// Lists several things in a sentence.
 fn listed(things: &[String]) -> String {
     if things.len() <= 4 {
         return things.join(", ");
@@ -332,12 +334,12 @@ fn listed(things: &[String]) -> String {
     format!("{} and {} more", things[..3].join(", "), things.len() - 3)
 }
 
-/// A share in percent, no more exact than it is known.
+/// Formats a share as whole percents.
 fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// Cores in a sentence.
+/// Names cores in a sentence.
 fn named(cores: &KernelList) -> String {
     format!("core{} {cores}", if cores.len() == 1 { "" } else { "s" })
 }

@@ -1,4 +1,4 @@
-//! A fact: what the kernel says, with the file that says so; or why that cannot be known.
+//! Facts: values from the kernel's files with the file as evidence, or the reason why a value is unknown.
 
 use std::fmt;
 
@@ -6,48 +6,48 @@ use serde::Serialize;
 
 use crate::tree::Unknown;
 
-/// Something that the kernel may report.
+/// A value that the kernel may report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact<T> {
-    /// The file, as the machine calls it.
+    /// The file's path on its machine.
     pub path: String,
-    /// What it says.
+    /// The value, or the reason why it is unknown.
     pub known: Result<Known<T>, Unknown>,
 }
 
-/// What a file says.
+/// The content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known<T> {
-    /// What it means.
+    /// The value.
     pub value: T,
-    /// The words of the file.
+    /// The text in the file.
     pub text: String,
 }
 
 impl<T> Fact<T> {
-    /// A line or part of a file that says this.
+    /// Creates a fact from a line or another part of a file.
     pub(crate) fn part(path: &str, text: &str, value: T) -> Self {
         Self { path: path.to_owned(), known: Ok(Known { value, text: text.to_owned() }) }
     }
 
-    /// Something that cannot be known.
+    /// Creates an unknown fact.
     pub(crate) fn unknown(path: &str, why: Unknown) -> Self {
         Self { path: path.to_owned(), known: Err(why) }
     }
 
-    /// The value, if it is known.
+    /// Returns the value if it is known.
     #[must_use]
     pub fn value(&self) -> Option<&T> {
         self.known.as_ref().ok().map(|known| &known.value)
     }
 
-    /// Why it is not known, if it is not.
+    /// Returns the reason if the value is unknown.
     #[must_use]
     pub fn why(&self) -> Option<String> {
         self.known.as_ref().err().map(ToString::to_string)
     }
 
-    /// The file and its words; of what is not known, why.
+    /// Returns the file and its text, or the reason if the value is unknown.
     #[must_use]
     pub fn evidence(&self) -> Evidence {
         let value = self.known.as_ref().map_or_else(ToString::to_string, |known| known.text.clone());
@@ -56,29 +56,29 @@ impl<T> Fact<T> {
     }
 }
 
-/// Where a value in evidence comes from.
+/// Whether evidence quotes a file or is computed from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// The words stand in the file.
+    /// The text is in the file.
     Read,
-    /// It was worked out from the file: a share of time, what is missing in it.
+    /// The value was computed from the file: a share of time, or a missing part.
     Derived,
 }
 
-/// What a finding rests on: a file and what it says.
+/// A file and a value that support a finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Evidence {
-    /// The file, as the machine calls it.
+    /// The file's path on its machine.
     pub path: String,
-    /// What it says.
+    /// The value.
     pub value: String,
-    /// Whether these are its words.
+    /// Whether the value is the file's own text.
     pub origin: Origin,
 }
 
 impl Evidence {
-    /// Something worked out from a file.
+    /// Creates evidence that was computed from a file.
     pub(crate) fn derived(path: &str, value: impl Into<String>) -> Self {
         Self { path: path.to_owned(), value: value.into(), origin: Origin::Derived }
     }

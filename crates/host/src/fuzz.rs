@@ -1,14 +1,14 @@
-//! Any bytes as each of the kernel's files: what a fuzz target and the replay of its corpus try.
+//! Fuzz targets: any bytes as each of the kernel's files. Tests replay their corpora.
 
 use crate::{KernelList, Topology, arp, cgroup, interrupts, kernel, memory, process, stat};
 
-/// Reads bytes as each kind of file there is. Any outcome is right; that there is one, soon and without a panic, and that what
-/// is read of a list can be written and read again, is what is tried.
+/// Parses bytes as each kind of file. Any result is accepted, but no panic, and it must come soon. A parsed list must
+/// give the same list after it is written and parsed again.
 pub fn fuzz_files(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     for line in text.lines() {
         if let Ok(list) = line.parse::<KernelList>() {
-            assert_eq!(list.to_string().parse(), Ok(list.clone()), "a list that was written is the same");
+            assert_eq!(list.to_string().parse(), Ok(list.clone()), "a written list parses to the same list");
             assert_eq!(list.iter().take(5_000).count(), list.len().min(5_000));
         }
         let _ = (stat::line(line), cgroup::share(line), memory::chosen(line));
@@ -25,8 +25,8 @@ pub fn fuzz_files(bytes: &[u8]) {
     let _ = (cgroup::unified(own, mounts), cgroup::controlled(own, mounts, "cpu"));
 }
 
-/// Reads bytes as a machine that hwloc described, and as one in a word. Every topology has processors, and their caches
-/// exist. Its domains have cores, and no more threads than there are. No bytes lead to a panic.
+/// Parses bytes as a machine that hwloc described, and as a short description. Every topology has processors, and their
+/// caches exist. Its domains have cores, and no more threads than there are processors. No bytes may cause a panic.
 pub fn fuzz_topology(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let read = [Topology::hwloc(text), Topology::synthetic(text.trim_end())];
@@ -38,7 +38,7 @@ pub fn fuzz_topology(bytes: &[u8]) {
         assert!(topology.distances.is_empty() || topology.distances.len() == nodes);
         assert!(topology.distances.iter().all(|row| row.len() == nodes));
         let domains = topology.domains();
-        let placed: usize = domains.iter().map(|domain| domain.cores.len() + domain.siblings.len()).sum();
-        assert!(placed <= topology.processors.len() && domains.iter().all(|domain| !domain.cores.is_empty()));
+        let assigned: usize = domains.iter().map(|domain| domain.cores.len() + domain.siblings.len()).sum();
+        assert!(assigned <= topology.processors.len() && domains.iter().all(|domain| !domain.cores.is_empty()));
     }
 }

@@ -1,4 +1,4 @@
-//! The machine, described: CPUs, nodes, interfaces, interrupts, the kernel and this process.
+//! A description of the machine: CPUs, nodes, interfaces, interrupts, the kernel and this process.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,17 +16,17 @@ use crate::process::Process;
 use crate::stat::{self, CpuTimes, Load};
 use crate::tree::{Tree, Unknown};
 
-/// The most CPUs that are looked at: as many as Linux can have on any machine of today.
+/// The largest number of CPUs that are read: as many as Linux supports on any current machine.
 pub(crate) const MOST_CPUS: usize = 8_192;
 
-/// A machine, as its kernel tells of it.
+/// A machine, as its kernel describes it.
 ///
 /// ```
 /// use forebay_host::{Host, Tree};
 ///
 /// let host = Host::read(&Tree::default());
 /// for cpu in &host.cpus {
-///     // What the kernel does not tell is not known, and why that is so can be asked.
+///     // A value that the kernel does not report is unknown, and `why` gives the reason.
 ///     let governor = &cpu.frequency.governor;
 ///     match governor.value() {
 ///         Some(name) => println!("core {}: {name}", cpu.number),
@@ -36,21 +36,21 @@ pub(crate) const MOST_CPUS: usize = 8_192;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// CPUs that there are, switched on or not.
+    /// CPUs that exist, online or offline.
     pub present: Fact<KernelList>,
-    /// CPUs that are switched on.
+    /// CPUs that are online.
     pub online: Fact<KernelList>,
-    /// These, one by one.
+    /// The online CPUs, one by one.
     pub cpus: Vec<Cpu>,
-    /// NUMA nodes that there are.
+    /// NUMA nodes that exist.
     pub nodes_online: Fact<KernelList>,
-    /// These, one by one.
+    /// The nodes, one by one.
     pub nodes: Vec<Node>,
     /// Memory of all nodes.
     pub memory: Memory,
     /// Network interfaces, by name.
     pub interfaces: Vec<Interface>,
-    /// Its part in ARP.
+    /// Its ARP settings.
     pub arp: Arp,
     /// Interrupts of devices.
     pub interrupts: Result<Vec<Interrupt>, Unknown>,
@@ -60,7 +60,7 @@ pub struct Host {
     pub process: Process,
     /// Its control groups.
     pub groups: Groups,
-    /// CPUs' times, as they were read.
+    /// The CPUs' times at the first reading.
     times: Result<BTreeMap<usize, CpuTimes>, Unknown>,
     /// How long the system has been running, in seconds.
     uptime_s: Fact<f64>,
@@ -68,7 +68,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Reads what there is beneath `tree`. Nothing that is missing or makes no sense stops it.
+    /// Reads the description beneath `tree`. Missing or invalid files do not stop it.
     #[must_use]
     pub fn read(tree: &Tree) -> Self {
         let list = |file: &str| tree.fact(&format!("{FOLDER}/{file}"), "a list of CPUs", |text| text.parse().ok());
@@ -100,22 +100,22 @@ impl Host {
             nodes,
             read_at: Instant::now(),
         };
-        // Until somebody looks again: since the start.
+        // Until `observe` is called, loads and rates are averages since the system's start.
         let times = host.times.clone();
-        host.tell(&times, None, Duration::ZERO);
+        host.update_loads(&times, None, Duration::ZERO);
         host
     }
 
-    /// Reads again what changes all the time, for loads and rates of the time since [`read`](Self::read). Where it does not
-    /// advance, they stay those since the system's start.
+    /// Reads the changing files again, to get loads and rates for the time since [`read`](Self::read). If they have not
+    /// changed, loads and rates remain the averages since the system's start.
     pub fn observe(&mut self, tree: &Tree) {
         let (times, interrupts) = (stat::read(tree), interrupts::counted(tree));
         let span = self.read_at.elapsed();
         let live = self.times.is_ok() && times.is_ok() && self.times != times;
-        self.tell(&times, interrupts.ok().filter(|_| live).as_deref(), span);
+        self.update_loads(&times, interrupts.ok().filter(|_| live).as_deref(), span);
     }
 
-    fn tell(
+    fn update_loads(
         &mut self,
         times: &Result<BTreeMap<usize, CpuTimes>, Unknown>,
         interrupts: Option<&[Counted]>,
@@ -129,34 +129,34 @@ impl Host {
         let uptime = self.uptime_s.value().copied();
         let later = interrupts;
         for (at, interrupt) in self.interrupts.iter_mut().flatten().enumerate() {
-            // They are listed in the same order, unless one has come or gone.
+            // Interrupts are listed in the same order, unless one was added or removed.
             let same = later.and_then(|later| {
-                let there = later.get(at).filter(|counted| counted.number == interrupt.number);
-                there.or_else(|| later.iter().find(|counted| counted.number == interrupt.number))
+                let same_index = later.get(at).filter(|counted| counted.number == interrupt.number);
+                same_index.or_else(|| later.iter().find(|counted| counted.number == interrupt.number))
             });
             interrupt.observe(same, span, uptime);
         }
     }
 
-    /// A CPU that is switched on.
+    /// Returns an online CPU.
     #[must_use]
     pub fn cpu(&self, number: usize) -> Option<&Cpu> {
         self.cpus.iter().find(|cpu| cpu.number == number)
     }
 
-    /// A NUMA node.
+    /// Returns a NUMA node.
     #[must_use]
     pub fn node(&self, number: usize) -> Option<&Node> {
         self.nodes.iter().find(|node| node.number == number)
     }
 
-    /// A network interface.
+    /// Returns a network interface.
     #[must_use]
     pub fn interface(&self, name: &str) -> Option<&Interface> {
         self.interfaces.iter().find(|interface| interface.name == name)
     }
 
-    /// Why CPUs' loads are not known, if that is so.
+    /// Returns the reason if the CPUs' loads are unknown.
     #[must_use]
     pub fn load_unknown(&self) -> Option<String> {
         self.times.as_ref().err().map(ToString::to_string)

@@ -1,4 +1,4 @@
-//! Network interfaces: the device behind each, where it is, and its queues (`/sys/class/net`, Linux
+//! Network interfaces: the device of each, its NUMA node, and its queues (`/sys/class/net`, Linux
 //! `Documentation/ABI/testing/sysfs-class-net`).
 
 use crate::arp::Setting;
@@ -6,9 +6,9 @@ use crate::fact::Fact;
 use crate::list::KernelList;
 use crate::tree::Tree;
 
-/// Where interfaces are described.
+/// The kernel's folder of interfaces.
 pub const FOLDER: &str = "/sys/class/net";
-/// The most interfaces that are looked at.
+/// The largest number of interfaces that are read.
 const MOST: usize = 1_024;
 
 /// A network interface.
@@ -16,27 +16,27 @@ const MOST: usize = 1_024;
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// Whether there is a device behind it.
+    /// True if it has a device.
     pub has_device: bool,
-    /// Whether it is in use: `up`, `down`, `unknown`, …
+    /// Its state: `up`, `down`, `unknown`, …
     pub state: Fact<String>,
-    /// The NUMA node of its device; none where the firmware says none.
+    /// The NUMA node of its device; `None` if the firmware reports no node.
     pub node: Fact<Option<usize>>,
     /// The CPUs near its device.
     pub cpus: Fact<KernelList>,
-    /// How many queues it receives by.
+    /// Number of receive queues.
     pub receive_queues: usize,
-    /// How many it sends by.
+    /// Number of send queues.
     pub send_queues: usize,
     /// The interrupts of its device.
     pub interrupts: Vec<u32>,
-    /// The user that a TUN or TAP interface was prepared for.
+    /// The user that owns a prepared TUN or TAP interface.
     pub owner: Fact<Option<u32>>,
-    /// For which addresses it answers ARP (`arp_ignore`).
+    /// For which addresses it replies to ARP requests (`arp_ignore`).
     pub arp_ignore: Fact<u32>,
-    /// Which address it names in ARP requests (`arp_announce`).
+    /// Which address it uses in ARP requests (`arp_announce`).
     pub arp_announce: Fact<u32>,
-    /// Whether a packet's source must be reached by it (`rp_filter`).
+    /// Whether a packet's source must be reachable through it (`rp_filter`).
     pub rp_filter: Fact<u32>,
 }
 
@@ -47,7 +47,7 @@ impl Interface {
 
     fn read(tree: &Tree, name: String) -> Self {
         let path = |file: &str| format!("{FOLDER}/{name}/{file}");
-        // A virtio interface's device is one of a bus of its own; the PCI device that has it knows where it is.
+        // A virtio interface's device is on a bus of its own; the parent PCI device reports the node.
         let near = ["device", "device/.."].into_iter().find(|device| tree.has(&path(&format!("{device}/numa_node"))));
         let device = near.unwrap_or("device");
         let queues = tree.names(&path("queues"));

@@ -1,4 +1,5 @@
-//! Device interrupts: how often each CPU gets them, and which may (`/proc/interrupts`, `/proc/irq`; `proc_interrupts(5)`).
+//! Device interrupts: how often each CPU receives them, and which CPUs may (`/proc/interrupts`, `/proc/irq`;
+//! `proc_interrupts(5)`).
 
 use std::time::Duration;
 
@@ -7,9 +8,9 @@ use crate::list::KernelList;
 use crate::stat::Over;
 use crate::tree::{Tree, Unknown, senseless};
 
-/// Where they are counted.
+/// The file with the counts.
 pub const FILE: &str = "/proc/interrupts";
-/// The most interrupts that are looked at: machines have some thousands.
+/// The largest number of interrupts that are read. Machines have some thousands.
 const MOST: usize = 16_384;
 
 /// An interrupt of a device.
@@ -17,38 +18,39 @@ const MOST: usize = 16_384;
 pub struct Interrupt {
     /// Its number.
     pub number: u32,
-    /// Its controller and the devices that it is of.
+    /// Its controller and its devices.
     pub label: String,
-    /// By CPU: how often it has come.
+    /// Number of times it occurred, by CPU.
     pub counts: Vec<(usize, u64)>,
-    /// The CPUs that it may be sent to.
+    /// The CPUs that may receive it.
     pub allowed: Fact<KernelList>,
-    /// Those of them that it is sent to.
+    /// The CPUs that receive it, a subset of `allowed`.
     pub effective: Fact<KernelList>,
-    /// By CPU, how often a second, where that is not 0; nothing where it cannot be told.
+    /// Rates per second by CPU, without zeros; `None` if they are unknown.
     pub rates: Option<(Vec<(usize, f64)>, Over)>,
-    /// How long it has been counted, in seconds.
+    /// The time over which it has been counted, in seconds.
     pub counted_s: Option<f64>,
 }
 
-/// The files of an interrupt.
+/// Returns the folder of an interrupt.
 #[must_use]
 pub fn folder(number: u32) -> String {
     format!("/proc/irq/{number}")
 }
 
 impl Interrupt {
-    /// Where it is sent: what the kernel says of that, or where it may be sent.
+    /// Returns the CPUs that receive it, or if the kernel does not report them, the CPUs that may.
     #[must_use]
     pub fn target(&self) -> &Fact<KernelList> {
         match self.effective.value() {
-            // What was never requested is sent nowhere.
+            // An interrupt that was never requested has an empty list.
             Some(list) if !list.is_empty() => &self.effective,
             _ => &self.allowed,
         }
     }
 
-    /// How often a second it comes to these CPUs: now, or where it does not, on the average since the start.
+    /// Returns its rate per second at the CPUs selected by `on`. If it does not occur now, the rate is the average
+    /// since the start.
     #[must_use]
     pub fn rate(&self, on: impl Fn(usize) -> bool) -> Option<(f64, Over)> {
         if let Some((rates, over)) = &self.rates {
@@ -62,7 +64,8 @@ impl Interrupt {
         self.counted_s.map(|seconds| (all as f64 / seconds, Over::Start))
     }
 
-    /// Takes its rates from a later reading, `span` after this one; without one that has advanced there are only averages.
+    /// Computes the rates from a later reading, `span` after this one. Without a later reading, only averages are
+    /// available.
     pub(crate) fn observe(&mut self, later: Option<&Counted>, span: Duration, uptime_s: Option<f64>) {
         self.counted_s = uptime_s.filter(|seconds| *seconds > 0.0);
         let seconds = span.as_secs_f64();
@@ -98,7 +101,7 @@ pub(crate) fn counted(tree: &Tree) -> Result<Vec<Counted>, Unknown> {
     parse(&text).ok_or_else(|| senseless(FILE, &text, "a heading of CPUs, then a line for each interrupt"))
 }
 
-/// Device interrupts; the processor's own (`LOC`, `TLB`, …) are passed over.
+/// Parses the listing. The processor's own interrupts (`LOC`, `TLB`, …) are skipped.
 pub(crate) fn parse(text: &str) -> Option<Vec<Counted>> {
     let mut lines = text.lines();
     let heading = lines.next()?.split_ascii_whitespace();
@@ -113,7 +116,7 @@ pub(crate) fn parse(text: &str) -> Option<Vec<Counted>> {
             counts.push((*cpu, count));
             words.next();
         }
-        // Zeros are most of it, and say no more than their absence.
+        // Most counts are zero; dropping them loses nothing.
         counts.retain(|(_, count)| *count > 0);
         Some(Counted { number, counts, label: words.collect::<Vec<_>>().join(" ") })
     });
@@ -142,7 +145,7 @@ ERR:          0
     }
 
     #[test]
-    fn rates_are_of_a_while_or_since_the_start() {
+    fn rates_cover_a_span_or_the_time_since_the_start() {
         let later = parse(LISTING).expect("a listing").remove(1);
         let unknown = |path: &str| Fact::unknown(path, Unknown::Missing(path.to_owned()));
         let mut interrupt = Interrupt {

@@ -1,45 +1,45 @@
-//! How the kernel was started and is set: isolated CPUs, its clock, who may count events.
+//! The kernel's parameters and settings: isolated CPUs, its clock, and the permission to count events.
 
 use crate::cpu::{FOLDER, flag, name};
 use crate::fact::{Fact, Known};
 use crate::list::KernelList;
 use crate::tree::{Tree, Unknown};
 
-/// Where the processor describes itself.
+/// The processor's description.
 pub const CPUINFO: &str = "/proc/cpuinfo";
-/// Where counters of events are.
+/// The folder of event counters.
 pub const COUNTERS: &str = "/sys/bus/event_source/devices";
 const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0";
 
 /// The kernel.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    /// What it was started with.
+    /// Its command line.
     pub command_line: Fact<String>,
-    /// CPUs that the scheduler leaves alone (`isolcpus`).
+    /// CPUs that the scheduler does not use (`isolcpus`).
     pub isolated: Fact<KernelList>,
     /// CPUs without a periodic tick (`nohz_full`).
     pub tickless: Fact<KernelList>,
-    /// The clock that it takes the time from.
+    /// The clock that it uses.
     pub clock: Fact<String>,
-    /// Those that it could take it from.
+    /// The clocks that it could use.
     pub clocks: Fact<Vec<String>>,
-    /// Who may count events: below 3, each program its own.
+    /// The restriction on counting events. Below 3, each program may count its own.
     pub paranoid: Fact<i64>,
-    /// The processor's own counters, by the folder that they have; `None`: nothing says what there is.
+    /// The folder of the processor's counters. The outer `None` means that the folder of all counters is missing.
     pub counters: Option<Option<String>>,
-    /// Whether it moves memory between nodes by itself.
+    /// True if it moves memory between nodes by itself.
     pub numa_balancing: Fact<bool>,
-    /// What the processor can do, by its own words.
+    /// The processor's features.
     pub features: Fact<Features>,
 }
 
-/// What the processor says of itself, as far as it matters here.
+/// The processor's features that matter here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
-    /// The time-stamp counter has one rate.
+    /// The time-stamp counter has a constant rate.
     pub constant_tsc: bool,
-    /// It goes on in every idle state.
+    /// The time-stamp counter runs in every idle state.
     pub nonstop_tsc: bool,
     /// This is a virtual machine.
     pub hypervisor: bool,
@@ -63,14 +63,14 @@ impl Kernel {
         }
     }
 
-    /// Whether this is a virtual machine, where the processor says so.
+    /// Returns whether the processor reports that this is a virtual machine.
     #[must_use]
     pub fn is_virtual(&self) -> bool {
         self.features.value().is_some_and(|features| features.hypervisor)
     }
 }
 
-/// The folder of the processor's counters: `cpu`, of unlike cores `cpu_core`, of ARM `armv8_…`.
+/// Returns the folder of the processor's counters: `cpu`; on hybrid processors `cpu_core`; on ARM `armv8_…`.
 fn counters(tree: &Tree) -> Option<Option<String>> {
     let names = tree.names(COUNTERS);
     let own = |name: &&String| *name == "cpu" || name.starts_with("cpu_core") || name.starts_with("armv8_");
@@ -85,7 +85,7 @@ fn features(tree: &Tree) -> Fact<Features> {
     Fact { path: CPUINFO.to_owned(), known }
 }
 
-/// The first processor's flags, and those of them that matter here, as they stand there.
+/// Parses the first processor's flags. Returns the flags that matter here, as in the file.
 pub(crate) fn flags(text: &str) -> Option<(String, Features)> {
     let line = text.lines().find(|line| line.split(':').next().is_some_and(|name| name.trim() == "flags"))?;
     let words: Vec<&str> = line.split_once(':')?.1.split_ascii_whitespace().collect();

@@ -1,7 +1,7 @@
-//! What the machine is, read from the kernel's files, and what in it will cost performance.
+//! Describes the machine from the kernel's files, and checks it for anything that costs performance.
 //!
-//! [`Host::read`] describes the machine below a [`Tree`], which can be laid out by hand. A value that the kernel does
-//! not have is unknown, with the reason, and never guessed. [`doctor`] holds what is to run against it.
+//! [`Host::read`] describes the machine beneath a [`Tree`], which tests can create. A value that the kernel does not
+//! report is unknown, with a reason, and never guessed. [`doctor`] checks the machine for the pipeline that will run.
 
 #![forbid(unsafe_code)]
 

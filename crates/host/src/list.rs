@@ -3,55 +3,55 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The largest number in a list: more CPUs, nodes and devices than any kernel has.
+/// The largest number in a list. No kernel has more CPUs, nodes or devices.
 const LARGEST: usize = 65_535;
 
-/// Text that is no such list.
+/// The error for a text that is not a list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{part}' is not of a list: allowed are numbers up to {LARGEST} and ranges of them, such as 0-3,8")]
+#[error("'{part}' is not a list of numbers: allowed are numbers up to {LARGEST} and ranges of them, such as 0-3,8")]
 pub struct ListError {
-    /// The part that makes no sense.
+    /// The invalid part.
     pub part: String,
 }
 
-/// A set of numbers as ranges: sorted, apart from each other.
+/// A set of numbers as sorted, separate ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelList {
     ranges: Vec<(usize, usize)>,
 }
 
 impl KernelList {
-    /// Whether `number` is of it.
+    /// Returns whether the set contains `number`.
     #[must_use]
     pub fn contains(&self, number: usize) -> bool {
         let after = self.ranges.partition_point(|(first, _)| *first <= number);
         after > 0 && self.ranges[after - 1].1 >= number
     }
 
-    /// All numbers, lowest first.
+    /// Returns all numbers, lowest first.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.ranges.iter().flat_map(|(first, last)| *first..=*last)
     }
 
-    /// How many there are.
+    /// Returns how many numbers there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ranges.iter().map(|(first, last)| last - first + 1).sum()
     }
 
-    /// Whether there are none.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Those that are not of `other`.
+    /// Returns the numbers that are not in `other`.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         self.iter().filter(|number| !other.contains(*number)).collect()
     }
 
-    /// Those that are of `other`, too.
+    /// Returns the numbers that are also in `other`.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         self.iter().filter(|number| other.contains(*number)).collect()
@@ -73,7 +73,7 @@ impl KernelList {
 impl FromStr for KernelList {
     type Err = ListError;
 
-    /// Reads a list. Nothing is an empty one, and so is `(null)`, which some kernels print for one that is not set.
+    /// Parses a list. An empty text is an empty list. So is `(null)`, which some kernels print for an unset list.
     fn from_str(text: &str) -> Result<Self, ListError> {
         let text = text.trim();
         if text.is_empty() || text == "(null)" {
@@ -98,7 +98,7 @@ impl FromStr for KernelList {
 }
 
 impl FromIterator<usize> for KernelList {
-    /// The numbers, but for those that no list has.
+    /// Collects the numbers. Numbers above the largest number in a list are dropped.
     fn from_iter<I: IntoIterator<Item = usize>>(numbers: I) -> Self {
         Self::of(numbers.into_iter().filter(|number| *number <= LARGEST).map(|number| (number, number)).collect())
     }
@@ -145,7 +145,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_list_is_the_set_of_its_numbers(numbers in prop::collection::btree_set(0usize..200, 0..40), other in prop::collection::btree_set(0usize..200, 0..40)) {
+        fn a_list_is_the_set_of_its_numbers(
+            numbers in prop::collection::btree_set(0usize..200, 0..40),
+            other in prop::collection::btree_set(0usize..200, 0..40),
+        ) {
             let list: KernelList = numbers.iter().copied().collect();
             prop_assert_eq!(list.iter().collect::<BTreeSet<_>>(), numbers.clone());
             prop_assert_eq!(list.len(), numbers.len());
@@ -167,7 +170,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_is_too_much(text in "[0-9,\\- \\n()a-z]{0,60}") {
+        fn any_text_is_accepted_or_refused(text in "[0-9,\\- \\n()a-z]{0,60}") {
             if let Ok(list) = text.parse::<KernelList>() {
                 prop_assert_eq!(list.to_string().parse::<KernelList>(), Ok(list));
             }

@@ -4,13 +4,13 @@ use crate::fact::Fact;
 use crate::list::KernelList;
 use crate::tree::{Tree, Unknown, senseless};
 
-/// Where nodes are described.
+/// The kernel's folder of nodes.
 pub const NODES: &str = "/sys/devices/system/node";
-/// Where memory is counted.
+/// The file with the memory of the machine.
 pub const FILE: &str = "/proc/meminfo";
-/// Where it is chosen who gets huge pages without asking for any.
+/// The setting of transparent huge pages.
 const TRANSPARENT: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-/// As many nodes as a kernel has at most (`MAX_NUMNODES`, `NODES_SHIFT` 10).
+/// The largest number of nodes of a kernel (`MAX_NUMNODES`, `NODES_SHIFT` 10).
 pub(crate) const MOST_NODES: usize = 1_024;
 
 /// A NUMA node.
@@ -20,28 +20,28 @@ pub struct Node {
     pub number: usize,
     /// Its CPUs.
     pub cpus: Fact<KernelList>,
-    /// Its memory, in KiB.
+    /// Its memory in KiB.
     pub memory_kib: Fact<u64>,
-    /// Huge pages that nobody uses, of the size that programs get.
+    /// Free huge pages of the default size.
     pub huge_free: Fact<u64>,
-    /// All its huge pages of that size.
+    /// All huge pages of the default size.
     pub huge_total: Fact<u64>,
 }
 
 /// Memory of the whole machine.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    /// All of it, in KiB.
+    /// All memory in KiB.
     pub total_kib: Fact<u64>,
-    /// The size of huge pages that programs get unless they ask for another, in KiB.
+    /// The default size of huge pages, in KiB.
     pub huge_kib: Fact<u64>,
-    /// All of these.
+    /// All huge pages of that size.
     pub huge_total: Fact<u64>,
-    /// Those that nobody uses.
+    /// Free huge pages.
     pub huge_free: Fact<u64>,
-    /// Those of the free ones that are promised already.
+    /// Free huge pages that are already reserved.
     pub huge_reserved: Fact<u64>,
-    /// Who gets huge pages without asking for any: `always`, `madvise`, `never`.
+    /// Which memory gets transparent huge pages: `always`, `madvise`, `never`.
     pub transparent: Fact<String>,
 }
 
@@ -61,7 +61,7 @@ impl Memory {
 }
 
 impl Node {
-    /// The nodes that there are, and the file that says so.
+    /// Reads the list of nodes, and the nodes.
     pub(crate) fn read_all(tree: &Tree, huge_kib: Option<u64>) -> (Fact<KernelList>, Vec<Self>) {
         let online = tree.fact(&format!("{NODES}/online"), "a list of nodes", |text| text.parse::<KernelList>().ok());
         let numbers: Vec<usize> = online.value().map(|list| list.iter().take(MOST_NODES).collect()).unwrap_or_default();
@@ -87,7 +87,7 @@ impl Node {
     }
 }
 
-/// A line `NAME: VALUE` or `NAME: VALUE kB`.
+/// Reads a line `NAME: VALUE` or `NAME: VALUE kB`.
 fn field(path: &str, text: &Result<String, Unknown>, name: &str) -> Fact<u64> {
     let text = match text {
         Ok(text) => text,
@@ -102,7 +102,7 @@ fn field(path: &str, text: &Result<String, Unknown>, name: &str) -> Fact<u64> {
     }
 }
 
-/// The line of a name, its words one space apart, and its number.
+/// Finds the line with this name. Returns its words separated by one space, and its number.
 pub(crate) fn number(text: &str, name: &str) -> Option<(String, u64)> {
     text.lines().find_map(|line| {
         let value = line.strip_prefix(name)?.strip_prefix(':')?;
@@ -111,7 +111,7 @@ pub(crate) fn number(text: &str, name: &str) -> Option<(String, u64)> {
     })
 }
 
-/// The word in brackets.
+/// Returns the word in brackets.
 pub(crate) fn chosen(text: &str) -> Option<String> {
     let word = text.split_once('[')?.1.split_once(']')?.0;
     (!word.is_empty()).then(|| word.to_owned())
@@ -131,17 +131,18 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_a_number_is_there_and_makes_no_sense() {
+    fn a_line_without_a_number_is_invalid() {
         let text = Ok("MemTotal: 99999999999999999999999 kB\nMemFree: 1 kB\n".to_owned());
         let why = |name: &str| field("/m", &text, name).why();
-        let said = "/m says \"MemTotal: 99999999999999999999999 kB\": allowed is a number of 64 bits behind the name";
-        assert_eq!(why("MemTotal").as_deref(), Some(said));
-        assert_eq!(why("Mem").as_deref(), Some("Mem in /m is not there"));
+        let expected =
+            "/m contains \"MemTotal: 99999999999999999999999 kB\": allowed is a number of 64 bits behind the name";
+        assert_eq!(why("MemTotal").as_deref(), Some(expected));
+        assert_eq!(why("Mem").as_deref(), Some("Mem in /m is missing"));
         assert_eq!(why("MemFree"), None);
     }
 
     #[test]
-    fn what_is_chosen_stands_in_brackets() {
+    fn the_chosen_word_is_in_brackets() {
         assert_eq!(chosen("always [madvise] never"), Some("madvise".to_owned()));
         assert_eq!([chosen("always"), chosen("[]"), chosen("]["), chosen("")], [None, None, None, None]);
     }

@@ -1,52 +1,52 @@
-//! Where a core is, and its caches: the few facts that threads are bound by, without reading the whole machine.
+//! A core's node, physical core and caches. Binding threads needs only these facts, without reading the whole machine.
 
 use crate::cpu::FOLDER;
 use crate::fact::Fact;
 use crate::list::KernelList;
 use crate::tree::Tree;
 
-/// More caches than a processor has.
+/// More caches than any processor has.
 const MOST_CACHES: usize = 16;
 
-/// A core, as far as it matters for sharing work out.
+/// A core's position in the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Core {
     /// Its number.
     pub number: usize,
-    /// Its NUMA node; `None` where the system does not say.
+    /// Its NUMA node; `None` if the system does not report it.
     pub node: Option<usize>,
-    /// The physical core that it is a thread of: package and number in it.
+    /// Its physical core: the package and the number in it.
     pub physical: (usize, usize),
 }
 
 impl Core {
-    /// Reads where core `number` is.
+    /// Reads the position of core `number`.
     #[must_use]
     pub fn read(tree: &Tree, number: usize) -> Self {
         let folder = format!("{FOLDER}/cpu{number}");
         let read = |file: &str| tree.value(&format!("{folder}/topology/{file}")).ok()?.parse().ok();
-        // The kernel links the node's folder here.
+        // The kernel links the node's folder in this folder.
         let node = tree.names(&folder).iter().find_map(|name| name.strip_prefix("node")?.parse().ok());
         let physical = (read("physical_package_id").unwrap_or(0), read("core_id").unwrap_or(number));
         Self { number, node, physical }
     }
 }
 
-/// Where each of these cores of this machine is.
+/// Returns the positions of these cores of this machine.
 #[must_use]
 pub fn cores_here(numbers: &[usize]) -> Vec<Core> {
     let tree = Tree::default();
     numbers.iter().map(|number| Core::read(&tree, *number)).collect()
 }
 
-/// The size of a core's cache for data of this level, in bytes; `None` where the system does not say.
+/// Returns the size of a core's data cache of this level in bytes; `None` if the system does not report it.
 #[must_use]
 pub fn data_cache(tree: &Tree, core: usize, level: u8) -> Option<u64> {
     let caches = data_caches(tree, core).into_iter().filter(|cache| cache.level == level);
     caches.filter_map(|cache| cache.bytes).max()
 }
 
-/// A cache for data, as a processor's folder describes it.
+/// A data cache, as described in a processor's folder.
 pub(crate) struct DataCache {
     pub(crate) level: u8,
     pub(crate) bytes: Option<u64>,
@@ -54,18 +54,18 @@ pub(crate) struct DataCache {
 }
 
 impl DataCache {
-    /// The processors that share it.
+    /// Returns the processors that share it.
     pub(crate) fn cpus(&self, tree: &Tree) -> Fact<KernelList> {
         tree.fact(&format!("{}/shared_cpu_list", self.folder), "a list of CPUs", |text| text.parse().ok())
     }
 
-    /// Its size in bytes.
+    /// Returns its size in bytes.
     pub(crate) fn size(&self, tree: &Tree) -> Fact<u64> {
         tree.fact(&format!("{}/size", self.folder), "a size such as 32K", bytes)
     }
 }
 
-/// The caches of a core that hold data.
+/// Returns the caches of a core that hold data.
 pub(crate) fn data_caches(tree: &Tree, core: usize) -> Vec<DataCache> {
     let folders = (0..MOST_CACHES).map(|at| format!("{FOLDER}/cpu{core}/cache/index{at}"));
     let found = folders.take_while(|folder| tree.has(folder)).filter_map(|folder| {
@@ -78,7 +78,7 @@ pub(crate) fn data_caches(tree: &Tree, core: usize) -> Vec<DataCache> {
     found.collect()
 }
 
-/// `32K`, as the kernel writes sizes.
+/// Parses a size such as `32K`, as the kernel writes it.
 fn bytes(text: &str) -> Option<u64> {
     let (number, unit) = match text.strip_suffix('K') {
         Some(number) => (number, 1 << 10),
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_as_they_are_written() {
+    fn sizes_are_parsed() {
         assert_eq!(
             ["32K", "1M", "512", "x", "K", "", "18446744073709551615K"].map(bytes),
             [Some(32 << 10), Some(1 << 20), Some(512), None, None, None, None]
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_is_where_its_folder_says() {
+    fn a_core_is_read_from_its_folder() {
         let folder = tempfile::tempdir().expect("a folder");
         let cpu = folder.path().join("sys/devices/system/cpu/cpu3");
         let set = |file: &str, text: &str| {
@@ -121,7 +121,7 @@ mod tests {
         std::fs::create_dir(cpu.join("node2")).expect("a folder");
         assert_eq!(Core::read(&tree, 3).node, Some(2));
         assert_eq!([1, 2, 3].map(|level| data_cache(&tree, 3, level)), [Some(48 << 10), Some(2 << 20), None]);
-        // A core of which nothing is known is one of its own.
+        // A core without facts counts as a physical core of its own.
         assert_eq!(Core::read(&tree, 9), Core { number: 9, node: None, physical: (0, 9) });
     }
 }

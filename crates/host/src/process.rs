@@ -1,10 +1,11 @@
-//! What this process may: the CPUs and nodes that it may use, its rights (`/proc/self/status`, `capabilities(7)`).
+//! The process' permissions: the CPUs and nodes that it may use, and its capabilities (`/proc/self/status`,
+//! `capabilities(7)`).
 
 use crate::fact::Fact;
 use crate::list::KernelList;
 use crate::tree::{Tree, Unknown, senseless};
 
-/// Where it stands.
+/// The file with the process' status.
 pub const FILE: &str = "/proc/self/status";
 
 /// This process.
@@ -12,11 +13,11 @@ pub const FILE: &str = "/proc/self/status";
 pub struct Process {
     /// CPUs that it may run on.
     pub cpus: Fact<KernelList>,
-    /// Nodes that it may have memory of.
+    /// Nodes whose memory it may use.
     pub memory_nodes: Fact<KernelList>,
-    /// Its rights that are in force.
+    /// Its effective capabilities.
     pub rights: Fact<Rights>,
-    /// The user whose rights it has.
+    /// Its effective user.
     pub user: Fact<u32>,
 }
 
@@ -40,7 +41,7 @@ pub enum Right {
 }
 
 impl Right {
-    /// Its name, as `setcap` has it.
+    /// Returns its name, as `setcap` writes it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -54,7 +55,7 @@ impl Right {
 }
 
 impl Rights {
-    /// Whether `right` is among them.
+    /// Returns whether the set contains `right`.
     #[must_use]
     pub fn has(self, right: Right) -> bool {
         self.0 >> (right as u32) & 1 == 1
@@ -70,7 +71,7 @@ impl Process {
             rights: field(&text, "CapEff", "16 hexadecimal digits", |value| {
                 u64::from_str_radix(value, 16).ok().filter(|_| !value.starts_with('+')).map(Rights)
             }),
-            // Real, effective, saved and of files.
+            // The real, effective, saved and file-system user.
             user: field(&text, "Uid", "four numbers", |value| value.split_ascii_whitespace().nth(1)?.parse().ok()),
         }
     }
@@ -95,7 +96,7 @@ fn field<T>(
     }
 }
 
-/// What stands behind a name.
+/// Returns the text after a name.
 pub(crate) fn line<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
 }
@@ -119,6 +120,6 @@ mod tests {
         assert_eq!(line(text, "Cpus"), None);
         let text = Ok(text.to_owned());
         let fact = field(&text, "Mems_allowed_list", "a list", |value| value.parse::<KernelList>().ok());
-        assert_eq!(fact.why().as_deref(), Some("Mems_allowed_list in /proc/self/status is not there"));
+        assert_eq!(fact.why().as_deref(), Some("Mems_allowed_list in /proc/self/status is missing"));
     }
 }

@@ -1,30 +1,30 @@
-//! How CPUs spend their time (`/proc/stat`, `proc_stat(5)`): what a share of it is, over a while or since the start.
+//! The shares of CPUs' time (`/proc/stat`, `proc_stat(5)`), over a span or since the system's start.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::tree::{Tree, Unknown, senseless};
 
-/// Where it stands.
+/// The file with the times.
 pub const FILE: &str = "/proc/stat";
 
-/// Times of a CPU since the system's start, in units of 1/100 s or so: only shares of them mean something.
+/// Times of a CPU since the system's start, in units of about 1/100 s. Only their ratios are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
     /// Programs, the kernel, interrupts.
     pub busy: u64,
-    /// Nothing to do.
+    /// Idle time.
     pub idle: u64,
-    /// The hypervisor ran something else although there was something to do.
+    /// Time in which the hypervisor ran other work although the CPU was not idle.
     pub steal: u64,
 }
 
-/// Over what time something was seen.
+/// The period that a load or a rate covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
-    /// A while, just now.
+    /// A span that has just ended.
     Span(Duration),
-    /// Since the system's start: the figures do not advance, as in a tree that was laid out.
+    /// The time since the system's start, because the figures do not advance, as in a tree of test files.
     Start,
 }
 
@@ -40,16 +40,16 @@ impl std::fmt::Display for Over {
 /// Shares of a CPU's time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Something ran.
+    /// The share in which the CPU worked.
     pub busy: f64,
-    /// The hypervisor took it.
+    /// The share that the hypervisor took.
     pub steal: f64,
-    /// Over what time.
+    /// The period.
     pub over: Over,
 }
 
 impl Load {
-    /// What happened between two readings, or up to the later one where nothing has advanced.
+    /// Computes the shares between two readings, or since the system's start if nothing has changed.
     #[must_use]
     pub fn between(earlier: Option<&CpuTimes>, later: &CpuTimes, span: Duration) -> Option<Self> {
         let since = earlier.map(|earlier| CpuTimes {
@@ -70,7 +70,7 @@ impl Load {
 /// Reads all CPUs' times.
 ///
 /// # Errors
-/// [`Unknown`].
+/// Returns [`Unknown`] if the file cannot be read or has no CPUs.
 pub fn read(tree: &Tree) -> Result<BTreeMap<usize, CpuTimes>, Unknown> {
     let text = tree.listing(FILE)?;
     let times: BTreeMap<_, _> = text.lines().filter_map(line).collect();
@@ -80,8 +80,8 @@ pub fn read(tree: &Tree) -> Result<BTreeMap<usize, CpuTimes>, Unknown> {
     Ok(times)
 }
 
-/// `cpuN user nice system idle iowait irq softirq steal guest guest_nice`; a guest's time is part of the user's. Old kernels
-/// have fewer columns.
+/// Parses a line `cpuN user nice system idle iowait irq softirq steal guest guest_nice`. A guest's time is part of the
+/// user's. Old kernels have fewer columns.
 pub(crate) fn line(line: &str) -> Option<(usize, CpuTimes)> {
     let mut words = line.strip_prefix("cpu")?.split_ascii_whitespace();
     let number = words.next().filter(|_| !line.starts_with("cpu "))?.parse().ok()?;
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_a_cpus() {
+    fn a_line_has_the_times_of_a_cpu() {
         let read = line("cpu3 10 1 5 100 4 2 3 7 9 9").expect("a line");
         assert_eq!(read, (3, CpuTimes { busy: 21, idle: 104, steal: 7 }));
         for wrong in ["cpu  1 2 3 4 5", "intr 1", "cpu1 a b c d", "cpu1 1 2 3", "cpux 1 2 3 4", ""] {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_of_the_time_between_or_else_of_all() {
+    fn shares_cover_the_span_or_the_time_since_the_start() {
         let span = Duration::from_millis(500);
         let (earlier, later) =
             (CpuTimes { busy: 100, idle: 900, steal: 0 }, CpuTimes { busy: 130, idle: 910, steal: 10 });

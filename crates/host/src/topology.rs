@@ -1,8 +1,9 @@
-//! What shares what: packages, memory domains, last-level caches, physical cores, and where network interfaces are.
+//! The machine's topology: packages, memory domains, last-level caches, physical cores, and the nodes of network
+//! interfaces.
 //!
-//! There are three sources with one result: the kernel's files beneath a [`Tree`], a description that hwloc wrote, and
-//! a short text such as `2x12`. A processor that is switched off, or that the process may not use, stays in the picture
-//! and is marked; the [domains](Topology::domains) have only usable ones.
+//! Three sources give the same result: the kernel's files beneath a [`Tree`], a description written by hwloc, and a
+//! short text such as `2x12`. A processor that is offline, or that the process may not use, is included and marked. The
+//! [domains](Topology::domains) contain only usable processors.
 
 mod hwloc;
 mod synthetic;
@@ -14,68 +15,68 @@ use crate::host::MOST_CPUS;
 use crate::memory::MOST_NODES;
 use crate::tree::Unknown;
 
-/// Why there is no topology.
+/// The reasons why there is no topology.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
-    /// A file of the kernel's makes no sense.
+    /// A file of the kernel is invalid.
     #[error(transparent)]
     Unknown(#[from] Unknown),
-    /// A list of the kernel's is missing or cannot be read.
+    /// A list of the kernel is missing or cannot be read.
     #[error("{why}: allowed is {allowed}")]
     List {
-        /// Why it cannot be known.
+        /// The reason why it is unknown.
         why: Unknown,
-        /// What is allowed in it.
+        /// The allowed content.
         allowed: String,
     },
     /// The text is not XML.
     #[error("{line}: not XML ({what}): allowed is a file that lstopo wrote, `lstopo FILE.xml`")]
     NotXml {
-        /// The line.
+        /// The line number.
         line: u32,
-        /// Why it is not.
+        /// The parser's error.
         what: String,
     },
     /// The XML is not from hwloc, or lacks a part.
     #[error("{line}: {what}: {allowed}")]
     Hwloc {
-        /// The line.
+        /// The line number.
         line: u32,
-        /// What is wrong.
+        /// The fault.
         what: String,
-        /// What is allowed.
+        /// The allowed content.
         allowed: String,
     },
-    /// The text describes no machine.
+    /// The text does not describe a machine.
     #[error("{part}: allowed is {allowed}")]
     Synthetic {
-        /// The part that is wrong.
+        /// The invalid part.
         part: String,
-        /// What is allowed in its place.
+        /// The allowed text in its place.
         allowed: String,
     },
     /// There are no processors, or too many.
     #[error("{0} processors: allowed are 1 to {MOST_CPUS}")]
     Count(usize),
-    /// Two processors have one number.
-    #[error("processor {0} is there twice: allowed is one of each number")]
+    /// Two processors have the same number.
+    #[error("processor {0} is listed twice: each number is allowed once")]
     Twice(usize),
     /// There are too many memory nodes.
     #[error("{0} memory nodes: allowed are up to {MOST_NODES}")]
     Nodes(usize),
-    /// Two memory nodes have one number.
-    #[error("memory node {0} is there twice: allowed is one of each number")]
+    /// Two memory nodes have the same number.
+    #[error("memory node {0} is listed twice: each number is allowed once")]
     NodeTwice(usize),
 }
 
 /// Whether a processor can run a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Usable {
-    /// It can.
+    /// It can run a worker.
     Yes,
-    /// The process' CPU set does not have it.
+    /// The process' CPU set does not contain it.
     NotAllowed,
-    /// It is switched off.
+    /// It is offline.
     Offline,
 }
 
@@ -86,24 +87,24 @@ pub struct Processor {
     pub number: usize,
     /// Its package (socket).
     pub package: usize,
-    /// Its die, where packages have several.
+    /// Its die, if packages have several.
     pub die: Option<usize>,
-    /// Its NUMA node; `None` where the system does not say.
+    /// Its NUMA node; `None` if the system does not report it.
     pub node: Option<usize>,
-    /// Its last-level cache: an index of [`Topology::caches`]; `None` where the system does not say.
+    /// Its last-level cache, as an index of [`Topology::caches`]; `None` if the system does not report it.
     pub cache: Option<usize>,
-    /// The physical core that it is a thread of, numbered over the machine.
+    /// Its physical core, numbered over the whole machine.
     pub core: usize,
     /// Whether it can run a worker.
     pub usable: Usable,
 }
 
-/// A NUMA node. One without processors has memory only.
+/// A NUMA node. A node without processors has only memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryNode {
     /// The kernel's number.
     pub number: usize,
-    /// Its memory in bytes, where that is known.
+    /// Its memory in bytes, if known.
     pub bytes: Option<u64>,
 }
 
@@ -112,16 +113,16 @@ pub struct MemoryNode {
 pub struct Cache {
     /// Its level: 3 on most machines.
     pub level: u8,
-    /// Its size in bytes, where that is known.
+    /// Its size in bytes, if known.
     pub bytes: Option<u64>,
 }
 
-/// A network interface with a device behind it.
+/// A network interface that has a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkDevice {
     /// Its name.
     pub name: String,
-    /// The NUMA node of the device; `None` where the firmware names none (node −1).
+    /// The NUMA node of the device; `None` if the firmware reports no node (−1).
     pub node: Option<usize>,
 }
 
@@ -130,7 +131,7 @@ pub struct NetworkDevice {
 pub struct Domain {
     /// The node.
     pub node: Option<usize>,
-    /// The cache, as in [`Topology::caches`].
+    /// The cache, as an index of [`Topology::caches`].
     pub cache: Option<usize>,
     /// One processor of each physical core, the lowest.
     pub cores: Vec<usize>,
@@ -138,31 +139,31 @@ pub struct Domain {
     pub siblings: Vec<usize>,
 }
 
-/// What shares what.
+/// The topology of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// By number.
+    /// Sorted by number.
     pub processors: Vec<Processor>,
-    /// By number.
+    /// Sorted by number.
     pub nodes: Vec<MemoryNode>,
     /// Last-level caches.
     pub caches: Vec<Cache>,
-    /// Distances between nodes, in the order of [`nodes`](Self::nodes), 10 for a node's own memory (ACPI SLIT); empty
-    /// where they are unknown.
+    /// Distances between nodes, in the order of [`nodes`](Self::nodes). 10 is a node's distance to its own memory (ACPI
+    /// SLIT). Empty if they are unknown.
     pub distances: Vec<Vec<u32>>,
-    /// By name.
+    /// Sorted by name.
     pub interfaces: Vec<NetworkDevice>,
 }
 
 impl Processor {
-    /// One of which nothing else is known.
+    /// Creates an offline processor without further facts.
     fn offline(number: usize, core: usize) -> Self {
         Self { number, package: 0, die: None, node: None, cache: None, core, usable: Usable::Offline }
     }
 }
 
 impl Topology {
-    /// The usable processors by memory domain, in the order of their lowest processors.
+    /// Returns the usable processors by memory domain, in the order of their lowest processors.
     #[must_use]
     pub fn domains(&self) -> Vec<Domain> {
         let mut found: BTreeMap<(Option<usize>, Option<usize>), Domain> = BTreeMap::new();
@@ -178,18 +179,18 @@ impl Topology {
         domains
     }
 
-    /// The distance between two nodes: from the firmware's table, or 10 within a node and 20 between two (the kernel's
-    /// defaults).
+    /// Returns the distance between two nodes from the firmware's table. Without a table, it is 10 within a node and 20
+    /// between two (the kernel's defaults).
     #[must_use]
     pub fn distance(&self, from: Option<usize>, to: Option<usize>) -> u32 {
-        let index = |node: Option<usize>| self.nodes.iter().position(|there| Some(there.number) == node);
+        let index = |node: Option<usize>| self.nodes.iter().position(|other| Some(other.number) == node);
         let stated = index(from).zip(index(to)).and_then(|(from, to)| self.distances.get(from)?.get(to).copied());
         stated.unwrap_or(if from == to { 10 } else { 20 })
     }
 
-    /// Puts everything in order and checks that there is something. Every source ends here.
-    fn settled(mut self) -> Result<Self, TopologyError> {
-        bounded(self.processors.len(), self.nodes.len())?;
+    /// Sorts all parts and checks that the numbers are allowed and unique. Every source calls this last.
+    fn sorted_and_checked(mut self) -> Result<Self, TopologyError> {
+        check_counts(self.processors.len(), self.nodes.len())?;
         self.processors.sort_by_key(|processor| processor.number);
         if let Some(twice) = self.processors.windows(2).find(|pair| pair[0].number == pair[1].number) {
             return Err(TopologyError::Twice(twice[0].number));
@@ -207,8 +208,9 @@ impl Topology {
     }
 }
 
-/// Checks the numbers of processors and memory nodes. A source that does work for each calls it before the work, too.
-fn bounded(processors: usize, nodes: usize) -> Result<(), TopologyError> {
+/// Checks the numbers of processors and memory nodes. A source whose work grows with them calls this before that work,
+/// too.
+fn check_counts(processors: usize, nodes: usize) -> Result<(), TopologyError> {
     if nodes > MOST_NODES {
         return Err(TopologyError::Nodes(nodes));
     }

@@ -1,7 +1,7 @@
-//! The kernel's files beneath a root: the machine's own, or a tree that is laid out like one.
+//! The kernel's files beneath a root folder: those of this machine, or a tree with the same structure.
 //!
-//! Nothing in such a tree is trusted: what is read is bounded, and whatever stands where a file should be (a folder, a pipe, a
-//! loop of links) is reported as what it is.
+//! The content of such a tree is not trusted. The amount of data read is limited, and an unexpected kind of file (a
+//! folder, a pipe, a loop of links) is reported as an error.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -9,55 +9,56 @@ use std::path::{Path, PathBuf};
 
 use crate::fact::{Fact, Known};
 
-/// The longest file of one value: the kernel's own are a page, lists of the largest machines a little more.
+/// The largest file with one value, in bytes. The kernel's own have a page; lists of the largest machines are a little
+/// longer.
 const MOST_VALUE: u64 = 64 << 10;
-/// The longest listing: interrupts of 2 000 devices by 1 024 CPUs are 23 MB.
+/// The largest listing in bytes. Interrupts of 2 000 devices by 1 024 CPUs take 23 MB.
 const MOST_LISTING: u64 = 32 << 20;
-/// The most names of a folder that are looked at.
+/// The largest number of names in a folder that are read.
 const MOST_NAMES: usize = 4_096;
 
-/// Why something cannot be known.
+/// The reasons why a value is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unknown {
-    /// There is no such file.
-    #[error("{0} is not there")]
+    /// The file does not exist.
+    #[error("{0} is missing")]
     Missing(String),
-    /// The right to read it is missing.
-    #[error("{0} may not be read")]
+    /// The process has no permission to read the file.
+    #[error("{0} cannot be read: permission denied")]
     Denied(String),
-    /// A folder, a device or a pipe is in its place.
-    #[error("{0} is no file")]
+    /// The path is a folder, a device or a pipe.
+    #[error("{0} is not a file")]
     NoFile(String),
-    /// It is longer than any such file of a kernel.
+    /// The file is longer than any such file of a kernel.
     #[error("{path} is longer than {most} bytes")]
     TooLong {
-        /// Which.
+        /// The path.
         path: String,
-        /// What is read at most.
+        /// The largest number of bytes that are read.
         most: u64,
     },
-    /// It is there, but what it says makes no sense.
-    #[error("{path} says {text:?}: allowed is {allowed}")]
+    /// The file exists, but its content is invalid.
+    #[error("{path} contains {text:?}: allowed is {allowed}")]
     Senseless {
-        /// Which.
+        /// The path.
         path: String,
-        /// What it says, or how that begins.
+        /// The content, or its beginning.
         text: String,
-        /// What is allowed.
+        /// The allowed content.
         allowed: String,
     },
-    /// Anything else that the system says.
+    /// Any other error of the system.
     #[error("{path} cannot be read: {error}")]
     System {
-        /// Which.
+        /// The path.
         path: String,
-        /// What the system says.
+        /// The system's error.
         error: String,
     },
 }
 
 impl Unknown {
-    /// With the file as it is called outside of `tree`. Errors have it, so that the file can be opened.
+    /// Replaces the path by the file's path outside of `tree`, so that a user can open the file.
     pub(crate) fn beneath(mut self, tree: &Tree) -> Self {
         let (Self::Missing(path)
         | Self::Denied(path)
@@ -70,55 +71,55 @@ impl Unknown {
     }
 }
 
-/// Where the kernel's files are.
+/// The root folder of the kernel's files.
 #[derive(Clone, Debug)]
 pub struct Tree {
     root: PathBuf,
 }
 
 impl Default for Tree {
-    /// This machine's.
+    /// The files of this machine.
     fn default() -> Self {
         Self::at("/")
     }
 }
 
 impl Tree {
-    /// Files beneath `root`: `/sys/…` is `root/sys/…`.
+    /// Uses the files beneath `root`: `/sys/…` is `root/sys/…`.
     #[must_use]
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// Whether this is the running machine itself.
+    /// Returns whether this is the running machine itself.
     #[must_use]
     pub fn is_this_machine(&self) -> bool {
         self.root == Path::new("/")
     }
 
-    /// Where the file that a machine calls `path` is.
+    /// Returns the location of the file that the machine calls `path`.
     #[must_use]
     pub fn place(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// A file of one value, without the end of its line.
+    /// Reads a file with one value, without the end of its line.
     ///
     /// # Errors
-    /// [`Unknown`].
+    /// Returns [`Unknown`] if the file cannot be read.
     pub fn value(&self, path: &str) -> Result<String, Unknown> {
         self.read(path, MOST_VALUE).map(|text| text.trim().to_owned())
     }
 
-    /// A file with a line for each of many things.
+    /// Reads a file with one line for each of many things.
     ///
     /// # Errors
-    /// [`Unknown`].
+    /// Returns [`Unknown`] if the file cannot be read.
     pub fn listing(&self, path: &str) -> Result<String, Unknown> {
         self.read(path, MOST_LISTING)
     }
 
-    /// What a file of one value says; `allowed` says what is right in it.
+    /// Reads and parses a file with one value. `allowed` describes the allowed content, for errors.
     pub fn fact<T>(&self, path: &str, allowed: &str, read: impl FnOnce(&str) -> Option<T>) -> Fact<T> {
         let known = self.value(path).and_then(|text| match read(&text) {
             Some(value) => Ok(Known { value, text }),
@@ -127,7 +128,7 @@ impl Tree {
         Fact { path: path.to_owned(), known }
     }
 
-    /// The names in a folder, in order; nothing where there is none.
+    /// Returns the sorted names in a folder; empty if there is no folder.
     #[must_use]
     pub fn names(&self, path: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.place(path)).into_iter().flatten().take(MOST_NAMES).flatten();
@@ -136,7 +137,7 @@ impl Tree {
         names
     }
 
-    /// Whether there is anything of this path.
+    /// Returns whether anything has this path.
     #[must_use]
     pub fn has(&self, path: &str) -> bool {
         self.place(path).exists()
@@ -149,7 +150,7 @@ impl Tree {
             _ => Unknown::System { path: path.to_owned(), error: error.to_string() },
         };
         let place = self.place(path);
-        // Asked before it is opened: opening a pipe waits for who writes it.
+        // Checked before opening: opening a pipe would wait for a writer.
         if !place.metadata().map_err(system)?.is_file() {
             return Err(Unknown::NoFile(path.to_owned()));
         }
@@ -162,16 +163,16 @@ impl Tree {
     }
 }
 
-/// What a file says makes no sense.
+/// Creates the error for a file with invalid content.
 pub(crate) fn senseless(path: &str, text: &str, allowed: &str) -> Unknown {
     let text = text.chars().take(MOST_SHOWN).collect();
     Unknown::Senseless { path: path.to_owned(), text, allowed: allowed.to_owned() }
 }
 
-/// The characters of a wrong text that errors show.
+/// The largest number of characters of an invalid text that errors show.
 const MOST_SHOWN: usize = 60;
 
-/// A text as errors show it: its beginning, where it is long.
+/// Returns a text for errors: only its beginning if it is long.
 pub(crate) fn shown(text: &str) -> String {
     let cut = if text.chars().nth(MOST_SHOWN).is_some() { "…" } else { "" };
     text.chars().take(MOST_SHOWN).chain(cut.chars()).collect()
@@ -183,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    fn laid_out() -> (tempfile::TempDir, Tree) {
+    fn temporary_tree() -> (tempfile::TempDir, Tree) {
         let folder = tempfile::tempdir().expect("a folder");
         let tree = Tree::at(folder.path());
         (folder, tree)
@@ -191,35 +192,38 @@ mod tests {
 
     #[test]
     fn a_file_is_read_beneath_the_root() {
-        let (folder, tree) = laid_out();
+        let (folder, tree) = temporary_tree();
         std::fs::create_dir_all(folder.path().join("sys/a")).expect("a folder");
         std::fs::write(folder.path().join("sys/a/b"), " 7\n").expect("a file");
         let fact = tree.fact("/sys/a/b", "a number", |text| text.parse::<u8>().ok());
         assert_eq!((fact.value(), fact.path.as_str()), (Some(&7), "/sys/a/b"));
         let fact = tree.fact("/sys/a/b", "a letter", |_| None::<u8>);
-        assert_eq!(fact.why().as_deref(), Some("/sys/a/b says \"7\": allowed is a letter"));
+        assert_eq!(fact.why().as_deref(), Some("/sys/a/b contains \"7\": allowed is a letter"));
         assert_eq!(tree.names("/sys/a"), ["b"]);
         assert!(tree.has("/sys/a") && !tree.has("/sys/b") && !tree.is_this_machine());
     }
 
     #[test]
-    fn what_is_no_file_is_told_as_what_it_is_and_never_waited_for() {
-        let (folder, tree) = laid_out();
+    fn special_files_are_reported_and_never_waited_for() {
+        let (folder, tree) = temporary_tree();
         let at = |name: &str| folder.path().join(name);
         std::fs::create_dir(at("folder")).expect("a folder");
         symlink("loop", at("loop")).expect("a link");
         File::create(at("long")).and_then(|file| file.set_len(1 << 40)).expect("a sparse file");
         std::fs::write(at("bytes"), [0xff, 0xfe]).expect("a file");
         let why = |path| tree.value(path).expect_err("it cannot be known").to_string();
-        assert_eq!(why("/none"), "/none is not there");
-        assert_eq!(why("/bytes/none"), "/bytes/none is not there");
-        assert_eq!(why("/folder"), "/folder is no file");
+        assert_eq!(why("/none"), "/none is missing");
+        assert_eq!(why("/bytes/none"), "/bytes/none is missing");
+        assert_eq!(why("/folder"), "/folder is not a file");
         assert_eq!(why("/long"), "/long is longer than 65536 bytes");
         assert!(why("/loop").starts_with("/loop cannot be read: "), "{}", why("/loop"));
         assert!(why("/bytes").ends_with("allowed is text"), "{}", why("/bytes"));
         assert_eq!(tree.names("/bytes"), [""; 0]);
         if Path::new("/dev/tty").exists() {
-            assert_eq!(Tree::default().value("/dev/null").expect_err("a device").to_string(), "/dev/null is no file");
+            assert_eq!(
+                Tree::default().value("/dev/null").expect_err("a device").to_string(),
+                "/dev/null is not a file",
+            );
         }
     }
 }

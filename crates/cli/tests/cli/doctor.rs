@@ -113,7 +113,7 @@ fn what_makes_no_sense_is_refused_with_what_is_allowed() {
         assert_eq!(done.code, Some(2), "{more:?}: {}", done.err);
         assert!(done.err.contains(said), "{more:?}: {}", done.err);
     };
-    refused(&["--core", "five"], "'five' is not of a list: allowed are numbers up to 65535");
+    refused(&["--core", "five"], "'five' is not a list of numbers: allowed are numbers up to 65535");
     refused(&["--core", "5", "--core", "4-6"], "--core 5: it is there twice");
     refused(&[file.path(), "--core", "4-6"], "--core names 3: allowed are up to as many as the pipeline has workers");
     refused(&["--core", ""], "--core names none: allowed is a list of cores, such as 2-3,8");

@@ -111,7 +111,7 @@ fn a_host_that_answers_arp_for_a_taps_address_is_an_event() {
     if ended.code != Some(0) {
         return skip_without(NAME, &ended.err);
     }
-    let wanted = "the host answers ARP for 192.0.2.1 at d1, too, and packets for Forebay are lost: \
+    let wanted = "the host replies to ARP requests for 192.0.2.1 at d1, too, and packets for Forebay are lost: \
                   `sysctl -w net.ipv4.conf.d1.arp_ignore=1`, or `host: false`";
     assert!(ended.err.contains("event=arp_flux") && ended.err.contains(wanted), "{}", ended.err);
     let ended = events(false);

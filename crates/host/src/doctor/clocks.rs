@@ -1,4 +1,4 @@
-//! Whether time and events can be counted as they should.
+//! Checks that time and events can be counted correctly.
 
 use super::{Case, Check, State, Verdict};
 use crate::fact::Evidence;
@@ -8,9 +8,10 @@ use crate::process::Right;
 pub(super) const INVARIANT_TSC: Check = Check {
     id: "invariant-tsc",
     looks_at: "the time-stamp counter has one rate and never stops",
-    cost: "Workers take their time from it: delays, hold limits and every figure are wrong where its rate changes or it stops \
-           (Intel SDM volume 3, section Invariant TSC).",
-    mend: "another machine; in a virtual one, a CPU model that passes it on (`<feature policy='require' name='invtsc'/>`)",
+    cost: "Workers take the time from it. If its rate changes or it stops, delays, hold limits and all measured \
+           figures are wrong (Intel SDM volume 3, section Invariant TSC).",
+    fix: "another machine; in a virtual machine, a CPU model that passes it on (`<feature policy='require' \
+           name='invtsc'/>`)",
     judge: invariant_tsc,
 };
 
@@ -32,21 +33,26 @@ fn invariant_tsc(case: &Case<'_>) -> Verdict {
     }
     let evidence = vec![Evidence::derived(CPUINFO, format!("flags without {}", lacks.join(" ")))];
     let remedy = if has.hypervisor {
-        vec!["# libvirt: <cpu mode='host-passthrough'><feature policy='require' name='invtsc'/></cpu>; QEMU: -cpu host,+invtsc".to_owned()]
+        vec![
+            "# libvirt: <cpu mode='host-passthrough'><feature policy='require' name='invtsc'/></cpu>; \
+             QEMU: -cpu host,+invtsc"
+                .to_owned(),
+        ]
     } else {
-        vec!["# a processor of this kind cannot be mended: measure elsewhere".to_owned()]
+        vec!["# this processor cannot be fixed: measure on another machine".to_owned()]
     };
-    // One that only stops does so in idle states, which a worker that polls does not let its core enter.
+    // A counter that only stops does so in idle states. A polling worker keeps its core out of them.
     let state = if has.constant_tsc { State::May } else { State::Costs };
-    Verdict::found(state, format!("the processor does not promise {}", lacks.join(" and ")), evidence, remedy)
+    Verdict::found(state, format!("the processor does not guarantee {}", lacks.join(" and ")), evidence, remedy)
 }
 
 pub(super) const CLOCKSOURCE: Check = Check {
     id: "clocksource",
-    looks_at: "the kernel takes its time from the time-stamp counter",
-    cost: "A kernel that has given the counter up has seen it go wrong, and reading another clock is a slow access \
-           to a device (Linux Documentation/timers/timekeeping.rst).",
-    mend: "`echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource`; if it is not on offer, `dmesg | grep -i tsc` says why",
+    looks_at: "the kernel uses the time-stamp counter as its clock",
+    cost: "The kernel stops using the counter when it finds errors in it. Reading another clock is a slow access to a \
+           device (Linux Documentation/timers/timekeeping.rst).",
+    fix: "`echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource`; if `tsc` is not available, \
+           `dmesg | grep -i tsc` shows why",
     judge: clocksource,
 };
 
@@ -56,7 +62,7 @@ fn clocksource(case: &Case<'_>) -> Verdict {
         return Verdict::unknown(clock.why().unwrap_or_default());
     };
     if matches!(name.as_str(), "tsc" | "arch_sys_counter") {
-        return Verdict::ok(format!("it is {name}"), vec![clock.evidence()]);
+        return Verdict::ok(format!("the clock is {name}"), vec![clock.evidence()]);
     }
     let offered = clocks.value().is_some_and(|clocks| clocks.iter().any(|other| other == "tsc"));
     let slow = matches!(name.as_str(), "hpet" | "acpi_pm" | "jiffies" | "refined-jiffies");
@@ -67,46 +73,51 @@ fn clocksource(case: &Case<'_>) -> Verdict {
     let remedy = if offered {
         format!("echo tsc > {}", clock.path)
     } else {
-        "dmesg | grep -i tsc   # why it was given up".to_owned()
+        "dmesg | grep -i tsc   # why the kernel stopped using it".to_owned()
     };
-    // What hypervisors offer is made from the counter.
+    // Hypervisors derive their clocks from the counter.
     let state = match (slow, offered) {
         (true, _) => State::Costs,
         (false, true) => State::Info,
         (false, false) => State::May,
     };
-    Verdict::found(state, format!("it is {name}, not tsc"), evidence, vec![remedy])
+    Verdict::found(state, format!("the clock is {name}, not tsc"), evidence, vec![remedy])
 }
 
 pub(super) const HARDWARE_COUNTERS: Check = Check {
     id: "hardware-counters",
     looks_at: "the processor's event counters can be read",
-    cost: "Nothing while packets run: `measure` cannot tell instructions per cycle and cache misses, and says n/a.",
-    mend: "`sysctl -w kernel.perf_event_paranoid=2`; most virtual machines have no such counters, which is normal",
+    cost: "None while packets run: `measure` reports instructions per cycle and cache misses as n/a.",
+    fix: "`sysctl -w kernel.perf_event_paranoid=2`; most virtual machines have no such counters, which is normal",
     judge: hardware_counters,
 };
 
 fn hardware_counters(case: &Case<'_>) -> Verdict {
     let kernel = &case.host.kernel;
     let Some(counters) = &kernel.counters else {
-        return Verdict::unknown(format!("{} is not there", crate::kernel::COUNTERS));
+        return Verdict::unknown(format!("{} is missing", crate::kernel::COUNTERS));
     };
     let Some(folder) = counters else {
         let normal = if kernel.is_virtual() { ", which is normal in a virtual machine" } else { "" };
         let evidence = vec![Evidence::derived(crate::kernel::COUNTERS, "no folder of the processor's counters")];
-        return Verdict::found(State::Info, format!("there are none{normal}"), evidence, Vec::new());
+        return Verdict::found(State::Info, format!("there are no counters{normal}"), evidence, Vec::new());
     };
-    let evidence = vec![Evidence::derived(folder, "is there")];
+    let evidence = vec![Evidence::derived(folder, "exists")];
     let may = case.host.process.rights.value().map(|rights| rights.has(Right::Perfmon) || rights.has(Right::SysAdmin));
     match (kernel.paranoid.value(), may) {
-        (_, Some(true)) => Verdict::ok("they are there, and this process has the right", evidence),
+        (_, Some(true)) => Verdict::ok("the counters exist, and this process may read them", evidence),
         (None, _) => Verdict::unknown(kernel.paranoid.why().unwrap_or_default()),
         (Some(level), _) if *level <= 2 => {
-            Verdict::ok("they are there, and may be read", vec![kernel.paranoid.evidence()])
+            Verdict::ok("the counters exist and may be read", vec![kernel.paranoid.evidence()])
         }
         (Some(_), _) => {
             let remedy = vec!["sysctl -w kernel.perf_event_paranoid=2".to_owned()];
-            Verdict::found(State::Info, "this process may not read them", vec![kernel.paranoid.evidence()], remedy)
+            Verdict::found(
+                State::Info,
+                "this process may not read the counters",
+                vec![kernel.paranoid.evidence()],
+                remedy,
+            )
         }
     }
 }

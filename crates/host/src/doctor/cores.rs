@@ -1,19 +1,19 @@
-//! Whether workers have cores, and have them to themselves.
+//! Checks that each worker has a core, and has it to itself.
 
 use super::{BUSY, Case, Check, Each, State, Verdict, listed, named, percent};
 use crate::fact::Evidence;
 use crate::list::KernelList;
 use crate::stat;
 
-/// The share of a core's time from which on the hypervisor is said to take it.
+/// The share of a core's time from which on stolen time is reported.
 const STOLEN: f64 = 0.01;
 
 pub(super) const WORKER_CORES: Check = Check {
     id: "worker-cores",
-    looks_at: "each worker has a core that the process may run on, and one is left for everything else",
-    cost: "A worker without a core of its own cannot run; where no core is left over, the system's own work and Forebay's \
-           control thread push workers aside.",
-    mend: "fewer workers, other cores, `taskset -c LIST forebay run …`, or a wider cpuset",
+    looks_at: "each worker has a core that the process may run on, and another core is free for other work",
+    cost: "A worker without a core of its own cannot run. If no other core exists, the system's own work and Forebay's \
+           control thread interrupt the workers.",
+    fix: "fewer workers, other cores, `taskset -c LIST forebay run …`, or a wider cpuset",
     judge: worker_cores,
 };
 
@@ -29,20 +29,20 @@ fn worker_cores(case: &Case<'_>) -> Verdict {
         let evidence = vec![case.host.online.evidence(), present.evidence()];
         if present.value().is_some_and(|present| off.without(present).is_empty()) {
             let switch = |core| format!("echo 1 > /sys/devices/system/cpu/cpu{core}/online");
-            let says = format!("{} not switched on", is_are(&off));
+            let says = format!("{} offline", is_are(&off));
             return Verdict::found(State::Stops, says, evidence, off.iter().map(switch).collect());
         }
-        let says = format!("{} not there", is_are(&off));
-        return Verdict::found(State::Stops, says, evidence, vec![format!("# cores of {online}")]);
+        let says = format!("{} missing", is_are(&off));
+        return Verdict::found(State::Stops, says, evidence, vec![format!("# use cores of {online}")]);
     }
     let foreign = cores.without(allowed);
     if !foreign.is_empty() {
         let all: KernelList = allowed.iter().chain(cores.iter()).collect();
         let remedy = vec![
             format!("taskset -c {all} forebay run …"),
-            "# if that is refused, the cpuset of the process' control group lacks them".to_owned(),
+            "# if that fails, the cpuset of the process' control group lacks these cores".to_owned(),
         ];
-        let says = format!("{} not among those that this process may run on", is_are(&foreign));
+        let says = format!("{} not among the cores that this process may run on", is_are(&foreign));
         return Verdict::found(State::Stops, says, vec![may.evidence()], remedy);
     }
     if cores.len() < wanted {
@@ -50,13 +50,13 @@ fn worker_cores(case: &Case<'_>) -> Verdict {
             format!("# at most {} entries under `workers:`", allowed.len()),
             format!("taskset -c {online} forebay run …"),
         ];
-        let says = format!("{wanted} workers need a core each, and this process may run on {}", named(allowed));
+        let says = format!("{wanted} workers need one core each, and this process may run on {}", named(allowed));
         return Verdict::found(State::Stops, says, vec![may.evidence()], remedy);
     }
     if case.other_cores().is_empty() {
         let remedy = vec![format!("# at most {} entries under `workers:`", online.len().saturating_sub(1).max(1))];
-        let remedy = if online.len() > 1 { remedy } else { vec!["# a machine with a second core".to_owned()] };
-        let says = format!("{} all there are: none is left for everything else", is_are(&cores));
+        let remedy = if online.len() > 1 { remedy } else { vec!["# use a machine with a second core".to_owned()] };
+        let says = format!("{} the only core: no other core exists for other work", is_are(&cores));
         return Verdict::found(State::May, says, vec![case.host.online.evidence()], remedy);
     }
     Verdict::ok(format!("{} for {wanted} worker{}", named(&cores), plural(wanted)), vec![may.evidence()])
@@ -73,9 +73,10 @@ fn plural(number: usize) -> &'static str {
 pub(super) const CORE_LOAD: Check = Check {
     id: "core-load",
     looks_at: "nothing else runs on the workers' cores",
-    cost: "A worker always has something to do (it polls), so every share of its core that goes to another thread is lost, and \
-           packets wait as long as that one runs (Linux Documentation/scheduler/sched-eevdf.rst).",
-    mend: "other cores, or isolate these (see `isolated-cores`); `ps -eLo psr,pcpu,comm --sort=-pcpu` shows what runs where",
+    cost: "A worker polls, so it always has work. Every share of its core that another thread uses is lost, and \
+           packets wait as long as that thread runs (Linux Documentation/scheduler/sched-eevdf.rst).",
+    fix: "other cores, or isolate them (see `isolated-cores`); \
+          `ps -eLo psr,pcpu,comm --sort=-pcpu` shows what runs where",
     judge: core_load,
 };
 
@@ -85,7 +86,7 @@ fn core_load(case: &Case<'_>) -> Verdict {
         let Some(core) = worker.core.filter(|core| case.cores().contains(*core)) else { continue };
         let Some(load) = case.host.cpu(core).and_then(|cpu| cpu.load) else {
             let why = case.host.load_unknown();
-            each.unknown.push(why.unwrap_or_else(|| format!("{} says nothing of core {core}", stat::FILE)));
+            each.unknown.push(why.unwrap_or_else(|| format!("{} has no line of core {core}", stat::FILE)));
             continue;
         };
         let seen = format!("cpu{core} busy {} {}", percent(load.busy), load.over);
@@ -93,9 +94,9 @@ fn core_load(case: &Case<'_>) -> Verdict {
             each.fine.push(Evidence::derived(stat::FILE, seen));
             continue;
         }
-        let who = if worker.shared { ", with a pipeline that runs there" } else { "" };
+        let by = if worker.shared { ", by another pipeline" } else { "" };
         each.wrong(
-            format!("core {core} is busy {} of the time{who}", percent(load.busy)),
+            format!("core {core} is busy {} of the time{by}", percent(load.busy)),
             [Evidence::derived(stat::FILE, seen)],
         );
     }
@@ -107,7 +108,7 @@ fn core_load(case: &Case<'_>) -> Verdict {
             "ps -eLo psr,pcpu,pid,comm --sort=-pcpu | awk 'NR == 1 || $1 ~ /^({})$/'",
             case.cores().iter().map(|core| core.to_string()).collect::<Vec<_>>().join("|")
         ),
-        "# move what that shows (`taskset -cp LIST PID`), or give the workers other cores".to_owned(),
+        "# move the threads that it shows (`taskset -cp LIST PID`), or give the workers other cores".to_owned(),
     ];
     let fine = seen(&each);
     Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), fine)
@@ -116,8 +117,9 @@ fn core_load(case: &Case<'_>) -> Verdict {
 pub(super) const STEAL: Check = Check {
     id: "steal",
     looks_at: "the hypervisor leaves the workers' cores to this machine",
-    cost: "While the hypervisor runs something else no packet moves, and nothing here can tell when it will go on.",
-    mend: "dedicated cores, to be had from whoever runs the hypervisor (`virsh vcpupin` where that is you)",
+    cost: "While the hypervisor runs other work on a core, its worker moves no packets, and nothing on this machine \
+           can predict when it continues.",
+    fix: "dedicated cores from the operator of the hypervisor (on your own host: `virsh vcpupin`)",
     judge: steal,
 };
 
@@ -126,7 +128,7 @@ fn steal(case: &Case<'_>) -> Verdict {
     for core in case.cores().iter() {
         let Some(load) = case.host.cpu(core).and_then(|cpu| cpu.load) else {
             let why = case.host.load_unknown();
-            each.unknown.push(why.unwrap_or_else(|| format!("{} says nothing of core {core}", stat::FILE)));
+            each.unknown.push(why.unwrap_or_else(|| format!("{} has no line of core {core}", stat::FILE)));
             continue;
         };
         let seen = Evidence::derived(stat::FILE, format!("cpu{core} stolen {:.1} % {}", load.steal * 100.0, load.over));
@@ -139,7 +141,7 @@ fn steal(case: &Case<'_>) -> Verdict {
     if case.cores().is_empty() {
         return no_cores();
     }
-    let remedy = vec!["# ask for dedicated cores; on a host of your own: virsh vcpupin DOMAIN VCPU CPU".to_owned()];
+    let remedy = vec!["# request dedicated cores; on your own host: virsh vcpupin DOMAIN VCPU CPU".to_owned()];
     let fine = seen(&each);
     Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), fine)
 }
@@ -147,9 +149,9 @@ fn steal(case: &Case<'_>) -> Verdict {
 pub(super) const ISOLATED_CORES: Check = Check {
     id: "isolated-cores",
     looks_at: "the scheduler keeps other threads off the workers' cores",
-    cost: "The scheduler may put any thread on a core that is not isolated, at any time, and packets wait as long as that one \
-           runs (Linux Documentation/admin-guide/kernel-parameters.txt, isolcpus).",
-    mend: "`isolcpus=` at boot, or a partition of kind `isolated` (control groups, version 2)",
+    cost: "The scheduler may run any thread on a core that is not isolated, at any time, and packets wait as long as \
+           that thread runs (Linux Documentation/admin-guide/kernel-parameters.txt, isolcpus).",
+    fix: "`isolcpus=` at boot, or a control group (version 2) with an `isolated` partition",
     judge: isolated_cores,
 };
 
@@ -159,7 +161,7 @@ fn isolated_cores(case: &Case<'_>) -> Verdict {
         return no_cores();
     }
     let (host, kernel) = (case.host, &case.host.kernel);
-    // A group's own CPUs are as good, while the process is in it.
+    // A group's own CPUs are equivalent while the process is in the group.
     let own = host
         .groups
         .partitions
@@ -185,14 +187,13 @@ fn isolated_cores(case: &Case<'_>) -> Verdict {
     let free = isolated.without(&cores);
     let remedy = if free.len() >= open.len() {
         vec![
-            format!(
-                "# isolated are {isolated}: give the workers these (`core:` under `workers:`), and the process the right to them:"
-            ),
+            format!("# isolated are {isolated}: assign these to the workers (`core:` under `workers:`),"),
+            "# and allow the process to use them:".to_owned(),
             format!("taskset -c {isolated} forebay run …"),
         ]
     } else {
         let mut remedy = vec![at_boot(case)];
-        // A hierarchy that can hand CPUs out, and where.
+        // The unified hierarchy, if it can assign CPUs to groups.
         let unified = host.groups.controllers.as_ref().and_then(|fact| Some((fact, fact.value()?)));
         if let Some((fact, _)) = unified.filter(|(_, all)| all.iter().any(|controller| controller == "cpuset")) {
             let folder = fact.path.trim_end_matches("/cgroup.controllers");
@@ -209,7 +210,7 @@ fn isolated_cores(case: &Case<'_>) -> Verdict {
     Verdict::found(State::May, format!("{} not isolated", is_are(&open)), vec![kernel.isolated.evidence()], remedy)
 }
 
-/// What the kernel is to be started with. One that knows nothing of tickless cores is not told of any.
+/// Returns the line with the kernel parameters. It mentions tickless cores only if the kernel supports them.
 fn at_boot(case: &Case<'_>) -> String {
     let cores = case.cores();
     let tickless = match case.host.kernel.tickless.value() {
@@ -217,16 +218,17 @@ fn at_boot(case: &Case<'_>) -> String {
         None => String::new(),
     };
     format!(
-        "# on the kernel's command line (GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub and reboot): isolcpus=managed_irq,domain,{cores}{tickless}"
+        "# on the kernel's command line (GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub and reboot): \
+         isolcpus=managed_irq,domain,{cores}{tickless}"
     )
 }
 
 pub(super) const TIMER_TICK: Check = Check {
     id: "timer-tick",
-    looks_at: "the kernel's periodic tick leaves the workers' cores alone",
-    cost: "The tick interrupts a core that runs a thread 100 to 1 000 times a second (CONFIG_HZ), and packets wait (Linux \
-           Documentation/timers/no_hz.rst).",
-    mend: "`nohz_full=` at boot, of a kernel with CONFIG_NO_HZ_FULL",
+    looks_at: "the kernel's periodic tick does not interrupt the workers' cores",
+    cost: "The tick interrupts a core that runs a thread 100 to 1 000 times a second (CONFIG_HZ), and packets wait \
+           (Linux Documentation/timers/no_hz.rst).",
+    fix: "`nohz_full=` at boot, with a kernel that has CONFIG_NO_HZ_FULL",
     judge: timer_tick,
 };
 
@@ -237,23 +239,23 @@ fn timer_tick(case: &Case<'_>) -> Verdict {
     }
     let Some(list) = tickless.value() else {
         let why = tickless.why().unwrap_or_default();
-        return Verdict::unknown(format!("{why}: the kernel has no CONFIG_NO_HZ_FULL, or does not say"));
+        return Verdict::unknown(format!("{why}: the kernel has no CONFIG_NO_HZ_FULL, or does not report it"));
     };
     let with = cores.without(list);
     if with.is_empty() {
-        return Verdict::ok(format!("{} without it", is_are(&cores)), vec![tickless.evidence()]);
+        return Verdict::ok(format!("{} without the tick", is_are(&cores)), vec![tickless.evidence()]);
     }
     let remedy = vec![at_boot(case)];
-    Verdict::found(State::May, format!("the tick comes to {}", named(&with)), vec![tickless.evidence()], remedy)
+    Verdict::found(State::May, format!("the tick interrupts {}", named(&with)), vec![tickless.evidence()], remedy)
 }
 
-/// What was seen of those that are in order.
+/// Lists the evidence of the cores that are ok.
 fn seen(each: &Each) -> String {
     let seen: Vec<_> = each.fine.iter().map(|evidence| evidence.value.clone()).collect();
     listed(&seen)
 }
 
-/// What depends on cores, where there are none.
+/// Returns the result of a check that depends on cores if there are none.
 pub(super) fn no_cores() -> Verdict {
     Verdict::unknown("no worker has a core")
 }

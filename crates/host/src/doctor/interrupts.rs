@@ -1,22 +1,23 @@
-//! Whether devices interrupt workers.
+//! Checks that devices do not interrupt workers.
 
 use super::cores::no_cores;
 use super::{Case, Check, State, Verdict};
 use crate::fact::Evidence;
 use crate::interrupts::{FILE, Interrupt, folder};
 
-/// How often a second an interrupt comes to a worker's core from which on that is more than what may happen: as often as the
-/// slowest tick.
+/// The rate per second from which on an interrupt at a worker's core certainly costs performance: that of the slowest
+/// tick.
 const OFTEN: f64 = 100.0;
-/// How often a second one comes that is worth a word: once a minute.
+/// The rate per second from which on an interrupt is reported: once a minute.
 const SELDOM: f64 = 1.0 / 60.0;
 
 pub(super) const IRQ_AFFINITY: Check = Check {
     id: "irq-affinity",
     looks_at: "no device's interrupts are sent to the workers' cores",
-    cost: "Each interrupt takes the core away for its handler, which also puts its own lines into the caches (Linux \
+    cost: "Each interrupt runs a handler on the core, which also puts its own lines into the caches (Linux \
            Documentation/core-api/irq/irq-affinity.rst).",
-    mend: "`echo LIST > /proc/irq/N/smp_affinity_list` with other cores; irqbalance told to leave the workers' alone",
+    fix: "`echo LIST > /proc/irq/N/smp_affinity_list` with other cores; configure irqbalance to leave the workers' \
+           cores alone",
     judge: irq_affinity,
 };
 
@@ -36,12 +37,13 @@ fn irq_affinity(case: &Case<'_>) -> Verdict {
             continue;
         };
         let hit = target.and(&cores);
-        // Of one that is sent to several, and the kernel does not say to which of them, what comes to any counts.
+        // If an interrupt may go to several cores and the kernel does not report which one it uses, its counts on all
+        // cores are added.
         let exact = interrupt.effective.value().is_some();
         let Some((rate, over)) = interrupt.rate(|cpu| !exact || hit.contains(cpu)) else { continue };
         if !hit.is_empty() && rate >= SELDOM {
-            let here = interrupt.rate(|cpu| hit.contains(cpu)).is_some_and(|(rate, _)| rate >= OFTEN);
-            hits.push((interrupt, rate, over, here));
+            let often = interrupt.rate(|cpu| hit.contains(cpu)).is_some_and(|(rate, _)| rate >= OFTEN);
+            hits.push((interrupt, rate, over, often));
         }
     }
     // The most frequent first.
@@ -50,26 +52,27 @@ fn irq_affinity(case: &Case<'_>) -> Verdict {
         let looked_at = Evidence::derived(FILE, format!("{} interrupts looked at", interrupts.len()));
         return match unknown {
             Some(why) => Verdict::unknown(why),
-            None => Verdict::ok("none that comes at all often is sent there", vec![looked_at]),
+            None => Verdict::ok("no device interrupts them often", vec![looked_at]),
         };
     }
     let (most, rate, over, _) = &hits[0];
     let others = if hits.len() == 1 { String::new() } else { format!(", and {} less often", hits.len() - 1) };
-    let says = format!("{} comes {} times a second {over}{others}", name(most), shown(*rate));
+    let says = format!("interrupt {} occurs {} times a second {over}{others}", name(most), shown(*rate));
     let mut evidence = Vec::new();
     for (it, rate, over, _) in &hits {
         evidence.push(it.target().evidence());
-        evidence.push(Evidence::derived(FILE, format!("interrupt {}: {} a second {over}", it.number, shown(*rate))));
+        evidence
+            .push(Evidence::derived(FILE, format!("interrupt {}: {} times a second {over}", it.number, shown(*rate))));
     }
     let others = case.other_cores();
     let remedy = if others.is_empty() {
-        vec!["# a core without a worker, to send them to".to_owned()]
+        vec!["# a core without a worker is needed for these interrupts".to_owned()]
     } else {
         let mut remedy: Vec<_> =
             hits.iter().map(|(it, ..)| format!("echo {others} > {}/smp_affinity_list", folder(it.number))).collect();
-        remedy.push("# what the kernel spreads itself (a disk's queues) it does not let be moved".to_owned());
+        remedy.push("# interrupts that the kernel distributes itself (a disk's queues) cannot be moved".to_owned());
         remedy.push(format!(
-            "# irqbalance, where it runs, would undo this: IRQBALANCE_BANNED_CPULIST={cores} in /etc/default/irqbalance"
+            "# if irqbalance runs, it undoes this: set IRQBALANCE_BANNED_CPULIST={cores} in /etc/default/irqbalance"
         ));
         remedy
     };

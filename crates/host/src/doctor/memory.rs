@@ -1,17 +1,18 @@
-//! Whether packet pools find huge pages.
+//! Checks that huge pages are available for packet pools.
 
 use super::{Case, Check, State, Verdict};
 
 pub(super) const HUGE_PAGES: Check = Check {
     id: "huge-pages",
-    looks_at: "there are huge pages for the workers' packet pools",
-    cost: "On small pages address translation misses more often: a pool takes more pages than the processor \
-           remembers.",
-    mend: "`sysctl -w vm.nr_hugepages=N`, or on a node `echo N > /sys/devices/system/node/nodeN/hugepages/hugepages-2048kB/nr_hugepages`",
+    looks_at: "enough huge pages are free for the workers' packet pools",
+    cost: "With small pages, address translation misses more often: a pool takes more pages than the processor's TLB \
+           holds.",
+    fix: "`sysctl -w vm.nr_hugepages=N`, or for one node `echo N > \
+           /sys/devices/system/node/nodeN/hugepages/hugepages-2048kB/nr_hugepages`",
     judge: huge_pages,
 };
 
-/// Pages of `kib` KiB that a pool of so many bytes takes.
+/// Returns the number of pages of `kib` KiB for a pool of `bytes` bytes.
 pub(super) fn pages(bytes: u64, kib: u64) -> u64 {
     bytes.div_ceil(kib.saturating_mul(1_024).max(1))
 }
@@ -33,20 +34,20 @@ fn huge_pages(case: &Case<'_>) -> Verdict {
     }
     let want = format!("{needed} pages of {size} KiB for {workers} pool{}", if workers == 1 { "" } else { "s" });
     if available >= needed {
-        return Verdict::ok(format!("{available} free: enough for {want}"), evidence);
+        return Verdict::ok(format!("{available} pages are free, and {want} are needed"), evidence);
     }
-    // A pool that gets none asks for transparent ones (`madvise`).
+    // A pool without huge pages requests transparent ones (`madvise`).
     let never = memory.transparent.value().is_some_and(|chosen| chosen == "never");
     if memory.transparent.value().is_some() {
         evidence.push(memory.transparent.evidence());
     }
     let instead = match memory.transparent.value() {
-        Some(_) if never => "; transparent ones are switched off",
-        Some(_) => "; transparent ones instead, while memory is not fragmented",
-        None => "; whether there are transparent ones is not known",
+        Some(_) if never => "; transparent huge pages are switched off",
+        Some(_) => "; transparent huge pages are used instead, unless memory is fragmented",
+        None => "; it is unknown whether transparent huge pages are available",
     };
-    let has = if *total == 0 { "none".to_owned() } else { format!("{available} of {total} are free") };
-    let says = format!("{has}; wanted are {want}{instead}");
+    let has = if *total == 0 { "there are none".to_owned() } else { format!("{available} of {total} are free") };
+    let says = format!("{has}, and {want} are needed{instead}");
     let nodes: Vec<_> = case.nodes().into_iter().flat_map(|nodes| nodes.iter().collect::<Vec<_>>()).collect();
     let missing = total.saturating_add(needed - available);
     let remedy = match nodes.as_slice() {

@@ -1,4 +1,4 @@
-//! Whether the host's own stack answers ARP, or names addresses in it, beside the pipeline.
+//! Checks that the host's own stack does not send ARP replies or requests for the pipeline's addresses.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -6,11 +6,11 @@ use super::{Case, Check, Each, State, Verdict, listed};
 
 pub(super) const ARP_FLUX: Check = Check {
     id: "arp-flux",
-    looks_at: "the host does not answer ARP for the pipeline's addresses at its `af_packet` ports",
-    cost: "The host answers ARP at every interface for each of its addresses, that of a `tap` among them, with the interface's \
-           own Ethernet address. Who asks then sends to the host, and its packets are lost (Linux \
-           Documentation/networking/ip-sysctl.rst, arp_ignore).",
-    mend: "`host: false` of the port, or `sysctl -w net.ipv4.conf.NAME.arp_ignore=1`",
+    looks_at: "the host does not reply to ARP requests for the pipeline's addresses at its `af_packet` ports",
+    cost: "The host replies to ARP requests for each of its addresses at every interface, including the address of a \
+           `tap`, with the interface's own Ethernet address. The sender of the request then sends its packets to the \
+           host, and they are lost (Linux Documentation/networking/ip-sysctl.rst, arp_ignore).",
+    fix: "`host: false` at the port, or `sysctl -w net.ipv4.conf.NAME.arp_ignore=1`",
     judge: arp_flux,
 };
 
@@ -19,8 +19,8 @@ fn arp_flux(case: &Case<'_>) -> Verdict {
     let ports: Vec<_> = case.intent.ports.iter().filter(seen).collect();
     if ports.is_empty() {
         return match case.intent.pipeline {
-            Some(_) => Verdict::ok("no `af_packet` port leaves its frames to the host as well", Vec::new()),
-            None => Verdict::unknown("no pipeline is named, so that its ports are not known"),
+            Some(_) => Verdict::ok("no `af_packet` port passes its frames to the host as well", Vec::new()),
+            None => Verdict::unknown("no pipeline is given, so its ports are unknown"),
         };
     }
     let arp = &case.host.arp;
@@ -36,16 +36,16 @@ fn arp_flux(case: &Case<'_>) -> Verdict {
     for port in ports {
         let Some(name) = port.interface.as_deref() else { continue };
         let Some(interface) = case.host.interface(name) else {
-            each.unknown.push(format!("there is no interface '{name}'"));
+            each.unknown.push(format!("interface '{name}' does not exist"));
             continue;
         };
-        // The kernel takes the larger one.
+        // The kernel uses the larger of the two settings.
         match (arp.ignore.value(), interface.arp_ignore.value()) {
             (Some(0), Some(0)) => {
                 let evidence = [arp.ignore.evidence(), interface.arp_ignore.evidence(), arp.addresses.evidence()];
-                each.wrong(format!("the host answers ARP for {shared} at {name}, too"), evidence);
+                each.wrong(format!("the host replies to ARP requests for {shared} at {name}, too"), evidence);
                 remedy.push(format!("sysctl -w net.ipv4.conf.{name}.arp_ignore=1"));
-                remedy.push(format!("# or in the configuration: host: false of the port '{}'", port.name));
+                remedy.push(format!("# or in the configuration: host: false at the port '{}'", port.name));
             }
             (Some(1..), _) => each.fine.push(arp.ignore.evidence()),
             (_, Some(1..)) => each.fine.push(interface.arp_ignore.evidence()),
@@ -55,13 +55,14 @@ fn arp_flux(case: &Case<'_>) -> Verdict {
             }
         }
     }
-    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), "it does not answer for them there")
+    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), "it does not reply for them there")
 }
 
-/// The addresses that the host has, or will have, and the pipeline, too; `None` where it is not known which it has.
+/// Returns the addresses that both the host and the pipeline have or will have; `None` if the host's addresses are
+/// unknown.
 fn shared(case: &Case<'_>) -> Option<Vec<Ipv4Addr>> {
     let local = case.host.arp.addresses.value()?;
-    // A tap's address will be the host's; another is if the host has it already.
+    // The host will have a tap's address. Other addresses are shared only if the host has them already.
     let taps = case.intent.ports.iter().filter(|port| !port.elsewhere).filter_map(|port| v4(port.address?));
     let own = case.intent.addresses.iter().copied().filter_map(v4).filter(|address| local.contains(address));
     let mut shared: Vec<Ipv4Addr> = taps.chain(own).collect();
@@ -72,18 +73,18 @@ fn shared(case: &Case<'_>) -> Option<Vec<Ipv4Addr>> {
 
 pub(super) const ARP_ANNOUNCE: Check = Check {
     id: "arp-announce",
-    looks_at: "the host does not name the pipeline's addresses in ARP requests at its `af_packet` ports",
-    cost: "A request names the source of the packet that waits, whichever interface has that address. Who reads it \
-           sends packets for the address to the interface's own Ethernet address from then on, and they are lost \
+    looks_at: "the host does not use the pipeline's addresses in ARP requests at its `af_packet` ports",
+    cost: "An ARP request contains the source address of the waiting packet, whichever interface has that address. Its \
+           receivers then send packets for the address to the interface's own Ethernet address, and they are lost \
            (Linux Documentation/networking/ip-sysctl.rst, arp_announce).",
-    mend: "`sysctl -w net.ipv4.conf.NAME.arp_announce=2`",
+    fix: "`sysctl -w net.ipv4.conf.NAME.arp_announce=2`",
     judge: arp_announce,
 };
 
-/// Only where the host sends by the port's interface: some route leads there.
+/// Checks only ports through whose interface the host sends: a route leads there.
 fn arp_announce(case: &Case<'_>) -> Verdict {
     if case.intent.pipeline.is_none() {
-        return Verdict::unknown("no pipeline is named, so that its ports are not known");
+        return Verdict::unknown("no pipeline is given, so its ports are unknown");
     }
     let arp = &case.host.arp;
     let ports: Vec<_> = case.intent.ports.iter().filter(|port| port.kind == "af_packet" && !port.elsewhere).collect();
@@ -102,14 +103,14 @@ fn arp_announce(case: &Case<'_>) -> Verdict {
             continue;
         }
         let Some(interface) = case.host.interface(name) else {
-            each.unknown.push(format!("there is no interface '{name}'"));
+            each.unknown.push(format!("interface '{name}' does not exist"));
             continue;
         };
-        // The kernel takes the larger one.
+        // The kernel uses the larger of the two settings.
         match (arp.announce.value(), interface.arp_announce.value()) {
             (Some(0), Some(0)) => {
                 let evidence = [arp.announce.evidence(), interface.arp_announce.evidence(), arp.routes.evidence()];
-                each.wrong(format!("the host may name {text} in ARP requests at {name}"), evidence);
+                each.wrong(format!("the host may use {text} in ARP requests at {name}"), evidence);
                 remedy.push(format!("sysctl -w net.ipv4.conf.{name}.arp_announce=2"));
             }
             (Some(1..), _) => each.fine.push(arp.announce.evidence()),
@@ -120,7 +121,7 @@ fn arp_announce(case: &Case<'_>) -> Verdict {
             }
         }
     }
-    Verdict::of_each(each, |wrong| (State::May, listed(wrong), remedy), "it does not name them there")
+    Verdict::of_each(each, |wrong| (State::May, listed(wrong), remedy), "it does not use them there")
 }
 
 fn v4(address: IpAddr) -> Option<Ipv4Addr> {

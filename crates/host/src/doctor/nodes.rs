@@ -1,4 +1,4 @@
-//! Whether what belongs together is on one NUMA node.
+//! Checks that cores, memory and network cards of one pipeline are on one NUMA node.
 
 use super::cores::no_cores;
 use super::{Case, Check, Each, State, Verdict, listed, named};
@@ -7,10 +7,10 @@ use crate::interface::Interface;
 
 pub(super) const NUMA_MISMATCH: Check = Check {
     id: "numa-mismatch",
-    looks_at: "network cards are on the node of the workers that they feed",
-    cost: "Packets come over the link between sockets: a line takes some 98 cycles out of the other node's cache and 280 out of its \
-           memory, 50 and 155 on the own node (NALM's figures).",
-    mend: "cores of the card's node for the workers, or a card in a slot of theirs",
+    looks_at: "network cards are on the node of the workers that receive from them",
+    cost: "Packets cross the link between sockets: a line takes about 98 cycles from the other node's cache and 280 \
+           from its memory, compared with 50 and 155 on the same node (NALM's figures).",
+    fix: "cores of the card's node for the workers, or the card in a slot of the workers' node",
     judge: numa_mismatch,
 };
 
@@ -33,7 +33,7 @@ fn numa_mismatch(case: &Case<'_>) -> Verdict {
         match case.host.interface(name) {
             Some(interface) => subjects.push((interface, on)),
             None if port.kind == "tap" => {}
-            None => each.unknown.push(format!("{}/{name} is not there", crate::interface::FOLDER)),
+            None => each.unknown.push(format!("{}/{name} is missing", crate::interface::FOLDER)),
         }
     }
     if guessed {
@@ -53,7 +53,7 @@ fn numa_mismatch(case: &Case<'_>) -> Verdict {
         };
         let Some(node) = *node else {
             each.unknown.push(format!(
-                "{} says -1: the firmware does not tell the node of {}",
+                "{} contains -1: the firmware does not report the node of {}",
                 interface.node.path, interface.name
             ));
             continue;
@@ -72,7 +72,7 @@ fn numa_mismatch(case: &Case<'_>) -> Verdict {
             case.host.nodes.iter().filter(|other| other.number != node).map(|other| other.cpus.evidence()).collect();
         each.wrong(
             format!(
-                "{} is on node {node}, {} not",
+                "{} is on node {node}, but {} not",
                 interface.name,
                 if case.cores().len() == 1 { format!("{} is", named(&far)) } else { format!("{} are", named(&far)) }
             ),
@@ -88,10 +88,11 @@ fn numa_mismatch(case: &Case<'_>) -> Verdict {
 
 pub(super) const NUMA_MEMORY: Check = Check {
     id: "numa-memory",
-    looks_at: "workers' nodes have memory, and huge pages where there are any, for them",
-    cost: "Packets, tables and queues are then on another node: 98 cycles instead of 50 for a line in a cache there, 280 in its \
-           memory (NALM's figures).",
-    mend: "huge pages on the workers' node (`/sys/devices/system/node/nodeN/hugepages`), and a cpuset whose `cpuset.mems` has it",
+    looks_at: "the workers' nodes have memory for them, and huge pages if any node has some",
+    cost: "Otherwise packets, tables and queues are on another node: a line takes 98 cycles instead of 50 from a cache \
+           there, and 280 from its memory (NALM's figures).",
+    fix: "huge pages on the workers' node (`/sys/devices/system/node/nodeN/hugepages`), and a cpuset whose \
+           `cpuset.mems` includes it",
     judge: numa_memory,
 };
 
@@ -104,7 +105,7 @@ fn numa_memory(case: &Case<'_>) -> Verdict {
         Some(true) => return Verdict::ok("the machine has one node", vec![case.host.nodes_online.evidence()]),
         Some(false) => {}
     }
-    let Some(nodes) = case.nodes() else { return Verdict::unknown("the node of a worker's core is not known") };
+    let Some(nodes) = case.nodes() else { return Verdict::unknown("the node of a worker's core is unknown") };
     let allowed = &case.host.process.memory_nodes;
     let (mut each, mut remedy) = (Each::default(), Vec::new());
     if allowed.value().is_none() {
@@ -119,9 +120,9 @@ fn numa_memory(case: &Case<'_>) -> Verdict {
     for number in nodes.iter() {
         let Some(node) = case.host.node(number) else { continue };
         if allowed.value().is_some_and(|allowed| !allowed.contains(number)) {
-            each.wrong(format!("this process may have no memory of node {number}"), [allowed.evidence()]);
+            each.wrong(format!("this process may not use memory of node {number}"), [allowed.evidence()]);
             remedy.push(format!(
-                "# node {number} in `cpuset.mems` of the process' control group, or no `numactl --membind`"
+                "# add node {number} to `cpuset.mems` of the process' control group, or run without `numactl --membind`"
             ));
             continue;
         }
@@ -129,7 +130,7 @@ fn numa_memory(case: &Case<'_>) -> Verdict {
             None => each.unknown(&node.memory_kib),
             Some(0) => {
                 each.wrong(format!("node {number} has no memory"), [node.memory_kib.evidence()]);
-                remedy.push("# cores of a node that has memory".to_owned());
+                remedy.push("# use cores of a node that has memory".to_owned());
                 continue;
             }
             Some(_) => each.fine.push(node.memory_kib.evidence()),
@@ -144,7 +145,7 @@ fn numa_memory(case: &Case<'_>) -> Verdict {
         if *free < needed && elsewhere(number) {
             each.wrong(
                 format!(
-                    "node {number} has {free} free huge pages, its workers' pools take {needed}, other nodes have some"
+                    "node {number} has {free} free huge pages, its workers' pools need {needed}; other nodes have some"
                 ),
                 [node.huge_free.evidence()],
             );
@@ -152,15 +153,15 @@ fn numa_memory(case: &Case<'_>) -> Verdict {
             remedy.push(format!("echo {total} > {}", node.huge_total.path));
         }
     }
-    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), "it is on the workers' nodes")
+    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), "the workers' nodes have enough")
 }
 
 pub(super) const NUMA_WORKERS: Check = Check {
     id: "numa-workers",
     looks_at: "workers are on one node",
-    cost: "What one worker hands over to another on another node costs 98 to 280 cycles a line instead of 50 to 76 (NALM's \
-           figures); workers that share nothing lose nothing.",
-    mend: "cores of one node",
+    cost: "A line that one worker passes to a worker on another node costs 98 to 280 cycles instead of 50 to 76 \
+           (NALM's figures). Workers that share nothing lose nothing.",
+    fix: "cores of one node",
     judge: numa_workers,
 };
 
@@ -169,16 +170,16 @@ fn numa_workers(case: &Case<'_>) -> Verdict {
         return no_cores();
     }
     if case.cores().len() == 1 {
-        return Verdict::ok("there is one worker", Vec::new());
+        return Verdict::ok("there is only one worker", Vec::new());
     }
     let evidence: Vec<Evidence> = case.host.nodes.iter().map(|node| node.cpus.evidence()).collect();
     match case.nodes() {
-        None => Verdict::unknown("the node of a worker's core is not known"),
-        Some(nodes) if nodes.len() <= 1 => Verdict::ok("all are on one", evidence),
+        None => Verdict::unknown("the node of a worker's core is unknown"),
+        Some(nodes) if nodes.len() <= 1 => Verdict::ok("all are on one node", evidence),
         Some(nodes) => {
             let first =
                 nodes.iter().next().and_then(|node| case.host.node(node)?.cpus.value().cloned()).unwrap_or_default();
-            let remedy = vec![format!("# cores of one node, such as {first} (`core:` under `workers:`)")];
+            let remedy = vec![format!("# use cores of one node, such as {first} (`core:` under `workers:`)")];
             Verdict::found(State::May, format!("workers are on nodes {nodes}"), evidence, remedy)
         }
     }
@@ -187,9 +188,9 @@ fn numa_workers(case: &Case<'_>) -> Verdict {
 pub(super) const NUMA_BALANCING: Check = Check {
     id: "numa-balancing",
     looks_at: "the kernel does not move memory between nodes by itself",
-    cost: "To see who uses a page the kernel takes it away from time to time, and each such page is a fault in a worker (Linux \
-           Documentation/admin-guide/sysctl/kernel.rst, numa_balancing).",
-    mend: "`sysctl -w kernel.numa_balancing=0`",
+    cost: "To find out which CPU uses a page, the kernel unmaps it from time to time. Each such page causes a fault in \
+           a worker (Linux Documentation/admin-guide/sysctl/kernel.rst, numa_balancing).",
+    fix: "`sysctl -w kernel.numa_balancing=0`",
     judge: numa_balancing,
 };
 
@@ -199,10 +200,10 @@ fn numa_balancing(case: &Case<'_>) -> Verdict {
         (Some(true), _) => Verdict::ok("the machine has one node", vec![case.host.nodes_online.evidence()]),
         (None, _) => Verdict::unknown(case.host.nodes_online.why().unwrap_or_default()),
         (_, None) => Verdict::unknown(balancing.why().unwrap_or_default()),
-        (_, Some(false)) => Verdict::ok("it is off", vec![balancing.evidence()]),
+        (_, Some(false)) => Verdict::ok("balancing is off", vec![balancing.evidence()]),
         (_, Some(true)) => {
             let remedy = vec!["sysctl -w kernel.numa_balancing=0".to_owned()];
-            Verdict::found(State::May, "it is on", vec![balancing.evidence()], remedy)
+            Verdict::found(State::May, "balancing is on", vec![balancing.evidence()], remedy)
         }
     }
 }

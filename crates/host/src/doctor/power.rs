@@ -1,20 +1,20 @@
-//! Whether cores run at their full frequency, and how long those that idle take to wake.
+//! Checks that cores run at their full frequency and wake up fast.
 
 use super::cores::no_cores;
 use super::{Case, Check, Each, State, Verdict, listed};
 use crate::cpu::Cpu;
 use crate::fact::Evidence;
 
-/// The longest that leaving an idle state may take, in microseconds: what processors call C1 and C1E is left sooner, deeper
-/// states later, in a hundred or more.
+/// The longest acceptable time to leave an idle state, in microseconds. The states that processors call C1 and C1E take
+/// less; deeper states take a hundred or more.
 const SHALLOW_US: u64 = 10;
 
 pub(super) const GOVERNOR: Check = Check {
     id: "governor",
     looks_at: "the workers' cores are set to their highest frequency",
-    cost: "Packets a second are proportional to the core's frequency; `powersave` may hold it at the lowest, and the others follow \
-           the load late (Linux Documentation/admin-guide/pm/cpufreq.rst).",
-    mend: "`cpupower -c LIST frequency-set -g performance`",
+    cost: "Packets per second are proportional to the core's frequency. `powersave` may keep it at the lowest; the \
+           other governors follow the load with a delay (Linux Documentation/admin-guide/pm/cpufreq.rst).",
+    fix: "`cpupower -c LIST frequency-set -g performance`",
     judge: governor,
 };
 
@@ -30,7 +30,7 @@ fn governor(case: &Case<'_>) -> Verdict {
             Some("performance") => each.fine.push(governor.evidence()),
             Some(name) => {
                 let driver = cpu.frequency.driver.value().map(String::as_str);
-                // These two take it as a hint to the processor, which still goes up under load.
+                // These two drivers treat it as a hint to the processor, which still raises the frequency under load.
                 let hint = matches!(driver, Some("intel_pstate" | "amd-pstate-epp"));
                 lowest |= name == "powersave" && driver.is_some() && !hint;
                 let driver = cpu.frequency.driver.value().map(|_| cpu.frequency.driver.evidence());
@@ -46,18 +46,18 @@ fn governor(case: &Case<'_>) -> Verdict {
     Verdict::of_each(each, |wrong| (state, listed(wrong), remedy), "set to performance")
 }
 
-/// Why nothing is said of a core's frequency.
+/// Returns why a core's frequency is unknown.
 fn unset(case: &Case<'_>, cpu: &Cpu) -> String {
     let why = cpu.frequency.governor.why().unwrap_or_default();
-    let who = if case.host.kernel.is_virtual() { ": in a virtual machine the host sets it" } else { "" };
-    format!("{why}{who}")
+    let host = if case.host.kernel.is_virtual() { ": in a virtual machine the host sets it" } else { "" };
+    format!("{why}{host}")
 }
 
 pub(super) const FREQUENCY_LIMIT: Check = Check {
     id: "frequency-limit",
-    looks_at: "no limit below the hardware's own is set on the frequency",
-    cost: "Packets a second are proportional to the core's frequency.",
-    mend: "`cpupower -c LIST frequency-set -u MOST`",
+    looks_at: "the frequency has no limit below that of the hardware",
+    cost: "Packets per second are proportional to the core's frequency.",
+    fix: "`cpupower -c LIST frequency-set -u MOST`",
     judge: frequency_limit,
 };
 
@@ -71,7 +71,7 @@ fn frequency_limit(case: &Case<'_>) -> Verdict {
         match (limit.value(), most.value()) {
             (Some(set), Some(possible)) if set < possible => {
                 each.wrong(
-                    format!("core {} is held to {} of {} MHz", cpu.number, set / 1_000, possible / 1_000),
+                    format!("core {} is limited to {} of {} MHz", cpu.number, set / 1_000, possible / 1_000),
                     [limit.evidence(), most.evidence()],
                 );
                 remedy.push(format!("echo {possible} > {}", limit.path));
@@ -81,15 +81,16 @@ fn frequency_limit(case: &Case<'_>) -> Verdict {
             _ => each.unknown(most),
         }
     }
-    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), "none is set")
+    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), "no limit is set")
 }
 
 pub(super) const C_STATES: Check = Check {
     id: "c-states",
-    looks_at: "the workers' cores fall into no deep idle state",
-    cost: "A core that has gone to sleep takes as long as the state's latency says to wake up. A worker that polls keeps its core \
-           awake, so that this is paid where it rests, and when it starts (Linux Documentation/admin-guide/pm/cpuidle.rst).",
-    mend: "`echo 10 > /sys/devices/system/cpu/cpuN/power/pm_qos_resume_latency_us`, or `cpupower -c LIST idle-set -D 10`",
+    looks_at: "the workers' cores enter no deep idle state",
+    cost: "A core in an idle state needs the state's latency to wake up. A polling worker keeps its core awake, so \
+           only a worker that parks or starts pays this (Linux Documentation/admin-guide/pm/cpuidle.rst).",
+    fix: "`echo 10 > /sys/devices/system/cpu/cpuN/power/pm_qos_resume_latency_us`, or \
+          `cpupower -c LIST idle-set -D 10`",
     judge: c_states,
 };
 
@@ -101,7 +102,7 @@ fn c_states(case: &Case<'_>) -> Verdict {
     for cpu in case.cpus(&mut each) {
         if cpu.idle.is_empty() {
             each.unknown.push(format!(
-                "{}/cpu{}/cpuidle says nothing: the kernel does not choose idle states",
+                "{}/cpu{}/cpuidle is empty: the kernel does not choose idle states",
                 crate::cpu::FOLDER,
                 cpu.number
             ));
@@ -131,11 +132,13 @@ fn c_states(case: &Case<'_>) -> Verdict {
     if each.wrong.is_empty() && each.unknown.is_empty() && case.host.kernel.is_virtual() {
         let fine: Vec<_> = each.fine.iter().map(Evidence::to_string).collect();
         let seen = fine.first().map(|seen| format!(" ({seen})")).unwrap_or_default();
-        return Verdict::unknown(format!("in a virtual machine the host decides how deep a halted core sleeps{seen}"));
+        return Verdict::unknown(format!(
+            "in a virtual machine, the host chooses the idle states of a halted core{seen}"
+        ));
     }
     Verdict::of_each(
         each,
         |wrong| (State::May, listed(wrong), remedy),
-        format!("all take at most {SHALLOW_US} us to leave"),
+        format!("all idle states take at most {SHALLOW_US} us to leave"),
     )
 }

@@ -1,14 +1,15 @@
-//! Whether control groups leave workers the time that they take.
+//! Checks that control groups do not limit the workers' CPU time.
 
 use super::{Case, Check, Each, State, Verdict, listed};
 use crate::fact::Evidence;
 
 pub(super) const CPU_QUOTA: Check = Check {
     id: "cpu-quota",
-    looks_at: "no control group limits the process to less CPU time than its workers take",
-    cost: "A worker takes all of its core's time. Once a group's quota is used up all its threads stand still until the next \
-           period, 100 ms long unless set otherwise (Linux Documentation/scheduler/sched-bwc.rst).",
-    mend: "`echo max > …/cpu.max`, of a container `--cpus` no less than its workers, of a unit no `CPUQuota=`",
+    looks_at: "no control group limits the process to less CPU time than its workers use",
+    cost: "A worker uses all of its core's time. When a group's quota is used up, all its threads stop until the next \
+           period. A period is 100 ms by default (Linux Documentation/scheduler/sched-bwc.rst).",
+    fix: "`echo max > …/cpu.max`; for a container, `--cpus` of at least the number of workers; for a unit, no \
+           `CPUQuota=`",
     judge: cpu_quota,
 };
 
@@ -24,7 +25,7 @@ fn cpu_quota(case: &Case<'_>) -> Verdict {
             None => each.unknown(&quota.cpus),
             Some(Some(cpus)) if *cpus < workers as f64 => {
                 let throttled = quota.throttled.value().filter(|times| **times > 0).map(|_| quota.throttled.evidence());
-                let so_far = quota.throttled.value().map(|times| format!(", and was used up {times} times so far"));
+                let so_far = quota.throttled.value().map(|times| format!("; it was used up {times} times so far"));
                 let what = format!(
                     "the quota is {cpus:.2} CPUs for {workers} worker{}{}",
                     if workers == 1 { "" } else { "s" },
@@ -38,7 +39,8 @@ fn cpu_quota(case: &Case<'_>) -> Verdict {
         }
     }
     if groups.quotas.is_empty() {
-        each.fine.push(Evidence::derived("/proc/self/cgroup", "no group of the process, or above it, has a quota"));
+        each.fine
+            .push(Evidence::derived("/proc/self/cgroup", "neither the process' group nor a parent of it has a quota"));
     }
-    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), "there is none, or one that is wide enough")
+    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), "no quota, or a large enough one")
 }

@@ -1,29 +1,29 @@
-//! Whether the host drops packets of the pipeline because of the way back to their sources.
+//! Checks that the host does not drop packets of the pipeline because of the routes to their sources.
 
 use super::{Case, Check, Each, State, Verdict, listed};
 
 pub(super) const RP_FILTER: Check = Check {
     id: "rp-filter",
-    looks_at: "the host takes packets from the Internet at the pipeline's `tap`",
-    cost: "With a strict `rp_filter` the host drops, without a word, each packet whose source it reaches by another \
-           interface: at a `tap` all packets from the Internet, if its default route leads elsewhere (RFC 3704; \
-           Linux Documentation/networking/ip-sysctl.rst, rp_filter).",
-    mend: "a default route by the `tap`, or `sysctl -w net.ipv4.conf.NAME.rp_filter=2`",
+    looks_at: "the host accepts packets from the Internet at the pipeline's `tap`",
+    cost: "With a strict `rp_filter`, the host silently drops each packet whose source it reaches through another \
+           interface. At a `tap`, these are all packets from the Internet if its default route uses another interface \
+           (RFC 3704; Linux Documentation/networking/ip-sysctl.rst, rp_filter).",
+    fix: "a default route through the `tap`, or `sysctl -w net.ipv4.conf.NAME.rp_filter=2`",
     judge: rp_filter,
 };
 
-/// Strict. 0 is off, 2 is content with any route to the source; the kernel takes the larger one of an interface's
-/// setting and that of all.
+/// Strict filtering. 0 means off, and 2 accepts any route to the source. The kernel uses the larger of an interface's
+/// setting and that of all interfaces.
 const STRICT: u32 = 1;
 
-/// Only of a gateway: a `tap` at which the host has an address, beside a port at an interface of another kind.
+/// Checks only gateways: a `tap` at which the host has an address, beside a port at an interface of another kind.
 fn rp_filter(case: &Case<'_>) -> Verdict {
     if case.intent.pipeline.is_none() {
-        return Verdict::unknown("no pipeline is named, so that its ports are not known");
+        return Verdict::unknown("no pipeline is given, so its ports are unknown");
     }
-    let here = || case.intent.ports.iter().filter(|port| !port.elsewhere && port.interface.is_some());
-    let taps: Vec<_> = here().filter(|port| port.kind == "tap" && port.address.is_some()).collect();
-    if taps.is_empty() || !here().any(|port| port.kind != "tap") {
+    let visible = || case.intent.ports.iter().filter(|port| !port.elsewhere && port.interface.is_some());
+    let taps: Vec<_> = visible().filter(|port| port.kind == "tap" && port.address.is_some()).collect();
+    if taps.is_empty() || !visible().any(|port| port.kind != "tap") {
         return Verdict::ok("no `tap` is between the host and other interfaces", Vec::new());
     }
     let arp = &case.host.arp;
@@ -32,7 +32,7 @@ fn rp_filter(case: &Case<'_>) -> Verdict {
     };
     let (mut each, mut remedy) = (Each::default(), Vec::new());
     for name in taps.iter().filter_map(|port| port.interface.as_deref()) {
-        // Without any default route the host answers no packet from there.
+        // Without a default route, the host does not reply to packets from there.
         if routes.default.is_empty() || routes.default.contains(name) {
             each.fine.push(arp.routes.evidence());
             continue;
@@ -43,10 +43,10 @@ fn rp_filter(case: &Case<'_>) -> Verdict {
             (Some(all), Some(one)) if *all.max(one) == STRICT => {
                 let others = listed(&routes.default.iter().cloned().collect::<Vec<_>>());
                 let says =
-                    format!("the host drops packets from the Internet at {name}: its default route is by {others}");
+                    format!("the host drops packets from the Internet at {name}: its default route uses {others}");
                 each.wrong(says, [arp.reverse_path.evidence(), own.evidence(), arp.routes.evidence()]);
                 if interface.is_none() {
-                    remedy.push(format!("# once {name} is there:"));
+                    remedy.push(format!("# once {name} exists:"));
                 }
                 remedy.push(format!("sysctl -w net.ipv4.conf.{name}.rp_filter=2"));
             }
@@ -57,5 +57,5 @@ fn rp_filter(case: &Case<'_>) -> Verdict {
             }
         }
     }
-    Verdict::of_each(each, |wrong| (State::May, listed(wrong), remedy), "it takes them there")
+    Verdict::of_each(each, |wrong| (State::May, listed(wrong), remedy), "it accepts them there")
 }

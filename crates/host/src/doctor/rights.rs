@@ -1,4 +1,4 @@
-//! Whether the process may open the pipeline's ports.
+//! Checks that the process may open the pipeline's ports.
 
 use super::{Case, Check, Each, Port, State, Verdict, listed};
 use crate::process::Right;
@@ -7,16 +7,16 @@ pub(super) const CAPABILITIES: Check = Check {
     id: "capabilities",
     looks_at: "the process has the rights that the pipeline's ports need",
     cost: "The port cannot be opened, and the pipeline does not start (capabilities(7)).",
-    mend: "`setcap cap_net_admin+ep $(command -v forebay)`, root, or an interface that was prepared (`ip tuntap add … user …`)",
+    fix: "`setcap cap_net_admin+ep $(command -v forebay)`, root, or a prepared interface (`ip tuntap add … user …`)",
     judge: capabilities,
 };
 
-/// What a kind of port needs: TAP, Linux Documentation/networking/tuntap.rst; packet(7); AF_XDP, whose program is loaded by
-/// bpf(2) and attached by rtnetlink(7).
+/// Returns the capabilities that a kind of port needs. TAP: Linux Documentation/networking/tuntap.rst. AF_PACKET:
+/// packet(7). AF_XDP: its program is loaded by bpf(2) and attached by rtnetlink(7).
 fn needs(port: &Port) -> Vec<Right> {
     let mut needs = match port.kind.as_str() {
         "tap" => vec![Right::NetAdmin],
-        // A program of the kernel keeps frames from the host: bpf(2).
+        // A kernel program keeps the frames from the host: bpf(2).
         "af_packet" if !port.host => vec![Right::NetAdmin, Right::NetRaw, Right::Bpf],
         "af_packet" => vec![Right::NetRaw],
         "af_xdp" => vec![Right::NetAdmin, Right::NetRaw, Right::Bpf],
@@ -31,11 +31,11 @@ fn needs(port: &Port) -> Vec<Right> {
 
 fn capabilities(case: &Case<'_>) -> Verdict {
     if case.intent.pipeline.is_none() {
-        return Verdict::unknown("no pipeline is named, so that its ports are not known");
+        return Verdict::unknown("no pipeline is given, so its ports are unknown");
     }
     let ports = &case.intent.ports;
     if ports.iter().all(|port| needs(port).is_empty()) {
-        return Verdict::ok("no port needs any", Vec::new());
+        return Verdict::ok("no port needs a capability", Vec::new());
     }
     let process = &case.host.process;
     let Some(rights) = process.rights.value() else {
@@ -49,7 +49,8 @@ fn capabilities(case: &Case<'_>) -> Verdict {
         if lacks.is_empty() {
             continue;
         }
-        // One that was prepared for the user opens without the right, as long as nothing of it is changed.
+        // A prepared interface can be opened without the capability by its owner, as long as its settings are not
+        // changed.
         if lacks == [Right::NetAdmin] && port.kind == "tap" {
             let interface = port.interface.as_deref().and_then(|name| case.host.interface(name));
             let owner = interface.and_then(|interface| Some((interface.owner.value()?.as_ref()?, interface)));
@@ -76,5 +77,5 @@ fn capabilities(case: &Case<'_>) -> Verdict {
             "# or once, as root: ip tuntap add dev {interface} mode tap user NAME && ip link set {interface} up"
         ));
     }
-    Verdict::of_each(each, |wrong| (State::Stops, listed(wrong), remedy), "they are there")
+    Verdict::of_each(each, |wrong| (State::Stops, listed(wrong), remedy), "the process has them")
 }

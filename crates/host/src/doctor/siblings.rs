@@ -1,4 +1,4 @@
-//! Whether workers share physical cores.
+//! Checks that workers do not share physical cores.
 
 use super::cores::no_cores;
 use super::{BUSY, Case, Check, Each, State, Verdict, listed, percent};
@@ -7,10 +7,10 @@ use crate::stat;
 
 pub(super) const SMT_SIBLING: Check = Check {
     id: "smt-sibling",
-    looks_at: "no other hardware thread of a worker's physical core is a worker's, or busy",
-    cost: "Two threads of one core share its execution units and caches: together they did 1.55 times what one does, where two \
-           cores did 1.98 (docs/performance.md).",
-    mend: "a core whose sibling is idle, or the sibling switched off: `echo 0 > /sys/devices/system/cpu/cpuN/online`",
+    looks_at: "no other hardware thread of a worker's physical core runs a worker or is busy",
+    cost: "Two threads of one core share its execution units and caches: together they forwarded 1.55 times as much as \
+           one thread, while two cores forwarded 1.98 times as much (docs/performance.md).",
+    fix: "a core whose sibling is idle, or switch the sibling off: `echo 0 > /sys/devices/system/cpu/cpuN/online`",
     judge: smt_sibling,
 };
 
@@ -30,7 +30,7 @@ fn smt_sibling(case: &Case<'_>) -> Verdict {
         for sibling in threads.iter().filter(|sibling| *sibling != core) {
             alone = false;
             if cores.contains(sibling) {
-                // Said once of the two.
+                // The lower of the two cores reports it.
                 if core < sibling {
                     each.wrong(
                         format!("workers' cores {core} and {sibling} are one physical core"),
@@ -54,14 +54,14 @@ fn smt_sibling(case: &Case<'_>) -> Verdict {
                 Some(_) => {}
                 None => {
                     let why = case.host.load_unknown();
-                    each.unknown.push(why.unwrap_or_else(|| format!("{} says nothing of core {sibling}", stat::FILE)));
+                    each.unknown.push(why.unwrap_or_else(|| format!("{} has no line of core {sibling}", stat::FILE)));
                 }
             }
         }
     }
     if alone && case.host.kernel.is_virtual() && each.unknown.is_empty() {
         return Verdict::unknown(
-            "one thread a core, in a virtual machine: the host does not say which share a physical core",
+            "one thread per core in a virtual machine: the host does not report which ones share a physical core",
         );
     }
     let fine = if alone { "each is the only thread of its core" } else { "their siblings are idle" };

@@ -1,4 +1,4 @@
-//! Machines that hwloc described (`lstopo FILE.xml`; hwloc's `doc/`, "Importing and exporting topologies from/to XML
+//! Machines described by hwloc (`lstopo FILE.xml`; hwloc's `doc/`, "Importing and exporting topologies from/to XML
 //! files").
 
 use roxmltree::{Document, Node, ParsingOptions};
@@ -8,24 +8,24 @@ use crate::host::MOST_CPUS;
 use crate::memory::MOST_NODES;
 use crate::tree::shown;
 
-/// Device types of hwloc 3 (bits) and 2 (a number) that are network interfaces. InfiniBand ports are devices of both
-/// kinds.
+/// Network interfaces among the device types of hwloc 3 (bits) and hwloc 2 (numbers). InfiniBand ports are devices of
+/// both types.
 const NETWORK_BIT: u32 = 1 << 4;
 const NETWORK_NUMBER: u32 = 2;
-/// XML nodes, texts between elements included: over 100 a processor of the largest machine.
+/// The largest number of XML nodes, including texts between elements: over 100 per processor of the largest machine.
 const MOST_PARTS: u32 = 1 << 20;
-/// The highest numbers of processors and memory nodes: as high as Linux has.
+/// The highest numbers of processors and memory nodes that Linux supports.
 const LAST_CPU: u64 = MOST_CPUS as u64 - 1;
 const LAST_NODE: u64 = MOST_NODES as u64 - 1;
-/// The highest number of any other object. Firmware chooses those of packages, and hwloc stores 32 bits of which all
-/// ones are "unknown" (`HWLOC_UNKNOWN_INDEX`).
+/// The highest number of any other object. Firmware chooses the numbers of packages. hwloc stores 32 bits, in which all
+/// ones mean "unknown" (`HWLOC_UNKNOWN_INDEX`).
 const LAST_GROUP: u64 = u32::MAX as u64 - 1;
 
 impl Topology {
-    /// The machine that an XML file of hwloc 2 or 3 describes.
+    /// Parses the XML file of hwloc 2 or 3 that describes a machine.
     ///
     /// # Errors
-    /// [`TopologyError`], with the line.
+    /// Returns a [`TopologyError`] with the line.
     pub fn hwloc(text: &str) -> Result<Self, TopologyError> {
         let options = ParsingOptions { allow_dtd: true, nodes_limit: MOST_PARTS, ..ParsingOptions::default() };
         let document = Document::parse_with_options(text, options).map_err(|error| not_xml(text, &error))?;
@@ -40,15 +40,15 @@ impl Topology {
         };
         let version =
             root.attribute("version").and_then(|version| version.split('.').next()?.parse().ok()).unwrap_or(2_u32);
-        let (there, allowed) = (set(machine, "cpuset", MOST_CPUS)?, set(machine, "allowed_cpuset", MOST_CPUS)?);
+        let (online, allowed) = (set(machine, "cpuset", MOST_CPUS)?, set(machine, "allowed_cpuset", MOST_CPUS)?);
         let mut topology = Self::default();
         let mut caches: Vec<roxmltree::NodeId> = Vec::new();
         let mut cores: Vec<roxmltree::NodeId> = Vec::new();
         let mut nodes: Vec<(usize, Option<Set>)> = Vec::new();
         let of_kind = |kind: &'static str| machine.descendants().filter(move |node| is(node, kind));
-        // Before the work, which grows faster than their number.
+        // This precedes the work, which grows faster than these numbers.
         let count = |kind: &'static str| of_kind(kind).count();
-        super::bounded(count("PU"), count("NUMANode"))?;
+        super::check_counts(count("PU"), count("NUMANode"))?;
         for object in machine.descendants().filter(|node| node.has_tag_name("object")) {
             check(object)?;
         }
@@ -62,16 +62,16 @@ impl Topology {
         for processor in of_kind("PU") {
             let number = index(processor, LAST_CPU)?;
             let above = |kind: &'static str| processor.ancestors().find(|node| is(node, kind));
-            // The highest cache above a processor is the last one.
+            // The highest cache above a processor is the last-level cache.
             let last = processor.ancestors().filter(|node| level(node).is_some()).last();
-            let cache = last.map(|cache| place(&mut caches, cache.id()));
+            let cache = last.map(|cache| position_or_insert(&mut caches, cache.id()));
             if let Some(cache) = last.filter(|_| caches.len() > topology.caches.len()) {
                 let bytes = bytes(cache, "cache_size")?;
                 topology.caches.push(Cache { level: level(&cache).unwrap_or(3), bytes });
             }
-            let core = place(&mut cores, above("Core").unwrap_or(processor).id());
+            let core = position_or_insert(&mut cores, above("Core").unwrap_or(processor).id());
             let is_in = |set: &Option<Set>| set.as_ref().is_none_or(|set| set.has(number));
-            let usable = match (is_in(&there), is_in(&allowed)) {
+            let usable = match (is_in(&online), is_in(&allowed)) {
                 (false, _) => Usable::Offline,
                 (true, false) => Usable::NotAllowed,
                 (true, true) => Usable::Yes,
@@ -88,7 +88,7 @@ impl Topology {
                 usable,
             });
         }
-        // A processor that is switched off, or that was hidden from hwloc, has no object.
+        // A processor that is offline, or hidden from hwloc, has no object.
         let all = set(machine, "complete_cpuset", MOST_CPUS)?;
         let described: Vec<_> = topology.processors.iter().map(|processor| processor.number).collect();
         let missing =
@@ -100,7 +100,7 @@ impl Topology {
             let kind: u32 = device.attribute("osdev_type").and_then(|kind| kind.parse().ok()).unwrap_or(0);
             let is_network = if version >= 3 { kind == NETWORK_BIT } else { kind == NETWORK_NUMBER };
             if let Some(name) = device.attribute("name").filter(|_| is_network) {
-                // The nearest object that says which nodes are near.
+                // The nearest object that lists its nodes.
                 let near =
                     device.ancestors().find_map(|node| set(node, "nodeset", MOST_NODES).transpose()).transpose()?;
                 let node = near.and_then(|near| near.only());
@@ -108,11 +108,12 @@ impl Topology {
             }
         }
         topology.distances = distances(root, &topology.nodes)?;
-        topology.settled()
+        topology.sorted_and_checked()
     }
 }
 
-/// A text that ends too early has no place of its own in the library's error: its last line is meant.
+/// Creates the error for invalid XML. For a text that ends too early, the parser reports no useful position, so the
+/// last line is used.
 fn not_xml(text: &str, error: &roxmltree::Error) -> TopologyError {
     use roxmltree::Error::{NoRootNode, UnclosedRootNode, UnexpectedEndOfStream};
     let is_cut = matches!(error, NoRootNode | UnclosedRootNode | UnexpectedEndOfStream);
@@ -124,29 +125,29 @@ fn is(node: &Node<'_, '_>, kind: &str) -> bool {
     node.has_tag_name("object") && node.attribute("type") == Some(kind)
 }
 
-/// The error of an element.
+/// Creates the error for an element.
 fn wrong(node: Node<'_, '_>, what: String, allowed: impl Into<String>) -> TopologyError {
     let line = node.document().text_pos_at(node.range().start).row;
     TopologyError::Hwloc { line, what, allowed: allowed.into() }
 }
 
-/// The error of an attribute that has a wrong value.
+/// Creates the error for an attribute with a wrong value.
 fn wrong_value(node: Node<'_, '_>, name: &str, value: &str, allowed: &str) -> TopologyError {
     wrong(node, format!("{} {name}=\"{}\"", title(node), shown(value)), format!("allowed is {allowed}"))
 }
 
-/// The name of an element in errors: an object's type, or the tag.
+/// Returns the name of an element for errors: an object's type, or the tag.
 fn title(node: Node<'_, '_>) -> String {
     shown(node.attribute("type").filter(|_| node.has_tag_name("object")).unwrap_or(node.tag_name().name()))
 }
 
-/// A number in digits up to `most`: no sign, no exponent, no more digits than fit.
+/// Parses a number up to `most` that consists only of digits.
 fn digits(text: &str, most: u64) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|number| is_number && *number <= most)
 }
 
-/// Checks the numbers of an object, also of one that is not read: a cache above which there is another, a core.
+/// Checks the numbers of an object, even if the object is not used later, for example a core.
 fn check(object: Node<'_, '_>) -> Result<(), TopologyError> {
     if object.has_attribute("os_index") {
         let last = match object.attribute("type") {
@@ -161,7 +162,7 @@ fn check(object: Node<'_, '_>) -> Result<(), TopologyError> {
     Ok(())
 }
 
-/// The number of an object. Each processor, memory node, package and die needs one.
+/// Returns the number of an object. Each processor, memory node, package and die needs one.
 fn index(node: Node<'_, '_>, last: u64) -> Result<usize, TopologyError> {
     let Some(text) = node.attribute("os_index") else {
         let allowed = format!("a {} has none: allowed is a number from 0 to {last}", title(node));
@@ -171,14 +172,14 @@ fn index(node: Node<'_, '_>, last: u64) -> Result<usize, TopologyError> {
     number.ok_or_else(|| wrong_value(node, "os_index", text, &format!("a number from 0 to {last}")))
 }
 
-/// A size in bytes, where the object has it.
+/// Returns a size in bytes if the object has this attribute.
 fn bytes(node: Node<'_, '_>, name: &str) -> Result<Option<u64>, TopologyError> {
     let Some(text) = node.attribute(name) else { return Ok(None) };
     let wrong = || wrong_value(node, name, text, &format!("a number of bytes from 0 to {}", u64::MAX));
     digits(text, u64::MAX).map(Some).ok_or_else(wrong)
 }
 
-/// A set of numbers below `most`, where the object has it.
+/// Returns a set of numbers below `most` if the object has this attribute.
 fn set(node: Node<'_, '_>, name: &str, most: usize) -> Result<Option<Set>, TopologyError> {
     let Some(text) = node.attribute(name) else { return Ok(None) };
     let Some(set) = Set::parse(text) else {
@@ -186,28 +187,28 @@ fn set(node: Node<'_, '_>, name: &str, most: usize) -> Result<Option<Set>, Topol
     };
     match set.last().filter(|last| *last >= most) {
         Some(last) => {
-            let allowed = format!("a set of numbers from 0 to {}, and {last} is in it", most - 1);
+            let allowed = format!("a set of numbers from 0 to {}, but it contains {last}", most - 1);
             Err(wrong_value(node, name, text, &allowed))
         }
         None => Ok(Some(set)),
     }
 }
 
-/// The level of a cache for data.
+/// Returns the level of a data cache.
 fn level(node: &Node<'_, '_>) -> Option<u8> {
     let kind = node.attribute("type").filter(|_| node.has_tag_name("object"))?;
     kind.strip_prefix('L')?.strip_suffix("Cache")?.parse().ok()
 }
 
-/// Where `id` is in a list that gets it if it is new.
-fn place<T: PartialEq>(list: &mut Vec<T>, id: T) -> usize {
-    list.iter().position(|there| *there == id).unwrap_or_else(|| {
+/// Returns the index of `id` in a list, and appends `id` if it is new.
+fn position_or_insert<T: PartialEq>(list: &mut Vec<T>, id: T) -> usize {
+    list.iter().position(|other| *other == id).unwrap_or_else(|| {
         list.push(id);
         list.len() - 1
     })
 }
 
-/// Latencies between NUMA nodes, in the nodes' order; nothing where they are not stated for each of them.
+/// Returns the latencies between NUMA nodes in the nodes' order, or nothing if one of the nodes has none.
 fn distances(root: Node<'_, '_>, nodes: &[MemoryNode]) -> Result<Vec<Vec<u32>>, TopologyError> {
     let is_latency = |node: &Node<'_, '_>| {
         node.has_tag_name("distances2")
@@ -227,15 +228,15 @@ fn distances(root: Node<'_, '_>, nodes: &[MemoryNode]) -> Result<Vec<Vec<u32>>, 
         Ok(numbers)
     };
     let (indexes, values) = (numbers("indexes")?, numbers("u64values")?);
-    // Once a node: the list may be much longer than there are nodes.
+    // Search once per node: the list may be much longer than the number of nodes.
     let at = |node: &MemoryNode| indexes.iter().position(|index| *index as usize == node.number);
-    let Some(places) = nodes.iter().map(at).collect::<Option<Vec<_>>>() else { return Ok(Vec::new()) };
-    let row = |from: &usize| places.iter().map(|to| values.get(from * indexes.len() + to).copied()).collect();
-    Ok(places.iter().map(row).collect::<Option<_>>().unwrap_or_default())
+    let Some(positions) = nodes.iter().map(at).collect::<Option<Vec<_>>>() else { return Ok(Vec::new()) };
+    let row = |from: &usize| positions.iter().map(|to| values.get(from * indexes.len() + to).copied()).collect();
+    Ok(positions.iter().map(row).collect::<Option<_>>().unwrap_or_default())
 }
 
-/// A set of numbers as hwloc writes it: words of 32 bits, the highest first; an empty word is 0, and `0xf...f` all that
-/// are above.
+/// A set of numbers as hwloc writes it: words of 32 bits, the highest first. An empty word is 0. A leading `0xf...f`
+/// means that all numbers above the words are in the set.
 struct Set {
     words: Vec<u32>,
     is_endless: bool,
@@ -267,13 +268,13 @@ impl Set {
         self.words.get(number / 32).map_or(self.is_endless, |word| word >> (number % 32) & 1 == 1)
     }
 
-    /// Its highest number; none where it is empty or has all that are above its words.
+    /// Returns the highest number; `None` if the set is empty or endless.
     fn last(&self) -> Option<usize> {
         let at = self.words.iter().rposition(|word| *word != 0).filter(|_| !self.is_endless)?;
         Some(at * 32 + 31 - self.words[at].leading_zeros() as usize)
     }
 
-    /// Its only number.
+    /// Returns the number of a set that has only one.
     fn only(&self) -> Option<usize> {
         let count: u32 = self.words.iter().map(|word| word.count_ones()).sum();
         let at = self.words.iter().position(|word| *word != 0)?;

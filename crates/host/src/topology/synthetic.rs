@@ -1,21 +1,23 @@
-//! Machines that are described in a word: `2x12`, `4x10:llc=5:smt=2:nic=0`.
+//! Machines described by a short text: `2x12`, `4x10:llc=5:smt=2:nic=0`.
 
 use super::{Cache, MemoryNode, NetworkDevice, Processor, Topology, TopologyError, Usable};
 use crate::host::MOST_CPUS;
 use crate::memory::MOST_NODES;
 use crate::tree::shown;
 
-/// The forms of a description and its options.
-const FORMS: &str = "NODESxCORES with :llc=CORES (a divisor of a node's cores), :smt=THREADS, :nic=NODE (from 0) \
-                     behind it, such as 4x10:llc=5";
+/// The format of a description and its options.
+const FORMS: &str = "NODESxCORES, optionally followed by :llc=CORES (a divisor of a node's cores), :smt=THREADS, \
+                     :nic=NODE (from 0), such as 4x10:llc=5";
 
 impl Topology {
-    /// A machine of `NODESxCORES`: so many NUMA nodes, each a package with so many cores. Behind it `:llc=CORES` says
-    /// how many cores share a last-level cache (all of the node's), `:smt=THREADS` how many threads a core has (1),
-    /// `:nic=DOMAIN` where a network interface is (0; several may be stated).
+    /// Parses a machine of `NODESxCORES`: the number of NUMA nodes, each a package, and the number of cores of each.
+    /// Options follow: `:llc=CORES` is the number of cores that share a last-level cache (default: all of the node),
+    /// `:smt=THREADS` the number of threads per core (1), `:nic=NODE` the node of a network interface (0; may be given
+    /// several times).
     ///
     /// # Errors
-    /// [`TopologyError::Synthetic`] with the part that is wrong, or [`TopologyError`] for a machine that is too large.
+    /// Returns [`TopologyError::Synthetic`] with the invalid part, or [`TopologyError`] for a machine that is too
+    /// large.
     pub fn synthetic(text: &str) -> Result<Self, TopologyError> {
         let mut parts = text.split(':');
         let size = parts.next().unwrap_or_default();
@@ -26,9 +28,9 @@ impl Topology {
         let of_size = |unit: &str| wrong(size, &format!("NODESxCORES with {unit}"));
         let domains = number(domains, 1).ok_or_else(|| of_size(&format!("1 to {MOST_NODES} memory nodes")))?;
         let cores = number(cores, 1).ok_or_else(|| of_size(&format!("1 to {MOST_CPUS} cores")))?;
-        // Before the options, which are checked against the number of nodes.
-        super::bounded(1, domains)?;
-        let (mut shared, mut threads, mut homes) = (None, None, Vec::new());
+        // This precedes the options, which are checked against the number of nodes.
+        super::check_counts(1, domains)?;
+        let (mut shared, mut threads, mut device_nodes) = (None, None, Vec::new());
         for part in parts {
             match part.split_once('=').ok_or_else(|| wrong(part, FORMS))? {
                 ("llc", value) => {
@@ -42,23 +44,23 @@ impl Topology {
                     once(&mut threads, value, part)?;
                 }
                 ("nic", value) => {
-                    let home = number(value, 0).filter(|home| *home < domains);
+                    let device_node = number(value, 0).filter(|device_node| *device_node < domains);
                     let last = domains - 1;
                     let allowed = if last == 0 { "node 0".to_owned() } else { format!("a node from 0 to {last}") };
-                    homes.push(home.ok_or_else(|| wrong(part, &allowed))?);
+                    device_nodes.push(device_node.ok_or_else(|| wrong(part, &allowed))?);
                 }
                 _ => return Err(wrong(part, FORMS)),
             }
         }
         let (shared, threads) = (shared.unwrap_or(cores), threads.unwrap_or(1));
-        // It is exact where it is reported: at most 1024 nodes of 32 bits of cores, with 8192 threads of each.
+        // No overflow in the reported number: at most 1024 nodes, 32 bits of cores, and 8192 threads per core.
         let all = domains.saturating_mul(cores).saturating_mul(threads);
-        super::bounded(all, domains)?;
-        if homes.is_empty() {
-            homes.push(0);
+        super::check_counts(all, domains)?;
+        if device_nodes.is_empty() {
+            device_nodes.push(0);
         }
         let processor = |number: usize| {
-            // As the kernel numbers them: first threads of all cores, then the second ones.
+            // Numbered as the kernel does: first one thread of every core, then the second ones.
             let core = number % (domains * cores);
             let node = core / cores;
             Processor {
@@ -72,19 +74,20 @@ impl Topology {
             }
         };
         let row = |from: usize| (0..domains).map(|to| if from == to { 10 } else { 20 }).collect();
-        let device = |(at, home): (usize, &usize)| NetworkDevice { name: format!("eth{at}"), node: Some(*home) };
+        let device =
+            |(at, device_node): (usize, &usize)| NetworkDevice { name: format!("eth{at}"), node: Some(*device_node) };
         Self {
             processors: (0..all).map(processor).collect(),
             nodes: (0..domains).map(|number| MemoryNode { number, bytes: None }).collect(),
             caches: vec![Cache { level: 3, bytes: None }; domains * cores / shared],
             distances: (0..domains).map(row).collect(),
-            interfaces: homes.iter().enumerate().map(device).collect(),
+            interfaces: device_nodes.iter().enumerate().map(device).collect(),
         }
-        .settled()
+        .sorted_and_checked()
     }
 }
 
-/// The error of a part, and what is allowed in its place.
+/// Creates the error for an invalid part, with the allowed text.
 fn wrong(part: &str, allowed: &str) -> TopologyError {
     TopologyError::Synthetic { part: format!("'{}'", shown(part)), allowed: allowed.to_owned() }
 }
@@ -93,19 +96,19 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A number from `least` that fits 32 bits.
+/// Parses a number of at least `least` that fits 32 bits.
 fn number(text: &str, least: usize) -> Option<usize> {
     let number: u32 = text.parse().ok().filter(|_| is_digits(text))?;
     usize::try_from(number).ok().filter(|number| *number >= least)
 }
 
-/// Sets an option that may be stated once.
+/// Sets an option that may be given once.
 fn once(option: &mut Option<usize>, value: usize, part: &str) -> Result<(), TopologyError> {
     match option.replace(value) {
         None => Ok(()),
         Some(before) => {
             let name = part.split('=').next().unwrap_or_default();
-            Err(wrong(part, &format!("{name} once, and {name}={before} is before it")))
+            Err(wrong(part, &format!("{name} once, but {name}={before} was given before")))
         }
     }
 }
@@ -128,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_machine_is_refused_with_its_part() {
+    fn errors_name_the_invalid_part() {
         for (text, part) in [
             ("", "''"),
             ("2", "'2'"),
@@ -139,15 +142,15 @@ mod tests {
             ("2x4:", "''"),
         ] {
             let error = Topology::synthetic(text).expect_err(text).to_string();
-            assert!(error.starts_with(&format!("{part}: allowed is NODESxCORES with ")), "{text}: {error}");
+            assert!(error.starts_with(&format!("{part}: allowed is NODESxCORES, optionally ")), "{text}: {error}");
         }
         let many = Topology::synthetic("2x99999").expect_err("too many").to_string();
         assert_eq!(many, "199998 processors: allowed are 1 to 8192");
     }
 
     #[test]
-    fn a_number_out_of_range_is_refused_with_the_range() {
-        for (text, said) in [
+    fn errors_name_the_allowed_range() {
+        for (text, expected) in [
             ("0x4", "'0x4': allowed is NODESxCORES with 1 to 1024 memory nodes"),
             ("4x0", "'4x0': allowed is NODESxCORES with 1 to 8192 cores"),
             ("99999999999999999999x2", "'99999999999999999999x2': allowed is NODESxCORES with 1 to 1024 memory nodes"),
@@ -162,7 +165,7 @@ mod tests {
             ("2x10:smt=99999999999999999999", "'smt=99999999999999999999': allowed is 1 to 8192 threads"),
             ("2x10:smt=8192", "163840 processors: allowed are 1 to 8192"),
         ] {
-            assert_eq!(Topology::synthetic(text).expect_err(text).to_string(), said, "{text}");
+            assert_eq!(Topology::synthetic(text).expect_err(text).to_string(), expected, "{text}");
         }
         let long = "9".repeat(100) + "x2";
         let error = Topology::synthetic(&long).expect_err("too long").to_string();
@@ -170,13 +173,13 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_is_stated_twice_is_refused() {
-        for (text, said) in [
-            ("2x6:llc=2:llc=3", "'llc=3': allowed is llc once, and llc=2 is before it"),
-            ("2x6:llc=2:smt=2:llc=2", "'llc=2': allowed is llc once, and llc=2 is before it"),
-            ("2x6:smt=1:smt=2", "'smt=2': allowed is smt once, and smt=1 is before it"),
+    fn an_option_given_twice_is_refused() {
+        for (text, expected) in [
+            ("2x6:llc=2:llc=3", "'llc=3': allowed is llc once, but llc=2 was given before"),
+            ("2x6:llc=2:smt=2:llc=2", "'llc=2': allowed is llc once, but llc=2 was given before"),
+            ("2x6:smt=1:smt=2", "'smt=2': allowed is smt once, but smt=1 was given before"),
         ] {
-            assert_eq!(Topology::synthetic(text).expect_err(text).to_string(), said, "{text}");
+            assert_eq!(Topology::synthetic(text).expect_err(text).to_string(), expected, "{text}");
         }
         let topology = Topology::synthetic("2x6:nic=0:nic=1").expect("a machine has several interfaces");
         assert_eq!(topology.interfaces.len(), 2);

@@ -1,4 +1,4 @@
-//! The machine as the kernel's files describe it (Linux `Documentation/admin-guide/cputopology.rst`,
+//! The topology from the kernel's files (Linux `Documentation/admin-guide/cputopology.rst`,
 //! `Documentation/ABI/testing/sysfs-devices-system-cpu`).
 
 use crate::Host;
@@ -14,15 +14,17 @@ use super::{Cache, MemoryNode, NetworkDevice, Processor, Topology, TopologyError
 
 /// The highest number of a package or die: the kernel stores a signed number of 32 bits.
 const LAST_GROUP: usize = i32::MAX as usize;
-/// The most memory of a node, in KiB: its bytes are a number of 64 bits.
+/// The largest memory of a node in KiB: its bytes must fit 64 bits.
 const MOST_KIB: u64 = u64::MAX >> 10;
 
 impl Topology {
-    /// What `host`, read beneath `tree`, shares with what. Processors outside of the process' CPU set are marked.
+    /// Returns the topology of `host`, which was read beneath `tree`. Processors outside of the process' CPU set are
+    /// marked.
     ///
     /// # Errors
-    /// [`TopologyError`]: the kernel does not list its processors that are switched on, or a list, a number or a row of
-    /// distances makes no sense. A file other than `online` may be missing. Errors have the path with the tree's root.
+    /// Returns a [`TopologyError`] if the kernel does not list its online processors, or if a list, a number or a row
+    /// of distances is invalid. Files other than `online` may be missing. Errors contain the path including the tree's
+    /// root.
     pub fn read(tree: &Tree, host: &Host) -> Result<Self, TopologyError> {
         let (of_cpus, of_nodes) = (list_of("CPUs", MOST_CPUS), list_of("memory nodes", MOST_NODES));
         let online = listed(tree, &host.online, MOST_CPUS, &of_cpus)?;
@@ -30,15 +32,15 @@ impl Topology {
             let text = host.online.known.as_ref().map(|known| known.text.as_str()).unwrap_or_default();
             return Err(senseless(&host.online.path, text, &of_cpus).beneath(tree).into());
         }
-        let present = if_there(&host.present, listed(tree, &host.present, MOST_CPUS, &of_cpus))?;
-        if_there(&host.nodes_online, listed(tree, &host.nodes_online, MOST_NODES, &of_nodes))?;
+        let present = if_present(&host.present, listed(tree, &host.present, MOST_CPUS, &of_cpus))?;
+        if_present(&host.nodes_online, listed(tree, &host.nodes_online, MOST_NODES, &of_nodes))?;
         let allowed = known(tree, &host.process.cpus, &of_cpus, |_| true)?;
         let mut topology = Self::default();
         let mut caches: Vec<KernelList> = Vec::new();
         let mut cores: Vec<(usize, usize)> = Vec::new();
         for cpu in &host.cpus {
             let cache = last_cache(tree, cpu.number)?.map(|(level, bytes, cpus)| {
-                caches.iter().position(|there| *there == cpus).unwrap_or_else(|| {
+                caches.iter().position(|other| *other == cpus).unwrap_or_else(|| {
                     caches.push(cpus);
                     topology.caches.push(Cache { level, bytes });
                     caches.len() - 1
@@ -48,7 +50,7 @@ impl Topology {
             topology.processors.push(processor(cpu, cache, &mut cores, is_allowed, tree)?);
         }
         for number in present.iter().flat_map(KernelList::iter).filter(|number| !online.contains(*number)) {
-            // The kernel does not say what a processor that is switched off shares.
+            // The kernel does not report what an offline processor shares.
             topology.processors.push(Processor::offline(number, cores.len() + number));
         }
         for node in &host.nodes {
@@ -68,21 +70,21 @@ impl Topology {
             let node = known(tree, &interface.node, &allowed, fits)?.flatten();
             topology.interfaces.push(NetworkDevice { name: interface.name.clone(), node });
         }
-        topology.settled()
+        topology.sorted_and_checked()
     }
 }
 
-/// What is allowed in a list.
+/// Returns the text for the allowed content of a list.
 fn list_of(things: &str, most: usize) -> String {
     format!("a list of {things} from 0 to {}, such as 0-3,8", most - 1)
 }
 
-/// Whether all numbers of a list are below `most`.
+/// Returns a test that all numbers of a list are below `most`.
 fn is_below(most: usize) -> impl Fn(&KernelList) -> bool {
     move |list| list.iter().last().is_none_or(|last| last < most)
 }
 
-/// A list of numbers below `most`.
+/// Returns a list of numbers below `most`.
 fn listed(tree: &Tree, fact: &Fact<KernelList>, most: usize, allowed: &str) -> Result<KernelList, TopologyError> {
     let list = known(tree, fact, allowed, is_below(most))?;
     list.ok_or_else(|| {
@@ -91,8 +93,8 @@ fn listed(tree: &Tree, fact: &Fact<KernelList>, most: usize, allowed: &str) -> R
     })
 }
 
-/// A list of a file that some kernels and containers do not have. One that is there must be readable.
-fn if_there(
+/// Returns a list from a file that some kernels and containers do not have. If the file exists, it must be readable.
+fn if_present(
     fact: &Fact<KernelList>,
     listed: Result<KernelList, TopologyError>,
 ) -> Result<Option<KernelList>, TopologyError> {
@@ -102,7 +104,7 @@ fn if_there(
     }
 }
 
-/// What a file says; nothing where it cannot be read. Words that make no sense are an error.
+/// Returns the value of a file, or `None` if it cannot be read. An invalid text is an error.
 fn known<T: Clone>(
     tree: &Tree,
     fact: &Fact<T>,
@@ -127,10 +129,11 @@ fn processor(
 ) -> Result<Processor, TopologyError> {
     let package = group(tree, cpu, "physical_package_id")?.unwrap_or(0);
     let die = group(tree, cpu, "die_id")?;
-    // A core's number is its package's own; on machines with dies, its die's. Its lowest thread is the machine's.
+    // A core's number is unique only in its package, or in its die. The lowest thread of a core is unique in the
+    // machine.
     let threads = known(tree, &cpu.threads, &list_of("CPUs", MOST_CPUS), is_below(MOST_CPUS))?;
     let first = threads.and_then(|threads| threads.iter().next()).unwrap_or(cpu.number);
-    let core = cores.iter().position(|there| *there == (package, first)).unwrap_or_else(|| {
+    let core = cores.iter().position(|other| *other == (package, first)).unwrap_or_else(|| {
         cores.push((package, first));
         cores.len() - 1
     });
@@ -138,7 +141,7 @@ fn processor(
     Ok(Processor { number: cpu.number, package, die, node: cpu.node, cache, core, usable })
 }
 
-/// The package or die of a processor. The kernel writes -1 where it does not know it.
+/// Returns the package or die of a processor. The kernel writes -1 if it is unknown.
 fn group(tree: &Tree, cpu: &Cpu, file: &str) -> Result<Option<usize>, TopologyError> {
     let allowed = format!("-1 or a number up to {LAST_GROUP}");
     let number = |text: &str| if text == "-1" { Some(None) } else { text.parse().ok().map(Some) };
@@ -147,7 +150,7 @@ fn group(tree: &Tree, cpu: &Cpu, file: &str) -> Result<Option<usize>, TopologyEr
     Ok(known(tree, &fact, &allowed, fits)?.flatten())
 }
 
-/// The cache for data of the highest level: its level, its size, and who shares it.
+/// Returns the data cache of the highest level: its level, its size, and the processors that share it.
 fn last_cache(tree: &Tree, cpu: usize) -> Result<Option<(u8, Option<u64>, KernelList)>, TopologyError> {
     let mut last: Option<(u8, Option<u64>, KernelList)> = None;
     for cache in data_caches(tree, cpu) {

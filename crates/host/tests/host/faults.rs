@@ -1,4 +1,4 @@
-//! Each fault, planted alone in a healthy server, is found, and nothing else is.
+//! Each fault is added alone to a healthy server. The check must find it, and nothing else.
 
 use forebay_host::doctor::{Intent, State};
 use forebay_host::{Evidence, Origin};
@@ -10,27 +10,27 @@ const CPU: &str = "/sys/devices/system/cpu";
 const NODE: &str = "/sys/devices/system/node";
 const GROUP: &str = "/sys/fs/cgroup/system.slice";
 
-/// A fault: what it is, what is found of it and on what that rests.
+/// A fault, and the expected result.
 struct Fault {
-    what: &'static str,
+    description: &'static str,
     id: &'static str,
     state: State,
-    /// The file that must be in evidence, and what is shown of it.
+    /// The file that must be in the evidence, and its expected value.
     path: String,
     value: &'static str,
-    /// Part of the remedy.
-    mend: &'static str,
+    /// Part of the expected remedy.
+    remedy: &'static str,
     plant: fn(&mut Server, &mut Intent),
 }
 
 fn faults() -> Vec<Fault> {
-    let fault = |what, id, state, path: &str, value, mend, plant| Fault {
-        what,
+    let fault = |description, id, state, path: &str, value, remedy, plant| Fault {
+        description,
         id,
         state,
         path: path.to_owned(),
         value,
-        mend,
+        remedy,
         plant,
     };
     let cpu = |file: &str| format!("{CPU}/{file}");
@@ -163,9 +163,9 @@ fn faults() -> Vec<Fault> {
             |server, _| {
                 server.set("/proc/irq/40/smp_affinity_list", "5\n").set("/proc/irq/40/effective_affinity_list", "5\n");
                 let zeros = |number: usize| format!(" {:10}", 0).repeat(number);
-                let (here, there) =
+                let (old, new) =
                     (format!(" 40: {:10}{}", 900_000, zeros(5)), format!(" 40:{} {:10}", zeros(5), 900_000));
-                server.replace("/proc/interrupts", &here, &there);
+                server.replace("/proc/interrupts", &old, &new);
             },
         ),
         fault(
@@ -300,7 +300,7 @@ fn faults() -> Vec<Fault> {
             },
         ),
         fault(
-            "a core that is switched off",
+            "a core that is offline",
             "worker-cores",
             State::Stops,
             &cpu("online"),
@@ -311,7 +311,7 @@ fn faults() -> Vec<Fault> {
             },
         ),
         fault(
-            "a core that is not there",
+            "a core that does not exist",
             "worker-cores",
             State::Stops,
             &cpu("present"),
@@ -360,7 +360,7 @@ fn faults() -> Vec<Fault> {
             State::May,
             "/proc/cpuinfo",
             "flags without nonstop_tsc",
-            "measure elsewhere",
+            "measure on another machine",
             |server, _| {
                 server.replace("/proc/cpuinfo", " nonstop_tsc", "");
             },
@@ -371,7 +371,7 @@ fn faults() -> Vec<Fault> {
             State::Costs,
             "/proc/cpuinfo",
             "flags without constant_tsc nonstop_tsc",
-            "measure elsewhere",
+            "measure on another machine",
             |server, _| {
                 server.replace("/proc/cpuinfo", " constant_tsc nonstop_tsc", "");
             },
@@ -423,36 +423,42 @@ fn each_fault_is_found_alone_with_its_evidence_and_remedy() {
         (fault.plant)(&mut server, &mut intent);
         let diagnosis = diagnosed(&server, &intent);
         let found: Vec<_> = diagnosis.findings().map(|outcome| (outcome.id, outcome.state)).collect();
-        assert_eq!(found, [(fault.id, fault.state)], "{}: {:#?}", fault.what, diagnosis.findings().collect::<Vec<_>>());
+        assert_eq!(
+            found,
+            [(fault.id, fault.state)],
+            "{}: {:#?}",
+            fault.description,
+            diagnosis.findings().collect::<Vec<_>>()
+        );
         let outcome = outcome(&diagnosis, fault.id);
-        // The kernel's separators are of the file, not of the words.
+        // Separators belong to the file, not to its words.
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let is_it = |it: &Evidence| it.path == fault.path && words(&it.value) == fault.value;
-        assert!(outcome.evidence.iter().any(is_it), "{}: {:#?}", fault.what, outcome.evidence);
-        assert!(outcome.remedy.join("\n").contains(fault.mend), "{}: {:#?}", fault.what, outcome.remedy);
+        assert!(outcome.evidence.iter().any(is_it), "{}: {:#?}", fault.description, outcome.evidence);
+        assert!(outcome.remedy.join("\n").contains(fault.remedy), "{}: {:#?}", fault.description, outcome.remedy);
         assert!(outcome.cost.is_some_and(|cost| !cost.is_empty()));
         let costs = matches!(fault.state, State::Costs | State::Stops);
-        assert_eq!(diagnosis.has_cost(), costs, "{}", fault.what);
+        assert_eq!(diagnosis.has_cost(), costs, "{}", fault.description);
         let folder = folder();
         server.lay_out(folder.path());
         for evidence in outcome.evidence.iter().filter(|it| it.origin == Origin::Read) {
             let file = folder.path().join(evidence.path.trim_start_matches('/'));
             let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", evidence.path));
-            assert!(words(&text).contains(&words(&evidence.value)), "{}: {evidence:?}", fault.what);
+            assert!(words(&text).contains(&words(&evidence.value)), "{}: {evidence:?}", fault.description);
         }
     }
 }
 
-/// Faults that need another intent, and come with others' company.
+/// Workers on two nodes: a fault that needs another intent and causes a second finding.
 #[test]
-fn workers_apart_are_told_with_what_follows_from_it() {
+fn workers_on_two_nodes_cause_two_findings() {
     let mut intent = intent();
     intent.workers[1].core = Some(2);
     let diagnosis = diagnosed(&Server::healthy(), &intent);
     assert_eq!(outcome(&diagnosis, "numa-workers").state, State::May);
     assert_eq!(outcome(&diagnosis, "numa-mismatch").state, State::Costs, "the card's packets go to both");
     assert!(outcome(&diagnosis, "numa-mismatch").says.contains("core 2"), "{diagnosis:#?}");
-    // A port that only the near one has is where it should be.
+    // A port that only the worker on the near node uses is ok.
     intent.ports[0].workers = vec![0];
     assert_eq!(outcome(&diagnosed(&Server::healthy(), &intent), "numa-mismatch").state, State::Ok);
 }
@@ -465,15 +471,15 @@ fn a_machine_without_a_pipeline_is_judged_for_what_could_run() {
     assert_eq!(diagnosis.findings().count(), 0, "{:#?}", diagnosis.findings().collect::<Vec<_>>());
     assert_eq!(outcome(&diagnosis, "capabilities").state, State::NotAvailable);
     server.set("/sys/devices/pci0000:80/0000:81:00.0/numa_node", "0\n");
-    // Whether that card is the one is not known.
+    // Without a pipeline, it is unknown whether that card will be used.
     assert_eq!(outcome(&diagnosed(&server, &intent), "numa-mismatch").state, State::May);
     server.replace("/sys/devices/pci0000:80/0000:81:00.0/net/eth1/operstate", "up", "down");
     assert_eq!(outcome(&diagnosed(&server, &intent), "numa-mismatch").state, State::NotAvailable);
 }
 
 #[test]
-fn what_is_as_good_is_in_order() {
-    // A partition of the process' own group, in place of isolated cores.
+fn equivalent_settings_are_ok() {
+    // A partition of the process' own group replaces isolated cores.
     let mut server = Server::healthy();
     server.set(format!("{CPU}/isolated"), "\n");
     server.set(format!("{GROUP}/forebay.service/cpuset.cpus.partition"), "isolated\n");
@@ -485,7 +491,7 @@ fn what_is_as_good_is_in_order() {
     );
     assert_eq!(outcome(&diagnosed(&server, &intent()), "isolated-cores").state, State::May);
 
-    // A limit on waking up, in place of idle states that are switched off.
+    // A limit on the wake-up time replaces disabled idle states.
     let mut server = Server::healthy();
     server.set(format!("{CPU}/cpu5/cpuidle/state2/disable"), "0\n");
     for limit in ["10", "n/a"] {
@@ -493,7 +499,7 @@ fn what_is_as_good_is_in_order() {
         assert_eq!(diagnosed(&server, &intent()).findings().count(), 0, "{limit}");
     }
 
-    // An interface that was prepared for the user, in place of the right.
+    // An interface prepared for the user replaces the capability.
     let mut server = Server::healthy();
     server.replace("/proc/self/status", "CapEff:\t0000000000003000", "CapEff:\t0000000000002000");
     server.set("/sys/class/net/fb0/owner", "1000\n");
@@ -501,7 +507,7 @@ fn what_is_as_good_is_in_order() {
     server.set("/sys/class/net/fb0/owner", "1001\n");
     assert_eq!(outcome(&diagnosed(&server, &intent()), "capabilities").state, State::Stops);
 
-    // A quota that is wide enough, and a machine of one node, whose firmware tells none.
+    // A large enough quota, and a machine with one node whose firmware reports none.
     let mut server = Server::healthy();
     server.set(format!("{GROUP}/cpu.max"), "200000 100000\n");
     server.set(format!("{NODE}/online"), "0\n").set(format!("{NODE}/node0/cpulist"), "0-15\n");
@@ -510,10 +516,10 @@ fn what_is_as_good_is_in_order() {
     assert_eq!(diagnosed(&server, &intent()).findings().count(), 0);
 }
 
-/// What a check rests on, taken away: it does not know, and neither praises nor blames.
+/// Without the files that a check reads, its result is "not available", neither ok nor a finding.
 #[test]
-fn what_cannot_be_read_is_not_available() {
-    let lacking: &[(&str, &[&str])] = &[
+fn unreadable_facts_are_not_available() {
+    let removed: &[(&str, &[&str])] = &[
         ("/proc/self/status", &["worker-cores", "capabilities", "numa-memory"]),
         ("/proc/self/cgroup", &["cpu-quota"]),
         ("/proc/self/mounts", &["cpu-quota"]),
@@ -534,7 +540,7 @@ fn what_cannot_be_read_is_not_available() {
         ("/sys/devices/system/clocksource", &["clocksource"]),
         ("/sys/bus", &["hardware-counters"]),
     ];
-    for (path, checks) in lacking {
+    for (path, checks) in removed {
         let mut server = Server::healthy();
         server.remove(path);
         let diagnosis = diagnosed(&server, &intent());

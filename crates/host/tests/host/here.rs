@@ -1,10 +1,10 @@
-//! The machine that the tests run on: whatever it is, what is said of it stands in its files.
+//! Tests on the machine that runs them: the evidence of each check must be in the machine's files.
 
 use forebay_host::doctor::{Intent, State, Worker, examine};
 use forebay_host::{Host, Origin, Tree};
 
 #[test]
-fn what_is_said_of_this_machine_stands_in_its_files() {
+fn evidence_of_this_machine_is_in_its_files() {
     let tree = Tree::default();
     let host = Host::read(&tree);
     let core = host.process.cpus.value().and_then(|cpus| cpus.iter().last());
@@ -15,7 +15,7 @@ fn what_is_said_of_this_machine_stands_in_its_files() {
         ..Intent::default()
     };
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    // What changes between two looks is looked at again.
+    // Values may change between two readings, so the test tries again.
     let wrong = || {
         let mut host = Host::read(&tree);
         host.observe(&tree);
@@ -31,7 +31,7 @@ fn what_is_said_of_this_machine_stands_in_its_files() {
     assert!(seen.len() < 5, "{seen:#?}");
 }
 
-/// What Linux has everywhere is found, by any process.
+/// Any process must find the facts that every Linux system has.
 #[test]
 fn this_machine_is_described() {
     let host = Host::read(&Tree::default());
@@ -45,18 +45,14 @@ fn this_machine_is_described() {
     assert!(!host.cpus.is_empty());
     let allowed = host.process.cpus.value().expect("every process has a list");
     assert!(allowed.iter().all(|cpu| host.cpu(cpu).is_some()), "{allowed} of {:?}", host.online);
-    assert_eq!(
-        allowed.iter().collect::<Vec<_>>(),
-        forebay_allowed(),
-        "what the kernel lists is what the system call tells"
-    );
+    assert_eq!(allowed.iter().collect::<Vec<_>>(), forebay_allowed(), "the kernel's list equals the other source");
     assert!(host.memory.total_kib.value().is_some_and(|kib| *kib > 0));
     assert!(host.cpus.iter().all(|cpu| cpu.load.is_some_and(|load| (0.0..=1.0).contains(&load.busy))));
     let diagnosis = examine(&host, &Intent::default());
     assert!(diagnosis.checks.iter().all(|outcome| outcome.state != State::Stops));
 }
 
-/// As `taskset` finds them: by another way than the crate's.
+/// Reads the allowed CPUs from another file than the crate does.
 fn forebay_allowed() -> Vec<usize> {
     let text = std::fs::read_to_string("/proc/thread-self/status").expect("Linux");
     let mask =

@@ -1,4 +1,4 @@
-//! Trees that no kernel would show: nothing panics, nothing hangs, and every check ends one way or the other.
+//! Trees that no kernel would create: no check panics or hangs, and every check has a result.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use crate::intent;
 use crate::server::{Server, folder};
 
-/// What is found below a folder, which must be found at all.
+/// Diagnoses the machine below a folder. Every check must have a result.
 fn survived(root: &Path) -> Diagnosis {
     let tree = Tree::at(root);
     let mut host = Host::read(&tree);
@@ -23,7 +23,7 @@ fn survived(root: &Path) -> Diagnosis {
     diagnosis
 }
 
-/// A server with each of its files in the hands of `spoil`.
+/// Diagnoses a server after `spoil` has replaced each of its files.
 fn spoilt(spoil: impl Fn(&Path)) -> Diagnosis {
     let folder = folder();
     let server = Server::healthy();
@@ -36,7 +36,7 @@ fn spoilt(spoil: impl Fn(&Path)) -> Diagnosis {
     survived(folder.path())
 }
 
-/// Nothing can be in order of which nothing can be known; and nothing is a fault for that.
+/// Checks that every result is "not available": without facts, nothing is ok and nothing is a finding.
 fn nothing_is_known(diagnosis: &Diagnosis) {
     for outcome in &diagnosis.checks {
         assert_eq!(outcome.state, State::NotAvailable, "{outcome:#?}");
@@ -44,17 +44,17 @@ fn nothing_is_known(diagnosis: &Diagnosis) {
 }
 
 #[test]
-fn an_empty_folder_tells_nothing() {
+fn an_empty_folder_gives_no_facts() {
     let folder = folder();
     nothing_is_known(&survived(folder.path()));
     nothing_is_known(&survived(&folder.path().join("none")));
 }
 
 #[test]
-fn folders_loops_and_pipes_in_place_of_files_tell_nothing() {
+fn folders_loops_and_pipes_in_place_of_files_give_no_facts() {
     let only_quota = |diagnosis: &Diagnosis| {
         let known: Vec<_> = diagnosis.checks.iter().filter(|it| it.state != State::NotAvailable).collect();
-        // That there is a folder of the processor's counters can still be seen.
+        // The folder of the processor's counters still exists.
         assert!(known.iter().all(|outcome| outcome.id == "hardware-counters"), "{known:#?}");
     };
     only_quota(&spoilt(|file| fs::create_dir(file).expect("a folder")));
@@ -85,7 +85,7 @@ fn empty_files_and_garbage_are_no_facts() {
         b"%s%n",
     ] {
         let diagnosis = spoilt(|file| fs::write(file, garbage).expect("a file"));
-        // An empty list is one, and what the kernel says where none is isolated; and so is one of all numbers.
+        // An empty list is valid; the kernel writes it if no CPU is isolated. A list of all numbers is valid, too.
         let right: &[&str] = match garbage {
             b"" | b"\n" => &["isolated-cores", "timer-tick"],
             b"0-65535" => &["irq-affinity", "smt-sibling"],
@@ -119,7 +119,7 @@ fn a_thousand_cpus_are_read_and_more_than_there_can_be_are_not() {
 }
 
 #[test]
-fn loads_are_of_the_time_between_two_looks_where_the_figures_advance() {
+fn loads_cover_the_time_between_two_readings() {
     let (folder, mut server) = (folder(), Server::healthy());
     server.lay_out(folder.path());
     let tree = Tree::at(folder.path());
@@ -132,14 +132,14 @@ fn loads_are_of_the_time_between_two_looks_where_the_figures_advance() {
     .expect("a file");
     std::thread::sleep(Duration::from_millis(1));
     host.observe(&tree);
-    let load = host.cpu(5).and_then(|cpu| cpu.load).expect("it is told");
+    let load = host.cpu(5).and_then(|cpu| cpu.load).expect("the load is known");
     assert!((load.busy - 0.3).abs() < 1e-9, "{load:?}");
     assert!(load.over.to_string().starts_with("over "), "{load:?}");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// Any of the files with anything in it.
+    /// Any text in any of the files.
     #[test]
     fn any_words_in_any_files_are_survived(
         spoils in prop::collection::vec((any::<prop::sample::Index>(), "(\\PC|[\n\t 0-9,:-]){0,40}"), 1..6),

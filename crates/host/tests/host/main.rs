@@ -1,4 +1,4 @@
-//! What is found in machines: laid out healthy, spoilt, hostile; and in the one that the tests run on.
+//! Checks of healthy, faulty and hostile trees, and of the machine that runs the tests.
 
 mod faults;
 mod here;
@@ -12,7 +12,7 @@ use forebay_host::{Host, Tree};
 
 use server::{Server, folder};
 
-/// Two workers on the card's node, a port on the card, one on the host.
+/// Returns an intent with two workers on the card's node, a port on the card, and a port to the host.
 fn intent() -> Intent {
     let worker = |core| Worker { core: Some(core), shared: false };
     let port = |name: &str, kind: &str, interface: &str, workers: &[usize]| Port {
@@ -33,7 +33,7 @@ fn intent() -> Intent {
     }
 }
 
-/// What is found on a server that is laid out for it.
+/// Writes the server's files to a folder and diagnoses it.
 fn diagnosed(server: &Server, intent: &Intent) -> Diagnosis {
     let folder = folder();
     server.lay_out(folder.path());
@@ -58,7 +58,7 @@ fn a_healthy_server_is_in_order_in_everything() {
     assert_eq!(diagnosis.checks.len(), CHECKS.len());
 }
 
-/// The page tells of every check what the code says of it.
+/// docs/doctor.md must have one row per check with the texts of the code.
 #[test]
 fn every_check_is_documented() {
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/doctor.md");
@@ -67,7 +67,7 @@ fn every_check_is_documented() {
     let rows = checks.lines().filter(|line| line.starts_with("| `")).count();
     for check in CHECKS {
         let row =
-            format!("| `{}` | {} | {} | {} |", check.id, check.looks_at, check.cost, check.mend.replace('|', "\\|"));
+            format!("| `{}` | {} | {} | {} |", check.id, check.looks_at, check.cost, check.fix.replace('|', "\\|"));
         assert!(text.lines().any(|line| line == row), "docs/doctor.md lacks the line\n{row}");
     }
     assert_eq!(rows, CHECKS.len(), "docs/doctor.md has rows of checks that there are not");

@@ -1,17 +1,17 @@
-//! A healthy server's kernel files, laid out in a folder: two nodes of four physical cores with two threads each, a network card
-//! on the second node. Tests take it and spoil what they are about.
+//! A healthy server's kernel files: two nodes of four physical cores with two threads each, and a network card on the
+//! second node. Tests change the files that they need.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// How many CPUs it has.
+/// The number of CPUs.
 const CPUS: usize = 16;
-/// Where the kernel has the card.
+/// The card's folder.
 const CARD: &str = "/sys/devices/pci0000:80/0000:81:00.0";
 
-/// A folder for one, in memory where there is such a place: it is hundreds of files.
+/// Creates a folder for the server's hundreds of files, in memory if possible.
 pub fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
@@ -26,7 +26,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// One that has nothing wrong with it, for workers on cores 5 and 6.
+    /// Returns a server without faults for workers on cores 5 and 6.
     pub fn healthy() -> Self {
         let mut server = Self { files: BTreeMap::new(), links: BTreeMap::new() };
         server.cpus();
@@ -38,13 +38,13 @@ impl Server {
         server
     }
 
-    /// Writes a file, in place of the one that is there.
+    /// Writes a file, or replaces it.
     pub fn set(&mut self, path: impl Into<String>, text: impl Into<String>) -> &mut Self {
         self.files.insert(path.into(), text.into());
         self
     }
 
-    /// Takes away a file, or all below a folder.
+    /// Removes a file, or everything in a folder.
     pub fn remove(&mut self, path: &str) -> &mut Self {
         let below = format!("{path}/");
         let stays = |name: &String| name != path && !name.starts_with(&below);
@@ -53,7 +53,7 @@ impl Server {
         self
     }
 
-    /// Replaces a part of a file that must be there.
+    /// Replaces a part of a file that must exist.
     pub fn replace(&mut self, path: &str, from: &str, to: &str) -> &mut Self {
         let text = self.files.get_mut(path).unwrap_or_else(|| panic!("{path} is laid out"));
         assert!(text.contains(from), "{path} has no {from:?}:\n{text}");
@@ -61,12 +61,12 @@ impl Server {
         self
     }
 
-    /// The paths of all files.
+    /// Returns the paths of all files.
     pub fn paths(&self) -> impl Iterator<Item = &String> {
         self.files.keys()
     }
 
-    /// Lays it out.
+    /// Writes all files beneath `root`.
     pub fn lay_out(&self, root: &Path) {
         let place = |path: &str| root.join(path.trim_start_matches('/'));
         let make_room = |path: &Path| fs::create_dir_all(path.parent().expect("beneath the root")).expect("a folder");
@@ -137,7 +137,7 @@ Hugepagesize:       2048 kB
         self.set("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
     }
 
-    /// As the kernel has it: the interface is the device's, and what is in `class` are links.
+    /// Like the kernel, puts the interface into the device's folder, with links in `class`.
     fn card(&mut self) {
         self.set(format!("{CARD}/numa_node"), "1\n").set(format!("{CARD}/local_cpulist"), "4-7,12-15\n");
         for number in [40, 41] {
@@ -190,7 +190,7 @@ Hugepagesize:       2048 kB
         self.set("/proc/cpuinfo", cpus.concat());
     }
 
-    /// A default route by one interface, and another one by one.
+    /// Sets a default route through one interface and another route through another.
     pub fn routes(&mut self, default: &str, other: &str) -> &mut Self {
         let head = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n";
         let line = |name: &str, to: &str, mask: &str| format!("{name}\t{to}\t0\t0001\t0\t0\t0\t{mask}\t0\t0\t0\n");

@@ -1,4 +1,4 @@
-//! Real machines' topologies, and those that are laid out by hand.
+//! Topologies of real machines, and of trees made for the tests.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,18 +8,18 @@ use forebay_host::{Host, Topology, Tree};
 
 use crate::server::{Server, folder};
 
-/// Where real machines' topologies are.
+/// Returns the folder of real machines' topologies, if it exists.
 fn real() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/topologies");
     if folder.is_dir() {
         return Some(folder);
     }
-    let _ = writeln!(std::io::stderr(), "skipped: real topologies: {} is not there", folder.display());
+    let _ = writeln!(std::io::stderr(), "skipped: real topologies: {} is missing", folder.display());
     None
 }
 
 fn of(name: &str) -> Option<Topology> {
-    let text = std::fs::read_to_string(real()?.join(name)).expect("it is listed");
+    let text = std::fs::read_to_string(real()?.join(name)).expect("the file exists");
     Some(Topology::hwloc(&text).unwrap_or_else(|error| panic!("{name}: {error}")))
 }
 
@@ -55,7 +55,7 @@ fn dies_share_caches_by_two_cores() {
 }
 
 #[test]
-fn a_restricted_set_and_processors_that_are_off_are_no_cores_of_domains() {
+fn domains_have_no_offline_or_forbidden_processors() {
     let Some(restricted) = of("16amd64-8n2c-cpusets.xml") else { return };
     let count =
         |topology: &Topology, is: Usable| topology.processors.iter().filter(|processor| processor.usable == is).count();
@@ -80,17 +80,17 @@ fn every_real_topology_is_read() {
     }
 }
 
-/// Cutting a description anywhere, or spoiling one of its characters, gives an answer or an error.
+/// A description that is cut anywhere, or has one changed character, is read or gives an error.
 #[test]
 fn spoilt_descriptions_are_refused_or_read() {
     let Some(folder) = real() else { return };
-    let text = std::fs::read_to_string(folder.join("8intel64-4n2t-memattrs.xml")).expect("it is listed");
+    let text = std::fs::read_to_string(folder.join("8intel64-4n2t-memattrs.xml")).expect("the file exists");
     for at in (0..text.len()).step_by(97) {
         assert!(Topology::hwloc(&text[..at]).is_err());
         let spoilt: String = text.char_indices().map(|(index, char)| if index == at { '9' } else { char }).collect();
         let _ = Topology::hwloc(&spoilt);
     }
-    for (text, said) in [
+    for (text, expected) in [
         ("", "1: not XML (the document does not have a root node): allowed is a file that lstopo wrote"),
         ("<topology>\n<object>\n", "2: not XML (the root node was opened but never closed)"),
         ("<topology>\n<object>\n<object", "3: not XML ("),
@@ -108,26 +108,26 @@ fn spoilt_descriptions_are_refused_or_read() {
         (
             "<topology><object type=\"Machine\"><object type=\"PU\" os_index=\"3\"/>\
              <object type=\"PU\" os_index=\"3\"/></object></topology>",
-            "processor 3 is there twice",
+            "processor 3 is listed twice",
         ),
         (
             "<topology><object type=\"Machine\"><object type=\"PU\" os_index=\"3\"/>\
              <object type=\"NUMANode\" os_index=\"1\"/><object type=\"NUMANode\" os_index=\"1\"/></object></topology>",
-            "memory node 1 is there twice",
+            "memory node 1 is listed twice",
         ),
     ] {
         let error = Topology::hwloc(text).expect_err(text).to_string();
-        assert!(error.contains(said), "{text}: {error}");
+        assert!(error.contains(expected), "{text}: {error}");
     }
 }
 
-/// A number that does not fit, or is none, is neither cut nor left out.
+/// Numbers out of range and invalid numbers give an error; they are neither cut nor ignored.
 #[test]
-fn numbers_of_descriptions_that_are_out_of_range_are_refused_with_their_element() {
+fn errors_for_numbers_name_their_element() {
     let sizes = "allowed is a number of bytes from 0 to 18446744073709551615";
     let long = "1".repeat(80);
     let cut = "1".repeat(60) + "…";
-    for (object, attribute, value, said) in [
+    for (object, attribute, value, expected) in [
         ("PU", "os_index", "99999999999", "allowed is a number from 0 to 8191"),
         ("PU", "os_index", "8192", "allowed is a number from 0 to 8191"),
         ("PU", "os_index", "-1", "allowed is a number from 0 to 8191"),
@@ -148,27 +148,27 @@ fn numbers_of_descriptions_that_are_out_of_range_are_refused_with_their_element(
         let part = format!("<object type=\"{object}\" {number}{attribute}=\"{value}\"/>");
         let error = Topology::hwloc(&described("", &part, "")).expect_err(&part).to_string();
         let shown = if value == long { &cut } else { value };
-        assert_eq!(error, format!("3: {object} {attribute}=\"{shown}\": {said}"));
+        assert_eq!(error, format!("3: {object} {attribute}=\"{shown}\": {expected}"));
     }
-    for (set, value, said) in [
-        ("complete_cpuset", format!("0x1{}", ",0x0".repeat(256)), "numbers from 0 to 8191, and 8192 is in it"),
-        ("allowed_cpuset", format!("0x80000000{}", ",".repeat(300)), "numbers from 0 to 8191, and 9631 is in it"),
+    for (set, value, expected) in [
+        ("complete_cpuset", format!("0x1{}", ",0x0".repeat(256)), "numbers from 0 to 8191, but it contains 8192"),
+        ("allowed_cpuset", format!("0x80000000{}", ",".repeat(300)), "numbers from 0 to 8191, but it contains 9631"),
     ] {
         let error = Topology::hwloc(&described(&format!("{set}=\"{value}\""), "", "")).expect_err(set).to_string();
-        assert!(error.starts_with(&format!("1: Machine {set}=\"0x")) && error.ends_with(said), "{error}");
+        assert!(error.starts_with(&format!("1: Machine {set}=\"0x")) && error.ends_with(expected), "{error}");
     }
     let device = format!("<object type=\"OSDev\" osdev_type=\"2\" name=\"eth0\" nodeset=\"0x1{}\"/>", ",".repeat(32));
     let error = Topology::hwloc(&described("", &device, "")).expect_err(&device).to_string();
-    assert!(error.starts_with("3: OSDev nodeset=") && error.ends_with("0 to 1023, and 1024 is in it"), "{error}");
-    // The highest that are allowed.
+    assert!(error.starts_with("3: OSDev nodeset=") && error.ends_with("0 to 1023, but it contains 1024"), "{error}");
+    // The highest allowed numbers.
     let most = "<object type=\"NUMANode\" os_index=\"1023\" local_memory=\"18446744073709551615\"/>\
                 <object type=\"PU\" os_index=\"8191\"/>";
-    let topology = Topology::hwloc(&described("", most, "")).expect("numbers that are allowed");
+    let topology = Topology::hwloc(&described("", most, "")).expect("the numbers are allowed");
     assert_eq!((topology.processors[1].number, topology.nodes[0].bytes), (8_191, Some(u64::MAX)));
 }
 
 #[test]
-fn distances_of_descriptions_that_are_no_numbers_are_refused() {
+fn distances_that_are_not_numbers_are_refused() {
     let node = |number: usize| format!("<object type=\"NUMANode\" os_index=\"{number}\"/>");
     let nodes = node(0) + &node(1);
     let of = |indexes: &str, values: &str| {
@@ -177,19 +177,19 @@ fn distances_of_descriptions_that_are_no_numbers_are_refused() {
         Topology::hwloc(&described("", &nodes, &latency)).map_err(|error| error.to_string())
     };
     assert_eq!(of("1 0", "10 21 31 10").map(|topology| topology.distance(Some(0), Some(1))), Ok(31));
-    for (indexes, values, said) in [
+    for (indexes, values, expected) in [
         ("0 1", "10 99999999999 21 10 10", "5: <u64values> 99999999999: allowed are numbers from 0 to 4294967295"),
         ("0 1", "10 -21 21 10 10", "5: <u64values> -21: allowed are numbers from 0 to 4294967295"),
         ("0 x 1", "10 21 21 10", "4: <indexes> x: allowed are numbers from 0 to 4294967295"),
     ] {
-        assert_eq!(of(indexes, values), Err(said.to_owned()));
+        assert_eq!(of(indexes, values), Err(expected.to_owned()));
     }
-    // Without a place for each node they are unknown, however long the list is.
+    // If a node is missing in the list, the distances are unknown, however long the list is.
     let long: String = (2..200_000).map(|number| format!("{number} ")).collect();
     assert_eq!(of(&long, "10").map(|topology| topology.distances), Ok(Vec::new()));
 }
 
-/// A description with a processor, more objects in line 3, and more elements from line 4 on.
+/// Returns a description with a processor, more objects in line 3, and more elements from line 4 on.
 fn described(attributes: &str, objects: &str, elements: &str) -> String {
     let processor = "<object type=\"PU\" os_index=\"0\"/>";
     format!("<topology><object type=\"Machine\" {attributes}>\n{processor}\n{objects}</object>\n{elements}</topology>")
@@ -202,49 +202,49 @@ fn too_many_processors_or_nodes_are_refused_before_the_work_on_them() {
         let one = format!("<object type=\"{kind}\" os_index=\"0\" cpuset=\"0x1\"/>");
         format!("<topology><object type=\"Machine\">{}</object></topology>", one.repeat(count))
     };
-    for (kind, count, said) in [
+    for (kind, count, expected) in [
         ("PU", 500_000, "500000 processors: allowed are 1 to 8192"),
         ("NUMANode", 500_000, "500000 memory nodes: allowed are up to 1024"),
         ("Misc", 2_000_000, "1: not XML (nodes limit reached)"),
     ] {
         let error = Topology::hwloc(&many(kind, count)).expect_err(kind).to_string();
-        assert!(error.contains(said), "{kind}: {error}");
+        assert!(error.contains(expected), "{kind}: {error}");
     }
     let deep = format!("<topology>{}", "<object type=\"Machine\">".repeat(200_000));
     assert!(Topology::hwloc(&deep).is_err());
 }
 
 #[test]
-fn a_laid_out_server_has_two_nodes_and_a_card() {
+fn the_test_server_has_two_nodes_and_a_card() {
     let (folder, mut server) = (folder(), Server::healthy());
     server
         .set("/sys/devices/system/node/node0/distance", "10 21\n")
         .set("/sys/devices/system/node/node1/distance", "21 10\n");
     server.lay_out(folder.path());
     let tree = Tree::at(folder.path());
-    let topology = Topology::read(&tree, &Host::read(&tree)).expect("it says enough");
+    let topology = Topology::read(&tree, &Host::read(&tree)).expect("the files are sufficient");
     assert_eq!(sizes(&topology.domains()), [4, 4]);
     assert_eq!((topology.distance(Some(0), Some(1)), topology.processors.len()), (21, 16));
     assert_eq!(topology.interfaces.iter().find(|device| device.name == "eth1").and_then(|device| device.node), Some(1));
     let empty = crate::server::folder();
     let tree = Tree::at(empty.path());
-    let error = Topology::read(&tree, &Host::read(&tree)).expect_err("nothing is there");
-    let said = "/sys/devices/system/cpu/online is not there: allowed is a list of CPUs from 0 to 8191, such as 0-3,8";
-    assert_eq!(error.to_string(), format!("{}{said}", empty.path().display()));
+    let error = Topology::read(&tree, &Host::read(&tree)).expect_err("the folder is empty");
+    let expected = "/sys/devices/system/cpu/online is missing: allowed is a list of CPUs from 0 to 8191, such as 0-3,8";
+    assert_eq!(error.to_string(), format!("{}{expected}", empty.path().display()));
 }
 
-/// The error of a server that is laid out and spoilt, without its root, which it must start with.
+/// Returns the error of a changed server without the root folder, with which the error must start.
 fn refused(server: &Server, spoil: impl Fn(&Path)) -> String {
     let folder = folder();
     server.lay_out(folder.path());
     spoil(folder.path());
     let tree = Tree::at(folder.path());
-    let error = Topology::read(&tree, &Host::read(&tree)).expect_err("it makes no sense").to_string();
+    let error = Topology::read(&tree, &Host::read(&tree)).expect_err("the server is invalid").to_string();
     let root = folder.path().to_str().expect("a plain name");
     error.strip_prefix(root).unwrap_or_else(|| panic!("{error} is without {root}")).to_owned()
 }
 
-/// With folders of processors and without them: the list of those that are switched on says which there are.
+/// The list of online processors decides which ones exist, with or without folders of processors.
 #[test]
 fn a_machine_whose_list_of_processors_is_missing_or_wrong_is_refused() {
     let file = "/sys/devices/system/cpu/online";
@@ -268,26 +268,26 @@ fn a_machine_whose_list_of_processors_is_missing_or_wrong_is_refused() {
             "0,60000",
             "99999999999999999999",
         ] {
-            assert_eq!(text(&format!("{wrong}\n")), format!("{file} says {wrong:?}: {allowed}"));
+            assert_eq!(text(&format!("{wrong}\n")), format!("{file} contains {wrong:?}: {allowed}"));
         }
         let (long, cut) = ("9".repeat(100), "9".repeat(60));
-        assert_eq!(text(&long), format!("{file} says {cut:?}: {allowed}"));
-        assert_eq!(refused(server.clone().remove(file), |_| ()), format!("{file} is not there: {allowed}"));
+        assert_eq!(text(&long), format!("{file} contains {cut:?}: {allowed}"));
+        assert_eq!(refused(server.clone().remove(file), |_| ()), format!("{file} is missing: {allowed}"));
         let none = server.clone().remove(file).clone();
         let at = |root: &Path| root.join(file.trim_start_matches('/'));
         let folder = refused(&none, |root| std::fs::create_dir(at(root)).expect("a folder"));
-        assert_eq!(folder, format!("{file} is no file: {allowed}"));
-        // A pipe is not waited for.
+        assert_eq!(folder, format!("{file} is not a file: {allowed}"));
+        // A pipe must not be waited for.
         let pipe = refused(&none, |root| {
             let made = std::process::Command::new("mkfifo").arg(at(root)).status().expect("mkfifo is everywhere");
             assert!(made.success());
         });
-        assert_eq!(pipe, format!("{file} is no file: {allowed}"));
+        assert_eq!(pipe, format!("{file} is not a file: {allowed}"));
     }
 }
 
 #[test]
-fn files_of_a_machine_that_make_no_sense_are_refused_with_their_words() {
+fn errors_quote_invalid_files() {
     let cpus = "a list of CPUs from 0 to 8191, such as 0-3,8";
     let (cache, node) = ("/sys/devices/system/cpu/cpu5/cache/index0", "/sys/devices/system/node");
     let mut server = Server::healthy();
@@ -316,15 +316,15 @@ fn files_of_a_machine_that_make_no_sense_are_refused_with_their_words() {
         ("/sys/devices/system/cpu/cpu5/topology/die_id", "x", group),
     ] {
         let error = refused(server.clone().set(file, format!("{text}\n")), |_| ());
-        assert_eq!(error, format!("{file} says {text:?}: allowed is {allowed}"));
+        assert_eq!(error, format!("{file} contains {text:?}: allowed is {allowed}"));
     }
     // The interface's folder is a link.
     let mut card = server.clone();
     card.set("/sys/devices/pci0000:80/0000:81:00.0/numa_node", "1024\n");
-    let said = "/sys/class/net/eth1/device/numa_node says \"1024\": allowed is -1 or a number up to 1023";
-    assert_eq!(refused(&card, |_| ()), said);
+    let expected = "/sys/class/net/eth1/device/numa_node contains \"1024\": allowed is -1 or a number up to 1023";
+    assert_eq!(refused(&card, |_| ()), expected);
     server.replace("/proc/self/status", "Cpus_allowed_list:\t0-15", "Cpus_allowed_list:\tzzz");
-    assert_eq!(refused(&server, |_| ()), format!("/proc/self/status says \"zzz\": allowed is {cpus}"));
+    assert_eq!(refused(&server, |_| ()), format!("/proc/self/status contains \"zzz\": allowed is {cpus}"));
 }
 
 /// A virtual machine has fewer files than a server.
@@ -337,12 +337,12 @@ fn a_machine_that_lists_its_processors_and_nothing_else_is_read() {
         std::fs::write(cpu.join(name), text).expect("a file");
     }
     let tree = Tree::at(folder.path());
-    let topology = Topology::read(&tree, &Host::read(&tree)).expect("it says which processors there are");
+    let topology = Topology::read(&tree, &Host::read(&tree)).expect("the list of processors is sufficient");
     assert_eq!((sizes(&topology.domains()), topology.nodes.len(), topology.processors[0].package), (vec![2], 0, 0));
 }
 
 #[test]
 fn this_machine_has_a_domain() {
-    let topology = Topology::read(&Tree::default(), &Host::read(&Tree::default())).expect("Linux says so");
+    let topology = Topology::read(&Tree::default(), &Host::read(&Tree::default())).expect("Linux lists its processors");
     assert!(topology.domains().iter().any(|domain| !domain.cores.is_empty()));
 }
