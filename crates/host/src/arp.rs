@@ -113,7 +113,7 @@ fn routes(text: &str) -> Routes {
     routes
 }
 
-/// Parses a listing of routes. One line names an address; the next line tells whether it is the host's.
+/// Parses a listing of routes. One line names an address; the next line says whether it is the host's.
 pub(crate) fn addresses(text: &str) -> Vec<Ipv4Addr> {
     let (mut found, mut last): (_, Option<Ipv4Addr>) = (Vec::new(), None);
     for line in text.lines().map(str::trim) {

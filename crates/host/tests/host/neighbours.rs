@@ -13,7 +13,10 @@ fn a_host_that_answers_arp_for_the_pipelines_addresses_is_found() {
     server.set("/proc/sys/net/ipv4/conf/eth1/arp_ignore", "0\n");
     let checked = |server: &Server, intent: &Intent| outcome(&diagnosed(server, intent), "arp-flux").clone();
     let found = checked(&server, &intent());
-    assert_eq!((found.state, found.says.as_str()), (State::Costs, "the host replies to ARP requests for 192.0.2.1 at eth1, too"));
+    assert_eq!(
+        (found.state, found.says.as_str()),
+        (State::Costs, "the host replies to ARP requests for 192.0.2.1 at eth1, too")
+    );
     assert_eq!(found.remedy[0], "sysctl -w net.ipv4.conf.eth1.arp_ignore=1");
     // The kernel uses the larger of an interface's setting and that of all interfaces.
     server.set("/proc/sys/net/ipv4/conf/all/arp_ignore", "2\n");
