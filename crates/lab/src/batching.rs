@@ -1,7 +1,8 @@
-//! The experiment `batching`: Batchy's evaluation (NSDI 2020), made here.
+//! The experiment `batching`: reproduces the evaluation of Batchy (NSDI 2020).
 //!
-//! What objectives cost and what batches save: every use case under every controller, what branches and bursts make of it, objectives and
-//! loads that change, other traffic, what deciding takes, and whose turn it is where there is not enough time for all.
+//! It measures the cost of objectives and the savings of batches: every use case under every controller, the effect of
+//! branches and bursts, changing objectives and loads, other traffic, the cost of decisions, and scheduling under
+//! overload.
 
 mod basis;
 mod captures;
@@ -17,13 +18,13 @@ mod light;
 mod open;
 mod overhead;
 mod page;
-mod place;
 mod profile;
 mod router;
 mod scenario;
 mod settled;
 mod steps;
 mod tables;
+mod testbed;
 mod watch;
 
 use std::collections::BTreeSet;
@@ -35,15 +36,15 @@ use serde::Serialize;
 use crate::{Header, LabError, Machine, Progress};
 
 pub use contour::{Claims, Gain};
-pub use costs::{Costs, Origin};
+pub use costs::{CostOrigin, Costs};
 pub use data_path::DataPath;
 pub use decomposition::{Decomposed, Side};
 pub use fairness::Fairness;
-pub use figures::{Delay, Soundness, Told};
+pub use figures::{Delay, Soundness, Summary};
 pub use interval::Ratio;
 pub use light::Light;
 pub use open::Open;
-pub use overhead::Took;
+pub use overhead::DecisionTime;
 pub use profile::{Calls, Size as CallSize};
 pub use router::Router;
 pub use settled::Row;
@@ -52,8 +53,8 @@ pub use watch::Moment;
 
 pub(crate) use captures::ENDS as CAPTURES;
 use figures::VOID;
-use place::Place;
 use scenario::Span;
+use testbed::Testbed;
 
 /// A part of the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -61,38 +62,38 @@ use scenario::Span;
 pub enum Part {
     /// Every use case under every controller.
     Static,
-    /// The same for every size of the paper, as written.
+    /// The same for every size of the paper, with unfolded branches.
     Grid,
-    /// Objectives that change.
+    /// Changing objectives.
     SloSteps,
-    /// Loads that change.
+    /// Changing loads.
     LoadSteps,
     /// A mobile gateway with a bearer whose load changes.
     Bearer,
-    /// What is gained by branches, batchiness and bursts.
+    /// The gain by branches, batchiness and bursts.
     Contour,
-    /// Traffic that keeps to a schedule.
+    /// Open-loop traffic, which keeps to a schedule.
     Open,
     /// Recorded traffic.
     Captures,
     /// Light load, and traffic that stops.
     Light,
-    /// What many next hops cost.
+    /// The cost of many next hops.
     Router,
-    /// What deciding takes.
+    /// The time of decisions.
     Overhead,
-    /// What being watched takes of the data path.
+    /// The cost of observation for the data path.
     DataPath,
-    /// What calls cost by the size of batches.
+    /// The cost of calls by the size of batches.
     Profile,
     /// Run to completion against weighted-fair.
     Fairness,
-    /// Flows that cannot be together on a worker.
+    /// Flows that cannot share a worker.
     Decomposition,
 }
 
 impl Part {
-    /// All of them.
+    /// All parts.
     pub const ALL: &'static [Self] = &[
         Self::Static,
         Self::Grid,
@@ -111,7 +112,7 @@ impl Part {
         Self::Decomposition,
     ];
 
-    /// Its name.
+    /// Returns the name of the part.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -134,50 +135,50 @@ impl Part {
     }
 }
 
-/// What is run, and how long.
+/// The runs to perform, and their duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// In simulated time.
+    /// Whether time is simulated.
     pub simulated: bool,
-    /// Fewer, smaller and shorter runs, in simulated time.
+    /// Whether runs are fewer, smaller and shorter, in simulated time.
     pub short: bool,
-    /// The parts; none: all.
+    /// The parts to run. Empty: all.
     pub only: BTreeSet<Part>,
-    /// A control period.
+    /// The control period.
     pub period: Option<Nanos>,
-    /// How long a run is, once the controller has settled.
+    /// The duration of a run, after the controller has settled.
     pub duration: Option<Nanos>,
-    /// How often each is run in the static experiment.
+    /// The number of runs of each row of the static experiment.
     pub runs: Option<usize>,
     /// A folder with captures.
     pub captures: Option<PathBuf>,
-    /// The use cases of the static experiment and the grid: `vrf`, or with its sizes `vrf 16 4`; none: all.
+    /// The use cases of the static experiment and the grid: `vrf`, or with its sizes `vrf 16 4`. Empty: all.
     pub usecases: Vec<String>,
 }
 
-/// The use cases of the static experiment and the grid; `*l2l3` has recorded traffic.
+/// The use cases of the static experiment and the grid. `*l2l3` has recorded traffic.
 pub const USECASES: &[&str] = &["l2l3", "gw", "vrf", "mgw", "rc", "*l2l3"];
 
-/// Periods of a run of the static experiment.
+/// The number of periods of a run of the static experiment.
 const PERIODS: u32 = 100;
 
-/// How long and how often.
+/// The duration and number of runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Extents {
-    /// Whether there is little of everything.
+    /// Whether the experiment is short.
     #[serde(skip)]
     short: bool,
     #[serde(skip)]
     span: Span,
-    /// The most periods of any run with a steady load; `None`: as many as its part asks for.
+    /// The maximum number of periods of a run with a steady load. `None`: each part decides.
     #[serde(skip)]
     most: Option<u32>,
-    /// How often each is run in the static experiment.
+    /// The number of runs of each row of the static experiment.
     pub runs: usize,
-    /// The same, where it is stated.
+    /// The same, if the user has set it.
     #[serde(skip)]
     stated_runs: Option<usize>,
-    /// The use cases of the static experiment and the grid; none: all.
+    /// The use cases of the static experiment and the grid. Empty: all.
     #[serde(skip)]
     usecases: Vec<String>,
     /// A folder with captures.
@@ -203,128 +204,134 @@ impl Settings {
 }
 
 impl Extents {
-    /// Whether a use case of this name, its sizes included, is among those that are asked for.
+    /// Returns whether a use case of this name, including its sizes, is selected.
     fn has(&self, name: &str) -> bool {
-        let is = |asked: &String| {
-            name.strip_prefix(asked.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        let is = |requested: &String| {
+            name.strip_prefix(requested.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
         };
         self.usecases.is_empty() || self.usecases.iter().any(is)
     }
 
-    /// A run of so many periods, or of fewer where they are limited.
+    /// Returns a run of this many periods, or of fewer if they are limited.
     fn lasting(&self, periods: u32) -> Span {
         Span { periods: self.most.map_or(periods, |most| periods.min(most)), ..self.span }
     }
 }
 
-/// All that the experiment has found. Parts that were not asked for are empty.
+/// The results of the experiment. Parts that were not selected are empty.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Results {
-    /// Which experiment, and when; a short one is small, too.
+    /// The experiment and its time. A short experiment is also small.
     #[serde(flatten)]
     pub header: Header,
-    /// What is typed to make it again; `DIR` is any folder.
+    /// The command that repeats the experiment. `DIR` stands for any folder.
     pub command: String,
-    /// The parts that are complete, where the experiment was interrupted.
+    /// The complete parts, if the experiment was interrupted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<String>,
     /// Whether time was simulated.
     pub simulated: bool,
-    /// A control period, in milliseconds.
+    /// The control period, in milliseconds.
     pub period_ms: f64,
-    /// Periods of a run that count.
+    /// The number of periods of a run that count.
     pub periods: u32,
-    /// Runs of each in the static experiment.
+    /// The number of runs of each row of the static experiment.
     pub runs: usize,
-    /// Where.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// What calls cost: in simulated time all that there is, else what controllers began with.
+    /// The costs of calls. In simulated time they are exact, otherwise they are the initial estimates of controllers.
     pub costs: Costs,
     /// Every use case under every controller.
     #[serde(rename = "static")]
     pub rows: Vec<Row>,
-    /// The same for every size of the paper, with branches as they are written.
+    /// The same for every size of the paper, with unfolded branches.
     pub grid: Vec<Row>,
-    /// Objectives that change.
+    /// Changing objectives.
     pub slo_steps: Vec<Series>,
-    /// Loads that change.
+    /// Changing loads.
     pub load_steps: Vec<Series>,
     /// A bearer whose load changes.
     pub bearer: Vec<Series>,
-    /// What is gained by branches, batchiness and bursts. Simulated.
+    /// The gain by branches, batchiness and bursts. Simulated.
     pub contour: Vec<Gain>,
-    /// Of how many places of that is true what is claimed of all; `None` where there are none.
+    /// The number of points for which the claims hold. `None` if there are no points.
     pub contour_claims: Option<Claims>,
-    /// Traffic that keeps to a schedule.
+    /// Open-loop traffic, which keeps to a schedule.
     pub open: Vec<Open>,
-    /// Recorded traffic; `None` where no captures were given.
+    /// Recorded traffic. `None` if no captures were given.
     pub captures: Option<Vec<Open>>,
     /// Light load, and traffic that stops.
     pub light: Vec<Light>,
-    /// What many next hops cost.
+    /// The cost of many next hops.
     pub router: Vec<Router>,
-    /// What deciding takes.
-    pub controller_us: Vec<Took>,
-    /// What being watched takes of the data path; on this machine's clock only.
+    /// The time of decisions.
+    pub controller_us: Vec<DecisionTime>,
+    /// The cost of observation for the data path. Only on this machine's clock.
     pub data_path: Vec<DataPath>,
-    /// What calls cost by the size of batches.
+    /// The cost of calls by the size of batches.
     pub profile: Vec<Calls>,
     /// Run to completion against weighted-fair.
     pub fairness: Vec<Fairness>,
-    /// Flows that cannot be together, with one worker and with two.
+    /// Flows that cannot share a worker, with one worker and with two.
     pub decomposition: Vec<Decomposed>,
 }
 
 /// Runs the experiment.
 ///
 /// # Errors
-/// [`LabError`].
+/// Returns [`LabError`] if a setting is not valid, a run fails, or a file cannot be read.
 pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, LabError> {
     let header = Header::now("batching", settings.short);
-    // Before hours are spent on other parts.
+    // The captures are checked before hours are spent on other parts.
     settings.captures.as_deref().map(captures::files).transpose()?;
     let captures = settings.captures.as_deref().filter(|_| settings.has(Part::Captures));
     let extents = settings.extents();
-    // The short form is the same everywhere.
+    // A short experiment uses the same costs on every machine.
     let costs = if settings.short { Costs::published() } else { Costs::stored() };
-    extents.usecases.iter().try_for_each(|asked| settled::known(asked, settings, &extents))?;
-    let place = Place::new(settings.simulated || settings.short, costs, progress.stop());
-    let mut make =
-        Maker { settings, place: &place, extents: &extents, progress, complete: Vec::new(), is_stopped: false };
-    let rows = make.part(Part::Static, settled::measure)?;
-    let grid = make.part(Part::Grid, settled::grid)?;
-    let slo_steps = make.part(Part::SloSteps, steps::objectives)?;
-    let load_steps = make.part(Part::LoadSteps, steps::loads)?;
-    let bearer = make.part(Part::Bearer, steps::bearer)?;
-    let contour = make.part(Part::Contour, contour::measure)?;
-    let open = make.part(Part::Open, open::measure)?;
+    extents.usecases.iter().try_for_each(|requested| settled::known(requested, settings, &extents))?;
+    let testbed = Testbed::new(settings.simulated || settings.short, costs, progress.stop());
+    let mut runner = PartRunner {
+        settings,
+        testbed: &testbed,
+        extents: &extents,
+        progress,
+        complete: Vec::new(),
+        is_stopped: false,
+    };
+    let rows = runner.part(Part::Static, settled::measure)?;
+    let grid = runner.part(Part::Grid, settled::grid)?;
+    let slo_steps = runner.part(Part::SloSteps, steps::objectives)?;
+    let load_steps = runner.part(Part::LoadSteps, steps::loads)?;
+    let bearer = runner.part(Part::Bearer, steps::bearer)?;
+    let contour = runner.part(Part::Contour, contour::measure)?;
+    let open = runner.part(Part::Open, open::measure)?;
     let captures = match captures {
         Some(folder) => {
-            make.attempt(Part::Captures, |progress| captures::measure(folder, &place, &extents, progress))?
+            runner.attempt(Part::Captures, |progress| captures::measure(folder, &testbed, &extents, progress))?
         }
         None => None,
     };
-    let light = make.part(Part::Light, light::measure)?;
-    let router = make.part(Part::Router, router::measure)?;
-    let controller_us = make.part(Part::Overhead, overhead::measure)?;
-    let data_path = make.part(Part::DataPath, data_path::measure)?;
-    let profile = make.part(Part::Profile, profile::measure)?;
-    let fairness = make.part(Part::Fairness, fairness::measure)?;
-    let decomposition = make.part(Part::Decomposition, decomposition::measure)?;
-    let interrupted = make.is_stopped.then(|| match &make.complete[..] {
+    let light = runner.part(Part::Light, light::measure)?;
+    let router = runner.part(Part::Router, router::measure)?;
+    let controller_us = runner.part(Part::Overhead, overhead::measure)?;
+    let data_path = runner.part(Part::DataPath, data_path::measure)?;
+    let profile = runner.part(Part::Profile, profile::measure)?;
+    let fairness = runner.part(Part::Fairness, fairness::measure)?;
+    let decomposition = runner.part(Part::Decomposition, decomposition::measure)?;
+    let interrupted = runner.is_stopped.then(|| match &runner.complete[..] {
         [] => "no parts".to_owned(),
         complete => complete.iter().map(|part| part.name()).collect::<Vec<_>>().join(", "),
     });
     Ok(Results {
         header,
         interrupted,
-        command: command::told(settings),
-        simulated: place.simulated,
+        command: command::line(settings),
+        simulated: testbed.simulated,
         period_ms: extents.span.period.0 as f64 / 1e6,
         periods: extents.span.periods,
         runs: extents.runs,
         machine: Machine::this(),
-        costs: place.costs(),
+        costs: testbed.costs(),
         rows,
         grid,
         slo_steps,
@@ -344,31 +351,31 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
     })
 }
 
-/// Makes a part's runs.
-type Measure<T> = fn(&Place, &Extents, &mut dyn Progress) -> Result<Vec<T>, LabError>;
+/// A function that performs the runs of a part.
+type Measure<T> = fn(&Testbed, &Extents, &mut dyn Progress) -> Result<Vec<T>, LabError>;
 
-/// Makes the parts that are asked for.
-struct Maker<'a> {
+/// Performs the selected parts.
+struct PartRunner<'a> {
     settings: &'a Settings,
-    place: &'a Place,
+    testbed: &'a Testbed,
     extents: &'a Extents,
     progress: &'a mut dyn Progress,
-    /// The parts that were made whole.
+    /// The parts that are complete.
     complete: Vec<Part>,
-    /// Whether the experiment was interrupted: nothing further is made.
+    /// Whether the experiment was interrupted. No further part is started then.
     is_stopped: bool,
 }
 
-impl Maker<'_> {
+impl PartRunner<'_> {
     fn part<T>(&mut self, part: Part, measure: Measure<T>) -> Result<Vec<T>, LabError> {
         if !self.settings.has(part) {
             return Ok(Vec::new());
         }
-        let (place, extents) = (self.place, self.extents);
-        Ok(self.attempt(part, |progress| measure(place, extents, progress))?.unwrap_or_default())
+        let (testbed, extents) = (self.testbed, self.extents);
+        Ok(self.attempt(part, |progress| measure(testbed, extents, progress))?.unwrap_or_default())
     }
 
-    /// Makes a part; `None` if the experiment is interrupted before it is complete.
+    /// Performs a part. Returns `None` if the experiment is interrupted before the part is complete.
     fn attempt<T>(
         &mut self,
         part: Part,
@@ -393,18 +400,18 @@ impl Maker<'_> {
 }
 
 impl Results {
-    /// Names of the runs that are void: they were measured while the machine was disturbed, and say nothing.
+    /// Returns the names of the void runs. The machine was disturbed during them, so their figures carry no meaning.
     #[must_use]
     pub fn void(&self) -> Vec<String> {
         page::void(self)
     }
 }
 
-/// Writes results to a folder, which is made where it is not there: `results.json`, a CSV file for each table, `index.html`.
-/// The files that were written.
+/// Writes results to a folder, which is created if it is missing: `results.json`, a CSV file for each table, and
+/// `index.html`. Returns the files that were written.
 ///
 /// # Errors
-/// [`LabError`].
+/// Returns [`LabError`] if a figure cannot be drawn or a file cannot be written.
 pub fn write(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, LabError> {
     let mut files = vec![("index.html", Some(page::page(results)?))];
     files.extend(tables::all(results));

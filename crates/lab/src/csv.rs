@@ -1,6 +1,6 @@
-//! Tables as comma-separated values (RFC 4180): for whoever draws other pictures.
+//! Tables as comma-separated values (RFC 4180), for use in other programs.
 
-/// A table's text: heads, then rows.
+/// Returns the text of a table: the heads, then the rows.
 pub(crate) fn text(heads: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut text = line(heads.iter().map(|head| (*head).to_owned()));
     for row in rows {
@@ -9,7 +9,7 @@ pub(crate) fn text(heads: &[&str], rows: impl IntoIterator<Item = Vec<String>>) 
     text
 }
 
-/// A figure; nothing where it is not known.
+/// Formats a number. An unknown number is an empty cell.
 pub(crate) fn figure(value: Option<f64>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_break_a_row_is_quoted() {
+    fn cells_with_special_characters_are_quoted() {
         let rows = [vec!["a, b".to_owned(), "say \"x\"".to_owned()], vec![figure(Some(1.5)), figure(None)]];
         assert_eq!(text(&["name", "n"], rows), "name,n\r\n\"a, b\",\"say \"\"x\"\"\"\r\n1.5,\r\n");
     }

@@ -1,4 +1,4 @@
-//! The folder that an experiment's results are written to.
+//! Writes the results of an experiment to a folder.
 
 use std::path::{Path, PathBuf};
 
@@ -7,8 +7,9 @@ use serde::Serialize;
 
 use crate::LabError;
 
-/// Writes `results.json` and these files to a folder, which is made where it is not there. Each is written whole or not at all; those
-/// without a text are taken away, as they would be of other results. The files that were written.
+/// Writes `results.json` and the given files to a folder, which is created if it is missing. Each file is written as a
+/// whole or not at all. A file without a text is removed, because it would belong to other results. Returns the files
+/// that were written.
 pub(crate) fn write(
     folder: &Path,
     results: &impl Serialize,
@@ -40,9 +41,9 @@ pub(crate) fn write(
 mod tests {
     use super::*;
 
-    /// Tables of an earlier report lay beside a later one that had none of them.
+    /// Regression: tables of an earlier report remained beside a later report that had no such tables.
     #[test]
-    fn what_other_results_had_is_taken_away_and_nothing_else() {
+    fn only_files_of_other_results_are_removed() {
         let folder = tempfile::tempdir().expect("a folder");
         let names = || {
             let entries = std::fs::read_dir(folder.path()).expect("the folder");
@@ -51,7 +52,7 @@ mod tests {
             names
         };
         std::fs::write(folder.path().join("mine.csv"), "").expect("space");
-        let text = |there: bool| there.then(|| "a,b\n".to_owned());
+        let text = |exists: bool| exists.then(|| "a,b\n".to_owned());
         let files = |one, two| vec![("one.csv", text(one)), ("two.csv", text(two))];
         assert_eq!(write(folder.path(), &1, files(true, true)).expect("space").len(), 3);
         assert_eq!(names(), ["mine.csv", "one.csv", "results.json", "two.csv"]);

@@ -1,28 +1,28 @@
-//! What the results of every experiment begin with.
+//! The header of every experiment's results.
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// Which experiment, by which version, when.
+/// The experiment, the version of Forebay and the time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Header {
-    /// Its name.
+    /// The name of the experiment.
     pub experiment: &'static str,
     /// The version of Forebay.
     pub forebay: &'static str,
-    /// When it began.
+    /// The time at which it began.
     pub at: Timestamp,
-    /// Whether runs were few and short: to see what there is, not to rely on.
+    /// Whether runs were few and short. The results of a short experiment are not reliable.
     pub short: bool,
 }
 
 impl Header {
-    /// Of an experiment that begins now.
+    /// Returns the header of an experiment that begins now.
     pub(crate) fn now(experiment: &'static str, short: bool) -> Self {
         Self { experiment, forebay: env!("CARGO_PKG_VERSION"), at: Timestamp::now(), short }
     }
 
-    /// What a report says of it.
+    /// Returns names and values for the report.
     pub(crate) fn facts(&self) -> [(String, String); 2] {
         [("Forebay".to_owned(), self.forebay.to_owned()), ("Begun".to_owned(), self.at.to_string())]
     }

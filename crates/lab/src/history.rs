@@ -3,10 +3,10 @@
 use forebay_lean::history::{Figure as Followed, History, Place, Series, Step};
 use forebay_plot::{Align, Axis, Block, Figure, Layer, Page, PlotError, Section, Table, engineering};
 
-/// The page's text. Series that took a step come first.
+/// Returns the HTML text of the page. Series with steps come first.
 ///
 /// # Errors
-/// [`PlotError`].
+/// Returns [`PlotError`] if a figure cannot be drawn.
 pub fn page(history: &History) -> Result<String, PlotError> {
     let (changed, same): (Vec<&Series>, Vec<&Series>) =
         history.series.iter().partition(|series| !series.steps.is_empty());
@@ -20,9 +20,9 @@ pub fn page(history: &History) -> Result<String, PlotError> {
 fn lead(history: &History) -> Block {
     let steps: usize = history.series.iter().map(|series| series.steps.len()).sum();
     Block::Text(format!(
-        "{} saved measurements, {} figures over time, {steps} steps. Steps are found by minimum description length: as many as \
-         shorten the description of a series. Figures that are counted (emulated) are the same in every run, so that there each \
-         change is a step.",
+        "{} saved measurements, {} figures over time, {steps} steps. Steps are found by minimum description length: \
+         the steps are those that shorten the description of a series. Counted (emulated) figures are the same in \
+         every run, so every change of them is a step.",
         history.measurements,
         history.series.len()
     ))
@@ -77,12 +77,12 @@ fn of_series(series: &Series) -> Result<Section, PlotError> {
     figure = if series.steps.is_empty() {
         figure.with(Layer::Line { name: "measurements".to_owned(), points })
     } else {
-        // Points over the line, so that they can be seen where they lie on it.
+        // The points are drawn over the line, so that a point on the line stays visible.
         let level = Layer::Steps { name: "level".to_owned(), points: levels(series) };
         figure.with(level).with(Layer::Points { name: "measurements".to_owned(), points })
     };
     for step in &series.steps {
-        // Between the two measurements that it is between.
+        // The step is drawn between the two measurements that it separates.
         let change = step.change.map_or_else(|| engineering(step.to), |change| format!("{:+.1} %", change * 100.0));
         figure = figure.with(Layer::Event { name: change, x: step.at as f64 - 0.5 });
     }
@@ -92,7 +92,8 @@ fn of_series(series: &Series) -> Result<Section, PlotError> {
     Ok(Section { title, blocks })
 }
 
-/// The levels of a series that takes steps, each from where it begins, and the last up to its end.
+/// Returns the levels of a series with steps. Each level starts at its step; the last one extends to the end of the
+/// series.
 fn levels(series: &Series) -> Vec<(f64, f64)> {
     let first = series.steps.first().map(|step| (0.0, step.from));
     let mut levels: Vec<_> = first.into_iter().collect();
@@ -103,14 +104,14 @@ fn levels(series: &Series) -> Vec<(f64, f64)> {
 }
 
 fn sentence(series: &Series, step: &Step) -> String {
-    let place = |place: &Place| match &place.commit {
+    let label = |place: &Place| match &place.commit {
         Some(commit) => format!("{} ({})", place.name, commit.chars().take(12).collect::<String>()),
         None => place.name.clone(),
     };
     format!(
         "Between {} and {}: {} → {} {} ({}){}.",
-        place(&step.before),
-        place(&step.after),
+        label(&step.before),
+        label(&step.after),
         value(series, step.from),
         value(series, step.to),
         series.figure.unit(),

@@ -1,10 +1,10 @@
-//! The experiment `lean`: NALM's figures (ToN 2022), made on this machine.
+//! The experiment `lean`: reproduces the figures of NALM (ToN 2022) on this machine.
 //!
-//! - Two service function chains, run to completion on one core and pipelined over two, in ticks and instructions per packet
-//!   (its Table IV).
-//! - What the memory hierarchy makes of handing a packet over (its Table VI).
-//! - How busy workers are by the rate, from idle to saturation (its observation on equation 6).
-//! - What a packet costs in each use case, module by module.
+//! - Two service function chains, run to completion on one core and pipelined over two, in ticks and instructions per
+//!   packet (its Table IV).
+//! - The cost of handing a packet over, by the level of the memory hierarchy (its Table VI).
+//! - The utilisation of workers by the rate, from idle to saturation (its observation on equation 6).
+//! - The cost of a packet in each use case, by module.
 
 mod chains;
 mod counted;
@@ -27,28 +27,28 @@ pub use chains::{Chain, Model, Paper, Stages};
 pub use load::{Load, Point};
 pub use usecases::UseCase;
 
-/// About how long it takes to count the instructions of a case.
+/// The approximate time to count the instructions of a case, in seconds.
 const COUNTING_SECONDS: f64 = 4.0;
 
-/// How much is run.
+/// The extent of the experiment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Fewer and shorter runs.
+    /// Whether runs are fewer and shorter.
     pub short: bool,
-    /// The program that counts instructions, this very command; `None`: they are not counted.
+    /// The program that counts instructions, which is this command itself. `None`: instructions are not counted.
     pub counter: Option<PathBuf>,
 }
 
-/// How long and how often.
+/// The duration and number of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extents {
-    /// Of a run of a chain or a use case.
+    /// The duration of a run of a chain or a use case.
     span: Duration,
-    /// Of a run at one rate.
+    /// The duration of a run at one rate.
     step: Duration,
-    /// Runs of each chain.
+    /// The number of runs of each chain.
     runs: usize,
-    /// Runs of hand-over.
+    /// The number of repetitions of the hand-over measurement.
     repeats: usize,
     counting: Extent,
 }
@@ -71,47 +71,47 @@ impl Settings {
     }
 }
 
-/// All that the experiment has found.
+/// The results of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Results {
-    /// Which experiment, and when.
+    /// The experiment and its time.
     #[serde(flatten)]
     pub header: Header,
-    /// Where.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// Whether the user interrupted it: there are fewer runs, rates and use cases.
+    /// Whether the user interrupted it. Then there are fewer runs, rates and use cases.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
-    /// Why instructions are not there, where they are not.
+    /// The reason why instructions were not counted, if they were not.
     pub not_counted: Option<String>,
     /// The two chains.
     pub chains: Vec<Chain>,
-    /// What handing over takes, and reading memory; `None` where this process may use no core that it could be measured on.
+    /// The cost of hand-over and of reading memory. `None` if this process may use no core to measure it on.
     pub handover: Option<Handover>,
-    /// Busy time by rate.
+    /// The busy share by rate.
     pub load: Load,
-    /// Every use case.
+    /// The results of every use case.
     pub usecases: Vec<UseCase>,
 }
 
 /// Runs the experiment.
 ///
 /// # Errors
-/// [`LabError`].
+/// Returns [`LabError`] if a run fails, a file cannot be read, or the user interrupts it.
 pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, LabError> {
     let header = Header::now("lean", settings.short);
     let extents = settings.extents();
     let (chains, usecases) = (chains::cases(), usecases::cases());
-    // Counting a use case takes seconds by itself: a short run leaves them out.
+    // Counting takes seconds for each use case, so a short run omits it.
     let of_usecases = if settings.short { &[][..] } else { &usecases[..] };
     let counted = if settings.counter.is_some() { chains.len() + of_usecases.len() } else { 0 };
     let steps = counted + chains.len() * extents.runs + 1 + 2 + load::shares(settings.short).len() + usecases.len();
     progress.begin(steps);
     let runs = (chains.len() * extents.runs + usecases.len()) as f64 * extents.span.as_secs_f64();
     let rates = (load::shares(settings.short).len() + 2) as f64 * extents.step.as_secs_f64();
-    // Runs that are void are made again; counting is about as slow everywhere.
+    // Repetitions of void runs are not included. Counting takes about the same time on every machine.
     progress.expect(runs + rates + counted as f64 * COUNTING_SECONDS);
-    // First, because it loads all cores: nothing is measured meanwhile.
+    // Counting comes first: it loads all cores, so nothing can be measured meanwhile.
     let cases: Vec<_> = chains.iter().map(|(_, _, case)| case.clone()).chain(of_usecases.iter().cloned()).collect();
     let (counts, not_counted) = counted::all(&cases, settings.counter.as_deref(), extents.counting, progress)?;
     let (of_chains, of_usecases) = counts.split_at(chains.len());
@@ -124,18 +124,18 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
 }
 
 impl Results {
-    /// Names of the runs that are void: they were measured while the machine was disturbed, and say nothing.
+    /// Returns the names of the void runs. The machine was disturbed during them, so their figures carry no meaning.
     #[must_use]
     pub fn void(&self) -> Vec<String> {
         page::void(self)
     }
 }
 
-/// Writes results to a folder, which is made where it is not there: `results.json`, a CSV file for each table, `index.html`.
-/// Each is written whole or not at all. The files that were written.
+/// Writes results to a folder, which is created if it is missing: `results.json`, a CSV file for each table, and
+/// `index.html`. Each file is written as a whole or not at all. Returns the files that were written.
 ///
 /// # Errors
-/// [`LabError`].
+/// Returns [`LabError`] if a figure cannot be drawn or a file cannot be written.
 pub fn write(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, LabError> {
     let mut files = vec![("index.html", Some(page::page(results)?))];
     files.extend(tables::all(results).into_iter().map(|(name, text)| (name, Some(text))));

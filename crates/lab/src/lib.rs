@@ -1,7 +1,7 @@
-//! Experiments: pipelines, traffic and measurements made into reports that anybody can make again.
+//! Experiments: they run pipelines, generate traffic, measure, and write reports that anybody can reproduce.
 //!
-//! An experiment is a module: it runs what it needs, gives its results as a plain value that serialises, and makes tables and
-//! a page of them. Nothing is in a page that is not in the results.
+//! Each experiment is a module. It performs its runs, returns its results as a plain value that can be serialised, and
+//! makes tables and a page of them. The page contains nothing that is not in the results.
 
 #![forbid(unsafe_code)]
 
@@ -22,74 +22,78 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use header::Header;
 pub use machine::Machine;
 
-/// Hears how far an experiment is.
+/// Receives the progress of an experiment.
 pub trait Progress {
-    /// It begins, and has so many steps.
+    /// Starts a sequence of `steps` steps.
     fn begin(&mut self, steps: usize);
-    /// The next step: what it is.
+    /// Starts the next step. `what` describes it.
     fn step(&mut self, what: &str);
-    /// A part of the experiment begins.
+    /// Starts a part of the experiment.
     fn part(&mut self, _name: &str) {}
-    /// The steps that were begun last are expected to take so many seconds together.
+    /// Announces how many seconds the steps of the last [`Progress::begin`] are expected to take together.
     fn expect(&mut self, _seconds: f64) {}
-    /// A flag that is set once the user has interrupted the experiment: the part that is being made is given up, in the
-    /// middle of a run, too.
+    /// Returns a flag that is set once the user has interrupted the experiment. The part in progress is then abandoned,
+    /// even in the middle of a run.
     fn stop(&self) -> Arc<AtomicBool> {
         Arc::default()
     }
-    /// Whether the user has interrupted the experiment.
+    /// Returns whether the user has interrupted the experiment.
     fn is_stopped(&self) -> bool {
         self.stop().load(Ordering::Relaxed)
     }
 }
 
-/// Why an experiment cannot be made.
+/// An error of an experiment.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// A pipeline that is not in order.
+    /// A pipeline is not valid.
     #[error(transparent)]
     Problems(#[from] forebay_pipeline::Problems),
-    /// Workers that get no cores.
+    /// Workers cannot get the cores that they need.
     #[error(transparent)]
     Cores(#[from] forebay_instance::CoreError),
-    /// A pipeline that does not start.
+    /// A pipeline does not start.
     #[error(transparent)]
     Start(#[from] forebay_instance::StartError),
-    /// Instructions that cannot be counted.
+    /// Instructions cannot be counted.
     #[error(transparent)]
     Count(#[from] forebay_lean::cases::CaseError),
-    /// A pipeline that ended ill.
-    #[error("{pipeline}: {told}")]
+    /// A port or module of a pipeline failed during the run.
+    #[error("{pipeline}: {troubles}")]
     Trouble {
-        /// Which.
+        /// The pipeline.
         pipeline: String,
-        /// What its ports and modules say.
-        told: String,
+        /// The reports of its ports and modules.
+        troubles: String,
     },
-    /// Hand-over that cannot be measured.
+    /// The cost of a hand-over cannot be measured.
     #[error("hand-over: {0}")]
     Handover(std::io::Error),
-    /// A figure that cannot be drawn.
+    /// A figure cannot be drawn.
     #[error(transparent)]
     Plot(#[from] forebay_plot::PlotError),
-    /// A use case that the parts of an experiment do not have.
-    #[error("--usecase {asked}: allowed are {names}, or their first words{of_short}")]
+    /// The parts of the experiment do not contain the use case.
+    #[error("--usecase {requested}: allowed are {names}, or their first words{of_short}")]
     UseCase {
         /// The requested name.
-        asked: String,
+        requested: String,
         /// The names that exist.
         names: String,
-        /// The words that are added where short experiments have fewer.
+        /// A note for the error text: short experiments have fewer use cases.
         of_short: &'static str,
     },
-    /// Calls that cannot be measured.
+    /// The cost of calls cannot be measured.
     #[error(transparent)]
     Profile(#[from] forebay_lean::profile::ProfileError),
-    /// The program's own file, which a profile is of.
+    /// The program's own file, which identifies a stored profile, cannot be read.
     #[error(transparent)]
     Store(#[from] forebay_lean::profile::StoreError),
-    /// A folder without captures.
-    #[error("{}: there are no captures in it: allowed are files whose names end in {}", .0.display(), batching::CAPTURES.join(", "))]
+    /// A folder contains no captures.
+    #[error(
+        "{}: the folder contains no captures: allowed are files whose names end in {}",
+        .0.display(),
+        batching::CAPTURES.join(", ")
+    )]
     Captures(std::path::PathBuf),
     /// The contention simulator refuses its input.
     #[error(transparent)]
@@ -103,21 +107,21 @@ pub enum LabError {
     /// No candidate gives every function a demand.
     #[error("models: no candidate for the metric gives every function a demand")]
     NoMetric,
-    /// Simulated rates that do not come to rest.
-    #[error("simulation: rates do not come to rest: they still change by {0:e} of themselves")]
+    /// Simulated rates do not converge.
+    #[error("simulation: rates do not converge: their relative change is still {0:e}")]
     NoRest(f64),
-    /// A thread that cannot be started, or not on its core.
+    /// A thread cannot be started, or cannot be bound to its core.
     #[error("a thread for co-runs: {0}")]
     Thread(std::io::Error),
-    /// The user has interrupted it.
+    /// The user has interrupted the experiment.
     #[error("interrupted")]
     Interrupted,
-    /// A file that cannot be written.
+    /// A file cannot be written or read.
     #[error("{}: {error}", .path.display())]
     File {
-        /// Which.
+        /// The path of the file.
         path: std::path::PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         error: std::io::Error,
     },
 }

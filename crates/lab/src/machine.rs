@@ -1,4 +1,4 @@
-//! The machine that an experiment ran on, as its report names it.
+//! The machine of an experiment, as its report describes it.
 
 use std::fs;
 
@@ -6,14 +6,14 @@ use forebay_host::cores_here;
 use forebay_measure::machine::{Cpu, allowed_cores};
 use serde::Serialize;
 
-/// What a reader must know of a machine; what it does not tell is `None`.
+/// The properties of a machine that a reader must know. An unknown property is `None`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Machine {
     /// The CPU and its clock.
     pub cpu: Cpu,
     /// The cores that the experiment could use.
     pub cores: Vec<usize>,
-    /// NUMA nodes that they are of.
+    /// The number of NUMA nodes that these cores belong to.
     pub nodes: usize,
     /// Whether it is a virtual machine.
     pub virtual_machine: Option<bool>,
@@ -24,7 +24,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one.
+    /// Describes the machine on which this process runs.
     #[must_use]
     pub fn this() -> Self {
         let cores = allowed_cores();
@@ -37,7 +37,8 @@ impl Machine {
             all.flatten().any(|device| {
                 let name = device.file_name();
                 let name = name.to_string_lossy();
-                // One of all cores, or of each kind (`cpu_core`, `cpu_atom`); on Arm by the core's name.
+                // There is one device for all cores, or one for each type of core (`cpu_core`, `cpu_atom`). Arm names
+                // it after the core.
                 name.starts_with("cpu") || name.starts_with("armv")
             })
         });
@@ -51,9 +52,9 @@ impl Machine {
         }
     }
 
-    /// What a report says of it: names and facts.
+    /// Returns names and values for the report.
     pub(crate) fn facts(&self) -> Vec<(String, String)> {
-        let said = |known: Option<bool>, yes: &str, no: &str| match known {
+        let described = |known: Option<bool>, yes: &str, no: &str| match known {
             Some(true) => yes.to_owned(),
             Some(false) => no.to_owned(),
             None => "n/a".to_owned(),
@@ -62,15 +63,15 @@ impl Machine {
         let facts = [
             ("CPU", self.cpu.model.clone()),
             ("Cores", format!("{} ({}), {} NUMA node(s)", self.cores.len(), cores.join(", "), self.nodes)),
-            ("Virtual machine", said(self.virtual_machine, "yes", "no")),
-            ("Hardware counters", said(self.counters, "there", "n/a: this machine shows none")),
+            ("Virtual machine", described(self.virtual_machine, "yes", "no")),
+            ("Hardware counters", described(self.counters, "available", "n/a: this machine has none")),
             ("System", self.kernel.clone().unwrap_or_else(|| "n/a".to_owned())),
         ];
         facts.map(|(name, fact)| (name.to_owned(), fact)).to_vec()
     }
 }
 
-/// Whether a hypervisor shows in the CPU's flags (x86; other CPUs do not tell).
+/// Returns whether the CPU's flags show a hypervisor. Only x86 has such a flag.
 fn is_virtual(listing: &str) -> Option<bool> {
     let flags = listing.lines().find_map(|line| line.strip_prefix("flags")?.split_once(':'))?.1;
     Some(flags.split_ascii_whitespace().any(|flag| flag == "hypervisor"))

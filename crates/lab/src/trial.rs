@@ -1,4 +1,4 @@
-//! One run of a use case, with all that an experiment asks of it: ticks, packets, what disturbed it.
+//! A trial: one run of a use case, with its ticks, its packets and the disturbances by the machine.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use serde::Serialize;
 
 use crate::LabError;
 
-/// How often a void run is made again.
+/// How often a void run is repeated at most.
 const AGAIN: usize = 2;
 
-/// A use case with settings.
+/// A use case with its settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Case {
-    /// Its name, without `usecase:`.
+    /// The name, without `usecase:`.
     pub name: &'static str,
-    /// Its settings, `key=value` each.
+    /// The settings, each as `key=value`.
     pub settings: Vec<String>,
 }
 
@@ -34,23 +34,23 @@ impl Case {
         self
     }
 
-    /// As a command line names it.
+    /// Returns the arguments that select this case on a command line.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn arguments(&self) -> String {
         let settings = self.settings.iter().map(|setting| format!(" --set {}", shown_setting(setting)));
         format!("usecase:{}{}", self.name, settings.collect::<String>())
     }
 
-    /// Runs it for `span`; again where the run is void, and in the end takes the one that was disturbed least.
+    /// Runs the case for `span`. Repeats a void run, and returns the run with the least disturbance.
     pub(crate) fn run(&self, span: Duration) -> Result<Timed, LabError> {
         let mut best = self.once(span)?;
         for _ in 0..AGAIN {
             if !is_void(&best) {
                 break;
             }
-            let again = self.once(span)?;
-            if away(&again) < away(&best) {
-                best = again;
+            let repeated = self.once(span)?;
+            if away(&repeated) < away(&best) {
+                best = repeated;
             }
         }
         Ok(best)
@@ -63,35 +63,35 @@ impl Case {
         let cores = choose(&cores)?;
         let timed = ticks::measure(plans, &cores, made, span)?;
         if !timed.troubles.is_empty() {
-            let told: Vec<_> = timed.troubles.iter().map(|(place, trouble)| format!("{place}: {trouble}")).collect();
-            return Err(LabError::Trouble { pipeline: self.told(), told: told.join("; ") });
+            let troubles: Vec<_> = timed.troubles.iter().map(|(name, trouble)| format!("{name}: {trouble}")).collect();
+            return Err(LabError::Trouble { pipeline: self.arguments(), troubles: troubles.join("; ") });
         }
         Ok(timed)
     }
 }
 
-/// The share of a run in which the machine was elsewhere, of the worker that suffered most. Such stretches are left out of its
-/// ticks.
+/// Returns the share of a run in which the machine was busy elsewhere, for the worker that suffered most. The ticks of
+/// a run do not include such stretches.
 pub(crate) fn away(timed: &Timed) -> f64 {
     timed.report.workers.iter().map(|worker| worker.machine_stalls.share).fold(0.0, f64::max)
 }
 
-/// Whether a run is void, by the rule of measurements.
+/// Returns whether a run is void, by the rule of [`Measurement`].
 pub(crate) fn is_void(timed: &Timed) -> bool {
     Measurement::of(timed, None).chain.void
 }
 
-/// Packets of a whole run that are unaccounted for.
+/// Returns the number of packets of a whole run that are unaccounted for.
 pub(crate) fn missing(timed: &Timed) -> i64 {
     i64::try_from(timed.whole.missing()).unwrap_or(i64::MAX)
 }
 
-/// What a part of a chain costs a packet that enters it.
+/// The cost of a part of a chain, per packet that enters the chain.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Part {
-    /// Its name.
+    /// The name of the part.
     pub name: String,
-    /// How many modules or ports it has.
+    /// The number of modules or ports in it.
     pub modules: usize,
     /// Ticks per packet that entered the chain.
     pub ticks: Option<f64>,
@@ -99,31 +99,33 @@ pub struct Part {
     pub instructions: Option<f64>,
 }
 
-/// The costs of a chain's parts, added up by what `part_of` calls modules, in the order in which they appear; then what ports
-/// and hand-over take, each under one name.
+/// Returns the cost of the parts of a chain, in the order in which they first appear. `part_of` maps the name of a
+/// module to its part. Ports and hand-over have one part each.
 pub(crate) fn parts(timed: &Timed, counts: Option<&Counts>, part_of: impl Fn(&str) -> String) -> Vec<Part> {
     let entered = timed.report.packets.entered as f64;
     let counts = counts.filter(|counts| counts.served.packets > 0);
     let mut parts: Vec<Part> = Vec::new();
-    for told in &timed.parts() {
-        let name = match told.kind {
-            Kind::Module => part_of(&told.name),
+    for element in &timed.parts() {
+        let name = match element.kind {
+            Kind::Module => part_of(&element.name),
             Kind::Receive => "(receive)".to_owned(),
             Kind::Send => "(send)".to_owned(),
             Kind::HandOver => "(hand-over)".to_owned(),
         };
-        // What no packet came to costs nothing; what had some and was never timed makes the part's cost unknown.
-        let ticks = match told.timing.ticks_per_packet {
-            Some(ticks) => Some(ticks * told.packets as f64 / entered),
-            None => (told.packets == 0).then_some(0.0),
+        // A module that no packet reached costs nothing. If packets reached it but were never timed, the cost of its
+        // part is unknown.
+        let ticks = match element.timing.ticks_per_packet {
+            Some(ticks) => Some(ticks * element.packets as f64 / entered),
+            None => (element.packets == 0).then_some(0.0),
         };
-        // Of each packet that came to it there; and as many of those that enter come to it as do here.
-        let counted = counts.and_then(|counts| match (counts.per_packet(&told.name, told.kind), told.kind) {
-            // Rings' instructions are not told apart.
+        // The counts are per packet that reached the module. The share of packets that reach it is taken from the timed
+        // run.
+        let counted = counts.and_then(|counts| match (counts.per_packet(&element.name, element.kind), element.kind) {
+            // The instructions of rings are not counted separately.
             (None, Kind::HandOver) => None,
             (counted, _) => Some(counted.unwrap_or(0.0)),
         });
-        let instructions = counted.map(|count| count * told.packets as f64 / entered);
+        let instructions = counted.map(|count| count * element.packets as f64 / entered);
         let sum = |sum: Option<f64>, more: Option<f64>| sum.zip(more).map(|(sum, more)| sum + more);
         if let Some(part) = parts.iter_mut().find(|part| part.name == name) {
             part.modules += 1;
@@ -136,14 +138,14 @@ pub(crate) fn parts(timed: &Timed, counts: Option<&Counts>, part_of: impl Fn(&st
     parts
 }
 
-/// The name of alike modules: without the numbers that tell them apart.
+/// Returns the common name of similar modules: the name without the numbers that distinguish them.
 pub(crate) fn alike(name: &str) -> String {
     let stem = name.trim_end_matches(|last: char| last.is_ascii_digit() || last == '_' || last == '-');
-    // What is left of `l2` says nothing.
+    // A stem of one letter, as of `l2`, is not a useful name.
     if stem.len() < 2 { name.to_owned() } else { stem.to_owned() }
 }
 
-/// The middle of some values; of an even number, the mean of the two in the middle.
+/// Returns the median. For an even number of values it is the mean of the two in the middle.
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let (lower, upper) = (values.get((values.len().max(1) - 1) / 2)?, values.get(values.len() / 2)?);
@@ -169,7 +171,7 @@ mod tests {
     #[test]
     fn a_run_has_all_packets_and_its_parts_have_costs() {
         let case = Case::new("sfc_b", &["rate=max", "n=4", "fold=off"]);
-        // Where other tests have the cores, it takes longer for packets to come to all.
+        // If other tests occupy the cores, packets need longer to reach all modules.
         let spans = [20, 200, 2_000].map(Duration::from_millis);
         let parts = spans.into_iter().find_map(|span| {
             let run = case.run(span).expect("it runs");
@@ -182,6 +184,6 @@ mod tests {
         assert_eq!(names, ["acl", "balance", "route", "ttl", "mac", "sum", "(receive)", "(send)"]);
         assert_eq!(parts.iter().map(|part| part.modules).collect::<Vec<_>>(), [1, 1, 1, 4, 4, 4, 1, 1]);
         assert!(parts.iter().all(|part| part.instructions.is_none()));
-        assert_eq!(case.told(), "usecase:sfc_b --set rate=max --set n=4 --set fold=off");
+        assert_eq!(case.arguments(), "usecase:sfc_b --set rate=max --set n=4 --set fold=off");
     }
 }

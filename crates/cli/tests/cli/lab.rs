@@ -75,11 +75,11 @@ fn a_short_run_of_lean_keeps_its_promises() {
     let document = roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
     assert!(!html.contains("http") && !html.contains("src="), "it loads nothing");
     let drawn: Vec<_> = document.descendants().filter_map(|node| node.attribute("aria-label")).collect();
-    let mut titles = vec!["Run to completion and pipelined".to_owned(), "Busy time by rate".to_owned()];
+    let mut titles = vec!["Run to completion and pipelined".to_owned(), "Busy share by rate".to_owned()];
     titles.extend(
         usecases
             .iter()
-            .filter_map(|usecase| Some(format!("Where a packet's ticks go: {}", usecase["case"]["name"].as_str()?))),
+            .filter_map(|usecase| Some(format!("Ticks of a packet by module: {}", usecase["case"]["name"].as_str()?))),
     );
     for title in titles {
         assert!(drawn.contains(&title.as_str()), "{title} is not among {drawn:?}");

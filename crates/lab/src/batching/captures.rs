@@ -1,21 +1,21 @@
-//! Recorded traffic: use cases whose packets come as they do in a capture, in the same order of sessions and with the same lengths and
-//! pauses, at a load that leaves time.
+//! Runs use cases on recorded traffic. The packets have the order of sessions, the lengths and the pauses of a capture,
+//! at a load below the capacity.
 
 use std::path::{Path, PathBuf};
 
 use super::open::{Offered, Open, PERCENTILE};
-use super::place::Place;
 use super::scenario::{Pipeline, fold};
+use super::testbed::Testbed;
 use super::{Extents, open};
 use crate::{LabError, Progress};
 
-/// Of what the worker does under `max`.
+/// The load, as a share of the rate that the worker reaches under `max`.
 const LOAD: f64 = 0.6;
 
-/// Makes all runs on the captures in a folder.
+/// Performs all runs on the captures in a folder.
 pub(super) fn measure(
     folder: &Path,
-    place: &Place,
+    testbed: &Testbed,
     extents: &Extents,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Open>, LabError> {
@@ -40,17 +40,17 @@ pub(super) fn measure(
             }
         }
     }
-    let full = open::capacities(&full, place, extents, progress)?;
+    let full = open::capacities(&full, testbed, extents, progress)?;
     for (offered, full) in all.iter_mut().zip(full) {
         offered.rate_pps = (full * LOAD).max(1.0);
     }
-    open::under_all(&all, place, extents, progress)
+    open::under_all(&all, testbed, extents, progress)
 }
 
-/// Settings with which these sources send as was recorded.
+/// Returns the settings with which these sources send the recorded packets.
 pub(super) fn recorded(file: &Path, sources: &[&str]) -> Result<Vec<String>, LabError> {
     let file = std::path::absolute(file).map_err(|error| LabError::File { path: file.to_owned(), error })?;
-    // A name in JSON is one in YAML.
+    // A name in JSON is also a valid name in YAML.
     let file = serde_json::Value::from(file.display().to_string());
     let of = |source: &&str| {
         let generator = format!("ports.{source}.generator");
@@ -63,11 +63,11 @@ pub(super) fn name(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// How names of captures end.
+/// The endings of the file names of captures.
 pub(crate) const ENDS: [&str; 8] =
     [".pcap", ".pcapng", ".pcap.gz", ".pcapng.gz", ".pcap.zst", ".pcapng.zst", ".pcap.lz4", ".pcapng.lz4"];
 
-/// The captures in a folder, by name.
+/// Returns the captures in a folder, sorted by name.
 pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>, LabError> {
     let wrong = |error| LabError::File { path: folder.to_owned(), error };
     let entries = std::fs::read_dir(folder).map_err(wrong)?.collect::<Result<Vec<_>, _>>().map_err(wrong)?;

@@ -1,11 +1,11 @@
-//! The command that makes an experiment again: all that it was given, where figures go to left open.
+//! Builds the command that repeats an experiment. It contains all options of the experiment except the output folder.
 
 use forebay_measure::Nanos;
 
 use super::Settings;
 
-/// As it is typed.
-pub(super) fn told(settings: &Settings) -> String {
+/// Returns the command line.
+pub(super) fn line(settings: &Settings) -> String {
     let mut words: Vec<String> = ["forebay", "lab", "batching", "--out", "DIR"].map(str::to_owned).to_vec();
     if settings.simulated {
         words.push("--virtual".to_owned());
@@ -14,7 +14,7 @@ pub(super) fn told(settings: &Settings) -> String {
         words.push("--short".to_owned());
     }
     let parts: Vec<_> = settings.only.iter().map(|part| part.name()).collect();
-    let given = [
+    let options = [
         ("--only", (!parts.is_empty()).then(|| parts.join(","))),
         ("--period", settings.period.map(time)),
         ("--duration", settings.duration.map(time)),
@@ -22,18 +22,18 @@ pub(super) fn told(settings: &Settings) -> String {
         ("--usecase", (!settings.usecases.is_empty()).then(|| quoted(&settings.usecases.join(",")))),
         ("--captures", settings.captures.as_ref().map(|folder| quoted(&folder.to_string_lossy()))),
     ];
-    words.extend(given.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?])).flatten());
+    words.extend(options.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?])).flatten());
     words.join(" ")
 }
 
-/// In the largest unit that leaves nothing over.
+/// Formats a time in the largest unit of which it is a multiple.
 fn time(time: Nanos) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
     let unit = units.iter().find(|(nanos, _)| time.0.is_multiple_of(*nanos));
     unit.map_or_else(|| format!("{}ns", time.0), |(nanos, name)| format!("{}{name}", time.0 / nanos))
 }
 
-/// For a shell.
+/// Quotes a text for a shell.
 fn quoted(text: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "/._-+,:=@%".contains(letter);
     if !text.is_empty() && text.chars().all(plain) {
@@ -48,7 +48,7 @@ mod tests {
     use crate::batching::Part;
 
     #[test]
-    fn all_that_was_given_is_told() {
+    fn the_command_contains_all_options() {
         let mut settings = Settings {
             simulated: true,
             short: false,
@@ -59,9 +59,9 @@ mod tests {
             captures: Some("it's here".into()),
             usecases: vec!["vrf 16 4".to_owned(), "gw".to_owned()],
         };
-        let wanted = "forebay lab batching --out DIR --virtual --only open,captures --period 1500us --duration 2s --runs 3 \
-                      --usecase 'vrf 16 4,gw' --captures 'it'\\''s here'";
-        assert_eq!(told(&settings), wanted);
+        let wanted = "forebay lab batching --out DIR --virtual --only open,captures --period 1500us --duration 2s \
+                      --runs 3 --usecase 'vrf 16 4,gw' --captures 'it'\\''s here'";
+        assert_eq!(line(&settings), wanted);
         settings = Settings {
             simulated: false,
             short: true,
@@ -71,6 +71,6 @@ mod tests {
             ..settings
         };
         settings = Settings { period: None, duration: None, runs: None, ..settings };
-        assert_eq!(told(&settings), "forebay lab batching --out DIR --short");
+        assert_eq!(line(&settings), "forebay lab batching --out DIR --short");
     }
 }

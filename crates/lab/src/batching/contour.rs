@@ -1,5 +1,5 @@
-//! What controlled batches gain over none, by the number of branches and by what costs and traffic are like (Batchy, Fig. 8). Always in
-//! simulated time, where modules of any cost can be had.
+//! Measures the gain of controlled batches over unbuffered ones, by the number of branches, the costs and the traffic
+//! (Batchy, Fig. 8). The runs are always in simulated time, where modules can have any cost.
 
 use forebay_graph::Cost;
 use serde::Serialize;
@@ -7,69 +7,71 @@ use serde::Serialize;
 use super::costs::BATCH;
 use super::figures::{Figures, mean_delay_us};
 use super::interval::Ratio;
-use super::place::{Place, Run};
 use super::scenario::{Pipeline, Rule, Scenario, Span};
 use super::settled::objective;
+use super::testbed::{Run, Testbed};
 use super::{Extents, basis};
 use crate::{LabError, Progress};
 
-/// What a packet takes alone in each module, in nanoseconds.
+/// The time that a packet takes in each module on its own, in nanoseconds.
 const ALONE: f64 = 200.0;
-/// The batchiness that bursts are tried at: that of real modules in the paper is 0.2 to 0.3.
+/// The batchiness with which bursts are tried. Real modules in the paper have 0.2 to 0.3.
 const USUAL: f64 = 0.25;
 const BRANCHES: &[usize] = &[1, 2, 4, 8, 16, 32, 64];
 const BATCHINESS: &[f64] = &[0.05, 0.1, 0.2, 0.25, 0.3, 0.5, 0.7, 0.9, 1.0];
 const BURSTS: &[usize] = &[1, 2, 4, 8, 16, 32];
-/// Periods of a run that count.
+/// The number of periods of a run that count.
 const PERIODS: u32 = 20;
 
-/// What is gained at a place.
+/// The gain at one point of the parameter plane.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Gain {
-    /// Branches.
+    /// The number of branches.
     pub branches: usize,
-    /// What packets cost in full batches, in parts of what they cost alone.
+    /// The cost of a packet in a full batch, as a share of its cost alone.
     pub batchiness: f64,
-    /// Packets of a branch that follow each other.
+    /// The number of consecutive packets of the same branch.
     pub burst: usize,
-    /// Packets a second of `optimal` against those of `null`.
+    /// The packets per second of `optimal` as a multiple of those of `null`.
     pub optimal: f64,
-    /// The same of `gradient`.
+    /// The same for `gradient`.
     pub gradient: f64,
     /// The share of periods in which `optimal` missed an objective.
     pub violated: f64,
-    /// The same of `gradient`.
+    /// The same for `gradient`.
     pub gradient_violated: f64,
-    /// Packets of `optimal` against those of `null`, period by period.
+    /// The packets of `optimal` relative to those of `null`, compared period by period.
     pub to_null: Option<Ratio>,
-    /// The same of `gradient`.
+    /// The same for `gradient`.
     pub gradient_to_null: Option<Ratio>,
 }
 
-/// The least of an interval that is no worse than `null`.
+/// An interval whose lower end is above this value is no worse than `null`.
 pub(super) const NO_WORSE: f64 = 0.97;
-/// What is gained at least, even for bursty traffic (Batchy, section 6).
+/// The gain that the paper claims at least, even for bursty traffic (Batchy, section 6).
 pub(super) const CLAIM: f64 = 1.2;
 
-/// What is said of all places, and of how many it is true. A place without an interval is one of which it is not.
+/// The claims about all points, and the number of points at which they hold. A claim does not hold at a point without
+/// an interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Claims {
-    /// Places.
+    /// The number of points.
     pub places: usize,
-    /// Those where `optimal` is never worse: its interval against `null` is above 0.97.
+    /// The number of points at which `optimal` is never worse: its interval against `null` lies above 0.97.
     pub no_worse: usize,
-    /// The least end of all intervals.
+    /// The smallest lower end of all intervals.
     pub least: Option<f64>,
-    /// Places where `optimal` carries at least 1.2 times the packets of `null`.
+    /// The number of points at which `optimal` carries at least 1.2 times the packets of `null`.
     pub gained: usize,
-    /// Places with bursts.
+    /// The number of points with bursts.
     pub bursty: usize,
-    /// Those of them where `optimal` carries at least 1.2 times the packets of `null`: branches and packets of a burst.
+    /// The points with bursts at which `optimal` carries at least 1.2 times the packets of `null`, as (branches,
+    /// packets of a burst).
     pub bursty_gained: Vec<(usize, usize)>,
 }
 
 impl Claims {
-    /// Of these places.
+    /// Evaluates the claims for these points.
     pub(super) fn of(gains: &[Gain]) -> Self {
         let low = |gain: &Gain| gain.to_null.and_then(|ratio| Some(ratio.interval?.0));
         let gained = |gain: &&Gain| gain.optimal >= CLAIM;
@@ -85,10 +87,14 @@ impl Claims {
     }
 }
 
-/// Both planes: branches by batchiness, and branches by burst.
-pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Gain>, LabError> {
-    let simulated = place.simulated();
-    let places = places(extents);
+/// Measures both planes: branches by batchiness, and branches by burst.
+pub(super) fn measure(
+    testbed: &Testbed,
+    extents: &Extents,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Gain>, LabError> {
+    let simulated = testbed.simulated();
+    let points = points(extents);
     let span = Span { periods: PERIODS.min(extents.span.periods), ..extents.span };
     let scenario = |at: &(usize, f64, usize), rule: &'static str, slo: Option<String>| -> Result<Scenario, LabError> {
         let (branches, batchiness, burst) = *at;
@@ -98,17 +104,17 @@ pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progr
         settings.extend(slo);
         pipeline.under(&Rule::new(rule), &settings, span)
     };
-    let max: Vec<_> = places.iter().map(|at| scenario(at, "max", None)).collect::<Result<_, _>>()?;
+    let max: Vec<_> = points.iter().map(|at| scenario(at, "max", None)).collect::<Result<_, _>>()?;
     let means = basis::measure(&simulated, &max, progress, |run| [mean_delay_us(run, false)])?;
     let mut scenarios = Vec::new();
-    for (at, [mean]) in places.iter().zip(means) {
+    for (at, [mean]) in points.iter().zip(means) {
         let slo = objective(mean);
         for rule in ["null", "optimal", "gradient"] {
             scenarios.push(scenario(at, rule, Some(format!("slo={}ns", slo.0)))?);
         }
     }
     let figures = simulated.all(&scenarios, progress, |run| (Figures::of(&run, simulated.hertz()), rates(&run)))?;
-    let gains = places.iter().zip(figures.chunks(3)).map(|(at, runs)| {
+    let gains = points.iter().zip(figures.chunks(3)).map(|(at, runs)| {
         let [to_null, gradient_to_null] = [1, 2].map(|rule: usize| Ratio::of(&runs[rule].1, &runs[0].1));
         let runs: Vec<_> = runs.iter().map(|(figures, _)| figures).collect();
         let gain = |run: &Figures| run.rate_pps / runs[0].rate_pps.max(f64::MIN_POSITIVE);
@@ -120,25 +126,25 @@ pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progr
     Ok(gains.collect())
 }
 
-/// Packets a second, by period. Simulated runs of one place are the same every time; what there is to vary is what a controller does from
-/// period to period, so that pairs are made of these.
+/// Returns the packets per second of each period. Simulated runs of one point do not differ. Only the periods of a run
+/// differ, because the controller decides in each; the pairs are therefore made of periods.
 fn rates(run: &Run) -> Vec<Option<f64>> {
     run.settled().iter().map(|moment| Some(moment.rate_pps)).collect()
 }
 
-fn places(extents: &Extents) -> Vec<(usize, f64, usize)> {
+fn points(extents: &Extents) -> Vec<(usize, f64, usize)> {
     let short = extents.short;
     let branches = if short { &[1, 4] } else { BRANCHES };
     let batchiness = if short { &[USUAL, 1.0] } else { BATCHINESS };
     let bursts = if short { &[1, 8] } else { BURSTS };
-    let mut places: Vec<_> = branches.iter().flat_map(|n| batchiness.iter().map(|beta| (*n, *beta, 1))).collect();
-    places.extend(
+    let mut points: Vec<_> = branches.iter().flat_map(|n| batchiness.iter().map(|beta| (*n, *beta, 1))).collect();
+    points.extend(
         branches.iter().flat_map(|n| bursts.iter().filter(|burst| **burst > 1).map(|burst| (*n, USUAL, *burst))),
     );
-    places
+    points
 }
 
-/// What calls cost at a batchiness: `(T0 + B·T1) / (B·(T0 + T1))`.
+/// Returns the cost of calls for a batchiness of `(T0 + B·T1) / (B·(T0 + T1))`.
 fn cost(batchiness: f64) -> Cost {
     let batch = BATCH as f64;
     let packet = (ALONE * (batchiness * batch - 1.0) / (batch - 1.0)).round().clamp(0.0, ALONE);
@@ -150,12 +156,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn costs_have_the_batchiness_that_is_asked_for() {
-        for asked in BATCHINESS {
-            let Cost { per_batch, per_packet } = cost(*asked);
+    fn costs_have_the_requested_batchiness() {
+        for requested in BATCHINESS {
+            let Cost { per_batch, per_packet } = cost(*requested);
             let full = per_batch as f64 + BATCH as f64 * per_packet as f64;
-            let told = full / (BATCH as f64 * (per_batch + per_packet) as f64);
-            assert!((told - asked).abs() < 0.005, "{told} for {asked}");
+            let actual = full / (BATCH as f64 * (per_batch + per_packet) as f64);
+            assert!((actual - requested).abs() < 0.005, "{actual} for {requested}");
             assert_eq!(per_batch + per_packet, 200);
         }
     }
@@ -163,7 +169,7 @@ mod tests {
     #[test]
     fn both_planes_meet_where_bursts_are_of_one_packet() {
         let span = Span { period: forebay_measure::Nanos(1_000_000), periods: 1 };
-        let places = places(&Extents {
+        let points = points(&Extents {
             short: false,
             span,
             most: None,
@@ -172,12 +178,12 @@ mod tests {
             usecases: Vec::new(),
             captures: None,
         });
-        assert_eq!(places.len(), BRANCHES.len() * (BATCHINESS.len() + BURSTS.len() - 1));
-        assert!(places.contains(&(16, USUAL, 1)) && places.contains(&(16, USUAL, 32)));
+        assert_eq!(points.len(), BRANCHES.len() * (BATCHINESS.len() + BURSTS.len() - 1));
+        assert!(points.contains(&(16, USUAL, 1)) && points.contains(&(16, USUAL, 32)));
     }
 
     #[test]
-    fn a_place_that_is_worse_or_of_which_nothing_is_known_is_not_counted() {
+    fn a_point_that_is_worse_or_unknown_is_not_counted() {
         let gain = |burst, median, interval| Gain {
             branches: 8,
             batchiness: USUAL,
@@ -195,8 +201,8 @@ mod tests {
             gain(16, 1.0, Some((0.96, 1.1))),
             gain(32, 1.1, None),
         ];
-        let told = Claims::of(&gains);
-        assert_eq!((told.places, told.no_worse, told.least), (4, 2, Some(0.96)));
-        assert_eq!((told.gained, told.bursty, told.bursty_gained), (2, 3, vec![(8, 8)]));
+        let claims = Claims::of(&gains);
+        assert_eq!((claims.places, claims.no_worse, claims.least), (4, 2, Some(0.96)));
+        assert_eq!((claims.gained, claims.bursty, claims.bursty_gained), (2, 3, vec![(8, 8)]));
     }
 }

@@ -1,4 +1,5 @@
-//! What calls cost: in simulated time all that modules take, on a real clock what controllers begin with.
+//! The costs of calls. In simulated time they are the time that modules take; on a real clock they are the initial
+//! estimates of controllers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,74 +9,76 @@ use forebay_lean::profile::{Key, Profile, Store};
 use forebay_models::batching::Line;
 use serde::Serialize;
 
-/// The largest batch of all runs: that of the paper.
+/// The largest batch of all runs, as in the paper.
 pub(super) const BATCH: usize = 32;
-/// Cycles a second of the paper's machine: what `bypass` is asked for in cycles takes as long in simulated time.
+/// The clock of the paper's machine, in hertz. It converts the cycles of `bypass` modules to simulated time.
 const PAPER_HERTZ: f64 = 2.4e9;
-/// What Batchy measured of its modules (its Fig. 3), in nanoseconds a call and a packet.
+/// The costs that Batchy measured of its modules (its Fig. 3), in nanoseconds per call and per packet.
 const PUBLISHED: &[(&str, Cost)] = &[
     ("ip_lookup", Cost { per_batch: 69, per_packet: 28 }),
     ("acl", Cost { per_batch: 122, per_packet: 30 }),
     ("static_nat", Cost { per_batch: 44, per_packet: 21 }),
     ("exact_match", Cost { per_batch: 118, per_packet: 19 }),
 ];
-/// Any other: about as much of it goes to the call (batchiness 0.22) as with those.
+/// The cost of any other function. The share of the call (batchiness 0.22) is similar to the functions above.
 const OTHER: Cost = Cost { per_batch: 60, per_packet: 15 };
 
-/// Where costs are from.
+/// The source of a cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Origin {
+pub enum CostOrigin {
     /// Measured on this machine by `forebay profile`.
     Profile,
-    /// Batchy's figures, where it has any, and figures like them.
+    /// Taken from Batchy. Functions that it does not contain have similar costs.
     Published,
-    /// Measured by nobody: figures like Batchy's. Of single functions only.
+    /// Not measured: an estimate similar to Batchy's costs. Only used for single functions.
     Assumed,
 }
 
-/// What calls of functions cost.
+/// The costs of the calls of functions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Costs {
-    /// Where from, as far as there are any of a function.
-    pub origin: Origin,
-    /// By function: nanoseconds a call and a packet.
+    /// The source of the costs of all functions that have one.
+    pub origin: CostOrigin,
+    /// The cost of each function, in nanoseconds per call and per packet.
     pub functions: BTreeMap<String, (f64, f64)>,
-    /// By function that was run and whose cost is not its pipeline's own: where that is from.
-    pub origins: BTreeMap<String, Origin>,
+    /// The source of the cost of each function that was run. Functions whose cost is set by their pipeline are left
+    /// out.
+    pub origins: BTreeMap<String, CostOrigin>,
     #[serde(skip)]
     profiled: BTreeMap<String, Profiled>,
 }
 
 impl Costs {
-    /// What was measured on this machine, or else what was published.
+    /// Returns the costs that were measured on this machine, or the published costs if there are none.
     pub(super) fn stored() -> Self {
         let stored = Store::of_user().and_then(|store| Profile::stored(&store, &Key::this(BATCH)?));
-        // Whatever is wrong with the file: it is as good as none, and the report says which costs there are.
+        // An unreadable profile counts as missing. The report states which costs were used.
         let Some(profile) = stored.ok().flatten() else { return Self::published() };
         let profiled = profile.functions.iter().map(|(name, cost)| {
             let line = Line { fixed: cost.t0_s, each: cost.t1_s };
             (name.clone(), Profiled { line, dispatch: cost.dispatch_s })
         });
         let profiled: BTreeMap<_, _> = profiled.collect();
-        let nanos = |(name, told): (&String, &Profiled)| (name.clone(), (told.line.fixed * 1e9, told.line.each * 1e9));
+        let nanos =
+            |(name, profile): (&String, &Profiled)| (name.clone(), (profile.line.fixed * 1e9, profile.line.each * 1e9));
         let functions = profiled.iter().map(nanos).collect();
-        Self { origin: Origin::Profile, functions, origins: BTreeMap::new(), profiled }
+        Self { origin: CostOrigin::Profile, functions, origins: BTreeMap::new(), profiled }
     }
 
-    /// What was published.
+    /// Returns the published costs.
     pub(super) fn published() -> Self {
         let functions = PUBLISHED.iter().map(|(name, cost)| ((*name).to_owned(), nanos(*cost))).collect();
-        Self { origin: Origin::Published, functions, origins: BTreeMap::new(), profiled: BTreeMap::new() }
+        Self { origin: CostOrigin::Published, functions, origins: BTreeMap::new(), profiled: BTreeMap::new() }
     }
 
-    /// What was measured, for controllers to begin with.
+    /// Returns the measured costs, from which controllers start.
     pub(super) fn profiled(&self) -> BTreeMap<String, Profiled> {
         self.profiled.clone()
     }
 
-    /// What a module's calls take in simulated time, to the nanosecond: as `special` says of names that begin so, else by its
-    /// function.
+    /// Returns the time of a module's calls in simulated time, to the nanosecond. If the name of the module starts with
+    /// a prefix of `special`, that cost is used, or else the cost of its function.
     fn of(&self, name: &str, function: &str, special: &[(&str, Cost)]) -> Cost {
         if let Some((_, cost)) = special.iter().find(|(prefix, _)| name.starts_with(prefix)) {
             return *cost;
@@ -84,17 +87,17 @@ impl Costs {
         Cost { per_batch: call.round() as u64, per_packet: packet.round() as u64 }
     }
 
-    /// What a function costs, in nanoseconds a call and a packet, and where that is from.
-    fn known(&self, function: &str) -> ((f64, f64), Origin) {
+    /// Returns the cost of a function, in nanoseconds per call and per packet, and its source.
+    fn known(&self, function: &str) -> ((f64, f64), CostOrigin) {
         let published = PUBLISHED.iter().find(|(name, _)| *name == function);
         match (self.functions.get(function), published) {
             (Some(cost), _) => (*cost, self.origin),
-            (None, Some((_, cost))) => (nanos(*cost), Origin::Published),
-            (None, None) => (nanos(OTHER), Origin::Assumed),
+            (None, Some((_, cost))) => (nanos(*cost), CostOrigin::Published),
+            (None, None) => (nanos(OTHER), CostOrigin::Assumed),
         }
     }
 
-    /// With all functions that were run: what they cost, and where that is from.
+    /// Adds the costs of all functions that were run, and their sources.
     pub(super) fn with(mut self, run: &BTreeSet<&str>) -> Self {
         self.origins = run.iter().map(|name| ((*name).to_owned(), self.known(name).1)).collect();
         let known: Vec<_> = run.iter().map(|name| ((*name).to_owned(), self.known(name).0)).collect();
@@ -102,13 +105,13 @@ impl Costs {
         self
     }
 
-    /// Functions of a pipeline whose cost is not the pipeline's own.
-    pub(super) fn asked(plan: &Plan, special: &[(&str, Cost)]) -> impl Iterator<Item = &'static str> {
+    /// Returns the functions of a pipeline whose cost is not set by the pipeline itself.
+    pub(super) fn functions_of(plan: &Plan, special: &[(&str, Cost)]) -> impl Iterator<Item = &'static str> {
         let own = |name: &str| special.iter().any(|(prefix, _)| name.starts_with(prefix));
         plan.modules.iter().filter(move |module| !own(&module.name)).map(|module| module.kind)
     }
 
-    /// The same of all modules of a pipeline.
+    /// Returns the cost of each module of a pipeline, as [`Self::of`] does.
     pub(super) fn of_plan(&self, plan: &Plan, special: &[(&str, Cost)]) -> Vec<Cost> {
         plan.modules.iter().map(|module| self.of(&module.name, module.kind, special)).collect()
     }
@@ -118,7 +121,7 @@ fn nanos(cost: Cost) -> (f64, f64) {
     (cost.per_batch as f64, cost.per_packet as f64)
 }
 
-/// So many of the paper's cycles, in nanoseconds.
+/// Converts cycles of the paper's machine to nanoseconds.
 pub(super) fn cycles(count: u64) -> u64 {
     (count as f64 / PAPER_HERTZ * 1e9).round() as u64
 }
@@ -128,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_special_comes_first_and_what_is_not_known_has_a_cost() {
+    fn special_costs_come_first_and_unknown_functions_have_a_cost() {
         let costs = Costs::published();
         let special = [("work", Cost { per_batch: cycles(10_000), per_packet: 0 })];
         let of = |name, function| costs.of(name, function, &special);
@@ -137,17 +140,17 @@ mod tests {
         assert_eq!(of("sum3", "ip_checksum"), OTHER);
     }
 
-    /// What a stored profile does not have was once told as measured.
+    /// Regression: functions missing from a stored profile were reported as measured.
     #[test]
-    fn what_is_not_in_a_profile_says_where_it_is_from() {
+    fn a_function_missing_from_the_profile_has_another_source() {
         let mut costs = Costs::published();
-        costs.origin = Origin::Profile;
+        costs.origin = CostOrigin::Profile;
         costs.functions = BTreeMap::from([("ttl".to_owned(), (9.6, 2.0))]);
-        let told = costs.with(&BTreeSet::from(["ttl", "acl", "ip_checksum"]));
-        assert_eq!(told.of("ttl0", "ttl", &[]), Cost { per_batch: 10, per_packet: 2 });
-        assert_eq!(told.functions["acl"], (122.0, 30.0));
-        assert_eq!(told.functions["ip_checksum"], (60.0, 15.0));
-        let origins: Vec<_> = told.origins.values().copied().collect();
-        assert_eq!(origins, [Origin::Published, Origin::Assumed, Origin::Profile], "acl, ip_checksum, ttl");
+        let costs = costs.with(&BTreeSet::from(["ttl", "acl", "ip_checksum"]));
+        assert_eq!(costs.of("ttl0", "ttl", &[]), Cost { per_batch: 10, per_packet: 2 });
+        assert_eq!(costs.functions["acl"], (122.0, 30.0));
+        assert_eq!(costs.functions["ip_checksum"], (60.0, 15.0));
+        let origins: Vec<_> = costs.origins.values().copied().collect();
+        assert_eq!(origins, [CostOrigin::Published, CostOrigin::Assumed, CostOrigin::Profile], "acl, ip_checksum, ttl");
     }
 }

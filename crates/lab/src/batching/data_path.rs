@@ -1,5 +1,6 @@
-//! What being watched takes of the data path: workers' time a packet with a controller that decides nothing, against that without any.
-//! What a decision changes is applied between turns; `cargo bench -p forebay-instance --bench decide` has what that takes.
+//! Measures the cost of observation for the data path: the workers' time per packet with a controller that decides
+//! nothing, relative to the time without a controller. Decisions are applied between turns; `cargo bench -p
+//! forebay-instance --bench decide` measures their cost.
 
 use forebay_graph::report::WorkerReport;
 use forebay_measure::Nanos;
@@ -8,36 +9,36 @@ use serde::Serialize;
 use super::Extents;
 use super::figures::{Figures, VOID};
 use super::interval::Ratio;
-use super::place::{Place, Run};
 use super::scenario::{Pipeline, Rule, Scenario, Span};
+use super::testbed::{Run, Testbed};
 use crate::trial::median;
 use crate::{LabError, Progress};
 
-/// Control periods.
+/// The control periods that are tried.
 const PERIODS: [Nanos; 2] = [Nanos(100_000_000), Nanos(10_000_000)];
-/// How long a run is, once it has settled.
+/// The duration of a run, after it has settled.
 const DURATION: Nanos = Nanos(1_000_000_000);
 
-/// Workers' time a packet with a controller, against that without.
+/// The workers' time per packet with a controller, relative to the time without one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DataPath {
     /// The use case with its sizes.
     pub usecase: String,
-    /// A control period, in milliseconds.
+    /// The control period, in milliseconds.
     pub period_ms: f64,
-    /// Ticks a packet without a controller; `None` where all such runs are void.
+    /// The ticks per packet without a controller. `None` if all runs without a controller are void.
     pub ticks_per_packet: Option<f64>,
-    /// Ticks a packet with one, against that.
+    /// The ticks per packet with a controller, relative to those without.
     pub to_none: Option<Ratio>,
 }
 
-/// Makes runs, one at a time, in turn. Simulated workers take the same time whoever watches: nothing is run there.
+/// Performs the runs one at a time, in turn. In simulated time observation costs nothing, so nothing is run there.
 pub(super) fn measure(
-    place: &Place,
+    testbed: &Testbed,
     extents: &Extents,
     progress: &mut dyn Progress,
 ) -> Result<Vec<DataPath>, LabError> {
-    if place.simulated {
+    if testbed.simulated {
         return Ok(Vec::new());
     }
     let pipelines = [Pipeline::new("gw", &["n=16"]), Pipeline::new("gw", &["n=64"])];
@@ -47,9 +48,9 @@ pub(super) fn measure(
             scenarios.extend(in_turn(pipeline, seed)?);
         }
     }
-    let hertz = place.hertz();
+    let hertz = testbed.hertz();
     let ticks = |run: Run| is_sound(&run.report.workers).then(|| Figures::of(&run, hertz).ticks_per_packet);
-    let ticks = place.all(&scenarios, progress, ticks)?;
+    let ticks = testbed.all(&scenarios, progress, ticks)?;
     let runs = 1 + PERIODS.len();
     let of = |pipeline: usize, run: usize| -> Vec<Option<f64>> {
         ticks.chunks(pipelines.len() * runs).map(|turn| turn[pipeline * runs + run]).collect()
@@ -67,12 +68,13 @@ pub(super) fn measure(
     Ok(pipelines.iter().enumerate().flat_map(row).collect())
 }
 
-/// Whether a run says anything. Without a controller it has no periods to be counted: it is told by how long the machine was elsewhere.
+/// Returns whether a run is valid. A run without a controller has no periods that could be counted, so the check uses
+/// the time in which the machine was busy elsewhere.
 fn is_sound(workers: &[WorkerReport]) -> bool {
     workers.iter().all(|worker| worker.machine_stalls.share <= VOID)
 }
 
-/// A run without a controller, and one with each period.
+/// Returns a run without a controller, and a run with each period.
 fn in_turn(pipeline: &Pipeline, seed: usize) -> Result<Vec<Scenario>, LabError> {
     let settings = ["rate=max".to_owned(), "fold=off".to_owned(), format!("seed={seed}")];
     let mut all = Vec::new();
@@ -92,9 +94,9 @@ mod tests {
 
     use super::*;
 
-    /// Runs without a controller were all void, as they have no periods: nothing was ever told.
+    /// Regression: all runs without a controller were void because they have no periods, so the report had no results.
     #[test]
-    fn a_run_without_periods_is_void_only_where_the_machine_was_elsewhere() {
+    fn a_run_without_periods_is_void_only_if_the_machine_was_busy_elsewhere() {
         let run =
             |share| [WorkerReport { machine_stalls: Stalls { share, ..Stalls::default() }, ..WorkerReport::default() }];
         assert!(is_sound(&run(0.0)) && is_sound(&run(VOID)) && !is_sound(&run(VOID + 0.01)));

@@ -1,9 +1,10 @@
-//! Flows that cannot be together on a worker (Batchy, Fig. 10).
+//! Flows that cannot share a worker (Batchy, Fig. 10).
 //!
-//! Two users of a mobile gateway have an objective on the first bearer. The others' packets are on the second bearer,
-//! whose every call takes so long that no triggers keep the objective beside it. All sources give as many packets as
-//! are taken, as in the paper. The same is run with one worker and with two: with the second, flows part while packets
-//! flow, and of the second bearer's packets those are dropped for which the ring to that worker has no room.
+//! Two users of a mobile gateway have an objective on the first bearer. The packets of the other users are on the
+//! second bearer. Each call of the second bearer takes so long that no triggers can keep the objective on the same
+//! worker. All sources send as many packets as the pipeline accepts, as in the paper. The experiment runs with one
+//! worker and with two. With two workers, the controller moves flows apart while packets flow. Packets of the second
+//! bearer are dropped if the ring to its worker is full.
 
 use forebay_graph::Cost;
 use forebay_graph::report::{MoveReport, WhyMoved};
@@ -13,36 +14,37 @@ use serde::Serialize;
 use super::Extents;
 use super::costs::{BATCH, cycles};
 use super::figures::Soundness;
-use super::place::{Place, Run};
 use super::scenario::{Rule, Scenario, Span};
 use super::steps::block;
+use super::testbed::{Run, Testbed};
 use super::watch::Moment;
 use crate::trial::median;
 use crate::{LabError, Progress};
 
-/// What the second bearer takes: cycles a call and a packet.
+/// The cost of the second bearer: cycles per call and per packet.
 const SLOW: [u64; 2] = [250_000, 50_000];
-/// The users, and those of them with an objective.
+/// The number of users, and of those with an objective.
 const USERS: u64 = 8;
 const TIGHT: u64 = 2;
-/// Periods: in simulated time, where costs are known from the beginning; and where they are to be learnt from few calls.
+/// The number of periods: in simulated time, where the costs are known from the start, and on a real clock, where the
+/// controller has to learn them from few calls.
 const PERIODS: [u32; 2] = [40, 600];
 
-/// Periods after the move that count for neither side: the controller begins again.
-const AFRESH: usize = 20;
+/// The number of periods after the move that count for neither side, because the controller starts again.
+const RESTART: usize = 20;
 
-/// Figures from before flows parted, or from after.
+/// The figures of the time before or after the flows were moved apart.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Side {
-    /// Packets a second that left.
+    /// The packets per second that left.
     pub rate_pps: f64,
-    /// Those without an objective.
+    /// The packets per second of flows without an objective.
     pub bulk_pps: f64,
-    /// Of the first flow with an objective, by period, the median of the 99th percentiles.
+    /// The median over periods of the 99th percentile of the first flow with an objective.
     pub delay_us: Option<f64>,
-    /// Whole periods, without those in which the machine was elsewhere.
+    /// The number of whole periods in which the machine was not busy elsewhere.
     pub periods: usize,
-    /// How many of them were violated.
+    /// The number of these periods in which an objective was missed.
     pub violated: usize,
 }
 
@@ -60,76 +62,77 @@ impl Side {
     }
 }
 
-/// The gateway with so many workers.
+/// The results of the gateway with a given number of workers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Decomposed {
     /// The pipeline.
     pub usecase: &'static str,
-    /// The most workers that the controller may use.
+    /// The maximum number of workers that the controller may use.
     pub workers: usize,
-    /// What has moved.
+    /// The moves that the controller made.
     pub moves: Vec<MoveReport>,
-    /// Periods until flows parted, the short ones of a beginning included.
+    /// The number of periods until the flows were moved apart. It includes the short periods at the start.
     pub until_parted: Option<usize>,
-    /// How many of them were violated.
+    /// The number of these periods in which an objective was missed.
     pub violated_before: usize,
-    /// Periods from then on, short ones included, until the last that was violated.
+    /// The number of periods from then until the last one in which an objective was missed, short ones included.
     pub until_kept: Option<usize>,
-    /// Until flows parted, or the whole run; `None` where no whole period was before.
+    /// The figures until the flows were moved apart, or of the whole run. `None` if there was no whole period before.
     pub before: Option<Side>,
-    /// From twenty periods after that on; `None` where nothing parted.
+    /// The figures from twenty periods after the move. `None` if no flows were moved.
     pub after: Option<Side>,
-    /// In the second half: packets a second that left.
+    /// The packets per second that left in the second half of the run.
     pub rate_pps: f64,
-    /// In the second half: of the first flow with an objective, by period, the median and the most of the 99th percentile.
+    /// The 99th percentile of the first flow with an objective in the second half of the run: the median and the
+    /// maximum over periods.
     pub delay_us: [Option<f64>; 2],
-    /// In the second half: whole periods, without those in which the machine was elsewhere.
+    /// The number of whole periods in the second half in which the machine was not busy elsewhere.
     pub periods: usize,
-    /// How many of them were violated.
+    /// The number of these periods in which an objective was missed.
     pub violated: usize,
-    /// Packets of the whole run that were dropped: those for the second worker that found the ring to it full.
+    /// The packets of the whole run that were dropped because the ring to the second worker was full.
     pub dropped: u64,
     /// The objective.
     pub slo_us: Option<f64>,
-    /// By period.
+    /// The periods of the run.
     pub moments: Vec<Moment>,
-    /// How far that can be relied on.
+    /// How reliable the figures are.
     #[serde(flatten)]
     pub soundness: Soundness,
 }
 
-/// Makes both runs.
+/// Performs both runs.
 pub(super) fn measure(
-    place: &Place,
+    testbed: &Testbed,
     extents: &Extents,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Decomposed>, LabError> {
-    let span = Span { periods: PERIODS[usize::from(!place.simulated)], ..extents.span };
+    let span = Span { periods: PERIODS[usize::from(!testbed.simulated)], ..extents.span };
     let workers = [1, 2];
     let scenarios = workers.map(|workers| scenario(workers, span));
     let [one, two] = scenarios;
-    let runs = place.all(&[one?, two?], progress, |run| run)?;
-    Ok(workers.into_iter().zip(runs).map(|(workers, run)| told(workers, run)).collect())
+    let runs = testbed.all(&[one?, two?], progress, |run| run)?;
+    Ok(workers.into_iter().zip(runs).map(|(workers, run)| result(workers, run)).collect())
 }
 
-fn told(workers: usize, run: Run) -> Decomposed {
+fn result(workers: usize, run: Run) -> Decomposed {
     let moves = run.report.control.as_ref().map(|control| control.moves.clone()).unwrap_or_default();
-    let parted = moves.iter().find(|moved| moved.why == WhyMoved::Apart).map(|moved| moved.at_s);
-    let after = parted.map_or(0, |at_s| run.moments.iter().filter(|moment| moment.at_s <= at_s + 1e-9).count());
-    // Short ones that follow a beginning or a move are periods here, where it is told how soon something happens.
+    let moved_at = moves.iter().find(|moved| moved.why == WhyMoved::Apart).map(|moved| moved.at_s);
+    let after = moved_at.map_or(0, |at_s| run.moments.iter().filter(|moment| moment.at_s <= at_s + 1e-9).count());
+    // Short periods after a start or a move count here, because these figures state how soon an event occurs.
     let missed = |moment: &Moment| moment.violated && !moment.stalled;
-    let (first, rest) = run.moments.split_at(if parted.is_some() { after } else { run.moments.len() });
+    let (first, rest) = run.moments.split_at(if moved_at.is_some() { after } else { run.moments.len() });
     let last = run.moments[after..].iter().rposition(missed);
     let half = &run.moments[run.moments.len() / 2..];
     let delays: Vec<f64> = half.iter().filter_map(|moment| moment.delay_us).collect();
     Decomposed {
         usecase: "mgw 8 2",
         workers,
-        until_parted: parted.map(|_| after),
+        until_parted: moved_at.map(|_| after),
         violated_before: run.moments[..after].iter().filter(|moment| missed(moment)).count(),
-        until_kept: parted.map(|_| last.map_or(0, |last| last + 1)),
+        until_kept: moved_at.map(|_| last.map_or(0, |last| last + 1)),
         before: Side::of(first),
-        after: Side::of(rest.get(AFRESH..).unwrap_or_default()),
+        after: Side::of(rest.get(RESTART..).unwrap_or_default()),
         rate_pps: half.iter().map(|moment| moment.rate_pps).sum::<f64>() / half.len().max(1) as f64,
         delay_us: [median(delays.clone()), delays.into_iter().max_by(f64::total_cmp)],
         periods: half.iter().filter(|moment| moment.counts()).count(),
@@ -151,7 +154,8 @@ fn scenario(workers: usize, span: Span) -> Result<Scenario, LabError> {
     Ok(scenario.costing("down_slow", cost).costing("up_slow", cost))
 }
 
-/// The gateway, where each bearer has sources of its own and the second one a module that is slow.
+/// Returns the configuration of the gateway in which each bearer has its own sources and the second bearer has a slow
+/// module.
 fn text() -> Result<String, LabError> {
     let sizes = [format!("m={USERS}"), "n=2".to_owned(), "rate=max".to_owned(), "sessions=16".to_owned()];
     let mut text = usecase("mgw", &sizes)?.text().to_owned();
@@ -178,7 +182,7 @@ fn text() -> Result<String, LabError> {
     Ok(text)
 }
 
-/// A port's lines for these users of the bearer with this port number.
+/// Returns the lines of a port for these users of the bearer with this port number.
 fn sources(both: &str, port: u16, users: std::ops::Range<u64>) -> String {
     let count = users.end - users.start;
     let addresses: Vec<_> = users.map(|user| format!("10.60.0.{user}")).collect();

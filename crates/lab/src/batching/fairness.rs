@@ -1,8 +1,9 @@
-//! Whose turn it is where there is not enough time for all: run to completion against weighted-fair (Batchy, Fig. 11).
+//! Scheduling under overload: run to completion against weighted-fair (Batchy, Fig. 11).
 //!
-//! Two functions behind a split are offered half as much again as there is time for. Fair, in the paper's sense, is in proportion to
-//! rate at equal cost, and in proportion to cost at equal rate, so that both functions lose the same part of their packets. `fair` has
-//! another sense: max-min rates, and before that what was promised.
+//! Two functions behind a split are offered one and a half times the packets that they have time for. In the paper's
+//! sense, a fair schedule gives time in proportion to rate at equal cost, and in proportion to cost at equal rate, so
+//! that both functions lose the same share of their packets. The controller `fair` uses another sense: max-min rates,
+//! after the guaranteed rates.
 
 use forebay_graph::Cost;
 use serde::Serialize;
@@ -10,18 +11,18 @@ use serde::Serialize;
 use super::Extents;
 use super::costs::BATCH;
 use super::figures::Soundness;
-use super::place::Place;
 use super::scenario::{Rule, Scenario, Span};
+use super::testbed::Testbed;
 use crate::{LabError, Progress};
 
-/// What a packet takes, in nanoseconds.
+/// The time that a packet takes, in nanoseconds.
 const PACKET: u64 = 400;
-/// What is offered, in parts of what there is time for.
+/// The offered load, as a multiple of the capacity.
 const OVERLOAD: f64 = 1.5;
-/// By case: its name, the weights of the split, and how many times the cost.
+/// The cases: the name, the weights of the split, and the cost of each function as a multiple of [`PACKET`].
 const CASES: &[(&str, [u64; 2], [u64; 2])] =
     &[("twice the rate for the first", [2, 1], [1, 1]), ("twice the cost for the first", [1, 1], [2, 1])];
-/// Schedulers: a name, the controller that goes with it, and whether the first function is promised most of what it is offered.
+/// The schedulers: a name, its controller, and whether the first function has a guaranteed rate.
 const SCHEDULERS: &[(&str, &str, bool)] = &[
     ("run to completion", "null", false),
     ("weighted-fair, equal weights", "wfq", false),
@@ -29,33 +30,33 @@ const SCHEDULERS: &[(&str, &str, bool)] = &[
     ("weighted-fair, max-min rates", "fair", false),
     ("weighted-fair, a rate for the first", "fair", true),
 ];
-/// The part of what it is offered that the first function is promised then.
+/// The guaranteed rate, as a share of the rate that the first function is offered.
 const PROMISED: f64 = 0.8;
 const PERIODS: u32 = 100;
 
-/// Two functions under a scheduler.
+/// The results of two functions under a scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fairness {
-    /// What is unequal.
+    /// The property in which the functions differ.
     pub case: &'static str,
     /// The scheduler.
     pub scheduler: &'static str,
-    /// By function: packets a second that were offered.
+    /// The packets per second that each function is offered.
     pub offered_pps: [f64; 2],
-    /// Packets a second that the first function was promised.
+    /// The rate that the first function is guaranteed, in packets per second.
     pub min_rate_pps: Option<f64>,
-    /// By function: packets a second that left.
+    /// The packets per second of each function that left.
     pub rate_pps: [f64; 2],
-    /// By function: the mean delay, in microseconds; `None` where no packet left.
+    /// The mean delay of each function, in microseconds. `None` if no packet left.
     pub delay_us: [Option<f64>; 2],
-    /// How far that can be relied on.
+    /// How reliable the figures are.
     #[serde(flatten)]
     pub soundness: Soundness,
 }
 
-/// Makes all runs.
+/// Performs all runs.
 pub(super) fn measure(
-    place: &Place,
+    testbed: &Testbed,
     extents: &Extents,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Fairness>, LabError> {
@@ -63,11 +64,11 @@ pub(super) fn measure(
     let both = || CASES.iter().flat_map(|case| SCHEDULERS.iter().map(move |scheduler| (case, scheduler)));
     let scenarios: Vec<_> = both()
         .map(|(case, (_, controller, promised))| {
-            scenario(case, controller, promise(case, *promised), span, place.hertz())
+            scenario(case, controller, promise(case, *promised), span, testbed.hertz())
         })
         .collect();
-    let runs = place.all(&scenarios, progress, |run| run)?;
-    let told = both().zip(&runs).map(|((case, (scheduler, _, promised)), run)| {
+    let runs = testbed.all(&scenarios, progress, |run| run)?;
+    let rows = both().zip(&runs).map(|((case, (scheduler, _, promised)), run)| {
         let (rate, weights) = (offered(case), case.1.map(|weight| weight as f64));
         Fairness {
             case: case.0,
@@ -79,19 +80,19 @@ pub(super) fn measure(
             soundness: Soundness::of(run),
         }
     });
-    Ok(told.collect())
+    Ok(rows.collect())
 }
 
 type Case = (&'static str, [u64; 2], [u64; 2]);
 
-/// Packets a second that are offered.
+/// Returns the offered packets per second.
 fn offered((_, weights, costs): &Case) -> f64 {
     let shares = weights.iter().zip(costs).map(|(weight, cost)| weight * cost * PACKET).sum::<u64>();
     let packet = shares as f64 / weights.iter().sum::<u64>() as f64;
     OVERLOAD * 1e9 / packet
 }
 
-/// Packets a second that the first function is promised, where it is.
+/// Returns the guaranteed packets per second of the first function, if it has a guarantee.
 fn promise(case: &Case, promised: bool) -> Option<f64> {
     let [first, second] = case.1.map(|weight| weight as f64);
     promised.then(|| PROMISED * offered(case) * first / (first + second))
@@ -100,23 +101,23 @@ fn promise(case: &Case, promised: bool) -> Option<f64> {
 fn scenario(case: &Case, controller: &'static str, promised: Option<f64>, span: Span, hertz: f64) -> Scenario {
     let (name, weights, costs) = case;
     let promised = promised.map_or_else(String::new, |rate| format!(", min_rate: {rate:.0}pps"));
-    // Functions spin for ticks, and what is offered is by the second.
+    // Functions spin for a number of ticks, but the offered rate is per second.
     let cycles = (PACKET as f64 * hertz / 1e9).round() as u64;
     let call = cycles / BATCH as u64;
     let bypass = |times: u64| format!("bypass: {{ cycles_per_batch: {call}, cycles_per_packet: {} }}", times * cycles);
     let text = format!(
-        "name: fairness\nports:\n  in: {{ generator: {{ rate: {:.0}pps }} }}\n  out: {{ sink: {{}} }}\n\
-         modules:\n  split: {{ weighted_split: {{ weights: [{}, {}] }} }}\n  first: {{ {} }}\n  second: {{ {} }}\n\
-         pipeline:\n  - in -> split\n  - split[0] -> first -> out\n  - split[1] -> second -> out\n\
-         flows:\n  - {{ name: first, path: \"split[0] -> first\"{promised} }}\n  - {{ name: second, path: \"split[1] -> second\" }}\n\
-         scheduler: run-to-completion\nshares:\n  first: {{ when_full: drop }}\n  second: {{ when_full: drop }}\n",
+        "name: fairness\nports:\n  in: {{ generator: {{ rate: {:.0}pps }} }}\n  out: {{ sink: {{}} }}\nmodules:\n  \
+         split: {{ weighted_split: {{ weights: [{}, {}] }} }}\n  first: {{ {} }}\n  second: {{ {} }}\npipeline:\n  - \
+         in -> split\n  - split[0] -> first -> out\n  - split[1] -> second -> out\nflows:\n  - {{ name: first, path: \
+         \"split[0] -> first\"{promised} }}\n  - {{ name: second, path: \"split[1] -> second\" }}\nscheduler: \
+         run-to-completion\nshares:\n  first: {{ when_full: drop }}\n  second: {{ when_full: drop }}\n",
         offered(case),
         weights[0],
         weights[1],
         bypass(costs[0]),
         bypass(costs[1])
     );
-    // The call is small beside the packets of a batch: shares are what is looked at.
+    // The cost of the call is small compared to the packets of a batch, because the experiment is about shares.
     let cost = |times: u64| Cost { per_batch: PACKET / BATCH as u64, per_packet: times * PACKET };
     let scenario = Scenario::of_text(format!("{name}, {controller}"), text, &Rule::new(controller), &[], span);
     scenario

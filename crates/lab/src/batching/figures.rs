@@ -1,19 +1,19 @@
-//! What a run's figures are, and those of several runs together.
+//! The figures of a run, and those of several runs together.
 
 use forebay_graph::report::{FlowReport, Report};
 use serde::Serialize;
 
-use super::place::Run;
 use super::scenario::SETTLED;
+use super::testbed::Run;
 use super::watch::Moment;
 use crate::trial::median;
 
 /// The share of periods with a stall of the machine above which a run is void.
 pub const VOID: f64 = 0.1;
-/// Places at which a distribution over periods is kept.
-const PLACES: usize = 41;
+/// The number of quantiles that are kept of a distribution over periods.
+const QUANTILES: usize = 41;
 
-/// Delays of the flow that is nearest to its objective, in microseconds; `None` where no packet left.
+/// The delays of the flow that is nearest to its objective, in microseconds. `None` if no packet left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Delay {
     /// The mean.
@@ -24,90 +24,89 @@ pub struct Delay {
     pub p99: Option<f64>,
 }
 
-/// What is told of runs.
+/// The summary of one or more runs. Of several runs, it contains medians. Void runs are left out, unless all are void.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Told {
-    /// Packets a second that left: the median where there are several runs, as are the figures below. Void runs are left out, unless
-    /// all are.
+pub struct Summary {
+    /// The packets per second that left.
     pub rate_pps: f64,
-    /// Packets a call, the mean over modules.
+    /// The packets per call: the mean over modules.
     pub batch_mean: f64,
-    /// Ticks of busy turns per packet that left; a tick of simulated time is a nanosecond.
+    /// The ticks of busy turns per packet that left. A tick of simulated time is a nanosecond.
     pub ticks_per_packet: f64,
-    /// The objective of the flow that is nearest to its own.
+    /// The objective of the flow that is nearest to its own objective.
     pub slo_us: Option<f64>,
-    /// That flow's delays.
+    /// The delays of that flow.
     pub delay_us: Delay,
     /// The share of periods in which an objective was missed, in percent.
     pub violations_pct: f64,
-    /// Periods that count: of runs that are not void, unless all are.
+    /// The number of periods that count.
     pub periods: u32,
-    /// The share of periods in which the machine was elsewhere, in percent, of all runs: they do not count.
+    /// The share of periods of all runs in which the machine was busy elsewhere, in percent. They do not count.
     pub void_pct: f64,
-    /// How many runs had so many of those that they are void.
+    /// The number of runs that are void because of these periods.
     pub void_runs: usize,
-    /// Whether most runs are void, so that the figures say nothing.
+    /// Whether most runs are void, so that the figures carry no meaning.
     pub void: bool,
-    /// Packets that are unaccounted for.
+    /// The number of packets that are unaccounted for.
     pub missing: i64,
 }
 
-/// How far what is told of a run can be relied on.
+/// How reliable the results of a run are.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Soundness {
-    /// The share of periods in which the machine was elsewhere, in percent: they do not count.
+    /// The share of periods in which the machine was busy elsewhere, in percent. They do not count.
     pub void_pct: f64,
-    /// Packets that are unaccounted for.
+    /// The number of packets that are unaccounted for.
     pub missing: i64,
 }
 
 impl Soundness {
-    /// Of a run.
+    /// Evaluates a run.
     pub(super) fn of(run: &Run) -> Self {
         Self { void_pct: Tally::of(&run.moments).void() * 100.0, missing: run.missing }
     }
 
-    /// Whether the machine was elsewhere so often that the figures say nothing.
+    /// Returns whether the machine was busy elsewhere so often that the figures carry no meaning.
     pub(super) fn is_void(self) -> bool {
         self.void_pct > VOID * 100.0
     }
 }
 
-/// A run's figures, of what happened once the controller had settled.
+/// The figures of a run, for the time after the controller settled.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Figures {
     pub(super) rate_pps: f64,
-    /// Packets a call: the mean over modules.
+    /// The packets per call: the mean over modules.
     pub(super) batch_mean: f64,
     pub(super) ticks_per_packet: f64,
     pub(super) delay_us: Delay,
-    /// That flow's objective.
+    /// The objective of the flow of `delay_us`.
     pub(super) slo_us: Option<f64>,
-    /// Of the runs that count.
+    /// The periods of the runs that count.
     pub(super) tally: Tally,
-    /// Of all runs.
+    /// The periods of all runs.
     pub(super) whole: Tally,
-    /// How many runs, and how many of them are void.
+    /// The number of runs, and of void runs.
     pub(super) runs: usize,
     pub(super) void_runs: usize,
     pub(super) missing: i64,
-    /// By period that counts.
+    /// How near the worst flow came to its objective, for each period that counts.
     pub(super) worst: Vec<f64>,
 }
 
-/// Periods of runs.
+/// Counts of periods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
-    /// After the controller settled.
+    /// All periods after the controller settled.
     pub(super) all: u32,
-    /// In which the machine was elsewhere: they do not count.
+    /// The periods in which the machine was busy elsewhere. They do not count.
     pub(super) stalled: u32,
-    /// In which an objective was missed, of those that count.
+    /// The periods that count in which an objective was missed.
     pub(super) violated: u32,
 }
 
 impl Tally {
-    /// Counts them.
+    /// Counts the periods.
     pub(super) fn of(moments: &[Moment]) -> Self {
         let mut tally = Self::default();
         for moment in moments {
@@ -124,37 +123,39 @@ impl Tally {
         self.violated += other.violated;
     }
 
-    /// Periods that count.
+    /// Returns the number of periods that count.
     pub(super) fn counted(self) -> u32 {
         self.all - self.stalled
     }
 
-    /// The share of those in which an objective was missed.
+    /// Returns the share of these periods in which an objective was missed.
     pub(super) fn violated(self) -> f64 {
         f64::from(self.violated) / f64::from(self.counted().max(1))
     }
 
-    /// The share of periods with a stall.
+    /// Returns the share of periods with a stall.
     pub(super) fn void(self) -> f64 {
         f64::from(self.stalled) / f64::from(self.all.max(1))
     }
 
-    /// Whether those are so many that the run says nothing, or no period is left that counts: it would keep any objective.
+    /// Returns whether the run is void: too many periods have a stall, or no period counts. A run without a period
+    /// would keep any objective.
     pub(super) fn is_void(self) -> bool {
         self.void() > VOID || self.counted() == 0
     }
 }
 
 impl Run {
-    /// The periods after the controller settled.
+    /// Returns the periods after the controller settled.
     pub(super) fn settled(&self) -> &[Moment] {
         self.moments.get(SETTLED as usize..).unwrap_or_default()
     }
 }
 
-/// The flow that comes nearest to its objective, or, without any, takes longest.
+/// Returns the flow that comes nearest to its objective. If no flow has an objective, returns the flow with the longest
+/// delay.
 fn nearest(report: &Report) -> Option<&FlowReport> {
-    // One without packets is near to nothing.
+    // A flow without packets has no delay.
     let delay = |flow: &&FlowReport| flow.at_percentile_us.or(flow.delay_us.p95).unwrap_or(0.0);
     let part = |flow: &&FlowReport| delay(flow) / flow.slo_us.unwrap_or(1.0);
     let objective = report.flows.iter().any(|flow| flow.slo_us.is_some());
@@ -167,18 +168,18 @@ impl Figures {
         let Run { report, .. } = run;
         let moments = run.settled();
         let tally = Tally::of(moments);
-        let left: u64 = report.flows.iter().map(|flow| flow.packets).sum();
+        let left_packets: u64 = report.flows.iter().map(|flow| flow.packets).sum();
         let batches: Vec<f64> = report.modules.iter().filter_map(|module| module.batch_mean).collect();
         let busy: f64 = report.workers.iter().map(|worker| worker.busy).sum();
         let flow = nearest(report);
         let delay = |flow: &FlowReport| {
-            let told = &flow.delay_us;
-            Delay { mean: told.mean, p95: told.p95, p99: told.p99 }
+            let stats = &flow.delay_us;
+            Delay { mean: stats.mean, p95: stats.p95, p99: stats.p99 }
         };
         Self {
-            rate_pps: left as f64 / report.duration_s,
+            rate_pps: left_packets as f64 / report.duration_s,
             batch_mean: batches.iter().sum::<f64>() / batches.len().max(1) as f64,
-            ticks_per_packet: busy * report.duration_s * hertz / left.max(1) as f64,
+            ticks_per_packet: busy * report.duration_s * hertz / left_packets.max(1) as f64,
             delay_us: flow.map(delay).unwrap_or_default(),
             slo_us: flow.and_then(|flow| flow.slo_us),
             tally,
@@ -190,19 +191,19 @@ impl Figures {
         }
     }
 
-    /// Whether most of its runs are void.
+    /// Returns whether most of the runs are void.
     pub(super) fn is_void(&self) -> bool {
         2 * self.void_runs > self.runs
     }
 
-    /// Its value, unless it is void.
+    /// Returns a value of the figures, unless they are void.
     pub(super) fn sound(&self, value: fn(&Self) -> f64) -> Option<f64> {
         (!self.is_void()).then(|| value(self))
     }
 
-    /// What is told of it.
-    pub(super) fn told(&self) -> Told {
-        Told {
+    /// Returns the summary.
+    pub(super) fn summary(&self) -> Summary {
+        Summary {
             rate_pps: self.rate_pps,
             batch_mean: self.batch_mean,
             ticks_per_packet: self.ticks_per_packet,
@@ -217,7 +218,8 @@ impl Figures {
         }
     }
 
-    /// Of several runs: medians; periods are added up. Void runs are left out of both, unless all are void.
+    /// Combines several runs: medians of values and sums of periods. Void runs are left out of both, unless all are
+    /// void.
     pub(super) fn together(runs: &[Self]) -> Self {
         let sound: Vec<_> = runs.iter().filter(|run| !run.is_void()).collect();
         let counted = if sound.is_empty() { runs.iter().collect() } else { sound };
@@ -248,14 +250,15 @@ impl Figures {
     }
 }
 
-/// A distribution at evenly spread places, from its least to its most.
+/// Returns evenly spaced quantiles of a distribution, from the minimum to the maximum.
 pub(super) fn quantiles(mut values: Vec<f64>) -> Vec<f64> {
     values.sort_by(f64::total_cmp);
     let Some(last) = values.len().checked_sub(1) else { return values };
-    (0..PLACES).map(|place| values[last * place / (PLACES - 1)]).collect()
+    (0..QUANTILES).map(|index| values[last * index / (QUANTILES - 1)]).collect()
 }
 
-/// The mean delay of a run, in microseconds: of all packets, or where only the first flow is urgent, of that.
+/// Returns the mean delay of a run, in microseconds, over all packets. If only the first flow is urgent, it is the mean
+/// over that flow.
 pub(super) fn mean_delay_us(run: &Run, urgent: bool) -> f64 {
     let flows = if urgent { run.report.flows.get(..1).unwrap_or_default() } else { &run.report.flows[..] };
     let sum: f64 = flows.iter().filter_map(|flow| Some(flow.delay_us.mean? * flow.packets as f64)).sum();
@@ -281,7 +284,7 @@ mod tests {
         moments.push(moment(false, true));
         assert!(Tally::of(&moments).void() > VOID);
         assert_eq!((Tally::default().violated(), Tally::default().void()), (0.0, 0.0));
-        assert!(Tally::default().is_void(), "a run without periods says nothing");
+        assert!(Tally::default().is_void(), "a run without periods is void");
     }
 
     fn run(rate_pps: f64, all: u32, stalled: u32) -> Figures {
@@ -292,22 +295,22 @@ mod tests {
     }
 
     #[test]
-    fn runs_together_are_medians_and_sums() {
+    fn combined_runs_are_medians_and_sums() {
         let all = Figures::together(&[run(1.0, 10, 1), run(9.0, 20, 1), run(2.0, 30, 1)]);
         assert_eq!((all.rate_pps, all.tally), (2.0, Tally { all: 60, stalled: 3, violated: 6 }));
         assert_eq!(all.worst, [1.0, 9.0, 2.0]);
-        assert_eq!(all.delay_us, Delay::default(), "what is not known is not 0");
+        assert_eq!(all.delay_us, Delay::default(), "an unknown delay is not 0");
     }
 
-    /// Void runs once stayed in medians, and in sums of periods.
+    /// Regression: void runs remained in medians and in sums of periods.
     #[test]
     fn void_runs_are_left_out_unless_all_are() {
-        let told = Figures::together(&[run(5.0, 10, 0), run(1.0, 10, 2), run(7.0, 10, 0)]).told();
-        assert_eq!((told.rate_pps, told.periods, told.void_runs, told.void), (6.0, 20, 1, false));
-        assert!((told.void_pct - 200.0 / 30.0).abs() < 1e-9, "stalls of all runs are told");
-        let most = Figures::together(&[run(5.0, 10, 0), run(1.0, 10, 2), run(3.0, 10, 2)]).told();
+        let summary = Figures::together(&[run(5.0, 10, 0), run(1.0, 10, 2), run(7.0, 10, 0)]).summary();
+        assert_eq!((summary.rate_pps, summary.periods, summary.void_runs, summary.void), (6.0, 20, 1, false));
+        assert!((summary.void_pct - 200.0 / 30.0).abs() < 1e-9, "stalls of all runs are reported");
+        let most = Figures::together(&[run(5.0, 10, 0), run(1.0, 10, 2), run(3.0, 10, 2)]).summary();
         assert_eq!((most.rate_pps, most.void_runs, most.void), (5.0, 2, true));
-        let all = Figures::together(&[run(1.0, 10, 2), run(3.0, 10, 2)]).told();
+        let all = Figures::together(&[run(1.0, 10, 2), run(3.0, 10, 2)]).summary();
         assert_eq!((all.rate_pps, all.void), (2.0, true));
     }
 

@@ -1,27 +1,28 @@
-//! Ratios of runs in pairs: their median, and where the true one lies.
+//! Ratios of paired runs: their median, and a confidence interval of the true ratio.
 //!
-//! The interval is that of order statistics: it asks nothing of how ratios are spread, and one disturbed pair does not move it.
+//! The interval is based on order statistics. It makes no assumption about the distribution of the ratios, and a single
+//! disturbed pair does not move it.
 
 use serde::Serialize;
 
 use crate::trial::median;
 
-/// How sure an interval is.
+/// The confidence of an interval.
 const CONFIDENCE: f64 = 0.95;
 
-/// A ratio of runs that were made in turn.
+/// The ratio of runs that were made in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ratio {
-    /// The median of all pairs.
+    /// The median over all pairs.
     pub median: f64,
-    /// The 95 % interval of the median; `None` where there are too few pairs for one (fewer than six).
+    /// The 95 % interval of the median. `None` if there are too few pairs for an interval (fewer than six).
     pub interval: Option<(f64, f64)>,
-    /// How many pairs: those of which either run is void are none.
+    /// The number of pairs. A pair with a void run does not count.
     pub pairs: usize,
 }
 
 impl Ratio {
-    /// Of these to those, one by one; what a void run came to is `None`. `None` where no pair says anything.
+    /// Compares runs one by one. The value of a void run is `None`. Returns `None` if there is no valid pair.
     pub(super) fn of(these: &[Option<f64>], those: &[Option<f64>]) -> Option<Self> {
         let pairs = these.iter().zip(those).filter_map(|(this, that)| (*this).zip(that.filter(|that| *that > 0.0)));
         let ratios = pairs.map(|(this, that)| this / that);
@@ -32,17 +33,18 @@ impl Ratio {
     }
 }
 
-/// A ratio of runs that may be copies: in simulated time those of a pipeline that draws nothing at random are. However many there are, they
-/// are one, and no interval is told.
+/// Compares runs that may be copies of each other. In simulated time, all runs of a pipeline without randomness are
+/// copies. Copies count as one pair without an interval.
 pub(super) fn of_runs(these: &[Option<f64>], those: &[Option<f64>]) -> Option<Ratio> {
     let copies = |runs: &[Option<f64>]| runs.windows(2).all(|pair| pair[0] == pair[1]);
     let ratio = Ratio::of(these, those)?;
     Some(if copies(these) && copies(those) { Ratio { interval: None, pairs: 1, ..ratio } } else { ratio })
 }
 
-/// How many of so many sorted values may be left out at either end so that the rest has the median in it as surely as is asked.
+/// Returns how many sorted values may be left out at either end so that the rest contains the median with the required
+/// confidence.
 fn rank(count: usize) -> Option<usize> {
-    // The chance that at most `below` of `count` values are on one side of the median.
+    // The probability that at most `below` of `count` values lie on one side of the median.
     let (mut chance, mut sum, mut found) = (0.5_f64.powi(i32::try_from(count).ok()?), 0.0, None);
     for below in 0..count.div_ceil(2) {
         sum += chance;
@@ -59,9 +61,10 @@ fn rank(count: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Conover, Practical Nonparametric Statistics: 95 % and more from the 1st of 6, the 6th of 20, the 40th of 100 on.
+    /// Conover, Practical Nonparametric Statistics: the interval has at least 95 % from the 1st of 6, the 6th of 20,
+    /// and the 40th of 100 values on.
     #[test]
-    fn as_many_are_left_out_as_tables_say() {
+    fn ranks_match_published_tables() {
         assert_eq!([0, 1, 5, 6, 20, 100].map(rank), [None, None, None, Some(0), Some(5), Some(39)]);
     }
 
@@ -77,13 +80,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_of_nothing() {
+    fn pairs_without_a_reference_give_no_ratio() {
         assert_eq!(Ratio::of(&[Some(1.0)], &[Some(0.0)]), None);
         let few = Ratio::of(&[Some(3.0), Some(1.0)], &[Some(1.0), Some(1.0)]).expect("pairs");
         assert_eq!((few.median, few.interval, few.pairs), (2.0, None, 2));
     }
 
-    /// Intervals of no width were told of twenty runs that were all the same.
+    /// Regression: twenty equal runs gave an interval of zero width.
     #[test]
     fn copies_of_a_run_have_no_interval() {
         let (these, mut those) = (vec![Some(3.0); 20], vec![Some(2.0); 20]);
@@ -93,9 +96,9 @@ mod tests {
     }
 
     #[test]
-    fn a_void_run_is_in_no_pair() {
-        let told = Ratio::of(&[Some(2.0), None, Some(9.0)], &[Some(1.0), Some(1.0), None]).expect("a pair");
-        assert_eq!((told.median, told.pairs), (2.0, 1));
+    fn a_void_run_forms_no_pair() {
+        let ratio = Ratio::of(&[Some(2.0), None, Some(9.0)], &[Some(1.0), Some(1.0), None]).expect("a pair");
+        assert_eq!((ratio.median, ratio.pairs), (2.0, 1));
         assert_eq!(Ratio::of(&[None], &[Some(1.0)]), None);
     }
 }

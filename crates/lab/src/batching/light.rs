@@ -1,63 +1,70 @@
-//! Light load, under which a full batch is long in coming, and traffic that stops, after which none comes at all.
+//! Light load, under which full batches take long to form, and traffic that stops, so that partial batches would wait
+//! forever.
 //!
-//! In the end of every run nothing more comes, so that there is no packet whose delay is not known; and delays are of the whole run.
+//! Every run ends with a time without packets, so that the delay of every packet is known. The delays are those of the
+//! whole run.
 
 use forebay_measure::Nanos;
 use serde::Serialize;
 
 use super::Extents;
-use super::figures::{Figures, Told};
+use super::figures::{Figures, Summary};
 use super::open::{OBJECTIVE, PERCENTILE};
-use super::place::{Place, Run};
-use super::scenario::{Pipeline, Rule, Scenario, Span, Step, fold};
+use super::scenario::{Change, Pipeline, Rule, Scenario, Span, fold};
+use super::testbed::{Run, Testbed};
 use crate::{LabError, Progress};
 
 const CONTROLLERS: &[&str] = &["null", "max", "optimal"];
-/// Packets a second, and those of traffic that stops again and again.
+/// The packets per second, and the packets per second of traffic that stops repeatedly.
 const RATES: &[f64] = &[1e3, 1e4, 1e5];
 const STOPPING: f64 = 4e5;
 const ARRIVALS: &[&str] = &["constant", "poisson"];
 const PERIODS: u32 = 100;
-/// Periods of which the last one is without packets in the end, and those that traffic which stops comes and stays away.
+/// One of `REST` periods at the end of a run has no packets. Stopping traffic flows for `TURN` periods and then pauses
+/// for `TURN` periods.
 const REST: u32 = 4;
 const TURN: u32 = 2;
-/// Next to nothing, a packet in an hour or so: a source of nothing at all is at its end, and simulated time would stand still until it
-/// comes again.
-const NOTHING: f64 = 1e-9;
+/// The rate of a pause: about one packet in an hour. At rate 0 a source would end, and simulated time would stand still
+/// until it restarts.
+const PAUSE_RATE: f64 = 1e-9;
 
 /// A run with little traffic, or with traffic that stops.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Light {
     /// The use case with its sizes.
     pub usecase: String,
-    /// How packets are spread over time.
+    /// The distribution of packets over time.
     pub arrivals: String,
-    /// Packets a second that were due while they came.
+    /// The packets per second that were due while traffic flowed.
     pub offered_pps: f64,
-    /// Whether they stopped again and again.
+    /// Whether the traffic stopped repeatedly.
     pub stops: bool,
     /// The controller.
     pub controller: &'static str,
-    /// Packets of the whole run that left.
+    /// The packets of the whole run that left.
     pub packets: u64,
-    /// Those of them that were above their objective.
+    /// The packets whose delay was above their objective.
     pub late: u64,
-    /// Packets that still waited in the end.
+    /// The packets that still waited at the end.
     pub waiting: u64,
-    /// The largest delay of the whole run, in microseconds; `None` where nothing left.
+    /// The largest delay of the whole run, in microseconds. `None` if no packet left.
     pub max_us: Option<f64>,
-    /// That in parts of the objective.
+    /// The largest delay as a multiple of the objective.
     pub max_of_slo: Option<f64>,
-    /// Figures.
+    /// The summary of the run.
     #[serde(flatten)]
-    pub told: Told,
+    pub summary: Summary,
 }
 
-/// Traffic: how it is spread, its rate, and whether it stops again and again.
+/// Traffic: its distribution over time, its rate, and whether it stops repeatedly.
 type Traffic = (&'static str, f64, bool);
 
-/// Makes all runs.
-pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Light>, LabError> {
+/// Performs all runs.
+pub(super) fn measure(
+    testbed: &Testbed,
+    extents: &Extents,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Light>, LabError> {
     let pipeline = Pipeline::new("gw", &[if extents.short { "n=4" } else { "n=16" }]).keeping(PERCENTILE);
     let span = extents.lasting(PERIODS);
     let (mut wanted, mut scenarios) = (Vec::new(), Vec::new());
@@ -67,9 +74,9 @@ pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progr
             wanted.push((traffic, *controller));
         }
     }
-    let runs = place.all(&scenarios, progress, |run| run)?;
+    let runs = testbed.all(&scenarios, progress, |run| run)?;
     let name = &pipeline.name;
-    Ok(wanted.into_iter().zip(&runs).map(|(wanted, run)| Light::of(run, place, name, wanted)).collect())
+    Ok(wanted.into_iter().zip(&runs).map(|(wanted, run)| Light::of(run, testbed, name, wanted)).collect())
 }
 
 fn traffic() -> Vec<Traffic> {
@@ -84,26 +91,26 @@ fn scenario(
     span: Span,
 ) -> Result<Scenario, LabError> {
     let spread = format!("ports.in.generator.arrivals={arrivals}");
-    // Folded there is nothing to wait for.
+    // In a folded pipeline there is nothing to wait for.
     let settings = [OBJECTIVE.to_owned(), fold(false), format!("rate={rate:.0}pps"), spread];
     let mut scenario = pipeline.under(&Rule::new(controller), &settings, span)?;
-    scenario.steps = steps(span, stops);
+    scenario.changes = steps(span, stops);
     Ok(scenario)
 }
 
-/// When packets stop and come again.
-fn steps(span: Span, stops: bool) -> Vec<(Nanos, Step)> {
+/// Returns the times at which traffic stops and restarts.
+fn steps(span: Span, stops: bool) -> Vec<(Nanos, Change)> {
     let at = |period: u32| Nanos(span.settled().0 + span.period.0 * u64::from(period));
     let rest = span.periods - span.periods.div_ceil(REST);
     let turns = (0..rest).step_by(TURN as usize).filter(|_| stops).enumerate();
     let mut steps: Vec<_> =
-        turns.map(|(turn, period)| (at(period), Step::Offer(if turn % 2 == 0 { NOTHING } else { 1.0 }))).collect();
-    steps.push((at(rest), Step::Offer(NOTHING)));
+        turns.map(|(turn, period)| (at(period), Change::Offer(if turn % 2 == 0 { PAUSE_RATE } else { 1.0 }))).collect();
+    steps.push((at(rest), Change::Offer(PAUSE_RATE)));
     steps
 }
 
 impl Light {
-    fn of(run: &Run, place: &Place, usecase: &str, (traffic, controller): (Traffic, &'static str)) -> Self {
+    fn of(run: &Run, testbed: &Testbed, usecase: &str, (traffic, controller): (Traffic, &'static str)) -> Self {
         let (arrivals, offered_pps, stops) = traffic;
         let (flows, packets) = (&run.whole.flows, &run.report.packets);
         let slowest = flows.iter().filter_map(|flow| Some((flow.delay_us.max?, flow.slo_us)));
@@ -119,7 +126,7 @@ impl Light {
             waiting: packets.queued + packets.held,
             max_us: slowest.map(|(max, _)| max),
             max_of_slo: slowest.and_then(|(max, slo)| Some(max / slo?)),
-            told: Figures::of(run, place.hertz()).told(),
+            summary: Figures::of(run, testbed.hertz()).summary(),
         }
     }
 }
@@ -132,32 +139,33 @@ mod tests {
     fn run(controller: &'static str, traffic: Traffic) -> Light {
         let pipeline = Pipeline::new("gw", &["n=4"]).keeping(PERCENTILE);
         let span = Span { period: Nanos(2_000_000), periods: 40 };
-        let place = Place::new(true, Costs::published(), Default::default());
-        let run = place.run(&scenario(&pipeline, controller, traffic, span).expect("a use case")).expect("it runs");
-        Light::of(&run, &place, &pipeline.name, (traffic, controller))
+        let testbed = Testbed::new(true, Costs::published(), Default::default());
+        let run = testbed.run(&scenario(&pipeline, controller, traffic, span).expect("a use case")).expect("it runs");
+        Light::of(&run, &testbed, &pipeline.name, (traffic, controller))
     }
 
     #[test]
-    fn what_stops_comes_again_and_stops_in_the_end() {
+    fn traffic_restarts_and_stops_at_the_end() {
         let span = Span { period: Nanos(10_000_000), periods: 8 };
         let offers = |stops| -> Vec<f64> {
-            let offer = |(_, step)| if let Step::Offer(factor) = step { factor } else { f64::NAN };
+            let offer = |(_, step)| if let Change::Offer(factor) = step { factor } else { f64::NAN };
             steps(span, stops).into_iter().map(offer).collect()
         };
-        assert_eq!((offers(false), offers(true)), (vec![NOTHING], vec![NOTHING, 1.0, NOTHING, NOTHING]));
+        assert_eq!((offers(false), offers(true)), (vec![PAUSE_RATE], vec![PAUSE_RATE, 1.0, PAUSE_RATE, PAUSE_RATE]));
         assert!(steps(span, true).iter().all(|(at, _)| *at < span.end()));
     }
 
     #[test]
-    fn full_batches_are_long_in_coming_and_optimal_does_not_wait_for_them() {
+    fn optimal_does_not_wait_for_full_batches() {
         for traffic in [("poisson", 1e4, false), ("constant", 4e5, true)] {
             let (max, optimal) = (run("max", traffic), run("optimal", traffic));
             assert!(optimal.late == 0 && optimal.max_of_slo <= Some(1.0) && optimal.waiting == 0, "{optimal:?}");
-            // What stops was once not away for any time: more packets came than under max, which has some of them wait.
+            // Regression: stopping traffic did not pause for any time. It had more packets than under `max`, where some
+            // still wait.
             assert!(optimal.packets.abs_diff(max.packets + max.waiting) <= 500, "{optimal:?} {max:?}");
             assert!(optimal.packets > 0 && max.max_of_slo > optimal.max_of_slo, "{max:?}");
         }
         let max = run("max", ("constant", 1e4, false));
-        assert!(max.max_of_slo > Some(2.0) && max.late > 0, "there is something to break: {max:?}");
+        assert!(max.max_of_slo > Some(2.0) && max.late > 0, "max misses the objective: {max:?}");
     }
 }

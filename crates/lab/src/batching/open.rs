@@ -1,37 +1,38 @@
-//! Traffic that comes when it comes: packets keep to a schedule whether the worker is there or not, from light load to more than it
-//! can do.
+//! Open-loop traffic: packets keep to a schedule regardless of the worker, from light load to overload.
 
 use serde::Serialize;
 
-use super::figures::{Figures, Told};
-use super::place::{Place, Run};
+use super::figures::{Figures, Summary};
 use super::scenario::{Pipeline, Rule, fold};
+use super::testbed::{Run, Testbed};
 use super::{Extents, basis};
 use crate::{LabError, Progress};
 
-/// Every flow's objective.
+/// The objective of every flow.
 pub(super) const OBJECTIVE: &str = "slo=1ms";
-/// Of what the worker does under `max`; the last is more than it can do, and what it does then must not suffer.
+/// The loads, as shares of the rate that the worker reaches under `max`. The last one is an overload, under which
+/// throughput must not drop.
 const LOADS: &[f64] = &[0.3, 0.6, 0.9, 1.2];
-/// Those of a short run.
+/// The loads of a short run.
 const SHORT: &[f64] = &[0.6, 1.2];
 const ARRIVALS: &[(&str, &str)] = &[
     ("constant", "constant"),
     ("poisson", "poisson"),
     ("bursts, 100 µs of 400 µs", "{ on_off: { on: 100us, off: 300us } }"),
 ];
-/// The percentile that must keep objectives.
+/// The percentile of packets that must keep objectives.
 pub(super) const PERCENTILE: f64 = 99.0;
-/// Periods of a run whose violations are counted: 2 000 of it count even where the machine was elsewhere in as many as a run may have.
+/// The number of periods of a run whose violations are counted. Even if the machine was busy elsewhere in as many
+/// periods as a valid run allows, 2 000 of them count.
 const MANY: u32 = 2_250;
-/// The same in simulated time, which knows no such.
+/// The same in simulated time, which has no stalls.
 const MANY_SIMULATED: u32 = 2_000;
-/// Of the others, which are there to be compared with.
+/// The number of periods of the other runs, which serve for comparison.
 const FEW: u32 = 100;
-/// The part of objectives that is kept in reserve, and the paper's careful one.
+/// The share of objectives that is kept in reserve, and the larger share that the paper uses.
 const GUARD: f64 = 0.05;
 const CAREFUL: f64 = 0.2;
-/// Controllers, each with its guard.
+/// The controllers, each with its guard.
 const CONTENDERS: &[(&str, f64)] = &[
     ("null", GUARD),
     ("max", GUARD),
@@ -41,23 +42,24 @@ const CONTENDERS: &[(&str, f64)] = &[
     ("optimal", CAREFUL),
 ];
 
-/// Traffic that a use case is offered.
+/// The traffic that a use case is offered.
 pub(super) struct Offered {
     pub(super) pipeline: Pipeline,
-    /// Where packets come from, and how they are spread over time.
+    /// The source of packets and their distribution over time.
     pub(super) settings: Vec<String>,
-    /// What tables call that.
+    /// The name of the traffic in tables.
     pub(super) arrivals: String,
     pub(super) share: f64,
     pub(super) rate_pps: f64,
     pub(super) fold: bool,
-    /// Whether packets come as chance or somebody else will have it: that is where objectives are hard to keep.
+    /// Whether packets arrive at random or as recorded. Objectives are hard to keep then.
     pub(super) uneven: bool,
 }
 
 impl Offered {
-    /// How many periods of a run count. Many are needed to tell that few are violated. A simulated second takes seconds, so that they
-    /// are had there only where there is something to wait for and something to go wrong; above what can be done violations say nothing.
+    /// Returns the number of periods of a run that count. Many are needed to show that few are violated. A simulated
+    /// second takes seconds, so simulated runs have many periods only if packets wait and objectives are hard to keep.
+    /// In overload, violations carry no meaning.
     fn periods(&self, controller: &str, simulated: bool) -> u32 {
         let judged = controller == "optimal" && self.share <= 1.0;
         match simulated {
@@ -68,37 +70,38 @@ impl Offered {
     }
 }
 
-/// A run with such traffic.
+/// A run with open-loop traffic.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Open {
     /// The use case with its sizes.
     pub usecase: String,
-    /// How packets are spread over time; of recorded ones the capture's name.
+    /// The distribution of packets over time, or the name of the capture.
     pub arrivals: String,
-    /// The load, in parts of what the worker does under `max` of a source that always has packets.
+    /// The load, as a share of the rate that the worker reaches under `max` from a source that always has packets.
     pub share: f64,
-    /// Packets a second that were due.
+    /// The packets per second that were due.
     pub offered_pps: f64,
     /// The share of them that found the source's queue full.
     pub lost: f64,
-    /// The share of time that the worker was busy.
+    /// The share of time in which the worker was busy.
     pub busy: f64,
     /// The controller.
     pub controller: &'static str,
-    /// The part of objectives that it keeps in reserve.
+    /// The share of objectives that it keeps in reserve.
     pub guard: f64,
     /// Whether equal branches ran as one.
     pub fold: bool,
-    /// Figures.
+    /// The summary of the run.
     #[serde(flatten)]
-    pub told: Told,
-    /// The worst flow's percentile in the worst period that counts, in parts of its objective; at most 1 where none was violated.
+    pub summary: Summary,
+    /// The percentile of the worst flow in the worst period that counts, relative to its objective. It is at most 1 if
+    /// no period was violated.
     pub worst: Option<f64>,
 }
 
 impl Open {
-    fn of(run: &Run, place: &Place, offered: &Offered, controller: &'static str, guard: f64) -> Self {
-        let figures = Figures::of(run, place.hertz());
+    fn of(run: &Run, testbed: &Testbed, offered: &Offered, controller: &'static str, guard: f64) -> Self {
+        let figures = Figures::of(run, testbed.hertz());
         Self {
             usecase: offered.pipeline.name.clone(),
             arrivals: offered.arrivals.clone(),
@@ -109,18 +112,22 @@ impl Open {
             controller,
             guard,
             fold: offered.fold,
-            told: figures.told(),
+            summary: figures.summary(),
             worst: figures.worst.iter().copied().max_by(f64::total_cmp),
         }
     }
 }
 
-/// Makes all runs.
-pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Open>, LabError> {
+/// Performs all runs.
+pub(super) fn measure(
+    testbed: &Testbed,
+    extents: &Extents,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Open>, LabError> {
     let pipeline = Pipeline::new("gw", &[if extents.short { "n=4" } else { "n=16" }]).keeping(PERCENTILE);
     let folds = [false, true];
     let full: Vec<_> = folds.map(|on| (pipeline.clone(), vec![fold(on)])).into();
-    let full = capacities(&full, place, extents, progress)?;
+    let full = capacities(&full, testbed, extents, progress)?;
     let mut all = Vec::new();
     for (on, full) in folds.into_iter().zip(full) {
         for (name, arrivals) in ARRIVALS {
@@ -136,13 +143,14 @@ pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progr
             all.extend(if extents.short { SHORT } else { LOADS }.iter().map(of));
         }
     }
-    under_all(&all, place, extents, progress)
+    under_all(&all, testbed, extents, progress)
 }
 
-/// What the worker does of each under `max`, packets a second, where the source always has packets.
+/// Returns the packets per second that the worker processes under `max`, for each pipeline, when its source always has
+/// packets.
 pub(super) fn capacities(
     all: &[(Pipeline, Vec<String>)],
-    place: &Place,
+    testbed: &Testbed,
     extents: &Extents,
     progress: &mut dyn Progress,
 ) -> Result<Vec<f64>, LabError> {
@@ -151,21 +159,21 @@ pub(super) fn capacities(
         pipeline.under(&Rule::new("max"), &settings, extents.lasting(FEW))
     };
     let scenarios = all.iter().map(of).collect::<Result<Vec<_>, _>>()?;
-    let full = basis::measure(place, &scenarios, progress, |run| [Figures::of(run, place.hertz()).rate_pps])?;
+    let full = basis::measure(testbed, &scenarios, progress, |run| [Figures::of(run, testbed.hertz()).rate_pps])?;
     Ok(full.into_iter().map(|[full]| full).collect())
 }
 
-/// Runs of each under every controller.
+/// Runs each use case under every controller.
 pub(super) fn under_all(
     all: &[Offered],
-    place: &Place,
+    testbed: &Testbed,
     extents: &Extents,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Open>, LabError> {
     let (mut wanted, mut scenarios) = (Vec::new(), Vec::new());
     for offered in all {
         for (controller, guard) in CONTENDERS {
-            let span = extents.lasting(offered.periods(controller, place.simulated));
+            let span = extents.lasting(offered.periods(controller, testbed.simulated));
             let mut settings = offered.settings.clone();
             settings.extend([OBJECTIVE.to_owned(), fold(offered.fold), format!("control.guard={guard}")]);
             settings.push(format!("rate={:.0}pps", offered.rate_pps));
@@ -173,9 +181,9 @@ pub(super) fn under_all(
             wanted.push((offered, *controller, *guard));
         }
     }
-    let runs = place.all(&scenarios, progress, |run| run)?;
-    let told = wanted.into_iter().zip(&runs);
-    Ok(told.map(|((offered, controller, guard), run)| Open::of(run, place, offered, controller, guard)).collect())
+    let runs = testbed.all(&scenarios, progress, |run| run)?;
+    let runs = wanted.into_iter().zip(&runs);
+    Ok(runs.map(|((offered, controller, guard), run)| Open::of(run, testbed, offered, controller, guard)).collect())
 }
 
 fn lost(run: &Run) -> f64 {
@@ -188,7 +196,7 @@ fn lost(run: &Run) -> f64 {
 mod tests {
     use super::*;
 
-    /// A run with more than that many stalled periods is void.
+    /// A run with more stalled periods than that is void.
     #[test]
     fn two_thousand_periods_count_of_a_run_that_is_not_void() {
         assert!(f64::from(MANY) * (1.0 - super::super::VOID) >= 2_000.0);

@@ -1,49 +1,53 @@
-//! What deciding takes: from the first counter read to the last action written (Batchy, Table 1). Of this machine's clock, also where a
-//! pipeline runs in simulated time.
+//! Measures how long a decision takes: from the first counter read to the last action written (Batchy, Table 1). The
+//! time is that of this machine's clock, even if the pipeline runs in simulated time.
 
 use serde::Serialize;
 
 use super::Extents;
-use super::place::Place;
 use super::scenario::{Pipeline, Rule, Span};
+use super::testbed::Testbed;
 use crate::{LabError, Progress};
 
 const CONTROLLERS: &[&str] = &["null", "max", "on-off", "gradient", "optimal"];
-/// Periods of a run.
+/// The number of periods of a run.
 const PERIODS: u32 = 100;
 
-/// What a controller's decisions take for a pipeline, in microseconds.
+/// The time that a controller's decisions take for a pipeline, in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Took {
+pub struct DecisionTime {
     /// The use case with its sizes.
     pub usecase: String,
-    /// Flows.
+    /// The number of flows.
     pub flows: usize,
-    /// Modules that run.
+    /// The number of modules that run.
     pub modules: usize,
     /// The controller.
     pub controller: &'static str,
     /// The median.
     pub median: f64,
-    /// The longest: where the machine was elsewhere meanwhile, that is in it.
+    /// The maximum. It includes time in which the machine was busy elsewhere.
     pub max: f64,
 }
 
-/// Makes runs, one at a time.
-pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Took>, LabError> {
+/// Performs the runs, one at a time.
+pub(super) fn measure(
+    testbed: &Testbed,
+    extents: &Extents,
+    progress: &mut dyn Progress,
+) -> Result<Vec<DecisionTime>, LabError> {
     let short = extents.short;
     let mut pipelines: Vec<_> = if short { &[4][..] } else { &[2, 8, 16, 32, 64][..] }
         .iter()
         .map(|n| Pipeline::robot(*n, 0).with(&["slo=100us"]))
         .collect();
     if !short {
-        // About 300 modules, and 5 000.
+        // Pipelines of about 300 and 5 000 modules.
         pipelines.extend(["n=64", "n=1024"].map(|n| Pipeline::new("gw", &[n]).with(&["slo=1ms"])));
     }
     let span = Span { periods: PERIODS.min(extents.span.periods), ..extents.span };
     let runs = pipelines.len() * CONTROLLERS.len();
     progress.begin(runs);
-    if !place.simulated {
+    if !testbed.simulated {
         progress.expect(runs as f64 * span.end().0 as f64 / 1e9);
     }
     let mut all = Vec::new();
@@ -55,10 +59,10 @@ pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progr
             if progress.is_stopped() {
                 return Err(LabError::Interrupted);
             }
-            let run = place.run(&scenario)?;
+            let run = testbed.run(&scenario)?;
             let Some((median, max)) = run.report.control.as_ref().and_then(|control| control.took_us) else { continue };
             let (flows, modules) = (run.report.flows.len(), run.modules);
-            all.push(Took { usecase: pipeline.name.clone(), flows, modules, controller, median, max });
+            all.push(DecisionTime { usecase: pipeline.name.clone(), flows, modules, controller, median, max });
         }
     }
     Ok(all)

@@ -1,4 +1,4 @@
-//! The report: what was found, where figures come from, and where Forebay falls short of the paper.
+//! The report: the results, the origin of the figures, and the points at which Forebay falls short of the paper.
 
 mod control;
 mod decomposition;
@@ -11,17 +11,19 @@ mod traffic;
 
 use forebay_plot::{Block, Page, PlotError, Section};
 
-use super::{Costs, Origin, Results, VOID};
+use super::{CostOrigin, Costs, Results, VOID};
 use crate::blocks::text;
 
-const SLO_STEPS: &str = "Virtual routers whose flows all have the same objective, which changes while as many packets come as are taken (the \
-    paper's Fig. 9a). The paper's controller cuts triggers at once where an objective falls, and raises them in steps where it rises.";
+const SLO_STEPS: &str = "Virtual routers with as many packets as they accept. All flows have the same objective, which \
+                         changes (the paper's Fig. 9a). The paper's controller reduces triggers at once when an \
+                         objective falls, and raises them in steps when it rises.";
 const LOAD_STEPS: &str =
     "Virtual routers whose flows all have an objective of 1 ms, under a load that changes (the paper's Fig. 9b).";
-const BEARER: &str = "A mobile gateway of two bearers: the first one's flows have an objective of 1 ms and a load that changes, the second one's \
-    sources give all that is taken (the paper's Fig. 9c).";
+const BEARER: &str = "A mobile gateway of two bearers. The flows of the first bearer have an objective of 1 ms and a \
+                      load that changes. The sources of the second bearer send as many packets as the pipeline accepts \
+                      (the paper's Fig. 9c).";
 
-/// The page's text.
+/// Returns the HTML text of the page.
 pub(super) fn page(results: &Results) -> Result<String, PlotError> {
     let mut sections = vec![summary::section(results)?];
     if !results.rows.is_empty() {
@@ -32,8 +34,8 @@ pub(super) fn page(results: &Results) -> Result<String, PlotError> {
         sections.push(settled::grid(&results.grid));
     }
     for (title, what, series) in [
-        ("Objectives that change", SLO_STEPS, &results.slo_steps),
-        ("Loads that change", LOAD_STEPS, &results.load_steps),
+        ("Changing objectives", SLO_STEPS, &results.slo_steps),
+        ("Changing loads", LOAD_STEPS, &results.load_steps),
         ("A bearer whose load changes", BEARER, &results.bearer),
     ] {
         if !series.is_empty() {
@@ -46,7 +48,7 @@ pub(super) fn page(results: &Results) -> Result<String, PlotError> {
     if !results.open.is_empty() {
         sections.push(traffic::open(&results.open));
     }
-    // Where only some parts were asked for, others need no word.
+    // If only some parts were selected, the page does not mention the others.
     if results.captures.is_some() || !results.command.contains(" --only ") {
         sections.push(traffic::captures(results.captures.as_deref()));
     }
@@ -77,25 +79,25 @@ pub(super) fn page(results: &Results) -> Result<String, PlotError> {
 
 fn head(results: &Results) -> Vec<Block> {
     let mut head = vec![text(
-        "What batches save and what they cost in delay, under controllers that hold packets back as long as every flow keeps its \
-         objective: the experiments of “Batchy: Batch-scheduling Data Flow Graphs with Service-level Objectives” (NSDI 2020), made \
-         here. Where equal branches can run as one (folded), that is shown beside branches as they are written; where that would say \
-         nothing, the section says why.",
+        "The savings of batches and their cost in delay. Controllers hold packets back as long as every flow keeps its \
+         objective. The experiments are those of “Batchy: Batch-scheduling Data Flow Graphs with Service-level \
+         Objectives” (NSDI 2020). If equal branches can run as one (folded), the page shows them beside unfolded \
+         branches. If folded runs would add nothing, the section explains why.",
     )];
     if results.header.short {
-        let note = "This is a short run: few, small and short runs, to see what there is. Do not rely on its figures.";
+        let note = "This is a short run: its runs are few, small and short. Do not rely on its figures.";
         head.push(Block::Note(note.to_owned()));
     }
     if let Some(complete) = &results.interrupted {
         head.push(Block::Note(format!(
-            "The experiment was interrupted. Complete are: {complete}. The rest is missing."
+            "The experiment was interrupted. Complete parts: {complete}. The other parts are missing."
         )));
     }
     let void = void(results);
     if !void.is_empty() {
         head.push(Block::Note(format!(
-            "The machine was elsewhere in more than {:.0} % of the periods of these runs, or of most runs where there are several: they are \
-             void, and say nothing. {}.",
+            "The machine was busy elsewhere in more than {:.0} % of the periods of these runs, or of most of the runs \
+             of a row. They are void: their figures carry no meaning. {}.",
             VOID * 100.0,
             void.join("; ")
         )));
@@ -103,29 +105,29 @@ fn head(results: &Results) -> Vec<Block> {
     head
 }
 
-/// All that is void, of whatever part.
+/// Returns the names of the void runs of all parts.
 pub(super) fn void(results: &Results) -> Vec<String> {
     let mut void = Vec::new();
-    let rows = results.rows.iter().chain(&results.grid).filter(|row| row.told.void);
+    let rows = results.rows.iter().chain(&results.grid).filter(|row| row.summary.void);
     void.extend(rows.map(|row| format!("{} {}{}", row.usecase, row.controller, folded(row.fold))));
     for (what, all) in [
-        ("objectives that change", &results.slo_steps),
-        ("loads that change", &results.load_steps),
+        ("changing objectives", &results.slo_steps),
+        ("changing loads", &results.load_steps),
         ("a bearer whose load changes", &results.bearer),
     ] {
         let series = all.iter().filter(|series| series.soundness.is_void());
         void.extend(series.map(|series| format!("{what}, {}{}", series.controller, folded(series.fold))));
     }
-    let open = results.open.iter().chain(results.captures.iter().flatten()).filter(|open| open.told.void);
+    let open = results.open.iter().chain(results.captures.iter().flatten()).filter(|open| open.summary.void);
     void.extend(open.map(traffic::of_run));
-    let light = results.light.iter().filter(|light| light.told.void);
+    let light = results.light.iter().filter(|light| light.summary.void);
     void.extend(light.map(|light| format!("light load, {} pps, {}", light.offered_pps, light.controller)));
-    let routers = results.router.iter().filter(|router| router.told.void);
+    let routers = results.router.iter().filter(|router| router.summary.void);
     void.extend(routers.map(|router| format!("{}{}, next hops", router.usecase, folded(router.fold))));
-    let fairness = results.fairness.iter().filter(|told| told.soundness.is_void());
-    void.extend(fairness.map(|told| format!("fairness, {}, {}", told.case, told.scheduler)));
-    let parted = results.decomposition.iter().filter(|told| told.soundness.is_void());
-    void.extend(parted.map(|told| format!("decomposition, at most {} worker(s)", told.workers)));
+    let fairness = results.fairness.iter().filter(|row| row.soundness.is_void());
+    void.extend(fairness.map(|row| format!("fairness, {}, {}", row.case, row.scheduler)));
+    let parted = results.decomposition.iter().filter(|run| run.soundness.is_void());
+    void.extend(parted.map(|run| format!("decomposition, at most {} worker(s)", run.workers)));
     void
 }
 
@@ -135,12 +137,12 @@ fn folded(fold: bool) -> &'static str {
 
 fn machine(results: &Results) -> Section {
     let time = if results.simulated {
-        "simulated: calls take what is stated below, to the nanosecond, and nothing else but 64 ns a turn takes any \
-         time. Every packet is made, passes its modules and is accounted for. Runs of one seed are the same on every \
-         machine; the runs of a row have seeds 1, 2, …, and differ where anything is drawn at random: in robot \
-         control. Elsewhere they are copies, and their ratios have no interval"
+        "simulated: calls take the times stated below, to the nanosecond. Besides them, only 64 ns per turn take any \
+         time. Every packet is generated, passes its modules and is accounted for. Runs with the same seed are equal \
+         on every machine. The runs of a row have the seeds 1, 2, …, and differ only if the pipeline uses random \
+         numbers, as robot control does. Otherwise they are copies, and their ratios have no interval"
     } else {
-        "this machine's: pipelines run on cores of their own, and figures are measured"
+        "this machine's clock: pipelines run on cores of their own, and figures are measured"
     };
     let mut facts = results.machine.facts();
     facts.extend([
@@ -150,42 +152,43 @@ fn machine(results: &Results) -> Section {
     ]);
     facts.extend(results.header.facts());
     let rule = format!(
-        "The largest batch is 32; 95 % of a flow's packets must keep its objective, where traffic keeps to a schedule or is recorded and in the decomposition 99 %. A period is violated \
-         when more of any flow's packets that left in it were above the objective: they are counted one by one. A turn that takes \
-         twice as long as all modules with full batches would, and 100 µs at least, is a stall of the machine; a period with one does not \
-         count, and more than {:.0} % of such make a run void. Of several runs void ones are left out, unless all are. Rates, batches, \
-         ticks and delays are of whole runs: stalled periods of a run that is not void are in them. \
-         Simulated time has no stalls.",
+        "The largest batch is 32. 95 % of a flow's packets must keep its objective. It is 99 % for open-loop and \
+         recorded traffic and in the decomposition. A period is violated if too many of the packets of any flow that \
+         left in it were above the objective; every packet is counted. A turn is a stall of the machine if it takes at \
+         least 100 µs and at least twice as long as all modules with full batches would. A period with a stall does \
+         not count, and a run is void if more than {:.0} % of its periods have one. Of several runs, void ones are \
+         left out, unless all are void. Rates, batches, ticks and delays are those of whole runs, including the \
+         stalled periods of a run that is not void. Simulated time has no stalls.",
         VOID * 100.0
     );
-    let cycles = "Where a function is asked for in cycles (robot control), a cycle is one of the paper's machine, 1/2.4 ns, in simulated \
-                  time, and a tick of the time-stamp counter in real time.";
+    let cycles = "Some functions have a cost in cycles (robot control). In simulated time a cycle is one of the \
+                  paper's machine, 1/2.4 ns; in real time it is a tick of the time-stamp counter.";
     Section {
         title: "The machine, and where figures come from".to_owned(),
         blocks: vec![Block::Facts(facts), text(&rule), text(cycles)],
     }
 }
 
-/// What calls cost, and where that is from, function by function.
+/// Returns the sources of the costs of calls, with the functions of each.
 fn costs(costs: &Costs) -> String {
-    let of = |origin: Origin| {
+    let of = |origin: CostOrigin| {
         let names = costs.origins.iter().filter(|(_, from)| **from == origin).map(|(name, _)| name.as_str());
         names.collect::<Vec<_>>().join(", ")
     };
-    let told = [
-        ("measured on this machine (forebay profile)", of(Origin::Profile)),
-        ("published by Batchy", of(Origin::Published)),
-        ("60 ns a call and 15 ns a packet, as nobody has measured them", of(Origin::Assumed)),
+    let sources = [
+        ("measured on this machine (forebay profile)", of(CostOrigin::Profile)),
+        ("published by Batchy", of(CostOrigin::Published)),
+        ("assumed to be 60 ns per call and 15 ns per packet, without a measurement", of(CostOrigin::Assumed)),
     ];
-    let told: Vec<_> =
-        told.iter().filter(|(_, names)| !names.is_empty()).map(|(how, n)| format!("{how}: {n}")).collect();
-    if told.is_empty() { "those that each section tells".to_owned() } else { told.join("; ") }
+    let sources: Vec<_> =
+        sources.iter().filter(|(_, names)| !names.is_empty()).map(|(how, n)| format!("{how}: {n}")).collect();
+    if sources.is_empty() { "stated in each section".to_owned() } else { sources.join("; ") }
 }
 
 fn again(results: &Results) -> Section {
     let blocks = vec![
         Block::Code(results.command.clone()),
-        text("results.json, beside this page, has everything that is shown here; the CSV files have its tables."),
+        text("results.json, in the same folder, contains all data of this page. The CSV files contain its tables."),
     ];
     Section { title: "How to run it again".to_owned(), blocks }
 }

@@ -1,6 +1,6 @@
-//! What calls cost by the size of batches, and how many packets a second that is (Batchy, Fig. 1 and 3).
+//! Measures the cost of calls by the size of batches, and the resulting rate (Batchy, Fig. 1 and 3).
 //!
-//! Measured of functions by themselves, as `forebay profile` does; in simulated time what calls take there.
+//! Functions are measured separately, as `forebay profile` does. In simulated time the results are the simulated costs.
 
 use std::time::Duration;
 
@@ -8,41 +8,41 @@ use forebay_lean::profile::{Effort, Key, Profile, Store, batchiness};
 use serde::Serialize;
 
 use super::costs::BATCH;
-use super::place::Place;
-use super::{Extents, Origin};
+use super::testbed::Testbed;
+use super::{CostOrigin, Extents};
 use crate::{LabError, Progress};
 
-/// The functions: those of the paper's figures, and those that its use cases consist of besides.
+/// The functions: those of the paper's figures, and the other functions of its use cases.
 const FUNCTIONS: &[&str] = &["exact_match", "ip_lookup", "acl", "static_nat", "ttl", "mac_rewrite", "ip_checksum"];
 const FEW: &[&str] = &["ip_lookup", "acl"];
 
-/// A function's calls.
+/// The calls of a function.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Calls {
     /// The function.
     pub function: String,
-    /// Where that is from.
-    pub origin: Origin,
-    /// Nanoseconds a call: T0, and T1 for each packet.
+    /// The source of the costs.
+    pub origin: CostOrigin,
+    /// The cost of a call in nanoseconds: T0 plus T1 for each packet.
     pub t0_ns: f64,
-    /// See above.
+    /// See `t0_ns`.
     pub t1_ns: f64,
-    /// What packets cost in full batches, in parts of what they cost one by one.
+    /// The cost of a packet in a full batch, as a share of its cost alone.
     pub batchiness: f64,
-    /// The share of what varies that the line explains; `None` where nothing was measured, or nothing varies.
+    /// The share of the variance that the line explains. `None` if nothing was measured, or nothing varies.
     pub r2: Option<f64>,
-    /// By size.
+    /// The cost by batch size.
     pub sizes: Vec<Size>,
 }
 
-/// Calls on so many packets.
+/// Calls with batches of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Size {
-    /// Packets a call.
+    /// The packets per call.
     pub packets: f64,
-    /// Nanoseconds a call.
+    /// The nanoseconds per call.
     pub call_ns: f64,
-    /// Million packets a second.
+    /// The rate, in million packets per second.
     pub rate_mpps: f64,
 }
 
@@ -52,12 +52,16 @@ impl Size {
     }
 }
 
-/// Measures them, or tells what they take in simulated time.
-pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Calls>, LabError> {
+/// Measures the functions, or returns their costs in simulated time.
+pub(super) fn measure(
+    testbed: &Testbed,
+    extents: &Extents,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Calls>, LabError> {
     let functions = if extents.short { FEW } else { FUNCTIONS };
-    if place.simulated {
-        let known = place.costs().with(&functions.iter().copied().collect());
-        let told = functions.iter().filter_map(|name| {
+    if testbed.simulated {
+        let known = testbed.costs().with(&functions.iter().copied().collect());
+        let calls = functions.iter().filter_map(|name| {
             let (t0_ns, t1_ns) = *known.functions.get(*name)?;
             let sizes = std::iter::successors(Some(1), |size| Some(size * 2)).take_while(|size| *size <= BATCH);
             let sizes = sizes.map(|size| Size::new(size as f64, t0_ns + t1_ns * size as f64)).collect();
@@ -72,22 +76,22 @@ pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progr
                 sizes,
             })
         });
-        return Ok(told.collect());
+        return Ok(calls.collect());
     }
     let effort = Effort { time: Duration::from_millis(600), ..Effort::new(BATCH) };
     let names: Vec<String> = functions.iter().map(|name| (*name).to_owned()).collect();
     let mut profile = Profile::empty(Key::this(BATCH)?);
     progress.begin(names.len() * effort.passes);
-    profile.measure(&names, &effort, &mut |told| progress.step(told.function))?;
-    // The profile is for later runs as well. Where it cannot be kept, this report still has the figures.
+    profile.measure(&names, &effort, &mut |pass| progress.step(pass.function))?;
+    // The profile also serves later runs. If it cannot be stored, this report still contains the figures.
     if let Ok(store) = Store::of_user() {
         drop(profile.keep(&store));
     }
-    let told = profile.functions.into_iter().map(|(function, costed)| {
+    let calls = profile.functions.into_iter().map(|(function, costed)| {
         let sizes = costed.sizes.iter().map(|size| Size::new(size.packets, size.call_s * 1e9)).collect();
         let (t0_ns, t1_ns) = (costed.t0_s * 1e9, costed.t1_s * 1e9);
         let (batchiness, r2) = (costed.batchiness, costed.r2);
-        Calls { function, origin: Origin::Profile, t0_ns, t1_ns, batchiness, r2, sizes }
+        Calls { function, origin: CostOrigin::Profile, t0_ns, t1_ns, batchiness, r2, sizes }
     });
-    Ok(told.collect())
+    Ok(calls.collect())
 }

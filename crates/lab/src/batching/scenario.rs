@@ -1,4 +1,4 @@
-//! What is run: a pipeline with its settings, for how long, and what happens on the way.
+//! Scenarios: a pipeline with its settings, the duration of the run, and the changes during the run.
 
 use forebay_graph::Cost;
 use forebay_instance::Simulation;
@@ -9,29 +9,29 @@ use super::costs::{BATCH, cycles};
 use crate::LabError;
 use crate::trial::Case;
 
-/// Decisions before a controller has settled: what they are about does not count.
+/// The number of decisions after which a controller counts as settled. Periods before that do not count.
 pub(super) const SETTLED: u32 = 10;
-/// How soon the first decision of a run is made; each further one takes twice as long, until it is a period.
+/// The time of the first decision of a run. The interval doubles with each further decision until it is a period.
 pub(super) const FIRST: Nanos = Nanos(1_000_000);
-/// The percentile that must keep objectives, where no other is asked for: the paper's.
+/// The percentile of packets that must keep objectives, unless another one is set. It is the paper's.
 const PERCENTILE: f64 = 95.0;
 
 /// A pipeline of the experiments.
 #[derive(Clone, Debug)]
 pub(super) struct Pipeline {
-    /// As tables name it: `gw 16`.
+    /// The name in tables, for example `gw 16`.
     pub(super) name: String,
     case: Case,
-    /// What modules whose names begin so take in simulated time, whatever their function.
+    /// The cost in simulated time of modules whose names start with a prefix, regardless of their function.
     special: Vec<(&'static str, Cost)>,
     /// Whether only the first flow is urgent.
     pub(super) urgent: bool,
-    /// The percentile that must keep objectives.
+    /// The percentile of packets that must keep objectives.
     percentile: f64,
 }
 
 impl Pipeline {
-    /// A use case with these sizes, `key=value` each.
+    /// Returns a use case with these sizes, each as `key=value`.
     pub(super) fn new(usecase: &'static str, sizes: &[&str]) -> Self {
         let size = |set: &&str| set.split_once('=').map(|(_, size)| size.to_owned());
         let name = std::iter::once(usecase.to_owned()).chain(sizes.iter().filter_map(size)).collect::<Vec<_>>();
@@ -39,7 +39,8 @@ impl Pipeline {
         Self { name: name.join(" "), case, special: Vec::new(), urgent: false, percentile: PERCENTILE }
     }
 
-    /// Robot control: one urgent branch of no cost among `n`, whose others cost `c` cycles a packet.
+    /// Returns robot control with `n` branches: one urgent branch without cost, and others that cost `c` cycles per
+    /// packet.
     pub(super) fn robot(n: usize, c: u64) -> Self {
         let mut pipeline = Self::new("rc", &[&format!("n={n}")]);
         pipeline.case = pipeline.case.with(format!("c={c}"));
@@ -50,39 +51,39 @@ impl Pipeline {
         pipeline
     }
 
-    /// All modules take this in simulated time.
+    /// Sets the cost of all modules in simulated time.
     pub(super) fn costing(mut self, cost: Cost) -> Self {
         self.special = vec![("", cost)];
         self
     }
 
-    /// So many percent of a flow's packets must keep its objective.
+    /// Sets the percentile of a flow's packets that must keep its objective.
     pub(super) fn keeping(mut self, percentile: f64) -> Self {
         self.percentile = percentile;
         self
     }
 
-    /// With further settings.
+    /// Adds settings.
     pub(super) fn with(mut self, settings: &[&str]) -> Self {
         self.case = settings.iter().fold(self.case, |case, setting| case.with((*setting).to_owned()));
         self
     }
 
-    /// The configuration with these settings besides.
+    /// Returns the configuration with additional settings.
     pub(super) fn source(&self, settings: &[String]) -> Result<Source, LabError> {
         let settings: Vec<_> = self.case.settings.iter().chain(settings).cloned().collect();
         let source = usecase(self.case.name, &settings)?;
-        // Every flow is written, each with its name first.
+        // The configuration contains every flow, each with its name first.
         let flows = source.text().matches("\n  - name: ").count();
         Ok((0..flows).fold(source, |source, flow| source.set(format!("flows.{flow}.percentile={}", self.percentile))))
     }
 
-    /// A run of it under a controller.
+    /// Returns a run under a controller.
     pub(super) fn under(&self, rule: &Rule, more: &[String], span: Span) -> Result<Scenario, LabError> {
         self.run(rule.name, rule.settings(span.period), more, span)
     }
 
-    /// A run of it without a controller.
+    /// Returns a run without a controller.
     pub(super) fn uncontrolled(&self, more: &[String], span: Span) -> Result<Scenario, LabError> {
         self.run("no controller", Vec::new(), more, span)
     }
@@ -93,16 +94,16 @@ impl Pipeline {
         settings.extend_from_slice(more);
         let source = self.source(&settings)?;
         let name = format!("{}, {rule}", self.name);
-        Ok(Scenario { name, source, special: self.special.clone(), span, steps: Vec::new(), flow: 0, module: None })
+        Ok(Scenario { name, source, special: self.special.clone(), span, changes: Vec::new(), flow: 0, module: None })
     }
 }
 
 /// A controller with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
-    /// Its name.
+    /// The name of the controller.
     pub(super) name: &'static str,
-    /// The trigger, where it has one.
+    /// The trigger, if the controller has one.
     pub(super) trigger: Option<usize>,
 }
 
@@ -115,7 +116,8 @@ impl Rule {
         Self { name: "static", trigger: Some(trigger) }
     }
 
-    /// Whether it goes with the weighted-fair scheduler, which gives each module its own share of time, and so folds nothing.
+    /// Returns whether the controller needs the weighted-fair scheduler. That scheduler gives each module its own share
+    /// of time and therefore folds nothing.
     pub(super) fn is_weighted(&self) -> bool {
         matches!(self.name, "wfq" | "nfvnice" | "fair")
     }
@@ -133,73 +135,73 @@ impl Rule {
     }
 }
 
-/// How long a run is.
+/// The duration of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    /// A control period.
+    /// The control period.
     pub(super) period: Nanos,
-    /// Those that count, after the controller has settled.
+    /// The number of periods that count, after the controller has settled.
     pub(super) periods: u32,
 }
 
 impl Span {
-    /// When what counts begins.
+    /// Returns the time at which the controller has settled.
     pub(super) fn settled(self) -> Nanos {
         Nanos((0..SETTLED).map(|decided| (FIRST.0 << decided).min(self.period.0)).sum())
     }
 
-    /// When it ends.
+    /// Returns the end of the run.
     pub(super) fn end(self) -> Nanos {
         Nanos(self.settled().0 + self.period.0 * u64::from(self.periods))
     }
 }
 
-/// The setting that folds equal branches, or runs them as they are written.
+/// Returns the setting that folds equal branches, or keeps them as written.
 pub(super) fn fold(on: bool) -> String {
     format!("fold={}", if on { "on" } else { "off" })
 }
 
-/// Something that changes while a pipeline runs.
+/// A change during a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Step {
-    /// Sources offer so many times their rate.
+pub(super) enum Change {
+    /// Sources offer this multiple of their rate.
     Offer(f64),
-    /// Every flow that has an objective gets this one.
+    /// Every flow that has an objective gets this objective.
     Objective(Nanos),
 }
 
-/// A run to be made.
+/// A run to perform.
 #[derive(Clone, Debug)]
 pub(super) struct Scenario {
-    /// What it is called while it runs.
+    /// The name that is shown while it runs.
     pub(super) name: String,
     pub(super) source: Source,
-    /// What modules whose names begin so take in simulated time.
+    /// The cost in simulated time of modules whose names start with a prefix.
     pub(super) special: Vec<(&'static str, Cost)>,
     pub(super) span: Span,
-    /// When what changes, in order.
-    pub(super) steps: Vec<(Nanos, Step)>,
-    /// The flow that is watched.
+    /// The changes with their times, in order.
+    pub(super) changes: Vec<(Nanos, Change)>,
+    /// The index of the watched flow.
     pub(super) flow: usize,
     /// The module whose trigger is watched.
     pub(super) module: Option<String>,
 }
 
 impl Scenario {
-    /// A configuration's text under a controller.
+    /// Returns the text of a configuration under a controller.
     pub(super) fn of_text(name: String, text: String, rule: &Rule, more: &[String], span: Span) -> Self {
         let settings = rule.settings(span.period).into_iter().chain(more.iter().cloned());
         let source = settings.fold(Source::new(text, name.clone(), ""), Source::set);
-        Self { name, source, special: Vec::new(), span, steps: Vec::new(), flow: 0, module: None }
+        Self { name, source, special: Vec::new(), span, changes: Vec::new(), flow: 0, module: None }
     }
 
-    /// Whether any branches of it run as one: where none do, a folded run is the run of before once more.
+    /// Returns whether any branches run as one. If none do, a folded run would equal the unfolded run.
     pub(super) fn folds(&self) -> Result<bool, LabError> {
         let loaded = load(&self.source, Conditions { frequency: Simulation::frequency(), simulated: true })?;
         Ok(loaded.plans.iter().any(|plan| !plan.folds.is_empty()))
     }
 
-    /// Modules whose names begin so take this in simulated time.
+    /// Sets the cost in simulated time of modules whose names start with `prefix`.
     pub(super) fn costing(mut self, prefix: &'static str, cost: Cost) -> Self {
         self.special.push((prefix, cost));
         self
@@ -236,6 +238,6 @@ mod tests {
         let router = Pipeline::new("l2l3", &["n=4"]);
         assert!(folds(&router, "null") && !folds(&router, "wfq"));
         assert!(Rule::new("wfq").is_weighted() && !Rule::new("null").is_weighted());
-        assert!(!folds(&Pipeline::robot(4, 0), "null"), "its branches are of a function that does not fold");
+        assert!(!folds(&Pipeline::robot(4, 0), "null"), "the function of its branches does not fold");
     }
 }

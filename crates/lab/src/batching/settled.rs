@@ -1,11 +1,11 @@
-//! The static experiment: every use case under every controller, with steady traffic, folded and not (Batchy, section 6, Fig. 7
-//! and Table 2).
+//! The static experiment: every use case under every controller, with steady traffic, folded and unfolded (Batchy,
+//! section 6, Fig. 7 and Table 2).
 //!
-//! The objective is four fifths of the mean delay that `max` has here, branches as they are written. All controllers run in turn, and
-//! again and again, so that each run has a partner that was made under the same conditions. What folds nothing has no folded runs: they
-//! would be those of before once more.
+//! The objective is four fifths of the mean delay that `max` has on this machine with unfolded branches. All
+//! controllers run in turn, repeatedly, so that each run has a partner under the same conditions. Use cases without
+//! equal branches have no folded runs, because these would repeat the unfolded ones.
 //!
-//! The grid is the same for all sizes of the paper's Table 2, with branches as they are written.
+//! The grid is the same experiment for all sizes of the paper's Table 2, with unfolded branches.
 
 mod constant;
 mod oracle;
@@ -17,21 +17,22 @@ use constant::Constant;
 use oracle::Oracle;
 
 use super::costs::BATCH;
-use super::figures::{Figures, Told, mean_delay_us, quantiles};
+use super::figures::{Figures, Summary, mean_delay_us, quantiles};
 use super::interval::{Ratio, of_runs};
-use super::place::Place;
 use super::scenario::{Pipeline, Rule, Span, fold};
+use super::testbed::Testbed;
 use super::{Extents, Part, Settings, basis, captures};
 use crate::{LabError, Progress};
 
-/// The part of the mean delay of `max` that is the objective.
-const PART: f64 = 0.8;
-/// Periods of a run that only looks for something. With 20 on a busy machine chance chose the constant.
-const LOOK: u32 = 60;
-/// Constants that are tried.
+/// The objective, as a share of the mean delay of `max`.
+const OBJECTIVE_SHARE: f64 = 0.8;
+/// The number of periods of a run that searches for a trigger. With 20 periods on a busy machine, chance decided which
+/// constant was best.
+const SEARCH_PERIODS: u32 = 60;
+/// The constant triggers that are tried.
 const CONSTANTS: &[usize] = &[0, 1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32];
 
-/// Controllers that are compared, besides the best constant.
+/// The controllers that are compared, besides the best constant.
 const CONTROLLERS: &[&str] = &["null", "max", "on-off", "gradient", "optimal", "wfq", "nfvnice"];
 
 /// A use case under a controller.
@@ -43,31 +44,33 @@ pub struct Row {
     pub controller: String,
     /// Whether equal branches ran as one.
     pub fold: bool,
-    /// Figures.
+    /// The summary of the runs.
     #[serde(flatten)]
-    pub told: Told,
-    /// Runs.
+    pub summary: Summary,
+    /// The number of runs.
     pub runs: usize,
-    /// Of `static`: the best constant; `None` where none keeps the objective, or all that were tried were void. Of `oracle`: the
-    /// constant, if nothing else carries more.
+    /// For `static`: the best constant. `None` if no constant keeps the objective, or all tried runs were void. For
+    /// `oracle`: the constant, if no other triggers carry more.
     pub trigger: Option<usize>,
-    /// Where none keeps it: the constant that misses it in the fewest periods, which these figures are of.
+    /// If no constant keeps the objective: the constant that misses it in the fewest periods. The figures are those of
+    /// this constant.
     pub nearest: Option<usize>,
-    /// Of `oracle`: how many times those of `optimal` its triggers are; `None` where the best constant carries more.
+    /// For `oracle`: its triggers as a multiple of those of `optimal`. `None` if the best constant carries more.
     pub multiple: Option<f64>,
-    /// Packets a second against those of `null`.
+    /// The packets per second relative to those of `null`.
     pub to_null: Option<Ratio>,
-    /// Packets a second against those of `optimal`.
+    /// The packets per second relative to those of `optimal`.
     pub to_optimal: Option<Ratio>,
-    /// Packets a second against those of `on-off`.
+    /// The packets per second relative to those of `on-off`.
     pub to_on_off: Option<Ratio>,
-    /// Packets a call in parts of those of `max`.
+    /// The packets per call as a share of those of `max`.
     pub batch_of_max: Option<f64>,
-    /// By period, how near the worst flow came to its objective, in parts of it: from the least to the most, evenly.
+    /// Evenly spaced quantiles over periods of how near the worst flow came to its objective, as a multiple of the
+    /// objective.
     pub worst: Vec<f64>,
 }
 
-/// The use cases of the static experiment.
+/// Returns the use cases of the static experiment.
 fn pipelines(extents: &Extents) -> Vec<Pipeline> {
     if extents.short {
         return vec![Pipeline::new("l2l3", &["n=4"]), Pipeline::new("gw", &["n=8"]), Pipeline::robot(8, 0)];
@@ -78,21 +81,21 @@ fn pipelines(extents: &Extents) -> Vec<Pipeline> {
         Pipeline::new("gw", &["n=16"]),
         Pipeline::new("gw", &["n=64"]),
         Pipeline::new("vrf", &["m=16", "n=4"]),
-        // The paper has 4 users of 1 to 16 bearers.
+        // The paper has 4 users with 1 to 16 bearers.
         Pipeline::new("mgw", &["m=4", "n=16"]),
         Pipeline::robot(16, 0),
         Pipeline::robot(16, 100),
     ]
 }
 
-/// Sizes in the grid: next hops, VRFs with their next hops, bearers, and branches of robot control (the paper's Table
-/// 2).
+/// The sizes in the grid: next hops, VRFs with their next hops, bearers, and branches of robot control (the paper's
+/// Table 2).
 struct Sizes {
     hops: &'static [usize],
     routers: &'static [(usize, usize)],
     bearers: &'static [usize],
     robots: &'static [usize],
-    /// Next hops of the router whose traffic is recorded.
+    /// The number of next hops of the router with recorded traffic.
     recorded: usize,
 }
 
@@ -104,12 +107,12 @@ const SIZES: Sizes = Sizes {
     recorded: 16,
 };
 const FEW_SIZES: Sizes = Sizes { hops: &[1, 4], routers: &[(2, 2)], bearers: &[1], robots: &[4], recorded: 4 };
-/// Users of the mobile gateway.
+/// The users of the mobile gateway.
 const USERS: &str = "m=4";
-/// How often each run of the grid is made: as often as in the paper.
+/// The number of runs of each row of the grid, as in the paper.
 const GRID_RUNS: usize = 3;
 
-/// The use cases of the grid.
+/// Returns the use cases of the grid.
 fn grid_pipelines(extents: &Extents) -> Result<Vec<Pipeline>, LabError> {
     let sizes = if extents.short { FEW_SIZES } else { SIZES };
     let hops = |name| sizes.hops.iter().map(move |n| Pipeline::new(name, &[&format!("n={n}")]));
@@ -129,13 +132,13 @@ fn grid_pipelines(extents: &Extents) -> Result<Vec<Pipeline>, LabError> {
     Ok(all)
 }
 
-/// A use case, folded or not, with its objective, its best constant and its best triggers.
+/// A use case, folded or unfolded, with its objective, its best constant and its best triggers.
 struct Case {
     pipeline: Pipeline,
     fold: bool,
     slo: Nanos,
     constant: Constant,
-    /// `None` where no triggers that were tried keep the objective.
+    /// `None` if no tried triggers keep the objective.
     oracle: Option<Oracle>,
 }
 
@@ -144,7 +147,7 @@ impl Case {
         settings(self.fold, Some(self.slo), seed)
     }
 
-    /// What is compared on it. Controllers are left out that fold nothing where it is folded.
+    /// Returns the contenders. In a folded use case, controllers that fold nothing are left out.
     fn contenders(&self) -> Vec<Contender> {
         let of = |name| Contender { name, rule: Rule::new(name), settings: Vec::new() };
         let mut all: Vec<_> = CONTROLLERS.iter().map(|name| of(name)).collect();
@@ -159,7 +162,7 @@ impl Case {
     }
 }
 
-/// A controller with what is stated for it besides.
+/// A controller with its additional settings.
 #[derive(Clone)]
 struct Contender {
     name: &'static str,
@@ -172,49 +175,49 @@ fn settings(on: bool, slo: Option<Nanos>, seed: usize) -> Vec<String> {
     ["rate=max".to_owned(), fold(on), format!("seed={seed}")].into_iter().chain(slo).collect()
 }
 
-/// The objective of a pipeline: a part of the mean delay that `max` has.
+/// Returns the objective of a pipeline: a share of the mean delay of `max`.
 pub(super) fn objective(mean_us: f64) -> Nanos {
-    Nanos(((mean_us * 1e3 * PART) as u64).max(1))
+    Nanos(((mean_us * 1e3 * OBJECTIVE_SHARE) as u64).max(1))
 }
 
-/// Whether the parts that are asked for have a use case of this name.
+/// Checks that the selected parts contain a use case of this name.
 ///
 /// # Errors
-/// [`LabError::UseCase`], with those that there are; and what [`grid_pipelines`] says of captures.
-pub(super) fn known(asked: &str, settings: &Settings, extents: &Extents) -> Result<(), LabError> {
+/// Returns [`LabError::UseCase`] with the available names if they do not, and the errors of [`grid_pipelines`].
+pub(super) fn known(requested: &str, settings: &Settings, extents: &Extents) -> Result<(), LabError> {
     let mut all = if settings.has(Part::Static) { pipelines(extents) } else { Vec::new() };
     all.extend(if settings.has(Part::Grid) { grid_pipelines(extents)? } else { Vec::new() });
-    let one = Extents { usecases: vec![asked.to_owned()], ..extents.clone() };
+    let one = Extents { usecases: vec![requested.to_owned()], ..extents.clone() };
     if all.iter().any(|pipeline| one.has(&pipeline.name)) {
         return Ok(());
     }
     let mut names: Vec<_> = all.into_iter().map(|pipeline| pipeline.name).collect();
     names.dedup();
     let of_short = if settings.short { "; without `--short` there are larger ones" } else { "" };
-    Err(LabError::UseCase { asked: asked.to_owned(), names: names.join(", "), of_short })
+    Err(LabError::UseCase { requested: requested.to_owned(), names: names.join(", "), of_short })
 }
 
-/// Makes the table.
-pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Row>, LabError> {
-    table_of((pipelines(extents), true, extents.runs), place, extents, progress)
+/// Performs the static experiment.
+pub(super) fn measure(testbed: &Testbed, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Row>, LabError> {
+    table_of((pipelines(extents), true, extents.runs), testbed, extents, progress)
 }
 
-/// Makes the table of the grid.
-pub(super) fn grid(place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Row>, LabError> {
-    // In simulated time further runs are copies, but for robot control's.
+/// Performs the experiment of the grid.
+pub(super) fn grid(testbed: &Testbed, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Row>, LabError> {
+    // In simulated time further runs are copies, except for robot control.
     let runs = extents.stated_runs.unwrap_or(if extents.short { 1 } else { GRID_RUNS });
-    table_of((grid_pipelines(extents)?, false, runs), place, extents, progress)
+    table_of((grid_pipelines(extents)?, false, runs), testbed, extents, progress)
 }
 
-/// Makes a table of these pipelines, folded too or only as they are written, from so many runs each.
+/// Performs runs of these pipelines, `runs` times each, unfolded and, if `folded` is set, folded as well.
 fn table_of(
     (mut pipelines, folded, runs): (Vec<Pipeline>, bool, usize),
-    place: &Place,
+    testbed: &Testbed,
     extents: &Extents,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Row>, LabError> {
     pipelines.retain(|pipeline| extents.has(&pipeline.name));
-    let cases = cases((pipelines, folded), place, extents, progress)?;
+    let cases = cases((pipelines, folded), testbed, extents, progress)?;
     let wanted: Vec<(usize, Contender)> = cases
         .iter()
         .enumerate()
@@ -228,8 +231,8 @@ fn table_of(
             scenarios.push(case.pipeline.under(&contender.rule, &settings, extents.span)?);
         }
     }
-    let hertz = place.hertz();
-    let runs = place.all(&scenarios, progress, |run| Figures::of(&run, hertz))?;
+    let hertz = testbed.hertz();
+    let runs = testbed.all(&scenarios, progress, |run| Figures::of(&run, hertz))?;
     let of = |number: usize| runs.chunks(wanted.len().max(1)).map(|turn| turn[number].clone()).collect::<Vec<_>>();
     let rows = cases.iter().enumerate().flat_map(|(at, case)| {
         let own = wanted.iter().enumerate().filter(|(_, (case, _))| *case == at);
@@ -239,34 +242,35 @@ fn table_of(
     Ok(rows.collect())
 }
 
-/// Finds objectives, then best constants, then the best triggers. The objective is that of the pipeline as it is written, folded or not: `max` has nothing to
-/// wait for where branches have been folded, and 80 % of no waiting is what no controller can keep.
+/// Finds the objectives, then the best constants, then the best triggers. The objective is that of the unfolded
+/// pipeline in both cases: in a folded pipeline `max` waits for nothing, and no controller can keep 80 % of a delay
+/// without waiting.
 fn cases(
     (pipelines, folded): (Vec<Pipeline>, bool),
-    place: &Place,
+    testbed: &Testbed,
     extents: &Extents,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Case>, LabError> {
-    let look = Span { periods: LOOK.min(extents.span.periods), ..extents.span };
+    let search = Span { periods: SEARCH_PERIODS.min(extents.span.periods), ..extents.span };
     let rule = Rule::new("max");
-    let max = |pipeline: &Pipeline| pipeline.under(&rule, &settings(false, None, 1), look);
+    let max = |pipeline: &Pipeline| pipeline.under(&rule, &settings(false, None, 1), search);
     let max = pipelines.iter().map(max).collect::<Result<Vec<_>, _>>()?;
-    // Of all flows, and of the first alone.
-    let max = basis::measure(place, &max, progress, |run| [false, true].map(|urgent| mean_delay_us(run, urgent)))?;
+    // The mean delay of all flows, and of the first flow only.
+    let max = basis::measure(testbed, &max, progress, |run| [false, true].map(|urgent| mean_delay_us(run, urgent)))?;
     let mut cases = Vec::new();
     for (pipeline, means) in pipelines.into_iter().zip(max) {
         let slo = objective(means[usize::from(pipeline.urgent)]);
-        let folds = folded && pipeline.under(&rule, &settings(true, None, 1), look)?.folds()?;
+        let folds = folded && pipeline.under(&rule, &settings(true, None, 1), search)?.folds()?;
         let constant = Constant::default();
         cases.extend(folds.then(|| Case { pipeline: pipeline.clone(), fold: true, slo, constant, oracle: None }));
         cases.push(Case { pipeline, fold: false, slo, constant, oracle: None });
     }
     let constants = constants(extents);
-    let coarse = sweep(place, &cases, &vec![constants.to_vec(); cases.len()], look, progress)?;
+    let coarse = sweep(testbed, &cases, &vec![constants.to_vec(); cases.len()], search, progress)?;
     let near: Vec<_> = coarse.iter().map(|tried| constant::around(constants, constant::best(tried).trigger)).collect();
-    let fine = sweep(place, &cases, &near, look, progress)?;
+    let fine = sweep(testbed, &cases, &near, search, progress)?;
     let constants: Vec<_> = coarse.into_iter().zip(fine).map(|(coarse, fine)| [coarse, fine].concat()).collect();
-    let tried = multiples(place, &cases, look, extents.short, progress)?;
+    let tried = multiples(testbed, &cases, search, extents.short, progress)?;
     for ((case, constants), tried) in cases.iter_mut().zip(&constants).zip(&tried) {
         case.constant = constant::best(constants);
         case.oracle = oracle::best(tried, constants);
@@ -274,49 +278,49 @@ fn cases(
     Ok(cases)
 }
 
-/// Runs of each case with multiples of the triggers that `optimal` comes to rest at. What is told of one of several equal modules keeps it
-/// apart, so that nothing would be folded: there constants are all that is tried.
+/// Runs each case with multiples of the triggers to which `optimal` converges. A setting for one of several equal
+/// modules would prevent folding, so folded cases only try constants.
 fn multiples(
-    place: &Place,
+    testbed: &Testbed,
     cases: &[Case],
-    look: Span,
+    search: Span,
     short: bool,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Vec<(Oracle, Figures)>>, LabError> {
     let rule = Rule::new("optimal");
-    let apart = cases.iter().filter(|case| !case.fold);
-    let rests = apart.map(|case| case.pipeline.under(&rule, &case.settings(1), look));
-    let rests = place.all(&rests.collect::<Result<Vec<_>, _>>()?, progress, |run| run.triggers)?;
-    let mut rests = rests.iter().map(|triggers| oracle::around(triggers, BATCH, short));
-    let tried = cases.iter().map(|case| if case.fold { Vec::new() } else { rests.next().unwrap_or_default() });
+    let unfolded = cases.iter().filter(|case| !case.fold);
+    let settled = unfolded.map(|case| case.pipeline.under(&rule, &case.settings(1), search));
+    let settled = testbed.all(&settled.collect::<Result<Vec<_>, _>>()?, progress, |run| run.triggers)?;
+    let mut settled = settled.iter().map(|triggers| oracle::around(triggers, BATCH, short));
+    let tried = cases.iter().map(|case| if case.fold { Vec::new() } else { settled.next().unwrap_or_default() });
     let tried: Vec<_> = tried.collect();
     let mut scenarios = Vec::new();
     for (case, tried) in cases.iter().zip(&tried) {
         for oracle in tried {
             let settings = [case.settings(1), oracle.settings.clone()].concat();
-            scenarios.push(case.pipeline.under(&oracle.rule(), &settings, look)?);
+            scenarios.push(case.pipeline.under(&oracle.rule(), &settings, search)?);
         }
     }
-    let mut runs = place.all(&scenarios, progress, |run| Figures::of(&run, place.hertz()))?.into_iter();
+    let mut runs = testbed.all(&scenarios, progress, |run| Figures::of(&run, testbed.hertz()))?.into_iter();
     Ok(tried.into_iter().map(|tried| tried.into_iter().zip(runs.by_ref()).collect()).collect())
 }
 
-/// Runs of each case with each of its constants.
+/// Runs each case with each of its constants.
 fn sweep(
-    place: &Place,
+    testbed: &Testbed,
     cases: &[Case],
     constants: &[Vec<usize>],
-    look: Span,
+    search: Span,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Vec<(usize, Figures)>>, LabError> {
     let mut scenarios = Vec::new();
     for (case, constants) in cases.iter().zip(constants) {
         for trigger in constants {
-            scenarios.push(case.pipeline.under(&Rule::constant(*trigger), &case.settings(1), look)?);
+            scenarios.push(case.pipeline.under(&Rule::constant(*trigger), &case.settings(1), search)?);
         }
     }
-    let mut runs = place.all(&scenarios, progress, |run| Figures::of(&run, place.hertz()))?.into_iter();
-    // As many runs as were asked for come, in their order.
+    let mut runs = testbed.all(&scenarios, progress, |run| Figures::of(&run, testbed.hertz()))?.into_iter();
+    // `all` returns as many runs as it was given, in the same order.
     Ok(constants.iter().map(|constants| constants.iter().copied().zip(runs.by_ref()).collect()).collect())
 }
 
@@ -324,7 +328,7 @@ fn constants(extents: &Extents) -> &'static [usize] {
     if extents.short { &[0, 8, 16, 24] } else { CONSTANTS }
 }
 
-/// The rows of a use case.
+/// Returns the rows of a use case.
 fn table(case: &Case, all: &[(Contender, Vec<Figures>)]) -> Vec<Row> {
     let rates = |name: &str| {
         let runs = all.iter().find(|(contender, _)| contender.name == name).map(|(_, runs)| runs.as_slice());
@@ -334,7 +338,7 @@ fn table(case: &Case, all: &[(Contender, Vec<Figures>)]) -> Vec<Row> {
     let max =
         all.iter().find(|(contender, _)| contender.name == "max").map(|(_, runs)| Figures::together(runs).batch_mean);
     let row = |(contender, runs): &(Contender, Vec<Figures>)| {
-        let told = Figures::together(runs);
+        let combined = Figures::together(runs);
         let rates: Vec<_> = runs.iter().map(|run| run.sound(|run| run.rate_pps)).collect();
         let kept = if contender.name == "oracle" { Some(true) } else { case.constant.kept };
         let constant = contender.rule.trigger;
@@ -343,7 +347,7 @@ fn table(case: &Case, all: &[(Contender, Vec<Figures>)]) -> Vec<Row> {
             usecase: case.pipeline.name.clone(),
             controller: contender.name.to_owned(),
             fold: case.fold,
-            told: told.told(),
+            summary: combined.summary(),
             runs: runs.len(),
             trigger: constant.filter(|_| kept == Some(true)),
             nearest: constant.filter(|_| kept == Some(false)),
@@ -351,8 +355,8 @@ fn table(case: &Case, all: &[(Contender, Vec<Figures>)]) -> Vec<Row> {
             to_null: of_runs(&rates, &null),
             to_optimal: of_runs(&rates, &optimal),
             to_on_off: of_runs(&rates, &on_off),
-            batch_of_max: max.filter(|max| *max > 0.0).map(|max| told.batch_mean / max),
-            worst: quantiles(told.worst),
+            batch_of_max: max.filter(|max| *max > 0.0).map(|max| combined.batch_mean / max),
+            worst: quantiles(combined.worst),
         }
     };
     all.iter().map(row).collect()

@@ -6,25 +6,26 @@ use serde::Serialize;
 
 use super::Extents;
 use super::figures::Soundness;
-use super::place::Place;
-use super::scenario::{Pipeline, Rule, Scenario, Span, Step, fold};
+use super::scenario::{Change, Pipeline, Rule, Scenario, Span, fold};
+use super::testbed::Testbed;
 use super::watch::Moment;
 use crate::{LabError, Progress};
 
-/// Controllers that are compared.
+/// The controllers that are compared.
 const CONTROLLERS: &[&str] = &["null", "max", "gradient", "optimal"];
-/// Objectives, in microseconds, one after the other.
+/// The objectives, in microseconds, one after the other.
 const OBJECTIVES: &[f64] = &[150.0, 100.0, 200.0, 300.0, 125.0, 60.0];
-/// Those of a short run, whose pipeline is small: its packets have less to wait for, and nobody would miss the others.
+/// The objectives of a short run. Its pipeline is small and its packets wait less, so the other objectives would never
+/// be missed.
 const TIGHT: &[f64] = &[30.0, 20.0, 40.0, 60.0, 22.0, 17.0];
-/// Loads, in thousands of packets a second.
+/// The loads, in thousand packets per second.
 const LOADS: &[f64] = &[100.0, 3_500.0, 200.0, 3_000.0, 10.0, 50.0];
-/// Loads of the first bearer, either way.
+/// The loads of the first bearer in each direction, in thousand packets per second.
 const BEARER: &[f64] = &[10.0, 20.0, 5.0, 50.0, 15.0, 1.0];
-/// How many periods each lasts, and in a short run.
+/// The number of periods of each value, in a full and in a short run.
 const PERIODS: [u32; 2] = [60, 12];
 
-/// A run in which something changes.
+/// A run during which a quantity changes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
     /// The pipeline.
@@ -33,81 +34,92 @@ pub struct Series {
     pub controller: String,
     /// Whether equal branches ran as one.
     pub fold: bool,
-    /// What changes.
+    /// The quantity that changes.
     pub quantity: &'static str,
-    /// When, in seconds, and to what.
+    /// The values, with the time at which each begins.
     pub steps: Vec<Stage>,
-    /// By period.
+    /// The periods of the run.
     pub moments: Vec<Moment>,
-    /// How far that can be relied on.
+    /// How reliable the figures are.
     #[serde(flatten)]
     pub soundness: Soundness,
 }
 
-/// What follows a change.
+/// The time after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Stage {
-    /// When it began, in seconds.
+    /// The time at which it began, in seconds.
     pub at_s: f64,
     /// The value from then on.
     pub value: f64,
-    /// Whole periods that ended in it, without those in which the machine was elsewhere.
+    /// The number of whole periods that ended in it and in which the machine was not busy elsewhere.
     pub periods: usize,
-    /// How many of them were violated.
+    /// The number of these periods in which an objective was missed.
     pub violated: usize,
-    /// How many came until the last that was violated, the short ones with which a controller begins included.
+    /// The number of periods until the last one in which an objective was missed, including the short ones with which a
+    /// controller starts.
     pub until_kept: usize,
 }
 
-/// An experiment: what is run, and what changes.
-struct Plan {
+/// An experiment: its runs, and the quantity that changes.
+struct SeriesPlan {
     quantity: &'static str,
     values: &'static [f64],
-    scenarios: Vec<Wanted>,
+    scenarios: Vec<PlannedRun>,
 }
 
-/// A run that is to be made.
-struct Wanted {
+/// A run to perform.
+struct PlannedRun {
     usecase: String,
     controller: &'static str,
     fold: bool,
     scenario: Scenario,
 }
 
-/// Objectives that change.
+/// Performs the runs with changing objectives.
 pub(super) fn objectives(
-    place: &Place,
+    testbed: &Testbed,
     extents: &Extents,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Series>, LabError> {
     let pipeline = virtual_routers(extents);
     let objectives = if extents.short { TIGHT } else { OBJECTIVES };
     let first = format!("slo={}us", objectives[0]);
-    let step = |value, _| Step::Objective(micros(value));
-    let plan = plan("objective, µs", objectives, step, &pipeline, &["rate=max".to_owned(), first], "acl1_0", extents)?;
-    plan.run(place, extents, progress)
+    let change = |value, _| Change::Objective(micros(value));
+    let plan =
+        plan("objective, µs", objectives, change, &pipeline, &["rate=max".to_owned(), first], "acl1_0", extents)?;
+    plan.run(testbed, extents, progress)
 }
 
-/// Loads that change.
-pub(super) fn loads(place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Series>, LabError> {
+/// Performs the runs with changing loads.
+pub(super) fn loads(
+    testbed: &Testbed,
+    extents: &Extents,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Series>, LabError> {
     let pipeline = virtual_routers(extents);
     let rate = format!("rate={}kpps", LOADS[0]);
     let settings = ["slo=1ms".to_owned(), rate];
-    let plan = plan("offered, thousand packets a second", LOADS, factor, &pipeline, &settings, "acl1_0", extents)?;
-    plan.run(place, extents, progress)
+    let plan = plan("offered, thousand packets per second", LOADS, factor, &pipeline, &settings, "acl1_0", extents)?;
+    plan.run(testbed, extents, progress)
 }
 
-/// A mobile gateway whose first bearer has an objective and a load that changes, while the second takes all that is left.
-pub(super) fn bearer(place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Series>, LabError> {
+/// Runs a mobile gateway. Its first bearer has an objective and a changing load; the second bearer takes the remaining
+/// time.
+pub(super) fn bearer(
+    testbed: &Testbed,
+    extents: &Extents,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Series>, LabError> {
     let users = if extents.short { 2 } else { 16 };
     let pipeline = Pipeline::new("mgw", &[&format!("m={users}"), "n=2"]);
     let settings = ["rate=max".to_owned(), "sessions=256".to_owned()];
-    let quantity = "offered to bearer 0, thousand packets a second";
+    let quantity = "offered to bearer 0, thousand packets per second";
     let mut plan = plan(quantity, BEARER, factor, &pipeline, &settings, "down_service0_0", extents)?;
-    for wanted in &mut plan.scenarios {
-        wanted.scenario.source = two_bearers(&wanted.scenario.source, users);
+    for planned in &mut plan.scenarios {
+        planned.scenario.source = two_bearers(&planned.scenario.source, users);
     }
-    plan.run(place, extents, progress)
+    plan.run(testbed, extents, progress)
 }
 
 fn virtual_routers(extents: &Extents) -> Pipeline {
@@ -118,51 +130,51 @@ fn micros(value: f64) -> Nanos {
     Nanos((value * 1e3) as u64)
 }
 
-fn factor(value: f64, first: f64) -> Step {
-    Step::Offer(value / first)
+fn factor(value: f64, first: f64) -> Change {
+    Change::Offer(value / first)
 }
 
 fn plan(
     quantity: &'static str,
     values: &'static [f64],
-    step: fn(f64, f64) -> Step,
+    change: fn(f64, f64) -> Change,
     pipeline: &Pipeline,
     settings: &[String],
     module: &str,
     extents: &Extents,
-) -> Result<Plan, LabError> {
+) -> Result<SeriesPlan, LabError> {
     let stage = PERIODS[usize::from(extents.short)];
     let span = Span { periods: stage * values.len() as u32, ..extents.span };
     let scenario = |on: bool, name: &'static str| {
         let settings: Vec<_> = settings.iter().cloned().chain([fold(on)]).collect();
         let mut scenario = pipeline.under(&Rule::new(name), &settings, span)?;
         scenario.module = Some(module.to_owned());
-        let change = |(at, value): (usize, &f64)| (begins(span, stage, at), step(*value, values[0]));
-        scenario.steps = values.iter().enumerate().skip(1).map(change).collect();
-        Ok::<_, LabError>(Wanted { usecase: pipeline.name.clone(), controller: name, fold: on, scenario })
+        let entry = |(at, value): (usize, &f64)| (begins(span, stage, at), change(*value, values[0]));
+        scenario.changes = values.iter().enumerate().skip(1).map(entry).collect();
+        Ok::<_, LabError>(PlannedRun { usecase: pipeline.name.clone(), controller: name, fold: on, scenario })
     };
     let both = [false, true].into_iter().flat_map(|on| CONTROLLERS.iter().map(move |name| (on, *name)));
     let scenarios = both.map(|(on, name)| scenario(on, name)).collect::<Result<_, _>>()?;
-    Ok(Plan { quantity, values, scenarios })
+    Ok(SeriesPlan { quantity, values, scenarios })
 }
 
-/// When the value with this number begins.
+/// Returns the time at which the value with this index begins.
 fn begins(span: Span, stage: u32, at: usize) -> Nanos {
     Nanos(span.settled().0 + span.period.0 * u64::from(stage) * at as u64)
 }
 
-impl Plan {
-    fn run(self, place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Series>, LabError> {
-        let scenarios: Vec<_> = self.scenarios.iter().map(|wanted| wanted.scenario.clone()).collect();
-        let runs = place.all(&scenarios, progress, |run| run)?;
+impl SeriesPlan {
+    fn run(self, testbed: &Testbed, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Series>, LabError> {
+        let scenarios: Vec<_> = self.scenarios.iter().map(|planned| planned.scenario.clone()).collect();
+        let runs = testbed.all(&scenarios, progress, |run| run)?;
         let stage = PERIODS[usize::from(extents.short)];
-        let series = runs.into_iter().zip(&self.scenarios).map(|(run, wanted)| {
-            let begun = |at: usize| if at == 0 { 0.0 } else { begins(wanted.scenario.span, stage, at).0 as f64 / 1e9 };
+        let series = runs.into_iter().zip(&self.scenarios).map(|(run, planned)| {
+            let begun = |at: usize| if at == 0 { 0.0 } else { begins(planned.scenario.span, stage, at).0 as f64 / 1e9 };
             let begun: Vec<_> = (0..self.values.len()).map(begun).collect();
             Series {
-                usecase: wanted.usecase.clone(),
-                controller: wanted.controller.to_owned(),
-                fold: wanted.fold,
+                usecase: planned.usecase.clone(),
+                controller: planned.controller.to_owned(),
+                fold: planned.fold,
                 quantity: self.quantity,
                 steps: stages(&run.moments, &begun, self.values),
                 soundness: Soundness::of(&run),
@@ -191,8 +203,9 @@ fn stages(moments: &[Moment], begun: &[f64], values: &[f64]) -> Vec<Stage> {
     begun.iter().zip(values).enumerate().map(stage).collect()
 }
 
-/// The mobile gateway with sources for each bearer: those of the first keep to a rate, those of the second give all that is taken. Only
-/// the first bearer's flows have an objective.
+/// Returns the mobile gateway with separate sources for each bearer. The sources of the first bearer keep to a rate;
+/// those of the second send as many packets as the pipeline accepts. Only the flows of the first bearer have an
+/// objective.
 fn two_bearers(source: &Source, users: usize) -> Source {
     let mut text = source.text().to_owned();
     for way in ["down", "up"] {
@@ -209,12 +222,12 @@ fn two_bearers(source: &Source, users: usize) -> Source {
     let sets = source.sets().to_vec();
     let named = Source::new(text, source.file(), "");
     let source = sets.into_iter().fold(named, Source::set);
-    // Of either direction the first bearer's flows come first.
+    // In each direction the flows of the first bearer come first.
     let urgent = (0..users).chain(2 * users..3 * users);
     urgent.fold(source, |source, flow| source.set(format!("flows.{flow}.slo=1ms")))
 }
 
-/// A port's lines, from its name on.
+/// Returns the lines of a port, starting with its name.
 pub(super) fn block(text: &str, name: &str) -> String {
     let Some(start) = text.find(name) else { return String::new() };
     let lines = text[start..].split_inclusive('\n').enumerate();
@@ -225,9 +238,9 @@ pub(super) fn block(text: &str, name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// After a reload a controller begins with 1, 2 and 4 ms: those were once counted as periods.
+    /// Regression: after a reload a controller starts with 1, 2 and 4 ms, and these were counted as periods.
     #[test]
-    fn what_is_shorter_than_a_period_and_what_is_stalled_does_not_count() {
+    fn short_and_stalled_periods_do_not_count() {
         let moment = |at_s, brief, stalled| Moment { at_s, brief, stalled, violated: true, ..Moment::default() };
         let moments = [
             moment(0.01, false, false),
@@ -236,17 +249,17 @@ mod tests {
             moment(0.02, false, false),
             moment(0.03, false, true),
         ];
-        let told = stages(&moments, &[0.0, 0.01], &[1.0, 2.0]);
-        assert_eq!(told[0], Stage { at_s: 0.0, value: 1.0, periods: 1, violated: 1, until_kept: 1 });
+        let stages = super::stages(&moments, &[0.0, 0.01], &[1.0, 2.0]);
+        assert_eq!(stages[0], Stage { at_s: 0.0, value: 1.0, periods: 1, violated: 1, until_kept: 1 });
         assert_eq!(
-            told[1],
+            stages[1],
             Stage { at_s: 0.01, value: 2.0, periods: 1, violated: 1, until_kept: 3 },
-            "short ones are waited for"
+            "short periods count until the objective is kept"
         );
     }
 
     #[test]
-    fn every_bearer_has_sources_of_its_own_and_the_first_an_objective() {
+    fn each_bearer_has_its_own_sources_and_the_first_has_an_objective() {
         let pipeline = Pipeline::new("mgw", &["m=2", "n=2", "rate=max"]);
         let source = two_bearers(&pipeline.source(&[]).expect("a use case"), 2);
         let ports: Vec<_> = source.text().lines().filter(|line| line.contains("destination_port")).collect();

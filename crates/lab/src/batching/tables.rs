@@ -1,11 +1,13 @@
-//! The results as CSV files, a table each. What was not run has no file.
+//! The results as CSV files, one for each table. A part that was not run has no file.
 
 use super::interval::Ratio;
 use super::watch::Moment;
-use super::{Calls, DataPath, Decomposed, Fairness, Gain, Light, Open, Results, Router, Row, Series, Told, Took};
+use super::{
+    Calls, DataPath, DecisionTime, Decomposed, Fairness, Gain, Light, Open, Results, Router, Row, Series, Summary,
+};
 use crate::csv::{figure, text};
 
-/// Their names and texts; none where that was not run.
+/// Returns the name and the text of each file. The text is `None` if the part was not run.
 pub(super) fn all(results: &Results) -> Vec<(&'static str, Option<String>)> {
     fn some<T>(all: &[T], table: fn(&[T]) -> String) -> Option<String> {
         (!all.is_empty()).then(|| table(all))
@@ -38,7 +40,7 @@ fn ratio(ratio: Option<&Ratio>) -> [String; 3] {
     [ratio.map(|ratio| ratio.median), interval.map(|ends| ends.0), interval.map(|ends| ends.1)].map(figure)
 }
 
-const TOLD: [&str; 11] = [
+const SUMMARY: [&str; 11] = [
     "rate_pps",
     "batch_mean",
     "ticks_per_packet",
@@ -52,19 +54,24 @@ const TOLD: [&str; 11] = [
     "void",
 ];
 
-fn told(told: &Told) -> Vec<String> {
-    let mut cells: Vec<_> = [told.rate_pps, told.batch_mean, told.ticks_per_packet].map(number).to_vec();
-    cells.extend([told.slo_us, told.delay_us.mean, told.delay_us.p95, told.delay_us.p99].map(figure));
-    cells.extend([number(told.violations_pct), told.periods.to_string(), number(told.void_pct), told.void.to_string()]);
+fn summary(summary: &Summary) -> Vec<String> {
+    let mut cells: Vec<_> = [summary.rate_pps, summary.batch_mean, summary.ticks_per_packet].map(number).to_vec();
+    cells.extend([summary.slo_us, summary.delay_us.mean, summary.delay_us.p95, summary.delay_us.p99].map(figure));
+    cells.extend([
+        number(summary.violations_pct),
+        summary.periods.to_string(),
+        number(summary.void_pct),
+        summary.void.to_string(),
+    ]);
     cells
 }
 
-/// Heads: what a row is of, then figures, then more.
+/// Returns the heads: the identity of a row, then the summary, then further figures.
 fn heads(first: &[&'static str], last: &[&'static str]) -> Vec<&'static str> {
-    first.iter().chain(&TOLD).chain(last).copied().collect()
+    first.iter().chain(&SUMMARY).chain(last).copied().collect()
 }
 
-/// A row for each controller and use case.
+/// Returns a row for each controller and use case.
 fn rows(rows: &[Row]) -> String {
     let more = [
         "runs",
@@ -85,8 +92,8 @@ fn rows(rows: &[Row]) -> String {
     ];
     let row = |row: &Row| {
         let mut cells = vec![row.usecase.clone(), row.controller.clone(), row.fold.to_string()];
-        cells.extend(told(&row.told));
-        cells.extend([row.runs, row.told.void_runs].map(|count| count.to_string()));
+        cells.extend(summary(&row.summary));
+        cells.extend([row.runs, row.summary.void_runs].map(|count| count.to_string()));
         cells.extend([row.trigger, row.nearest].map(|at| at.map_or_else(String::new, |trigger| trigger.to_string())));
         cells.push(figure(row.multiple));
         cells.extend(ratio(row.to_null.as_ref()));
@@ -98,7 +105,7 @@ fn rows(rows: &[Row]) -> String {
     text(&heads(&["usecase", "controller", "fold"], &more), rows.iter().map(row))
 }
 
-/// A row for each period.
+/// Returns a row for each period.
 fn moments(all: &[Series]) -> String {
     let heads = [
         "controller",
@@ -127,7 +134,7 @@ fn moments(all: &[Series]) -> String {
     text(&heads, rows)
 }
 
-/// A row for each place.
+/// Returns a row for each point.
 fn contour(all: &[Gain]) -> String {
     let row = |gain: &Gain| {
         let mut row = vec![gain.branches.to_string(), number(gain.batchiness), gain.burst.to_string()];
@@ -154,12 +161,12 @@ fn contour(all: &[Gain]) -> String {
     text(&heads, all.iter().map(row))
 }
 
-/// A row for each run.
+/// Returns a row for each run.
 fn open(all: &[Open]) -> String {
     let row = |open: &Open| {
         let mut row = vec![open.usecase.clone(), open.arrivals.clone(), number(open.share), number(open.offered_pps)];
         row.extend([open.controller.to_owned(), open.fold.to_string()]);
-        row.extend(told(&open.told));
+        row.extend(summary(&open.summary));
         row.extend([open.lost, open.busy, open.guard].map(number));
         row.push(figure(open.worst));
         row
@@ -168,12 +175,12 @@ fn open(all: &[Open]) -> String {
     text(&heads(&first, &["lost", "busy", "guard", "worst"]), all.iter().map(row))
 }
 
-/// A row for each run.
+/// Returns a row for each run.
 fn light(all: &[Light]) -> String {
     let row = |light: &Light| {
         let mut row = vec![light.usecase.clone(), light.arrivals.clone(), number(light.offered_pps)];
         row.extend([light.stops.to_string(), light.controller.to_owned()]);
-        row.extend(told(&light.told));
+        row.extend(summary(&light.summary));
         row.extend([light.packets, light.late, light.waiting].map(|count| count.to_string()));
         row.extend([light.max_us, light.max_of_slo].map(figure));
         row
@@ -182,20 +189,20 @@ fn light(all: &[Light]) -> String {
     text(&heads(&first, &["packets", "late", "waiting", "max_us", "max_of_slo"]), all.iter().map(row))
 }
 
-/// A row for each router.
+/// Returns a row for each router.
 fn router(all: &[Router]) -> String {
     let row = |router: &Router| {
         let mut row = vec![router.usecase.clone(), router.fold.to_string()];
-        row.extend(told(&router.told));
+        row.extend(summary(&router.summary));
         row.extend(ratio(router.to_one.as_ref()));
         row
     };
     text(&heads(&["usecase", "fold"], &["to_one", "to_one_low", "to_one_high"]), all.iter().map(row))
 }
 
-/// A row for each pipeline and controller.
-fn took(all: &[Took]) -> String {
-    let row = |took: &Took| {
+/// Returns a row for each pipeline and controller.
+fn took(all: &[DecisionTime]) -> String {
+    let row = |took: &DecisionTime| {
         let mut row = vec![took.usecase.clone(), took.controller.to_owned()];
         row.extend([took.flows.to_string(), took.modules.to_string(), number(took.median), number(took.max)]);
         row
@@ -203,18 +210,18 @@ fn took(all: &[Took]) -> String {
     text(&["usecase", "controller", "flows", "modules", "median_us", "max_us"], all.iter().map(row))
 }
 
-/// A row for each pipeline and period.
+/// Returns a row for each pipeline and period.
 fn data_path(all: &[DataPath]) -> String {
-    let row = |told: &DataPath| {
-        let mut row = vec![told.usecase.clone(), number(told.period_ms), figure(told.ticks_per_packet)];
-        row.extend(ratio(told.to_none.as_ref()));
+    let row = |path: &DataPath| {
+        let mut row = vec![path.usecase.clone(), number(path.period_ms), figure(path.ticks_per_packet)];
+        row.extend(ratio(path.to_none.as_ref()));
         row
     };
     let heads = ["usecase", "period_ms", "ticks_per_packet_without", "to_none", "to_none_low", "to_none_high"];
     text(&heads, all.iter().map(row))
 }
 
-/// A row for each function and size.
+/// Returns a row for each function and size.
 fn calls(all: &[Calls]) -> String {
     let rows = all.iter().flat_map(|calls| {
         calls.sizes.iter().map(|size| {
@@ -228,7 +235,7 @@ fn calls(all: &[Calls]) -> String {
     text(&["function", "t0_ns", "t1_ns", "batchiness", "packets", "call_ns", "rate_mpps"], rows)
 }
 
-/// A row for each case and scheduler.
+/// Returns a row for each case and scheduler.
 fn fairness(all: &[Fairness]) -> String {
     let heads = [
         "case",
@@ -242,27 +249,27 @@ fn fairness(all: &[Fairness]) -> String {
         "delay_second_us",
         "void_pct",
     ];
-    let row = |told: &Fairness| {
-        let mut row = vec![told.case.to_owned(), told.scheduler.to_owned()];
-        row.extend(told.offered_pps.map(number));
-        row.push(figure(told.min_rate_pps));
-        row.extend(told.rate_pps.map(number));
-        row.extend(told.delay_us.map(figure));
-        row.push(number(told.soundness.void_pct));
+    let row = |fairness: &Fairness| {
+        let mut row = vec![fairness.case.to_owned(), fairness.scheduler.to_owned()];
+        row.extend(fairness.offered_pps.map(number));
+        row.push(figure(fairness.min_rate_pps));
+        row.extend(fairness.rate_pps.map(number));
+        row.extend(fairness.delay_us.map(figure));
+        row.push(number(fairness.soundness.void_pct));
         row
     };
     text(&heads, all.iter().map(row))
 }
 
-/// A row for each period.
+/// Returns a row for each period.
 fn decomposition(all: &[Decomposed]) -> String {
-    let row = |(told, moment): (&Decomposed, &Moment)| {
-        let mut row = vec![told.workers.to_string()];
+    let row = |(decomposed, moment): (&Decomposed, &Moment)| {
+        let mut row = vec![decomposed.workers.to_string()];
         row.extend([Some(moment.at_s), Some(moment.rate_pps), moment.delay_us].map(figure));
         row.extend([moment.violated, moment.stalled, moment.brief].map(|is| is.to_string()));
         row.push(number(moment.bulk_pps));
         row
     };
-    let periods = all.iter().flat_map(|told| told.moments.iter().map(move |moment| (told, moment)));
+    let periods = all.iter().flat_map(|decomposed| decomposed.moments.iter().map(move |moment| (decomposed, moment)));
     text(&["workers", "at_s", "rate_pps", "delay_us", "violated", "stalled", "brief", "bulk_pps"], periods.map(row))
 }

@@ -1,4 +1,4 @@
-//! What is kept of each period of a run: what tables and plots need, and not the whole snapshot.
+//! Records each period of a run: the values that tables and plots need, instead of the whole snapshot.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,87 +9,91 @@ use serde::Serialize;
 
 use super::scenario::{FIRST, SETTLED};
 
-/// A period.
+/// A recorded period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Moment {
-    /// When it ended, in seconds since the run began.
+    /// The time at which it ended, in seconds since the run began.
     pub at_s: f64,
-    /// Packets a second that left.
+    /// The packets per second that left.
     pub rate_pps: f64,
-    /// Those of them that belong to flows without an objective.
+    /// The packets per second of flows without an objective.
     pub bulk_pps: f64,
-    /// Whether more packets of a flow than may were above their objective.
+    /// Whether too many packets of a flow were above their objective.
     pub violated: bool,
-    /// Whether the machine was elsewhere in a turn of it.
+    /// Whether the machine was busy elsewhere during one of its turns.
     pub stalled: bool,
-    /// Whether it was shorter than a period: one of the first that a controller decides on, which it does anew after a reload.
+    /// Whether it was shorter than a period. A controller decides early several times when it starts, and again after a
+    /// reload.
     pub brief: bool,
-    /// The percentile of the flow that came nearest to its objective, in parts of that; `None` where no packet of such a flow left.
+    /// The percentile of the flow that came nearest to its objective, as a multiple of the objective. `None` if no
+    /// packet of such a flow left.
     pub worst: Option<f64>,
-    /// The watched flow's percentile, in microseconds.
+    /// The percentile of the watched flow, in microseconds.
     pub delay_us: Option<f64>,
-    /// The watched flow's objective, in microseconds.
+    /// The objective of the watched flow, in microseconds.
     pub slo_us: Option<f64>,
-    /// The watched module's trigger.
+    /// The trigger of the watched module.
     pub trigger: Option<usize>,
-    /// Packets a call, the mean over modules.
+    /// The packets per call: the mean over modules.
     pub batch: Option<f64>,
 }
 
-/// What is shorter than this part of a period is none.
+/// A period shorter than this share of the control period is brief.
 const WHOLE: f64 = 0.9;
 
 impl Moment {
-    /// Whether it counts where periods do: it is a whole one, and the machine was there.
+    /// Returns whether it counts: it is a whole period, and the machine was not busy elsewhere.
     pub(super) fn counts(&self) -> bool {
         !self.stalled && !self.brief
     }
 
-    /// Whether it counts, and an objective was missed in it.
+    /// Returns whether it counts and an objective was missed in it.
     pub(super) fn missed(&self) -> bool {
         self.violated && self.counts()
     }
 }
 
-/// Watches a run.
+/// A log that records the periods of a run.
 #[derive(Clone)]
 pub(super) struct Watch {
     flow: usize,
     module: Option<String>,
-    /// A turn as long as this is a stall of the machine; `None`: there is no machine.
+    /// A turn of at least this length is a stall of the machine. `None` in simulated time, which has no stalls.
     stall: Option<Nanos>,
-    seen: Arc<Mutex<Seen>>,
+    recorded: Arc<Mutex<Recorded>>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct Recorded {
     layout: Option<Layout>,
-    /// A control period.
+    /// The control period.
     period: Nanos,
-    /// Decisions since the controller began.
+    /// The number of decisions since the controller started.
     decided: u32,
     moments: Vec<Moment>,
-    /// Triggers of the last period that counted and kept all objectives, once the controller had settled, by module.
+    /// The triggers, by module, of the last period that counted and kept all objectives after the controller had
+    /// settled.
     kept: Vec<usize>,
 }
 
 impl Watch {
     pub(super) fn new(flow: usize, module: Option<String>, stall: Option<Nanos>) -> Self {
-        Self { flow, module, stall, seen: Arc::default() }
+        Self { flow, module, stall, recorded: Arc::default() }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn recorded(&self) -> MutexGuard<'_, Recorded> {
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pipeline, all periods, and the triggers of the last that counted and kept all objectives, by module.
+    /// Returns the pipeline, all periods, and the triggers, by module, of the last period that counted and kept all
+    /// objectives.
     pub(super) fn take(&self) -> (Option<Layout>, Vec<Moment>, Vec<usize>) {
-        let Seen { layout, moments, kept, .. } = std::mem::take(&mut *self.seen());
+        let Recorded { layout, moments, kept, .. } = std::mem::take(&mut *self.recorded());
         (layout, moments, kept)
     }
 }
 
-/// The period as it is kept.
+/// Returns the record of a period.
 fn moment(watch: &Watch, layout: &Layout, brief: bool, snapshot: &Snapshot) -> Moment {
     let (mut violated, mut worst) = (false, None::<f64>);
     for (flow, observed) in layout.flows.iter().zip(&snapshot.flows) {
@@ -127,26 +131,26 @@ fn moment(watch: &Watch, layout: &Layout, brief: bool, snapshot: &Snapshot) -> M
 
 impl Log for Watch {
     fn begin(&mut self, settings: &Settings, layout: &Layout) {
-        let mut seen = self.seen();
-        seen.layout = Some(layout.clone());
-        seen.kept.clear();
-        (seen.period, seen.decided) = (settings.period, 0);
+        let mut recorded = self.recorded();
+        recorded.layout = Some(layout.clone());
+        recorded.kept.clear();
+        (recorded.period, recorded.decided) = (settings.period, 0);
     }
 
     fn period(&mut self, snapshot: &Snapshot, _: &Actions) {
-        let mut seen = self.seen();
-        let seen = &mut *seen;
-        if let Some(layout) = &seen.layout {
-            // Where a controller only goes on with other objectives, the period is a whole one; and one that is cut short because the
-            // last was late is as good as any.
-            let early = FIRST.0 << seen.decided.min(32) < seen.period.0;
-            let brief = early && snapshot.period_s < WHOLE * seen.period.0 as f64 / 1e9;
+        let mut recorded = self.recorded();
+        let recorded = &mut *recorded;
+        if let Some(layout) = &recorded.layout {
+            // If a controller continues with other objectives, the period is a whole one. A period that is shorter
+            // because the last decision was late counts, too.
+            let early = FIRST.0 << recorded.decided.min(32) < recorded.period.0;
+            let brief = early && snapshot.period_s < WHOLE * recorded.period.0 as f64 / 1e9;
             let moment = moment(self, layout, brief, snapshot);
-            if moment.counts() && !moment.violated && seen.decided >= SETTLED {
-                seen.kept = layout.modules.iter().map(|module| snapshot.modules[module.leader].trigger).collect();
+            if moment.counts() && !moment.violated && recorded.decided >= SETTLED {
+                recorded.kept = layout.modules.iter().map(|module| snapshot.modules[module.leader].trigger).collect();
             }
-            seen.decided = seen.decided.saturating_add(1);
-            seen.moments.push(moment);
+            recorded.decided = recorded.decided.saturating_add(1);
+            recorded.moments.push(moment);
         }
     }
 }

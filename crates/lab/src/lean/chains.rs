@@ -10,18 +10,18 @@ use serde::Serialize;
 use crate::trial::{Case, Part, away, is_void, median, missing, parts};
 use crate::{LabError, Progress};
 
-/// How a chain is run.
+/// The execution model of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Model {
-    /// All of it on one core.
+    /// The whole chain runs on one core.
     RunToCompletion,
-    /// Cut in two, a core each.
+    /// The chain is cut in two parts. Each has a core.
     Pipelined,
 }
 
 impl Model {
-    /// In words.
+    /// Returns the name for reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -31,16 +31,16 @@ impl Model {
     }
 }
 
-/// What the paper measured: core cycles per packet on its machine.
+/// The figures of the paper: core cycles per packet on its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Paper {
-    /// Of the three functions.
+    /// The cycles of the three functions.
     pub functions: [(&'static str, f64); 3],
-    /// Of the chain.
+    /// The cycles of the chain.
     pub chain: f64,
 }
 
-/// Table IV: A run to completion and pipelined, then B.
+/// Table IV: chain A run to completion and pipelined, then chain B.
 const PAPER: [Paper; 4] = [
     Paper { functions: [("NAT", 210.3), ("DPI", 308.5), ("L3FWD", 160.6)], chain: 679.4 },
     Paper { functions: [("NAT", 69.3), ("DPI", 112.2), ("L3FWD", 26.1)], chain: 207.6 },
@@ -48,61 +48,63 @@ const PAPER: [Paper; 4] = [
     Paper { functions: [("ACL", 36.5), ("LB", 75.8), ("L3FWD", 23.3)], chain: 135.6 },
 ];
 
-/// A chain in one model.
+/// A chain in one execution model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Chain {
-    /// A or B.
+    /// The name of the chain: A or B.
     pub chain: char,
-    /// How it was run.
+    /// The execution model.
     pub model: Model,
-    /// What was run.
+    /// The use case that was run.
     pub case: Case,
     /// The paper's figures.
     pub paper: Paper,
-    /// Why it was not run, where it was not.
+    /// The reason why the chain was not run, if it was not.
     pub not_run: Option<String>,
-    /// Its figures.
+    /// The measured figures.
     pub figures: Option<Stages>,
     /// Instructions per packet, ports and the engine included.
     pub ipp: Option<f64>,
 }
 
 impl Chain {
-    /// Instructions per packet that are no part's. Those of hand-over are not told apart: they are here.
+    /// Returns the instructions per packet that belong to no part. They include those of hand-over, which are not
+    /// counted separately.
     pub(super) fn residue_ipp(&self) -> Option<f64> {
         let parts: f64 = self.figures.as_ref()?.parts.iter().filter_map(|part| part.instructions).sum();
         self.ipp.map(|all| all - parts)
     }
 }
 
-/// What runs of a chain have shown: medians over them.
+/// The measured figures of a chain: medians over its runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stages {
     /// Ticks of all workers' busy turns per packet that entered.
     pub cpp_ticks: f64,
-    /// The least and the largest of the runs.
+    /// The smallest and the largest value of all runs.
     pub cpp_range: (f64, f64),
-    /// By the paper's functions; then ports and hand-over.
+    /// The cost of the paper's functions, then of ports and hand-over.
     pub parts: Vec<Part>,
-    /// What is none of these: queues, scheduling, accounting. Measured by itself.
+    /// The ticks outside all parts: queues, scheduling and accounting. Measured directly.
     pub residue_ticks: Option<f64>,
-    /// Packets a second that entered, as many as it would take.
+    /// The packets per second that entered when the source offers as many as the chain accepts.
     pub pps: f64,
-    /// By worker: the share of its time that it was busy.
+    /// The busy share of each worker.
     pub cur: Vec<f64>,
-    /// How often a batch found no room at the next worker, per packet handed over: waiting for it is in the ticks.
+    /// How often a batch found no room at the next worker, per packet handed over. The ticks include the waiting time.
     pub stalls: Option<f64>,
-    /// How many runs.
+    /// The number of runs.
     pub runs: usize,
-    /// Those of them that are void, the machine having been elsewhere for too long: figures are of the others, if there are any.
+    /// The number of void runs: the machine was busy elsewhere for too long. The figures are those of the other runs,
+    /// if there are any.
     pub void: usize,
-    /// The largest share of a run in which it was.
+    /// The largest share of a run in which the machine was busy elsewhere.
     pub away: f64,
-    /// Packets of all runs that are unaccounted for.
+    /// The number of packets of all runs that are unaccounted for.
     pub missing: i64,
 }
 
-/// What is run: each chain in each model, as many packets as it takes.
+/// Returns the cases to run: each chain in each model, at the highest rate that it accepts.
 pub(super) fn cases() -> Vec<(char, Model, Case)> {
     let of = |chain, name| {
         [(Model::RunToCompletion, "stages=1"), (Model::Pipelined, "stages=2")]
@@ -111,10 +113,10 @@ pub(super) fn cases() -> Vec<(char, Model, Case)> {
     [of('A', "sfc_a"), of('B', "sfc_b")].concat()
 }
 
-/// The module that answers for the far side, which is none of the chain's functions.
+/// The name for the module that replies for the far side. It belongs to no function of the chain.
 const FAR_SIDE: &str = "far side";
 
-/// The paper's function that a module is part of.
+/// Returns the paper's function to which a module belongs.
 fn function(module: &str) -> String {
     match module {
         "nat" | "back" => "NAT",
@@ -127,7 +129,7 @@ fn function(module: &str) -> String {
     .to_owned()
 }
 
-/// Runs all in turn, as many times as told, so that what changes slowly on the machine is not one chain's alone.
+/// Runs all cases in turn, `runs` times. In this way a slow change of the machine affects all chains alike.
 pub(super) fn measure(
     cases: &[(char, Model, Case)],
     counts: &[Option<Counts>],
@@ -137,7 +139,7 @@ pub(super) fn measure(
 ) -> Result<Vec<Chain>, LabError> {
     let mut timed: Vec<Result<Vec<Timed>, String>> = cases.iter().map(|_| Ok(Vec::new())).collect();
     for number in 0..runs {
-        // Each chain has as many runs as the others.
+        // An interruption ends a whole turn, so that all chains have the same number of runs.
         if number > 0 && progress.is_stopped() {
             break;
         }
@@ -146,7 +148,7 @@ pub(super) fn measure(
             if let Ok(done) = timed {
                 match case.run(span) {
                     Ok(run) => done.push(run),
-                    // A machine of one core has no pipelines: that is told, not an error.
+                    // A machine with one core cannot run pipelines. The report notes this; it is not an error.
                     Err(LabError::Cores(error @ CoreError::TooFew { .. })) => *timed = Err(error.to_string()),
                     Err(error) => return Err(error),
                 }
@@ -158,7 +160,7 @@ pub(super) fn measure(
         let counts = counts[at].as_ref().filter(|counts| counts.served.packets > 0);
         let (figures, not_run) = match runs {
             Ok(runs) => (stages(&runs, counts), None),
-            Err(told) => (None, Some(told)),
+            Err(reason) => (None, Some(reason)),
         };
         let ipp = counts.map(|counts| counts.all as f64 / counts.served.packets as f64);
         let (case, paper) = (case.clone(), PAPER[at]);
@@ -167,7 +169,7 @@ pub(super) fn measure(
     Ok(chains)
 }
 
-/// The medians over runs, without those that are void as long as there are others; `None` where none got a packet.
+/// Returns the medians over runs. Void runs are left out if there are others. `None` if no run processed a packet.
 fn stages(all: &[Timed], counts: Option<&Counts>) -> Option<Stages> {
     let sound: Vec<&Timed> = all.iter().filter(|run| !is_void(run)).collect();
     let void = all.len() - sound.len();
@@ -198,7 +200,7 @@ fn stages(all: &[Timed], counts: Option<&Counts>) -> Option<Stages> {
     })
 }
 
-/// Stalls per packet handed over; `None` where none is.
+/// Returns the stalls per packet handed over. `None` if no packet was handed over.
 fn stalls(runs: &[&Timed]) -> Option<f64> {
     let workers = || runs.iter().flat_map(|run| &run.report.workers);
     let handed: u64 = workers().map(|worker| worker.handed).sum();
@@ -212,8 +214,8 @@ mod tests {
     #[test]
     fn every_module_of_the_chains_is_part_of_one_of_the_papers_functions() {
         for ((_, _, case), paper) in cases().iter().zip(PAPER) {
-            let source = forebay_pipeline::usecase(case.name, &case.settings).expect("in order");
-            let checked = forebay_pipeline::check(&source).expect("in order");
+            let source = forebay_pipeline::usecase(case.name, &case.settings).expect("it is valid");
+            let checked = forebay_pipeline::check(&source).expect("it is valid");
             let names = paper.functions.map(|(name, _)| name);
             let mut seen: Vec<String> = checked.modules.iter().map(|(name, _)| function(name)).collect();
             seen.retain(|name| name != FAR_SIDE);
@@ -226,22 +228,23 @@ mod tests {
 
     #[test]
     fn a_pipelined_chain_has_two_workers_and_loses_nothing() {
-        // Where other tests have the cores, it takes longer for packets to come.
+        // If other tests occupy the cores, packets take longer to arrive.
         let spans = [30, 300, 3_000].map(Duration::from_millis);
-        let told = spans.into_iter().find_map(|span| match Case::new("sfc_a", &["rate=max", "stages=2"]).run(span) {
-            Ok(run) => stages(&[run], None).filter(is_whole).map(Some),
-            Err(LabError::Cores(error)) => {
-                drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("skipped: {error}\n")));
-                Some(None)
-            }
-            Err(error) => panic!("{error}"),
-        });
-        let Some(told) = told.expect("packets came to all") else { return };
-        assert_eq!((told.cur.len(), told.missing, told.runs), (2, 0, 1));
-        assert!(told.cur.iter().all(|cur| (0.0..=1.0).contains(cur)), "{told:?}");
+        let figures =
+            spans.into_iter().find_map(|span| match Case::new("sfc_a", &["rate=max", "stages=2"]).run(span) {
+                Ok(run) => stages(&[run], None).filter(is_whole).map(Some),
+                Err(LabError::Cores(error)) => {
+                    drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("skipped: {error}\n")));
+                    Some(None)
+                }
+                Err(error) => panic!("{error}"),
+            });
+        let Some(figures) = figures.expect("packets came to all") else { return };
+        assert_eq!((figures.cur.len(), figures.missing, figures.runs), (2, 0, 1));
+        assert!(figures.cur.iter().all(|cur| (0.0..=1.0).contains(cur)), "{figures:?}");
     }
 
-    /// Whether all parts were timed.
+    /// Returns whether all parts were timed.
     fn is_whole(stages: &Stages) -> bool {
         !stages.parts.is_empty() && stages.parts.iter().all(|part| part.ticks.is_some_and(|ticks| ticks > 0.0))
     }

@@ -1,8 +1,8 @@
-//! How busy a worker is by the rate, from idle to saturation.
+//! Measures the busy share of a worker by the rate, from idle to saturation.
 //!
-//! The paper's equation 6 makes packets a second proportional to the time that is busy, as long as instructions per packet and
-//! per cycle stay the same, and observes that at high load they do not. So it is here: batches begin to grow once the worker is
-//! hardly ever idle, and from then on a packet costs less the more there are.
+//! The paper's equation 6 makes packets per second proportional to the busy share, as long as instructions per packet
+//! and per cycle stay the same. The paper observes that at high load they do not. The same holds here: batches begin to
+//! grow once the worker is hardly ever idle. From then on a packet becomes cheaper as the rate rises.
 
 use std::time::Duration;
 
@@ -14,40 +14,40 @@ use crate::{LabError, Progress};
 /// A run at one rate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// The rate asked for, in parts of the capacity.
+    /// The requested rate, as a share of the capacity.
     pub share: f64,
-    /// Packets a second that were due.
+    /// The packets per second that were due.
     pub offered_pps: f64,
-    /// Packets a second that entered.
+    /// The packets per second that entered.
     pub entered_pps: f64,
-    /// The share of those due that found the source's queue full.
+    /// The share of due packets that found the source's queue full.
     pub lost: f64,
-    /// Effective CPU utilisation: the share of the worker's time that it was busy.
+    /// The effective CPU utilisation: the busy share of the worker's time.
     pub cur: f64,
-    /// Ticks of busy turns per packet that entered.
+    /// The ticks of busy turns per packet that entered.
     pub cpp_ticks: Option<f64>,
-    /// Packets a call of the chain's first module.
+    /// The mean number of packets per call of the chain's first module.
     pub batch_mean: Option<f64>,
-    /// Packets of the run that are unaccounted for.
+    /// The number of packets of the run that are unaccounted for.
     pub missing: i64,
-    /// The share of the run in which the machine was elsewhere.
+    /// The share of the run in which the machine was busy elsewhere.
     pub away: f64,
-    /// Whether that was too much.
+    /// Whether the run is void, because that share is too large.
     pub void: bool,
 }
 
-/// All of them.
+/// The runs at all rates.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Load {
-    /// What was run, at ever another rate.
+    /// The use case that was run, without its rate.
     pub case: Case,
-    /// Packets a second that it takes of a source that offers more.
+    /// The capacity: the packets per second that the worker accepts from a source that offers more.
     pub capacity_pps: f64,
-    /// By rate.
+    /// The runs, sorted by rate.
     pub points: Vec<Point>,
 }
 
-/// The rates, in parts of the capacity.
+/// Returns the rates, as shares of the capacity.
 pub(super) fn shares(short: bool) -> &'static [f64] {
     if short {
         &[0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.2]
@@ -59,13 +59,14 @@ pub(super) fn shares(short: bool) -> &'static [f64] {
     }
 }
 
-/// Finds the capacity, then runs at each rate. Two steps more than there are rates.
+/// Finds the capacity, then runs at each rate. It takes two steps more than there are rates.
 pub(super) fn measure(short: bool, span: Duration, progress: &mut dyn Progress) -> Result<Load, LabError> {
     let case = Case::new("sfc_b", &["stages=1"]);
     progress.step("capacity, without a schedule");
     let most = case.clone().with("rate=max".to_owned()).run(span)?;
     let rate = most.report.packets.entered as f64 / most.report.duration_s;
-    // A source that keeps to a schedule costs more than one that has none: what counts is what is taken of the former.
+    // A source with a schedule costs more than a source without one. The capacity is therefore that of a source with a
+    // schedule.
     progress.step("capacity");
     let capacity_pps = at(&case, rate * 1.5, 1.5, span)?.entered_pps;
     let mut points = Vec::new();
@@ -79,7 +80,7 @@ pub(super) fn measure(short: bool, span: Duration, progress: &mut dyn Progress) 
     Ok(Load { case, capacity_pps, points })
 }
 
-/// A run at a rate.
+/// Runs the case at one rate.
 fn at(case: &Case, rate: f64, share: f64, span: Duration) -> Result<Point, LabError> {
     let timed = case.clone().with(format!("rate={}pps", rate.round())).run(span)?;
     let report = &timed.report;
@@ -118,7 +119,8 @@ mod tests {
     fn a_run_at_a_rate_accounts_for_its_packets() {
         let point = at(&Case::new("sfc_b", &["stages=1"]), 2_000.0, 0.01, Duration::from_millis(100)).expect("it runs");
         assert!(point.missing == 0 && point.cur > 0.0 && point.cur <= 1.0, "{point:?}");
-        // How many come in so short a time is the machine's affair; what is due is what entered and what was lost.
+        // The number of packets that enter in such a short time depends on the machine. The due packets are always
+        // those that entered plus those that were lost.
         assert!(
             (point.offered_pps * (1.0 - point.lost) - point.entered_pps).abs() < 1e-6 * point.offered_pps,
             "{point:?}"

@@ -1,11 +1,11 @@
-//! What the memory hierarchy makes of handing a packet over: NALM's Table VI, on this machine.
+//! Measures the cost of handing a packet over by the level of the memory hierarchy: NALM's Table VI, on this machine.
 
 use forebay_lean::handover::{self, Handover};
 use forebay_measure::machine::allowed_cores;
 
 use crate::{LabError, Progress};
 
-/// Measures one pair of cores of each kind that there is, and the first one's own memory.
+/// Measures one pair of cores of each relation that exists, and the memory of the first core.
 pub(super) fn measure(repeats: usize, progress: &mut dyn Progress) -> Result<Option<Handover>, LabError> {
     progress.step("hand-over between cores");
     let cores = allowed_cores();

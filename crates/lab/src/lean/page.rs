@@ -1,4 +1,4 @@
-//! The report: what was found, beside what the paper found, and what is different.
+//! The report: the results, the paper's results, and the differences.
 
 mod load;
 
@@ -9,7 +9,7 @@ use super::{Chain, Results, UseCase};
 use crate::blocks::{bars, columns, figure, known, text};
 use crate::trial::Part;
 
-/// The page's text.
+/// Returns the HTML text of the page.
 pub(super) fn page(results: &Results) -> Result<String, PlotError> {
     let mut sections = vec![chains(results)?];
     sections.extend(handover(results)?);
@@ -23,12 +23,12 @@ pub(super) fn page(results: &Results) -> Result<String, PlotError> {
 
 fn head(results: &Results) -> Vec<Block> {
     let mut head = vec![text(
-        "What a packet costs here, in ticks of the time-stamp counter and in instructions, beside the figures of “NFV \
-         Acceleration via Lean Measurements” (NALM, IEEE/ACM Transactions on Networking, 2023).",
+        "The cost of a packet on this machine, in ticks of the time-stamp counter and in instructions, beside the \
+         figures of “NFV Acceleration via Lean Measurements” (NALM, IEEE/ACM Transactions on Networking, 2023).",
     )];
     if results.header.short {
-        let note = "This is a short run: few and short measurements, to see what there is. Do not rely on its figures. \
-                    Instructions of use cases are left out.";
+        let note = "This is a short run: its measurements are few and short. Do not rely on its figures. \
+                    The instructions of use cases are not counted.";
         head.push(Block::Note(note.to_owned()));
     }
     if results.interrupted {
@@ -42,15 +42,15 @@ fn head(results: &Results) -> Vec<Block> {
     let void = void(results);
     if !void.is_empty() {
         head.push(Block::Note(format!(
-            "Something else ran on the machine. These runs are void, after up to two attempts more: do not rely on their ticks, \
-             rates and utilisation. {}.",
+            "Something else ran on the machine. These runs are void even after up to two repetitions. Do not rely on \
+             their ticks, rates and utilisation. {}.",
             void.join("; ")
         )));
     }
     head
 }
 
-/// The runs that are void.
+/// Returns the names of the void runs.
 pub(super) fn void(results: &Results) -> Vec<String> {
     let mut all = Vec::new();
     for chain in &results.chains {
@@ -61,13 +61,13 @@ pub(super) fn void(results: &Results) -> Vec<String> {
     }
     let points = results.load.points.iter().filter(|point| point.void);
     all.extend(points.map(|point| format!("load at {} %", engineering(point.share * 100.0))));
-    all.extend(results.usecases.iter().filter(|told| told.measurement.chain.void).map(|told| told.case.told()));
+    all.extend(results.usecases.iter().filter(|one| one.measurement.chain.void).map(|one| one.case.arguments()));
     all
 }
 
 fn machine(results: &Results) -> Section {
     let machine = &results.machine;
-    let set = results.usecases.iter().find_map(|told| told.measurement.instruction_set.clone());
+    let set = results.usecases.iter().find_map(|one| one.measurement.instruction_set.clone());
     let mut facts = machine.facts();
     let tick =
         format!("{:.3} ns: the time-stamp counter runs at {} GHz", 1.0 / machine.cpu.tsc_ghz, machine.cpu.tsc_ghz);
@@ -76,14 +76,15 @@ fn machine(results: &Results) -> Section {
         ("Instruction set counted".to_owned(), set.unwrap_or_else(|| "n/a".to_owned())),
     ]);
     facts.extend(results.header.facts());
-    let origin = "Ticks, rates and utilisation are measured, on this machine's clock, while pipelines run on cores of their own. \
-         Instructions are emulated: counted under valgrind's callgrind, in simulated time, on the same input each time; they are \
-         the same in every run. Nothing is modelled. A tick is no core cycle: the core has a clock of its own, so that the paper's \
-         cycles can be compared in their proportions only.";
-    let rule = "Where two readings of the clock within a turn are further apart than work can be, the machine was elsewhere: \
-         such stretches count for nothing, and a run is void where they are more than a tenth of it (docs/measure.md). It is \
-         made again, twice at most, and the least disturbed one counts. Chains are run several times in turn; their figures are \
-         medians of the runs that are not void.";
+    let origin = "Ticks, rates and utilisation are measured by this machine's clock, while pipelines run on cores of \
+                  their own. Instructions are emulated: they are counted under valgrind's callgrind, in simulated \
+                  time, on the same input each time, so every run gives the same numbers. No figure comes from a \
+                  model. A tick is not a core cycle, because the core has its own clock. The paper's cycles can \
+                  therefore be compared in their proportions only.";
+    let rule = "If two readings of the clock within a turn are further apart than work can take, the machine was busy \
+                elsewhere. Such stretches are not counted. A run is void if they are more than a tenth of it \
+                (docs/measure.md). A void run is repeated twice at most, and the least disturbed run is used. Chains \
+                are run several times in turn; their figures are medians of the runs that are not void.";
     Section {
         title: "The machine, and where figures come from".to_owned(),
         blocks: vec![Block::Facts(facts), text(origin), text(rule)],
@@ -92,9 +93,10 @@ fn machine(results: &Results) -> Section {
 
 fn chains(results: &Results) -> Result<Section, PlotError> {
     let mut blocks = vec![text(
-        "Chain A is NAT, deep packet inspection and L3 forwarding; chain B is access control, an L4 load balancer and L3 \
-         forwarding. Run to completion a core does all of it for a packet; pipelined, a first core hands packets over to a second. \
-         The second core has L3 forwarding. Pipelined figures are ticks of both cores' busy turns.",
+        "Chain A is NAT, deep packet inspection and L3 forwarding. Chain B is access control, an L4 load balancer and \
+         L3 forwarding. In run to completion one core does all the work for a packet. In the pipelined model a first \
+         core hands packets over to a second core, which does the L3 forwarding. The pipelined figures are the ticks \
+         of the busy turns of both cores.",
     )];
     let name = |chain: &Chain| format!("{}, {}", chain.chain, chain.model.name());
     let is_void =
@@ -120,14 +122,23 @@ fn chains(results: &Results) -> Result<Section, PlotError> {
     });
     blocks.push(Block::Table(Table {
         caption: "Per packet".to_owned(),
-        columns: columns(&["chain", "ticks", "of runs", "instructions", "packets a second", "busy", "paper's cycles"]),
+        columns: columns(&[
+            "chain",
+            "ticks",
+            "of runs",
+            "instructions",
+            "packets per second",
+            "busy",
+            "paper's cycles",
+        ]),
         rows: rows.collect(),
     }));
     for chain in &results.chains {
         if let Some(stalls) = chain.figures.as_ref().and_then(|figures| figures.stalls).filter(|stalls| *stalls > 0.001)
         {
             blocks.push(Block::Note(format!(
-                "{}: a batch found no room at the second core {} times per packet handed over; its ticks include waiting for it.",
+                "{}: a batch found no room at the second core {} times per packet handed over. The ticks include this \
+                 wait.",
                 name(chain),
                 engineering(stalls)
             )));
@@ -139,7 +150,7 @@ fn chains(results: &Results) -> Result<Section, PlotError> {
     blocks.push(bars(
         &Bars {
             title: "Run to completion and pipelined".to_owned(),
-            label: "ticks a packet here; core cycles a packet in the paper".to_owned(),
+            label: "ticks per packet here; core cycles per packet in the paper".to_owned(),
             places: results.chains.iter().map(name).collect(),
             groups: vec![
                 Group {
@@ -161,16 +172,17 @@ fn chains(results: &Results) -> Result<Section, PlotError> {
     blocks.push(by_function(results));
     blocks.extend(compared(results));
     blocks.push(text(
-        "What is different from the paper: every packet of chain A is translated twice, on its way out and, answered by a module \
-         that stands for the far side, on its way back, and NAT is both; its payload is as long as the shortest frame has room \
-         for, and inspected for patterns that are made up; packets of chain B are followed one way alone, towards four servers; \
-         the paper's chains ran on 18 cores against a hardware tester, these on one or two with packets made and ended in memory, \
-         and with thousands of sessions, whose tables are small beside those of its many users.",
+        "Differences from the paper: every packet of chain A is translated twice. The first translation is on the way \
+         out; then a module replies for the far side, and the second translation is on the way back. NAT is the sum of \
+         both. The payload fills the shortest frame, and the inspected patterns are synthetic. Packets of chain B flow \
+         in one direction only, towards four servers. The paper's chains ran on 18 cores against a hardware tester; \
+         these run on one or two cores, with packets that are generated and consumed in memory. They have thousands of \
+         sessions, so their tables are small compared to those for the paper's many users.",
     ));
     Ok(Section { title: "Two chains, run to completion and pipelined".to_owned(), blocks })
 }
 
-/// The chains' functions beside the paper's.
+/// Returns the functions of the chains beside those of the paper.
 fn by_function(results: &Results) -> Block {
     let mut rows = Vec::new();
     for chain in &results.chains {
@@ -190,14 +202,14 @@ fn by_function(results: &Results) -> Block {
     })
 }
 
-/// What pipelining does here and in the paper.
+/// Returns the effect of pipelining here and in the paper.
 fn compared(results: &Results) -> Vec<Block> {
     let pair = |pair: &[Chain]| {
         let [whole, cut] = pair else { return None };
         let ratio = cut.figures.as_ref()?.cpp_ticks / whole.figures.as_ref()?.cpp_ticks;
         Some(format!(
-            "Chain {}: pipelined a packet takes {ratio:.2} times the ticks of run to completion here, {:.2} times the cycles in \
-             the paper.",
+            "Chain {}: pipelined, a packet takes {ratio:.2} times the ticks of run to completion here, and {:.2} times \
+             the cycles in the paper.",
             whole.chain,
             cut.paper.chain / whole.paper.chain
         ))
@@ -205,22 +217,22 @@ fn compared(results: &Results) -> Vec<Block> {
     results.chains.chunks(2).filter_map(pair).map(Block::Text).collect()
 }
 
-/// The memory hierarchy: what handing over takes, and a core's own memory beside it.
+/// Returns the section on the memory hierarchy: the cost of handing over, beside the cost of a core's own memory.
 fn handover(results: &Results) -> Result<Option<Section>, PlotError> {
-    let Some(told) = &results.handover else { return Ok(None) };
-    let all = told.rows();
+    let Some(handover) = &results.handover else { return Ok(None) };
+    let all = handover.rows();
     let rows = all.iter().map(|row| {
-        let quartiles = |told: &Spread| format!("{:.1}–{:.1}", told.quartiles[0], told.quartiles[1]);
+        let quartiles = |spread: &Spread| format!("{:.1}–{:.1}", spread.quartiles[0], spread.quartiles[1]);
         vec![
             format!("{}, {}: {}", row.cores, row.relation, row.what),
-            known(row.ticks.as_ref().map(|told| told.median), 1),
+            known(row.ticks.as_ref().map(|spread| spread.median), 1),
             row.ticks.as_ref().map_or_else(|| "n/a".to_owned(), quartiles),
             known(row.paper, 0),
         ]
     });
     let table = Table {
-        caption: "Ticks until it is there".to_owned(),
-        columns: columns(&["what", "ticks", "quartiles", "paper's cycles"]),
+        caption: "Ticks until the data is available".to_owned(),
+        columns: columns(&["access", "ticks", "quartiles", "paper's cycles"]),
         rows: rows.collect(),
     };
     let drawn = Bars {
@@ -230,7 +242,7 @@ fn handover(results: &Results) -> Result<Option<Section>, PlotError> {
         groups: vec![
             Group {
                 name: "here (ticks)".to_owned(),
-                values: all.iter().map(|row| row.ticks.as_ref().map(|told| told.median)).collect(),
+                values: all.iter().map(|row| row.ticks.as_ref().map(|spread| spread.median)).collect(),
                 ..Group::default()
             },
             Group {
@@ -244,25 +256,31 @@ fn handover(results: &Results) -> Result<Option<Section>, PlotError> {
     };
     let blocks = vec![
         text(
-            "A packet that goes to another core takes lines of memory with it, and where these lie decides what it costs. Lines \
-             are read one after the other, so that a figure is the time until a line is there; packets go in batches of 32 \
-             through the engine's ring, so that they share what a batch costs. What this machine has not is n/a.",
+            "A packet that moves to another core takes memory lines with it. The location of these lines decides the \
+             cost. The test reads lines one after the other, so that a figure is the time until one line is available. \
+             Packets move through the engine's ring in batches of 32, so they share the cost of a batch. A level that \
+             this machine does not have is n/a.",
         ),
         bars(&drawn, "")?,
         Block::Table(table),
         Block::Code("forebay measure handover".to_owned()),
     ];
-    Ok(Some(Section { title: "What handing over costs, and where memory lies".to_owned(), blocks }))
+    Ok(Some(Section { title: "Cost of handing over, by the memory hierarchy".to_owned(), blocks }))
 }
 
-fn of_usecase(told: &UseCase) -> Result<Section, PlotError> {
-    let measurement = &told.measurement;
+fn of_usecase(usecase: &UseCase) -> Result<Section, PlotError> {
+    let measurement = &usecase.measurement;
     let chain = &measurement.chain;
     let mut blocks = vec![
-        text(&format!("{}: {}. {} packets a second.", told.case.told(), told.summary, engineering(chain.entered_pps))),
-        Block::Code(format!("forebay measure {}", told.case.told())),
+        text(&format!(
+            "{}: {}. {} packets per second.",
+            usecase.case.arguments(),
+            usecase.summary,
+            engineering(chain.entered_pps)
+        )),
+        Block::Code(format!("forebay measure {}", usecase.case.arguments())),
     ];
-    let mut places: Vec<_> = told
+    let mut places: Vec<_> = usecase
         .parts
         .iter()
         .map(|part| match part.modules {
@@ -272,11 +290,11 @@ fn of_usecase(told: &UseCase) -> Result<Section, PlotError> {
         .collect();
     places.push("(residue)".to_owned());
     let values = |figure: fn(&Part) -> Option<f64>, residue| {
-        told.parts.iter().map(figure).chain([residue]).collect::<Vec<Option<f64>>>()
+        usecase.parts.iter().map(figure).chain([residue]).collect::<Vec<Option<f64>>>()
     };
     let ticks =
         Group { name: "ticks".to_owned(), values: values(|part| part.ticks, chain.residue_ticks), ..Group::default() };
-    let counted = told.parts.iter().any(|part| part.instructions.is_some());
+    let counted = usecase.parts.iter().any(|part| part.instructions.is_some());
     let instructions = Group {
         name: "instructions".to_owned(),
         values: values(|part| part.instructions, chain.residue_ipp),
@@ -284,8 +302,8 @@ fn of_usecase(told: &UseCase) -> Result<Section, PlotError> {
     };
     blocks.push(bars(
         &Bars {
-            title: format!("Where a packet's ticks go: {}", told.case.name),
-            label: "per packet that entered, alike modules together".to_owned(),
+            title: format!("Ticks of a packet by module: {}", usecase.case.name),
+            label: "per packet that entered, similar modules added up".to_owned(),
             places,
             groups: if counted { vec![ticks, instructions] } else { vec![ticks] },
             stacked: false,
@@ -301,23 +319,23 @@ fn of_usecase(told: &UseCase) -> Result<Section, PlotError> {
     let mut rows: Vec<_> = measurement
         .modules
         .iter()
-        .map(|told| row(&told.name, [told.cpp_ticks, told.ipp, told.instructions_per_tick, told.packets_per_call]))
+        .map(|one| row(&one.name, [one.cpp_ticks, one.ipp, one.instructions_per_tick, one.packets_per_call]))
         .collect();
     rows.push(row("(residue)", [chain.residue_ticks, chain.residue_ipp, None, None]));
     rows.push(row("(all)", [chain.cpp_ticks, chain.ipp, None, None]));
     blocks.push(Block::Table(Table {
-        caption: "By module, per packet that it had".to_owned(),
-        columns: columns(&["module", "ticks", "instructions", "per tick", "packets a call"]),
+        caption: "By module, per packet that it processed".to_owned(),
+        columns: columns(&["module", "ticks", "instructions", "per tick", "packets per call"]),
         rows,
     }));
-    Ok(Section { title: format!("Use case {}", told.case.name), blocks })
+    Ok(Section { title: format!("Use case {}", usecase.case.name), blocks })
 }
 
 fn again(results: &Results) -> Section {
     let short = if results.header.short { " --short" } else { "" };
     let blocks = vec![
         Block::Code(format!("forebay lab lean --out DIR{short}")),
-        text("results.json, beside this page, has everything that is shown here; the CSV files have its tables."),
+        text("results.json, in the same folder, contains all data of this page. The CSV files contain its tables."),
     ];
     Section { title: "How to run it again".to_owned(), blocks }
 }

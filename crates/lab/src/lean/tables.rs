@@ -1,11 +1,11 @@
-//! The results as CSV files, a table each.
+//! The results as CSV files, one for each table.
 
 use forebay_lean::handover::Handover;
 
 use super::Results;
 use crate::csv::{figure, text};
 
-/// Their names and texts.
+/// Returns the name and text of each file.
 pub(super) fn all(results: &Results) -> Vec<(&'static str, String)> {
     vec![
         ("chains.csv", chains(results)),
@@ -15,7 +15,7 @@ pub(super) fn all(results: &Results) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A row for each function of each chain, and for the whole.
+/// Returns a row for each function of each chain, then for its residue and its whole.
 fn chains(results: &Results) -> String {
     let heads =
         ["chain", "model", "function", "ticks_per_packet", "instructions_per_packet", "paper_cycles_per_packet"];
@@ -38,13 +38,13 @@ fn chains(results: &Results) -> String {
     text(&heads, rows)
 }
 
-/// A row for each way that memory is reached.
+/// Returns a row for each type of memory access.
 fn handover(results: &Results) -> String {
     let heads = ["cores", "relation", "what", "ticks", "lower_quartile", "upper_quartile", "paper_cycles"];
     let rows = results.handover.iter().flat_map(Handover::rows).map(|row| {
-        let (ticks, lower, upper) = row
-            .ticks
-            .map_or((None, None, None), |told| (Some(told.median), Some(told.quartiles[0]), Some(told.quartiles[1])));
+        let (ticks, lower, upper) = row.ticks.map_or((None, None, None), |spread| {
+            (Some(spread.median), Some(spread.quartiles[0]), Some(spread.quartiles[1]))
+        });
         vec![
             row.cores,
             row.relation.to_owned(),
@@ -58,7 +58,7 @@ fn handover(results: &Results) -> String {
     text(&heads, rows)
 }
 
-/// A row for each rate.
+/// Returns a row for each rate.
 fn load(results: &Results) -> String {
     let heads = ["share", "offered_pps", "entered_pps", "lost", "cur", "ticks_per_packet", "packets_per_call", "void"];
     let rows = results.load.points.iter().map(|point| {
@@ -71,7 +71,7 @@ fn load(results: &Results) -> String {
     text(&heads, rows)
 }
 
-/// A row for each module of each use case, and for the whole.
+/// Returns a row for each module of each use case, then for its residue and its whole.
 fn usecases(results: &Results) -> String {
     let heads = [
         "usecase",
@@ -82,16 +82,16 @@ fn usecases(results: &Results) -> String {
         "instructions_per_tick",
         "packets_per_call",
     ];
-    let rows = results.usecases.iter().flat_map(|told| {
+    let rows = results.usecases.iter().flat_map(|usecase| {
         let row = |name: &str, figures: [Option<f64>; 4]| {
-            let mut row = vec![told.case.name.to_owned(), told.case.settings.join(" "), name.to_owned()];
+            let mut row = vec![usecase.case.name.to_owned(), usecase.case.settings.join(" "), name.to_owned()];
             row.extend(figures.map(figure));
             row
         };
-        let modules = told.measurement.modules.iter().map(|module| {
+        let modules = usecase.measurement.modules.iter().map(|module| {
             row(&module.name, [module.cpp_ticks, module.ipp, module.instructions_per_tick, module.packets_per_call])
         });
-        let chain = &told.measurement.chain;
+        let chain = &usecase.measurement.chain;
         let mut rows: Vec<_> = modules.collect();
         rows.push(row("(residue)", [chain.residue_ticks, chain.residue_ipp, None, None]));
         rows.push(row("(all)", [chain.cpp_ticks, chain.ipp, None, None]));

@@ -1,4 +1,4 @@
-//! Every use case: what a packet costs, module by module.
+//! Measures the cost of a packet in every use case, by module.
 
 use std::time::Duration;
 
@@ -9,24 +9,26 @@ use serde::Serialize;
 use crate::trial::{Case, Part, alike, away, missing, parts};
 use crate::{LabError, Progress};
 
-/// A use case's figures.
+/// The figures of a use case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct UseCase {
-    /// What was run.
+    /// The use case that was run.
     pub case: Case,
-    /// What it is.
+    /// The summary of the use case.
     pub summary: &'static str,
-    /// Module by module.
+    /// The figures of each module.
     pub measurement: Measurement,
-    /// Alike modules together, per packet that entered.
+    /// The cost per packet that entered, with similar modules added up.
     pub parts: Vec<Part>,
-    /// Packets of the run that are unaccounted for.
+    /// The number of packets of the run that are unaccounted for.
     pub missing: i64,
-    /// The share of the run in which the machine was elsewhere; the measurement says whether that was too much.
+    /// The share of the run in which the machine was busy elsewhere. The measurement states whether the run is void
+    /// because of it.
     pub away: f64,
 }
 
-/// What is run: every use case, of a size that shows how batches break up at branches, as many packets as it takes.
+/// Returns the cases to run: every use case, at the highest rate that it accepts, with a size at which batches split up
+/// at branches.
 pub(super) fn cases() -> Vec<Case> {
     let case = |case: &forebay_pipeline::UseCase| {
         let mut settings = vec!["rate=max"];
@@ -40,7 +42,7 @@ pub(super) fn cases() -> Vec<Case> {
     forebay_pipeline::usecases().iter().map(case).collect()
 }
 
-/// Runs all of them. Those that `counts` has nothing of have no instructions.
+/// Runs all cases. Cases without an entry in `counts` have no instructions.
 pub(super) fn measure(
     cases: &[Case],
     counts: &[Option<Counts>],
@@ -50,12 +52,12 @@ pub(super) fn measure(
     let mut all = Vec::new();
     for (at, case) in cases.iter().enumerate() {
         let counts = counts.get(at).and_then(Option::as_ref);
-        progress.step(&case.told());
+        progress.step(&case.arguments());
         let timed = case.run(span)?;
-        let summary = forebay_pipeline::usecases().iter().find(|told| told.name == case.name);
+        let summary = forebay_pipeline::usecases().iter().find(|usecase| usecase.name == case.name);
         all.push(UseCase {
             case: case.clone(),
-            summary: summary.map_or("", |told| told.summary),
+            summary: summary.map_or("", |usecase| usecase.summary),
             measurement: Measurement::of(&timed, counts),
             parts: parts(&timed, counts, alike),
             missing: missing(&timed),
@@ -73,11 +75,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_use_case_is_there_and_in_order() {
+    fn every_use_case_is_valid() {
         let cases = cases();
         assert_eq!(cases.len(), forebay_pipeline::usecases().len());
         for case in cases {
-            assert!(forebay_pipeline::usecase(case.name, &case.settings).is_ok(), "{}", case.told());
+            assert!(forebay_pipeline::usecase(case.name, &case.settings).is_ok(), "{}", case.arguments());
         }
     }
 }

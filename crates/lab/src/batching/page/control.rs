@@ -1,13 +1,13 @@
-//! What deciding takes, and whose turn it is.
+//! The sections on the time of decisions, the cost of observation, and fairness.
 
 use forebay_plot::{Block, Section, Table, engineering};
 
-use crate::batching::{DataPath, Fairness, Ratio, Took};
+use crate::batching::{DataPath, DecisionTime, Fairness, Ratio};
 use crate::blocks::{columns, known, text};
 
-/// What deciding takes.
-pub(super) fn overhead(all: &[Took]) -> Section {
-    let row = |took: &Took| {
+/// Returns the section on the time of decisions.
+pub(super) fn overhead(all: &[DecisionTime]) -> Section {
+    let row = |took: &DecisionTime| {
         let name = format!("{}, {}", took.usecase, took.controller);
         vec![
             name,
@@ -18,50 +18,52 @@ pub(super) fn overhead(all: &[Took]) -> Section {
         ]
     };
     let table = Table {
-        caption: "Of a decision, µs".to_owned(),
-        columns: columns(&["pipeline", "flows", "modules", "median", "most"]),
+        caption: "Time of a decision, µs".to_owned(),
+        columns: columns(&["pipeline", "flows", "modules", "median", "maximum"]),
         rows: all.iter().map(row).collect(),
     };
-    let what = "From the first counter read to the last action written, on this machine's clock whatever time pipelines run in. The paper's \
-                controller takes 2 to 90 ms. Where something else had the core meanwhile, that is in the longest. Branches run as they are \
-                written: it is by the number of modules that this is told, and folded there are few of them.";
-    Section { title: "What deciding takes".to_owned(), blocks: vec![text(what), Block::Table(table)] }
+    let what = "The time from the first counter read to the last action written, on this machine's clock even if \
+                pipelines run in simulated time. The paper's controller takes 2 to 90 ms. The maximum includes time in \
+                which another program had the core. Branches are not folded, because the time depends on the number of \
+                modules and a folded pipeline has few.";
+    Section { title: "Time of decisions".to_owned(), blocks: vec![text(what), Block::Table(table)] }
 }
 
-/// What being watched takes.
+/// Returns the section on the cost of observation.
 pub(super) fn data_path(all: &[DataPath]) -> Section {
-    let row = |told: &DataPath| {
-        let ticks = known(told.ticks_per_packet, 1);
-        // A percent is what this is about.
+    let row = |path: &DataPath| {
+        let ticks = known(path.ticks_per_packet, 1);
+        // Three decimals, because the effect is about a percent.
         let times = |ratio: &Ratio| {
             let ends = ratio.interval.map(|(low, high)| format!(" ({low:.3}–{high:.3})"));
             format!("{:.3}{}", ratio.median, ends.unwrap_or_default())
         };
-        let times = told.to_none.as_ref().map_or_else(|| "n/a".to_owned(), times);
-        vec![format!("{}, every {} ms", told.usecase, told.period_ms), ticks, times]
+        let times = path.to_none.as_ref().map_or_else(|| "n/a".to_owned(), times);
+        vec![format!("{}, every {} ms", path.usecase, path.period_ms), ticks, times]
     };
     let table = Table {
-        caption: "Workers' time a packet".to_owned(),
-        columns: columns(&["pipeline, period", "ticks without a controller", "times that with one"]),
+        caption: "Workers' time per packet".to_owned(),
+        columns: columns(&["pipeline, period", "ticks without a controller", "with one, as a multiple"]),
         rows: all.iter().map(row).collect(),
     };
-    let what = "As many packets as a worker can take, without a controller, and with one that reads all counters every period and changes \
-                nothing. Runs in turn: the median of the pairs and its 95 % interval; pairs with a void run are left out. Branches run as they are \
-                written, so that there is as much to read as can be.";
-    Section { title: "What being watched takes".to_owned(), blocks: vec![text(what), Block::Table(table)] }
+    let what = "Each worker receives as many packets as it accepts. It runs without a controller, and with one that \
+                reads all counters every period and changes nothing. The runs alternate. The table shows the median of \
+                the pairs and its 95 % interval; pairs with a void run are left out. Branches are not folded, so that \
+                the number of counters is as large as possible.";
+    Section { title: "Cost of observation".to_owned(), blocks: vec![text(what), Block::Table(table)] }
 }
 
-/// Run to completion against weighted-fair.
+/// Returns the section that compares run to completion with weighted-fair.
 pub(super) fn fairness(all: &[Fairness]) -> Section {
-    let row = |told: &Fairness| {
-        let void = if told.soundness.is_void() { ", void" } else { "" };
-        let mut row = vec![format!("{}, {}{void}", told.case, told.scheduler)];
-        row.extend(told.offered_pps.iter().map(|rate| engineering(*rate)));
-        row.push(told.min_rate_pps.map_or_else(|| "-".to_owned(), engineering));
-        row.extend(told.rate_pps.iter().map(|rate| engineering(*rate)));
-        let kept = [0, 1].map(|at| told.rate_pps[at] / told.offered_pps[at]);
+    let row = |fairness: &Fairness| {
+        let void = if fairness.soundness.is_void() { ", void" } else { "" };
+        let mut row = vec![format!("{}, {}{void}", fairness.case, fairness.scheduler)];
+        row.extend(fairness.offered_pps.iter().map(|rate| engineering(*rate)));
+        row.push(fairness.min_rate_pps.map_or_else(|| "-".to_owned(), engineering));
+        row.extend(fairness.rate_pps.iter().map(|rate| engineering(*rate)));
+        let kept = [0, 1].map(|at| fairness.rate_pps[at] / fairness.offered_pps[at]);
         row.extend(kept.map(|kept| format!("{:.0} %", kept * 100.0)));
-        row.extend(told.delay_us.map(|delay| known(delay, 0)));
+        row.extend(fairness.delay_us.map(|delay| known(delay, 0)));
         row
     };
     let table = Table {
@@ -70,21 +72,23 @@ pub(super) fn fairness(all: &[Fairness]) -> Section {
             "case, scheduler",
             "offered to the first",
             "to the second",
-            "stated for the first",
+            "guaranteed for the first",
             "left by the first",
             "by the second",
-            "of the first's",
-            "of the second's",
+            "kept by the first",
+            "kept by the second",
             "first's mean delay, µs",
             "second's",
         ]),
         rows: all.iter().map(row).collect(),
     };
-    let what = "Two functions behind a split, offered half as much again as there is time for. Fair is where both keep the same part of what \
-                is offered to them: time in proportion to rate and to cost. Run to completion does so by itself (the paper's Fig. 11); equal \
-                weights do not; NFVnice's weights, arrival rate times cost, are made to. The controller fair gives both the same rate, and with a \
-                rate stated for the first four fifths of what is offered to it. Weighted-fair drops what has no room before its function. \
-                Nothing is folded: the two functions differ, and weighted-fair gives each module its own share of time. There are no \
-                objectives, and rates and delays are of the run once its controller has settled.";
+    let what = "Two functions behind a split are offered one and a half times the packets that they have time for. A \
+                schedule is fair if both keep the same share of the packets that they are offered: time in proportion \
+                to rate and to cost. Run to completion is fair by itself (the paper's Fig. 11). Equal weights are not \
+                fair. NFVnice's weights, arrival rate times cost, are designed to be fair. The controller fair gives \
+                both functions the same rate; with a guarantee, it gives the first function four fifths of its offered \
+                rate. Weighted-fair drops packets for which there is no room before their function. Nothing is folded: \
+                the two functions differ, and weighted-fair gives each module its own share of time. There are no \
+                objectives. Rates and delays are those after the controller has settled.";
     Section { title: "Fairness".to_owned(), blocks: vec![text(what), Block::Table(table)] }
 }

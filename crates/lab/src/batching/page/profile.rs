@@ -1,20 +1,20 @@
-//! What calls cost by the size of batches: Batchy's Fig. 1 and 3.
+//! The section on the cost of calls by the size of batches: Batchy's Fig. 1 and 3.
 
 use forebay_plot::{Axis, Block, Figure, Layer, PlotError, Section, Table};
 
 use crate::batching::Calls;
 use crate::blocks::{columns, figure, known, text};
 
-/// What Batchy's Fig. 3 has: nanoseconds a call and a packet, as far as the text tells them.
+/// The values of Batchy's Fig. 3 that its text states: nanoseconds per call and per packet.
 const PAPER: &[(&str, f64, f64)] =
     &[("ip_lookup", 68.5, 27.5), ("acl", 122.0, 30.0), ("static_nat", 43.5, 21.0), ("exact_match", 118.0, 19.0)];
 
-/// The full batch for which rates are stated, in packets: the paper's.
+/// The size of a full batch for which rates are stated, in packets. It is the paper's.
 const FULL: f64 = 32.0;
 
 pub(super) fn section(all: &[Calls]) -> Result<Section, PlotError> {
     let drawn = |title: &str, y: &str, value: fn(&crate::batching::CallSize) -> f64| {
-        let empty = Figure::new(title, Axis::new("packets a call").log(), Axis::new(y).from_zero());
+        let empty = Figure::new(title, Axis::new("packets per call").log(), Axis::new(y).from_zero());
         all.iter().fold(empty, |figure, calls| {
             let points = calls.sizes.iter().map(|size| (size.packets, value(size))).collect();
             figure.with(Layer::Line { name: calls.function.clone(), points })
@@ -42,24 +42,24 @@ pub(super) fn section(all: &[Calls]) -> Result<Section, PlotError> {
             "batchiness",
             "paper's T0",
             "paper's T1",
-            "Mpps, alone",
+            "Mpps, single",
             "paper's",
-            "Mpps, by 32",
+            "Mpps, batches of 32",
             "paper's",
         ]),
         rows: all.iter().map(row).collect(),
     };
-    let what = "Functions by themselves, with the parameters of their examples and as many packets as they take (the \
-                paper's Fig. 1 and 3). The engine's cost of a call is part of it. Batchiness is the cost of a packet in \
-                full batches divided by its cost alone: the smaller, the more batches save. In simulated time these are \
-                the costs that calls are given.";
-    let rate = drawn("Packets a second by packets a call", "million packets a second", |size| size.rate_mpps);
-    let time = drawn("What a call takes by packets a call", "nanoseconds", |size| size.call_ns);
+    let what = "Functions are measured separately, with the parameters of their examples and as many packets as they \
+                accept (the paper's Fig. 1 and 3). The cost includes the engine's cost of a call. Batchiness is the \
+                cost of a packet in full batches divided by its cost alone: the smaller it is, the more batches save. \
+                In simulated time the costs are the simulated costs of calls.";
+    let rate = drawn("Packets per second by packets per call", "million packets per second", |size| size.rate_mpps);
+    let time = drawn("Time of a call by packets per call", "nanoseconds", |size| size.call_ns);
     let blocks = vec![
         text(what),
         figure(&rate, "The paper's Fig. 1.")?,
         figure(&time, "The paper's Fig. 3.")?,
         Block::Table(table),
     ];
-    Ok(Section { title: "What calls cost".to_owned(), blocks })
+    Ok(Section { title: "Cost of calls".to_owned(), blocks })
 }

@@ -1,4 +1,4 @@
-//! Objectives and loads that change: time series.
+//! The sections on changing objectives and loads: time series.
 
 use forebay_plot::{Axis, Block, Figure, Layer, PlotError, Section, Table, engineering};
 
@@ -6,22 +6,22 @@ use crate::batching::steps::{Series, Stage};
 use crate::batching::watch::Moment;
 use crate::blocks::{columns, figure, text};
 
-/// The section of an experiment: `what` says what is run and what changes.
+/// Returns the section of an experiment. `what` describes the runs and the change.
 pub(super) fn section(title: &str, what: &str, all: &[Series]) -> Result<Section, PlotError> {
     let mut blocks = vec![text(what)];
     blocks.push(text(
-        "Every whole period counts, those of the beginning, too: only the short ones with which a controller begins do \
-         not, at the start and, on this machine's clock, after each change of objectives, which is a reload there; \
-         they are waited for in the brackets of the table all the same. One run each. Figures of delays and triggers \
-         are of branches as they are written: where equal ones run as one there is little to wait for.",
+        "Every whole period counts, including those at the start. The short periods with which a controller starts do \
+         not count. They occur at the start of a run and, on this machine's clock, after each change of objectives, \
+         which is a reload. The numbers in brackets in the table include them. There is one run each. The figures of \
+         delays and triggers show unfolded branches, because folded branches have little to wait for.",
     ));
     let drawn = |series: &&Series| !series.fold && matches!(series.controller.as_str(), "gradient" | "optimal");
     for series in all.iter().filter(drawn) {
         let name = format!("{title}: {}", series.controller);
-        blocks.push(figure(&delays(&name, series), "The first flow's 95th percentile, told up to 1/16 too high.")?);
+        blocks.push(figure(&delays(&name, series), "The first flow's 95th percentile, reported up to 1/16 too high.")?);
         blocks.push(figure(&triggers(&name, series), "")?);
     }
-    for (on, how) in [(false, "packets a second"), (true, "packets a second, folded")] {
+    for (on, how) in [(false, "packets per second"), (true, "packets per second, folded")] {
         let series: Vec<_> = all.iter().filter(|series| series.fold == on).collect();
         if !series.is_empty() {
             blocks.push(figure(&rates(&format!("{title}, {how}"), &series), "")?);
@@ -31,7 +31,7 @@ pub(super) fn section(title: &str, what: &str, all: &[Series]) -> Result<Section
     Ok(Section { title: title.to_owned(), blocks })
 }
 
-/// Delays over time, with the objective and what was missed.
+/// Draws delays over time, with the objective and the missed periods.
 fn delays(name: &str, series: &Series) -> Figure {
     let points = |moments: &mut dyn Iterator<Item = &Moment>| -> Vec<(f64, f64)> {
         moments.filter_map(|moment| Some((moment.at_s, moment.delay_us?))).collect()
@@ -60,19 +60,20 @@ fn rates(title: &str, all: &[&Series]) -> Figure {
         name: series.controller.clone(),
         points: series.moments.iter().map(|moment| (moment.at_s, moment.rate_pps / 1e6)).collect(),
     };
-    let y = Axis::new("million packets a second").from_zero();
+    let y = Axis::new("million packets per second").from_zero();
     let empty = Figure::new(title, Axis::new("time, s").from_zero(), y);
     all.iter().map(line).fold(empty, Figure::with)
 }
 
-/// A series's controller, whether branches ran as one, and whether it says nothing.
+/// Returns the name of the controller, whether branches were folded, and whether the run is void.
 fn controller(series: &Series) -> String {
     let folded = super::folded(series.fold);
     let void = if series.soundness.is_void() { ", void" } else { "" };
     format!("{}{folded}{void}", series.controller)
 }
 
-/// A row for each run, a column for each value: what was missed after the change to it.
+/// Returns a table with a row for each run and a column for each value. A cell contains the periods missed after the
+/// change to the value.
 fn table(all: &[Series]) -> Table {
     let cell = |stage: &Stage| {
         let last = if stage.until_kept > 0 { format!(" ({})", stage.until_kept) } else { String::new() };
@@ -96,7 +97,7 @@ fn table(all: &[Series]) -> Table {
             }
         });
         let rates: Vec<String> = rates.collect();
-        [vec![String::new(), "packets a second".to_owned()], rates].concat()
+        [vec![String::new(), "packets per second".to_owned()], rates].concat()
     };
     let (quantity, values) = all.first().map_or(("value", Vec::new()), |series| {
         (series.quantity, series.steps.iter().map(|stage| stage.value.to_string()).collect())
@@ -104,8 +105,8 @@ fn table(all: &[Series]) -> Table {
     let heads = [vec!["controller".to_owned(), "all".to_owned()], values].concat();
     Table {
         caption: format!(
-            "Periods that missed an objective, by {quantity}; in brackets: periods until the last of them. Below each, \
-             packets a second"
+            "Periods that missed an objective, by {quantity}; in brackets: periods until the last of them. Below each: \
+             packets per second"
         ),
         columns: columns(&heads.iter().map(String::as_str).collect::<Vec<_>>()),
         rows: all.iter().flat_map(|series| [row(series), rates(series)]).collect(),

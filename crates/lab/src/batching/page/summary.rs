@@ -1,5 +1,5 @@
-//! The results, at the top of the page: a figure and a table of the gain of control in each use case, beside the
-//! gain that the paper states.
+//! The results, at the top of the page: a figure and a table of the gain of control in each use case, beside the gain
+//! that the paper states.
 
 use forebay_plot::{Bars, Block, Group, PlotError, Reference, Section, Table};
 
@@ -8,50 +8,50 @@ use crate::batching::settled::Row;
 use crate::batching::steps::Stage;
 use crate::blocks::{bars, columns, known, text};
 
-/// How many times the packets of `null` the paper's controller carries; in robot control it is one figure.
+/// The gain of the paper's controller over `null`, as a range. In robot control it is a single figure.
 const GAIN: (f64, f64) = (1.5, 2.5);
 const ROBOT_GAIN: (f64, f64) = (7.5, 7.5);
-/// The controllers that are compared with it.
+/// The controllers that are compared with the paper's.
 const CONTROLLERS: [&str; 2] = ["optimal", "gradient"];
 
-/// The section's text.
+/// Returns the section.
 pub(super) fn section(results: &Results) -> Result<Section, PlotError> {
     let mut blocks = vec![Block::Facts(facts(results))];
-    let apart: Vec<&Row> = results.rows.iter().filter(|row| !row.fold).collect();
+    let unfolded: Vec<&Row> = results.rows.iter().filter(|row| !row.fold).collect();
     let mut usecases: Vec<&str> = Vec::new();
-    for row in &apart {
+    for row in &unfolded {
         if !usecases.contains(&row.usecase.as_str()) {
             usecases.push(&row.usecase);
         }
     }
-    let gained = apart.iter().any(|row| row.to_null.is_some() && CONTROLLERS.contains(&row.controller.as_str()));
+    let gained = unfolded.iter().any(|row| row.to_null.is_some() && CONTROLLERS.contains(&row.controller.as_str()));
     if gained {
-        let caption = "Branches as they are written. The paper gains 1.5 to 2.5 times in its use cases and 7.5 times in robot control; it names no \
-                       figure of each.";
-        blocks.push(bars(&gains(&usecases, &apart), caption)?);
-        blocks.push(Block::Table(table(&usecases, &apart)));
+        let caption = "Unfolded branches. The paper states a gain of 1.5 to 2.5 times for its use cases, without a \
+                       figure for each, and of 7.5 times for robot control.";
+        blocks.push(bars(&gains(&usecases, &unfolded), caption)?);
+        blocks.push(Block::Table(table(&usecases, &unfolded)));
     } else if results.rows.is_empty() {
-        blocks.push(text("The static experiment, of which gains are, was not run."));
+        blocks.push(text("The static experiment, which measures gains, was not run."));
     }
     Ok(Section { title: "Summary".to_owned(), blocks })
 }
 
-/// What came of the runs, and how many of them say something.
+/// Returns the main results, and the number of void runs.
 fn facts(results: &Results) -> Vec<(String, String)> {
     let mut facts = Vec::new();
     if !results.rows.is_empty() {
-        let misses = results.rows.iter().filter(|row| row.controller == "optimal" && !row.told.void);
-        let most = misses.map(|row| row.told.violations_pct).fold(f64::NAN, f64::max);
+        let misses = results.rows.iter().filter(|row| row.controller == "optimal" && !row.summary.void);
+        let most = misses.map(|row| row.summary.violations_pct).fold(f64::NAN, f64::max);
         let most = if most.is_nan() {
             "n/a".to_owned()
         } else {
-            format!("{most:.1} % of the periods of the use case where it is most; at most 9 % in the paper")
+            format!("up to {most:.1} % of the periods of a use case; at most 9 % in the paper")
         };
         facts.push(("optimal misses objectives in".to_owned(), most));
     }
     for (what, all) in [
-        ("Objectives that change", &results.slo_steps),
-        ("Loads that change", &results.load_steps),
+        ("Changing objectives", &results.slo_steps),
+        ("Changing loads", &results.load_steps),
         ("A bearer whose load changes", &results.bearer),
     ] {
         let missed = all.iter().filter(|series| !series.fold && !series.soundness.is_void()).map(|series| {
@@ -63,21 +63,22 @@ fn facts(results: &Results) -> Vec<(String, String)> {
             facts.push((what.to_owned(), format!("periods that missed an objective: {}", missed.join(", "))));
         }
     }
-    let parted = results.decomposition.iter().find_map(|run| run.before.as_ref().zip(run.after.as_ref()));
-    facts.extend(parted.map(|(before, after)| {
+    let sides = results.decomposition.iter().find_map(|run| run.before.as_ref().zip(run.after.as_ref()));
+    facts.extend(sides.map(|(before, after)| {
         let outcome = format!(
-            "{} of {} periods missed an objective before they parted, {} of {} after, and {:.1} times the packets \
-             leave",
+            "{} of {} periods missed an objective before they were moved unfolded and {} of {} after it, and {:.1} \
+             times the packets leave",
             before.violated,
             before.periods,
             after.violated,
             after.periods,
             after.rate_pps / before.rate_pps
         );
-        ("Flows that cannot be together".to_owned(), outcome)
+        ("Flows that cannot share a worker".to_owned(), outcome)
     }));
     let void = super::void(results).len();
-    let void = if void == 0 { "none".to_owned() } else { format!("{void}, named above: they say nothing") };
+    let void =
+        if void == 0 { "none".to_owned() } else { format!("{void}, listed above; their figures carry no meaning") };
     facts.push(("Void runs".to_owned(), void));
     facts
 }
@@ -95,10 +96,13 @@ fn gains(usecases: &[&str], rows: &[&Row]) -> Bars {
     let group = |controller: &&str| Group {
         name: (*controller).to_owned(),
         values: usecases.iter().map(|usecase| Some(of(rows, usecase, controller)?.to_null?.median)).collect(),
-        void: usecases.iter().map(|usecase| of(rows, usecase, controller).is_some_and(|row| row.told.void)).collect(),
+        void: usecases
+            .iter()
+            .map(|usecase| of(rows, usecase, controller).is_some_and(|row| row.summary.void))
+            .collect(),
     };
     Bars {
-        title: "What control gains".to_owned(),
+        title: "Gain of control".to_owned(),
         label: "times the packets of null".to_owned(),
         places: usecases.iter().map(|usecase| (*usecase).to_owned()).collect(),
         groups: CONTROLLERS.iter().map(group).collect(),
@@ -118,7 +122,7 @@ fn table(usecases: &[&str], rows: &[&Row]) -> Table {
         let paper = if least == most { format!("{least}") } else { format!("{least}–{most}") };
         vec![
             (*usecase).to_owned(),
-            known(optimal.map(|row| row.told.violations_pct), 1),
+            known(optimal.map(|row| row.summary.violations_pct), 1),
             gain("optimal"),
             gain("gradient"),
             paper,

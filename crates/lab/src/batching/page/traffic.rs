@@ -1,22 +1,23 @@
-//! Gains by branches and bursts, and traffic of other kinds.
+//! The sections on gains by branches and bursts, and on other traffic.
 
 use forebay_plot::{Axis, Block, Figure, Layer, PlotError, Section, Table, engineering};
 
 use crate::batching::contour::{CLAIM, Claims, Gain, NO_WORSE};
-use crate::batching::figures::Told;
+use crate::batching::figures::Summary;
 use crate::batching::{Light, Open, Router};
 use crate::blocks::{columns, figure, known, text};
 
-/// What is gained by branches, batchiness and bursts.
+/// Returns the section on gains by branches, batchiness and bursts.
 pub(super) fn contour(gains: &[Gain]) -> Result<Section, PlotError> {
     let mut blocks = vec![text(
-        "A router of n branches whose modules all take 200 ns for a packet alone, of which the batchiness says how much full batches \
-         save, or with bursts of packets that take the same branch, at a batchiness of 0.25. Objectives are 80 % of the mean delay of max. \
-         Simulated. The paper gains 1.5 to 4 times from 4 to 8 branches on while batchiness is below 0.5, hardly anything beyond bursts of \
-         10, and is never worse than null. Without branches max waits for nothing, so that its objective is missed whatever is done. Branches run as they are written: folded \
-         they were one, and their number would not matter.",
+        "A router of n branches. All modules take 200 ns for a single packet; the batchiness is the cost of a packet \
+         in a full batch relative to that. A second plane varies the length of bursts of packets that take the same \
+         branch, at a batchiness of 0.25. Objectives are 80 % of the mean delay of max. Time is simulated. In the \
+         paper the gain is 1.5 to 4 from 4 to 8 branches on while batchiness is below 0.5, close to none for bursts \
+         above 10, and never below 1. Without branches max waits for nothing, so its objective is missed in any case. \
+         Branches are not folded: folded they would be one branch, and their number would have no effect.",
     )];
-    blocks.push(text(&claims(&Claims::of(gains))));
+    blocks.push(text(&claims_text(&Claims::of(gains))));
     let whole: Vec<_> = gains.iter().filter(|gain| gain.burst == 1).collect();
     let usual = |gain: &&Gain| gains.iter().any(|other| other.burst > 1 && other.batchiness == gain.batchiness);
     let bursts: Vec<_> = gains.iter().filter(usual).collect();
@@ -26,30 +27,31 @@ pub(super) fn contour(gains: &[Gain]) -> Result<Section, PlotError> {
     ] {
         blocks.push(figure(
             &lines(title, label, by, &all),
-            "Packets a second under optimal, in parts of those under null, whether objectives were kept or not: see the table.",
+            "Packets per second under optimal, as a multiple of those under null, regardless of whether objectives \
+             were kept. The table shows both.",
         )?);
         blocks.push(Block::Table(plane(title, label, by, &all)));
     }
-    Ok(Section { title: "What branches, costs and bursts make of it".to_owned(), blocks })
+    Ok(Section { title: "Gain by branches, costs and bursts".to_owned(), blocks })
 }
 
-/// What is claimed of all places, told.
-fn claims(told: &Claims) -> String {
-    let gained = told.bursty_gained.iter().map(|(branches, burst)| format!("{branches} with {burst}"));
+/// Returns the text on the claims about all points.
+fn claims_text(claims: &Claims) -> String {
+    let gained = claims.bursty_gained.iter().map(|(branches, burst)| format!("{branches} with {burst}"));
     let gained: Vec<_> = gained.collect();
     let which =
         if gained.is_empty() { String::new() } else { format!(" (branches with bursts of: {})", gained.join(", ")) };
     format!(
-        "Never worse: in {} of {} places the 95 % interval of optimal against null lies above {NO_WORSE}; the least end is {}. Pairs are \
-         periods of the two runs, which are simulated: intervals tell how steady the controllers are, and nothing of a machine's noise. The \
-         paper's {CLAIM} times and more, even for bursty traffic: in {} of all places, and in {} of {} with \
-         bursts{which}.",
-        told.no_worse,
-        told.places,
-        known(told.least, 3),
-        told.gained,
-        told.bursty_gained.len(),
-        told.bursty
+        "Never worse: at {} of {} points the 95 % interval of optimal against null lies above {NO_WORSE}; the smallest \
+         lower end is {}. Pairs are periods of the two simulated runs, so intervals show how steady the controllers \
+         are and contain no noise of a machine. The paper's gain of at least {CLAIM}, even for bursty traffic: at {} \
+         of all points, and at {} of {} points with bursts{which}.",
+        claims.no_worse,
+        claims.places,
+        known(claims.least, 3),
+        claims.gained,
+        claims.bursty_gained.len(),
+        claims.bursty
     )
 }
 
@@ -61,17 +63,17 @@ fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
 }
 
 fn lines(title: &str, label: &str, by: fn(&Gain) -> f64, gains: &[&Gain]) -> Figure {
-    // Each number of branches has its place on the axis, and no other number a mark.
+    // Each number of branches has its own position on the axis, and no other number has a mark.
     let branches = distinct(gains.iter().map(|gain| gain.branches as f64));
     let x = Axis::new("branches").named(branches.iter().map(f64::to_string));
     let empty = Figure::new(title, x, Axis::new("times the packets of null").from_zero());
-    let place = |gain: &Gain| branches.iter().position(|n| *n == gain.branches as f64);
+    let position = |gain: &Gain| branches.iter().position(|n| *n == gain.branches as f64);
     let line = |value: f64| Layer::Line {
         name: format!("{label} {value}"),
         points: gains
             .iter()
             .filter(|gain| by(gain) == value)
-            .filter_map(|gain| Some((place(gain)? as f64, gain.optimal)))
+            .filter_map(|gain| Some((position(gain)? as f64, gain.optimal)))
             .collect(),
     };
     distinct(gains.iter().map(|gain| by(gain))).into_iter().map(line).fold(empty, Figure::with)
@@ -112,53 +114,57 @@ const FIGURES: &[&str] = &[
     "95 %, µs",
     "99 %, µs",
     "mean, µs",
-    "packets a second",
-    "packets a call",
-    "ticks a packet",
+    "packets per second",
+    "packets per call",
+    "ticks per packet",
     "stalled",
 ];
 
-fn figures(told: &Told) -> Vec<String> {
+fn figures(summary: &Summary) -> Vec<String> {
     vec![
-        format!("{:.1} %", told.violations_pct),
-        known(told.slo_us, 1),
-        known(told.delay_us.p95, 1),
-        known(told.delay_us.p99, 1),
-        known(told.delay_us.mean, 1),
-        engineering(told.rate_pps),
-        format!("{:.1}", told.batch_mean),
-        format!("{:.1}", told.ticks_per_packet),
-        if told.void { format!("{:.1} %, void", told.void_pct) } else { format!("{:.1} %", told.void_pct) },
+        format!("{:.1} %", summary.violations_pct),
+        known(summary.slo_us, 1),
+        known(summary.delay_us.p95, 1),
+        known(summary.delay_us.p99, 1),
+        known(summary.delay_us.mean, 1),
+        engineering(summary.rate_pps),
+        format!("{:.1}", summary.batch_mean),
+        format!("{:.1}", summary.ticks_per_packet),
+        if summary.void { format!("{:.1} %, void", summary.void_pct) } else { format!("{:.1} %", summary.void_pct) },
     ]
 }
 
-/// How runs of traffic are made and told.
-const RULE: &str = "Every flow's objective is 1 ms, for 99 % of its packets. One run each; the first ten decisions do not count. optimal runs \
-    with a guard of 0.05 and with the paper's careful one, 0.2, and for more periods than the others where a load can be carried (in simulated time: under Poisson and recorded traffic, branches as \
-    they are written): many are needed to tell that few are violated. The worst is the worst \
-    flow's percentile in the worst period, in parts of its objective; where that is above 1 it is told up to 1/16 too high.";
+/// The procedure and the reporting of runs with open-loop traffic.
+const RULE: &str = "Every flow's objective is 1 ms, for 99 % of its packets. There is one run each; the first ten \
+                    decisions do not count. optimal runs with a guard of 0.05 and with the paper's more careful guard, \
+                    0.2. Under a load that can be carried it runs for more periods than the others (in simulated time: \
+                    under Poisson and recorded traffic, with unfolded branches), because many periods are needed to \
+                    show that few are violated. The column worst is the percentile of the worst flow in the worst \
+                    period, relative to its objective. Values above 1 are reported up to 1/16 too high.";
 
-/// Traffic that keeps to a schedule.
+/// Returns the section on open-loop traffic.
 pub(super) fn open(all: &[Open]) -> Section {
-    let what = "Packets have instants at which they arrive, whether or not the worker is there, and delays count from these. Loads are parts of \
-         what the worker does under max of a source that always has packets; above 100 % packets wait in the source's queue, whose length \
-         bounds their delay, and those that find it full are lost.";
+    let what = "Packets arrive at scheduled times, regardless of the worker, and delays count from these times. Loads \
+                are shares of the rate that the worker reaches under max from a source that always has packets. Above \
+                100 % packets wait in the source's queue, whose length bounds their delay. Packets that find the queue \
+                full are lost.";
     let blocks = vec![text(what), text(RULE), Block::Table(runs(all))];
-    Section { title: "Traffic that keeps to a schedule".to_owned(), blocks }
+    Section { title: "Open-loop traffic, which keeps to a schedule".to_owned(), blocks }
 }
 
-/// Recorded traffic.
+/// Returns the section on recorded traffic.
 pub(super) fn captures(all: Option<&[Open]>) -> Section {
     let title = "Recorded traffic".to_owned();
     let Some(all) = all else {
         return Section { title, blocks: vec![text("n/a: no captures were given (--captures DIR).")] };
     };
-    let what = "Packets come in the order of sessions, with the lengths and, in proportion, at the distances of each capture, again and again; \
-                addresses are the use case's own. The load is 60 % of what the worker does under max of a source that always has such packets.";
+    let what = "Packets have the order of sessions, the lengths and, in proportion, the distances of each capture, \
+                which is repeated. The addresses are those of the use case. The load is 60 % of the rate that the \
+                worker reaches under max from a source that always has such packets.";
     Section { title, blocks: vec![text(what), text(RULE), Block::Table(runs(all))] }
 }
 
-/// A run's traffic and controller.
+/// Returns the name of a run: its traffic and its controller.
 pub(super) fn of_run(open: &Open) -> String {
     let guard = if open.controller == "optimal" { format!(" (guard {})", open.guard) } else { String::new() };
     let controller = format!("{}{guard}{}", open.controller, super::folded(open.fold));
@@ -168,47 +174,50 @@ pub(super) fn of_run(open: &Open) -> String {
 fn runs(all: &[Open]) -> Table {
     let rows = all.iter().map(|open| {
         let mut row = vec![of_run(open), known(open.worst, 3)];
-        row.extend(figures(&open.told));
+        row.extend(figures(&open.summary));
         row.extend([format!("{:.0} %", open.busy * 100.0), format!("{:.2} %", open.lost * 100.0)]);
-        row.push(open.told.periods.to_string());
+        row.push(open.summary.periods.to_string());
         row
     });
     let heads = ["traffic", "worst"].into_iter().chain(FIGURES.iter().copied()).chain(["busy", "lost", "periods"]);
     Table { caption: String::new(), columns: columns(&heads.collect::<Vec<_>>()), rows: rows.collect() }
 }
 
-/// Light load, and traffic that stops.
+/// Returns the section on light load and on traffic that stops.
 pub(super) fn light(all: &[Light]) -> Section {
-    let what = "Few packets come, or many that stop again and again; in the last quarter of each run none come. Every flow's objective is 1 ms, \
-         for 99 % of its packets; branches run as they are written, as folded there is nothing to wait for. Packets are those of the whole \
-         run, as is the largest delay. max waits for full batches whatever comes. Rates and violations are of all settled periods, those in which nothing comes among \
-         them. One run each.";
+    let what = "Traffic is light, or heavy and stops repeatedly. In the last quarter of each run there are no packets. \
+                Every flow's objective is 1 ms, for 99 % of its packets. Branches are not folded, because folded there \
+                is nothing to wait for. The number of packets and the largest delay are those of the whole run. max \
+                waits for full batches under any traffic. Rates and violations are those of all settled periods, \
+                including periods without packets. There is one run each.";
     let row = |light: &Light| {
         let stops = if light.stops { ", stops" } else { "" };
         let traffic = format!("{} pps, {}{stops}", engineering(light.offered_pps), light.arrivals);
         let mut row = vec![format!("{}, {traffic}, {}", light.usecase, light.controller)];
         row.extend([light.packets, light.late, light.waiting].map(|count| count.to_string()));
         row.extend([known(light.max_us, 1), known(light.max_of_slo, 2)]);
-        row.extend(figures(&light.told));
+        row.extend(figures(&light.summary));
         row
     };
-    let first = ["traffic", "packets", "late", "left waiting", "largest delay, µs", "times the objective"];
+    let first = ["traffic", "packets", "late", "still waiting", "largest delay, µs", "times the objective"];
     let heads: Vec<_> = first.into_iter().chain(FIGURES.iter().copied()).collect();
     let table = Table { caption: String::new(), columns: columns(&heads), rows: all.iter().map(row).collect() };
     Section { title: "Light load, and traffic that stops".to_owned(), blocks: vec![text(what), Block::Table(table)] }
 }
 
-/// What many next hops cost.
+/// Returns the section on the cost of many next hops.
 pub(super) fn router(all: &[Router]) -> Section {
-    let what = "Routers under optimal with an objective of 1 ms for 99 % of a flow's packets, and as many packets as are taken: workers' time a \
-         packet against that of a router with one next hop, branches as they are written and folded.";
+    let what = "Routers under optimal with an objective of 1 ms for 99 % of a flow's packets, and as many packets as \
+                they accept. The table compares the workers' time per packet with that of a router with one next hop, \
+                for unfolded and folded branches.";
     let row = |router: &Router| {
         let mut row = vec![format!("{}{}", router.usecase, super::folded(router.fold))];
-        row.push(super::settled::told(router.to_one.as_ref()));
-        row.extend(figures(&router.told));
+        row.push(super::settled::ratio_text(router.to_one.as_ref()));
+        row.extend(figures(&router.summary));
         row
     };
-    let heads: Vec<_> = ["router", "times one next hop's ticks"].into_iter().chain(FIGURES.iter().copied()).collect();
+    let heads: Vec<_> =
+        ["router", "ticks, relative to one next hop"].into_iter().chain(FIGURES.iter().copied()).collect();
     let table = Table { caption: String::new(), columns: columns(&heads), rows: all.iter().map(row).collect() };
-    Section { title: "What many next hops cost".to_owned(), blocks: vec![text(what), Block::Table(table)] }
+    Section { title: "Cost of many next hops".to_owned(), blocks: vec![text(what), Block::Table(table)] }
 }

@@ -1,22 +1,22 @@
-//! The best constant trigger: found by trying, coarsely and then around the best.
+//! Finds the best constant trigger: first coarsely, then around the best one.
 
 use crate::batching::figures::Figures;
 
-/// The share of periods that it may miss its objective in.
+/// The largest share of periods in which a constant may miss its objective.
 const KEPT: f64 = 0.05;
-/// Around the best, a gap between those that were tried is looked at in so many steps.
+/// The number of steps into which a gap next to the best constant is divided.
 const STEPS: usize = 4;
 
 /// A constant trigger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Constant {
     pub(super) trigger: usize,
-    /// Whether it keeps the objective. If not, no other does, and this one misses it in the fewest periods; `None` where all runs were
-    /// void, and nothing is known.
+    /// Whether it keeps the objective. If not, no other constant does, and this one misses it in the fewest periods.
+    /// `None` if all runs were void.
     pub(super) kept: Option<bool>,
 }
 
-/// The best of those that were tried: the most packets, the objective kept. What a void run kept says nothing.
+/// Returns the constant that carries the most packets while it keeps the objective. Void runs do not count.
 pub(super) fn best(tried: &[(usize, Figures)]) -> Constant {
     let keeps = |run: &Figures| !run.is_void() && run.tally.violated() <= KEPT;
     let kept = tried.iter().filter(|(_, run)| keeps(run));
@@ -29,7 +29,7 @@ pub(super) fn best(tried: &[(usize, Figures)]) -> Constant {
     Constant { trigger: least.map_or(0, |(trigger, _)| *trigger), kept: least.map(|_| false) }
 }
 
-/// What is to be tried around the best of these, which are in order.
+/// Returns the triggers to try around the best one. `tried` must be sorted.
 pub(super) fn around(tried: &[usize], best: usize) -> Vec<usize> {
     let Some(at) = tried.iter().position(|trigger| *trigger == best) else { return Vec::new() };
     let near = &tried[at.saturating_sub(1)..(at + 2).min(tried.len())];
@@ -50,14 +50,14 @@ mod tests {
     #[test]
     fn the_best_constant_carries_most_of_those_that_keep_the_objective() {
         let tried = [(0, run(1.0, 0, 0)), (8, run(2.0, 5, 0)), (16, run(3.0, 6, 0)), (24, run(4.0, 0, 1))];
-        assert_eq!(best(&tried), Constant { trigger: 8, kept: Some(true) }, "a void run keeps nothing");
+        assert_eq!(best(&tried), Constant { trigger: 8, kept: Some(true) }, "a void run does not count");
         assert_eq!(best(&tried[2..]), Constant { trigger: 16, kept: Some(false) });
         assert_eq!(best(&tried[3..]), Constant { trigger: 0, kept: None });
         assert_eq!(best(&[(0, run(1.0, 90, 0)), (4, run(2.0, 80, 0))]), Constant { trigger: 4, kept: Some(false) });
     }
 
     #[test]
-    fn around_the_best_all_is_tried_that_lies_near() {
+    fn triggers_around_the_best_are_tried() {
         let tried = [0, 1, 2, 4, 8, 16];
         assert_eq!(around(&tried, 1), [0; 0]);
         assert_eq!(around(&tried, 4), [3, 5, 6, 7]);

@@ -1,35 +1,36 @@
-//! `oracle`: the best triggers that are known, found before the experiment by trying, and left as they are while it runs.
+//! `oracle`: the best known triggers. They are found by trial before the experiment and do not change during a run.
 //!
-//! Those that `optimal` comes to rest at, made larger and smaller together, and all constants that were tried. It is told nothing that a
-//! controller would have to learn while traffic flows; what `optimal` lacks of it is what learning and care cost.
+//! The candidates are multiples of the triggers to which `optimal` converges, and all constants that were tried. A
+//! controller would have to learn these triggers while traffic flows. The difference between `oracle` and `optimal` is
+//! therefore the cost of learning and of caution.
 
 use super::constant::{self, Constant};
 use crate::batching::figures::Figures;
 use crate::batching::scenario::Rule;
 
-/// Multiples that are tried.
+/// The multiples that are tried.
 const MULTIPLES: &[f64] = &[0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0];
 const FEW_MULTIPLES: &[f64] = &[0.8, 1.0, 1.2, 1.5];
 
-/// Triggers that stay.
+/// Triggers that do not change.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Oracle {
-    /// How many times those of `optimal`, where they are no constant.
+    /// The triggers as a multiple of those of `optimal`, unless they are a constant.
     pub(super) multiple: Option<f64>,
-    /// The constant, where it is one.
+    /// The constant, if they are one.
     pub(super) constant: Option<usize>,
-    /// What states them.
+    /// The settings that set the triggers.
     pub(super) settings: Vec<String>,
 }
 
 impl Oracle {
-    /// The controller, which leaves stated triggers alone.
+    /// Returns the controller, which does not change triggers that are set.
     pub(super) fn rule(&self) -> Rule {
         self.constant.map_or(Rule::new("null"), Rule::constant)
     }
 }
 
-/// What is to be tried around triggers of modules.
+/// Returns the candidates around the triggers of modules.
 pub(super) fn around(triggers: &[(String, usize)], largest: usize, short: bool) -> Vec<Oracle> {
     if triggers.is_empty() {
         return Vec::new();
@@ -38,7 +39,7 @@ pub(super) fn around(triggers: &[(String, usize)], largest: usize, short: bool) 
     let tried = multiples.iter().map(|multiple| {
         let buffers = triggers.iter().map(|(name, trigger)| {
             let trigger = ((*trigger as f64 * multiple).round() as usize).clamp(1, largest);
-            // Traffic is steady: batches fill.
+            // Traffic is steady, so batches fill before the hold time ends.
             format!("\"{name}\": {{ trigger: {trigger}, hold: 1s }}")
         });
         let settings = vec![format!("buffers={{ {} }}", buffers.collect::<Vec<_>>().join(", "))];
@@ -47,7 +48,7 @@ pub(super) fn around(triggers: &[(String, usize)], largest: usize, short: bool) 
     tried.collect()
 }
 
-/// The best of them and of constants; `None` where none keeps the objective.
+/// Returns the best of these candidates and of the constants. `None` if none keeps the objective.
 pub(super) fn best(tried: &[(Oracle, Figures)], constants: &[(usize, Figures)]) -> Option<Oracle> {
     let constant = |trigger: usize| Oracle { multiple: None, constant: Some(trigger), settings: Vec::new() };
     let mut all = tried.to_vec();
@@ -81,19 +82,19 @@ mod tests {
             of(2.0).settings,
             [r#"buffers={ "acl0": { trigger: 32, hold: 1s }, "nat0": { trigger: 2, hold: 1s } }"#]
         );
-        assert!(of(0.7).settings[0].contains(r#""nat0": { trigger: 1,"#), "what waited waits");
+        assert!(of(0.7).settings[0].contains(r#""nat0": { trigger: 1,"#), "a module that waited still waits");
         assert!(around(&[], 32, false).is_empty());
     }
 
     #[test]
-    fn the_best_of_all_that_keep_the_objective_is_taken() {
+    fn the_best_candidate_that_keeps_the_objective_is_chosen() {
         let tried: Vec<_> = around(&[("acl0".to_owned(), 20)], 32, true)
             .into_iter()
             .zip([run(1.0, 0), run(2.0, 0), run(3.0, 50), run(4.0, 90)])
             .collect();
-        let taken = |constants: &[(usize, Figures)]| best(&tried, constants);
-        assert_eq!(taken(&[(8, run(1.5, 0))]).and_then(|oracle| oracle.multiple), Some(1.0));
-        assert_eq!(taken(&[(8, run(2.5, 0))]).map(|oracle| oracle.rule()), Some(Rule::constant(8)));
+        let chosen = |constants: &[(usize, Figures)]| best(&tried, constants);
+        assert_eq!(chosen(&[(8, run(1.5, 0))]).and_then(|oracle| oracle.multiple), Some(1.0));
+        assert_eq!(chosen(&[(8, run(2.5, 0))]).map(|oracle| oracle.rule()), Some(Rule::constant(8)));
         assert_eq!(best(&tried[2..], &[(8, run(1.5, 99))]), None);
     }
 }

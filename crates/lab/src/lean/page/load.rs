@@ -1,26 +1,27 @@
-//! Busy time by rate: the section of the report.
+//! The section of the report on the busy share by rate.
 
 use forebay_plot::{Axis, Block, Figure, Layer, PlotError, Section, Table, engineering};
 
 use super::{columns, figure, known, text};
 use crate::lean::{Load, Point};
 
-/// The share of packets lost at a rate below the capacity that is told.
+/// The share of lost packets, at a rate below the capacity, from which the report has a note.
 const LOST: f64 = 0.01;
 
-/// The section's text, plots and table.
+/// Returns the text, the plots and the table of the section.
 pub(super) fn section(load: &Load) -> Result<Section, PlotError> {
     let points = |void: bool| -> Vec<_> {
         load.points.iter().filter(|point| point.void == void).map(|point| (point.entered_pps, point.cur)).collect()
     };
     let mut full = Figure::new(
-        "Busy time by rate",
-        Axis::new("packets a second that entered").from_zero(),
+        "Busy share by rate",
+        Axis::new("packets per second that entered").from_zero(),
         Axis::new("effective CPU utilisation").between(0.0, 1.0),
     )
     .with(Layer::Line { name: "measured".to_owned(), points: points(false) });
     if load.points.iter().any(|point| point.void) {
-        full = full.with(Layer::Points { name: "void: the machine was elsewhere".to_owned(), points: points(true) });
+        full =
+            full.with(Layer::Points { name: "void: the machine was busy elsewhere".to_owned(), points: points(true) });
     }
     if load.capacity_pps > 0.0 {
         let to = (load.capacity_pps, 1.0);
@@ -32,39 +33,41 @@ pub(super) fn section(load: &Load) -> Result<Section, PlotError> {
     };
     let mut blocks = vec![
         text(&format!(
-            "{}, on one core, with its source at rates from {} % to {} % of what it can take: {} packets a second. The straight \
-             line is a worker that needs as much for each packet at every rate as it does when it is saturated.",
-            load.case.told(),
+            "{}, on one core, with its source at rates from {} % to {} % of the capacity of {} packets per second. The \
+             straight line is a worker that needs as much time per packet at every rate as it needs when it is \
+             saturated.",
+            load.case.arguments(),
             engineering(load.points.first().map_or(0.0, |point| point.share * 100.0)),
             engineering(load.points.last().map_or(0.0, |point| point.share * 100.0)),
             engineering(load.capacity_pps)
         )),
         figure(
             &full,
-            "How to read it: as long as batches are as small as the rate makes them, each packet costs the same, and the line is \
-             straight, but steeper than the dashed one. Where the worker is hardly ever idle, packets wait while it works, batches \
-             grow and a packet becomes cheaper: the line bends, up to the capacity.",
+            "How to read it: as long as the rate determines the size of batches, each packet costs the same. The line \
+             is straight, but steeper than the dashed line. When the worker is hardly ever idle, packets wait while it \
+             works, batches grow and a packet becomes cheaper. The line then bends, up to the capacity.",
         )?,
     ];
     let short = load.points.iter().filter(|point| !point.void && point.share <= 0.95 && point.lost > LOST);
     let short: Vec<_> = short.map(|point| format!("{} %", engineering(point.share * 100.0))).collect();
     if !short.is_empty() {
         blocks.push(Block::Note(format!(
-            "Packets were lost at {} of the capacity: the machine gave the worker less than when the capacity was found.",
+            "Packets were lost at {} of the capacity: the worker got less of the machine than when the capacity was \
+             measured.",
             short.join(", ")
         )));
     }
     for (title, label, caption, figures) in [
         (
-            "Ticks a packet by rate",
-            "ticks a packet",
-            "Busy turns' ticks per packet that entered.",
+            "Ticks per packet by rate",
+            "ticks per packet",
+            "The ticks of busy turns per packet that entered.",
             cost(|point| point.cpp_ticks),
         ),
         (
-            "Packets a call by rate",
-            "packets a call of the first module",
-            "Once batches are full, a packet cannot become cheaper.",
+            "Packets per call by rate",
+            "packets per call of the first module",
+            "When batches are full, a packet cannot become cheaper.",
             cost(|point| point.batch_mean),
         ),
     ] {
@@ -91,15 +94,15 @@ pub(super) fn section(load: &Load) -> Result<Section, PlotError> {
         caption: "By rate".to_owned(),
         columns: columns(&[
             "rate",
-            "offered a second",
+            "offered per second",
             "entered",
             "lost",
             "busy",
             "ticks",
-            "packets a call",
+            "packets per call",
             "elsewhere",
         ]),
         rows: rows.collect(),
     }));
-    Ok(Section { title: "Busy time from idle to saturation".to_owned(), blocks })
+    Ok(Section { title: "Busy share from idle to saturation".to_owned(), blocks })
 }

@@ -1,6 +1,6 @@
-//! Where pipelines run: in simulated time, or on this machine's cores.
+//! Testbeds on which pipelines run: simulated time, or this machine's cores.
 //!
-//! Both keep the same accounts, so that whatever is told of a run is told of either.
+//! Both keep the same accounts, so the results of a run have the same form on either.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,66 +18,66 @@ use forebay_packet::Ticks;
 use forebay_pipeline::{Conditions, Loaded, load};
 
 use super::costs::{BATCH, Costs};
-use super::scenario::{Scenario, Step};
+use super::scenario::{Change, Scenario};
 use super::watch::{Moment, Watch};
 use crate::{LabError, Progress};
 
-/// The shortest turn that is taken for a stall of the machine.
+/// A turn at least as long as this may count as a stall of the machine.
 const STALL: Nanos = Nanos(100_000);
-/// How often a run looks whether the user has interrupted it.
+/// The interval at which a run checks whether the user has interrupted it.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// A turn must be so many times longer than the longest that there should be.
+/// A turn counts as a stall if it is this many times longer than the longest expected turn.
 const STALL_TURNS: f64 = 2.0;
 
-/// Where pipelines run.
+/// A testbed for pipelines.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct Testbed {
     pub(super) simulated: bool,
     costs: Costs,
-    /// Functions that were run, as far as their cost is asked for by function.
-    asked: Arc<Mutex<BTreeSet<&'static str>>>,
-    /// Set once the user has interrupted the experiment: runs end then.
+    /// The functions that were run. Functions whose cost is set by their pipeline are left out.
+    functions: Arc<Mutex<BTreeSet<&'static str>>>,
+    /// Set when the user has interrupted the experiment. Runs then end early.
     stop: Arc<AtomicBool>,
 }
 
-/// What a run came to.
+/// The results of a run.
 pub(super) struct Run {
-    /// By period, the first ones included.
+    /// The periods, including those before the controller settled.
     pub(super) moments: Vec<Moment>,
-    /// What happened once the controller had settled.
+    /// The report on the time after the controller settled.
     pub(super) report: Report,
-    /// What happened in the whole run.
+    /// The report on the whole run.
     pub(super) whole: Report,
-    /// Packets of the whole run that are unaccounted for.
+    /// The number of packets of the whole run that are unaccounted for.
     pub(super) missing: i64,
-    /// Modules that run.
+    /// The number of modules that run.
     pub(super) modules: usize,
-    /// Triggers of the last period that counted and kept all objectives, of modules that had one.
+    /// The triggers of the last period that counted and kept all objectives, for modules that had a trigger.
     pub(super) triggers: Vec<(String, usize)>,
 }
 
-impl Place {
+impl Testbed {
     pub(super) fn new(simulated: bool, costs: Costs, stop: Arc<AtomicBool>) -> Self {
-        Self { simulated, costs, asked: Arc::default(), stop }
+        Self { simulated, costs, functions: Arc::default(), stop }
     }
 
-    /// The same in simulated time.
+    /// Returns the same testbed in simulated time.
     pub(super) fn simulated(&self) -> Self {
         Self { simulated: true, ..self.clone() }
     }
 
-    /// What calls cost, of all functions that were run.
+    /// Returns the costs of calls for all functions that were run.
     pub(super) fn costs(&self) -> Costs {
-        self.costs.clone().with(&self.asked.lock().unwrap_or_else(PoisonError::into_inner))
+        self.costs.clone().with(&self.functions.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ticks a second of its clock.
+    /// Returns the ticks per second of the testbed's clock.
     pub(super) fn hertz(&self) -> f64 {
         if self.simulated { Simulation::frequency() } else { Tsc.frequency() }.hertz()
     }
 
-    /// Makes runs, in their order; in simulated time, where they do not disturb each other, several at once. Of each run is kept what
-    /// `keep` makes of it.
+    /// Performs runs and returns their results in the order of the scenarios. In simulated time, where runs do not
+    /// disturb each other, several are performed at once. `keep` selects the part of each run that is returned.
     pub(super) fn all<T: Send>(
         &self,
         scenarios: &[Scenario],
@@ -85,7 +85,7 @@ impl Place {
         keep: impl Fn(Run) -> T + Sync,
     ) -> Result<Vec<T>, LabError> {
         progress.begin(scenarios.len());
-        // How long a run takes in simulated time is known when the first one is done.
+        // In simulated time the duration of a run is known only after the first one.
         if !self.simulated {
             progress.expect(scenarios.iter().map(|scenario| scenario.span.end().0 as f64 / 1e9).sum());
         }
@@ -102,7 +102,7 @@ impl Place {
                     loop {
                         let at = next.fetch_add(1, Ordering::Relaxed);
                         let Some(scenario) = scenarios.get(at) else { return };
-                        // After an error nobody listens, and there is nothing more to do.
+                        // After an error the receiver is closed, and the thread has nothing left to do.
                         if sender.send((at, self.run(scenario).map(keep))).is_err() {
                             return;
                         }
@@ -119,7 +119,7 @@ impl Place {
                     progress.expect(each * scenarios.len() as f64 / threads.max(1) as f64);
                 }
                 if progress.is_stopped() {
-                    // Runs that have begun end by themselves; the rest is not begun.
+                    // Runs in progress end by themselves. No further run is started.
                     next.store(scenarios.len(), Ordering::Relaxed);
                     return Err(LabError::Interrupted);
                 }
@@ -129,12 +129,12 @@ impl Place {
         Ok(kept.into_iter().flatten().collect())
     }
 
-    /// Makes one run.
+    /// Performs one run.
     pub(super) fn run(&self, scenario: &Scenario) -> Result<Run, LabError> {
         let frequency = if self.simulated { Simulation::frequency() } else { Tsc.frequency() };
         let loaded = load(&scenario.source, Conditions { frequency, simulated: self.simulated })?;
-        let asked = Costs::asked(&loaded.plans[0], &scenario.special);
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).extend(asked);
+        let functions = Costs::functions_of(&loaded.plans[0], &scenario.special);
+        self.functions.lock().unwrap_or_else(PoisonError::into_inner).extend(functions);
         match (self.simulated, loaded.plans[0].scheduler) {
             (false, _) => self.measured(scenario, loaded),
             (true, SchedulerKind::RunToCompletion) => self.in_simulation::<RunToCompletion>(scenario, loaded),
@@ -149,14 +149,14 @@ impl Place {
         let mut team = SimulatedTeam::<S>::told(loaded.plans, &costs, Some(loaded.made), Some(log))?;
         let frequency = Simulation::frequency();
         let instant = |at: Nanos| Ticks::ZERO + frequency.ticks(at);
-        let mut steps = scenario.steps.iter().peekable();
+        let mut changes = scenario.changes.iter().peekable();
         let mut settled = None;
         for end in [scenario.span.settled(), scenario.span.end()] {
-            while let Some((at, step)) = steps.next_if(|(at, _)| *at < end) {
+            while let Some((at, change)) = changes.next_if(|(at, _)| *at < end) {
                 Self::go_on(team.run_unless(instant(*at), &self.stop))?;
-                match *step {
-                    Step::Objective(slo) => team.set_objectives(slo),
-                    Step::Offer(factor) => {
+                match *change {
+                    Change::Objective(slo) => team.set_objectives(slo),
+                    Change::Offer(factor) => {
                         let actions = [Action::SetOffer { factor }];
                         let refused = team.workers.iter_mut().find_map(|worker| worker.apply(&actions).err());
                         refused.map_or(Ok(()), |error| Err(trouble(scenario, error.to_string())))?;
@@ -174,14 +174,15 @@ impl Place {
         Ok(Run::new(&watch, report, whole))
     }
 
-    /// An error where a run was ended by the user.
+    /// Returns an error if the user has stopped the run.
     fn go_on(ended: Ended) -> Result<(), LabError> {
         if ended == Ended::Stopped { Err(LabError::Interrupted) } else { Ok(()) }
     }
 
     fn measured(&self, scenario: &Scenario, loaded: Loaded) -> Result<Run, LabError> {
         let Loaded { plans, cores, made, .. } = loaded;
-        // What the longest turn without a stall takes is known before the run: no figure of it moves the threshold.
+        // The longest turn without a stall is estimated before the run, so that its own figures do not move the
+        // threshold.
         let costs = self.costs.of_plan(&plans[0], &scenario.special);
         let turn: u64 = costs.iter().map(|cost| cost.per_batch + cost.per_packet * BATCH as u64).sum();
         let stall = Nanos(((turn as f64 * STALL_TURNS) as u64).max(STALL.0));
@@ -198,7 +199,8 @@ impl Place {
     }
 }
 
-/// Lets a pipeline run to the end, with all that happens on the way; what has happened since the controller settled.
+/// Runs a pipeline to the end, applying all changes on the way. Returns the report on the time after the controller
+/// settled.
 fn drive(scenario: &Scenario, instance: &dyn Instance, stop: &AtomicBool) -> Result<Report, LabError> {
     let began = Instant::now();
     let wait = |at: Nanos| {
@@ -213,16 +215,16 @@ fn drive(scenario: &Scenario, instance: &dyn Instance, stop: &AtomicBool) -> Res
         }
     };
     let board = instance.board();
-    let mut steps = scenario.steps.iter().peekable();
+    let mut changes = scenario.changes.iter().peekable();
     let mut settled = None;
     for end in [scenario.span.settled(), scenario.span.end()] {
-        while let Some((at, step)) = steps.next_if(|(at, _)| *at < end) {
+        while let Some((at, change)) = changes.next_if(|(at, _)| *at < end) {
             wait(*at)?;
-            let refused = match *step {
-                Step::Offer(factor) => instance.act(&[Action::SetOffer { factor }]),
-                Step::Objective(slo) => change(scenario, instance, slo),
+            let refused = match *change {
+                Change::Offer(factor) => instance.act(&[Action::SetOffer { factor }]),
+                Change::Objective(slo) => set_objective(scenario, instance, slo),
             };
-            refused.map_err(|told| trouble(scenario, told))?;
+            refused.map_err(|error| trouble(scenario, error))?;
         }
         wait(end)?;
         settled.get_or_insert_with(|| board.read(Tsc.now()));
@@ -231,24 +233,24 @@ fn drive(scenario: &Scenario, instance: &dyn Instance, stop: &AtomicBool) -> Res
     Ok(board.report(&first, &board.read(Tsc.now())))
 }
 
-/// Changes the configuration to one with another objective, for every flow that has one.
-fn change(scenario: &Scenario, instance: &dyn Instance, slo: Nanos) -> Result<(), String> {
+/// Reloads the configuration with another objective for every flow that has one.
+fn set_objective(scenario: &Scenario, instance: &dyn Instance, slo: Nanos) -> Result<(), String> {
     let flows = scenario.source.text().matches("\n    slo: ").count();
     let set = |source: forebay_pipeline::Source, flow| source.set(format!("flows.{flow}.slo={}ns", slo.0));
     let source = (0..flows).fold(scenario.source.clone(), set);
     instance.reload(&source, &mut || Ok(())).map(drop).map_err(|error| error.to_string())
 }
 
-fn trouble(scenario: &Scenario, told: String) -> LabError {
-    LabError::Trouble { pipeline: scenario.name.clone(), told }
+fn trouble(scenario: &Scenario, troubles: String) -> LabError {
+    LabError::Trouble { pipeline: scenario.name.clone(), troubles }
 }
 
 fn no_troubles(scenario: &Scenario, troubles: &[(String, String)]) -> Result<(), LabError> {
     if troubles.is_empty() {
         return Ok(());
     }
-    let told: Vec<_> = troubles.iter().map(|(place, trouble)| format!("{place}: {trouble}")).collect();
-    Err(trouble(scenario, told.join("; ")))
+    let troubles: Vec<_> = troubles.iter().map(|(name, trouble)| format!("{name}: {trouble}")).collect();
+    Err(trouble(scenario, troubles.join("; ")))
 }
 
 impl Run {
@@ -267,30 +269,30 @@ mod tests {
     use super::*;
     use crate::batching::scenario::{Pipeline, Rule, Span};
 
-    /// A controller that begins decides after 1, 2, 4 and 8 ms: that is told of such periods.
+    /// A controller first decides after 1, 2, 4 and 8 ms. These periods must be marked as brief.
     #[test]
     fn periods_that_a_controller_begins_with_are_brief() {
         let span = Span { period: Nanos(10_000_000), periods: 1 };
         let sets = ["rate=10kpps".to_owned()];
         let scenario = Pipeline::new("l2l3", &["n=1"]).under(&Rule::new("null"), &sets, span).expect("a use case");
-        let place = Place::new(true, Costs::published(), Arc::default());
-        let run = place.run(&scenario).expect("it runs");
+        let testbed = Testbed::new(true, Costs::published(), Arc::default());
+        let run = testbed.run(&scenario).expect("it runs");
         let brief: Vec<_> = run.moments.iter().map(|moment| moment.brief).collect();
         assert_eq!((&brief[..4], brief.len()), (&[true; 4][..], 11));
         assert!(!brief[4..].contains(&true) && run.settled().len() == 1);
-        let asked = place.costs().origins;
-        assert!(asked.contains_key("ip_lookup") && !asked.contains_key("acl"), "{asked:?}");
+        let functions = testbed.costs().origins;
+        assert!(functions.contains_key("ip_lookup") && !functions.contains_key("acl"), "{functions:?}");
     }
 
-    /// A run was waited for to its end, minutes in some parts.
+    /// Regression: an interrupted run continued to its end, which took minutes in some parts.
     #[test]
     fn an_interrupted_run_ends_in_the_middle() {
         let span = Span { period: Nanos(3_600_000_000_000), periods: 1 };
         let scenario = Pipeline::new("l2l3", &["n=1"]).under(&Rule::new("null"), &["rate=10kpps".to_owned()], span);
         let stop = Arc::new(AtomicBool::new(true));
         for simulated in [true, false] {
-            let place = Place::new(simulated, Costs::published(), Arc::clone(&stop));
-            let ended = place.run(scenario.as_ref().expect("a use case"));
+            let testbed = Testbed::new(simulated, Costs::published(), Arc::clone(&stop));
+            let ended = testbed.run(scenario.as_ref().expect("a use case"));
             assert!(matches!(ended, Err(LabError::Interrupted)), "simulated: {simulated}");
         }
     }
