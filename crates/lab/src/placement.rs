@@ -1,7 +1,7 @@
-//! The experiment `placement`: the evaluation of Octans (INFOCOM 2019), made in the contention simulator.
+//! The experiment `placement`: reproduces the evaluation of Octans (INFOCOM 2019) in the contention simulator.
 //!
-//! Which metric stands for a function, how competitors slow it down, how well models predict mixes they were not fitted
-//! to, what a good placement gains, and how long the search for it takes.
+//! It measures which metric characterises a function, how competitors slow a function down, how well models predict
+//! mixes to which they were not fitted, the gain of a good placement, and the time of the search for it.
 
 mod basis;
 mod command;
@@ -37,9 +37,9 @@ pub use validity::{Pair, Validity};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
-    /// Where the two functions of a chain run (Fig. 2).
+    /// The placement of the two functions of a chain (Fig. 2).
     Order,
-    /// The metric under competition, and beside the rate alone (Fig. 4).
+    /// The metric under competition, and beside the solo rate (Fig. 4).
     Metric,
     /// Drops by type and number of competitors (Fig. 5).
     Drops,
@@ -47,18 +47,18 @@ pub enum Part {
     Prediction,
     /// The gain of placements over others (Fig. 8).
     Gain,
-    /// How long the search takes, and how good its answers are (Fig. 9).
+    /// The time of the search, and the quality of its results (Fig. 9).
     Search,
     /// The simulator beside co-runs on this machine.
     Validity,
 }
 
 impl Part {
-    /// All of them.
+    /// All parts.
     pub const ALL: &'static [Self] =
         &[Self::Order, Self::Metric, Self::Drops, Self::Prediction, Self::Gain, Self::Search, Self::Validity];
 
-    /// Its name.
+    /// Returns the name of the part.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -73,14 +73,14 @@ impl Part {
     }
 }
 
-/// How much is run.
+/// The extent of the experiment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Fewer runs and smaller instances.
+    /// Whether runs are fewer and instances smaller.
     pub short: bool,
-    /// The parts; none: all.
+    /// The parts to run. Empty: all.
     pub only: BTreeSet<Part>,
-    /// What random numbers begin with.
+    /// The seed of random numbers.
     pub seed: u64,
 }
 
@@ -90,26 +90,26 @@ impl Settings {
     }
 }
 
-/// All that the experiment has found. Parts that were not asked for are empty.
+/// The results of the experiment. Parts that were not selected are empty.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Results {
-    /// Which experiment, and when.
+    /// The experiment and its time.
     #[serde(flatten)]
     pub header: Header,
-    /// What is typed to make it again; `DIR` is any folder.
+    /// The command that repeats the experiment. `DIR` stands for any folder.
     pub command: String,
-    /// What random numbers began with.
+    /// The seed of random numbers.
     pub seed: u64,
-    /// The parts that are complete, where the experiment was interrupted.
+    /// The complete parts, if the experiment was interrupted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<String>,
-    /// Where times and `validity` were measured; everything else is simulated.
+    /// The machine on which times and `validity` were measured. Everything else is simulated.
     pub machine: Machine,
-    /// The models that predictions and searches rest on; `None` if it was interrupted before they were there.
+    /// The models for predictions and searches. `None` if the experiment was interrupted before they were fitted.
     pub models: Option<Models>,
-    /// Where the two functions of a chain run.
+    /// The placement of the two functions of a chain.
     pub order: Vec<Order>,
-    /// The metric under competition, and beside the rate alone.
+    /// The metric under competition, and beside the solo rate.
     pub metric: Vec<Metric>,
     /// Drops by type and number of competitors.
     pub drops: Vec<Drops>,
@@ -117,16 +117,16 @@ pub struct Results {
     pub prediction: Vec<Predicted>,
     /// The gain of placements over others.
     pub gain: Vec<Gain>,
-    /// How long the search takes, and how good its answers are.
+    /// The time of the search, and the quality of its results.
     pub search: Vec<Searched>,
-    /// The simulator beside co-runs on this machine: one, or none.
+    /// The simulator beside co-runs on this machine: one entry, or none.
     pub validity: Vec<Validity>,
 }
 
-/// Runs the experiment.
+/// Runs the experiment. Parts in `earlier` are not run again.
 ///
 /// # Errors
-/// [`LabError`].
+/// Returns [`LabError`] if a run fails or the models cannot be fitted.
 pub fn run(settings: &Settings, earlier: Option<Earlier>, progress: &mut dyn Progress) -> Result<Results, LabError> {
     let header = Header::now("placement", settings.short);
     let mut results = Results {
@@ -155,38 +155,38 @@ pub fn run(settings: &Settings, earlier: Option<Earlier>, progress: &mut dyn Pro
         Err(error) => return Err(error),
     };
     results.models = Some(basis.models.clone());
-    let mut make = Maker { settings, basis: &basis, progress, complete: Vec::new(), is_stopped: false };
-    results.order = make.part(Part::Order, earlier.order, order::measure)?;
-    results.metric = make.part(Part::Metric, earlier.metric, metric::measure)?;
-    results.drops = make.part(Part::Drops, earlier.drops, drops::measure)?;
-    results.prediction = make.part(Part::Prediction, earlier.prediction, prediction::measure)?;
-    results.gain = make.part(Part::Gain, earlier.gain, gain::measure)?;
-    results.search = make.part(Part::Search, earlier.search, search::measure)?;
-    results.validity = make.part(Part::Validity, earlier.validity, validity::measure)?;
-    results.interrupted = make.is_stopped.then(|| match &make.complete[..] {
+    let mut runner = PartRunner { settings, basis: &basis, progress, complete: Vec::new(), is_stopped: false };
+    results.order = runner.part(Part::Order, earlier.order, order::measure)?;
+    results.metric = runner.part(Part::Metric, earlier.metric, metric::measure)?;
+    results.drops = runner.part(Part::Drops, earlier.drops, drops::measure)?;
+    results.prediction = runner.part(Part::Prediction, earlier.prediction, prediction::measure)?;
+    results.gain = runner.part(Part::Gain, earlier.gain, gain::measure)?;
+    results.search = runner.part(Part::Search, earlier.search, search::measure)?;
+    results.validity = runner.part(Part::Validity, earlier.validity, validity::measure)?;
+    results.interrupted = runner.is_stopped.then(|| match &runner.complete[..] {
         [] => "models".to_owned(),
         complete => complete.iter().map(|part| part.name()).collect::<Vec<_>>().join(", "),
     });
     Ok(results)
 }
 
-/// Makes a part's figures.
+/// A function that computes the results of a part.
 type Measure<T> = fn(&Basis, &Settings, &mut dyn Progress) -> Result<Vec<T>, LabError>;
 
-/// Makes the parts that are asked for.
-struct Maker<'a> {
+/// Runs the selected parts.
+struct PartRunner<'a> {
     settings: &'a Settings,
     basis: &'a Basis,
     progress: &'a mut dyn Progress,
-    /// The parts that were made whole.
+    /// The parts that are complete.
     complete: Vec<Part>,
-    /// Whether the experiment was interrupted: nothing further is made.
+    /// Whether the experiment was interrupted. No further part is started then.
     is_stopped: bool,
 }
 
-impl Maker<'_> {
-    /// A part: that of an earlier run where there is one, or a new one; empty where it was not asked for, or if the
-    /// experiment is interrupted before it is complete.
+impl PartRunner<'_> {
+    /// Returns the results of a part: those of an earlier run if there are any, or new ones. Returns an empty list if
+    /// the part was not selected, or if the experiment is interrupted before the part is complete.
     fn part<T>(&mut self, part: Part, earlier: Vec<T>, measure: Measure<T>) -> Result<Vec<T>, LabError> {
         if self.is_stopped || !self.settings.has(part) {
             return Ok(Vec::new());
@@ -210,7 +210,7 @@ impl Maker<'_> {
     }
 }
 
-/// Parts of an interrupted run, which are not made again.
+/// The parts of an interrupted run, which are not run again.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Earlier {
@@ -224,8 +224,8 @@ pub struct Earlier {
 }
 
 impl Earlier {
-    /// The parts in a folder that an interrupted run of these settings, by this version, has written; `None` where
-    /// there are none.
+    /// Reads the parts that an interrupted run with these settings, by this version, has written to a folder. Returns
+    /// `None` if there are none.
     #[must_use]
     pub fn read(folder: &Path, settings: &Settings) -> Option<Self> {
         #[derive(Deserialize)]
@@ -244,7 +244,7 @@ impl Earlier {
         if is_same { serde_json::from_str(&text).ok() } else { None }
     }
 
-    /// The names of its parts.
+    /// Returns the names of the parts.
     #[must_use]
     pub fn parts(&self) -> Vec<&'static str> {
         let parts = [
@@ -260,17 +260,17 @@ impl Earlier {
     }
 }
 
-/// Begins steps of a part; a step that the user has interrupted ends the part.
+/// Starts a step of a part. Returns an error if the user has interrupted the experiment.
 fn step(progress: &mut dyn Progress, what: &str) -> Result<(), LabError> {
     progress.step(what);
     if progress.is_stopped() { Err(LabError::Interrupted) } else { Ok(()) }
 }
 
-/// Writes results to a folder, which is made where it is not there: `results.json`, the models as `forebay place` reads
-/// them, a CSV file for each table, `index.html`. The files that were written.
+/// Writes results to a folder, which is created if it is missing: `results.json`, the models in the format that
+/// `forebay place` reads, a CSV file for each table, and `index.html`. Returns the files that were written.
 ///
 /// # Errors
-/// [`LabError`].
+/// Returns [`LabError`] if a figure cannot be drawn or a file cannot be written.
 pub fn write(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, LabError> {
     let mut files = vec![("index.html", Some(page::page(results)?))];
     files.push(("models.json", results.models.as_ref().map(Models::registry)));

@@ -82,7 +82,7 @@ fn machine(results: &Results) -> Section {
                   model. A tick is not a core cycle, because the core has its own clock. The paper's cycles can \
                   therefore be compared in their proportions only.";
     let rule = "If two readings of the clock within a turn are further apart than work can take, the machine was busy \
-                elsewhere. Such stretches are not counted. A run is void if they are more than a tenth of it \
+                elsewhere. These stretches are not counted. A run is void if they are more than a tenth of it \
                 (docs/measure.md). A void run is repeated twice at most, and the least disturbed run is used. Chains \
                 are run several times in turn; their figures are medians of the runs that are not void.";
     Section {

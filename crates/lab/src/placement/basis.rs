@@ -1,4 +1,4 @@
-//! The simulated server, its functions, and the models that are fitted to their co-runs.
+//! The simulated server, its functions, and the models fitted to their co-runs.
 
 use std::collections::BTreeMap;
 
@@ -13,34 +13,34 @@ use serde::Serialize;
 use super::{Settings, step};
 use crate::{LabError, Progress};
 
-/// What all parts rest on.
+/// The inputs of all parts.
 pub(super) struct Basis {
-    /// The functions alone.
+    /// The profile of the functions alone.
     pub profile: Profile,
-    /// Their models.
+    /// The models of the functions.
     pub fitted: models::Models,
-    /// The same as figures of the report.
+    /// The same models with the figures for the report.
     pub models: Models,
 }
 
-/// The models, with how they were chosen.
+/// The models, and how they were chosen.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Models {
     /// The CPU of the simulated server.
     pub server: &'static str,
     /// The candidates for the metric x.
     pub candidates: Vec<Candidate>,
-    /// The one that models are by: of all, the one whose models are nearest to runs that were left out of their fits.
+    /// The metric of the models: the candidate whose models are nearest to runs that were left out of their fits.
     pub metric: &'static str,
-    /// The loads at which competing levels are 1: of caches, controllers and links.
+    /// The loads at which competing levels are 1: of caches, of memory controllers and of links.
     pub limits: [f64; 3],
-    /// Runs that models were fitted to, and runs of other mixes that they are judged by.
+    /// The number of runs to which models were fitted, and of runs of other mixes with which they are judged.
     pub runs: [usize; 2],
-    /// By function.
+    /// The model of each function.
     pub functions: Vec<Fitted>,
-    /// How far the models are from runs of other mixes.
+    /// The errors of the models on runs of other mixes.
     pub errors: Errors,
-    /// The same by where functions run.
+    /// The same by the place at which functions run.
     pub cases: Vec<Variant>,
     /// The same by the number of chains that run together.
     pub loads: Vec<Variant>,
@@ -51,60 +51,60 @@ pub struct Models {
 /// A candidate for the metric.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Candidate {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// The largest variance over functions under competition (5).
+    /// The largest variance under competition, over all functions (5).
     pub variance: Option<f64>,
-    /// The function that varies most.
+    /// The function with the largest variance.
     pub varies_most: Option<String>,
-    /// The correlation with the rate alone (6).
+    /// The correlation with the solo rate (6).
     pub correlation: f64,
-    /// Whether it is the rate alone itself.
+    /// Whether the candidate is the solo rate itself.
     pub circular: bool,
     /// Whether it qualifies by (5) and (6).
     pub qualifies: bool,
-    /// The mean absolute error of λ of models by it, over runs that were left out of their fits; `None` where a
-    /// function has no demand by it.
+    /// The mean absolute error of λ of models with this metric, over runs that were left out of their fits. `None` if a
+    /// function has no demand by this metric.
     pub left_out: Option<f64>,
-    /// How far models by it are from runs of other mixes.
+    /// The errors of models with this metric on runs of other mixes.
     pub errors: Option<Errors>,
 }
 
-/// A function's model.
+/// The model of a function.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fitted {
-    /// Its name.
+    /// The name of the function.
     pub name: String,
-    /// As registries have it.
+    /// The model in the form of registries.
     #[serde(flatten)]
     pub model: FunctionModel,
 }
 
-/// How far predictions are from runs that models were not fitted to.
+/// The errors of predictions on runs to which models were not fitted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Errors {
-    /// The mean of `|predicted λ − λ| / λ` where λ is 0.05 or more.
+    /// The mean of `|predicted λ − λ| / λ` over samples whose λ is 0.05 or more.
     pub relative: f64,
-    /// The same of the best constant.
+    /// The same for the best constant.
     pub of_constant: f64,
     /// The mean of `|predicted λ − λ|`.
     pub absolute: f64,
     /// The mean of `|predicted rate − rate| / rate`.
     pub rate: f64,
-    /// The part of runs in the 95 % interval.
+    /// The share of samples inside the 95 % interval.
     pub inside_interval: f64,
     /// The mean λ.
     pub mean_drop: f64,
-    /// Functions in all runs, and those whose λ is 0.05 or more.
+    /// The number of samples (a function in a run), and of those whose λ is 0.05 or more.
     pub samples: [usize; 2],
 }
 
-/// How far predictions are under other circumstances.
+/// The errors of predictions under other circumstances.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Variant {
     /// The circumstances.
     pub name: String,
-    /// How far predictions are.
+    /// The errors.
     pub errors: Errors,
 }
 
@@ -122,10 +122,10 @@ impl From<models::Errors> for Errors {
     }
 }
 
-/// The paper's server, as it is named in registries.
+/// The name of the paper's server in registries.
 const SERVER: &str = "Intel(R) Xeon(R) CPU E5-2650 v4 @ 2.20GHz, 2 x (6 of 12, 12) cores, simulated";
 
-/// Mixes of an experiment: to fit models to, and to judge them by.
+/// The runs of an experiment: those to which models are fitted, and those with which they are judged.
 struct Runs {
     known: Vec<Run>,
     new: Vec<Run>,
@@ -142,7 +142,7 @@ impl Runs {
         })
     }
 
-    /// Models by these metrics and limits, and the new runs as they see them.
+    /// Fits models with these metrics and limits. Returns them with the samples of the other runs.
     fn fit(
         &self,
         profile: &Profile,
@@ -157,7 +157,7 @@ impl Runs {
 }
 
 impl Basis {
-    /// Runs functions alone and together, chooses the metric and fits models.
+    /// Runs functions alone and together, chooses the metric and fits the models.
     pub fn make(settings: &Settings, progress: &mut dyn Progress) -> Result<Self, LabError> {
         let candidates = profile::Candidate::ALL;
         progress.begin(candidates.len() + 6);
@@ -222,29 +222,29 @@ impl Basis {
         Ok(Self { profile, fitted, models })
     }
 
-    /// The number of a network function.
+    /// Returns the index of a network function.
     pub fn number(&self, name: &str) -> usize {
         let functions = &self.profile.bench.functions[..self.profile.network];
         functions.iter().position(|function| function.name == name).unwrap_or_default()
     }
 
-    /// Numbers of chains' functions.
+    /// Returns the indices of the functions of chains.
     pub fn chains(&self, names: &[&[&str]]) -> Vec<Vec<usize>> {
         names.iter().map(|chain| chain.iter().map(|name| self.number(name)).collect()).collect()
     }
 
-    /// Usable cores by domain.
+    /// Returns the number of usable cores of each domain.
     pub fn cores(&self) -> Vec<usize> {
         self.profile.bench.server.domains.iter().map(|domain| domain.cores).collect()
     }
 
-    /// Packets a second of chains in a mix, as the models have it.
+    /// Returns the packets per second of each chain in a mix, as predicted by the models.
     pub fn predicted(&self, mix: &Mix) -> Result<Vec<f64>, LabError> {
         let rates = self.fitted.predict(&self.profile.bench, mix)?;
         Ok(rates.iter().map(|chain| chain.iter().copied().fold(f64::INFINITY, f64::min)).collect())
     }
 
-    /// Packets a second of chains in a mix, as the simulator has it.
+    /// Returns the packets per second of each chain in a mix, as simulated.
     pub fn simulated(&self, mix: &Mix, pace: Pace) -> Result<Vec<f64>, LabError> {
         let run = self.profile.bench.run(mix, pace)?;
         if !run.solution.converged() {
@@ -258,7 +258,7 @@ fn bench(server: Server) -> Result<Profile, ContentionError> {
     Profile::of(Bench { server, traffic: catalogue::traffic(), functions: catalogue::functions(), home: 0 })
 }
 
-/// By where a function runs, and the function before it.
+/// Returns the errors by the domain of a function and by the function before it.
 fn cases(fitted: &models::Models, new: &[Sample]) -> Vec<Variant> {
     let cases = [
         ("local, first (9)", 0, None),
@@ -276,11 +276,11 @@ fn cases(fitted: &models::Models, new: &[Sample]) -> Vec<Variant> {
     cases.into_iter().filter_map(of).collect()
 }
 
-/// By the most chains in a run.
+/// Returns the errors by the maximum number of chains in a run.
 fn loads(profile: &Profile, fitted: &models::Models, settings: &Settings) -> Result<Vec<Variant>, LabError> {
     let runs = if settings.short { 20 } else { 200 };
     let mut loads = Vec::new();
-    for (chains, cores, place) in [
+    for (chains, cores, placement) in [
         (1, Cores::All, "all cores"),
         (2, Cores::All, "all cores"),
         (4, Cores::All, "all cores"),
@@ -292,13 +292,13 @@ fn loads(profile: &Profile, fitted: &models::Models, settings: &Settings) -> Res
         let draw = Draw { runs, chains, length: 4, has_competitors: false, cores, seed };
         let runs = models::runs(profile, draw)?;
         let samples = models::samples(profile, &runs, &fitted.metrics, &fitted.limits)?;
-        let name = if chains == 1 { "1 chain".to_owned() } else { format!("1 to {chains} chains, {place}") };
+        let name = if chains == 1 { "1 chain".to_owned() } else { format!("1 to {chains} chains, {placement}") };
         loads.push(Variant { name, errors: fitted.judge(&samples).into() });
     }
     Ok(loads)
 }
 
-/// Other forms of the model, and other normalisers.
+/// Returns the errors of other forms of the model, and of other normalisers.
 fn forms(profile: &Profile, runs: &Runs, fitted: &models::Models) -> Result<Vec<Variant>, LabError> {
     let mut variants = Vec::new();
     let (metrics, limits) = (&fitted.metrics, &fitted.limits);
@@ -328,7 +328,7 @@ fn forms(profile: &Profile, runs: &Runs, fitted: &models::Models) -> Result<Vec<
     Ok(variants)
 }
 
-/// The same server with functions' tables in the memory of their own domain.
+/// Returns the errors for a server on which functions have their tables in the memory of their own domain.
 fn own_memory(settings: &Settings, metric: profile::Candidate) -> Result<Variant, LabError> {
     let profile = bench(Server { tables: TableMemory::Own, ..catalogue::octans_server() })?;
     let runs = Runs::of(&profile, settings)?;
@@ -365,16 +365,18 @@ fn functions(profile: &Profile, fitted: &models::Models) -> Vec<Fitted> {
     fitted.functions.iter().enumerate().map(model).collect()
 }
 
-/// The modules of Forebay that do the same as simulated functions.
+/// The modules of Forebay that correspond to simulated functions.
 const MODULES: [(&str, &str); 4] =
     [("router", "ip_lookup"), ("vpn", "esp_encrypt"), ("nat", "nat_out"), ("balancer", "balance")];
 
 impl Models {
-    /// The models' file, as `forebay place` reads it: by the names of modules, where a module does the same.
+    /// Returns the file of the models as `forebay place` reads it. A function with a corresponding module has the name
+    /// of the module.
     #[must_use]
     pub fn registry(&self) -> String {
         let [cache, memory, link] = self.limits;
-        // The cache of this server is as large whether functions may use 6 or 12 of its cores: limits are those of all.
+        // The cache of this server has the same size whether functions may use 6 or 12 of its cores, so the limits are
+        // those of all cores.
         let limits = LoadLimits { cache, memory, link: Some(link), cores: None };
         let build = concat!("forebay ", env!("CARGO_PKG_VERSION"));
         let mut registry = Registry::new(self.server, build, ModelOrigin::Simulated, self.metric, limits);

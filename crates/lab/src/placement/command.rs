@@ -1,8 +1,8 @@
-//! The command that makes an experiment again.
+//! Builds the command that repeats an experiment.
 
 use super::Settings;
 
-/// As it is typed; `DIR` is any folder.
+/// Returns the command line. `DIR` stands for any folder.
 pub(super) fn of(settings: &Settings) -> String {
     let mut words = vec!["forebay lab placement --out DIR".to_owned()];
     if settings.short {
@@ -24,7 +24,7 @@ mod tests {
     use crate::placement::Part;
 
     #[test]
-    fn all_that_was_given_is_in_the_command() {
+    fn the_command_contains_all_options() {
         assert_eq!(of(&Settings::default()), "forebay lab placement --out DIR");
         let settings = Settings { short: true, only: [Part::Search, Part::Gain].into(), seed: 7 };
         assert_eq!(of(&settings), "forebay lab placement --out DIR --short --only gain,search --seed 7");

@@ -1,4 +1,4 @@
-//! Fig. 5: how much slower a function is, by the type and the number of its competitors.
+//! Fig. 5: the drop of a function by the type and the number of its competitors.
 
 use forebay_contention::Pace;
 use forebay_contention::mix::Mix;
@@ -8,24 +8,25 @@ use super::basis::Basis;
 use super::{Settings, step};
 use crate::{LabError, Progress};
 
-/// A function beside copies of a competitor on its domain.
+/// A function beside copies of a competitor on the same domain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Drops {
     /// The function.
     pub function: String,
-    /// Whether it is on the home domain; if not, it is its chain's first function, and packets come over the link.
+    /// Whether it runs on the home domain. If not, it is the first function of its chain, and its packets come over the
+    /// link.
     pub local: bool,
     /// The competitor.
     pub competitor: String,
     /// The competitor's metric x.
     pub metric: f64,
-    /// λ beside 0, 1, 2 … of them, simulated.
+    /// λ beside 0, 1, 2 … competitors, simulated.
     pub simulated: Vec<f64>,
     /// The same, predicted.
     pub predicted: Vec<f64>,
 }
 
-/// The paper's four functions, each beside each of them and beside the paper's synthetic function.
+/// Runs the paper's four functions, each beside each of them and beside the paper's synthetic function.
 pub(super) fn measure(basis: &Basis, _: &Settings, progress: &mut dyn Progress) -> Result<Vec<Drops>, LabError> {
     let profile = &basis.profile;
     let functions = PAPERS.map(|name| basis.number(name));

@@ -1,4 +1,4 @@
-//! Fig. 8: what placements gain over others, of six sets of chains.
+//! Fig. 8: the gain of placements over others, for six sets of chains.
 
 use forebay_contention::Pace;
 use forebay_contention::mix::{Mix, Random};
@@ -12,39 +12,41 @@ use crate::{LabError, Progress};
 /// A set of chains under every method.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
-    /// The paper's number.
+    /// The number of the set in the paper.
     pub set: usize,
     /// The chains.
     pub chains: Vec<String>,
-    /// By method.
+    /// The results of each method.
     pub methods: Vec<Method>,
-    /// The certified gap of `exact`: no placement is predicted to carry more than its value and this part.
+    /// The certified gap of `exact`, as a share of its value. No placement is predicted to exceed its value by more
+    /// than this.
     pub gap: f64,
 }
 
-/// The placement of one method.
+/// The placement by one method.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Method {
     /// The method.
     pub method: String,
-    /// By chain and function, the domain; of `random` empty.
+    /// The domain of each function of each chain. Empty for `random`.
     pub domains: Vec<Vec<usize>>,
-    /// Packets a second of all chains, predicted; of `random` the mean of many placements.
+    /// The packets per second of all chains, predicted. For `random` it is the mean of many placements.
     pub predicted_pps: f64,
     /// The same, simulated.
     pub simulated_pps: f64,
-    /// The same, where functions are held back to the rate of their chain's slowest instead of dropping packets.
+    /// The same, simulated with functions that do not drop packets but are held back to the rate of the slowest
+    /// function of their chain.
     pub held_pps: f64,
 }
 
 impl Gain {
-    /// A method's figures.
+    /// Returns the results of a method.
     pub(super) fn of(&self, method: &str) -> Option<&Method> {
         self.methods.iter().find(|of| of.method == method)
     }
 }
 
-/// The paper's sets.
+/// The paper's sets of chains.
 pub(super) const SETS: [&[&[&str]]; 6] = [
     &[&["router", "firewall", "nids"], &["router", "nids"], &["vpn", "firewall"]],
     &[&["router", "firewall", "vpn"], &["router", "firewall"], &["firewall", "nids"]],
@@ -54,13 +56,13 @@ pub(super) const SETS: [&[&[&str]]; 6] = [
     &[&["router", "firewall", "nids", "vpn"], &["router", "firewall", "nids"], &["nids", "router"]],
 ];
 
-/// Methods in the order of the report.
+/// The methods, in the order of the report.
 pub(super) const METHODS: [&str; 5] = ["exact", "octans", "node-balancing", "node-first", "random"];
 
-/// Nodes after which `exact` stops; these instances need some hundreds.
+/// The number of nodes after which `exact` stops. These instances need a few hundred.
 const NODES: u64 = 10_000_000;
 
-/// All sets.
+/// Evaluates all sets.
 pub(super) fn measure(basis: &Basis, settings: &Settings, progress: &mut dyn Progress) -> Result<Vec<Gain>, LabError> {
     progress.begin(SETS.len());
     progress.expect(if settings.short { 1.0 } else { 3.0 });
@@ -75,7 +77,7 @@ pub(super) fn measure(basis: &Basis, settings: &Settings, progress: &mut dyn Pro
 fn of_set(basis: &Basis, settings: &Settings, set: usize, names: &[&[&str]]) -> Result<Gain, LabError> {
     let chains = basis.chains(names);
     let bench = &basis.profile.bench;
-    // Where functions are does not matter for the problem: it is the same for all placements.
+    // The initial placement does not matter: the problem is the same for all placements.
     let anywhere: Mix = chains.iter().map(|chain| chain.iter().map(|number| (*number, bench.home)).collect()).collect();
     let (problem, _) = bench.problem(&anywhere, &basis.fitted.limits, &|number| basis.fitted.function(bench, number));
     let effort = Effort { nodes: NODES, is_over: &|| false };
@@ -118,7 +120,7 @@ fn valued(
     })
 }
 
-/// The mean of many random placements.
+/// Returns the mean of many random placements.
 fn at_random(basis: &Basis, settings: &Settings, problem: &Problem, chains: &[Vec<usize>]) -> Result<Method, LabError> {
     let count = if settings.short { 20 } else { 100 };
     let mut random = Random::new(settings.seed.wrapping_add(8));

@@ -1,4 +1,4 @@
-//! Fig. 4: metrics under competition, and beside the rate alone.
+//! Fig. 4: metrics under competition, and beside the solo rate.
 
 use forebay_contention::Pace;
 use forebay_contention::mix::Mix;
@@ -16,23 +16,23 @@ pub struct Metric {
     pub metric: String,
     /// The function.
     pub function: String,
-    /// Packets a second alone on the home domain.
+    /// The packets per second of the function alone on the home domain.
     pub alone_pps: f64,
-    /// The metric alone.
+    /// The metric of the function alone.
     pub alone: f64,
-    /// The metric beside 0, 1, 2 … copies of the paper's synthetic function, in parts of the largest value over all
-    /// functions; empty where a co-run does not have it.
+    /// The metric beside 0, 1, 2 … copies of the paper's synthetic function, relative to the largest value over all
+    /// functions. Empty if the metric does not exist in a co-run.
     pub by_competitors: Vec<f64>,
 }
 
-/// Every candidate of every function.
+/// Computes every candidate for every function.
 pub(super) fn measure(basis: &Basis, _: &Settings, progress: &mut dyn Progress) -> Result<Vec<Metric>, LabError> {
     progress.begin(Candidate::ALL.len());
     progress.expect(0.5);
     let profile = &basis.profile;
     let (home, bench) = (profile.bench.home, &profile.bench);
     let most = bench.server.domains[home].cores;
-    // The runs are the same for all candidates.
+    // All candidates use the same runs.
     let mut seats = Vec::new();
     for number in 0..profile.network {
         let mut of_number = Vec::new();

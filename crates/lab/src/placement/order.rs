@@ -1,4 +1,4 @@
-//! Fig. 2: where the two functions of a chain run.
+//! Fig. 2: the placement of the two functions of a chain.
 
 use forebay_contention::Pace;
 use serde::{Deserialize, Serialize};
@@ -7,27 +7,27 @@ use super::basis::Basis;
 use super::{Settings, step};
 use crate::{LabError, Progress};
 
-/// The chain router → NIDS alone on the server, in one of four ways.
+/// The chain router → NIDS alone on the server, in one of four placements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Order {
-    /// The paper's letter where its text names the placement.
+    /// The name of the placement.
     pub name: String,
     /// Whether each function is on the home domain.
     pub local: [bool; 2],
-    /// Packets a second, simulated.
+    /// The packets per second, simulated.
     pub simulated_pps: f64,
-    /// Packets a second, predicted.
+    /// The packets per second, predicted.
     pub predicted_pps: f64,
-    /// `1 − rate / the rate of the best placement`, simulated.
+    /// `1 − rate / rate of the best placement`, simulated.
     pub below_best: f64,
-    /// Packets a second of each function if it always found packets, simulated.
+    /// The packets per second of each function if it always had packets, simulated.
     pub functions_pps: [f64; 2],
 }
 
-/// The paper's worst placement carries so much less than its best.
+/// How much less the paper's worst placement carries than its best, as a share.
 pub(super) const PAPER: f64 = 0.392;
 
-/// All four placements.
+/// Runs all four placements.
 pub(super) fn measure(basis: &Basis, _: &Settings, progress: &mut dyn Progress) -> Result<Vec<Order>, LabError> {
     let ways = [("both local", [0, 0]), ("router local", [0, 1]), ("NIDS local", [1, 0]), ("both remote", [1, 1])];
     progress.begin(ways.len());

@@ -1,4 +1,4 @@
-//! Fig. 7: how far predictions are from runs.
+//! Fig. 7: the errors of predictions.
 
 use forebay_contention::Pace;
 use forebay_contention::mix::{Mix, Random, place_at_random};
@@ -10,40 +10,40 @@ use super::drops::PAPERS;
 use super::{Settings, step};
 use crate::{LabError, Progress};
 
-/// Predictions of one kind.
+/// The errors of one type of predictions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Predicted {
     /// The part of the figure: `function`, `chain`, `length` or `chains`.
     pub figure: String,
-    /// The function or chain.
+    /// The name of the function or chain.
     pub name: String,
-    /// Competitors, functions of the chain, or chains.
+    /// The number of competitors, of functions in the chain, or of chains.
     pub count: usize,
-    /// The mean of `|predicted λ − λ| / λ` over runs whose λ is 0.05 or more; `None` where there are none.
+    /// The mean of `|predicted λ − λ| / λ` over runs whose λ is 0.05 or more. `None` if there are no such runs.
     pub error: Option<f64>,
     /// The mean of `|predicted λ − λ|` over all runs.
     pub absolute: f64,
     /// The mean of `|predicted rate − rate| / rate` over all runs.
     pub rate_error: f64,
-    /// As `error`, where functions are held back to the rate of their chain's slowest instead of dropping packets;
-    /// `None` where there are no chains.
+    /// Like `error`, for functions that do not drop packets but are held back to the rate of the slowest function of
+    /// their chain. `None` if there are no chains.
     pub held_error: Option<f64>,
     /// The mean λ.
     pub mean_drop: f64,
-    /// Runs, and those whose λ is 0.05 or more.
+    /// The number of runs, and of those whose λ is 0.05 or more.
     pub runs: [usize; 2],
 }
 
-/// One prediction beside one run.
+/// A prediction and its run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Prediction {
-    /// Packets a second without competitors and with packets in the cache.
+    /// The packets per second without competitors and with packets in the cache.
     pub alone: f64,
-    /// As the simulator has it.
+    /// The packets per second, simulated.
     pub rate: f64,
-    /// The same, where functions are held back to the rate of their chain's slowest.
+    /// The same, with functions that are held back to the rate of the slowest function of their chain.
     pub held: Option<f64>,
-    /// As the models have it.
+    /// The packets per second, predicted.
     pub predicted: f64,
 }
 
@@ -55,12 +55,12 @@ pub(super) const CHAINS: [(&str, [&str; 4]); 4] = [
     ("SFC-4", ["router", "nids", "router", "firewall"]),
 ];
 
-/// Random placements of each kind.
+/// The number of random placements of each type.
 const PLACEMENTS: usize = 20;
-/// The longest chain of one function.
+/// The maximum length of a chain of one function.
 const LONGEST: usize = 6;
 
-/// All parts of the figure.
+/// Computes all parts of the figure.
 pub(super) fn measure(
     basis: &Basis,
     settings: &Settings,
@@ -107,7 +107,7 @@ pub(super) fn measure(
     Ok(rows)
 }
 
-/// Random placements of chains.
+/// Runs random placements of chains.
 fn placed(basis: &Basis, chains: &[Vec<usize>], random: &mut Random) -> Result<Vec<Prediction>, LabError> {
     let mut all = Vec::new();
     for _ in 0..PLACEMENTS {
@@ -115,7 +115,7 @@ fn placed(basis: &Basis, chains: &[Vec<usize>], random: &mut Random) -> Result<V
         let [dropping, held] = [Pace::Dropping, Pace::Held].map(|pace| basis.simulated(&mix, pace));
         let (dropping, held, predicted) = (dropping?, held?, basis.predicted(&mix)?);
         for (at, chain) in mix.iter().enumerate() {
-            // The chain's rate if each of its functions were alone on the home domain.
+            // The rate of the chain if each of its functions were alone on the home domain.
             let alone = chain.iter().map(|(number, _)| basis.profile.rates[*number][0]);
             all.push(Prediction {
                 alone: alone.fold(f64::INFINITY, f64::min),

@@ -1,4 +1,4 @@
-//! A thread that reads a memory at random, on a core of its own: a function whose accesses are known.
+//! A thread that reads memory at random on its own core: a function with known accesses.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use forebay_instance::WorkerThread;
 use forebay_measure::machine::pin_to;
 
-/// Bytes of a line, and its words.
+/// The size of a cache line in bytes, and in words.
 const LINE: usize = 64;
 const WORDS: usize = LINE / size_of::<u64>();
-/// Reads that are under way at a time: each depends on the one before it of its own row.
+/// The number of reads in progress at a time. Each depends on the previous read of its own row.
 const ROWS: usize = 4;
-/// Reads between two looks at whether it is to go on.
+/// The number of reads between two checks of the flags.
 const SLICE: usize = 4_096;
 
-/// The thread. It ends when this is dropped.
+/// The reader thread. It ends when this value is dropped.
 pub(super) struct Reader {
     stop: Arc<AtomicBool>,
     active: Arc<AtomicBool>,
@@ -28,7 +28,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Starts a thread on this core, with a memory of so many bytes. It reads nothing before it is active.
+    /// Starts a thread on this core, with a memory of this many bytes. It does not read before it is set active.
     pub(super) fn start(core: usize, bytes: usize) -> std::io::Result<Self> {
         let (stop, active, reads) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default(), Arc::default());
         let (report, reported) = channel();
@@ -37,7 +37,7 @@ impl Reader {
             std::thread::Builder::new().name("reader".to_owned()).spawn(move || {
                 let pinned = pin_to(core).map(|()| own_number());
                 let may_begin = pinned.is_ok();
-                // Ones, which are written: memory of nought may be one page for all.
+                // The memory is filled with ones, because the pages of zeroed memory may all map to a single page.
                 let memory = vec![1_u64; if may_begin { bytes.max(LINE) / LINE * WORDS } else { 0 }];
                 if report.send(pinned).is_ok() && may_begin {
                     read(&memory, &stop, &active, &reads);
@@ -50,17 +50,17 @@ impl Reader {
         Ok(Self { stop, active, reads, thread: Some(thread), worker })
     }
 
-    /// Lets it read, or rest.
+    /// Starts or pauses reading.
     pub(super) fn set_active(&self, is_active: bool) {
         self.active.store(is_active, Ordering::Relaxed);
     }
 
-    /// Where it runs.
+    /// Returns the worker description of the thread.
     pub(super) fn worker(&self) -> WorkerThread {
         self.worker
     }
 
-    /// Reads a second during a span.
+    /// Returns the reads per second during a span.
     pub(super) fn rate(&self, span: Duration) -> f64 {
         let (reads, began) = (self.reads.load(Ordering::Relaxed), Instant::now());
         std::thread::sleep(span);
@@ -71,7 +71,7 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // A thread that has panicked has said so.
+        // A thread that has panicked has already printed its message.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -86,7 +86,7 @@ fn read(memory: &[u64], stop: &AtomicBool, active: &AtomicBool, reads: &AtomicU6
         }
         for _ in 0..SLICE / ROWS {
             for row in &mut rows {
-                // Knuth's generator of random numbers; the upper half is the line.
+                // Knuth's linear congruential generator. Its upper half selects the line.
                 let line = ((*row >> 32) * lines) >> 32;
                 *row = row.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(memory[line as usize * WORDS]);
             }
@@ -96,7 +96,8 @@ fn read(memory: &[u64], stop: &AtomicBool, active: &AtomicBool, reads: &AtomicU6
     black_box(rows);
 }
 
-/// This thread's number (`proc(5)`: `/proc/thread-self` is a link to `PID/task/TID`); 0 where there is no such link.
+/// Returns the number of this thread (`proc(5)`: `/proc/thread-self` is a link to `PID/task/TID`), or 0 if there is no
+/// such link.
 fn own_number() -> u32 {
     let link = std::fs::read_link("/proc/thread-self").unwrap_or_default();
     link.file_name().and_then(|name| name.to_str()?.parse().ok()).unwrap_or(0)

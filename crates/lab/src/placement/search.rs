@@ -1,4 +1,4 @@
-//! Fig. 9: how long the search takes, and how good its answers are, by the number of chains and of domains.
+//! Fig. 9: the time of the search and the quality of its results, by the number of chains and of domains.
 
 use std::time::Instant;
 
@@ -10,51 +10,51 @@ use super::basis::Basis;
 use super::{Settings, step};
 use crate::{LabError, Progress};
 
-/// Instances of one size.
+/// The instances of one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Searched {
-    /// Domains of ten cores each.
+    /// The number of domains. Each has ten cores.
     pub domains: usize,
-    /// Chains of three functions each.
+    /// The number of chains. Each has three functions.
     pub chains: usize,
-    /// Instances.
+    /// The number of instances.
     pub instances: usize,
-    /// Milliseconds of `exact`: median and most.
+    /// The milliseconds of `exact`: median and maximum.
     pub exact_ms: [f64; 2],
-    /// Nodes of `exact`: median and most.
+    /// The nodes of `exact`: median and maximum.
     pub nodes: [f64; 2],
-    /// The largest certified gap of `exact`; 0: all are proved to be optimal.
+    /// The largest certified gap of `exact`. If it is 0, all results are proved to be optimal.
     pub gap: f64,
-    /// Milliseconds of `octans`: median and most.
+    /// The milliseconds of `octans`: median and maximum.
     pub octans_ms: [f64; 2],
-    /// Instances in which `octans` was run: fewer where it takes seconds for each.
+    /// The number of instances in which `octans` was run. There are fewer if each takes seconds.
     pub octans_instances: usize,
-    /// The part of instances in which `octans` finds a best placement.
+    /// The share of instances in which `octans` finds a best placement.
     pub octans_optimal: f64,
-    /// The mean of `1 − value / best` of `octans` where it finds none.
+    /// The mean of `1 − value / best` of `octans` in the other instances.
     pub octans_gap: Option<f64>,
-    /// Milliseconds of enumeration: median and most; `None` where it would take too long.
+    /// The milliseconds of enumeration: median and maximum. `None` if enumeration would take too long.
     pub brute_force_ms: Option<[f64; 2]>,
-    /// Instances that were enumerated, and those in which `exact` has the same value.
+    /// The number of instances that were enumerated, and of those in which `exact` has the same value.
     pub enumerated: [usize; 2],
 }
 
-/// The paper's times in milliseconds, of the largest size, by domains: its heuristic and its enumeration.
+/// The paper's times for the largest size, by domains: its heuristic and its enumeration, in milliseconds.
 pub(super) const PAPER_MS: [(usize, f64, f64); 2] = [(2, 17.0, 31_500.0), (4, 5_300.0, 1_858_000.0)];
 
-/// A time is the least of so many, in which nothing else ran.
+/// A time is the minimum of this many repetitions, which is the least disturbed.
 const REPEATS: usize = 3;
-/// Placements that are enumerated for one size, about.
+/// The approximate number of placements that are enumerated for one size.
 const BUDGET: f64 = 3e6;
 const SHORT_BUDGET: f64 = 2e4;
-/// Placements that `exact` may look at, about, before it stops with a gap.
+/// The approximate number of placements that `exact` may examine before it stops with a gap.
 const NODES: u64 = 5_000_000;
-/// Placements of whole chains that `octans` begins with, of all instances of one size together, about.
+/// The approximate number of placements of whole chains from which `octans` starts, over all instances of one size.
 const BEGINNINGS: f64 = 60_000.0;
-/// Values of the same placement differ by rounding.
+/// The relative difference below which two values are equal, because of rounding.
 const SAME: f64 = 1e-9;
 
-/// All sizes.
+/// Measures all sizes.
 pub(super) fn measure(
     basis: &Basis,
     settings: &Settings,
@@ -129,7 +129,8 @@ fn of_size(
     })
 }
 
-/// Chains of random functions on a server of domains of ten cores. All but the home domain are alike.
+/// Returns a problem: chains of random functions on a server of domains with ten cores. All domains but the home domain
+/// are equal.
 fn instance_of(basis: &Basis, domains: usize, chains: usize, random: &mut Random) -> Problem {
     let home = basis.profile.bench.home;
     let limits = basis.fitted.limits[home];
@@ -151,7 +152,7 @@ fn instance_of(basis: &Basis, domains: usize, chains: usize, random: &mut Random
     Problem { domains: (0..domains).map(domain).collect(), chains: (0..chains).map(|_| chain(random)).collect() }
 }
 
-/// A result and the milliseconds that it took: the least of some runs.
+/// Runs a function several times. Returns its result and the minimum time in milliseconds.
 fn timed<T, E>(repeats: usize, mut run: impl FnMut() -> Result<T, E>) -> Result<(T, f64), E> {
     let mut once = || {
         let start = Instant::now();

@@ -1,10 +1,10 @@
-//! The results as CSV files, a table each. What was not run has no file.
+//! The results as CSV files, one for each table. A part that was not run has no file.
 
 use super::basis::{Errors, Models};
 use super::{Drops, Gain, Metric, Order, Predicted, Results, Searched, Validity};
 use crate::csv::{figure, text};
 
-/// Their names and texts; none where that was not run.
+/// Returns the name and the text of each file. The text is `None` if the part was not run.
 pub(super) fn all(results: &Results) -> Vec<(&'static str, Option<String>)> {
     fn some<T>(all: &[T], table: fn(&[T]) -> String) -> Option<String> {
         (!all.is_empty()).then(|| table(all))
@@ -58,9 +58,9 @@ fn candidates(models: &Models) -> String {
 
 fn errors(models: &Models) -> String {
     let all = [("case", &models.cases), ("load", &models.loads), ("variant", &models.variants)];
-    let rows = all.into_iter().flat_map(|(kind, all)| {
+    let rows = all.into_iter().flat_map(|(category, all)| {
         all.iter().map(move |of| {
-            let mut row = vec![kind.to_owned(), of.name.clone()];
+            let mut row = vec![category.to_owned(), of.name.clone()];
             row.extend(judged(Some(&of.errors)));
             row
         })

@@ -1,23 +1,23 @@
-//! An interrupted run, and its continuation.
+//! Tests an interrupted run and its continuation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
-/// Stops after so many steps.
-struct Watch {
+/// A progress that stops after a number of steps.
+struct StopAfter {
     steps: usize,
     stop: Arc<AtomicBool>,
 }
 
-impl Watch {
+impl StopAfter {
     fn of(steps: usize) -> Self {
         Self { steps, stop: Arc::default() }
     }
 }
 
-impl Progress for Watch {
+impl Progress for StopAfter {
     fn begin(&mut self, _: usize) {}
 
     fn step(&mut self, _: &str) {
@@ -32,27 +32,28 @@ impl Progress for Watch {
     }
 }
 
-/// A run that was interrupted in its second part is continued: its first part is taken over, the second one made.
+/// A run is interrupted in its second part and continued. The first part is taken from the interrupted run, and the
+/// second part is run.
 #[test]
 fn an_interrupted_run_is_continued() {
     let folder = tempfile::tempdir().expect("a folder");
     let settings = Settings { short: true, only: [Part::Order, Part::Gain].into(), seed: 3 };
-    // 14 steps of models, 4 of the first part, 2 of the second.
-    let first = run(&settings, None, &mut Watch::of(20)).expect("a run");
+    // 14 steps of the models, 4 of the first part, 2 of the second.
+    let first = run(&settings, None, &mut StopAfter::of(20)).expect("a run");
     assert_eq!((first.interrupted.as_deref(), first.order.len(), first.gain.len()), (Some("order"), 4, 0));
     write(&first, folder.path()).expect("space");
     let other = Settings { seed: 4, ..settings.clone() };
-    assert!(Earlier::read(folder.path(), &other).is_none(), "a run of another seed is another run");
+    assert!(Earlier::read(folder.path(), &other).is_none(), "a run with another seed is not continued");
     let mut earlier = Earlier::read(folder.path(), &settings).expect("an interrupted run");
     assert_eq!(earlier.parts(), ["order"]);
-    // A mark that a new run would not have.
+    // A mark that a new run would not set.
     earlier.order[0].name = "as it was".to_owned();
-    let second = run(&settings, Some(earlier), &mut Watch::of(usize::MAX)).expect("a run");
+    let second = run(&settings, Some(earlier), &mut StopAfter::of(usize::MAX)).expect("a run");
     assert_eq!((second.interrupted.as_deref(), second.order[0].name.as_str()), (None, "as it was"));
     assert_eq!((second.gain.len(), &second.models), (6, &first.models), "the same seed gives the same models");
     write(&second, folder.path()).expect("space");
     assert!(Earlier::read(folder.path(), &settings).is_none(), "a complete run is not continued");
-    let never = run(&settings, None, &mut Watch::of(3)).expect("a run");
+    let never = run(&settings, None, &mut StopAfter::of(3)).expect("a run");
     assert!(never.models.is_none() && never.interrupted.as_deref() == Some("no parts"));
     let names = write(&never, folder.path()).expect("space").len();
     assert_eq!(names, 2, "the page and the results");

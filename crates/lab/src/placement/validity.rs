@@ -1,4 +1,4 @@
-//! The simulator beside real co-runs on two of this machine's cores: two threads that read memories at random.
+//! Compares the simulator with real co-runs of two threads that read memory at random, on two of this machine's cores.
 
 use std::time::Duration;
 
@@ -17,60 +17,61 @@ use crate::{LabError, Progress};
 /// Co-runs on this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Validity {
-    /// Why there are none; `None`: there are.
+    /// The reason why there are no co-runs. `None` if there are.
     pub not_run: Option<String>,
     /// The cores.
     pub cores: Vec<usize>,
-    /// The sizes of a core's own cache and of the shared one, in bytes, as the system reports them.
+    /// The sizes of a core's own cache and of the shared cache, in bytes, as the system reports them.
     pub caches: [u64; 2],
-    /// How much of the shared cache one thread finds its lines in, in bytes: measured. Other virtual machines may use
-    /// the rest, and lines whose addresses fall on the same sets displace each other before it is full.
+    /// The measured size of the shared cache that is usable by one thread, in bytes. Other virtual machines may use the
+    /// rest, and lines whose addresses fall on the same sets displace each other before the cache is full.
     #[serde(default)]
     pub usable: u64,
-    /// Nanoseconds per read that hits the core's own cache; that hits the shared one, besides; that misses it, besides.
+    /// The nanoseconds of a read that hits the core's own cache, the additional nanoseconds of a hit in the shared
+    /// cache, and the additional nanoseconds of a miss.
     pub ns: [f64; 3],
-    /// By pair of footprints.
+    /// The results of each pair of footprints.
     pub rows: Vec<Pair>,
 }
 
-/// A thread beside another.
+/// The result of a thread beside another thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
-    /// What the thread reads, in bytes.
+    /// The footprint of the thread, in bytes.
     pub bytes: u64,
-    /// What the other one reads, in bytes.
+    /// The footprint of the other thread, in bytes.
     pub competitor_bytes: u64,
-    /// The mean λ, measured; `None` if no round counts.
+    /// The mean λ, measured. `None` if no round counts.
     pub measured: Option<f64>,
     /// The ends of its 95 % interval.
     pub interval: Option<[f64; 2]>,
-    /// The standard deviation of λ between two spans alone.
+    /// The standard deviation of λ between two spans of the thread alone.
     pub noise: Option<f64>,
-    /// λ as the simulator has it.
+    /// λ, simulated.
     pub simulated: f64,
-    /// Rounds that count, and those that do not, as something else ran on a core.
+    /// The number of rounds that count, and of those that do not because something else ran on a core.
     pub rounds: [usize; 2],
 }
 
 impl Pair {
-    /// Whether the effect is above twice the noise: if not, the pair says nothing.
-    pub(super) fn says_something(&self) -> bool {
+    /// Returns whether the effect is above twice the noise. If not, the pair has no meaning.
+    pub(super) fn is_significant(&self) -> bool {
         self.measured.zip(self.noise).is_some_and(|(measured, noise)| measured > 2.0 * noise)
     }
 
-    /// Whether the simulated λ lies within the measured interval, or within a fifth of the measured λ.
+    /// Returns whether the simulated λ lies within the measured interval, or within a fifth of the measured λ.
     pub(super) fn agrees(&self) -> bool {
         let within = self.interval.is_some_and(|[low, high]| (low..=high).contains(&self.simulated));
         within || self.measured.is_some_and(|measured| (self.simulated - measured).abs() <= measured / 5.0)
     }
 }
 
-/// The part of a span for which something else may have had a core.
+/// The largest share of a span for which another program may have had a core.
 const ALLOWED: f64 = 0.01;
-/// How long a thread reads before a span begins: caches fill.
+/// The time that a thread reads before a span begins, so that caches fill.
 const SETTLE: Duration = Duration::from_millis(20);
 const SPAN: Duration = Duration::from_millis(40);
-/// Of the machine, which it does not say: two threads do not fill it.
+/// The assumed memory bandwidth. The machine does not report it, and two threads do not saturate it.
 const BANDWIDTH: f64 = 40e9;
 
 /// Runs pairs of threads.
@@ -98,7 +99,7 @@ pub(super) fn measure(_: &Basis, settings: &Settings, progress: &mut dyn Progres
         let reader = Reader::start(cores[0], bytes as usize).map_err(LabError::Thread)?;
         reader.set_active(true);
         std::thread::sleep(SETTLE * 5);
-        // The least disturbed span.
+        // The rate of the least disturbed span.
         Ok(1e9 / (0..rounds).map(|_| reader.rate(SPAN)).fold(0.0, f64::max))
     };
     let (own, shared) = (sizes.own as f64, sizes.shared as f64);
@@ -108,7 +109,8 @@ pub(super) fn measure(_: &Basis, settings: &Settings, progress: &mut dyn Progres
     let all = alone(shared, progress)?;
     let misses_own = |bytes: f64| (1.0 - own / bytes).max(0.0);
     let shared_ns = ((in_shared - in_own) / misses_own(shared / 4.0)).max(0.0);
-    // Of a memory of m times the shared cache, of which the share c is usable, reads miss with the chance 1 − c/m.
+    // If a memory is m times the shared cache, of which the share c is usable, a read misses with the probability 1 −
+    // c/m.
     let [over, at] = [(beyond, shared * 4.0), (all, shared)]
         .map(|(time, bytes)| (time - in_own - shared_ns * misses_own(bytes)).max(0.0));
     let usable = ((over - at) / (over - at / 4.0)).clamp(0.25, 1.0);
@@ -126,7 +128,7 @@ pub(super) fn measure(_: &Basis, settings: &Settings, progress: &mut dyn Progres
     Ok(vec![Validity { not_run: None, cores: cores.to_vec(), caches, usable: sizes.shared, ns, rows }])
 }
 
-/// λ of a thread beside another, as the simulator has it.
+/// Returns the simulated λ of a thread beside another.
 fn simulate(sizes: Caches, ns: [f64; 3], bytes: [f64; 2]) -> Result<f64, LabError> {
     let server = Server {
         domains: vec![Domain {
@@ -163,7 +165,7 @@ fn simulate(sizes: Caches, ns: [f64; 3], bytes: [f64; 2]) -> Result<f64, LabErro
     Ok(1.0 - rate(&[chain(&functions[0]), chain(&functions[1])])? / alone)
 }
 
-/// Rounds of a thread alone, beside the other one, and alone again.
+/// Measures rounds of a thread alone, beside the other one, and alone again.
 fn pair(
     cores: [usize; 2],
     bytes: [f64; 2],
@@ -174,13 +176,13 @@ fn pair(
     let [subject, competitor] = [0, 1].map(|at| Reader::start(cores[at], bytes[at] as usize));
     let (subject, competitor) = (subject.map_err(LabError::Thread)?, competitor.map_err(LabError::Thread)?);
     let threads = [subject.worker(), competitor.worker()];
-    // Reads a second in a span, and whether nothing else ran.
+    // Returns the reads per second in a span, and whether nothing else ran.
     let span = |is_beside: bool| {
         competitor.set_active(is_beside);
         std::thread::sleep(SETTLE);
         let before = Witness::look(&threads);
         let rate = subject.rate(SPAN);
-        // While it rests it waits for nothing: only the subject's core counts then.
+        // A paused competitor waits for nothing, so then only the subject's core counts.
         let seen = Witness::look(&threads).since(&before);
         let counted = seen.iter().filter(|seen| is_beside || seen.worker == threads[0].worker);
         (rate, counted.map(forebay_lean::disturbance::Disturbance::away).fold(0.0, f64::max) <= ALLOWED)

@@ -1,4 +1,4 @@
-//! Fig. 4, 5 and 7: metrics, drops and errors.
+//! The sections on Fig. 4, 5 and 7: metrics, drops and errors.
 
 use forebay_plot::{Axis, Bars, Block, Figure, Group, Layer, PlotError, Reference, Section};
 
@@ -9,13 +9,13 @@ use crate::placement::{Drops, Predicted, Results};
 /// The paper's metric.
 const STALL: &str = "stall_ticks_per_packet";
 
-/// Fig. 4: the chosen metric and the paper's.
+/// Returns the section on Fig. 4: the chosen metric and the paper's metric.
 pub(super) fn metric(results: &Results) -> Result<Section, PlotError> {
     let chosen = results.models.as_ref().map_or(STALL, |models| models.metric);
     let mut blocks = vec![text(
-        "The paper's Fig. 4 shows stall cycles per packet: nearly the same under competition, and nearly in line \
-         with the rate alone. In the simulator they are not the same: a function that loses its part of the cache \
-         waits longer for each packet. The table above has the same for all candidates.",
+        "The paper's Fig. 4 shows stall cycles per packet. They are nearly constant under competition, and nearly \
+         linear in the solo rate. In the simulator they are not constant: a function that loses its share of the cache \
+         waits longer for each packet. The table above shows the same for all candidates.",
     )];
     let mut shown = vec![STALL, "seconds_per_gigabyte"];
     if !shown.contains(&chosen) {
@@ -27,7 +27,7 @@ pub(super) fn metric(results: &Results) -> Result<Section, PlotError> {
             let mut by_count = Figure::new(
                 &format!("{name} under competition"),
                 Axis::new("copies of the synthetic function beside it").from_zero(),
-                Axis::new("in parts of the largest value").from_zero(),
+                Axis::new("relative to the largest value").from_zero(),
             );
             for row in rows.iter().filter(|row| FUNCTIONS.contains(&row.function.as_str())) {
                 let points = row.by_competitors.iter().enumerate().map(|(count, value)| (count as f64, *value));
@@ -35,14 +35,14 @@ pub(super) fn metric(results: &Results) -> Result<Section, PlotError> {
             }
             blocks.push(figure(
                 &by_count,
-                "Simulated. A level line is a metric that names a function whatever runs beside it.",
+                "Simulated. A horizontal line is a metric that characterises a function regardless of its competitors.",
             )?);
         }
         let points = rows.iter().map(|row| (row.alone, row.alone_pps / 1e6)).collect();
         let by_rate = Figure::new(
-            &format!("{name} and the rate alone"),
+            &format!("{name} and the solo rate"),
             Axis::new(name).from_zero(),
-            Axis::new("million packets a second alone").from_zero(),
+            Axis::new("million packets per second alone").from_zero(),
         )
         .with(Layer::Points { name: "functions".to_owned(), points });
         blocks.push(figure(&by_rate, "Simulated; all eight functions.")?);
@@ -50,7 +50,7 @@ pub(super) fn metric(results: &Results) -> Result<Section, PlotError> {
     Ok(Section { title: "Metrics under competition and beside the rate (Fig. 4)".to_owned(), blocks })
 }
 
-/// Fig. 5.
+/// Returns the section on Fig. 5.
 pub(super) fn drops(drops: &[Drops]) -> Result<Section, PlotError> {
     let concave = |row: &&Drops| {
         let steps: Vec<_> = row.simulated.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -60,16 +60,16 @@ pub(super) fn drops(drops: &[Drops]) -> Result<Section, PlotError> {
     };
     let count = drops.iter().filter(concave).count();
     let mut blocks = vec![text(&format!(
-        "The paper's property 1: a competitor with a lower metric takes more. Its property 2: each further competitor \
-         takes less than the one before. In {count} of {} rows of the simulator the first half of competitors takes \
-         more on average than the second; in the others the cache has room for the first ones.",
+        "The paper's property 1: a competitor with a lower metric causes a larger drop. Its property 2: each further \
+         competitor adds less than the previous one. In {count} of {} rows of the simulator the first half of the \
+         competitors adds more on average than the second half. In the others the cache has room for the first ones.",
         drops.len()
     ))];
     for local in [true, false] {
-        let place = if local { "local" } else { "remote" };
+        let side = if local { "local" } else { "remote" };
         let rows: Vec<_> = drops.iter().filter(|row| row.local == local).collect();
         let mut by_number = Figure::new(
-            &format!("Drop by number of competitors, {place}"),
+            &format!("Drop by number of competitors, {side}"),
             Axis::new("copies of the synthetic function beside it").from_zero(),
             Axis::new("λ").from_zero(),
         );
@@ -82,15 +82,15 @@ pub(super) fn drops(drops: &[Drops]) -> Result<Section, PlotError> {
                 .with(Layer::Points { name: format!("{}, predicted", row.function), points: points(&row.predicted) });
         }
         let caption = if local {
-            "Lines are simulated, points predicted. The paper's Fig. 5b rises steeply first and less then."
+            "Lines are simulated, points are predicted. The paper's Fig. 5b rises steeply at first and then less."
         } else {
-            "The same on the remote domain, as the first function of a chain: λ alone is what its packets' way \
-             over the link takes."
+            "The same on the remote domain, as the first function of a chain. λ without competitors is the cost of \
+             moving its packets over the link."
         };
         blocks.push(figure(&by_number, caption)?);
         let five = |row: &&&Drops| row.simulated.last().copied().unwrap_or_default().max(0.0);
         let mut by_type = Bars {
-            title: format!("Drop beside five competitors by their type, {place}"),
+            title: format!("Drop beside five competitors by their type, {side}"),
             label: "λ".to_owned(),
             places: FUNCTIONS.map(str::to_owned).to_vec(),
             ..Bars::default()
@@ -111,20 +111,19 @@ pub(super) fn drops(drops: &[Drops]) -> Result<Section, PlotError> {
             let name = format!("beside {competitor} (x = {metric:.1})");
             by_type.groups.push(Group { name, values, ..Group::default() });
         }
-        blocks.push(bars(&by_type, "Simulated; competitors in the order of their metric, the lowest first.")?);
+        blocks.push(bars(&by_type, "Simulated. Competitors are sorted by their metric, the lowest first.")?);
     }
     Ok(Section { title: "Drops by type and number of competitors (Fig. 5)".to_owned(), blocks })
 }
 
-/// Fig. 7.
+/// Returns the section on Fig. 7.
 pub(super) fn prediction(all: &[Predicted]) -> Result<Section, PlotError> {
     let of = |figure: &str| all.iter().filter(|row| row.figure == figure).collect::<Vec<_>>();
     let mut blocks = vec![text(
-        "An error is |predicted λ − λ| / λ, its mean over runs whose λ is 0.05 or more: of smaller ones the \
-         paper's ratio is mostly noise. Functions drop packets that they have no time for, as in the paper's \
-         platform; the table also has the error where those before a chain's slowest function are held back to its \
-         rate: they take less of caches then, which the models, fitted to functions at their own pace, do not \
-         know.",
+        "An error is |predicted λ − λ| / λ. Its mean is over runs whose λ is 0.05 or more; the ratio of smaller ones \
+         is mostly noise. Functions drop packets that they have no time for, as on the paper's platform. The table \
+         also shows the error for functions that are held back to the rate of the slowest function of their chain. \
+         Such functions use less of the caches, but the models are fitted to functions at their own pace.",
     )];
     let mut by_count = Figure::new(
         "Error by function and number of competitors (Fig. 7a)",
@@ -138,11 +137,11 @@ pub(super) fn prediction(all: &[Predicted]) -> Result<Section, PlotError> {
             by_count = by_count.with(Layer::Line { name: name.to_owned(), points });
         }
     }
-    let caption = "The paper: 2.9 % (router), 3.3 % (firewall), 2.0 % (NIDS), 1.0 % (VPN) on average, less with \
-                   more competitors. Runs whose λ is below 0.05 have no point. No model was fitted to a run with \
-                   this competitor.";
+    let caption = "The paper: 2.9 % (router), 3.3 % (firewall), 2.0 % (NIDS), 1.0 % (VPN) on average, less with more \
+                   competitors. Runs whose λ is below 0.05 have no point. No model was fitted to a run with this \
+                   competitor.";
     blocks.push(figure(&by_count, caption)?);
-    for (kind, title, label, paper, range) in [
+    for (part, title, label, paper, range) in [
         ("chain", "Error by chain (Fig. 7b)", "20 random placements each", "The paper: at most 5.1 %.", (0.0, 5.1)),
         (
             "length",
@@ -159,8 +158,8 @@ pub(super) fn prediction(all: &[Predicted]) -> Result<Section, PlotError> {
             (2.4, 3.6),
         ),
     ] {
-        let rows = of(kind);
-        let places = rows.iter().map(|row| match kind {
+        let rows = of(part);
+        let places = rows.iter().map(|row| match part {
             "length" => format!("{} × {}", row.count, row.name),
             "chains" => format!("{} × ({})", row.count, row.name),
             _ => row.name.clone(),
@@ -205,7 +204,7 @@ fn table(all: &[Predicted]) -> forebay_plot::Table {
     forebay_plot::Table {
         caption: "All predictions".to_owned(),
         columns: crate::blocks::columns(&[
-            "of",
+            "prediction",
             "count",
             "error of λ",
             "absolute",

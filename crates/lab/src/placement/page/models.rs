@@ -1,4 +1,4 @@
-//! The section on models: the metric, the parameters, and how far they are from runs they were not fitted to.
+//! The section on models: the metric, the parameters, and the errors on runs to which they were not fitted.
 
 use forebay_plot::{Block, Section, Table};
 
@@ -6,31 +6,31 @@ use super::percent;
 use crate::blocks::{columns, known, text};
 use crate::placement::basis::{Errors, Models, Variant};
 
-/// The section.
+/// Returns the section.
 pub(super) fn section(models: &Models) -> Section {
     let blocks = vec![
         text(&format!(
-            "Models were fitted to {} co-runs of random chains on random cores and are judged by {} others. The \
-             metric x of the models is {}: of all candidates its models are nearest to co-runs that were left out \
-             of their fits. The paper asks for a variance of at most 0.01 under competition (5) and a correlation \
-             of at least 0.9 with the rate alone (6); ticks per packet is the rate itself, and per_drop_of_others \
-             is no counter, so that (5) does not apply.",
+            "Models were fitted to {} co-runs of random chains on random cores and are judged with {} others. The \
+             metric x of the models is {}: of all candidates, its models are nearest to co-runs that were left out of \
+             their fits. The paper requires a variance of at most 0.01 under competition (5) and a correlation of at \
+             least 0.9 with the solo rate (6). ticks per packet is the rate itself. per_drop_of_others is not a \
+             counter, so (5) does not apply to it.",
             models.runs[0], models.runs[1], models.metric
         )),
         Block::Table(candidates(models)),
         Block::Table(functions(models)),
         text(&format!(
-            "A competing level is 1 where Σ 1/x is {} in a cache, {} at a memory controller and {} on a link: that \
-             of the strongest of all profiled functions and synthetic competitors on all cores that may share the \
-             place.",
+            "A competing level is 1 where Σ 1/x is {} in a cache, {} at a memory controller and {} on a link. This is \
+             the level that the strongest of all profiled functions and synthetic competitors causes on all cores that \
+             may share the resource.",
             known(Some(models.limits[0]), 3),
             known(Some(models.limits[1]), 3),
             known(Some(models.limits[2]), 3)
         )),
         Block::Table(variants("Errors by where a function runs", "function", &models.cases)),
         text(
-            "With few chains drops are small, and caches are not full: the model adds up demands and knows no \
-             cache that has room for all. Its relative error is largest there, its absolute one is not.",
+            "With few chains drops are small and caches are not full. The model adds up demands and does not represent \
+             a cache that has room for all of them. Its relative error is largest there; its absolute error is not.",
         ),
         Block::Table(variants("Errors by the number of chains", "chains", &models.loads)),
         Block::Table(variants("Other forms, normalisers and servers", "models", &models.variants)),

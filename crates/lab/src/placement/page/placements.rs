@@ -1,4 +1,4 @@
-//! Fig. 2, 8 and 9: placements, what they gain, and how long they take to find.
+//! The sections on Fig. 2, 8 and 9: placements, their gain, and the time of the search.
 
 use forebay_plot::{Axis, Bars, Block, Figure, Group, Layer, PlotError, Section, Table};
 
@@ -6,11 +6,11 @@ use super::{METHODS, millions, percent};
 use crate::blocks::{bars, columns, figure, known, text};
 use crate::placement::{Gain, Order, Searched, order, search};
 
-/// Fig. 2.
+/// Returns the section on Fig. 2.
 pub(super) fn order(rows: &[Order]) -> Result<Section, PlotError> {
     let drawn = Bars {
         title: "Router → NIDS alone on the server".to_owned(),
-        label: "million packets a second".to_owned(),
+        label: "million packets per second".to_owned(),
         places: rows.iter().map(|row| row.name.clone()).collect(),
         groups: vec![
             Group {
@@ -43,10 +43,9 @@ pub(super) fn order(rows: &[Order]) -> Result<Section, PlotError> {
             .collect(),
     };
     let word = format!(
-        "The paper's worst placement carries {} less than its best. The simulated server is set by that figure: \
-         the link's latency, the lines of a packet's descriptor and three functions' figures were chosen so that it \
-         comes out. Which \
-         placement is the worst, and what the others carry, was not chosen.",
+        "The paper's worst placement carries {} less than its best. The simulated server is calibrated to that figure: \
+         the latency of the link, the lines of a packet's descriptor and the parameters of three functions were chosen \
+         to reproduce it. They do not determine which placement is the worst, or what the others carry.",
         percent(order::PAPER)
     );
     let blocks = vec![
@@ -57,7 +56,7 @@ pub(super) fn order(rows: &[Order]) -> Result<Section, PlotError> {
     Ok(Section { title: "Placement of router → NIDS (Fig. 2)".to_owned(), blocks })
 }
 
-/// Fig. 8.
+/// Returns the section on Fig. 8.
 pub(super) fn gain(sets: &[Gain]) -> Result<Section, PlotError> {
     let group = |method: &&str| Group {
         name: (*method).to_owned(),
@@ -65,8 +64,8 @@ pub(super) fn gain(sets: &[Gain]) -> Result<Section, PlotError> {
         ..Group::default()
     };
     let drawn = Bars {
-        title: "Packets a second of six sets of chains".to_owned(),
-        label: "in parts of those of exact, simulated".to_owned(),
+        title: "Packets per second of six sets of chains".to_owned(),
+        label: "relative to those of exact, simulated".to_owned(),
         places: sets.iter().map(|set| format!("set {}", set.set)).collect(),
         groups: METHODS.iter().map(group).collect(),
         ..Bars::default()
@@ -95,12 +94,12 @@ pub(super) fn gain(sets: &[Gain]) -> Result<Section, PlotError> {
         sets.iter().filter(orders).count()
     };
     let word = format!(
-        "exact ≥ octans ≥ node-balancing and node-first holds in {} of {} sets as predicted, in {} as simulated, \
-         and in {} where functions are held back to the rate of their chain's slowest. All optima are proved: the \
-         largest certified gap is {}. Methods choose by the models; the simulator then says what their placements \
-         carry. The paper: octans gains 51.8 % over node-balancing (37.4 % to 66.3 %) and 26.7 % over node-first \
-         (6.2 % to 45.1 %). The gain rests on how much functions lose on the other domain and beside each other: \
-         on the parameters in the section on models, which the paper does not state.",
+        "exact ≥ octans ≥ node-balancing and node-first holds in {} of {} sets as predicted, in {} as simulated, and \
+         in {} if functions are held back to the rate of the slowest function of their chain. All optima are proved: \
+         the largest certified gap is {}. Methods choose by the models; the simulator then gives the rate of their \
+         placements. The paper: octans gains 51.8 % over node-balancing (37.4 % to 66.3 %) and 26.7 % over node-first \
+         (6.2 % to 45.1 %). The gain depends on how much functions lose on the other domain and beside each other, \
+         that is, on the parameters in the section on models, which the paper does not state.",
         holds(|method| method.predicted_pps),
         sets.len(),
         holds(|method| method.simulated_pps),
@@ -108,7 +107,7 @@ pub(super) fn gain(sets: &[Gain]) -> Result<Section, PlotError> {
         percent(sets.iter().map(|set| set.gap).fold(0.0, f64::max)),
     );
     let table = Table {
-        caption: "Million packets a second: predicted / simulated / the same held back".to_owned(),
+        caption: "Million packets per second: predicted / simulated / simulated, held back".to_owned(),
         columns: columns(&heads),
         rows: sets.iter().map(row).collect(),
     };
@@ -138,12 +137,12 @@ pub(super) fn gain(sets: &[Gain]) -> Result<Section, PlotError> {
     Ok(Section { title: "Gain over other placements (Fig. 8)".to_owned(), blocks })
 }
 
-/// Fig. 9.
+/// Returns the section on Fig. 9.
 pub(super) fn search(rows: &[Searched]) -> Result<Section, PlotError> {
     let mut blocks = vec![text(
-        "Chains of three functions on domains of ten cores, as in the paper, functions drawn from all eight. exact \
-         proves its answer; octans is the paper's heuristic; enumeration looks at every placement, and is left out \
-         where that would take too long.",
+        "Chains of three functions on domains of ten cores, as in the paper, with functions drawn from all eight. \
+         exact proves its result. octans is the paper's heuristic. Enumeration examines every placement, and is left \
+         out if it would take too long.",
     )];
     for (domains, heuristic, enumeration) in search::PAPER_MS {
         let rows: Vec<_> = rows.iter().filter(|row| row.domains == domains).collect();
@@ -169,7 +168,7 @@ pub(super) fn search(rows: &[Searched]) -> Result<Section, PlotError> {
         blocks.push(figure(&drawn, "Measured on this machine, one thread. The paper's Octans is written in Python.")?);
     }
     let quality = Figure::new(
-        "How often octans finds a best placement (Fig. 9c)",
+        "Share of instances in which octans finds a best placement (Fig. 9c)",
         Axis::new("chains of three functions"),
         Axis::new("% of instances").between(0.0, 100.0),
     );
@@ -198,13 +197,13 @@ pub(super) fn search(rows: &[Searched]) -> Result<Section, PlotError> {
         ]
     };
     blocks.push(Block::Table(Table {
-        caption: "Milliseconds and nodes: median / most".to_owned(),
+        caption: "Milliseconds and nodes: median / maximum".to_owned(),
         columns: columns(&[
             "cores, functions",
             "instances",
             "exact, ms",
             "nodes",
-            "gap, most",
+            "gap, maximum",
             "octans, ms",
             "octans optimal",
             "octans below",
