@@ -1,7 +1,7 @@
-//! The generator: packets made to order, at the instants of a schedule or as many as are asked for.
+//! The generator: synthetic packets, at the arrival times of a schedule or as fast as they are taken.
 //!
-//! What can be known before a packet's turn is worked out before: frames, checksums, the order of sessions and sizes.
-//! What remains is a copy of fixed length, a few bytes of the session's, the length and the time.
+//! As much as possible is computed in advance: frames, checksums, and the order of sessions and sizes. For each packet
+//! it remains to copy a fixed length, and to set a few bytes of the session, the length and the time.
 
 mod address;
 mod arrivals;
@@ -32,55 +32,55 @@ use frames::{Frames, Lines};
 use sessions::Sessions;
 use sizes::Sizes;
 
-/// A source of packets made to order.
+/// A source of synthetic packets.
 pub struct Generator {
     frames: Frames,
-    /// The frames ready-made, where they are short and of one size.
+    /// The complete frames of all sessions, if frames are short and all of one size.
     lines: Option<Lines>,
     sessions: Sessions,
     source: Source,
     sizes: Box<[u8; MAX_BATCH]>,
-    /// The sessions of the batch being made.
-    turns: Box<[u32; MAX_BATCH]>,
+    /// The sessions of the present batch.
+    batch_sessions: Box<[u32; MAX_BATCH]>,
     counters: Arc<PortCounters>,
-    /// Why nothing can be sent.
+    /// The reason why no packets can be sent.
     failure: Option<String>,
 }
 
-/// Where the next packet's instant and size come from.
+/// The source of the next packet's arrival time and size.
 enum Source {
-    /// As many as are asked for.
-    Closed { left: u64, sizes: Sizes },
-    /// Those that have arrived.
+    /// As many packets as are requested.
+    Closed { remaining: u64, sizes: Sizes },
+    /// The packets that have arrived.
     Open(Box<Queue>),
 }
 
-/// The ingress queue of the device that is played: what has arrived and waits.
+/// The ingress queue of the simulated device: packets that have arrived and wait.
 struct Queue {
     schedule: Schedule,
-    /// Instants and sizes, oldest first.
+    /// Arrival times and sizes, oldest first.
     waiting: VecDeque<(Ticks, u8)>,
-    /// How many may wait.
-    room: usize,
-    /// The instants of the batch being made.
+    /// The capacity of the queue.
+    capacity: usize,
+    /// The arrival times of the present batch.
     times: [Ticks; MAX_BATCH],
 }
 
 impl Queue {
-    /// Lets everything arrive that is due and takes up to `most` into `self.times` and `sizes`, oldest first. How many
-    /// it took, and how many found the queue full.
+    /// Lets all due packets arrive, and takes up to `most` into `self.times` and `sizes`, oldest first. Returns the
+    /// number of packets taken, and the number of packets that found the queue full.
     #[inline]
     fn take(&mut self, now: Ticks, most: usize, sizes: &mut [u8; MAX_BATCH]) -> (usize, u64) {
         self.schedule.start(now);
-        let room = self.room.saturating_sub(self.waiting.len());
+        let room = self.capacity.saturating_sub(self.waiting.len());
         let mut taken = 0;
         for slot in self.times.iter_mut().zip(sizes.iter_mut()).take(most) {
             let Some(next) = self.waiting.pop_front() else { break };
             (*slot.0, *slot.1) = next;
             taken += 1;
         }
-        // The queue is empty now, or the batch is full. What arrives goes straight on while it can: it was in the
-        // queue for no time.
+        // The queue is empty now, or the batch is full. Arriving packets bypass the queue as long as the batch has
+        // room.
         let most = most.min(MAX_BATCH).min(taken + room);
         let arrived = self.schedule.take(now, &mut self.times[taken..most], &mut sizes[taken..most]);
         taken += arrived;
@@ -99,7 +99,7 @@ impl Queue {
         (taken, dropped)
     }
 
-    /// Puts what was taken from `from` up to `to`, but found no memory, back to the front.
+    /// Puts packets that found no memory, from index `from` up to `to`, back to the front of the queue.
     #[cold]
     fn put_back(&mut self, from: usize, to: usize, sizes: &[u8; MAX_BATCH]) {
         for index in (from..to).rev() {
@@ -109,15 +109,13 @@ impl Queue {
 }
 
 impl Generator {
-    /// Says once that frames do not fit chunks.
+    /// Reports, once, that frames do not fit into chunks.
     #[cold]
     fn too_long(&mut self, limit: usize) -> Ready {
         if self.failure.is_none() {
             self.counters.errors.add(1);
-            self.failure = Some(format!(
-                "frames of {} bytes are longer than packets can be, which is {limit}",
-                self.frames.longest()
-            ));
+            self.failure =
+                Some(format!("frames of {} bytes do not fit into packets of {limit} bytes", self.frames.longest()));
         }
         Ready::Never
     }
@@ -132,20 +130,27 @@ impl Port for Generator {
         let (start, now) = (batch.len(), intake.now);
         let most = intake.most.min(batch.room());
         match &mut self.source {
-            Source::Closed { left, sizes } => {
-                let most = most.min(usize::try_from(*left).unwrap_or(usize::MAX));
+            Source::Closed { remaining, sizes } => {
+                let most = most.min(usize::try_from(*remaining).unwrap_or(usize::MAX));
                 let got = if let Some(lines) = &self.lines {
-                    lines.make(batch, most, &mut self.sessions, &mut self.turns[..], intake, ArrivalClock::Poll)
+                    lines.make(
+                        batch,
+                        most,
+                        &mut self.sessions,
+                        &mut self.batch_sessions[..],
+                        intake,
+                        ArrivalClock::Poll,
+                    )
                 } else {
                     let got = intake.pool.fill(batch, most);
-                    let (packets, turns) = (&mut batch[start..], &mut self.turns[..got]);
-                    self.sessions.take(turns);
+                    let (packets, batch_sessions) = (&mut batch[start..], &mut self.batch_sessions[..got]);
+                    self.sessions.take(batch_sessions);
                     self.sizes.iter_mut().take(got).for_each(|size| *size = sizes.next());
-                    self.frames.write(packets, turns, &self.sizes[..], |_| (now, ArrivalClock::Poll));
+                    self.frames.write(packets, batch_sessions, &self.sizes[..], |_| (now, ArrivalClock::Poll));
                     got
                 };
-                *left -= got as u64;
-                if *left == 0 { Ready::Never } else { Ready::Now }
+                *remaining -= got as u64;
+                if *remaining == 0 { Ready::Never } else { Ready::Now }
             }
             Source::Open(queue) => {
                 let (wanted, dropped) = queue.take(now, most, &mut self.sizes);
@@ -156,16 +161,17 @@ impl Port for Generator {
                 let at = |index: usize| (times.get(index).copied().unwrap_or(now), ArrivalClock::Intended);
                 let got = if let Some(lines) = &self.lines {
                     let clock = ArrivalClock::Intended;
-                    let got = lines.make(batch, wanted, &mut self.sessions, &mut self.turns[..], intake, clock);
+                    let got =
+                        lines.make(batch, wanted, &mut self.sessions, &mut self.batch_sessions[..], intake, clock);
                     for (packet, instant) in batch[start..].iter_mut().zip(times) {
                         packet.set_arrival(*instant, clock);
                     }
                     got
                 } else {
                     let got = intake.pool.fill(batch, wanted);
-                    let (packets, turns) = (&mut batch[start..], &mut self.turns[..got]);
-                    self.sessions.take(turns);
-                    self.frames.write(packets, turns, &self.sizes[..], at);
+                    let (packets, batch_sessions) = (&mut batch[start..], &mut self.batch_sessions[..got]);
+                    self.sessions.take(batch_sessions);
+                    self.frames.write(packets, batch_sessions, &self.sizes[..], at);
                     got
                 };
                 if got < wanted {
@@ -180,16 +186,16 @@ impl Port for Generator {
         }
     }
 
-    /// What waits in the queue is made later: the loop is closed from here on.
+    /// From here on the loop is closed: the packets in the queue are generated later.
     fn saturate(&mut self) {
         if let Source::Open(queue) = &self.source {
-            let (sizes, left) = queue.schedule.rest();
-            let left = left.saturating_add(queue.waiting.len() as u64);
-            self.source = Source::Closed { left, sizes };
+            let (sizes, remaining) = queue.schedule.rest();
+            let remaining = remaining.saturating_add(queue.waiting.len() as u64);
+            self.source = Source::Closed { remaining, sizes };
         }
     }
 
-    /// What leaves by a generator is dropped: it only makes packets.
+    /// A generator only generates packets. It drops packets that leave by it.
     fn send(&mut self, _: &mut Batch, _: Ticks) {}
 
     fn offer(&self) -> Option<Offer> {
@@ -202,15 +208,15 @@ impl Port for Generator {
     fn is_endless(&self) -> bool {
         match &self.source {
             Source::Open(queue) => queue.schedule.offer().is_some(),
-            Source::Closed { left, .. } => *left >= u64::MAX / 2,
+            Source::Closed { remaining, .. } => *remaining >= u64::MAX / 2,
         }
     }
 
     fn pace(&self) -> Option<Pace> {
         match &self.source {
-            Source::Open(queue) => Some(Pace { spread: queue.schedule.spread()?, queue: queue.room }),
-            Source::Closed { left, .. } => {
-                (*left >= u64::MAX / 2).then_some(Pace { spread: Spread::Saturating, queue: 0 })
+            Source::Open(queue) => Some(Pace { spread: queue.schedule.spread()?, queue: queue.capacity }),
+            Source::Closed { remaining, .. } => {
+                (*remaining >= u64::MAX / 2).then_some(Pace { spread: Spread::Saturating, queue: 0 })
             }
         }
     }
@@ -233,7 +239,7 @@ impl Port for Generator {
 impl DeclarePort for Generator {
     type Params = Params;
     const NAME: &'static str = "generator";
-    const SUMMARY: &'static str = "makes packets to order, at a rate or as fast as they are taken";
+    const SUMMARY: &'static str = "generates packets, at a rate or as fast as they are taken";
     const HELP: &'static str = params::HELP;
     const EXAMPLE: &'static str = "{ rate: 1Mpps, arrivals: poisson, size: imix, sessions: 4096, skew: 1.1 }";
     const QUEUES: bool = true;
@@ -249,7 +255,7 @@ impl DeclarePort for Generator {
     fn check(params: &Params, setup: &mut Setup<'_>) -> Result<(), SetupError> {
         params.check()?;
         if setup.checking() {
-            // What is read is noted when it is read.
+            // A file is registered when it is read.
             params.files().try_for_each(|(parameter, name)| setup.claim(parameter, name, false).map(|_| ()))?;
         }
         Ok(())

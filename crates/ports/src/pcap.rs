@@ -1,4 +1,4 @@
-//! Captures: packets from a file, packets into a file.
+//! Captures: replays packets from a file, and writes packets to a file.
 
 mod classic;
 mod format;
@@ -33,48 +33,49 @@ use serde::Deserialize;
 
 use playback::Playback;
 
-/// The name of a capture that comes by the standard input.
+/// The file name that stands for the standard input.
 const STANDARD_INPUT: &str = "-";
 
 /// Parameters of `pcap`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The capture whose packets enter: pcap (micro- or nanoseconds, either byte order) or pcapng, plain or in gzip,
-    /// Zstandard or LZ4. `-` is the standard input, which is read while it comes.
+    /// The capture to replay: pcap (micro- or nanoseconds, either byte order) or pcapng, plain or compressed with gzip,
+    /// Zstandard or LZ4. `-` is the standard input, which is replayed while it arrives.
     read: Option<String>,
-    /// The file that packets leave to, replaced if it exists. Its name says the format: pcap with nanoseconds, pcapng
-    /// where it ends in `.pcapng`, and either in gzip where `.gz` follows.
+    /// The file to write packets to. An existing file is replaced. The name determines the format: pcap with
+    /// nanoseconds, or pcapng if it ends in `.pcapng`; either compressed with gzip if `.gz` follows.
     write: Option<String>,
-    /// How fast the capture is played: `original` (its own timing), a factor such as `2.5` (that many times faster), or
-    /// `fast` (as fast as packets are taken).
+    /// The replay speed: `original` (the capture's own timing), a factor, for example `2.5` (that many times faster),
+    /// or `fast` (as fast as packets are taken).
     #[serde(default)]
     #[schemars(extend("default" = "original"))]
     speed: Speed,
-    /// How many times the capture is played, from 1, or `forever`.
+    /// How many times the capture is replayed, from 1, or `forever`.
     #[serde(default)]
     #[schemars(extend("default" = 1))]
     loops: Loops,
-    /// When packets come faster than the disk takes them: `wait` for it, or `refuse` packets, which counts them.
+    /// The behaviour when packets come faster than the disk accepts them: `wait` for the disk, or `refuse` packets,
+    /// which counts them.
     #[serde(default)]
     when_full: WhenFull,
 }
 
-/// How fast a capture is played.
+/// The replay speed.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected `original`, `fast`, or a factor above 0 such as 2.5")]
+#[serde(untagged, expecting = "expected `original`, `fast`, or a factor above 0, for example 2.5")]
 pub enum Speed {
-    /// With a name.
+    /// A named speed.
     Named(Pace),
-    /// So many times faster than it was, or `original` or `fast`.
+    /// A factor relative to the capture's timing, or `original` or `fast`.
     Times(#[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1e9))] f64),
 }
 
-/// Speeds that have a name.
+/// Named speeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Pace {
-    /// As it was.
+    /// The capture's own timing.
     Original,
     /// As fast as packets are taken.
     Fast,
@@ -86,11 +87,11 @@ impl Default for Speed {
     }
 }
 
-/// How many times a capture is played.
+/// How many times a capture is replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a number of times from 1, or `forever`")]
 pub enum Loops {
-    /// So many times, or `forever`.
+    /// This many times, or `forever`.
     Times(#[schemars(range(min = 1))] u64),
     /// Without end.
     Named(Endless),
@@ -110,36 +111,36 @@ impl Default for Loops {
     }
 }
 
-/// A capture that is played, and one that is written.
+/// A port that replays a capture, writes one, or both.
 pub struct Pcap {
     playback: Option<Playback>,
     writer: Option<Writer>,
-    /// Ticks per nanosecond of the capture; `None`: as fast as packets are taken.
+    /// Ticks per nanosecond of the capture; `None` for as fast as packets are taken.
     scale: Option<f64>,
     frequency: Frequency,
-    /// When the capture's first packet was due.
+    /// The time at which the capture's first packet was due.
     started: Option<Ticks>,
-    /// An instant and what the written time stamps say of it, in nanoseconds.
+    /// An instant, and the corresponding time stamp in the written file, in nanoseconds.
     epoch: Option<(Ticks, u64)>,
     counters: Arc<PortCounters>,
-    /// What went wrong, for [`Port::close`].
+    /// Faults to report in [`Port::close`].
     faults: Vec<String>,
     write_failed: bool,
 }
 
 impl Pcap {
-    /// Counts what went wrong while reading, and keeps it for the end. Counts packets that were passed over.
+    /// Counts read errors and keeps them for the end. Counts skipped packets.
     #[cold]
-    fn note_news(&mut self) {
-        let (errors, skipped) = self.playback.as_mut().map(Playback::take_news).unwrap_or_default();
+    fn collect_events(&mut self) {
+        let (errors, skipped) = self.playback.as_mut().map(Playback::take_events).unwrap_or_default();
         self.counters.errors.add(errors.len() as u64);
         self.faults.extend(errors);
         self.counters.dropped.add(skipped.total());
         skipped.iter().for_each(|(skip, count)| self.counters.skipped.add(&skip.to_string(), count));
     }
 
-    /// What a time stamp says of the instant `now`. Played packets keep the capture's date: its first packet is due at
-    /// its own time stamp. Otherwise the wall clock says what it is; a simulated clock starts in 1970.
+    /// Returns the time stamp of the instant `now`. Replayed packets keep the capture's date: the first packet is due
+    /// at its own time stamp. Otherwise the stamp is the wall-clock time; a simulated clock starts in 1970.
     #[inline]
     fn stamp(&mut self, now: Ticks) -> u64 {
         let (instant, nanos) = *self.epoch.get_or_insert_with(|| (now, wall_clock(self.frequency, now)));
@@ -147,8 +148,8 @@ impl Pcap {
     }
 }
 
-/// Nanoseconds since 1970 by the system's clock where ticks are the time-stamp counter's; since the clock's origin
-/// where it is a simulated one, so that such runs are the same every time.
+/// Returns nanoseconds since 1970 by the system clock if ticks are those of the time-stamp counter. For a simulated
+/// clock it returns nanoseconds since the clock's origin, so that simulated runs are reproducible.
 #[cold]
 fn wall_clock(frequency: Frequency, now: Ticks) -> u64 {
     if frequency == Tsc.frequency() {
@@ -169,7 +170,7 @@ impl Port for Pcap {
         let started = *self.started.get_or_insert(now);
         self.epoch.get_or_insert((now, playback.first()));
         let due_at = |after: u64| match self.scale {
-            // A product of floating-point numbers has no single nanoseconds after 104 days.
+            // A product of floating-point numbers has no nanosecond resolution after 104 days.
             Some(1.0) => (Ticks(started.0.saturating_add(after)), ArrivalClock::Intended),
             Some(scale) => (Ticks(started.0.saturating_add((after as f64 * scale) as u64)), ArrivalClock::Intended),
             None => (now, ArrivalClock::Poll),
@@ -180,7 +181,7 @@ impl Port for Pcap {
             if !playback.ready() {
                 break if playback.is_open() { Ready::Input } else { Ready::Never };
             }
-            // Those that are due, fit and are at hand.
+            // The number of packets that are due, fit, and are in memory.
             let wanted = most - batch.len();
             let due =
                 (0..wanted).map_while(|ahead| playback.peek(ahead)).take_while(|next| due_at(next.after).0 <= now);
@@ -205,7 +206,7 @@ impl Port for Pcap {
                 Some(next) if next.bytes.len() > limit => {
                     self.counters.drop_oversize(next.bytes.len());
                     playback.advance();
-                    // A capture may have nothing else, and be played for ever.
+                    // Otherwise a capture of only such packets, replayed forever, would occupy the worker.
                     oversize += 1;
                     if oversize == intake.most {
                         break Ready::Now;
@@ -214,8 +215,8 @@ impl Port for Pcap {
                 _ => {}
             }
         };
-        if playback.has_news() {
-            self.note_news();
+        if playback.has_events() {
+            self.collect_events();
         }
         ready
     }
@@ -237,7 +238,7 @@ impl Port for Pcap {
             batch.clear();
             return;
         }
-        // What could not be written stays, and is the engine's to count.
+        // Packets that could not be written remain in the batch. The engine counts them.
         batch.rotate_left(written);
         (0..written).for_each(|_| drop(batch.pop()));
         if writer.failed() && !self.write_failed {
@@ -247,7 +248,7 @@ impl Port for Pcap {
     }
 
     fn close(&mut self) -> Result<(), String> {
-        self.note_news();
+        self.collect_events();
         if let Some(Err(error)) = self.writer.as_mut().map(Writer::finish) {
             self.counters.errors.add(u64::from(!self.write_failed));
             self.write_failed = true;
@@ -261,20 +262,21 @@ impl Port for Pcap {
 impl DeclarePort for Pcap {
     type Params = Params;
     const NAME: &'static str = "pcap";
-    const SUMMARY: &'static str = "plays a capture, and writes what leaves into one";
+    const SUMMARY: &'static str = "replays a capture, and writes packets to a capture";
     const HELP: &'static str = "\
-Captures of Ethernet, NULL, LOOP, RAW, IPv4, IPv6, SLL, SLL2 and PPP are read; packets without an Ethernet header get \
-one. Packets of other link types in a pcapng file are passed over and counted. Packets that the capture cut short are \
-played as they are; those longer than a packet can be are dropped and counted. A capture of up to 64 MiB is read \
-before the start; of a larger one a thread reads on while the first 64 MiB are played. Played with its own timing (or \
-a multiple), packets carry the instant at which they were due; none is left out when the worker is late. Repeated, a \
-capture begins again a mean gap after its last packet. A capture that breaks off is played as far as it goes; that \
-counts as an error, and is said at the end.
+Reads captures of Ethernet, NULL, LOOP, RAW, IPv4, IPv6, SLL, SLL2 and PPP. Packets without an Ethernet header get \
+one. Packets of other link types in a pcapng file are skipped and counted. Packets that the capture truncated are \
+replayed as they are. Packets longer than the pool's packets are dropped and counted. A capture of up to 64 MiB is \
+read before the start. Of a larger one, the first 64 MiB are read before the start, and a thread reads the rest while \
+packets are replayed. With the capture's own timing (or a multiple), packets carry the time at which they were due, \
+and no packet is omitted if the worker is late. A repeated capture starts again one mean gap after its last packet. If \
+a capture is incomplete, the packets up to the fault are replayed; the fault is counted as an error and reported at \
+the end.
 
-Written time stamps are those of departure. Where a capture is played its first packet's own time stamp is that of the \
-start, so that the two files can be laid side by side; otherwise the wall clock's, and in virtual time they count from \
-1970. Packets are handed to the disk 256 KiB at a time by a thread; when the disk cannot be written any more, packets \
-are refused, which counts them, and the end says why.";
+Written time stamps are the times of departure. If the port also replays a capture, the first packet's own time stamp \
+is the time of the start, so that the two files can be compared. Otherwise they are wall-clock times; in simulated \
+time they count from 1970. A thread writes packets to disk in blocks of 256 KiB. If the file cannot be written any \
+more, packets are refused and counted, and the error is reported at the end.";
     const EXAMPLE: &'static str = "{ read: in.pcap.gz, write: out.pcap, speed: fast, loops: 3 }";
 
     fn receives(params: &Params) -> bool {
@@ -291,7 +293,7 @@ are refused, which counts them, and the end says why.";
 
     fn check(params: &Params, setup: &mut Setup<'_>) -> Result<(), SetupError> {
         if params.read.is_none() && params.write.is_none() {
-            return Err(SetupError::new("neither `read` nor `write`: a pcap port needs at least one of them"));
+            return Err(SetupError::new("neither `read` nor `write` is set: a pcap port needs at least one of them"));
         }
         if let Speed::Times(times) = params.speed
             && !(times > 0.0 && times <= 1e9)
@@ -305,7 +307,7 @@ are refused, which counts them, and the end says why.";
             Some(STANDARD_INPUT) if params.loops != Loops::Times(1) => {
                 return Err(SetupError::at(
                     "loops",
-                    "the standard input (`read: -`) can be played once only: allowed is 1",
+                    "the standard input (`read: -`) can be replayed only once: allowed is 1",
                 ));
             }
             Some(STANDARD_INPUT) => setup.claim_input("read")?,
@@ -325,8 +327,8 @@ are refused, which counts them, and the end says why.";
         if !setup.looks_at_files() {
             return Ok(());
         }
-        let told = check_writable(&path).map_err(|source| WriteError::Create { path, source });
-        told.map_err(|error| SetupError::at("write", error.to_string()))
+        let writable = check_writable(&path).map_err(|source| WriteError::Create { path, source });
+        writable.map_err(|error| SetupError::at("write", error.to_string()))
     }
 
     fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
@@ -342,23 +344,23 @@ are refused, which counts them, and the end says why.";
             Loops::Times(times) => times,
         };
         let write = params.write.map(|name| setup.base().join(name));
-        let in_words = |name: &dyn Display, error: ReadError| SetupError::at("read", format!("{name}: {error}"));
+        let setup_error = |name: &dyn Display, error: ReadError| SetupError::at("read", format!("{name}: {error}"));
         let playback = match params.read {
             None => None,
             Some(name) if name == STANDARD_INPUT => {
                 let stdin = std::io::stdin();
                 if stdin.is_terminal() {
-                    let what = "the standard input is a terminal: allowed are a pipe and a file";
-                    return Err(SetupError::at("read", what));
+                    let message = "the standard input is a terminal: use a pipe or a file";
+                    return Err(SetupError::at("read", message));
                 }
-                // In simulated time a packet that has not come yet would come too late.
+                // In simulated time, a packet that has not arrived yet would be late.
                 let opened = Playback::stream(stdin, !setup.simulated());
-                Some(opened.map_err(|error| in_words(&"the standard input", error))?)
+                Some(opened.map_err(|error| setup_error(&"the standard input", error))?)
             }
             Some(name) => {
                 let path = setup.base().join(name);
                 let opened = Playback::open(&path, rounds);
-                Some(opened.map_err(|error| in_words(&path.display(), error))?)
+                Some(opened.map_err(|error| setup_error(&path.display(), error))?)
             }
         };
         let writer = write.map(|path| Writer::create(&path, params.when_full)).transpose();
@@ -374,7 +376,7 @@ are refused, which counts them, and the end says why.";
             faults: Vec::new(),
             write_failed: false,
         };
-        port.note_news();
+        port.collect_events();
         Ok(port)
     }
 }

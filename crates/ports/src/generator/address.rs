@@ -1,4 +1,4 @@
-//! The addresses that sessions get: prefixes, and the rule that spreads sessions over them.
+//! The addresses of sessions: prefixes, and the rule that distributes sessions over them.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,54 +10,54 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thiserror::Error;
 
-/// An address with a prefix length, `10.0.0.0/16` or `2001:db8::/32`; without a length it is one address.
+/// An address with a prefix length, `10.0.0.0/16` or `2001:db8::/32`. Without a length it is a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
 pub struct Prefix {
-    /// The address, bits beyond the length being zero, left-aligned for IPv4 too.
+    /// The address. Bits beyond the length are zero. IPv4 addresses are left-aligned too.
     bits: u128,
     length: u8,
     ipv6: bool,
 }
 
-/// Text that is not a prefix.
+/// A text that is not a prefix.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("'{0}' is not a prefix: an IPv4 or IPv6 address and a length, such as 10.0.0.0/16 or 2001:db8::/32")]
+#[error("'{0}' is not a prefix: write an IPv4 or IPv6 address and a length, for example 10.0.0.0/16 or 2001:db8::/32")]
 pub struct PrefixError(String);
 
-/// Why a file of routes cannot be used.
+/// Why a routes file cannot be used.
 #[derive(Debug, Error)]
 pub enum RoutesError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the routes in {path}: {source}")]
     Read {
-        /// Which file.
+        /// The path of the file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A line does not begin with a prefix.
     #[error("{path}:{line}: {source}")]
     Line {
-        /// Which file.
+        /// The path of the file.
         path: String,
-        /// Which line, from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// What it says.
+        /// The error in the line.
         source: PrefixError,
     },
 }
 
 impl Prefix {
-    /// Whether it is of IPv6.
+    /// Returns true for an IPv6 prefix.
     #[must_use]
     pub fn is_ipv6(&self) -> bool {
         self.ipv6
     }
 
-    /// The address of host number `host`, from which only the bits that the prefix leaves free are taken; IPv4's four
-    /// bytes come first.
+    /// Returns the address of host number `host`. Only the bits that the prefix leaves free are used. The four bytes of
+    /// an IPv4 address come first.
     #[must_use]
     pub(super) fn address(&self, host: u128) -> [u8; 16] {
         let width = if self.ipv6 { 128 } else { 32 };
@@ -103,11 +103,11 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Reads a file of routes: one a line, its prefix first; what follows on a line is not looked at, nor are empty lines
-/// and those that start with `#`.
+/// Reads a routes file. Each line begins with a prefix; the rest of the line is ignored. Empty lines and lines that
+/// start with `#` are ignored too.
 ///
 /// # Errors
-/// [`RoutesError`]: a file that cannot be read, or a line that does not begin with a prefix.
+/// Returns a [`RoutesError`] if the file cannot be read, or if a line does not begin with a prefix.
 pub fn read_routes(path: &Path) -> Result<Vec<Prefix>, RoutesError> {
     let name = || path.display().to_string();
     let read = read_text(path, MOST_TABLE).and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
@@ -117,11 +117,12 @@ pub fn read_routes(path: &Path) -> Result<Vec<Prefix>, RoutesError> {
     lines.map(|(line, word)| word.parse().map_err(|source| RoutesError::Line { path: name(), line, source })).collect()
 }
 
-/// Spreads sessions over prefixes: session `i` of `k` prefixes gets the `i mod k`-th, and in it the host number
-/// `(i div k)` times an odd constant. Multiplying by an odd number permutes the residues of a power of two, so that
-/// addresses of one prefix are all distinct until it is used up, and neighbouring sessions lie far apart in it.
+/// Distributes sessions over prefixes. With `k` prefixes, session `i` gets the prefix number `i mod k`, and in it the
+/// host number `(i div k)` times an odd constant. Multiplication by an odd number permutes the residues of a power of
+/// two. So all addresses of a prefix are distinct until the prefix is used up, and neighbouring sessions are far apart
+/// in it.
 pub(super) fn spread(prefixes: &[Prefix], session: usize) -> [u8; 16] {
-    /// The odd number nearest to 2⁶⁴ over the golden ratio.
+    /// The odd number nearest to 2⁶⁴ divided by the golden ratio.
     const ODD: u128 = 0x9e37_79b9_7f4a_7c15;
     let round = (session / prefixes.len()) as u128;
     prefixes[session % prefixes.len()].address(round.wrapping_mul(ODD))

@@ -1,8 +1,8 @@
-//! When packets arrive: the open-loop schedule.
+//! The arrival times of packets in an open loop.
 //!
-//! Time runs on an *axis* that stands still between bursts, so that constant, random and bursty arrivals are one
-//! mechanism: a packet arrives when the axis has moved on by its predecessor's gap. Instants are kept in 2⁻³² ticks,
-//! so that a rate is exact to one part in 10¹² and does not drift.
+//! Time runs on an *axis* that stands still between bursts, so that one mechanism covers constant, random and bursty
+//! arrivals: a packet arrives when the axis has advanced by the gap of its predecessor. Times are kept in units of 2⁻³²
+//! ticks, so that a rate is exact to one part in 10¹² and does not drift.
 
 use forebay_graph::{Offer, Spread};
 use forebay_measure::{Frequency, Nanos};
@@ -13,47 +13,47 @@ use serde::{Deserialize, Serialize};
 use super::random::Random;
 use super::sizes::Sizes;
 
-/// How packets are spread over time.
+/// The distribution of packets over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
-    /// Evenly.
+    /// Constant gaps.
     #[default]
     Constant,
-    /// At random, independently of each other: exponential gaps.
+    /// Random and independent arrivals: exponential gaps.
     Poisson,
-    /// In bursts: evenly during `on`, none during `off`, by turns. `rate` is the mean over both.
+    /// Alternating bursts: constant gaps during `on`, and no packets during `off`. `rate` is the mean over both.
     OnOff {
-        /// How long a burst lasts, 1ns to 1d.
+        /// The length of a burst, 1ns to 1d.
         on: Nanos,
-        /// How long nothing comes after it, 1ns to 1d.
+        /// The length of the pause after a burst, 1ns to 1d.
         off: Nanos,
     },
 }
 
 const FRACTION: u32 = 32;
 
-/// How many random arrivals are skipped one by one before the rest is drawn at once.
-const STEPS: usize = 64;
+/// The number of random arrivals that are skipped one by one before the number of the others is drawn.
+const MAX_STEPS: usize = 64;
 
-/// How many random gaps are drawn at a time.
-const DRAWN: usize = 256;
+/// The number of random gaps that are drawn at a time.
+const DRAW_COUNT: usize = 256;
 
-/// Exponential variates of mean 1, in 2⁻³².
+/// Exponential variates with mean 1, in units of 2⁻³².
 struct Exponential {
     random: Random,
-    drawn: Box<[u64; DRAWN]>,
+    drawn: Box<[u64; DRAW_COUNT]>,
     next: usize,
 }
 
 impl Exponential {
     fn new(random: Random) -> Self {
-        Self { random, drawn: Box::new([0; DRAWN]), next: DRAWN }
+        Self { random, drawn: Box::new([0; DRAW_COUNT]), next: DRAW_COUNT }
     }
 
     #[inline]
     fn next(&mut self) -> u64 {
-        if self.next >= DRAWN {
+        if self.next >= DRAW_COUNT {
             self.draw();
         }
         self.next += 1;
@@ -71,14 +71,14 @@ impl Exponential {
 /// The time that frames take at the mean rate.
 #[derive(Clone, Debug)]
 pub(super) enum Gaps<T> {
-    /// By the number of a frame's size.
+    /// By the index of a frame's size.
     BySize(Vec<T>),
-    /// By its place in the round of sizes.
+    /// By the position in the round of sizes.
     ByTurn(Vec<T>),
 }
 
 impl Gaps<f64> {
-    /// The longest; 0 without any.
+    /// Returns the longest gap, or 0 without gaps.
     pub(super) fn longest(&self) -> f64 {
         let (Self::BySize(gaps) | Self::ByTurn(gaps)) = self;
         gaps.iter().copied().fold(0.0, f64::max)
@@ -94,36 +94,35 @@ impl<T> Gaps<T> {
     }
 }
 
-/// The instants at which packets arrive.
+/// The arrival times of packets.
 pub(super) struct Schedule {
     /// Ticks on the axis until the next frame, on average.
     gaps: Gaps<u128>,
     /// The same at the configured rate.
     configured: Gaps<u128>,
     sizes: Sizes,
-    /// How far into a round of sizes each frame starts, and how long the round is.
+    /// The start of each frame in a round of sizes, and the length of the round.
     starts: Vec<u128>,
     exponential: Option<Exponential>,
-    /// The next packet's place on the axis.
+    /// The position of the next packet on the axis.
     axis: u128,
-    /// How much later that is in time.
+    /// The offset from the axis to time.
     shift: u128,
-    /// Where on the axis the present burst ends.
+    /// The position on the axis at which the present burst ends.
     edge: u128,
     on: u128,
     off: u128,
-    /// How many packets are still to come.
-    left: u64,
-    /// How many are once it goes on, where it pauses.
-    kept: u64,
+    /// The number of packets still to come.
+    remaining: u64,
+    /// During a pause: the number of packets still to come after it.
+    paused: u64,
     started: bool,
     hertz: f64,
 }
 
 impl Schedule {
-    /// A schedule of `count` packets; `seconds` is the time that frames take at the mean rate: those that have times of
-    /// their own come
-    /// evenly apart from these. The burst lengths of [`Arrivals::OnOff`] must not be 0 for `on`.
+    /// Creates a schedule of `count` packets. `seconds` is the time that frames take at the mean rate. Times by
+    /// position in the round are used for recorded traffic. `on` of [`Arrivals::OnOff`] must not be 0.
     pub(super) fn new(
         kind: Arrivals,
         seconds: &Gaps<f64>,
@@ -156,16 +155,16 @@ impl Schedule {
             edge,
             on,
             off,
-            left: count,
-            kept: 0,
+            remaining: count,
+            paused: 0,
             started: false,
             hertz,
         }
     }
 
-    /// What it offers as configured, where it does so without end.
+    /// Returns the configured offer, if the packets have no end.
     pub(super) fn offer(&self) -> Option<Offer> {
-        if self.left.max(self.kept) < u64::MAX / 2 {
+        if self.remaining.max(self.paused) < u64::MAX / 2 {
             return None;
         }
         let second = self.hertz * (1u64 << FRACTION) as f64;
@@ -177,7 +176,7 @@ impl Schedule {
         Some(Offer { pps: on_axis * share, burst })
     }
 
-    /// How packets are spread over time as configured, where they come without end.
+    /// Returns the configured distribution over time, if the packets have no end.
     pub(super) fn spread(&self) -> Option<Spread> {
         let Offer { pps, .. } = self.offer()?;
         let seconds = |fixed: u128| fixed as f64 / (self.hertz * (1u64 << FRACTION) as f64);
@@ -189,14 +188,14 @@ impl Schedule {
         })
     }
 
-    /// Begins anew with so many times the configured rate; with 0 it pauses.
+    /// Starts again with `factor` times the configured rate. A factor of 0 pauses the schedule.
     pub(super) fn set_offer(&mut self, factor: f64) {
         if factor == 0.0 {
-            self.kept = self.kept.max(std::mem::take(&mut self.left));
+            self.paused = self.paused.max(std::mem::take(&mut self.remaining));
             return;
         }
-        self.left = self.left.max(std::mem::take(&mut self.kept));
-        // Slower than a packet in three hours is as good as nothing, and instants stay in their range.
+        self.remaining = self.remaining.max(std::mem::take(&mut self.paused));
+        // One packet in three hours is the slowest rate, so that times stay in their range.
         let slowest = (self.hertz * (1u64 << FRACTION) as f64 * 1e4) as u128;
         let scaled = |gap: &u128| ((*gap as f64 / factor).round() as u128).clamp(1, slowest);
         self.gaps = self.configured.map(scaled);
@@ -208,13 +207,12 @@ impl Schedule {
         }
     }
 
-    /// What is still to come, without its instants: sizes in their order, and how many packets.
+    /// Returns the packets still to come without their arrival times: the sizes in order, and the number of packets.
     pub(super) fn rest(&self) -> (Sizes, u64) {
-        (self.sizes.clone(), self.left)
+        (self.sizes.clone(), self.remaining)
     }
 
-    /// Starts the schedule at `now`, the first time it is called. The first packet is due at once, or after a random
-    /// gap.
+    /// Starts the schedule at `now` on the first call. The first packet is due at once, or after a random gap.
     #[inline]
     pub(super) fn start(&mut self, now: Ticks) {
         if !self.started {
@@ -226,18 +224,19 @@ impl Schedule {
         }
     }
 
-    /// When the next packet arrives; [`Ticks::NEVER`] where none is left.
+    /// Returns the arrival time of the next packet, or [`Ticks::NEVER`] after the last.
     #[inline]
     pub(super) fn peek(&self) -> Ticks {
-        if self.left == 0 { Ticks::NEVER } else { instant(self.axis + self.shift) }
+        if self.remaining == 0 { Ticks::NEVER } else { instant(self.axis + self.shift) }
     }
 
-    /// Writes the instants and sizes of the packets that are due at `now`, as many as there is room for. How many.
+    /// Writes the arrival times and sizes of the packets that are due at `now`, as many as there is room for. Returns
+    /// their number.
     #[inline]
     pub(super) fn take(&mut self, now: Ticks, times: &mut [Ticks], sizes: &mut [u8]) -> usize {
-        let room = times.len().min(sizes.len()).min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let room = times.len().min(sizes.len()).min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
         let mut taken = 0;
-        // Once, or once for each burst that has begun.
+        // One iteration, or one for each burst that has begun.
         while taken < room {
             let limit = self.time(now).min(self.edge);
             let n = self.take_before(limit, &mut times[taken..room], &mut sizes[taken..room]);
@@ -245,19 +244,19 @@ impl Schedule {
             if self.axis < self.edge {
                 break;
             }
-            self.cross();
+            self.enter_burst();
         }
-        self.left -= taken as u64;
+        self.remaining -= taken as u64;
         taken
     }
 
-    /// The end of the tick `now` in time as the axis counts it in this burst.
+    /// Returns the end of the tick `now` on the axis of the present burst.
     #[inline]
     fn time(&self, now: Ticks) -> u128 {
         ((u128::from(now.0) + 1) << FRACTION).saturating_sub(self.shift)
     }
 
-    /// Takes the packets whose place on the axis is below `limit`.
+    /// Takes the packets whose position on the axis is below `limit`.
     #[inline]
     fn take_before(&mut self, limit: u128, times: &mut [Ticks], sizes: &mut [u8]) -> usize {
         let (mut axis, shift, mut taken) = (self.axis, self.shift, 0);
@@ -301,25 +300,26 @@ impl Schedule {
         taken
     }
 
-    /// Moves on to the burst that the axis is in.
+    /// Advances to the burst that the axis is in.
     #[cold]
-    fn cross(&mut self) {
+    fn enter_burst(&mut self) {
         let bursts = (self.axis - self.edge) / self.on + 1;
         self.edge += bursts * self.on;
         self.shift += bursts * self.off;
     }
 
-    /// Skips every packet that is due at `now`, in bounded time. How many.
+    /// Skips every packet that is due at `now`, in bounded time. Returns the number of packets.
     ///
-    /// Evenly spaced packets are counted exactly. Random ones go one by one up to 64; beyond, their number is drawn:
-    /// normal, with the mean and variance of the Poisson law, from which it does not differ visibly at such numbers.
+    /// With constant gaps the number is exact. Up to 64 random arrivals are skipped one by one. The number of further
+    /// ones is drawn from the normal distribution with the mean and variance of the Poisson distribution, from which it
+    /// does not differ visibly at such numbers.
     pub(super) fn skip(&mut self, now: Ticks) -> u64 {
         if self.exponential.is_none() {
             return self.skip_even(now);
         }
-        let (mut times, mut sizes) = ([Ticks::ZERO; STEPS], [0; STEPS]);
+        let (mut times, mut sizes) = ([Ticks::ZERO; MAX_STEPS], [0; MAX_STEPS]);
         let stepped = self.take(now, &mut times, &mut sizes);
-        let drawn = if stepped == STEPS && self.peek() <= now { self.skip_random(now) } else { 0 };
+        let drawn = if stepped == MAX_STEPS && self.peek() <= now { self.skip_random(now) } else { 0 };
         stepped as u64 + drawn
     }
 
@@ -329,17 +329,17 @@ impl Schedule {
         let mean_gap = (self.starts[self.sizes.round()] / self.sizes.round() as u128).max(1);
         let mean = span as f64 / mean_gap as f64;
         let drawn = (mean + mean.sqrt() * exponential.random.normal()).round().max(0.0) as u64;
-        // The one that is due for certain, and those drawn after it.
-        let n = drawn.saturating_add(1).min(self.left);
-        self.left -= n;
-        // Without memory: the time until the next does not depend on what came before.
+        // The packet that is certainly due, and the drawn number of packets after it.
+        let n = drawn.saturating_add(1).min(self.remaining);
+        self.remaining -= n;
+        // The process has no memory: the time until the next packet does not depend on the past.
         self.axis += span + scaled(mean_gap, exponential.next());
         n
     }
 
     fn skip_even(&mut self, now: Ticks) -> u64 {
         let (turn, packets) = (self.sizes.turn(), self.sizes.round());
-        // Where on the axis the present round of sizes began, and what has passed since.
+        // The start of the present round of sizes on the axis, and the distance from it.
         let began = self.axis - self.starts[turn];
         let past = self.axis_at(now).saturating_sub(began);
         let (rounds, rest) = (past / self.starts[packets], past % self.starts[packets]);
@@ -347,27 +347,27 @@ impl Schedule {
         self.axis = began + rounds * self.starts[packets] + self.starts[into];
         self.sizes.turn_to(into);
         if self.axis >= self.edge {
-            self.cross();
+            self.enter_burst();
         }
         let due = u64::try_from(rounds * packets as u128 + into as u128).unwrap_or(u64::MAX) - turn as u64;
-        let n = due.min(self.left);
-        self.left -= n;
+        let n = due.min(self.remaining);
+        self.remaining -= n;
         n
     }
 
-    /// How far the axis has come at the end of the tick `now`: what is due lies before.
+    /// Returns the position of the axis at the end of the tick `now`. Due packets are before it.
     fn axis_at(&self, now: Ticks) -> u128 {
         let time = self.time(now);
         if time <= self.edge {
             return time;
         }
-        // Silence comes first after an edge, then the next burst.
+        // After the edge comes the pause, then the next burst.
         let (period, past) = (self.on + self.off, time - self.edge);
         self.edge + past / period * self.on + (past % period).saturating_sub(self.off)
     }
 }
 
-/// How far into a round of sizes each frame starts, and how long the round is.
+/// Returns the start of each frame in a round of sizes, and the length of the round.
 fn starts(gaps: &Gaps<u128>, sizes: &Sizes) -> Vec<u128> {
     let gap = |(turn, size): (usize, &u8)| match gaps {
         Gaps::BySize(gaps) => gaps[usize::from(*size)],
@@ -380,13 +380,13 @@ fn starts(gaps: &Gaps<u128>, sizes: &Sizes) -> Vec<u128> {
     std::iter::once(0).chain(steps).collect()
 }
 
-/// The tick that an instant lies in.
+/// Returns the tick of an instant.
 #[inline]
 fn instant(fixed: u128) -> Ticks {
     Ticks((fixed >> FRACTION) as u64)
 }
 
-/// A gap times a variate in 2⁻³².
+/// Multiplies a gap by a variate in units of 2⁻³².
 #[inline]
 fn scaled(gap: u128, variate: u64) -> u128 {
     (gap * u128::from(variate)) >> FRACTION

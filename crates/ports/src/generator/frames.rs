@@ -1,15 +1,16 @@
-//! The frames: one ready-made frame for each size, and a few bytes for each session that are put into it.
+//! The frames: one prepared frame for each size, and a few bytes of each session that are copied into it.
 //!
-//! A session's addresses, ports and checksums are kept as they stand in the frame, 16 bytes a session for IPv4 and 38
-//! for IPv6. Checksums cover lengths too, which are the size's and not the session's; so that one pair of checksums is
-//! right for all sizes, every ready-made frame takes its own lengths out of the sums again: the IPv4 identification
-//! holds the complement of the total length (any value is allowed in a datagram that is not fragmented, RFC 6864
-//! section 4.1), and the first two bytes of a UDP payload, or the lower half of a TCP sequence number, the complement
-//! of all that the transport checksum covers besides the session's own fields.
+//! A session's addresses, ports and checksums are kept as they are in the frame, 16 bytes a session for IPv4 and 38 for
+//! IPv6. Checksums also cover lengths, which belong to the size and not to the session. To make one pair of checksums
+//! correct for all sizes, every prepared frame compensates its own lengths in the sums: the IPv4 identification has the
+//! complement of the total length (any value is allowed in a datagram that is not fragmented, RFC 6864 section 4.1).
+//! The first two bytes of a UDP payload, or the lower half of a TCP sequence number, have the complement of everything
+//! that the transport checksum covers besides the session's own fields.
 //!
-//! Frames with different VLAN tags differ only in their ready-made part, so that all of them share the sessions' bytes.
+//! Frames with different VLAN tags differ only in their prepared part, so they share the sessions' bytes.
 //!
-//! Where all frames are of one size of at most 64 bytes and sessions are not many, whole frames are kept ([`Lines`]).
+//! If all frames have one size of at most 64 bytes, and there are not many sessions, complete frames are kept
+//! ([`Lines`]).
 
 use forebay_graph::Intake;
 use forebay_packet::pool::Line;
@@ -22,7 +23,7 @@ use super::address::{Prefix, spread};
 use super::sessions::Sessions;
 use super::tunnel::{OUTER, Tunnel};
 
-/// Which transport header frames have.
+/// The transport header of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
@@ -33,7 +34,7 @@ pub enum Transport {
     Tcp,
 }
 
-/// What all frames have in common.
+/// The properties that all frames have in common.
 pub(super) struct Headers {
     pub source_mac: MacAddress,
     pub destination_mac: MacAddress,
@@ -41,48 +42,46 @@ pub(super) struct Headers {
     pub vlans: Vec<u16>,
     pub ipv6: bool,
     pub transport: Transport,
-    /// The tunnel that all this is inside of.
+    /// The tunnel around the packet.
     pub tunnel: Option<Tunnel>,
 }
 
 impl Headers {
-    /// Where the outermost network layer starts.
+    /// Returns the offset of the outermost network layer.
     fn outermost(&self) -> usize {
         14 + 4 * self.vlans.len()
     }
 
-    /// Where the network layer starts, inside the tunnel where there is one.
+    /// Returns the offset of the network layer, inside the tunnel if there is one.
     fn network(&self) -> usize {
         let ethernet = |tunnel: &Tunnel| if tunnel.has_ethernet() { 14 } else { 0 };
         self.outermost() + self.tunnel.as_ref().map_or(0, |tunnel| OUTER + ethernet(tunnel))
     }
 
-    /// Where the transport layer starts.
+    /// Returns the offset of the transport layer.
     fn transport(&self) -> usize {
         self.network() + if self.ipv6 { 40 } else { 20 }
     }
 
-    /// The shortest frame in bytes: headers and, for UDP, the two bytes that even the checksum out. What the payload
-    /// begins with
-    /// stands behind them.
+    /// Returns the length of the shortest frame in bytes: the headers and, for UDP, the two bytes that balance the
+    /// checksum. The configured start of the payload follows them.
     pub(super) fn shortest(&self) -> usize {
         self.transport() + if self.transport == Transport::Udp { 10 } else { 20 }
     }
 
-    /// Where the transport checksum lies.
+    /// Returns the offset of the transport checksum.
     fn sum_at(&self) -> usize {
         self.transport() + if self.transport == Transport::Udp { 6 } else { 16 }
     }
 
-    /// A frame of `size` bytes, its payload beginning with `text`; all fields of the session zero, all sums of what is
-    /// not the
-    /// session's evened out.
+    /// Returns a frame of `size` bytes whose payload begins with `text`. All fields of the session are zero, and the
+    /// sums of everything else are balanced.
     fn frame(&self, size: usize, text: &[u8]) -> Vec<u8> {
         let mut frame: Vec<u8> = Vec::with_capacity(size);
         frame.extend(self.destination_mac.0);
         frame.extend(self.source_mac.0);
         for (index, vlan) in self.vlans.iter().enumerate() {
-            // An outer tag of two is the provider's (IEEE 802.1ad).
+            // The outer one of two tags is the provider's (IEEE 802.1ad).
             let outer = index + 1 < self.vlans.len();
             frame.extend(if outer { EtherType::PROVIDER_VLAN } else { EtherType::VLAN }.to_be_bytes());
             frame.extend(vlan.to_be_bytes());
@@ -112,7 +111,7 @@ impl Headers {
             frame.extend([0; 10]);
         }
         let transport = frame.len();
-        let even_at = match self.transport {
+        let balance_at = match self.transport {
             Transport::Udp => {
                 frame.extend([0; 4]);
                 frame.extend(payload.to_be_bytes());
@@ -128,18 +127,18 @@ impl Headers {
         };
         frame.extend((0..size).map(|index| index as u8));
         frame.truncate(size);
-        if let Some(place) = frame.get_mut(self.shortest()..).and_then(|payload| payload.get_mut(..text.len())) {
-            place.copy_from_slice(text);
+        if let Some(start) = frame.get_mut(self.shortest()..).and_then(|payload| payload.get_mut(..text.len())) {
+            start.copy_from_slice(text);
         }
-        frame[even_at..even_at + 2].fill(0);
+        frame[balance_at..balance_at + 2].fill(0);
         let pseudo = checksum::add(u16::from(protocol).to_be(), payload.to_be());
-        let even = !checksum::add(checksum::sum(&frame[transport..]), pseudo);
-        frame[even_at..even_at + 2].copy_from_slice(&even.to_ne_bytes());
+        let balance = !checksum::add(checksum::sum(&frame[transport..]), pseudo);
+        frame[balance_at..balance_at + 2].copy_from_slice(&balance.to_ne_bytes());
         frame
     }
 }
 
-/// What a session puts into a frame: `N` bytes from the network header on, and the transport checksum.
+/// The bytes of a session in a frame: `N` bytes from the network header on, and the transport checksum.
 #[derive(Clone, Copy)]
 struct Patch<const N: usize> {
     fields: [u8; N],
@@ -147,39 +146,39 @@ struct Patch<const N: usize> {
 }
 
 /// Frames whose sessions differ in `N` bytes and in a checksum.
-pub(super) struct Shaped<const N: usize> {
-    /// One for each stack of VLAN tags: session i has the (i mod their number)-th.
+pub(super) struct FrameSet<const N: usize> {
+    /// One for each stack of VLAN tags: session i has the form number (i mod the number of forms).
     forms: Vec<Form>,
     /// By session: its bytes.
     sessions: Vec<Patch<N>>,
-    /// By session: the tunnel's identifier; none without a tunnel.
+    /// By session: the tunnel's identifier; empty without a tunnel.
     identifiers: Vec<[u8; 4]>,
 }
 
-/// Ready-made frames with the same VLAN tags, and where a session's bytes lie in them.
+/// Prepared frames with the same VLAN tags, and the offsets of a session's bytes in them.
 struct Form {
-    /// By size: the ready-made frame.
+    /// By size: the prepared frame.
     sizes: Vec<Vec<u8>>,
     at: usize,
     sum_at: usize,
     identifier_at: usize,
 }
 
-/// The sum of all that a transport checksum covers, for that of a session's fields: the rest of the frame sums up to
-/// the form of zero that is all ones, because its length and protocol are not zero.
+/// Returns the sum of everything that a transport checksum covers, given the sum of a session's fields. The rest of the
+/// frame sums up to the form of zero that is all ones, because its length and protocol are not zero.
 fn with_rest(sum: u16) -> u16 {
     checksum::add(0xffff, sum)
 }
 
-/// The checksum to store for a sum of what it covers; where `never_zero`, 0 is written as its other form, because it
-/// means "none" (RFC 768).
+/// Returns the checksum to store for a sum of the covered bytes. With `never_zero`, 0 is written in its other form,
+/// because it means "none" (RFC 768).
 fn complement(sum: u16, never_zero: bool) -> [u8; 2] {
     let sum = if never_zero && sum == 0xffff { 0 } else { sum };
     (!sum).to_ne_bytes()
 }
 
 impl Form {
-    /// Puts a session's bytes into a frame.
+    /// Copies a session's bytes into a frame.
     #[inline]
     fn patch<const N: usize>(&self, frame: &mut [u8], patch: &Patch<N>, identifier: Option<&[u8; 4]>) {
         if let Some(identifier) = identifier
@@ -196,8 +195,8 @@ impl Form {
     }
 }
 
-impl<const N: usize> Shaped<N> {
-    /// Frames with each of these headers, which differ in their VLAN tags alone.
+impl<const N: usize> FrameSet<N> {
+    /// Creates frames with each of these headers, which differ only in their VLAN tags.
     fn new(headers: &[Headers], sizes: &[(usize, &str)], at: usize, sessions: Vec<Patch<N>>) -> Self {
         let tunnel = headers.first().and_then(|headers| headers.tunnel.as_ref());
         let identifier = |session| tunnel.map(|tunnel| tunnel.identifier(session / headers.len()));
@@ -214,7 +213,8 @@ impl<const N: usize> Shaped<N> {
         }
     }
 
-    /// Writes a frame into each fresh packet: of the size that `size` says, at the instant that `at` says.
+    /// Writes a frame into each fresh packet. `size` and `at` return the index of the size and the arrival time of a
+    /// packet.
     #[inline]
     fn write(
         &self,
@@ -250,9 +250,9 @@ impl<const N: usize> Shaped<N> {
         }
     }
 
-    /// Each session's frame ready-made, where all are of one size that a cache line holds.
+    /// Returns each session's complete frame, if all are of one size that fits into a cache line.
     fn lines(&self) -> Option<Lines> {
-        if self.sessions.len() > MOST_LINES {
+        if self.sessions.len() > MAX_LINES {
             return None;
         }
         let ready = |form: &Form| {
@@ -272,25 +272,26 @@ impl<const N: usize> Shaped<N> {
         Some(Lines { len, lines: self.sessions.iter().enumerate().map(of).collect() })
     }
 
-    /// The longest frame, in bytes.
+    /// Returns the length of the longest frame, in bytes.
     fn longest(&self) -> usize {
         self.forms.iter().flat_map(|form| &form.sizes).map(Vec::len).max().unwrap_or(0)
     }
 }
 
-/// The most sessions whose frames are kept ready-made: a mebibyte, about what the processor has near it.
-const MOST_LINES: usize = 1 << 14;
+/// The largest number of sessions whose complete frames are kept. They take a mebibyte, about the size of the
+/// processor's near caches.
+const MAX_LINES: usize = 1 << 14;
 
-/// Short frames of one size, ready-made for each session: copying a cache line takes fewer stores than putting a
+/// Short frames of one size, complete for each session. Copying a cache line takes fewer stores than copying a
 /// session's fields into a frame.
 pub(super) struct Lines {
-    /// The frames' length.
+    /// The length of the frames.
     len: usize,
     lines: Vec<Line>,
 }
 
 impl Lines {
-    /// Adds up to `wanted` packets of the sessions whose turn it is; how many. `turns` has room for a batch.
+    /// Adds up to `wanted` packets of the next sessions. Returns the number of packets. `turns` has room for a batch.
     #[inline]
     pub(super) fn make(
         &self,
@@ -314,17 +315,17 @@ impl Lines {
 
 /// The frames of a generator.
 pub(super) enum Frames {
-    /// IPv4: header checksum, addresses and ports lie side by side.
-    V4(Shaped<14>),
-    /// IPv6: addresses and ports lie side by side.
-    V6(Shaped<36>),
+    /// IPv4: header checksum, addresses and ports are adjacent.
+    V4(FrameSet<14>),
+    /// IPv6: addresses and ports are adjacent.
+    V6(FrameSet<36>),
 }
 
 impl Frames {
-    /// Frames of `sizes`, each with what its payload begins with, for `count` sessions; `ports` gives the source and
-    /// the destination port of a number. There is at least one of `headers`, which differ in their VLAN tags alone;
-    /// session i has the (i mod their number)-th of them, and addresses, ports and tunnel of number (i div their
-    /// number).
+    /// Creates the frames of `sizes`, each with the start of its payload, for `count` sessions. `ports` returns the
+    /// source and the destination port of a number. There is at least one of `headers`, which differ only in their VLAN
+    /// tags. Session i has the headers number (i mod their number), and the addresses, ports and tunnel of number (i
+    /// div their number).
     pub(super) fn new(
         headers: &[Headers],
         sizes: &[(usize, &str)],
@@ -349,7 +350,7 @@ impl Frames {
                 fields[32..].copy_from_slice(&ports(session));
                 Patch { fields, sum: complement(with_rest(checksum::sum(&fields)), udp) }
             };
-            return Self::V6(Shaped::new(headers, sizes, 8, (0..count).map(patch).collect()));
+            return Self::V6(FrameSet::new(headers, sizes, 8, (0..count).map(patch).collect()));
         }
         // The header's sum without addresses and checksum is the same for every size and all tags.
         let empty = first.frame(sizes[0].0, b"");
@@ -365,26 +366,27 @@ impl Frames {
             fields[10..].copy_from_slice(&ports(session));
             Patch { fields, sum: complement(with_rest(checksum::sum(&fields[2..])), udp) }
         };
-        Self::V4(Shaped::new(headers, sizes, 10, (0..count).map(patch).collect()))
+        Self::V4(FrameSet::new(headers, sizes, 10, (0..count).map(patch).collect()))
     }
 
-    /// The longest frame, in bytes.
+    /// Returns the length of the longest frame, in bytes.
     pub(super) fn longest(&self) -> usize {
         match self {
-            Self::V4(shaped) => shaped.longest(),
-            Self::V6(shaped) => shaped.longest(),
+            Self::V4(frames) => frames.longest(),
+            Self::V6(frames) => frames.longest(),
         }
     }
 
-    /// Each session's frame ready-made, where all are of one size that a cache line holds.
+    /// Returns each session's complete frame, if all are of one size that fits into a cache line.
     pub(super) fn lines(&self) -> Option<Lines> {
         match self {
-            Self::V4(shaped) => shaped.lines(),
-            Self::V6(shaped) => shaped.lines(),
+            Self::V4(frames) => frames.lines(),
+            Self::V6(frames) => frames.lines(),
         }
     }
 
-    /// Writes a frame into each fresh packet: of the size whose number `sizes` holds, at the instant that `at` says.
+    /// Writes a frame into each fresh packet. `sizes` has the index of each packet's size, and `at` returns its arrival
+    /// time.
     #[inline]
     pub(super) fn write(
         &self,
@@ -395,8 +397,8 @@ impl Frames {
     ) {
         let size = |index: usize| sizes.get(index).map_or(0, |size| usize::from(*size));
         match self {
-            Self::V4(shaped) => shaped.write(packets, sessions, size, at),
-            Self::V6(shaped) => shaped.write(packets, sessions, size, at),
+            Self::V4(frames) => frames.write(packets, sessions, size, at),
+            Self::V6(frames) => frames.write(packets, sessions, size, at),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The generator's parameters: what they may be, and the generator that they make.
+//! The generator's parameters: their limits, and the construction of a generator from them.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -18,74 +18,72 @@ use super::arrivals::{Arrivals, Gaps, Schedule};
 use super::frames::{Frames, Headers, Transport};
 use super::random::Random;
 use super::recorded::Recording;
-use super::sessions::{Sessions, Turns, weight};
+use super::sessions::{Sessions, TurnRule, weight};
 use super::share::Share;
 use super::sizes::{Size, Sizes, Weighted};
 use super::tunnel::Tunnel;
 use super::{Generator, Queue, Source};
 
 pub(super) const HELP: &str = "\
-With a `rate` the loop is open: packets have instants at which they arrive, whether or not the worker is there to take \
-them; each carries its own (clock `intended`), so that delays include what the packet waited. What finds the ingress \
-queue full is dropped and counted. Without a `rate` the loop is closed: every request is filled, and packets arrive \
-when they are asked for.
+With a `rate` the loop is open: packets arrive at the times of a schedule, whether or not the worker is ready to take \
+them. Each packet carries its own arrival time (clock `intended`), so that delays include the time that the packet \
+waited. Packets that find the ingress queue full are dropped and counted. Without a `rate` the loop is closed: every \
+request is filled, and packets arrive when they are requested.
 
-Frames are complete and their checksums right. Session i has the i-th of the source ports, in a ring, likewise of the \
-destination ports; of k prefixes the (i mod k)-th, and in it the host whose number is (i div k) times an odd constant, \
-of which the lowest bits are taken: distinct until the prefix is used up, and scattered over it. Memory per session is \
-16 bytes for IPv4 and 38 for IPv6, in a tunnel 4 more; where all frames are of one size up to 64 bytes, which are kept \
-ready, 64 more.
+Frames are complete and have correct checksums. Session i has the i-th source port of the range, cyclically, and \
+likewise the i-th destination port. With k prefixes it has the (i mod k)-th, and in it the host whose number is (i div \
+k) times an odd constant, truncated to the free bits. So addresses are distinct until the prefix is used up, and \
+scattered over it. A session takes 16 bytes of memory for IPv4 and 38 for IPv6, and 4 more in a tunnel. If all frames \
+have one size of up to 64 bytes, complete frames are kept, which takes 64 more.
 
-One seed gives the same packets at the same instants after the start. Over several workers each session's packets come \
-to one of them, as from a device that spreads what it receives by a symmetric hash; each worker has its part of the \
-rate and of the count.";
+One seed gives the same packets at the same times after the start. With several workers, all packets of a session come \
+to one of them, as from a device that distributes packets by a symmetric hash. Each worker gets its share of the rate \
+and of the count.";
 
 /// Parameters of `generator`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Params {
     /// Packets per second (`5Mpps`) or bits per second (`10Gbps`), on average. Bits are counted as on an Ethernet
-    /// cable: a frame has 24 bytes more there than here (frame check sequence 4, preamble 8, gap 12), so that 10Gbps of
-    /// the shortest frames are 14.88Mpps. Without a rate as many packets come as are asked for.
+    /// cable: a frame takes 24 bytes more there (frame check sequence 4, preamble 8, gap 12), so 10Gbps of the shortest
+    /// frames are 14.88Mpps. Without a rate, the generator delivers as many packets as are requested.
     pub rate: Option<Rate>,
-    /// How packets are spread over time: `constant`, `poisson`, or bursts, `{ on_off: { on: 100us, off: 900us } }`.
+    /// The distribution of packets over time: `constant`, `poisson`, or bursts, `{ on_off: { on: 100us, off: 900us }
+    /// }`.
     pub arrivals: Arrivals,
-    /// How many packets in all, those dropped at the ingress queue included; without it, no end.
+    /// The total number of packets, including those dropped at the ingress queue; unlimited by default.
     pub count: Option<u64>,
-    /// How many packets the ingress queue holds (1 to 1048576).
+    /// The capacity of the ingress queue in packets (1 to 1048576).
     pub queue: usize,
     /// Frame length in bytes without the frame check sequence: a number, `imix`, or a list of `{ size, weight, payload
-    /// }`, where
-    /// `payload` is text that the payload begins with. Without it, the shortest that the headers allow, and at least
-    /// 60.
+    /// }`, where `payload` is a text with which the payload begins. By default, the shortest length that the headers
+    /// allow, and at least 60.
     pub size: Option<Size>,
-    /// How many sessions there are (1 to 16777216).
+    /// The number of sessions (1 to 16777216).
     pub sessions: usize,
-    /// How unequal sessions are: session k has a share proportional to 1 / k to the power of this (Zipf). With 0 they
-    /// take turns, packet by packet.
+    /// How unequal sessions are: session k has a share proportional to 1 / k to the power of this number (Zipf). With
+    /// 0, sessions take turns, packet by packet.
     pub skew: f64,
     /// How many packets of a session follow each other at each of its turns (1 to 65536).
     pub burst: usize,
-    /// Sessions end and others begin, as in `{ at_once: 4096, packets: 20 }`: so many take turns, packet by packet, and
-    /// each
-    /// gives way to the next of all `sessions` after so many packets, one after the other.
+    /// Lets sessions end and others begin, for example `{ at_once: 4096, packets: 20 }`: `at_once` sessions take turns,
+    /// packet by packet. After `packets` packets, each is replaced by the next one of all `sessions`, one after the
+    /// other.
     pub renewal: Option<Renewal>,
-    /// A capture (pcap or pcapng, either also in gzip) whose packets these resemble: they come in the same order of
-    /// sessions, as far from
-    /// each other in proportion to the mean, and with their lengths where no `size` is given, again and again. Sessions
-    /// are numbered as they
-    /// begin and taken for as many as there are here; lengths are multiples of 8 bytes, the shortest that the headers
-    /// allow at least, 1514 at
-    /// most. `arrivals`, `skew` and `burst` are its own then.
+    /// A capture (pcap or pcapng, optionally compressed with gzip) whose packets are imitated repeatedly: the order of
+    /// sessions, the gaps relative to the mean, and, unless `size` is set, the lengths. Sessions are numbered in the
+    /// order of their first packets and mapped to the generator's `sessions`. Lengths are multiples of 8 bytes, at
+    /// least the shortest that the headers allow, and at most 1514. `arrivals`, `skew` and `burst` follow from the
+    /// capture and cannot be set.
     pub recorded: Option<String>,
     /// `udp` or `tcp`.
     pub transport: Transport,
     /// VLAN identifiers of up to two tags, outermost first.
     pub vlans: Vec<u16>,
-    /// Stacks of VLAN tags, taken in turn packet by packet, as in `[[1], [2], [100, 7]]` (1 to 4096 stacks; `[]` is a
-    /// frame without tags). Each stack has sessions of its own, with the same addresses and ports as those of the
-    /// others: of m stacks session i has the (i mod m)-th, and the addresses and ports of session (i div m). `skew`,
-    /// `burst` and `renewal` are by stack. There are at least as many `sessions` as stacks.
+    /// Stacks of VLAN tags, used in turn packet by packet, for example `[[1], [2], [100, 7]]` (1 to 4096 stacks; `[]`
+    /// is a frame without tags). Each stack has its own sessions, with the same addresses and ports as those of the
+    /// others. With m stacks, session i has the (i mod m)-th stack, and the addresses and ports of session (i div m).
+    /// `skew`, `burst` and `renewal` apply to each stack. There must be at least as many `sessions` as stacks.
     pub vlan_stacks: Vec<Vec<u16>>,
     /// The source Ethernet address.
     #[schemars(extend("default" = "02:00:00:00:00:01"))]
@@ -93,11 +91,12 @@ pub struct Params {
     /// The destination Ethernet address.
     #[schemars(extend("default" = "02:00:00:00:00:02"))]
     pub destination_mac: MacAddress,
-    /// Source addresses: a prefix or a list of them. By default 198.18.0.0/16 (RFC 2544) or 2001:2:0:1::/64 (RFC 5180).
+    /// Source addresses: a prefix or a list of prefixes. By default 198.18.0.0/16 (RFC 2544) or 2001:2:0:1::/64 (RFC
+    /// 5180).
     pub source: Option<Origin>,
-    /// Destination addresses: a prefix, a list of them, or `{ routes: FILE }`, a file with a prefix at the start of
-    /// each line, taken in an order that the seed decides. Where they are of IPv6, so are the packets. By default
-    /// 198.19.0.0/16.
+    /// Destination addresses: a prefix, a list of prefixes, or `{ routes: FILE }`, a file with a prefix at the start of
+    /// each line, used in an order that depends on the seed. If they are IPv6 addresses, all packets are IPv6. By
+    /// default 198.19.0.0/16.
     #[schemars(extend("default" = "198.19.0.0/16"))]
     pub destination: Destination,
     /// Source ports: a number or a range, `1024-65535`.
@@ -106,11 +105,11 @@ pub struct Params {
     /// Destination ports: a number or a range.
     #[schemars(extend("default" = 5_000))]
     pub destination_port: PortRange,
-    /// A tunnel that frames come in, over IPv4 and with headers as short as can be: `{ gtpu: { source: 192.0.2.10,
+    /// A tunnel around all frames, over IPv4 and with headers without options: `{ gtpu: { source: 192.0.2.10,
     /// destination: 192.0.2.1, teid: 4097, tunnels: 16 } }`, or `{ vxlan: { source, destination, vni, networks } }`.
-    /// Tags are outside, `size` is that of the whole.
+    /// VLAN tags are outside the tunnel, and `size` is the length of the whole frame.
     pub tunnel: Option<Tunnel>,
-    /// What chance starts from; by default it follows from the pipeline's seed and the port's name.
+    /// The seed of all random numbers; by default it is derived from the pipeline's seed and the port's name.
     pub seed: Option<u64>,
 }
 
@@ -142,17 +141,17 @@ impl Default for Params {
     }
 }
 
-/// How sessions end and begin.
+/// How sessions end and others begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Renewal {
-    /// How many sessions take turns at a time (1 to as many as there are).
+    /// How many sessions take turns at a time (1 to the number of `sessions`).
     pub at_once: usize,
-    /// How many packets each has (1 to 65536).
+    /// How many packets each session has (1 to 65536).
     pub packets: usize,
 }
 
-/// How fast packets come.
+/// The rate of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Rate {
@@ -165,7 +164,7 @@ pub enum Rate {
 /// The units of rates.
 const UNITS: [&str; 9] = ["pps", "kpps", "Mpps", "Gpps", "bps", "kbps", "Mbps", "Gbps", "Tbps"];
 
-/// The pattern says that a number alone is no rate, so that messages can name the units.
+/// The schema has a pattern that excludes a number without a unit, so that error messages can name the units.
 impl JsonSchema for Rate {
     fn schema_name() -> Cow<'static, str> {
         "Rate".into()
@@ -179,10 +178,10 @@ impl JsonSchema for Rate {
     }
 }
 
-/// Text that is not a rate.
+/// A text that is not a rate.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error(
-    "'{0}' is not a rate above 0{advice}: write a number and a unit, such as 5Mpps or 10Gbps (units: {units})",
+    "'{0}' is not a rate above 0{advice}: write a number and a unit, for example 5Mpps or 10Gbps (units: {units})",
     advice = advice(.0, UNITS),
     units = UNITS.join(", ")
 )]
@@ -197,8 +196,8 @@ impl TryFrom<String> for Rate {
     }
 }
 
-/// Bytes that a frame takes on an Ethernet cable besides its own: frame check sequence, preamble with start delimiter,
-/// gap (IEEE 802.3).
+/// The bytes that a frame takes on an Ethernet cable in addition to its own: frame check sequence, preamble with start
+/// delimiter, gap (IEEE 802.3).
 const OVERHEAD: usize = 4 + 8 + 12;
 
 impl Rate {
@@ -209,7 +208,7 @@ impl Rate {
         }
     }
 
-    /// The time that a frame of `size` bytes takes, in seconds.
+    /// Returns the time that a frame of `size` bytes takes, in seconds.
     fn seconds(self, size: usize) -> f64 {
         match self {
             Self::Packets(rate) => 1.0 / rate.0,
@@ -218,33 +217,33 @@ impl Rate {
     }
 }
 
-/// Where packets come from.
+/// The source addresses of packets.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected a prefix such as 10.0.0.0/16, or a list of prefixes")]
+#[serde(untagged, expecting = "expected a prefix, for example 10.0.0.0/16, or a list of prefixes")]
 pub enum Origin {
-    /// Out of one prefix.
+    /// Addresses from one prefix.
     One(Prefix),
-    /// Out of several.
+    /// Addresses from several prefixes.
     List(Vec<Prefix>),
 }
 
-/// Where packets go.
+/// The destination addresses of packets.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a prefix such as 10.0.0.0/16, a list of prefixes, or { routes: FILE }")]
 pub enum Destination {
-    /// Into one prefix.
+    /// Addresses from one prefix.
     One(Prefix),
-    /// Into several.
+    /// Addresses from several prefixes.
     List(Vec<Prefix>),
-    /// Into those of a file.
+    /// Addresses from the prefixes of a file.
     File(RoutesFile),
 }
 
-/// A file of routes.
+/// A routes file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RoutesFile {
-    /// Its name: a prefix at the start of each line.
+    /// The name of the file. Each line begins with a prefix.
     pub routes: String,
 }
 
@@ -254,7 +253,7 @@ impl Default for Destination {
     }
 }
 
-/// Some port numbers.
+/// A range of port numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "PortText")]
 #[schemars(with = "PortText")]
@@ -281,7 +280,8 @@ impl TryFrom<PortText> for PortRange {
         let range = text.split_once('-').unwrap_or((&text, &text));
         let (Ok(first), Ok(last)) = (range.0.trim().parse(), range.1.trim().parse()) else {
             return Err(format!(
-                "'{text}' is not a range of ports: write 0 to 65535, or two of them with a hyphen, 1024-65535"
+                "'{text}' is not a range of ports: write a number from 0 to 65535, or two of them with a hyphen, for \
+                 example 1024-65535"
             ));
         };
         if first > last {
@@ -292,17 +292,17 @@ impl TryFrom<PortText> for PortRange {
 }
 
 impl PortRange {
-    /// The `n`-th, in a ring.
+    /// Returns the `n`-th port of the range, cyclically.
     fn nth(self, n: usize) -> u16 {
         self.first + (n % (usize::from(self.last - self.first) + 1)) as u16
     }
 }
 
-/// Where packets of IPv4 and of IPv6 come from by default: RFC 2544, RFC 5180.
-const SOURCES: [&str; 2] = ["198.18.0.0/16", "2001:2:0:1::/64"];
+/// The default source prefixes for IPv4 (RFC 2544) and IPv6 (RFC 5180).
+const DEFAULT_SOURCES: [&str; 2] = ["198.18.0.0/16", "2001:2:0:1::/64"];
 
-/// The longest frame that can be asked for, in bytes: that which the largest chunks hold.
-const LONGEST: usize = MAX_FRAME;
+/// The longest frame that can be configured, in bytes: the largest chunks hold this much.
+const MAX_LENGTH: usize = MAX_FRAME;
 
 fn allowed<T: PartialOrd + std::fmt::Display>(path: &str, value: T, least: T, most: T) -> Result<(), SetupError> {
     if value >= least && value <= most {
@@ -311,39 +311,42 @@ fn allowed<T: PartialOrd + std::fmt::Display>(path: &str, value: T, least: T, mo
     Err(SetupError::at(path, format!("{value}: allowed are {least} to {most}")))
 }
 
-/// Whether there are sizes, headers and payloads fit into each, and any is ever taken.
+/// Checks that there are sizes, that headers and payloads fit into each, and that one has a weight above 0.
 fn sizes_fit(weighted: &[Weighted], shortest: usize) -> Result<(), SetupError> {
     allowed("size", weighted.len(), 1, MAX_BATCH)
-        .map_err(|_| SetupError::at("size", "a list of 1 to 256 sizes is needed"))?;
+        .map_err(|_| SetupError::at("size", "the list has no sizes or too many: allowed are 1 to 256"))?;
     for entry in weighted {
-        allowed("size", entry.size, shortest, LONGEST)?;
+        allowed("size", entry.size, shortest, MAX_LENGTH)?;
         let room = entry.size - shortest;
         if entry.payload.len() > room {
-            let message =
-                format!("a payload of {} bytes in a frame of {}: allowed are {room}", entry.payload.len(), entry.size);
+            let message = format!(
+                "a payload of {} bytes in a frame of {}: allowed are up to {room}",
+                entry.payload.len(),
+                entry.size
+            );
             return Err(SetupError::at("size", message));
         }
     }
     if weighted.iter().all(|entry| entry.weight == 0) {
-        return Err(SetupError::at("size", "every weight is 0: at least one must be above"));
+        return Err(SetupError::at("size", "every weight is 0: at least one must be above 0"));
     }
     Ok(())
 }
 
-/// The shortest frame that all of these allow.
+/// Returns the length of the shortest frame that all of these headers allow.
 fn shortest(headers: &[Headers]) -> usize {
     headers.iter().map(Headers::shortest).max().unwrap_or(0)
 }
 
 impl Renewal {
-    /// That of a worker which has such a part of all sessions.
+    /// Returns the renewal of a worker that has this fraction of all sessions.
     fn of_share(self, fraction: f64) -> Self {
         Self { at_once: ((self.at_once as f64 * fraction).round() as usize).max(1), ..self }
     }
 }
 
 impl Params {
-    /// Looks at all that needs no file.
+    /// Checks everything that needs no file.
     pub(super) fn check(&self) -> Result<(), SetupError> {
         allowed("queue", self.queue, 1, 1 << 20)?;
         allowed("sessions", self.sessions, 1, 1 << 24)?;
@@ -353,27 +356,27 @@ impl Params {
             allowed("renewal.at_once", renewal.at_once, 1, self.sessions)?;
             allowed("renewal.packets", renewal.packets, 1, 1 << 16)?;
             if self.skew != 0.0 || self.burst != 1 {
-                return Err(SetupError::at(
-                    "renewal",
-                    "sessions that are renewed take turns: leave out `skew` and `burst`",
-                ));
+                return Err(SetupError::at("renewal", "renewed sessions take turns: leave out `skew` and `burst`"));
             }
         }
         allowed("vlans", self.vlans.len(), 0, 2)?;
         self.vlans.iter().enumerate().try_for_each(|(n, vlan)| allowed(&format!("vlans[{n}]"), *vlan, 0, 4095))?;
         self.check_stacks()?;
         if let Arrivals::OnOff { on, off } = self.arrivals {
-            // A day: far from where sums of instants could overflow.
+            // A day is far below the limit at which sums of times could overflow.
             let day = Nanos(86_400_000_000_000);
             allowed("arrivals.on_off.on", on, Nanos(1), day)?;
             allowed("arrivals.on_off.off", off, Nanos(0), day)?;
         }
         if self.rate.is_none() && self.arrivals != Arrivals::Constant {
-            return Err(SetupError::at("arrivals", "arrivals are spread over time only where there is a `rate`"));
+            return Err(SetupError::at(
+                "arrivals",
+                "arrivals are distributed over time only with a `rate`: set `rate`, or leave out `arrivals`",
+            ));
         }
 
         if self.recorded.is_some() {
-            self.recorded_alone()?;
+            self.check_recorded()?;
         }
 
         let listed = match &self.destination {
@@ -386,7 +389,7 @@ impl Params {
             return Err(SetupError::at(path, message));
         }
         match &self.size {
-            // Where routes are in a file they say how long headers are.
+            // With routes in a file, the headers' length is known only when the file is read.
             Some(size) => sizes_fit(&size.clone().weighted(), shortest(&self.headers(ipv6.unwrap_or(false)))),
             None => Ok(()),
         }
@@ -398,7 +401,7 @@ impl Params {
         let ipv6 = self.family(&destinations)?;
         let headers = self.headers(ipv6);
         let sources = match self.source {
-            None => vec![SOURCES[usize::from(ipv6)].parse().expect("a prefix")],
+            None => vec![DEFAULT_SOURCES[usize::from(ipv6)].parse().expect("a prefix")],
             Some(Origin::One(prefix)) => vec![prefix],
             Some(Origin::List(list)) => list,
         };
@@ -425,44 +428,53 @@ impl Params {
             Some(recorded) => recorded.weight(session),
             None => weight(session / self.vlan_stacks.len().max(1) as u32, self.skew),
         })?;
-        let left = self.count.map_or(u64::MAX, |count| share.count(count));
+        let remaining = self.count.map_or(u64::MAX, |count| share.count(count));
         let fraction = share.fraction();
         let recorded = recorded.map(|all| share.sessions.as_deref().map_or(all.clone(), |mine| all.of(mine)));
         let sizes = Sizes::new(&weights, &mut random);
         let renewal = self.renewal.map(|all| all.of_share(fraction));
         let stacks = self.vlan_stacks.len().max(1);
-        let (sizes, sessions, left) = match (&recorded, share.sessions) {
-            (Some(recorded), _) if !recorded.is_empty() => (recorded.sizes(&lengths), recorded.sessions(), left),
+        let (sizes, sessions, remaining) = match (&recorded, share.sessions) {
+            (Some(recorded), _) if !recorded.is_empty() => (recorded.sizes(&lengths), recorded.sessions(), remaining),
             (None, some) if some.as_ref().is_none_or(|some| !some.is_empty()) => {
-                let rule = Turns { burst: self.burst, skew: self.skew, renewal };
-                (sizes, Sessions::new(some, self.sessions, stacks, rule, &mut random), left)
+                let rule = TurnRule { burst: self.burst, skew: self.skew, renewal };
+                (sizes, Sessions::new(some, self.sessions, stacks, rule, &mut random), remaining)
             }
-            // No session is this worker's: there is nothing to give.
+            // This worker has no session, so it generates no packets.
             _ => (sizes, Sessions::in_order(vec![0]), 0),
         };
-        let source = match self.rate.filter(|_| left > 0) {
-            None => Source::Closed { left, sizes },
+        let source = match self.rate.filter(|_| remaining > 0) {
+            None => Source::Closed { remaining, sizes },
             Some(rate) => {
                 let by_size: Vec<f64> = lengths.iter().map(|size| rate.seconds(*size)).collect();
                 let gaps = match &recorded {
                     Some(recorded) => Gaps::ByTurn(recorded.seconds(&sizes, &by_size, fraction)),
                     None => Gaps::BySize(by_size.iter().map(|seconds| seconds / fraction).collect()),
                 };
-                // A packet in three hours: slower ones would leave the range that instants are exact in.
-                allowed("rate", gaps.longest(), 0.0, 1e4).map_err(|_| {
-                    SetupError::at("rate", "less than one packet in 10000 seconds: allowed are faster ones")
-                })?;
-                let schedule = Schedule::new(self.arrivals, &gaps, sizes, left, setup.frequency(), random);
+                // With slower rates than one packet in three hours, times would leave the range in which they are
+                // exact.
+                allowed("rate", gaps.longest(), 0.0, 1e4)
+                    .map_err(|_| SetupError::at("rate", "less than one packet in 10000 seconds: use a higher rate"))?;
+                let schedule = Schedule::new(self.arrivals, &gaps, sizes, remaining, setup.frequency(), random);
                 let times = [forebay_packet::Ticks::ZERO; MAX_BATCH];
                 let waiting = std::collections::VecDeque::with_capacity(self.queue + MAX_BATCH);
-                Source::Open(Box::new(Queue { schedule, waiting, room: self.queue, times }))
+                Source::Open(Box::new(Queue { schedule, waiting, capacity: self.queue, times }))
             }
         };
-        let (sizes, turns) = (Box::new([0; MAX_BATCH]), Box::new([0; MAX_BATCH]));
-        Ok(Generator { lines: frames.lines(), frames, sessions, source, sizes, turns, counters, failure: None })
+        let (sizes, batch_sessions) = (Box::new([0; MAX_BATCH]), Box::new([0; MAX_BATCH]));
+        Ok(Generator {
+            lines: frames.lines(),
+            frames,
+            sessions,
+            source,
+            sizes,
+            batch_sessions,
+            counters,
+            failure: None,
+        })
     }
 
-    /// The files that are read, with the parameters that name them.
+    /// Returns the files that are read, with the parameters that name them.
     pub(super) fn files(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let routes = match &self.destination {
             Destination::File(file) => Some(("destination.routes", &file.routes[..])),
@@ -471,14 +483,14 @@ impl Params {
         routes.into_iter().chain(self.recorded.as_deref().map(|name| ("recorded", name)))
     }
 
-    /// Whether all is IPv6: of IPv4 and IPv6 there is one.
+    /// Returns true for IPv6. All prefixes must have the same IP version.
     fn family(&self, destinations: &[Prefix]) -> Result<bool, SetupError> {
         let Some(first) = destinations.first() else {
             return Err(SetupError::at("destination", "no prefix at all: at least one is needed"));
         };
         let ipv6 = first.is_ipv6();
         if let Some(other) = destinations.iter().find(|prefix| prefix.is_ipv6() != ipv6) {
-            return Err(SetupError::at("destination", format!("{other} is of another IP version than {first}")));
+            return Err(SetupError::at("destination", format!("{other} has another IP version than {first}")));
         }
         let sources = match &self.source {
             None => return Ok(ipv6),
@@ -489,12 +501,12 @@ impl Params {
             return Err(SetupError::at("source", "no prefix at all: at least one is needed"));
         }
         if let Some(source) = sources.iter().find(|source| source.is_ipv6() != ipv6) {
-            return Err(SetupError::at("source", format!("{source} is of another IP version than the destinations")));
+            return Err(SetupError::at("source", format!("{source} has another IP version than the destinations")));
         }
         Ok(ipv6)
     }
 
-    /// One for each stack of VLAN tags, of which there is at least one.
+    /// Returns the headers of each stack of VLAN tags, of which there is at least one.
     fn headers(&self, ipv6: bool) -> Vec<Headers> {
         let stacks = if self.vlan_stacks.is_empty() { std::slice::from_ref(&self.vlans) } else { &self.vlan_stacks };
         let headers = |vlans: &Vec<u16>| Headers {
@@ -514,7 +526,7 @@ impl Params {
             return Ok(());
         }
         if !self.vlans.is_empty() {
-            return Err(SetupError::at("vlan_stacks", "the tags are those of `vlans` already: leave out one of both"));
+            return Err(SetupError::at("vlan_stacks", "`vlans` sets the tags already: leave out one of the two"));
         }
         allowed("vlan_stacks", stacks, 1, 4096)?;
         for (number, stack) in self.vlan_stacks.iter().enumerate() {
@@ -524,23 +536,26 @@ impl Params {
         }
         if self.sessions < stacks {
             let message =
-                format!("{}: allowed are {stacks} to {}, one for each stack at least", self.sessions, 1 << 24);
+                format!("{}: allowed are {stacks} to {}, at least one for each stack", self.sessions, 1 << 24);
             return Err(SetupError::at("sessions", message));
         }
         Ok(())
     }
 
-    /// Nothing else says what a recording says.
-    fn recorded_alone(&self) -> Result<(), SetupError> {
-        let other = |path: &str| Err(SetupError::at(path, "this is as it was recorded: leave it out, or `recorded`"));
+    /// Checks that no other parameter contradicts the recording.
+    fn check_recorded(&self) -> Result<(), SetupError> {
+        let other = |path: &str| {
+            Err(SetupError::at(path, "this follows from the recording: leave it out, or leave out `recorded`"))
+        };
         match &self.size {
             _ if self.arrivals != Arrivals::Constant => other("arrivals"),
             _ if self.skew != 0.0 => other("skew"),
             _ if self.burst != 1 => other("burst"),
             _ if self.renewal.is_some() => other("renewal"),
-            Some(Size::Named(_) | Size::List(_)) => {
-                Err(SetupError::at("size", "with `recorded` allowed are one length for all, or none for theirs"))
-            }
+            Some(Size::Named(_) | Size::List(_)) => Err(SetupError::at(
+                "size",
+                "with `recorded`, set one length for all packets, or leave out `size` to use the recorded lengths",
+            )),
             _ => Ok(()),
         }
     }

@@ -1,7 +1,7 @@
-//! The generator's source of chance: SplitMix64, so that one seed gives one sequence everywhere.
+//! The generator's random numbers: SplitMix64, so that one seed gives the same sequence everywhere.
 
 /// Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014, figure 17: 64 bits of state,
-/// one addition and one mixing function a number.
+/// and one addition and one mixing function for each number.
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 
@@ -10,7 +10,7 @@ impl Random {
         Self(seed)
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[inline]
     pub(super) fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -19,31 +19,31 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Uniform in (0, 1], so that its logarithm is finite.
+    /// Returns a uniformly distributed number in (0, 1], so that its logarithm is finite.
     #[inline]
     pub(super) fn unit(&mut self) -> f64 {
         ((self.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// Uniform in `0..n` but for a bias below n / 2⁶⁴; 0 where `n` is 0.
+    /// Returns a uniformly distributed number in `0..n`, with a bias below n / 2⁶⁴; 0 if `n` is 0.
     #[inline]
     pub(super) fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }
 
-    /// Exponential with mean 1: the negative logarithm of a uniform number.
+    /// Returns an exponentially distributed number with mean 1: the negative logarithm of a uniform number.
     ///
-    /// The number is taken apart as a floating-point one is: its exponent is how many zero bits come before the first
-    /// one, its mantissa the bits after that. The logarithm of the mantissa is twice the series of artanh, whose first
-    /// term left out is below 10⁻¹⁰. Only operations that IEEE 754 defines exactly: the same everywhere, and a third
-    /// of the time of the general function.
+    /// The number is split like a floating-point number: its exponent is the number of leading zero bits, its mantissa
+    /// consists of the bits after the first one. The logarithm of the mantissa is twice the series of artanh. The first
+    /// omitted term is below 10⁻¹⁰. All operations are defined exactly by IEEE 754, so the result is the same
+    /// everywhere. It takes a third of the time of the general function.
     #[inline]
     pub(super) fn exponential(&mut self) -> f64 {
         let bits = self.bits() | 1;
         let zeros = bits.leading_zeros();
-        // Shifted so that the first one falls off; in two steps, for 64 places are one more than can be shifted by.
+        // Shift the first one out; in two steps, because a shift by 64 is not possible.
         let mantissa = f64::from_bits((bits << zeros << 1) >> 12 | 1f64.to_bits());
-        // To within a factor of √2 of 1, where the series is short.
+        // Keep the mantissa within a factor of √2 of 1, so that the series is short.
         let (mantissa, halved) = if mantissa > std::f64::consts::SQRT_2 { (mantissa * 0.5, 1) } else { (mantissa, 0) };
         let s = (mantissa - 1.0) / (mantissa + 1.0);
         let q = s * s;
@@ -51,13 +51,13 @@ impl Random {
         f64::from(zeros as i32 + 1 - halved) * std::f64::consts::LN_2 - 2.0 * s * series
     }
 
-    /// Normal with mean 0 and deviation 1 (Box and Muller 1958).
+    /// Returns a normally distributed number with mean 0 and deviation 1 (Box and Muller 1958).
     pub(super) fn normal(&mut self) -> f64 {
         let (radius, angle) = ((-2.0 * self.unit().ln()).sqrt(), std::f64::consts::TAU * self.unit());
         radius * angle.cos()
     }
 
-    /// Puts `items` in random order (Fisher and Yates).
+    /// Shuffles `items` (Fisher and Yates).
     pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));

@@ -1,8 +1,7 @@
-//! Traffic as it was recorded: when packets came, how long they were, and whose they were.
+//! Recorded traffic: the arrival times, lengths and sessions of the packets of a capture.
 //!
-//! Only that is taken from a capture. Addresses are the generator's, so that a pipeline made for these sees packets
-//! that come together,
-//! follow each other and pause as real ones do.
+//! Nothing else is taken from the capture. The addresses are the generator's. So a pipeline that was made for these
+//! addresses receives packets that come in bursts and pauses like real ones.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -14,51 +13,50 @@ use super::sessions::Sessions;
 use super::sizes::{Sizes, Weighted};
 use crate::pcap::{ReadError, Reader, Skipped};
 
-/// The most packets that are remembered: some hundred megabytes.
-const MOST: usize = 1 << 22;
-/// The longest frame, in bytes: longer ones were put together, or not yet cut, by the device that recorded them.
-const LONGEST: u32 = 1514;
-/// What lengths are multiples of: there are at most 256 of them.
-const STEP: u32 = 8;
-/// Bytes of a frame, as many as sessions can be told by.
+/// The largest number of packets that are remembered, which takes some hundred megabytes.
+const MAX_PACKETS: usize = 1 << 22;
+/// The longest frame, in bytes. Longer frames were merged, or not yet split, by the recording device.
+const MAX_LENGTH: u32 = 1514;
+/// Lengths are multiples of this, so that there are at most 256 different lengths.
+const LENGTH_STEP: u32 = 8;
+/// The number of bytes of a frame that are used to identify its session.
 const HEADERS: usize = 256;
 
-/// Why a capture is no traffic.
+/// Why a capture cannot be used as traffic.
 #[derive(Debug, Error)]
 pub(super) enum RecordedError {
     #[error(transparent)]
     Read(#[from] ReadError),
-    #[error("there are no packets in it: at least one is needed")]
+    #[error("the capture has no packets: at least one is needed")]
     Empty,
-    #[error("there are more than {MOST} packets in it: allowed are so many")]
+    #[error("the capture has more than {MAX_PACKETS} packets: use a shorter capture")]
     Long,
-    #[error("not all packets in it can be read: {skipped}; allowed are captures of link types that are read")]
+    #[error("some packets of the capture cannot be read: {skipped}; use a capture with a supported link type")]
     Skipped { skipped: Skipped },
-    #[error("no memory for a packet: {0}")]
+    #[error("cannot allocate memory for a packet: {0}")]
     Memory(#[from] forebay_packet::pool::PoolError),
 }
 
 /// A packet of a capture.
 #[derive(Clone, Copy, Debug)]
 struct Recorded {
-    /// Nanoseconds until the next one came; after the last, as many as in the mean.
+    /// The nanoseconds until the next packet; after the last packet, the mean.
     gap: u64,
     len: usize,
     session: u32,
 }
 
-/// The packets of a capture in their order.
+/// The packets of a capture in order.
 #[derive(Clone, Debug)]
 pub(super) struct Recording {
     packets: Vec<Recorded>,
-    /// By session: how many packets it has.
+    /// By session: the number of its packets.
     weights: Vec<u32>,
 }
 
 impl Recording {
-    /// Reads a capture of at least one packet. Sessions are numbered as they begin, and those beyond the first
-    /// `sessions` are taken for
-    /// these again.
+    /// Reads a capture of at least one packet. Sessions are numbered in the order of their first packets. Sessions
+    /// beyond the first `sessions` are mapped to these.
     ///
     /// # Errors
     /// [`RecordedError`].
@@ -68,20 +66,20 @@ impl Recording {
         let (mut packets, mut weights) = (Vec::<Recorded>::new(), vec![0; sessions]);
         while let Some(record) = reader.next() {
             let record = record?;
-            if packets.len() == MOST {
+            if packets.len() == MAX_PACKETS {
                 return Err(RecordedError::Long);
             }
-            let mut packet = pool.take().expect("the last one is back");
+            let mut packet = pool.take().expect("the previous packet was returned");
             packet.write(&record.bytes[..record.bytes.len().min(HEADERS)]);
-            let begun = known.len();
-            let session = *known.entry(packet.session_hash()).or_insert(begun) % sessions;
+            let next_number = known.len();
+            let session = *known.entry(packet.session_hash()).or_insert(next_number) % sessions;
             weights[session] += 1;
-            // Where a clock was set back, packets came together.
+            // If the clock was set back, the gap is 0.
             if let Some(before) = packets.last_mut() {
                 before.gap = record.nanos.saturating_sub(last);
             }
             last = record.nanos;
-            let len = (record.original_len.min(LONGEST) / STEP * STEP) as usize;
+            let len = (record.original_len.min(MAX_LENGTH) / LENGTH_STEP * LENGTH_STEP) as usize;
             packets.push(Recorded { gap: 0, len, session: session as u32 });
         }
         let skipped = reader.take_skipped();
@@ -94,7 +92,8 @@ impl Recording {
         Ok(Self { packets, weights })
     }
 
-    /// What only these sessions have of it, in ascending order: packets of others are time that passes.
+    /// Returns the part of the recording that belongs to these sessions, in ascending order. The gaps of other packets
+    /// are added to the gap before them.
     pub(super) fn of(&self, sessions: &[u32]) -> Self {
         let (mut packets, mut before) = (Vec::<Recorded>::new(), 0);
         for packet in &self.packets {
@@ -114,30 +113,30 @@ impl Recording {
         self.packets.is_empty()
     }
 
-    /// A session's share, by comparison with the others.
+    /// Returns a session's weight relative to the others.
     pub(super) fn weight(&self, session: u32) -> f64 {
         f64::from(self.weights[session as usize])
     }
 
-    /// The lengths that frames have, at least `least` bytes, shortest first.
+    /// Returns the lengths of frames, at least `least` bytes, in ascending order.
     pub(super) fn lengths(&self, least: usize) -> Vec<Weighted> {
         let lengths: BTreeSet<usize> = self.packets.iter().map(|packet| packet.len.max(least)).collect();
         lengths.into_iter().map(|size| Weighted { size, weight: 1, payload: String::new() }).collect()
     }
 
-    /// By packet: the number of its length among these, in ascending order, or the nearest.
+    /// By packet: returns the index of its length in `lengths`, which are in ascending order, or of the nearest one.
     pub(super) fn sizes(&self, lengths: &[usize]) -> Sizes {
         let number = |packet: &Recorded| lengths.partition_point(|len| *len < packet.len).min(lengths.len() - 1) as u8;
         Sizes::of(self.packets.iter().map(number).collect())
     }
 
-    /// Whose turn it is, packet by packet.
+    /// Returns the sessions in the order of the packets.
     pub(super) fn sessions(&self) -> Sessions {
         Sessions::in_order(self.packets.iter().map(|packet| packet.session).collect())
     }
 
-    /// By packet: the seconds until the next one, where each of these sizes takes so many in the mean of `part` of all
-    /// packets.
+    /// By packet: returns the seconds until the next one. `by_size` has the mean time that a frame of each size takes,
+    /// in `part` of all packets.
     pub(super) fn seconds(&self, sizes: &Sizes, by_size: &[f64], part: f64) -> Vec<f64> {
         let round = sizes.order().iter().map(|size| by_size[usize::from(*size)]).sum::<f64>() / part;
         let span: f64 = self.packets.iter().map(|packet| packet.gap as f64).sum();

@@ -1,72 +1,78 @@
-//! The order in which sessions have their turn.
+//! The order in which sessions take turns.
 
 use super::params::Renewal;
 use super::random::Random;
 
-/// How sessions take turns.
+/// The rule by which sessions take turns.
 #[derive(Clone, Copy)]
-pub(super) struct Turns {
+pub(super) struct TurnRule {
     /// How many packets of a session follow each other.
     pub(super) burst: usize,
-    /// How unequal sessions are.
+    /// The exponent of the sessions' Zipf distribution.
     pub(super) skew: f64,
-    /// How they end and begin.
+    /// How sessions end and others begin.
     pub(super) renewal: Option<Renewal>,
 }
 
-/// Says whose turn it is, packet by packet.
+/// Returns the session of each next packet.
 ///
-/// Session i is of the (i mod m)-th of m stacks of VLAN tags. The stacks take turns packet by packet, and in each its
-/// own sessions do.
+/// With m stacks of VLAN tags, session i belongs to the stack number (i mod m). The stacks take turns packet by packet,
+/// and in each stack its own sessions take turns.
 pub(super) struct Sessions {
-    /// One for each stack of which there are sessions; one for all where the order is the same.
+    /// One ring for each stack that has sessions; or one for all, if that gives the same order.
     stacks: Vec<Ring>,
-    /// The stack whose turn it is.
+    /// The stack of the next packet.
     turn: usize,
 }
 
 impl Sessions {
-    /// `some` of all `count` sessions, in ascending order, or all of them, of `stacks` stacks; there is at least one
-    /// session.
-    pub(super) fn new(some: Option<Vec<u32>>, count: usize, stacks: usize, rule: Turns, random: &mut Random) -> Self {
+    /// Creates the order of the sessions `some`, in ascending order, or of all `count` sessions if it is `None`, on
+    /// `stacks` stacks. There must be at least one session.
+    pub(super) fn new(
+        some: Option<Vec<u32>>,
+        count: usize,
+        stacks: usize,
+        rule: TurnRule,
+        random: &mut Random,
+    ) -> Self {
         let of_stack = |number: usize, stack: usize| number % stacks == stack % stacks;
-        let alternate = match &some {
+        let is_alternating = match &some {
             Some(some) => {
                 some.len().is_multiple_of(stacks) && some.iter().enumerate().all(|(at, it)| of_stack(*it as usize, at))
             }
             None => count.is_multiple_of(stacks),
         };
         let even = rule.skew == 0.0 && rule.burst == 1 && rule.renewal.is_none();
-        if stacks == 1 || alternate && even {
+        if stacks == 1 || is_alternating && even {
             return Self { stacks: vec![Ring::new(some, count, stacks, rule, random)], turn: 0 };
         }
         let at_once = |all: Renewal| Renewal { at_once: all.at_once.div_ceil(stacks), ..all };
-        let rule = Turns { renewal: rule.renewal.map(at_once), ..rule };
+        let rule = TurnRule { renewal: rule.renewal.map(at_once), ..rule };
         let some = some.unwrap_or_else(|| (0..count as u32).collect());
         let own = |stack| some.iter().copied().filter(|it| of_stack(*it as usize, stack)).collect::<Vec<_>>();
         let own = (0..stacks).map(own).filter(|own| !own.is_empty());
         Self { stacks: own.map(|own| Ring::new(Some(own), 0, stacks, rule, random)).collect(), turn: 0 }
     }
 
-    /// In this order, of at least one turn, again and again.
+    /// Repeats this order of at least one turn.
     pub(super) fn in_order(order: Vec<u32>) -> Self {
-        let ring = Ring { count: order.len(), order, burst: 1, turn: 0, left: 1, window: None };
+        let ring = Ring { count: order.len(), order, burst: 1, turn: 0, remaining: 1, window: None };
         Self { stacks: vec![ring], turn: 0 }
     }
 
-    /// The sessions that the next packets are of, one for each of `out`.
+    /// Writes the sessions of the next packets to `out`.
     #[inline]
     pub(super) fn take(&mut self, out: &mut [u32]) {
         if let [all] = &mut self.stacks[..] {
             return all.take(out);
         }
         for session in out {
-            *session = self.stacks[self.turn].one();
+            *session = self.stacks[self.turn].next_session();
             self.turn = if self.turn + 1 == self.stacks.len() { 0 } else { self.turn + 1 };
         }
     }
 
-    /// Takes back the last `n` turns that were given: their packets could not be made.
+    /// Takes back the last `n` turns, whose packets could not be generated.
     #[cold]
     pub(super) fn give_back(&mut self, n: usize) {
         if let [all] = &mut self.stacks[..] {
@@ -81,48 +87,47 @@ impl Sessions {
 
 /// The sessions of a stack.
 ///
-/// Without skew sessions take turns in a ring. With skew the order is drawn in advance and repeated: an order of
-/// 65 536 entries or as many as there are sessions, whichever is more, 4 bytes each.
+/// Without skew, sessions take turns in a ring. With skew, the order is drawn in advance and repeated. It has 65 536
+/// entries, or as many as there are sessions if that is more, of 4 bytes each.
 struct Ring {
     order: Vec<u32>,
     count: usize,
     burst: usize,
-    /// The entry of the order (without one: the session) whose turn it is.
+    /// The entry of the order, or the session if there is no order, that has the present turn.
     turn: usize,
-    /// How many packets it still has.
-    left: usize,
-    /// Which of the sessions take turns now, where others follow them.
+    /// The number of packets that remain in this turn.
+    remaining: usize,
+    /// With renewal: the sessions that take turns now.
     window: Option<Window>,
 }
 
-/// Some of the sessions, of which the first gives way to the next one now and then.
+/// A window of sessions. From time to time the first session is replaced by the next one.
 #[derive(Clone, Copy)]
 struct Window {
     at_once: u64,
     packets: u64,
-    /// Packets so far.
+    /// The number of packets so far.
     given: u64,
 }
 
 impl Window {
-    /// Which of `count` sessions the packet of this number is of: place by place, in windows that begin later by as
-    /// many
-    /// sessions a round as give way in it.
+    /// Returns which of `count` sessions the packet with this number belongs to. Each round of turns starts as many
+    /// sessions later as were replaced in the previous round.
     fn session(self, number: u64, count: usize) -> usize {
-        let (round, place) = (number / self.at_once, number % self.at_once);
+        let (round, position) = (number / self.at_once, number % self.at_once);
         let begins = (round * self.at_once).div_ceil(self.packets);
-        ((begins + place) % count as u64) as usize
+        ((begins + position) % count as u64) as usize
     }
 }
 
-/// The shortest order that is drawn.
-const SHORTEST: usize = 1 << 16;
+/// The minimum length of a drawn order.
+const MIN_ORDER: usize = 1 << 16;
 
 impl Ring {
-    /// `some` sessions, or `count`, that take turns of so many packets each. With skew, the stack's session `k` (from
-    /// 0) has its turn with a probability proportional to 1 / (k + 1) to the power of it (Zipf).
-    fn new(some: Option<Vec<u32>>, count: usize, stacks: usize, rule: Turns, random: &mut Random) -> Self {
-        let Turns { burst, skew, renewal } = rule;
+    /// Creates the ring of the sessions `some`, or of `count` sessions. With skew, the stack's session `k` (from 0) has
+    /// a turn with a probability proportional to 1 / (k + 1) to the power of the skew (Zipf).
+    fn new(some: Option<Vec<u32>>, count: usize, stacks: usize, rule: TurnRule, random: &mut Random) -> Self {
+        let TurnRule { burst, skew, renewal } = rule;
         let count = some.as_ref().map_or(count, Vec::len);
         let order = match some {
             some if skew > 0.0 => {
@@ -131,10 +136,10 @@ impl Ring {
             some => some.unwrap_or_default(),
         };
         let of = |it: Renewal| Window { at_once: it.at_once.min(count) as u64, packets: it.packets as u64, given: 0 };
-        Self { order, count, burst, turn: 0, left: burst, window: renewal.map(of) }
+        Self { order, count, burst, turn: 0, remaining: burst, window: renewal.map(of) }
     }
 
-    /// The sessions that the next packets are of, one for each of `out`.
+    /// Writes the sessions of the next packets to `out`.
     #[inline]
     fn take(&mut self, out: &mut [u32]) {
         if let Some(window) = &mut self.window {
@@ -148,7 +153,7 @@ impl Ring {
         if self.burst > 1 || !self.order.is_empty() {
             return out.iter_mut().for_each(|session| *session = self.next());
         }
-        // In a ring, packet by packet: runs of numbers that follow each other.
+        // In a ring, packet by packet: runs of consecutive numbers.
         let mut rest = out;
         while !rest.is_empty() {
             let (run, after) = rest.split_at_mut(rest.len().min(self.count - self.turn));
@@ -160,7 +165,7 @@ impl Ring {
         }
     }
 
-    /// Takes back the last `n` turns that were given: their packets could not be made.
+    /// Takes back the last `n` turns, whose packets could not be generated.
     #[cold]
     fn give_back(&mut self, n: usize) {
         if let Some(window) = &mut self.window {
@@ -168,36 +173,36 @@ impl Ring {
             return;
         }
         let round = self.turns() * self.burst;
-        let at = self.turn * self.burst + (self.burst - self.left);
+        let at = self.turn * self.burst + (self.burst - self.remaining);
         let at = (at + round - n % round) % round;
-        (self.turn, self.left) = (at / self.burst, self.burst - at % self.burst);
+        (self.turn, self.remaining) = (at / self.burst, self.burst - at % self.burst);
     }
 
-    /// The session that the next packet is of.
+    /// Returns the session of the next packet.
     #[inline]
-    fn one(&mut self) -> u32 {
-        let mut one = [0];
-        self.take(&mut one);
-        one[0]
+    fn next_session(&mut self) -> u32 {
+        let mut next_session = [0];
+        self.take(&mut next_session);
+        next_session[0]
     }
 
-    /// How many turns there are before the first comes again.
+    /// Returns the number of turns until the order repeats.
     fn turns(&self) -> usize {
         if self.order.is_empty() { self.count } else { self.order.len() }
     }
 
     fn next(&mut self) -> u32 {
         let turn = self.turn;
-        self.left -= 1;
-        if self.left == 0 {
-            self.left = self.burst;
+        self.remaining -= 1;
+        if self.remaining == 0 {
+            self.remaining = self.burst;
             self.turn = if turn + 1 == self.turns() { 0 } else { turn + 1 };
         }
         self.order.get(turn).copied().unwrap_or(turn as u32)
     }
 }
 
-/// How often the session that is number `session` of its stack has its turn, by comparison with the others.
+/// Returns how often the session number `session` of its stack has a turn, relative to the others.
 pub(super) fn weight(session: u32, skew: f64) -> f64 {
     f64::from(session + 1).powf(-skew)
 }
@@ -211,11 +216,11 @@ fn draw(sessions: Vec<u32>, stacks: u32, skew: f64, random: &mut Random) -> Vec<
         total
     };
     let cumulative: Vec<f64> = sessions.iter().map(&mut upto).collect();
-    let one = |_| {
+    let next_session = |_| {
         let at = random.unit() * total;
         sessions[cumulative.partition_point(|upto| *upto < at).min(sessions.len() - 1)]
     };
-    (0..sessions.len().max(SHORTEST)).map(one).collect()
+    (0..sessions.len().max(MIN_ORDER)).map(next_session).collect()
 }
 
 #[cfg(test)]
@@ -224,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether the stack's session `k` (from 0) of `count` comes in proportion to 1 / (k + 1), within six standard
+    /// Checks that the stack's session `k` (from 0) of `count` occurs in proportion to 1 / (k + 1), within six standard
     /// deviations.
     fn comes_as_it_weighs(order: &[u32], stacks: usize, count: usize) -> Result<(), String> {
         let mut counts = vec![0u32; count];
@@ -241,10 +246,10 @@ mod tests {
         Ok(())
     }
 
-    /// The second of two stacks had sessions 1, 3, 5, ... weighed as 1/2, 1/4, 1/6, ...
+    /// Regression test: the sessions 1, 3, 5, ... of the second of two stacks had the weights 1/2, 1/4, 1/6, ...
     #[test]
     fn skew_weighs_sessions_within_their_stack() {
-        let rule = Turns { burst: 1, skew: 1.0, renewal: None };
+        let rule = TurnRule { burst: 1, skew: 1.0, renewal: None };
         let sessions = Sessions::new(None, 8, 2, rule, &mut Random::new(1));
         assert_eq!(sessions.stacks.len(), 2);
         for ring in &sessions.stacks {
@@ -260,7 +265,7 @@ mod tests {
         ) {
             let skew = if skewed { 1.0 } else { 0.0 };
             let renewal = renewal.map(|(at_once, packets)| Renewal { at_once, packets });
-            let rule = Turns { burst, skew, renewal };
+            let rule = TurnRule { burst, skew, renewal };
             let some = some.then(|| (0..count as u32).filter(|session| session % 3 != 1).collect());
             let new = || Sessions::new(some.clone(), count, stacks, rule, &mut Random::new(1));
             let (mut straight, mut back) = (new(), new());
@@ -276,7 +281,8 @@ mod tests {
             }
         }
 
-        /// In every order of sessions, each stack has every m-th packet, and its sessions come as they would alone.
+        /// In every order of sessions, each of m stacks has every m-th packet, and its sessions come as they would
+        /// alone.
         #[test]
         fn stacks_take_turns_packet_by_packet(
             stacks in 1usize..9, more in 0usize..40, burst in 1usize..5, skewed: bool,
@@ -284,7 +290,7 @@ mod tests {
         ) {
             let (count, skew) = (stacks + more, if skewed { 1.0 } else { 0.0 });
             let renewal = renewal.map(|(at_once, packets)| Renewal { at_once, packets });
-            let rule = Turns { burst, skew, renewal };
+            let rule = TurnRule { burst, skew, renewal };
             let mut sessions = Sessions::new(None, count, stacks, rule, &mut Random::new(1));
             let mut given = Vec::new();
             for wanted in takes {
@@ -308,27 +314,29 @@ mod tests {
             for stack in 0..stacks {
                 let of_all = renewal.map(|all| Renewal { at_once: all.at_once.div_ceil(stacks), ..all });
                 let own: Vec<u32> = (stack as u32..count as u32).step_by(stacks).collect();
-                let mut alone = Ring::new(Some(own), 0, stacks, Turns { renewal: of_all, ..rule }, &mut Random::new(1));
+                let own_rule = TurnRule { renewal: of_all, ..rule };
+                let mut alone = Ring::new(Some(own), 0, stacks, own_rule, &mut Random::new(1));
                 for session in given.iter().skip(stack).step_by(stacks) {
-                    prop_assert_eq!(alone.one(), *session);
+                    prop_assert_eq!(alone.next_session(), *session);
                 }
             }
         }
 
-        /// A worker that has some of the sessions lets those stacks take turns that it has sessions of.
+        /// On a worker with some of the sessions, the stacks that have sessions take turns.
         #[test]
         fn a_share_of_the_sessions_keeps_the_turns(
             stacks in 1usize..7, some in proptest::collection::btree_set(0u32..60, 1..40), packets in 1usize..200,
         ) {
-            let rule = Turns { burst: 1, skew: 0.0, renewal: None };
+            let rule = TurnRule { burst: 1, skew: 0.0, renewal: None };
             let some: Vec<u32> = some.into_iter().collect();
             let mut sessions = Sessions::new(Some(some.clone()), 60, stacks, rule, &mut Random::new(1));
             let mut given = vec![0; packets];
             sessions.take(&mut given);
-            let there: Vec<usize> = (0..stacks).filter(|stack| some.iter().any(|it| *it as usize % stacks == *stack)).collect();
+            let is_present = |stack: &usize| some.iter().any(|it| *it as usize % stacks == *stack);
+            let present: Vec<usize> = (0..stacks).filter(is_present).collect();
             for (number, session) in given.iter().enumerate() {
                 prop_assert!(some.contains(session));
-                prop_assert_eq!(*session as usize % stacks, there[number % there.len()]);
+                prop_assert_eq!(*session as usize % stacks, present[number % present.len()]);
             }
         }
     }

@@ -1,43 +1,42 @@
-//! The sizes that frames have, and the order in which they come.
+//! The sizes of frames, and their order.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::random::Random;
 
-/// How long frames are, in bytes without the frame check sequence (4 bytes more on the wire).
+/// The length of frames, in bytes without the frame check sequence (4 bytes more on the wire).
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a number of bytes, `imix`, or a list of { size, weight, payload }")]
 pub enum Size {
-    /// All of one length.
+    /// All frames have this length.
     Fixed(usize),
-    /// A mix that has a name.
+    /// A named mix.
     Named(Mix),
     /// Several lengths, or payloads, each in proportion to its weight.
     List(Vec<Weighted>),
 }
 
-/// A mix of sizes that has a name.
+/// A named mix of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mix {
-    /// Of twelve frames seven of 60 bytes, four of 590 and one of 1514: the simple Internet mix 7:4:1 of 64, 594 and
-    /// 1518 bytes with frame check sequence.
+    /// Of twelve frames, seven have 60 bytes, four 590 and one 1514. This is the simple Internet mix 7:4:1 of 64, 594
+    /// and 1518 bytes with frame check sequence.
     Imix,
 }
 
-/// One length of several.
+/// One of several lengths.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Weighted {
     /// Length in bytes, without the frame check sequence.
     pub size: usize,
-    /// How many frames of it there are for each `weight` of the others.
+    /// How many frames of this length there are, relative to the `weight` of the others.
     #[serde(default = "one")]
     pub weight: u16,
-    /// What the payload begins with, of UDP behind two bytes that even the checksum out. By default, and behind it,
-    /// bytes count
-    /// up from 0.
+    /// The start of the payload. With UDP it follows two bytes that balance the checksum. The rest of the payload, or
+    /// all of it by default, consists of bytes that count up from 0.
     #[serde(default)]
     pub payload: String,
 }
@@ -47,7 +46,7 @@ fn one() -> u16 {
 }
 
 impl Size {
-    /// The lengths with their weights.
+    /// Returns the lengths with their weights.
     pub(super) fn weighted(&self) -> Vec<Weighted> {
         let of = |(size, weight)| Weighted { size, weight, payload: String::new() };
         match self {
@@ -58,10 +57,10 @@ impl Size {
     }
 }
 
-/// The shortest order that is drawn: long enough that its repeating shows nowhere.
-const SHORTEST: usize = 1 << 12;
+/// The minimum length of a drawn order. It is long enough that the repetition has no visible effect.
+const MIN_ORDER: usize = 1 << 12;
 
-/// Says which size comes next. The order is drawn once and repeated; it holds every size exactly in proportion.
+/// Returns the size of each next frame. The order is drawn once and repeated. It has every size exactly in proportion.
 #[derive(Clone)]
 pub(super) struct Sizes {
     order: Vec<u8>,
@@ -69,11 +68,11 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// An order of sizes, each given by its number, with these weights.
+    /// Draws an order of sizes, each given by its index, with these weights.
     pub(super) fn new(weights: &[u16], random: &mut Random) -> Self {
         let once: Vec<u8> =
             (0u8..).zip(weights).flat_map(|(size, weight)| std::iter::repeat_n(size, usize::from(*weight))).collect();
-        let mut order = once.repeat(if weights.len() > 1 { SHORTEST.div_ceil(once.len()) } else { 1 });
+        let mut order = once.repeat(if weights.len() > 1 { MIN_ORDER.div_ceil(once.len()) } else { 1 });
         if weights.len() == 1 {
             order.truncate(1);
         }
@@ -81,12 +80,12 @@ impl Sizes {
         Self { order, turn: 0 }
     }
 
-    /// Sizes in this order, of which there is at least one.
+    /// Creates sizes in a given order of at least one entry.
     pub(super) fn of(order: Vec<u8>) -> Self {
         Self { order, turn: 0 }
     }
 
-    /// The number of the next frame's size.
+    /// Returns the index of the next frame's size.
     #[inline]
     pub(super) fn next(&mut self) -> u8 {
         let size = self.order[self.turn];
@@ -94,22 +93,22 @@ impl Sizes {
         size
     }
 
-    /// All sizes of one round, in order.
+    /// Returns all sizes of one round, in order.
     pub(super) fn order(&self) -> &[u8] {
         &self.order
     }
 
-    /// How many frames a round has.
+    /// Returns the number of frames in a round.
     pub(super) fn round(&self) -> usize {
         self.order.len()
     }
 
-    /// Where in the round the next frame is.
+    /// Returns the position of the next frame in the round.
     pub(super) fn turn(&self) -> usize {
         self.turn
     }
 
-    /// Goes on at this place of the round.
+    /// Continues at this position of the round.
     pub(super) fn turn_to(&mut self, turn: usize) {
         self.turn = if turn < self.order.len() { turn } else { 0 };
     }

@@ -1,4 +1,5 @@
-//! Frames are whole and right; instants, sizes and sessions come as they were ordered; overruns are counted exactly.
+//! Tests that frames are complete and correct, that arrival times, sizes and sessions follow the parameters, and that
+//! overruns are counted exactly.
 
 mod offered;
 mod recorded;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use super::random::Random;
 use super::*;
 
-/// Ticks of a nanosecond, so that instants are times.
+/// A tick is a nanosecond, so that arrival times are nanoseconds.
 fn try_open(params: Value) -> Result<OpenPort, SetupError> {
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
     PortDeclaration::of::<Generator>().open(&params, &mut Setup::new("generator", &mut surroundings))
@@ -31,18 +32,18 @@ fn pool() -> Pool {
     Pool::new(PoolOptions { chunks: 1024, frame: 9216, ..PoolOptions::default() }).expect("memory")
 }
 
-/// Asks once: the packets' instants and bytes, and when to ask again.
-fn ask(port: &mut OpenPort, pool: &Pool, now: u64, most: usize) -> (Vec<(u64, Vec<u8>)>, Ready) {
+/// Calls `receive` once. Returns the arrival times and bytes of the packets, and the time of the next call.
+fn receive(port: &mut OpenPort, pool: &Pool, now: u64, most: usize) -> (Vec<(u64, Vec<u8>)>, Ready) {
     let mut batch = Batch::with_capacity(MAX_BATCH);
     let ready = port.port.receive(&mut batch, &Intake { now: Ticks(now), pool, most });
     (batch.iter().map(|packet| (packet.arrival().0, packet.data().to_vec())).collect(), ready)
 }
 
-/// The first `n` packets, taken as they arrive.
+/// Returns the first `n` packets, taken as they arrive.
 fn take(params: Value, n: usize) -> Vec<(u64, Vec<u8>)> {
     let (mut port, pool, mut now, mut all) = (open(params), pool(), 0, Vec::new());
     while all.len() < n {
-        let (packets, ready) = ask(&mut port, &pool, now, 256.min(n - all.len()));
+        let (packets, ready) = receive(&mut port, &pool, now, 256.min(n - all.len()));
         all.extend(packets);
         match ready {
             Ready::At(at) => now = at.0,
@@ -53,12 +54,12 @@ fn take(params: Value, n: usize) -> Vec<(u64, Vec<u8>)> {
     all
 }
 
-/// Ports and addresses: what makes a session.
+/// Returns the ports and addresses, which identify a session.
 fn session(frame: &[u8]) -> Vec<u8> {
     frame[26..38].to_vec()
 }
 
-/// Checks lengths and checksums against an independent implementation; the frame's source and destination address.
+/// Checks lengths and checksums with an independent implementation. Returns the frame's source and destination address.
 fn check(frame: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let headers = PacketHeaders::from_ethernet_slice(frame).expect("a frame");
     let payload = headers.payload.slice();
@@ -80,7 +81,7 @@ fn check(frame: &[u8]) -> (Vec<u8>, Vec<u8>) {
     };
     assert_eq!(sums.0, sums.1, "transport checksum of {} bytes", frame.len());
     assert_eq!(usize::from(sums.2), payload.len());
-    // The payload reaches to the frame's end: no padding, nothing cut off.
+    // The payload reaches to the end of the frame: no padding, nothing truncated.
     let end = frame.as_ptr_range().end;
     assert_eq!(payload.as_ptr_range().end, end, "{} bytes", frame.len());
     match net {
@@ -89,7 +90,7 @@ fn check(frame: &[u8]) -> (Vec<u8>, Vec<u8>) {
             (ip.source.to_vec(), ip.destination.to_vec())
         }
         NetHeaders::Ipv6(ip, _) => (ip.source.to_vec(), ip.destination.to_vec()),
-        NetHeaders::Arp(_) => panic!("nobody asked for ARP"),
+        NetHeaders::Arp(_) => panic!("unexpected ARP frame"),
     }
 }
 
@@ -128,7 +129,7 @@ fn frames_of_every_kind_are_right() {
 }
 
 #[test]
-fn payloads_begin_with_what_is_said() {
+fn payloads_begin_with_the_configured_text() {
     for (transport, at) in [("udp", 44), ("tcp", 54)] {
         let params = |text: &str| {
             json!({ "transport": transport, "sessions": 7,
@@ -137,15 +138,15 @@ fn payloads_begin_with_what_is_said() {
         let text = "GET /\r\n\u{e9}";
         let packets = take(params(text), 4_096);
         let with = packets.iter().filter(|(_, frame)| frame[at..].starts_with(text.as_bytes())).count();
-        assert_eq!(with, 1_024, "in proportion");
+        assert_eq!(with, 1_024, "in proportion to the weights");
         packets.iter().for_each(|(_, frame)| drop(check(frame)));
-        // To the last byte, and no further.
+        // Up to the last byte, and not further.
         assert!(take(params(&"x".repeat(100 - at)), 9).iter().any(|(_, frame)| frame.ends_with(b"xx")));
-        let told = try_open(params(&"x".repeat(101 - at))).err().expect("too long").to_string();
+        let error = try_open(params(&"x".repeat(101 - at))).err().expect("too long").to_string();
         let room = 100 - at;
         assert!(
-            told.contains(&format!("a payload of {} bytes in a frame of 100: allowed are {room}", room + 1)),
-            "{told}"
+            error.contains(&format!("a payload of {} bytes in a frame of 100: allowed are up to {room}", room + 1)),
+            "{error}"
         );
     }
 }
@@ -218,7 +219,7 @@ fn sessions_take_turns_alone_or_in_bursts() {
     let renewed = order(json!({ "sessions": 1_000_000, "renewal": { "at_once": 4096, "packets": 20 } }), 1 << 17);
     let new = renewed.iter().max().map_or(0, |last| last + 1) - 4_096;
     let share = new as f64 / f64::from((1 << 17) - 4_096);
-    assert!((0.049..0.051).contains(&share), "one of twenty packets is a new session's: {share}");
+    assert!((0.049..0.051).contains(&share), "one of twenty packets belongs to a new session: {share}");
     let skewed = order(json!({ "sessions": 50, "burst": 4, "skew": 1.0 }), 4000);
     assert!(skewed.chunks(4).all(|burst| burst.iter().all(|session| *session == burst[0])));
 }
@@ -235,13 +236,13 @@ fn skewed_sessions_have_the_shares_of_zipf() {
     let total: f64 = (1..=sessions).map(|rank| f64::from(rank).powf(-skew)).sum();
     for (rank, count) in counts.iter().enumerate().take(10) {
         let expected = n as f64 * ((rank + 1) as f64).powf(-skew) / total;
-        // The order is drawn 65 536 long and came round twice: twice the variance of independent draws.
+        // The drawn order has 65 536 entries and is used twice: twice the variance of independent draws.
         assert!(
             (*count as f64 - expected).abs() < 6.0 * (2.0 * expected).sqrt(),
             "rank {rank}: {count}, {expected:.0} expected"
         );
     }
-    assert!(counts.len() > 900, "rare ones come too: {}", counts.len());
+    assert!(counts.len() > 900, "rare sessions occur too: {}", counts.len());
 }
 
 #[test]
@@ -261,7 +262,7 @@ fn sizes_come_in_proportion() {
 fn constant_arrivals_are_evenly_spaced_and_do_not_drift() {
     let times: Vec<_> = take(json!({ "rate": "3Mpps" }), 30_001).iter().map(|(at, _)| *at).collect();
     assert!(times.iter().zip(0_u64..).all(|(at, n)| *at == n * 1000 / 3 || *at + 1 == n * 1000 / 3), "to the tick");
-    // 84 bytes on the wire, and 1538.
+    // 84 and 1538 bytes on the wire.
     let times: Vec<_> = take(json!({ "rate": "10Gbps" }), 3).iter().map(|(at, _)| *at).collect();
     assert_eq!(times, [0, 67, 134]);
     let list = json!([{ "size": 1514 }, { "size": 60 }]);
@@ -275,9 +276,9 @@ fn constant_arrivals_are_evenly_spaced_and_do_not_drift() {
 #[test]
 fn the_wait_is_until_the_next_arrival_and_packets_carry_when_they_were_due() {
     let (mut port, pool) = (open(json!({ "rate": "1Mpps" })), pool());
-    assert_eq!(ask(&mut port, &pool, 5_000, 32).1, Ready::At(Ticks(6_000)));
-    assert_eq!(ask(&mut port, &pool, 5_999, 32).0.len(), 0);
-    let (packets, ready) = ask(&mut port, &pool, 8_500, 2);
+    assert_eq!(receive(&mut port, &pool, 5_000, 32).1, Ready::At(Ticks(6_000)));
+    assert_eq!(receive(&mut port, &pool, 5_999, 32).0.len(), 0);
+    let (packets, ready) = receive(&mut port, &pool, 8_500, 2);
     assert_eq!((packets.iter().map(|(at, _)| *at).collect::<Vec<_>>(), ready), (vec![6_000, 7_000], Ready::Now));
     let mut batch = Batch::with_capacity(8);
     port.port.receive(&mut batch, &Intake { now: Ticks(8_600), pool: &pool, most: 8 });
@@ -287,10 +288,10 @@ fn the_wait_is_until_the_next_arrival_and_packets_carry_when_they_were_due() {
 #[test]
 fn a_closed_loop_fills_every_request_until_the_count() {
     let (mut port, pool) = (open(json!({ "count": 70 })), pool());
-    assert_eq!(ask(&mut port, &pool, 9, 64).1, Ready::Now);
-    let (packets, ready) = ask(&mut port, &pool, 17, 64);
+    assert_eq!(receive(&mut port, &pool, 9, 64).1, Ready::Now);
+    let (packets, ready) = receive(&mut port, &pool, 17, 64);
     assert_eq!((packets.len(), packets[0].0, ready), (6, 17, Ready::Never));
-    assert_eq!(ask(&mut port, &pool, 18, 64).0.len(), 0);
+    assert_eq!(receive(&mut port, &pool, 18, 64).0.len(), 0);
 }
 
 #[test]
@@ -307,7 +308,7 @@ fn random_gaps_are_exponential() {
     let expected = n as f64 / 20.0;
     let chi: f64 = classes.iter().map(|count| (count - expected).powi(2) / expected).sum();
     assert!(chi < 43.8, "chi-square {chi}");
-    // Neighbours have nothing to do with each other.
+    // Neighbouring gaps are not correlated.
     let covariance = gaps.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum::<f64>() / n as f64;
     assert!((covariance / mean / mean).abs() < 4.0 / (n as f64).sqrt());
 }
@@ -327,14 +328,15 @@ fn bursts_have_their_lengths_and_the_rate_is_the_mean() {
     let arrivals = json!({ "on_off": { "on": "10us", "off": "30us" } });
     let times: Vec<_> =
         take(json!({ "rate": "1Mpps", "arrivals": arrivals }), 40_001).iter().map(|(at, _)| *at).collect();
-    assert!(times.iter().all(|at| at % 40_000 < 10_000), "nothing comes while off");
+    assert!(times.iter().all(|at| at % 40_000 < 10_000), "no packets arrive while off");
     assert_eq!(times[40_000], 40_000_000, "40 000 packets take 40 ms");
     let first: Vec<_> = times.iter().take_while(|at| **at < 40_000).collect();
     assert_eq!(first.len(), 40, "four times as fast while on");
     assert_eq!((times[39], times[40]), (9_750, 40_000));
 }
 
-/// Polls a generator at instants and for numbers of packets; and a queue that is told every single arrival.
+/// Polls a generator at the given times for the given numbers of packets, and compares it with a plain queue that
+/// handles every single arrival.
 fn against_the_plain_queue(params: Value, polls: &[(u64, usize)]) -> Result<(), TestCaseError> {
     let queue = params["queue"].as_u64().expect("given") as usize;
     let mut schedule = params.clone();
@@ -344,15 +346,15 @@ fn against_the_plain_queue(params: Value, polls: &[(u64, usize)]) -> Result<(), 
     let mut ended = false;
     for (step, most) in polls {
         now += step;
-        // Every arrival up to now, one at a time.
+        // Every arrival up to `now`, one at a time.
         while !ended {
-            let (arrived, ready) = ask(&mut plain, &pool, now, 1);
+            let (arrived, ready) = receive(&mut plain, &pool, now, 1);
             ended = ready == Ready::Never;
             let Some((at, frame)) = arrived.first() else { break };
             if waiting.len() < queue { waiting.push_back((*at, frame.len())) } else { dropped += 1 }
         }
         let expected: Vec<_> = waiting.drain(..waiting.len().min(*most)).collect();
-        let (packets, ready) = ask(&mut port, &pool, now, *most);
+        let (packets, ready) = receive(&mut port, &pool, now, *most);
         let got: Vec<_> = packets.iter().map(|(at, frame)| (*at, frame.len())).collect();
         prop_assert_eq!(got, expected);
         prop_assert_eq!(port.counters.dropped.get(), dropped);
@@ -360,7 +362,7 @@ fn against_the_plain_queue(params: Value, polls: &[(u64, usize)]) -> Result<(), 
             Ready::Now => prop_assert!(!waiting.is_empty()),
             Ready::At(at) => prop_assert!(waiting.is_empty() && at.0 > now),
             Ready::Never => prop_assert!(waiting.is_empty() && ended),
-            Ready::Input => prop_assert!(false, "a generator waits for nobody"),
+            Ready::Input => prop_assert!(false, "a generator does not wait for input"),
         }
     }
     Ok(())
@@ -369,7 +371,7 @@ fn against_the_plain_queue(params: Value, polls: &[(u64, usize)]) -> Result<(), 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
     #[test]
-    fn the_ingress_queue_drops_what_a_plain_queue_drops(
+    fn the_ingress_queue_drops_the_same_packets_as_a_plain_queue(
         polls in proptest::collection::vec((0_u64..40_000, 0_usize..100), 1..30),
         queue in 1_usize..80,
         arrivals in prop_oneof![
@@ -381,7 +383,7 @@ proptest! {
         mixed: bool,
         count in prop_oneof![Just(1_000_000_u64), 1_u64..300],
     ) {
-        // Of random arrivals no more than 64 may be lost at a time: beyond, their number is drawn.
+        // At most 64 random arrivals may be lost at a time, because the number of further ones is drawn.
         let scale = if arrivals == json!("poisson") { 40 } else { 1 };
         let polls: Vec<_> = polls.into_iter().map(|(step, most)| (step / scale, most)).collect();
         let size = if mixed { json!("imix") } else { json!(60) };
@@ -396,25 +398,25 @@ fn after_a_long_stall_the_overrun_is_counted_at_once() {
     const DAY: u64 = 86_400_000_000_000;
     let lost = |params: Value| {
         let (mut port, pool) = (open(params), pool());
-        ask(&mut port, &pool, 0, 32);
+        receive(&mut port, &pool, 0, 32);
         let before = port.counters.dropped.get();
-        let (packets, ready) = ask(&mut port, &pool, DAY, 32);
+        let (packets, ready) = receive(&mut port, &pool, DAY, 32);
         assert_eq!((packets.len(), ready, before), (32, Ready::Now, 0));
-        // In the queue are those that came first.
+        // The queue has the packets that arrived first.
         assert!(packets.iter().all(|(at, _)| *at < 2_000_000));
         port.counters.dropped.get()
     };
-    // One at 0 was taken; then one each 100 ns up to and with the day's end; 4 096 of them found room.
+    // One packet at 0 was taken. Then one arrives every 100 ns until the end of the day, and 4 096 of them find room.
     assert_eq!(lost(json!({ "rate": "10Mpps" })), DAY / 100 - 4096);
     let burst = json!({ "on_off": { "on": "100us", "off": "900us" } });
-    // A day is a whole number of periods: at its end the first packet of the next burst has come.
+    // A day is a whole number of periods. At its end, the first packet of the next burst has arrived.
     assert_eq!(lost(json!({ "rate": "10Mpps", "arrivals": burst })), DAY / 100 - 4096);
     let (random, mean) = (lost(json!({ "rate": "10Mpps", "arrivals": "poisson" })) as f64, (DAY / 100 - 4096) as f64);
     assert!((random - mean).abs() < 5.0 * mean.sqrt(), "{random} lost, {mean} expected");
     let mut counted = open(json!({ "rate": "10Mpps", "count": 5000 }));
-    let (packets, ready) = ask(&mut counted, &pool(), 0, 256);
+    let (packets, ready) = receive(&mut counted, &pool(), 0, 256);
     assert_eq!((packets.len(), ready), (1, Ready::At(Ticks(100))));
-    ask(&mut counted, &pool(), DAY, 256);
+    receive(&mut counted, &pool(), DAY, 256);
     assert_eq!(counted.counters.dropped.get(), 5000 - 1 - 4096);
 }
 
@@ -422,10 +424,10 @@ fn after_a_long_stall_the_overrun_is_counted_at_once() {
 fn an_exhausted_pool_keeps_packets_waiting_in_order() {
     let small = Pool::new(PoolOptions { chunks: 3, ..PoolOptions::default() }).expect("memory");
     let mut port = open(json!({ "rate": "1Mpps", "count": 10 }));
-    ask(&mut port, &small, 0, 1);
+    receive(&mut port, &small, 0, 1);
     let mut times = Vec::new();
     for _ in 0..3 {
-        let (packets, ready) = ask(&mut port, &small, 9_000, 32);
+        let (packets, ready) = receive(&mut port, &small, 9_000, 32);
         times.extend(packets.iter().map(|(at, _)| *at));
         assert_eq!(ready, if times.len() == 9 { Ready::Never } else { Ready::Now });
     }
@@ -434,13 +436,13 @@ fn an_exhausted_pool_keeps_packets_waiting_in_order() {
 }
 
 #[test]
-fn frames_that_no_packet_holds_are_said_and_not_sent() {
+fn frames_too_long_for_packets_are_reported_and_not_sent() {
     let small = Pool::new(PoolOptions { chunks: 3, frame: 100, ..PoolOptions::default() }).expect("memory");
     let mut port = open(json!({ "size": "imix" }));
-    assert_eq!(ask(&mut port, &small, 0, 32), (vec![], Ready::Never));
+    assert_eq!(receive(&mut port, &small, 0, 32), (vec![], Ready::Never));
     assert_eq!(port.counters.errors.get(), 1);
-    let said = port.port.close().expect_err("nothing was sent");
-    assert!(said.contains("1514") && said.contains("100"), "{said}");
+    let error = port.port.close().expect_err("nothing was sent");
+    assert!(error.contains("1514") && error.contains("100"), "{error}");
 }
 
 #[test]
@@ -450,10 +452,10 @@ fn one_seed_gives_the_same_packets_at_the_same_instants() {
     assert_eq!(take(params(5), 3000), take(params(5), 3000));
     assert_ne!(take(params(5), 3000), take(params(6), 3000));
     let unnamed = json!({ "rate": "1Mpps", "arrivals": "poisson" });
-    assert_eq!(take(unnamed.clone(), 300), take(unnamed, 300), "the pipeline's seed decides where none is given");
+    assert_eq!(take(unnamed.clone(), 300), take(unnamed, 300), "without a seed, the pipeline's seed is used");
 }
 
-/// A pool holds frames of up to 65343 bytes, and a `size` above 9216 was refused.
+/// Regression test: a pool holds frames of up to 65343 bytes, but a `size` above 9216 was rejected.
 #[test]
 fn frames_are_as_long_as_a_chunk_holds() {
     let longest = forebay_packet::MAX_FRAME;
@@ -466,7 +468,7 @@ fn frames_are_as_long_as_a_chunk_holds() {
     ] {
         let mut params = json!({ "size": longest, "sessions": 3 });
         more.as_object().expect("a map").iter().for_each(|(key, value)| params[key] = value.clone());
-        let (frames, _) = ask(&mut open(params), &pool, 0, 3);
+        let (frames, _) = receive(&mut open(params), &pool, 0, 3);
         assert_eq!(frames.len(), 3, "{more}");
         for (_, frame) in frames {
             assert_eq!(frame.len(), longest);
@@ -478,12 +480,12 @@ fn frames_are_as_long_as_a_chunk_holds() {
 }
 
 #[test]
-fn parameters_that_make_no_sense_are_named() {
+fn invalid_parameters_are_rejected_with_the_cause() {
     for (params, path, says) in [
         (json!({ "rate": "5 apples" }), "rate", "'5 apples' is not a rate"),
         (json!({ "rate": "0Mpps" }), "rate", "above 0"),
         (json!({ "rate": "0.00001pps" }), "rate", "10000 seconds"),
-        (json!({ "arrivals": "poisson" }), "arrivals", "only where there is a `rate`"),
+        (json!({ "arrivals": "poisson" }), "arrivals", "only with a `rate`"),
         (
             json!({ "rate": "1pps", "arrivals": { "on_off": { "on": "0ns", "off": "1us" } } }),
             "arrivals.on_off.on",
@@ -535,13 +537,13 @@ fn sources_take_turns_as_destinations_do() {
     assert_eq!(sources[..3], [[0, 1], [0, 2], [1, 0]]);
     assert_eq!(sources[3..5], [[0, 1], [0, 2]]);
     assert_eq!(sources[5][0], 1);
-    for (source, message) in [(json!([]), "no prefix at all"), (json!(["::1"]), "::1/128 is of another IP version")] {
+    for (source, message) in [(json!([]), "no prefix at all"), (json!(["::1"]), "::1/128 has another IP version")] {
         let error = try_open(json!({ "source": source })).err().expect("refused").to_string();
         assert!(error.contains(message), "{error}");
     }
 }
 
-/// Where addresses and ports were all zero, TCP's checksum was the other form of zero.
+/// Regression test: with all addresses and ports zero, TCP's checksum was the other form of zero.
 #[test]
 fn checksums_of_sessions_of_zeros_are_full_recomputations() {
     for (transport, zero) in ["udp", "tcp"].into_iter().flat_map(|it| [(it, "0.0.0.0/32"), (it, "::/128")]) {

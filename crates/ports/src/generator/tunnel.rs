@@ -1,4 +1,4 @@
-//! Tunnels that frames can come in: what a base station or another tunnel endpoint would send.
+//! Tunnels around frames, as a base station or another tunnel endpoint would send them.
 
 use std::net::Ipv4Addr;
 
@@ -15,9 +15,9 @@ use zerocopy::{FromZeros, IntoBytes};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Tunnel {
-    /// GTP-U (3GPP TS 29.281): what is inside is an IP packet.
+    /// GTP-U (3GPP TS 29.281), with an IP packet inside.
     Gtpu(Gtp),
-    /// VXLAN (RFC 7348): what is inside is a frame.
+    /// VXLAN (RFC 7348), with a frame inside.
     Vxlan(Network),
 }
 
@@ -31,7 +31,7 @@ pub struct Gtp {
     destination: Ipv4Addr,
     /// The tunnel endpoint identifier of session 0.
     teid: u32,
-    /// How many follow it: session i has the (i mod this)-th.
+    /// How many tunnels there are: session i has the tunnel number (i mod this).
     #[serde(default = "one")]
     tunnels: u32,
 }
@@ -46,7 +46,7 @@ pub struct Network {
     destination: Ipv4Addr,
     /// The network identifier of session 0.
     vni: u32,
-    /// How many follow it: session i has the (i mod this)-th.
+    /// How many networks there are: session i has the network number (i mod this).
     #[serde(default = "one")]
     networks: u32,
 }
@@ -55,13 +55,13 @@ fn one() -> u32 {
     1
 }
 
-/// A tunnel's own header, without options, is eight bytes in both.
+/// The length of the tunnel's own header without options, in both cases.
 const HEADER: usize = 8;
-/// All that is before what is inside, without Ethernet: IPv4, UDP, the tunnel's own.
+/// The length of all outer headers without Ethernet: IPv4, UDP and the tunnel's own.
 pub(super) const OUTER: usize = size_of::<Ipv4>() + size_of::<Udp>() + HEADER;
 
 impl Tunnel {
-    /// First identifier and how many; the greatest that there can be.
+    /// Returns the first identifier, the number of identifiers, and the largest possible one.
     fn identifiers(&self) -> (u32, u32, u32) {
         match self {
             Self::Gtpu(gtp) => (gtp.teid, gtp.tunnels, u32::MAX),
@@ -69,12 +69,12 @@ impl Tunnel {
         }
     }
 
-    /// Whether what is inside has an Ethernet header of its own.
+    /// Returns true if the inner packet has its own Ethernet header.
     pub(super) fn has_ethernet(&self) -> bool {
         matches!(self, Self::Vxlan(_))
     }
 
-    /// What is wrong with it: which parameter, and in words.
+    /// Checks the parameters. An error has the name of the parameter and a text.
     pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
         let (first, count, most) = self.identifiers();
         let (first_name, count_name) = match self {
@@ -91,8 +91,8 @@ impl Tunnel {
         Ok(())
     }
 
-    /// The headers of a frame whose inner packet or frame has `inside` bytes: type of Ethernet, IPv4, UDP without
-    /// checksum, and the tunnel's own for identifier 0.
+    /// Returns the headers of a frame whose inner packet or frame has `inside` bytes: EtherType, IPv4, UDP without
+    /// checksum, and the tunnel's own header for identifier 0.
     pub(super) fn headers(&self, inside: usize) -> Vec<u8> {
         let (source, destination, port) = match self {
             Self::Gtpu(gtp) => (gtp.source, gtp.destination, gtpu::PORT),
@@ -116,7 +116,7 @@ impl Tunnel {
         bytes
     }
 
-    /// The last four bytes of the tunnel's header, for a session.
+    /// Returns the last four bytes of the tunnel's header for a session.
     pub(super) fn identifier(&self, session: usize) -> [u8; 4] {
         let (first, count, _) = self.identifiers();
         let identifier = first + (session % count as usize) as u32;

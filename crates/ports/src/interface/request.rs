@@ -62,7 +62,7 @@ impl Control {
     /// Creates a value for the network namespace of the calling thread.
     ///
     /// Returns the system's error.
-    /// What the system says.
+    /// Returns the system's error.
     pub(crate) fn new() -> io::Result<Self> {
         socket(libc::AF_INET).map(Self)
     }

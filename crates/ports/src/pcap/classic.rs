@@ -1,31 +1,32 @@
-//! Classic captures (draft-ietf-opsawg-pcap): micro- and nanoseconds, both byte orders, and the "modified" format.
+//! Reads classic captures (draft-ietf-opsawg-pcap): micro- and nanoseconds, both byte orders, and the "modified"
+//! format.
 
 use super::input::{Input, Order};
 use super::link::{HEADROOM, Link};
 use super::reader::{Frame, Packet, ReadError};
 use super::writer::LONGEST;
 
-/// A magic number.
+/// Magic numbers.
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
-/// Alexey Kuznetzov's: records have an interface, a protocol and a packet type in 8 bytes more.
+/// The format of Alexey Kuznetzov. Its records have 8 more bytes with an interface, a protocol and a packet type.
 const MODIFIED: u32 = 0xa1b2_cd34;
 
-/// Whether the lengths of a record stand in the order that versions before 2.3 had: original first.
+/// Whether the lengths of a record are in the order of versions before 2.3: original length first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Swapped {
     No,
-    /// Version 2.3 has both: the captured length is the smaller one.
+    /// Version 2.3 has both orders. The captured length is the smaller one.
     Perhaps,
     Yes,
 }
 
-/// A classic capture behind its header.
+/// A classic capture after its header.
 pub(super) struct Classic {
     order: Order,
-    /// Nanoseconds of a time stamp's fraction.
+    /// The number of nanoseconds in a unit of a time stamp's fraction.
     unit: u64,
-    /// How long a record's header is.
+    /// The length of a record's header.
     header: usize,
     swapped: Swapped,
     link: Link,
@@ -33,7 +34,7 @@ pub(super) struct Classic {
 }
 
 impl Classic {
-    /// The byte order of a file that starts with `first`, if it is one.
+    /// Returns the byte order of a classic capture that starts with `first`; `None` if it is not one.
     pub(super) fn order(first: &[u8]) -> Option<Order> {
         let first = *first.first_chunk()?;
         [Order::Little, Order::Big]
@@ -51,11 +52,11 @@ impl Classic {
             (2, 3) => Swapped::Perhaps,
             (2, _) => Swapped::No,
             (major, minor) => {
-                let what = format!("version {major}.{minor}: allowed is 2");
-                return Err(ReadError::Corrupt { record: 0, at: 4, what });
+                let problem = format!("version {major}.{minor}: allowed is 2");
+                return Err(ReadError::Corrupt { record: 0, at: 4, what: problem });
             }
         };
-        // Above the link type's 16 bits there may be flags (draft-ietf-opsawg-pcap section 4).
+        // The bits above the link type's 16 bits may be flags (draft-ietf-opsawg-pcap section 4).
         let number = link & 0xffff;
         let link = Link::of(number).ok_or(ReadError::LinkType { number })?;
         let unit = if magic == NANOSECONDS { 1 } else { 1000 };
@@ -63,7 +64,7 @@ impl Classic {
         Ok(Self { order, unit, header, swapped, link, number })
     }
 
-    /// Reads the next record into `body` from [`HEADROOM`] on; `None` at the end. `record` is its number.
+    /// Reads the next record into `body` from [`HEADROOM`] on. Returns `None` at the end. `record` is its number.
     pub(super) fn next(
         &self,
         input: &mut Input<'_>,
@@ -84,8 +85,8 @@ impl Classic {
             (captured, original) = (original, captured);
         }
         if captured as usize > LONGEST {
-            let what = format!("{captured} bytes: allowed are up to {LONGEST}");
-            return Err(ReadError::Corrupt { record, at, what });
+            let problem = format!("{captured} bytes: allowed are up to {LONGEST}");
+            return Err(ReadError::Corrupt { record, at, what: problem });
         }
         body.resize(HEADROOM + captured as usize, 0);
         input.exact(&mut body[HEADROOM..]).map_err(fault)?;

@@ -1,19 +1,19 @@
-//! The format in which a capture is written: the file's name says it, so that other programs open what they expect.
+//! The format of a written capture. The file name determines it, so that other programs can open the file.
 
 use std::path::Path;
 
 use super::spool::WriteError;
 
-/// The format that a file's name asks for.
+/// The format that a file name determines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Format {
-    /// Whether the blocks are pcapng's; `None`: the name does not say.
+    /// True for pcapng, false for pcap; `None` if the name does not determine it.
     pub ng: Option<bool>,
-    /// Whether the file is packed by gzip.
+    /// True if the file is compressed with gzip.
     pub gzip: bool,
 }
 
-/// Endings of packed files that are not written, and what they stand for.
+/// Extensions of formats that cannot be written, with their names.
 const OTHERS: [(&str, &str); 7] = [
     ("zst", "Zstandard"),
     ("lz4", "LZ4"),
@@ -25,11 +25,11 @@ const OTHERS: [(&str, &str); 7] = [
 ];
 
 impl Format {
-    /// The format of the file `path`: `.pcapng` or `.pcap`, either with `.gz` behind it. A name with another ending
-    /// says nothing of the format.
+    /// Returns the format of the file `path`: `.pcapng` or `.pcap`, either followed by `.gz`. Another extension does
+    /// not determine the format.
     ///
     /// # Errors
-    /// [`WriteError::Format`]: the name asks for a format that is not written.
+    /// [`WriteError::Format`]: the name requires a format that cannot be written.
     pub(super) fn of(path: &Path) -> Result<Self, WriteError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         let (rest, gzip) = name.strip_suffix(".gz").map_or((&*name, false), |rest| (rest, true));

@@ -1,13 +1,13 @@
-//! The bytes of a capture in order, with the number of those that were read, for errors.
+//! The bytes of a capture in order. Counts the bytes read, for error messages.
 
 use std::io::{self, BufReader, ErrorKind, Read};
 
 use super::reader::Stream;
 
-/// How many bytes are read at a time.
+/// The number of bytes read at a time.
 const BUFFER: usize = 1 << 16;
 
-/// A stream of bytes. No call allocates.
+/// A stream of bytes. No call allocates memory.
 pub(super) struct Input<'a> {
     stream: BufReader<Stream<'a>>,
     at: u64,
@@ -18,12 +18,12 @@ impl<'a> Input<'a> {
         Self { stream: BufReader::with_capacity(BUFFER, stream), at: 0 }
     }
 
-    /// How many bytes have been read.
+    /// Returns the number of bytes read so far.
     pub(super) fn at(&self) -> u64 {
         self.at
     }
 
-    /// Fills `bytes`; returns how many there were, fewer only at the end.
+    /// Fills `bytes`. Returns the number of bytes read, which is smaller only at the end.
     pub(super) fn fill(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let mut count = 0;
         while count < bytes.len() {
@@ -38,10 +38,10 @@ impl<'a> Input<'a> {
         Ok(count)
     }
 
-    /// The next `N` bytes.
+    /// Returns the next `N` bytes.
     ///
     /// # Errors
-    /// `UnexpectedEof`: there are fewer.
+    /// `UnexpectedEof`: the stream has fewer bytes.
     pub(super) fn take<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let mut bytes = [0; N];
         self.exact(&mut bytes)?;
@@ -56,7 +56,7 @@ impl<'a> Input<'a> {
         if self.fill(bytes)? < bytes.len() { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
-    /// Passes over `count` bytes.
+    /// Skips `count` bytes.
     ///
     /// # Errors
     /// As [`take`](Self::take).
@@ -67,7 +67,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Bytes that are numbers, in one byte order.
+/// The byte order of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Little,
@@ -87,7 +87,7 @@ impl Order {
         if self == Self::Little { u64::from_le_bytes(bytes) } else { u64::from_be_bytes(bytes) }
     }
 
-    /// The 32-bit words of `bytes`.
+    /// Returns the 32-bit words of `bytes`.
     pub(super) fn words<const N: usize>(self, bytes: &[u8]) -> [u32; N] {
         let (words, _) = bytes.as_chunks();
         std::array::from_fn(|index| self.u32(words[index]))

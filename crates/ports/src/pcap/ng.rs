@@ -1,8 +1,9 @@
-//! pcapng captures (draft-ietf-opsawg-pcapng): packets of every section and interface; other blocks are passed over.
+//! Reads pcapng captures (draft-ietf-opsawg-pcapng): the packets of every section and interface. Other blocks are
+//! skipped.
 //!
-//! Of options only an interface's time stamps matter. They are read while they pass by, so that their number and length
-//! cost no memory, and nothing else about them can be wrong: an option list ends at `opt_endofopt` or with its block
-//! (section 3.5), reserved fields are ignored (section 4.2), and text is never looked at.
+//! Of the options, only an interface's time stamp options matter. Options are read one by one, so that their number and
+//! length take no memory. Other errors in them are ignored: an option list ends at `opt_endofopt` or with its block
+//! (section 3.5), reserved fields are ignored (section 4.2), and texts are never read.
 
 use std::io;
 
@@ -20,8 +21,8 @@ const PACKET: u32 = 2;
 const SIMPLE: u32 = 3;
 const ENHANCED: u32 = 6;
 
-/// The most interfaces of a section.
-const INTERFACES: usize = 1 << 16;
+/// The largest number of interfaces in a section.
+const MAX_INTERFACES: usize = 1 << 16;
 
 /// Options of an interface.
 const IF_TSRESOL: u16 = 9;
@@ -31,16 +32,16 @@ const IF_TSOFFSET: u16 = 14;
 #[derive(Clone, Copy, Debug)]
 struct Interface {
     link: u16,
-    /// The longest packet; 0: any.
+    /// The length of the longest packet; 0 for any.
     snap: u32,
-    /// The unit of time stamps: a negative power of 10, or with the highest bit of 2.
+    /// The unit of time stamps: a negative power of 10, or of 2 if the highest bit is set.
     resolution: u8,
-    /// Seconds to add.
+    /// The number of seconds to add.
     offset: i64,
 }
 
 impl Interface {
-    /// A time stamp in nanoseconds after 1970 (section 4.2, options 9 and 14).
+    /// Converts a time stamp to nanoseconds since 1970 (section 4.2, options 9 and 14).
     fn nanos(&self, time: u64) -> u64 {
         let scaled = u128::from(time) * 1_000_000_000;
         let power = u32::from(self.resolution & 0x7f);
@@ -56,7 +57,7 @@ impl Interface {
 
 /// A block whose body is being read.
 struct Body {
-    /// The byte at which the block starts, its type, and how many bytes of the body have not been read.
+    /// The byte at which the block starts, its type, and the number of unread bytes of the body.
     at: u64,
     kind: u32,
     rest: u64,
@@ -73,21 +74,21 @@ impl Body {
         ReadError::of(error, self.record, self.at)
     }
 
-    /// The next `N` bytes of it.
+    /// Returns the next `N` bytes of the body.
     fn take<const N: usize>(&mut self, input: &mut Input<'_>) -> Result<[u8; N], ReadError> {
         let Some(rest) = self.rest.checked_sub(N as u64) else {
-            return self.corrupt(format!("its block of {} bytes is too short", self.length));
+            return self.corrupt(format!("the block of {} bytes is too short", self.length));
         };
         self.rest = rest;
         input.take().map_err(|error| self.fault(error))
     }
 }
 
-/// A pcapng capture. It starts before its first section header.
+/// A pcapng capture, starting before its first section header.
 pub(super) struct Ng {
     order: Order,
     interfaces: Vec<Interface>,
-    /// The last time stamp: simple packets, which have none, share it.
+    /// The last time stamp. Simple packets have none and use it.
     nanos: u64,
 }
 
@@ -96,8 +97,8 @@ impl Ng {
         Self { order: Order::Little, interfaces: Vec::new(), nanos: 0 }
     }
 
-    /// Reads blocks up to the next packet, and that into `body` from [`HEADROOM`] on; `None` at the end. `record` is
-    /// its number.
+    /// Reads blocks up to the next packet, and the packet into `body` from [`HEADROOM`] on. Returns `None` at the end.
+    /// `record` is the packet's number.
     pub(super) fn next(
         &mut self,
         input: &mut Input<'_>,
@@ -118,8 +119,10 @@ impl Ng {
             block.rest = 4;
             let length = self.order.u32(block.take(input)?);
             if length != block.length {
-                return block
-                    .corrupt(format!("its block has {} bytes at its start, {length} at its end", block.length));
+                return block.corrupt(format!(
+                    "the block has the length {} at its start and {length} at its end",
+                    block.length
+                ));
             }
             if packet.is_some() {
                 return Ok(packet);
@@ -127,7 +130,7 @@ impl Ng {
         }
     }
 
-    /// Reads the start of a block, of a section header all that matters.
+    /// Reads the start of a block, and the whole of a section header as far as it matters.
     fn block(&mut self, input: &mut Input<'_>, record: u64) -> Result<Option<Body>, ReadError> {
         let at = input.at();
         let mut head = [0; 8];
@@ -145,23 +148,27 @@ impl Ng {
             self.order = match magic {
                 [0x4d, 0x3c, 0x2b, 0x1a] => Order::Little,
                 [0x1a, 0x2b, 0x3c, 0x4d] => Order::Big,
-                _ => return block.corrupt(format!("the byte-order magic of a section is {magic:02x?}")),
+                _ => {
+                    return block.corrupt(format!(
+                        "the byte-order magic of the section is {magic:02x?}: allowed are 4d3c2b1a and 1a2b3c4d"
+                    ));
+                }
             };
             let version: [u8; 4] = block.take(input)?;
             let major = self.order.u16([version[0], version[1]]);
             if major != 1 {
-                return block.corrupt(format!("a section of version {major}: allowed is 1"));
+                return block.corrupt(format!("the section has version {major}: allowed is 1"));
             }
-            // Interfaces are numbered by section.
+            // Interfaces are numbered within each section.
             self.interfaces.clear();
         }
         block.length = self.order.u32(length);
         block.kind = self.order.u32(kind);
         let read = if section { 16 } else { 8 };
-        // Blocks are whole words, and some writers leave the padding out of the length.
-        let whole = u64::from(block.length).next_multiple_of(4);
-        let Some(rest) = whole.checked_sub(read + 4) else {
-            return block.corrupt(format!("a block of {} bytes: allowed are {} and more", block.length, read + 4));
+        // Blocks consist of whole words, but some writers do not count the padding in the length.
+        let padded = u64::from(block.length).next_multiple_of(4);
+        let Some(rest) = padded.checked_sub(read + 4) else {
+            return block.corrupt(format!("the block has {} bytes: allowed are {} and more", block.length, read + 4));
         };
         block.rest = rest;
         Ok(Some(block))
@@ -182,15 +189,15 @@ impl Ng {
                     interface.offset = self.order.u64(block.take(input)?).cast_signed();
                 }
                 _ => {
-                    // An option longer than its block ends with it.
+                    // An option longer than its block ends with the block.
                     let length = u64::from(length).next_multiple_of(4).min(block.rest);
                     input.skip(length).map_err(|error| block.fault(error))?;
                     block.rest -= length;
                 }
             }
         }
-        if self.interfaces.len() == INTERFACES {
-            return block.corrupt(format!("a section with more than {INTERFACES} interfaces"));
+        if self.interfaces.len() == MAX_INTERFACES {
+            return block.corrupt(format!("the section has more than {MAX_INTERFACES} interfaces"));
         }
         self.interfaces.push(interface);
         Ok(())
@@ -206,10 +213,13 @@ impl Ng {
             _ => u32::from(self.order.u16([first[0], first[1]])),
         };
         let Some(interface) = self.interfaces.get(number as usize).copied() else {
-            return block.corrupt(format!("it is of interface {number}, of {} described", self.interfaces.len()));
+            return block.corrupt(format!(
+                "the packet has interface {number}, but only {} interfaces are described",
+                self.interfaces.len()
+            ));
         };
         let (captured, original) = if simple {
-            // It has no captured length of its own (section 4.4).
+            // A simple packet has no captured length of its own (section 4.4).
             let original = self.order.u32(first);
             let limit = if interface.snap == 0 { u32::MAX } else { interface.snap };
             (u64::from(original.min(limit)).min(block.rest), original)
@@ -220,7 +230,8 @@ impl Ng {
             (u64::from(captured), original)
         };
         if captured > block.rest {
-            return block.corrupt(format!("{captured} bytes captured do not fit a block of {}", block.length));
+            return block
+                .corrupt(format!("{captured} captured bytes do not fit into a block of {} bytes", block.length));
         }
         let link = u32::from(interface.link);
         let Some(known) = Link::of(link) else {

@@ -1,9 +1,9 @@
-//! Formats that are not read, by their first bytes, so that an error can name them.
+//! Recognises formats that cannot be read by their first bytes, so that an error can name them.
 
-/// How many bytes have to be there to know all of them.
+/// The number of bytes that are necessary to recognise all of them.
 pub(super) const LONGEST_MAGIC: usize = 16;
 
-/// What starts like this, if it is known.
+/// Returns the name of the format that starts with these bytes, if it is known.
 pub(super) fn name(first: &[u8]) -> Option<&'static str> {
     MAGIC.iter().find(|(magic, _)| first.starts_with(magic)).map(|(_, name)| *name).or_else(|| erf(first))
 }
@@ -40,8 +40,9 @@ const MAGIC: &[(&[u8], &str)] = &[
     (b"Rar!", "a RAR archive"),
 ];
 
-/// Endace's ERF has no magic number. Its record has a type from 1 to 27 (with a bit for more headers) in byte 8, and a
-/// length of at least its header in bytes 10 and 11, not much more than the packet's in bytes 14 and 15.
+/// Recognises Endace's ERF, which has no magic number. A record has a type from 1 to 27 (with a bit for more headers)
+/// in byte 8. The length in bytes 10 and 11 is at least that of the header, and not much more than the packet's length
+/// in bytes 14 and 15.
 fn erf(first: &[u8]) -> Option<&'static str> {
     let half = |at: usize| Some(usize::from(u16::from_be_bytes(*first.get(at..)?.first_chunk()?)));
     let (record, packet) = (half(10)?, half(14)?);

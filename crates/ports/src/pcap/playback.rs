@@ -1,8 +1,8 @@
-//! Playing a capture: its packets in order, again and again, each with its time.
+//! Replays a capture: its packets in order, repeatedly, each with its time.
 //!
-//! A capture of up to 64 MiB is read before the start and stays in memory, so that playing it is copying. Of a larger
-//! one the first 64 MiB are read before the start, and a thread reads on, 4 MiB at a time, at most three such pieces
-//! ahead; where it falls behind, the player waits for it: nothing is left out.
+//! A capture of up to 64 MiB is read before the start and stays in memory, so that replaying it only copies. Of a
+//! larger capture, the first 64 MiB are read before the start. A thread reads the rest in pieces of 4 MiB, at most
+//! three pieces ahead. If the thread is too slow, the player waits for it, so that no packet is omitted.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -11,37 +11,37 @@ use super::reader::{ReadError, Reader, Record};
 use super::skipped::Skipped;
 use super::stream;
 
-/// How many bytes of packets (and their index) are held ready.
+/// The number of bytes of packets (and their index) that are kept in memory.
 const RESIDENT: usize = 64 << 20;
 pub(super) const PIECE: usize = 4 << 20;
 pub(super) const AHEAD: usize = 2;
 
-/// Where a record lies.
+/// The position of a record.
 #[derive(Clone, Copy)]
 struct Entry {
     nanos: u64,
     start: u32,
     len: u32,
-    /// Bytes that the capture cut off.
+    /// The number of bytes that the capture truncated.
     missing: u32,
 }
 
-/// Some of a capture's packets.
+/// A part of a capture's packets.
 #[derive(Default)]
 pub(super) struct Piece {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
-    /// Packets before, between and after these that were passed over.
+    /// Packets skipped before, between and after these packets.
     pub(super) skipped: Skipped,
 }
 
 /// How reading a piece ended.
 enum End {
-    /// It is full.
+    /// The piece is full.
     Full,
     /// The capture is at its end.
     Last,
-    /// It cannot be read further.
+    /// The capture cannot be read further.
     Failed(ReadError),
 }
 
@@ -65,7 +65,7 @@ impl Piece {
         End::Full
     }
 
-    /// How much memory its packets take.
+    /// Returns the memory that the packets take.
     pub(super) fn size(&self) -> usize {
         self.bytes.len() + self.entries.len() * size_of::<Entry>()
     }
@@ -82,52 +82,52 @@ impl Piece {
     }
 }
 
-/// What the reading thread sends.
+/// A message from the reading thread.
 pub(super) enum Message {
     Piece(Piece),
     /// The capture starts again.
     Again,
     Failed(String),
-    /// All is read.
+    /// Everything has been read.
     Ended,
 }
 
-/// A packet whose turn it is.
+/// The next packet.
 #[derive(Clone, Copy)]
 pub(super) struct Next<'a> {
     /// Nanoseconds after the first packet of the first round.
     pub after: u64,
     pub bytes: &'a [u8],
-    /// Bytes that the capture cut off.
+    /// The number of bytes that the capture truncated.
     pub missing: u32,
 }
 
-/// A capture that is being played.
+/// A capture that is being replayed.
 pub(super) struct Playback {
     piece: Piece,
     next: usize,
-    /// Where more comes from; without it the piece is all there is.
+    /// The source of more pieces. Without it, the present piece is the whole capture.
     more: Option<Receiver<Message>>,
-    /// Whether the player polls for more instead of waiting for it.
+    /// True if the player polls for more pieces instead of waiting for them.
     polls: bool,
-    /// How many rounds there are after this one; a thread counts its own.
-    rounds_left: u64,
-    /// The capture's first time stamp, once there is one.
+    /// The number of rounds after this one. A reading thread counts its own.
+    remaining_rounds: u64,
+    /// The capture's first time stamp, once it is known.
     first: Option<u64>,
-    /// When this round began, in nanoseconds after the first.
+    /// The start of this round, in nanoseconds after the first packet.
     began: u64,
-    /// The latest packet of this round so far, in nanoseconds after its start, and how many there were.
+    /// The latest packet of this round so far, in nanoseconds after its start, and the number of packets.
     latest: u64,
     packets: u64,
-    /// What went wrong while reading, and packets that were passed over.
+    /// Read errors, and skipped packets.
     errors: Vec<String>,
     skipped: Skipped,
-    /// Whether one of both has grown since they were taken.
-    news: bool,
+    /// True if there are new errors or skipped packets since the last `take_events`.
+    has_new_events: bool,
 }
 
 impl Playback {
-    /// Opens a capture to be played `rounds` times. A fault after the first packets leaves those to be played.
+    /// Opens a capture to be replayed `rounds` times. If a fault follows the first packets, these are replayed.
     pub(super) fn open(path: &Path, rounds: u64) -> Result<Self, ReadError> {
         Self::with_limit(path, rounds, RESIDENT)
     }
@@ -153,8 +153,8 @@ impl Playback {
         Ok(playback)
     }
 
-    /// Opens a capture that comes by a stream, to be played once. Its header is waited for. Where packets are not there
-    /// yet, the player waits for them, or with `polls` goes on without them.
+    /// Opens a capture that arrives in a stream, to be replayed once. Waits for its header. If a packet has not arrived
+    /// yet, the player waits for it; with `polls` it continues without it.
     pub(super) fn stream(from: impl std::io::Read + Send + 'static, polls: bool) -> Result<Self, ReadError> {
         let more = stream::read(from)?;
         Ok(Self { polls, ..Self::new(Some(more), 1) })
@@ -166,65 +166,65 @@ impl Playback {
             next: 0,
             more,
             polls: false,
-            rounds_left: rounds.saturating_sub(1),
+            remaining_rounds: rounds.saturating_sub(1),
             first: None,
             began: 0,
             latest: 0,
             packets: 0,
             errors: Vec::new(),
             skipped: Skipped::default(),
-            news: true,
+            has_new_events: true,
         }
     }
 
-    /// Goes on with these packets.
+    /// Continues with these packets.
     fn take(&mut self, piece: Piece) {
         if !piece.skipped.is_empty() {
             self.skipped.merge(&piece.skipped);
-            self.news = true;
+            self.has_new_events = true;
         }
         self.first = self.first.or_else(|| piece.entries.first().map(|entry| entry.nanos));
         (self.piece, self.next) = (piece, 0);
     }
 
-    /// The capture's first time stamp, in nanoseconds after 1970; 0 before there is one.
+    /// Returns the capture's first time stamp, in nanoseconds since 1970; 0 if it is not known yet.
     pub(super) fn first(&self) -> u64 {
         self.first.unwrap_or(0)
     }
 
-    /// Whether it is played without an end: 2⁶⁴ - 1 rounds.
+    /// Returns true if the capture is replayed forever: 2⁶⁴ - 1 rounds.
     pub(super) fn is_endless(&self) -> bool {
-        self.rounds_left > u64::MAX / 2
+        self.remaining_rounds > u64::MAX / 2
     }
 
-    /// Whether more packets may come by and by.
+    /// Returns true if more packets may arrive later.
     pub(super) fn is_open(&self) -> bool {
         self.polls && self.more.is_some()
     }
 
-    /// Whether something went wrong while reading, or packets were passed over, since that was last taken.
+    /// Returns true if there are new errors or skipped packets since the last `take_events`.
     #[inline]
-    pub(super) fn has_news(&self) -> bool {
-        self.news
+    pub(super) fn has_events(&self) -> bool {
+        self.has_new_events
     }
 
-    /// What went wrong while reading, and packets that were passed over, since they were last taken.
-    pub(super) fn take_news(&mut self) -> (Vec<String>, Skipped) {
-        self.news = false;
+    /// Returns the read errors and the skipped packets since the last call.
+    pub(super) fn take_events(&mut self) -> (Vec<String>, Skipped) {
+        self.has_new_events = false;
         (std::mem::take(&mut self.errors), std::mem::take(&mut self.skipped))
     }
 
-    /// The `ahead`-th packet from now on, of those that are at hand; 0 is the next.
+    /// Returns the packet `ahead` packets after the next one, if it is in memory.
     #[inline]
     pub(super) fn peek(&self, ahead: usize) -> Option<Next<'_>> {
         let entry = self.piece.entries.get(self.next + ahead)?;
-        // Stamps that go back count as no later than what came before.
+        // A time stamp that goes back counts as equal to the latest one.
         let after = self.began.saturating_add(entry.nanos.saturating_sub(self.first()).max(self.latest));
         let bytes = self.piece.bytes.get(entry.start as usize..)?.get(..entry.len as usize)?;
         Some(Next { after, bytes, missing: entry.missing })
     }
 
-    /// Goes on by one packet.
+    /// Advances by one packet.
     #[inline]
     pub(super) fn advance(&mut self) {
         if let Some(entry) = self.piece.entries.get(self.next) {
@@ -234,7 +234,7 @@ impl Playback {
         }
     }
 
-    /// Gets packets to hand where there are none; `false` where none are left at all.
+    /// Gets more packets if there are none in memory. Returns `false` if no packet is available.
     #[inline]
     pub(super) fn ready(&mut self) -> bool {
         self.next < self.piece.entries.len() || self.get_more()
@@ -243,13 +243,13 @@ impl Playback {
     #[cold]
     fn get_more(&mut self) -> bool {
         let Some(more) = &self.more else {
-            if self.rounds_left == 0 || self.piece.entries.is_empty() {
+            if self.remaining_rounds == 0 || self.piece.entries.is_empty() {
                 return false;
             }
-            // Forever is 2⁶⁴ - 1 rounds.
-            self.rounds_left -= 1;
+            // `forever` is 2⁶⁴ - 1 rounds.
+            self.remaining_rounds -= 1;
             self.skipped.merge(&self.piece.skipped);
-            self.news |= !self.piece.skipped.is_empty();
+            self.has_new_events |= !self.piece.skipped.is_empty();
             self.next = 0;
             self.begin_again();
             return true;
@@ -265,38 +265,38 @@ impl Playback {
             Some(Message::Again) => self.begin_again(),
             Some(Message::Ended) => return self.end(),
             None => {
-                self.fail("the thread that reads the capture has failed".to_owned());
+                self.fail("the thread that reads the capture panicked".to_owned());
                 return self.end();
             }
         }
         self.ready()
     }
 
-    /// No more packets come.
+    /// Ends the replay.
     fn end(&mut self) -> bool {
-        (self.more, self.piece, self.next, self.rounds_left) = (None, Piece::default(), 0, 0);
+        (self.more, self.piece, self.next, self.remaining_rounds) = (None, Piece::default(), 0, 0);
         false
     }
 
     fn fail(&mut self, error: String) {
         self.errors.push(error);
-        self.news = true;
+        self.has_new_events = true;
     }
 
-    /// The next round begins a mean gap after the last packet of this one.
+    /// Starts the next round one mean gap after the last packet of this one.
     fn begin_again(&mut self) {
-        // A capture with stamps decades apart, played again and again, comes to the end of time.
+        // Saturate: a repeated capture with time stamps decades apart reaches the end of 64-bit time.
         self.began = self.began.saturating_add(self.latest).saturating_add(self.gap());
         (self.latest, self.packets) = (0, 0);
     }
 
-    /// The mean gap between packets; a microsecond where that cannot be said.
+    /// Returns the mean gap between packets; a microsecond if it is unknown.
     fn gap(&self) -> u64 {
         self.latest.checked_div(self.packets.saturating_sub(1)).filter(|gap| *gap > 0).unwrap_or(1000)
     }
 }
 
-/// Reads what is left of this round and the rounds after it, until all is read or the player is gone.
+/// Reads the rest of this round and the following rounds, until everything is read or the player is gone.
 fn read_on(reader: Reader<'static>, path: &Path, rounds: u64, to: &SyncSender<Message>) {
     read_rounds(reader, path, rounds, to);
     // The player may be gone.
@@ -313,12 +313,12 @@ fn read_rounds(mut reader: Reader<'static>, path: &Path, rounds: u64, to: &SyncS
         }
         match end {
             End::Full => continue,
-            // What is broken is broken in every round: it is said once.
+            // A fault occurs in every round and is reported once.
             End::Failed(error) if round == 1 => found |= to.send(Message::Failed(error.to_string())).is_ok(),
             End::Last => found |= round == 1,
             End::Failed(_) => {}
         }
-        // A file that has been emptied meanwhile would be read for ever.
+        // A file that has been emptied meanwhile would be read forever.
         if !found || round >= rounds || to.send(Message::Again).is_err() {
             return;
         }

@@ -1,8 +1,9 @@
-//! Reading captures: classic pcap, pcapng, and either in gzip, Zstandard or LZ4; packets come out as Ethernet frames.
+//! Reads captures: classic pcap and pcapng, either compressed with gzip, Zstandard or LZ4. Packets are returned as
+//! Ethernet frames.
 //!
-//! The reader is this project's own, because a capture is read as tcpdump and Wireshark read it: what does not matter
-//! for packets and their times may be wrong. Memory is bounded whatever the file says: at most one packet of 256 KiB,
-//! one buffer, and what unpacking takes.
+//! The reader is this project's own, so that it accepts the same captures as tcpdump and Wireshark: errors that do not
+//! affect packets and their times are ignored. Memory is bounded for any file: at most one packet of 256 KiB, one
+//! buffer, and the memory for decompression.
 
 use std::io::{self, Cursor, ErrorKind, Read};
 use std::path::Path;
@@ -23,62 +24,62 @@ pub enum ReadError {
     /// The file cannot be opened.
     #[error("cannot open the capture: {0}")]
     Open(#[source] io::Error),
-    /// Reading or unpacking failed.
+    /// Reading or decompressing failed.
     #[error("cannot read the capture: {0}")]
     Io(#[source] io::Error),
-    /// It is no capture.
+    /// The file is not a capture.
     #[error(
-        "this is no capture: it starts with the bytes {found:02x?}, allowed are pcap, pcapng, and either in gzip, \
-             Zstandard or LZ4"
+        "this is not a capture: it starts with the bytes {found:02x?}; allowed are pcap and pcapng, either also \
+         compressed with gzip, Zstandard or LZ4"
     )]
     Format {
         /// Up to four bytes.
         found: Vec<u8>,
     },
-    /// It has another format, which is known by name.
-    #[error("this is {name}: allowed are pcap, pcapng, and either in gzip, Zstandard or LZ4")]
+    /// The file has another known format.
+    #[error("this is {name}: allowed are pcap and pcapng, either also compressed with gzip, Zstandard or LZ4")]
     Named {
-        /// The format, with an article.
+        /// The name of the format, with an article.
         name: &'static str,
     },
-    /// All packets are of a link type that is not read.
+    /// All packets have a link type that cannot be read.
     #[error("link type {number} ({}): allowed are {}", link::name(*number), Link::ALLOWED)]
     LinkType {
-        /// Its number (tcpdump.org/linktypes.html).
+        /// The number of the link type (tcpdump.org/linktypes.html).
         number: u32,
     },
-    /// There are packets, and none can be read.
+    /// The capture has packets, but none can be read.
     #[error("no packet can be read: {skipped}; allowed are {}", Link::ALLOWED)]
     NoneLeft {
-        /// Which there are.
+        /// The skipped packets.
         skipped: Skipped,
     },
     /// The file ends in the middle of a record.
-    #[error("the capture ends in the middle of its {}, which starts at byte {at}", place(*record))]
+    #[error("the capture ends in the middle of its {}, which starts at byte {at}", record_name(*record))]
     Truncated {
-        /// Which record, from 1; 0 for the file's header.
+        /// The number of the record, from 1; 0 for the file's header.
         record: u64,
-        /// Where it starts, in the unpacked capture.
+        /// The start of the record, in the decompressed capture.
         at: u64,
     },
-    /// A record makes no sense.
-    #[error("the capture's {}, at byte {at}, is broken: {what}", place(*record))]
+    /// A record is invalid.
+    #[error("the capture's {} at byte {at} is invalid: {what}", record_name(*record))]
     Corrupt {
-        /// Which record, from 1; 0 for the file's header.
+        /// The number of the record, from 1; 0 for the file's header.
         record: u64,
-        /// Where it, or a block before it, starts in the unpacked capture.
+        /// The start of the record, or of a block before it, in the decompressed capture.
         at: u64,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
 }
 
-fn place(record: u64) -> String {
+fn record_name(record: u64) -> String {
     if record == 0 { "header".to_owned() } else { format!("record {record}") }
 }
 
 impl ReadError {
-    /// An error while the record that starts at byte `at` was read.
+    /// Converts an error from reading the record that starts at byte `at`.
     pub(super) fn of(error: io::Error, record: u64, at: u64) -> Self {
         if error.kind() == ErrorKind::UnexpectedEof { Self::Truncated { record, at } } else { Self::Io(error) }
     }
@@ -87,15 +88,15 @@ impl ReadError {
 /// A packet of a capture, as an Ethernet frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// When it was captured, in nanoseconds after 1970.
+    /// The time of capture, in nanoseconds since 1970.
     pub nanos: u64,
-    /// How long it was on the wire, in bytes; more than there are where the capture cut it.
+    /// The original length in bytes. It exceeds the number of bytes if the capture truncated the packet.
     pub original_len: u32,
-    /// Its bytes.
+    /// The bytes of the packet.
     pub bytes: &'a [u8],
 }
 
-/// Bytes, packed or not.
+/// A stream of bytes, compressed or not.
 pub(super) type Stream<'a> = Box<dyn Read + Send + 'a>;
 
 /// A packet in the reader's buffer, up to the buffer's end.
@@ -119,20 +120,20 @@ enum Format {
 pub struct Reader<'a> {
     input: Input<'a>,
     format: Format,
-    /// The packet in hand, with room for another header in front of it.
+    /// The present packet, with room for another header in front of it.
     body: Vec<u8>,
     records: u64,
-    /// Packets passed over since they were last taken, and all of them.
+    /// The packets skipped since the last `take_skipped`, and all skipped packets.
     skipped: Skipped,
     all_skipped: Skipped,
     ended: bool,
 }
 
-/// The first bytes of a stream, as many as magic numbers have, and the stream with them.
+/// Reads the first bytes of a stream, as many as magic numbers have. Returns them, and a stream that includes them.
 fn peek<'a>(mut stream: Stream<'a>) -> Result<(Vec<u8>, Stream<'a>), ReadError> {
     let mut first = Vec::with_capacity(other::LONGEST_MAGIC);
     let mut chunk = [0; 1];
-    // Four bytes decide on every format that is read. A pipe may have no more for now.
+    // Four bytes identify every format that can be read. A pipe may have no more bytes yet.
     while first.len() < other::LONGEST_MAGIC {
         if first.len() >= 4 && is_read(&first) {
             break;
@@ -141,12 +142,12 @@ fn peek<'a>(mut stream: Stream<'a>) -> Result<(Vec<u8>, Stream<'a>), ReadError> 
             Ok(0) => break,
             Ok(_) => first.push(chunk[0]),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // A packed stream that is cut in its first bytes.
+            // A compressed stream that is truncated in its first bytes.
             Err(error) => return Err(ReadError::of(error, 0, first.len() as u64)),
         }
     }
-    let whole = Box::new(Cursor::new(first.clone()).chain(stream));
-    Ok((first, whole))
+    let chained = Box::new(Cursor::new(first.clone()).chain(stream));
+    Ok((first, chained))
 }
 
 fn is_read(first: &[u8]) -> bool {
@@ -157,7 +158,7 @@ impl Reader<'static> {
     /// Opens a regular file.
     ///
     /// # Errors
-    /// [`ReadError`]: it cannot be opened, or as for [`new`](Reader::new).
+    /// [`ReadError`]: the file cannot be opened, or as for [`new`](Reader::new).
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         Self::new(open_regular(path).map_err(ReadError::Open)?)
     }
@@ -167,7 +168,7 @@ impl<'a> Reader<'a> {
     /// Reads from a stream.
     ///
     /// # Errors
-    /// [`ReadError`]: it is no capture, or one of another link type (in pcapng that shows at packets only).
+    /// [`ReadError`]: the stream is not a capture, or has another link type (in pcapng this shows only at packets).
     pub fn new(stream: impl Read + Send + 'a) -> Result<Self, ReadError> {
         let (mut first, mut stream) = peek(Box::new(stream))?;
         if unpack::is_packed(&first) {
@@ -188,12 +189,15 @@ impl<'a> Reader<'a> {
         Ok(Self { input, format, body: Vec::new(), records: 0, skipped, all_skipped, ended: false })
     }
 
-    /// The next packet; `None` at the end, and after an error. Packets that no Ethernet frame can carry are passed over
-    /// and [counted](Self::take_skipped).
+    /// Returns the next packet; `None` at the end, and after an error. Packets that no Ethernet frame can carry are
+    /// skipped and [counted](Self::take_skipped).
     ///
     /// # Errors
-    /// [`ReadError`], once: what follows cannot be read, or no packet could.
-    #[expect(clippy::should_implement_trait, reason = "the record borrows from the reader, which no iterator's can")]
+    /// [`ReadError`], once: the rest cannot be read, or no packet could be read.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the record borrows from the reader, which an iterator's item cannot do"
+    )]
     pub fn next(&mut self) -> Option<Result<Record<'_>, ReadError>> {
         while !self.ended {
             let found = match &mut self.format {
@@ -228,23 +232,23 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// How many bytes the packet in hand takes.
+    /// Returns the memory that the present packet takes.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
         self.body.capacity()
     }
 
-    /// How many packets were passed over, by why, since this was last called.
+    /// Returns the packets skipped since the last call, by reason.
     pub fn take_skipped(&mut self) -> Skipped {
         std::mem::take(&mut self.skipped)
     }
 }
 
-/// Reads a capture from memory: times and bytes of its packets, and the error that ended it, if one did. No bytes
-/// make it panic, and it reads no more than 64 MiB of packets, whatever a packed stream unpacks to.
+/// Reads a capture from memory. Returns the times and bytes of its packets, and the error that ended it, if any. It
+/// does not panic for any bytes, and reads at most 64 MiB of packets, whatever the size of a decompressed stream.
 #[must_use]
 pub fn read_memory(bytes: &[u8]) -> (Vec<(u64, Vec<u8>)>, Option<ReadError>) {
-    let (mut packets, mut left) = (Vec::new(), 64_usize << 20);
+    let (mut packets, mut remaining) = (Vec::new(), 64_usize << 20);
     let mut reader = match Reader::new(bytes) {
         Ok(reader) => reader,
         Err(error) => return (packets, Some(error)),
@@ -255,9 +259,9 @@ pub fn read_memory(bytes: &[u8]) -> (Vec<(u64, Vec<u8>)>, Option<ReadError>) {
             Err(error) => return (packets, Some(error)),
         };
         packets.push((record.nanos, record.bytes.to_vec()));
-        // Empty packets cost memory too.
-        let Some(rest) = left.checked_sub(record.bytes.len() + 64) else { break };
-        left = rest;
+        // Empty packets take memory too.
+        let Some(rest) = remaining.checked_sub(record.bytes.len() + 64) else { break };
+        remaining = rest;
     }
     (packets, None)
 }

@@ -1,27 +1,27 @@
-//! Packets of a capture that are passed over, counted by why.
+//! Counts the skipped packets of a capture by reason.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::link;
 
-/// Why a packet is passed over.
+/// Why a packet is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Skip {
-    /// The number of its link type.
+    /// The number of the packet's link type.
     pub link: u32,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: Reason,
 }
 
-/// The fault of a packet that is passed over.
+/// The reason for which a packet is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// Its link type is not read.
+    /// The link type cannot be read.
     Link,
-    /// It carries a protocol that has no EtherType.
+    /// The packet carries a protocol that has no EtherType.
     Protocol,
-    /// The capture cut it inside its link-layer header.
+    /// The packet was truncated inside its link-layer header.
     Short,
 }
 
@@ -39,13 +39,13 @@ impl fmt::Display for Skip {
     }
 }
 
-/// How many packets were passed over, by why.
+/// The number of skipped packets by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped(BTreeMap<Skip, u64>);
 
 impl Skipped {
-    /// The most reasons that are counted one by one; a capture can have 65 536 link types.
-    const MOST: usize = 64;
+    /// The largest number of reasons that are counted separately. A capture can have 65 536 link types.
+    const MAX_REASONS: usize = 64;
 
     /// Counts a packet.
     pub fn add(&mut self, skip: Skip) {
@@ -53,32 +53,32 @@ impl Skipped {
     }
 
     fn add_some(&mut self, skip: Skip, count: u64) {
-        let full = self.0.len() >= Self::MOST;
+        let full = self.0.len() >= Self::MAX_REASONS;
         match self.0.get_mut(&skip) {
             Some(known) => *known += count,
-            // Of the rest, only that they are of other link types.
+            // All further reasons are counted together as other link types.
             None if full => *self.0.entry(Skip { link: u32::MAX, reason: Reason::Link }).or_default() += count,
             None => drop(self.0.insert(skip, count)),
         }
     }
 
-    /// Adds what another one has counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         other.iter().for_each(|(skip, count)| self.add_some(skip, count));
     }
 
-    /// Every reason and its count.
+    /// Returns every reason with its count.
     pub fn iter(&self) -> impl Iterator<Item = (Skip, u64)> + '_ {
         self.0.iter().map(|(skip, count)| (*skip, *count))
     }
 
-    /// All of them.
+    /// Returns the total count.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.values().sum()
     }
 
-    /// Whether none was passed over.
+    /// Returns true if no packet was skipped.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,7 +1,7 @@
-//! Bytes on their way to a file: filled on the packet path, written by a thread of their own.
+//! Buffers on their way to a file. The packet path fills them, and a separate thread writes them.
 //!
-//! A buffer is handed over when it is full and comes back when it is written, so that the packet path makes no system
-//! call per packet and allocates nothing.
+//! A full buffer is handed over to the thread, and returned after it is written. So the packet path makes no system
+//! call for each packet and allocates no memory.
 
 use std::fs::File;
 use std::io::Write;
@@ -18,58 +18,58 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What happens when packets come faster than the disk takes them.
+/// The behaviour when packets come faster than the disk accepts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenFull {
-    /// The worker waits for the disk: nothing is lost, and the pipeline is as fast as the disk.
+    /// The worker waits for the disk: no packet is lost, and the pipeline is as fast as the disk.
     #[default]
     Wait,
-    /// What finds no room is refused, and counted as such.
+    /// Packets that find no room are refused and counted.
     Refuse,
 }
 
 /// Why a file cannot be written.
 #[derive(Debug, Error)]
 pub enum WriteError {
-    /// It cannot be made.
+    /// The file cannot be created.
     #[error("cannot create {path}: {source}")]
     Create {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Its name asks for a format that is not written.
+    /// The file name requires a format that cannot be written.
     #[error(
-        "{path}: captures are not written as {format}: allowed are names that end in .pcap or .pcapng, and .gz behind \
-         it"
+        "{path}: captures cannot be written as {format}: use a name that ends in .pcap or .pcapng, optionally followed \
+         by .gz"
     )]
     Format {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// The format.
+        /// The name of the format.
         format: &'static str,
     },
-    /// Its name asks for pcap, and comments need pcapng.
-    #[error("{path}: packets with comments are written as pcapng: allowed is a name that ends in .pcapng")]
+    /// The file name requires pcap, but comments need pcapng.
+    #[error("{path}: packets with comments need pcapng: use a name that ends in .pcapng")]
     Comments {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// It was made, but not all could be written.
+    /// The file was created, but not everything could be written.
     #[error("cannot write {path}, which is not complete: {source}")]
     Write {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// How many bytes are written at a time.
+/// The number of bytes written at a time.
 const BUFFER: usize = 256 << 10;
-/// How many buffers there are: 2 MiB in all.
+/// The number of buffers: 2 MiB in all.
 const BUFFERS: usize = 8;
 
 pub(super) struct Spool {
@@ -80,16 +80,17 @@ pub(super) struct Spool {
     when_full: WhenFull,
     failed: Arc<AtomicBool>,
     thread: Option<JoinHandle<std::io::Result<()>>>,
-    /// Whether there was no such file before.
+    /// True if the file did not exist before.
     created: bool,
-    /// How often room was asked for: the first time for the header.
-    uses: u64,
+    /// The number of `room` calls. The first one is for the header.
+    room_calls: u64,
 }
 
 impl Spool {
     pub(super) fn create(path: &Path, gzip: bool, when_full: WhenFull) -> Result<Self, WriteError> {
         let create_error = |source| WriteError::Create { path: path.to_owned(), source };
-        // Emptied when the first buffer is written: a run that is refused before it begins leaves the file alone.
+        // The file is emptied when the first buffer is written. A run that is rejected before it starts leaves the file
+        // unchanged.
         let created = !path.exists();
         let file = open_to_write(path, 0o666).map_err(create_error)?;
         let (full, to_write) = sync_channel(BUFFERS);
@@ -111,18 +112,18 @@ impl Spool {
             failed,
             thread: Some(thread.map_err(create_error)?),
             created,
-            uses: 0,
+            room_calls: 0,
         })
     }
 
-    /// Where the next `bytes` bytes are to be put, at the end; `None` where there is no room for them now, or never
-    /// will be, because the file cannot be written.
+    /// Returns the buffer to which the next `bytes` bytes must be appended. Returns `None` if there is no room now, or
+    /// if the file cannot be written any more.
     #[inline]
     pub(super) fn room(&mut self, bytes: usize) -> Option<&mut Vec<u8>> {
         if self.filling.len() + bytes > BUFFER {
             self.hand_over()?;
         }
-        self.uses += 1;
+        self.room_calls += 1;
         Some(&mut self.filling)
     }
 
@@ -139,15 +140,15 @@ impl Spool {
         self.full.as_ref()?.send(filled).ok()
     }
 
-    /// Whether the file cannot be written any more.
+    /// Returns true if the file cannot be written any more.
     pub(super) fn failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Writes out what is left and closes the file; a second call does nothing.
+    /// Writes the rest and closes the file. A second call does nothing.
     pub(super) fn finish(&mut self) -> Result<(), WriteError> {
         if let Some(full) = self.full.take() {
-            // A thread that has ended says why below.
+            // If the thread has ended, its result below has the reason.
             let _ = full.send(std::mem::take(&mut self.filling));
         }
         let Some(thread) = self.thread.take() else { return Ok(()) };
@@ -158,21 +159,21 @@ impl Spool {
 
 impl Drop for Spool {
     fn drop(&mut self) {
-        if self.uses <= 1 && self.thread.is_some() {
-            // Nothing was written but the header, and nobody has finished the file: the run did not begin.
+        if self.room_calls <= 1 && self.thread.is_some() {
+            // Only the header was written, and `finish` was not called: the run did not start.
             self.filling.clear();
-            let nothing = self.finish();
-            if self.created && nothing.is_ok() {
+            let result = self.finish();
+            if self.created && result.is_ok() {
                 let _ = std::fs::remove_file(&self.path);
             }
             return;
         }
-        // Who wants to know of errors calls `finish`.
+        // A caller that needs the errors calls `finish`.
         let _ = self.finish();
     }
 }
 
-/// A file, packed or not.
+/// A file, compressed or not.
 enum Sink {
     Plain(File),
     Gzip(GzEncoder<File>),
@@ -194,7 +195,7 @@ impl Sink {
     }
 }
 
-/// Writes buffers until there are no more. After an error it goes on taking them, so that the packet path does not
+/// Writes buffers until there are no more. After an error it continues to take them, so that the packet path does not
 /// wait.
 fn write_all(
     file: File,
@@ -204,7 +205,7 @@ fn write_all(
     failed: &AtomicBool,
 ) -> std::io::Result<()> {
     let mut result = Ok(());
-    // The first bytes, of gzip too, are written with the first buffer.
+    // The first bytes, including those of gzip, are written with the first buffer.
     let (mut waiting, mut sink) = (Some(file), None);
     for mut buffer in to_write {
         if !buffer.is_empty() && result.is_ok() {

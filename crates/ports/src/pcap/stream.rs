@@ -1,7 +1,7 @@
-//! A capture that comes by a stream: a pipe into which another program captures.
+//! Reads a capture from a stream, for example from a pipe into which another program captures.
 //!
-//! A thread reads it and hands packets over whenever it is about to wait for more, so that none waits for the next one.
-//! It reads at most [`AHEAD`] pieces ahead of the player; then the stream waits.
+//! A thread reads the stream. Before it waits for more bytes, it hands over its packets, so that no packet waits for
+//! the next one. It reads at most [`AHEAD`] pieces ahead of the player; then the stream waits.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -14,11 +14,11 @@ use super::reader::{ReadError, Reader};
 struct Outbox {
     piece: Piece,
     to: SyncSender<Message>,
-    gone: bool,
+    player_gone: bool,
 }
 
 impl Outbox {
-    /// Hands over what there is; waits while the player is behind.
+    /// Hands over the present piece. Waits while the player is behind.
     fn flush(&mut self) {
         if !self.piece.is_empty() {
             let piece = std::mem::take(&mut self.piece);
@@ -27,7 +27,7 @@ impl Outbox {
     }
 
     fn send(&mut self, message: Message) {
-        self.gone |= self.to.send(message).is_err();
+        self.player_gone |= self.to.send(message).is_err();
     }
 }
 
@@ -35,7 +35,7 @@ fn lock(outbox: &Mutex<Outbox>) -> MutexGuard<'_, Outbox> {
     outbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A stream before each read of which the packets are handed over.
+/// A stream that hands over the packets before each read.
 struct Flushing<R> {
     stream: R,
     outbox: Arc<Mutex<Outbox>>,
@@ -45,7 +45,7 @@ impl<R: Read> Read for Flushing<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let mut outbox = lock(&self.outbox);
         outbox.flush();
-        if outbox.gone {
+        if outbox.player_gone {
             return Ok(0);
         }
         drop(outbox);
@@ -56,7 +56,7 @@ impl<R: Read> Read for Flushing<R> {
 /// Reads the header of a capture and starts a thread that reads the rest.
 pub(super) fn read(stream: impl Read + Send + 'static) -> Result<Receiver<Message>, ReadError> {
     let (to, from) = sync_channel(AHEAD);
-    let outbox = Arc::new(Mutex::new(Outbox { piece: Piece::default(), to, gone: false }));
+    let outbox = Arc::new(Mutex::new(Outbox { piece: Piece::default(), to, player_gone: false }));
     let reader = Reader::new(Flushing { stream, outbox: Arc::clone(&outbox) })?;
     let thread = std::thread::Builder::new().name("pcap-read".to_owned());
     thread.spawn(move || read_all(reader, &outbox)).map_err(ReadError::Open)?;
@@ -82,7 +82,7 @@ fn read_all(mut reader: Reader<'_>, outbox: &Mutex<Outbox>) {
             }
         }
         outbox.flush();
-        if outbox.gone {
+        if outbox.player_gone {
             return;
         }
     }

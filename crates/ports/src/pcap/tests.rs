@@ -1,4 +1,5 @@
-//! Captures of every format read right, broken ones without harm; what is written reads back.
+//! Tests that captures of every format are read correctly, that broken ones do no harm, and that written captures can
+//! be read.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use super::writer::LONGEST;
 use super::*;
 
-/// A folder of the test's own, gone with it.
+/// A folder of the test's own, removed at its end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -41,7 +42,7 @@ impl Drop for Folder {
     }
 }
 
-/// Ticks of a nanosecond, so that instants are times.
+/// A tick is a nanosecond, so that arrival times are nanoseconds.
 fn open(params: Value) -> Result<OpenPort, SetupError> {
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
     PortDeclaration::of::<Pcap>().open(&params, &mut Setup::new("pcap", &mut surroundings))
@@ -51,7 +52,7 @@ fn pool(frame: usize) -> Pool {
     Pool::new(PoolOptions { chunks: 1024, frame, ..PoolOptions::default() }).expect("memory")
 }
 
-/// Words in one byte order.
+/// Returns words in the given byte order.
 fn words(big: bool, words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| if big { word.to_be_bytes() } else { word.to_le_bytes() }).collect()
 }
@@ -60,7 +61,7 @@ fn halves(big: bool, a: u16, b: u16) -> Vec<u8> {
     [a, b].iter().flat_map(|half| if big { half.to_be_bytes() } else { half.to_le_bytes() }).collect()
 }
 
-/// A classic capture of packets given as seconds, fraction, original length, bytes.
+/// Returns a classic capture of packets given as seconds, fraction, original length and bytes.
 fn classic(big: bool, magic: u32, link: u32, packets: &[(u32, u32, u32, &[u8])]) -> Vec<u8> {
     let mut file = words(big, &[magic]);
     file.extend(halves(big, 2, 4));
@@ -82,7 +83,7 @@ fn ng_block(big: bool, kind: u32, body: &[u8]) -> Vec<u8> {
     block
 }
 
-/// A pcapng section with one interface of these options.
+/// Returns a pcapng section with one interface with these options.
 fn ng_start(big: bool, link: u16, options: &[u8]) -> Vec<u8> {
     let mut section = words(big, &[0x1a2b_3c4d]);
     section.extend(halves(big, 1, 0));
@@ -105,13 +106,13 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory")
 }
 
-/// The content in Zstandard frames of up to 1000 bytes.
+/// Returns the content in Zstandard frames of up to 1000 bytes.
 fn in_zstd(bytes: &[u8]) -> Vec<u8> {
     use ruzstd::encoding::{CompressionLevel, compress_to_vec};
     bytes.chunks(1000).flat_map(|chunk| compress_to_vec(chunk, CompressionLevel::Fastest)).collect()
 }
 
-/// The same in an LZ4 frame.
+/// Returns the content in an LZ4 frame.
 fn in_lz4(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
     encoder.write_all(bytes).expect("memory");
@@ -137,7 +138,7 @@ fn classic_captures_of_both_orders_and_units_are_read() {
         }
     }
     let mut reader = Reader::new(&[][..]).err().map(|error| error.to_string()).expect("an empty file is no capture");
-    assert!(reader.contains("no capture"), "{reader}");
+    assert!(reader.contains("not a capture"), "{reader}");
     reader.clear();
     let file = classic(false, 0xa1b2_c3d4, 1, packets);
     let mut reader = Reader::new(&file[..]).expect("a capture");
@@ -162,7 +163,7 @@ fn pcapng_is_read_in_both_orders_with_the_interface_s_own_unit() {
         ] {
             let mut file = ng_start(big, 1, &options);
             file.extend(enhanced(big, 0, time, 61, &[7; 61]));
-            // A block that is no packet, and a simple packet, which has no time of its own.
+            // A block that is not a packet, and a simple packet, which has no time of its own.
             file.extend(ng_block(big, 0x0bad, &[1, 2, 3]));
             file.extend(ng_block(big, 3, &[words(big, &[5]), vec![8; 5]].concat()));
             let obsolete = [halves(big, 0, 9), words(big, &[0, time as u32, 2, 2]), vec![9; 2]].concat();
@@ -175,7 +176,7 @@ fn pcapng_is_read_in_both_orders_with_the_interface_s_own_unit() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said() {
+fn unreadable_captures_are_reported() {
     let link = classic(false, 0xa1b2_c3d4, 105, &[]);
     let text = read_memory(&link).1.expect("refused").to_string();
     assert!(text.starts_with("link type 105 (IEEE 802.11): allowed are Ethernet (1), NULL"), "{text}");
@@ -190,7 +191,7 @@ fn what_cannot_be_read_is_said() {
 
     let sound = classic(false, 0xa1b2_c3d4, 1, &[(1, 0, 60, &[1; 60]), (2, 0, 60, &[2; 60])]);
     let (packets, error) = read_memory(&sound[..sound.len() - 1]);
-    assert_eq!(packets.len(), 1, "what came before is kept");
+    assert_eq!(packets.len(), 1, "the packets before the fault are kept");
     assert!(matches!(error, Some(ReadError::Truncated { record: 2, .. })), "{error:?}");
     let mut long = classic(false, 0xa1b2_c3d4, 1, &[]);
     long.extend(words(false, &[0, 0, 300_000, 300_000]));
@@ -198,13 +199,10 @@ fn what_cannot_be_read_is_said() {
     assert!(matches!(read_memory(&long).1, Some(ReadError::Corrupt { record: 1, .. })));
     let mut alone = ng_start(false, 1, &[]);
     alone.extend(enhanced(false, 3, 0, 1, &[0]));
-    assert!(
-        matches!(read_memory(&alone).1, Some(ReadError::Corrupt { record: 1, .. })),
-        "of an interface that is not there"
-    );
+    assert!(matches!(read_memory(&alone).1, Some(ReadError::Corrupt { record: 1, .. })), "of a missing interface");
 }
 
-/// Captures of every kind, to be broken.
+/// Captures of every type, to be damaged.
 fn samples() -> Vec<Vec<u8>> {
     let packets: &[(u32, u32, u32, &[u8])] = &[(10, 20, 60, &[1; 60]), (11, 5, 1500, &[2; 33]), (12, 5, 0, &[])];
     let mut ng = ng_start(false, 1, &[halves(false, 9, 1), vec![9, 0, 0, 0], halves(false, 0, 0)].concat());
@@ -233,7 +231,7 @@ proptest! {
             file.truncate(cut.index(file.len()));
         }
         let (packets, error) = read_memory(&file);
-        // Nothing is made up: a packet's bytes were in the file (packed ones excepted).
+        // No bytes are invented: a packet's bytes were in the file (except in compressed files).
         if sample >= 3 {
             prop_assert!(packets.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() <= file.len(), "{error:?}");
         }
@@ -252,8 +250,10 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn what_is_written_reads_back(
-        packets in proptest::collection::vec((0_u64..4_000_000_000_000_000_000, proptest::collection::vec(any::<u8>(), 0..2000)), 0..300),
+    fn written_captures_can_be_read(
+        packets in proptest::collection::vec(
+            (0_u64..4_000_000_000_000_000_000, proptest::collection::vec(any::<u8>(), 0..2000)), 0..300,
+        ),
     ) {
         let folder = Folder::new("back");
         let mut writer = Writer::create(&folder.path("a.pcap"), WhenFull::Wait).expect("writable");
@@ -265,7 +265,7 @@ proptest! {
         writer.finish().expect("written");
         ng.finish().expect("written");
         for name in ["a.pcap", "a.pcapng"] {
-            let file = std::fs::read(folder.path(name)).expect("there");
+            let file = std::fs::read(folder.path(name)).expect("the file exists");
             prop_assert_eq!(&times_and_bytes(&file), &packets);
         }
     }
@@ -293,13 +293,14 @@ fn comments_show_in_tshark() {
     assert!(lines[1].starts_with("router: ttl_expired\t1514\t"), "{text}");
 }
 
-/// Receives until nothing is left, on a clock that jumps to whatever the port waits for: instants and bytes.
+/// Receives until no packets remain, on a clock that jumps to the time for which the port waits. Returns times and
+/// bytes.
 fn play(port: &mut OpenPort, pool: &Pool) -> Vec<(u64, ArrivalClock, Vec<u8>)> {
     let (mut batch, mut now, mut all) = (Batch::with_capacity(32), Ticks(1_000), Vec::new());
     for _ in 0..1_000_000 {
         let ready = port.port.receive(&mut batch, &Intake { now, pool, most: 32 });
         for packet in batch.iter() {
-            assert!(packet.arrival() <= now, "nothing comes before its time");
+            assert!(packet.arrival() <= now, "no packet arrives before its time");
             all.push((packet.arrival().0, packet.arrival_clock(), packet.data().to_vec()));
         }
         batch.clear();
@@ -307,7 +308,7 @@ fn play(port: &mut OpenPort, pool: &Pool) -> Vec<(u64, ArrivalClock, Vec<u8>)> {
             Ready::Now => {}
             Ready::At(at) => now = at.max(now),
             Ready::Never => return all,
-            Ready::Input => panic!("a file does not wait for anybody"),
+            Ready::Input => panic!("a file does not wait for input"),
         }
     }
     panic!("a capture of few packets does not end");
@@ -315,9 +316,9 @@ fn play(port: &mut OpenPort, pool: &Pool) -> Vec<(u64, ArrivalClock, Vec<u8>)> {
 
 const THREE: &[(u32, u32, u32, &[u8])] = &[(50, 0, 60, &[1; 60]), (50, 300, 60, &[2; 60]), (50, 200, 60, &[3; 60])];
 
-/// A capture of which no packet fits, played for ever, held its worker for ever.
+/// Regression test: a capture with only oversize packets, replayed forever, occupied its worker forever.
 #[test]
-fn a_capture_without_a_packet_that_fits_gives_way() {
+fn a_capture_of_oversize_packets_yields_to_the_worker() {
     let folder = Folder::new("oversize");
     let large = vec![0; 20_000];
     let file = folder.file("large.pcap", &classic(false, 0xa1b2_c3d4, 1, &[(0, 0, 20_000, &large)]));
@@ -329,7 +330,7 @@ fn a_capture_without_a_packet_that_fits_gives_way() {
 }
 
 #[test]
-fn what_leaves_is_written_on_the_capture_s_own_date() {
+fn packets_are_written_with_the_date_of_the_replayed_capture() {
     let folder = Folder::new("both");
     let file = folder.file("three.pcap", &classic(false, 0xa1b2_c3d4, 1, THREE));
     let out = folder.path("out.pcap");
@@ -343,14 +344,14 @@ fn what_leaves_is_written_on_the_capture_s_own_date() {
     assert!(batch[0].write(&[9; 70]));
     port.port.send(&mut batch, Ticks(9_500));
     port.port.close().expect("written");
-    let written = times_and_bytes(&std::fs::read(out).expect("there"));
+    let written = times_and_bytes(&std::fs::read(out).expect("the file exists"));
     let first = 50_000_000_000;
     let expected = [(first, vec![1; 60]), (first, vec![2; 60]), (first, vec![3; 60]), (first + 2_500, vec![9; 70])];
     assert_eq!(written, expected);
 }
 
 #[test]
-fn a_full_disk_is_counted_and_said_and_nothing_else() {
+fn a_full_disk_is_counted_and_reported_once() {
     if !Path::new("/dev/full").exists() {
         let _ = writeln!(std::io::stderr(), "skipped: this system has no /dev/full");
         return;
@@ -364,14 +365,14 @@ fn a_full_disk_is_counted_and_said_and_nothing_else() {
         refused += batch.len();
         batch.clear();
     }
-    let said = port.port.close().expect_err("the disk is full");
-    assert!(said.contains("/dev/full") && said.contains("not complete"), "{said}");
+    let error = port.port.close().expect_err("the disk is full");
+    assert!(error.contains("/dev/full") && error.contains("not complete"), "{error}");
     assert_eq!(port.counters.errors.get(), 1);
-    assert!(refused > 0, "48 MB do not fit the buffers");
-    assert_eq!(port.port.close(), Ok(()), "it is said once");
+    assert!(refused > 0, "48 MB do not fit into the buffers");
+    assert_eq!(port.port.close(), Ok(()), "the error is reported once");
 }
 
-/// Opens a port that writes into a pipe as soon as its reader has come.
+/// Opens a port that writes into a pipe as soon as the pipe has a reader.
 fn open_once_read(params: &Value) -> OpenPort {
     loop {
         match open(params.clone()) {
@@ -383,20 +384,20 @@ fn open_once_read(params: &Value) -> OpenPort {
 }
 
 #[test]
-fn a_slow_disk_refuses_packets_where_it_is_told_to() {
+fn a_slow_disk_refuses_packets_with_when_full_refuse() {
     let folder = Folder::new("slow");
     let pipe = folder.path("pipe");
     if !Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success()) {
         let _ = writeln!(std::io::stderr(), "skipped: no mkfifo here");
         return;
     }
-    // A pipe that nobody empties until it is told.
+    // A pipe that is not emptied until the test signals it.
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let reading = std::thread::spawn({
         let pipe = pipe.clone();
         move || {
             let mut file = std::fs::File::open(pipe).expect("a pipe");
-            wait.recv().expect("told");
+            wait.recv().expect("the signal");
             let mut bytes = Vec::new();
             file.read_to_end(&mut bytes).expect("readable");
             bytes
@@ -405,7 +406,7 @@ fn a_slow_disk_refuses_packets_where_it_is_told_to() {
     let mut port = open_once_read(&json!({ "write": pipe.display().to_string(), "when_full": "refuse" }));
     let (pool, mut batch) = (pool(2048), Batch::with_capacity(32));
     let (mut sent, mut number) = (Vec::new(), 0_u32);
-    let left = loop {
+    let refused = loop {
         pool.fill_arrived(&mut batch, 32, 1500, Ticks::ZERO, ArrivalClock::Poll);
         let first = number;
         for packet in batch.iter_mut() {
@@ -420,20 +421,20 @@ fn a_slow_disk_refuses_packets_where_it_is_told_to() {
                 .map(|packet| u32::from_be_bytes(*packet.data().first_chunk().expect("1500 bytes")))
                 .collect::<Vec<_>>();
         }
-        assert!(number < 100_000, "a pipe that nobody reads takes everything");
+        assert!(number < 100_000, "a pipe without reads accepts all packets");
     };
-    assert_eq!(left, (number - left.len() as u32..number).collect::<Vec<_>>(), "what is left is the end, in order");
+    assert_eq!(refused, (number - refused.len() as u32..number).collect::<Vec<_>>(), "the last packets are refused");
     batch.clear();
     go.send(()).expect("listening");
     assert_eq!(port.port.close(), Ok(()));
     let written = times_and_bytes(&reading.join().expect("read"));
     let numbers: Vec<_> =
         written.iter().map(|(_, bytes)| u32::from_be_bytes(*bytes.first_chunk().expect("1500 bytes"))).collect();
-    assert_eq!(numbers, sent, "what was taken is in the file");
+    assert_eq!(numbers, sent, "accepted packets are in the file");
 }
 
 #[test]
-fn parameters_that_make_no_sense_are_named() {
+fn invalid_parameters_are_rejected_with_the_cause() {
     let folder = Folder::new("params");
     let file = folder.file("three.pcap", &classic(false, 0xa1b2_c3d4, 1, THREE));
     let missing = folder.path("missing.pcap").display().to_string();
@@ -450,7 +451,7 @@ fn parameters_that_make_no_sense_are_named() {
         let error = open(params).err().expect(says);
         assert!(error.faults[0].path.starts_with(path) && error.to_string().contains(says), "{error}");
     }
-    assert_eq!(std::fs::read(&file).expect("there").len(), 24 + 3 * 76, "the capture was not touched");
+    assert_eq!(std::fs::read(&file).expect("the file exists").len(), 24 + 3 * 76, "the capture was not touched");
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
     surroundings.base = folder.0.clone();
     let relative = json!({ "read": "three.pcap" });
@@ -458,14 +459,14 @@ fn parameters_that_make_no_sense_are_named() {
 }
 
 #[test]
-fn the_example_names_parameters_that_there_are() {
+fn the_example_has_valid_parameters() {
     let params: Params =
         serde_json::from_value(json!({ "read": "in.pcap.gz", "write": "out.pcap", "speed": "fast", "loops": 3 }))
-            .expect("what the example says");
+            .expect("the parameters of the example");
     assert_eq!((params.speed, params.loops), (Speed::Named(Pace::Fast), Loops::Times(3)));
 }
 
-/// Real captures and how many packets each has (counted by others).
+/// Real captures, with the number of packets in each (counted by other programs).
 const REAL: &[(&str, usize)] = &[
     ("web.pcap", 4_631),
     ("many-flows.pcap", 7_133),
@@ -493,9 +494,10 @@ fn real_captures_are_played_whole() {
     }
 }
 
-/// Opening a pipe waited for its other end, and with it whoever had asked for the port: a reload, and all after it.
+/// Regression test: opening a pipe waited for its other end, and so did the caller that opened the port: a reload, and
+/// everything after it.
 #[test]
-fn a_pipe_is_read_by_nobody_and_written_only_while_somebody_reads_it() {
+fn a_pipe_cannot_be_read_and_can_be_written_only_with_a_reader() {
     let folder = Folder::new("pipe");
     let pipe = folder.0.join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("the command mkfifo").success());
@@ -506,14 +508,14 @@ fn a_pipe_is_read_by_nobody_and_written_only_while_somebody_reads_it() {
     assert!(error.contains("without a reader: start its reader first"), "{error}");
     let reader = std::thread::spawn({
         let pipe = pipe.clone();
-        move || std::fs::read(pipe).expect("it is there")
+        move || std::fs::read(pipe).expect("the pipe exists")
     });
     let mut port = open_once_read(&json!({ "write": pipe }));
     let (pool, mut batch) = (pool(2048), Batch::with_capacity(4));
     pool.fill_arrived(&mut batch, 2, 60, Ticks::ZERO, ArrivalClock::Poll);
     port.port.send(&mut batch, Ticks(1));
     assert_eq!((batch.len(), port.port.close()), (0, Ok(())));
-    assert_eq!(reader.join().expect("it read").len(), 24 + 2 * (16 + 60));
+    assert_eq!(reader.join().expect("the reader ends").len(), 24 + 2 * (16 + 60));
 }
 
 mod formats;

@@ -1,8 +1,9 @@
-//! Unpacks gzip, Zstandard and LZ4 streams while they are read, in bounded memory.
+//! Decompresses gzip, Zstandard and LZ4 streams while they are read, in bounded memory.
 //!
-//! A packed stream may have several frames, with skippable ones between them (RFC 8878 section 3.1, LZ4 frame format
-//! 1.6.4), and one of gzip several members (RFC 1952 section 2.2). The crates decode one frame; this file finds the
-//! frames. A stream that ends inside a frame is an error of kind `UnexpectedEof`, whichever crate notices it.
+//! A compressed stream may have several frames, with skippable frames between them (RFC 8878 section 3.1, LZ4 frame
+//! format 1.6.4). A gzip stream may have several members (RFC 1952 section 2.2). The crates decode one frame; this
+//! module finds the frames. A stream that ends inside a frame gives an error of kind `UnexpectedEof`, whichever crate
+//! notices it.
 
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
 
@@ -14,21 +15,21 @@ use super::reader::Stream;
 
 /// The largest Zstandard window, in bytes. It is the default limit of the program `zstd`.
 pub(super) const WINDOW: u64 = 128 << 20;
-/// How many packed bytes are read at a time.
+/// The number of compressed bytes read at a time.
 const BUFFER: usize = 1 << 16;
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: u32 = 0xfd2f_b528;
 const LZ4: u32 = 0x184d_2204;
-/// The first of 16 magic numbers of skippable frames, in both formats.
+/// The first of the 16 magic numbers of skippable frames, in both formats.
 const SKIPPABLE: u32 = 0x184d_2a50;
 
-/// Whether a stream with these first bytes is packed in a format that [`unpack`] knows.
+/// Returns true if a stream with these first bytes is compressed in a format that [`unpack`] supports.
 pub(super) fn is_packed(first: &[u8]) -> bool {
     first.starts_with(&GZIP) || magic(first).is_some_and(|magic| matches!(magic, ZSTD | LZ4) || is_skippable(magic))
 }
 
-/// The content of a [packed](is_packed) stream whose first bytes are `first` (they are in the stream, too).
+/// Returns the content of a [compressed](is_packed) stream whose first bytes are `first` (the stream includes them).
 pub(super) fn unpack<'a>(first: &[u8], stream: Stream<'a>) -> Stream<'a> {
     let packed = BufReader::with_capacity(BUFFER, stream);
     if first.starts_with(&GZIP) {
@@ -46,18 +47,18 @@ fn is_skippable(magic: u32) -> bool {
     magic & 0xffff_fff0 == SKIPPABLE
 }
 
-/// Where in a gzip stream reading is.
+/// The read position in a gzip stream.
 enum Gzip {
     Member,
-    /// Behind a member: another one, zeros or the end follow.
+    /// After a member: another member, zeros or the end follow.
     Between,
-    /// Behind a member and zeros: more zeros or the end follow.
+    /// After a member and zeros: more zeros or the end follow.
     Padding,
     Ended,
 }
 
-/// Members of gzip, one after the other. Zeros behind the last one are ignored, as gzip(1) does: they fill blocks of
-/// tapes and of disks.
+/// The members of a gzip stream, one after the other. Zeros after the last one are ignored, as by gzip(1): they fill up
+/// blocks on tapes and disks.
 struct Members<'a> {
     decoder: GzDecoder<BufReader<Stream<'a>>>,
     state: Gzip,
@@ -78,9 +79,9 @@ impl Read for Members<'_> {
                     None => self.state = Gzip::Ended,
                     Some(0) => self.state = Gzip::Padding,
                     Some(_) => {
-                        // The decoder is used again: it takes 40 kB, and a stream may have a member for each packet.
-                        let nothing: Stream<'_> = Box::new(io::empty());
-                        let packed = self.decoder.reset(BufReader::with_capacity(0, nothing));
+                        // The decoder is reused: it takes 40 kB, and a stream may have a member for each packet.
+                        let empty: Stream<'_> = Box::new(io::empty());
+                        let packed = self.decoder.reset(BufReader::with_capacity(0, empty));
                         self.decoder.reset(packed);
                         self.state = Gzip::Member;
                     }
@@ -91,9 +92,10 @@ impl Read for Members<'_> {
                     let count = rest.len();
                     if let Some(&other) = rest.iter().find(|byte| **byte != 0) {
                         self.state = Gzip::Ended;
-                        let what =
-                            format!("behind zeros at the end of gzip only zeros are allowed, and {other:02x} found");
-                        return Err(io::Error::new(ErrorKind::InvalidData, what));
+                        let message = format!(
+                            "only zeros may follow zeros at the end of gzip data, but the byte {other:02x} was found"
+                        );
+                        return Err(io::Error::new(ErrorKind::InvalidData, message));
                     }
                     packed.consume(count);
                     if count == 0 {
@@ -106,7 +108,7 @@ impl Read for Members<'_> {
     }
 }
 
-/// A packed stream that knows whether a reader has met its end.
+/// A compressed stream that records whether a reader has reached its end.
 struct Source<'a> {
     packed: BufReader<Stream<'a>>,
     ended: bool,
@@ -120,10 +122,10 @@ impl Read for Source<'_> {
     }
 }
 
-/// A source from the magic number of a frame on.
+/// A source, starting with the magic number of a frame.
 type Rewound<'a> = io::Chain<Cursor<[u8; 4]>, Source<'a>>;
 
-/// Where in the sequence of frames reading is.
+/// The read position in the sequence of frames.
 enum State<'a> {
     Between(Source<'a>),
     Zstd(Box<StreamingDecoder<Rewound<'a>, FrameDecoder>>),
@@ -142,7 +144,7 @@ impl Read for Frames<'_> {
             let (read, ended) = match &mut self.state {
                 State::Ended => return Ok(0),
                 State::Between(_) => {
-                    // After an error nothing more is read.
+                    // After an error, reading stops.
                     let State::Between(source) = std::mem::replace(&mut self.state, State::Ended) else { return Ok(0) };
                     self.state = next_frame(source)?;
                     continue;
@@ -176,7 +178,7 @@ impl Frames<'_> {
     }
 }
 
-/// Passes over skippable frames and opens the next one.
+/// Skips skippable frames and opens the next frame.
 fn next_frame(mut source: Source<'_>) -> io::Result<State<'_>> {
     loop {
         let mut first = [0; 4];
@@ -209,20 +211,20 @@ fn next_frame(mut source: Source<'_>) -> io::Result<State<'_>> {
     }
 }
 
-/// Whether a magic number may begin with these bytes, fewer than four.
+/// Returns true if a magic number may begin with these bytes, fewer than four.
 fn may_begin(first: &[u8]) -> bool {
     [ZSTD, LZ4].iter().any(|magic| magic.to_le_bytes().starts_with(first))
         || (0..16).any(|which| (SKIPPABLE | which).to_le_bytes().starts_with(first))
 }
 
-/// The error where no frame begins. Zeros behind the last frame are one, too: zstd(1), lz4(1) and Wireshark refuse
-/// them.
+/// Returns the error for bytes that begin no frame. Zeros after the last frame are an error too: zstd(1), lz4(1) and
+/// Wireshark reject them.
 fn no_frame(first: &[u8]) -> io::Error {
-    let what = format!("a frame of Zstandard or LZ4 is expected, and {first:02x?} found");
-    io::Error::new(ErrorKind::InvalidData, what)
+    let message = format!("expected a frame of Zstandard or LZ4, but found the bytes {first:02x?}");
+    io::Error::new(ErrorKind::InvalidData, message)
 }
 
-/// Compares the checksum at the end of a Zstandard frame, if it has one (RFC 8878 section 3.1.1).
+/// Verifies the checksum at the end of a Zstandard frame, if it has one (RFC 8878 section 3.1.1).
 fn finish<'a>(decoder: StreamingDecoder<Rewound<'a>, FrameDecoder>) -> io::Result<Source<'a>> {
     let (stream, decoder) = decoder.into_parts();
     if let Some(found) = decoder.get_checksum_from_data()

@@ -1,4 +1,4 @@
-//! Writing captures: classic pcap with nanoseconds, and pcapng, which can have a comment on each packet.
+//! Writes captures: classic pcap with nanoseconds, and pcapng, which can have a comment on each packet.
 
 use std::path::Path;
 
@@ -8,23 +8,22 @@ use super::format::Format;
 use super::link::ETHERNET;
 use super::spool::{Spool, WhenFull, WriteError};
 
-/// The longest packet that readers expect (tcpdump's MAXIMUM_SNAPLEN).
+/// The length of the longest packet that readers expect (tcpdump's MAXIMUM_SNAPLEN).
 pub(super) const LONGEST: usize = 262_144;
 
 /// Writes a file with nanosecond time stamps in this machine's byte order: classic pcap (draft-ietf-opsawg-pcap), or
-/// pcapng where the file's name ends so, and either in gzip where `.gz` follows.
+/// pcapng if the file name says so; either compressed with gzip if `.gz` follows.
 ///
-/// Packets are copied into buffers that a thread writes out; no call makes a system call of its own but to wait for
-/// that thread. A file that is there is replaced when the first of it is written; dropping a writer finishes the file,
-/// or
-/// leaves what was there alone where no packet was written and nobody [finished](Self::finish) it.
+/// Packets are copied into buffers that a thread writes. No call makes a system call except to wait for that thread. An
+/// existing file is replaced when the first buffer is written. Dropping a writer finishes the file. If no packet was
+/// written and [`finish`](Self::finish) was not called, an existing file remains unchanged.
 pub struct Writer {
     spool: Spool,
     ng: bool,
 }
 
 impl Writer {
-    /// Whether the name of the file `path` asks for a format that is written.
+    /// Checks that the file name `path` requires a format that can be written.
     ///
     /// # Errors
     /// [`WriteError::Format`].
@@ -35,7 +34,7 @@ impl Writer {
     /// Creates the file, or replaces it.
     ///
     /// # Errors
-    /// [`WriteError::Create`]; [`WriteError::Format`]: its name asks for a format that is not written.
+    /// [`WriteError::Create`]; [`WriteError::Format`]: the name requires a format that cannot be written.
     pub fn create(path: &Path, when_full: WhenFull) -> Result<Self, WriteError> {
         let Format { ng, gzip } = Format::of(path)?;
         if ng == Some(true) {
@@ -54,8 +53,8 @@ impl Writer {
         Ok(Self { spool, ng: false })
     }
 
-    /// Adds a packet that was `original_len` bytes long, `nanos` after 1970 (up to 2106). `false` where it found no
-    /// room ([`WhenFull::Refuse`]) or the file cannot be written any more.
+    /// Adds a packet with an original length of `original_len` bytes, `nanos` after 1970 (up to 2106). Returns `false`
+    /// if there is no room ([`WhenFull::Refuse`]) or the file cannot be written any more.
     #[inline]
     pub fn write(&mut self, nanos: u64, original_len: usize, bytes: &[u8]) -> bool {
         let bytes = &bytes[..bytes.len().min(LONGEST)];
@@ -71,33 +70,33 @@ impl Writer {
         true
     }
 
-    /// Whether writing has failed; [`finish`](Self::finish) says why.
+    /// Returns true if writing has failed. [`finish`](Self::finish) returns the reason.
     #[must_use]
     pub fn failed(&self) -> bool {
         self.spool.failed()
     }
 
-    /// Writes out what is left and closes the file.
+    /// Writes the rest and closes the file.
     ///
     /// # Errors
-    /// [`WriteError::Write`]: what went wrong, now or earlier.
+    /// [`WriteError::Write`]: an error now or earlier.
     pub fn finish(&mut self) -> Result<(), WriteError> {
         self.spool.finish()
     }
 }
 
 /// Writes a pcapng file of Ethernet packets with nanosecond time stamps and a comment on each packet
-/// (draft-ietf-opsawg-pcapng), in this machine's byte order. As [`Writer`] in all else.
+/// (draft-ietf-opsawg-pcapng), in this machine's byte order. Otherwise it behaves like [`Writer`].
 pub struct NgWriter(Spool);
 
-/// The longest comment, in bytes.
+/// The length of the longest comment, in bytes.
 const LONGEST_COMMENT: usize = 1024;
 
 impl NgWriter {
     /// Creates the file, or replaces it.
     ///
     /// # Errors
-    /// As [`Writer::create`]; [`WriteError::Comments`]: its name asks for pcap.
+    /// As [`Writer::create`]; [`WriteError::Comments`]: the name requires pcap.
     pub fn create(path: &Path, when_full: WhenFull) -> Result<Self, WriteError> {
         let Format { ng, gzip } = Format::of(path)?;
         if ng == Some(false) {
@@ -105,7 +104,7 @@ impl NgWriter {
         }
         let mut spool = Spool::create(path, gzip, when_full)?;
         if let Some(buffer) = spool.room(64) {
-            // Section header: byte order, version 1.0, a length that nobody knows yet.
+            // Section header: byte order, version 1.0, unknown length.
             block(buffer, 0x0a0d_0d0a, |body| {
                 body.extend(0x1a2b_3c4d_u32.to_ne_bytes());
                 body.extend(1_u16.to_ne_bytes());
@@ -123,7 +122,7 @@ impl NgWriter {
         Ok(Self(spool))
     }
 
-    /// Adds a packet as [`Writer::write`] does, with a comment of which up to 1 024 bytes are kept.
+    /// Adds a packet like [`Writer::write`], with a comment that is truncated to 1 024 bytes.
     #[inline]
     pub fn write(&mut self, nanos: u64, original_len: usize, bytes: &[u8], comment: &str) -> bool {
         let bytes = &bytes[..bytes.len().min(LONGEST)];
@@ -131,22 +130,22 @@ impl NgWriter {
         enhanced(&mut self.0, nanos, original_len, bytes, comment)
     }
 
-    /// Whether writing has failed; [`finish`](Self::finish) says why.
+    /// Returns true if writing has failed. [`finish`](Self::finish) returns the reason.
     #[must_use]
     pub fn failed(&self) -> bool {
         self.0.failed()
     }
 
-    /// Writes out what is left and closes the file.
+    /// Writes the rest and closes the file.
     ///
     /// # Errors
-    /// [`WriteError::Write`]: what went wrong, now or earlier.
+    /// [`WriteError::Write`]: an error now or earlier.
     pub fn finish(&mut self) -> Result<(), WriteError> {
         self.0.finish()
     }
 }
 
-/// Adds an enhanced packet block of interface 0; `false` where there is no room for it.
+/// Adds an enhanced packet block of interface 0. Returns `false` if there is no room for it.
 #[inline]
 fn enhanced(spool: &mut Spool, nanos: u64, original_len: usize, bytes: &[u8], comment: &str) -> bool {
     let Some(buffer) = spool.room(48 + bytes.len() + comment.len()) else { return false };
@@ -164,7 +163,7 @@ fn enhanced(spool: &mut Spool, nanos: u64, original_len: usize, bytes: &[u8], co
     true
 }
 
-/// Adds a block: its type, its length, what `fill` puts in (whole words), its length again.
+/// Adds a block: its type, its length, the body that `fill` appends (whole words), its length again.
 fn block(buffer: &mut Vec<u8>, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) {
     let start = buffer.len();
     buffer.extend_from_slice(&kind.to_ne_bytes());
@@ -182,7 +181,7 @@ fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
     pad(body, value.len());
 }
 
-/// Fills up to whole words after something of `length` bytes.
+/// Pads a field of `length` bytes to whole words.
 fn pad(body: &mut Vec<u8>, length: usize) {
     body.extend_from_slice(&[0; 3][..length.next_multiple_of(4) - length]);
 }

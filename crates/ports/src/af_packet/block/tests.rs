@@ -91,7 +91,9 @@ proptest! {
     #[test]
     fn no_frame_exceeds_a_damaged_block(
         frames in proptest::collection::vec(test_frame(), 1..20),
-        changes in proptest::collection::vec((any::<prop::sample::Index>(), prop_oneof![any::<u32>(), 0..5_000u32]), 0..8),
+        changes in proptest::collection::vec(
+            (any::<prop::sample::Index>(), prop_oneof![any::<u32>(), 0..5_000u32]), 0..8,
+        ),
     ) {
         let mut block = block(&frames);
         for (at, word) in changes {

@@ -50,7 +50,12 @@ fn make_partial(frame: &mut [u8], ipv6: bool, Partial { start, offset }: Partial
 
 proptest! {
     #[test]
-    fn a_completed_checksum_is_the_right_one(ipv6: bool, tcp: bool, tags in 0..3usize, payload in proptest::collection::vec(any::<u8>(), 0..1_400)) {
+    fn a_completed_checksum_is_the_right_one(
+        ipv6: bool,
+        tcp: bool,
+        tags in 0..3usize,
+        payload in proptest::collection::vec(any::<u8>(), 0..1_400),
+    ) {
         let right = built(ipv6, tcp, tags, &payload);
         let mut frame = right.clone();
         let partial = partial(ipv6, tcp, tags);
@@ -60,7 +65,11 @@ proptest! {
     }
 
     #[test]
-    fn a_checksum_outside_the_frame_is_refused(frame in proptest::collection::vec(any::<u8>(), 0..100), start in 0..200usize, offset in 0..200usize) {
+    fn a_checksum_outside_the_frame_is_refused(
+        frame in proptest::collection::vec(any::<u8>(), 0..100),
+        start in 0..200usize,
+        offset in 0..200usize,
+    ) {
         let mut changed = frame.clone();
         let within = start + offset + if offset == SCTP_CHECKSUM { 4 } else { 2 } <= frame.len();
         prop_assert_eq!(complete(&mut changed, Partial { start, offset }), within);
@@ -83,7 +92,8 @@ proptest! {
         let at = partial(ipv6, tcp, tags);
         let kind = if tcp { if ipv6 { SegmentType::Tcp6 } else { SegmentType::Tcp4 } } else { SegmentType::Udp };
         let partial = is_partial.then_some(at);
-        let frame = Frame { bytes: &bytes, length: bytes.len(), tag: None, partial, merged: Some(Merged { kind, size }), stamp: 0 };
+        let merged = Some(Merged { kind, size });
+        let frame = Frame { bytes: &bytes, length: bytes.len(), tag: None, partial, merged, stamp: 0 };
         let split = Split::of(&frame).expect("it can be split");
         prop_assert_eq!(split.parts(), length.div_ceil(size));
         let pool = pool();
@@ -103,9 +113,9 @@ proptest! {
                     (it.payload().to_vec(), header.checksum, header.calc_checksum_ipv4(&ip, it.payload()))
                 }
                 (Some(NetSlice::Ipv6(ip)), Some(TransportSlice::Tcp(it))) => {
-                    let header = it.to_header();
+                    let (ip, header) = (ip.header().to_header(), it.to_header());
                     prop_assert_eq!(header.sequence_number, 77 + (part * size) as u32);
-                    (it.payload().to_vec(), header.checksum, header.calc_checksum_ipv6(&ip.header().to_header(), it.payload()))
+                    (it.payload().to_vec(), header.checksum, header.calc_checksum_ipv6(&ip, it.payload()))
                 }
                 (Some(NetSlice::Ipv4(ip)), Some(TransportSlice::Udp(it))) => {
                     let (ip, header) = (ip.header().to_header(), it.to_header());
@@ -113,8 +123,8 @@ proptest! {
                     (it.payload().to_vec(), header.checksum, header.calc_checksum_ipv4(&ip, it.payload()))
                 }
                 (Some(NetSlice::Ipv6(ip)), Some(TransportSlice::Udp(it))) => {
-                    let header = it.to_header();
-                    (it.payload().to_vec(), header.checksum, header.calc_checksum_ipv6(&ip.header().to_header(), it.payload()))
+                    let (ip, header) = (ip.header().to_header(), it.to_header());
+                    (it.payload().to_vec(), header.checksum, header.calc_checksum_ipv6(&ip, it.payload()))
                 }
                 other => panic!("{other:?}"),
             };

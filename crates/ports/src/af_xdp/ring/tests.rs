@@ -54,7 +54,11 @@ proptest! {
     /// Published entries are read once, in order. A write without room is rejected. Released entries become room again.
     /// The indices may wrap around.
     #[test]
-    fn a_ring_is_a_bounded_queue(operations in operations(), log in 0..5u32, first in prop_oneof![Just(0), u32::MAX - 40..=u32::MAX]) {
+    fn a_ring_is_a_bounded_queue(
+        operations in operations(),
+        log in 0..5u32,
+        first in prop_oneof![Just(0), u32::MAX - 40..=u32::MAX],
+    ) {
         let count = 1usize << log;
         let memory = plain::<Descriptor>(count, first);
         let (mut producer, mut consumer) = (Producer::new(memory.clone()), Consumer::new(memory));

@@ -1,15 +1,15 @@
-//! What a source offers: told, changed, and as much as is taken.
+//! Tests the offered rate of a source: queries, changes, and saturation.
 
 use super::*;
 
 #[test]
-fn a_saturated_one_fills_every_request_with_what_was_still_to_come() {
+fn a_saturated_generator_fills_every_request_with_the_remaining_packets() {
     let params = json!({ "rate": "1Mpps", "count": 100, "sessions": 7 });
     let (mut port, pool) = (open(params.clone()), pool());
-    // Three have arrived, of which one is taken.
-    let (first, _) = ask(&mut port, &pool, 2_500, 1);
+    // Three packets have arrived, and one of them is taken.
+    let (first, _) = receive(&mut port, &pool, 2_500, 1);
     port.port.saturate();
-    let (rest, ready) = ask(&mut port, &pool, 2_500, 256);
+    let (rest, ready) = receive(&mut port, &pool, 2_500, 256);
     assert_eq!((first.len(), rest.len(), ready), (1, 99, Ready::Never));
     assert!(rest.iter().all(|(at, _)| *at == 2_500));
     // The same frames in the same order as by the schedule.
@@ -18,7 +18,7 @@ fn a_saturated_one_fills_every_request_with_what_was_still_to_come() {
 }
 
 #[test]
-fn what_is_offered_can_be_told_and_changed() {
+fn the_offered_rate_can_be_read_and_changed() {
     let offer = |params: Value| open(params).port.offer();
     assert_eq!(offer(json!({ "rate": "1Mpps" })), Some(Offer { pps: 1e6, burst: 0.0 }));
     // 64 bytes on the wire are 84 with preamble and gap.
@@ -27,22 +27,22 @@ fn what_is_offered_can_be_told_and_changed() {
     let bursts = json!({ "rate": "1Mpps", "arrivals": { "on_off": { "on": "100us", "off": "900us" } } });
     let bursts = offer(bursts).expect("a rate");
     assert!((bursts.pps - 1e6).abs() < 1.0 && (bursts.burst - 1000.0).abs() < 0.01, "{bursts:?}");
-    // Nobody can say how much of these there will be in a second.
+    // Without a rate, or with a count, the offered rate is unknown.
     assert_eq!([offer(json!({})), offer(json!({ "rate": "1Mpps", "count": 5 }))], [None, None]);
     assert!(!open(json!({})).port.set_offer(2.0));
 
     let (mut port, pool) = (open(json!({ "rate": "1Mpps", "size": "imix" })), pool());
     let instants = |port: &mut OpenPort, now: u64| {
-        let (packets, ready) = ask(port, &pool, now, 256);
+        let (packets, ready) = receive(port, &pool, now, 256);
         (packets.into_iter().map(|(at, _)| at).collect::<Vec<_>>(), ready)
     };
     assert_eq!(instants(&mut port, 1000), (vec![1000], Ready::At(Ticks(2000))));
     assert!(port.port.set_offer(4.0));
-    // It begins anew when it is asked next, at a quarter of the gaps.
+    // After the change, the schedule starts again on the next call, with a quarter of the gaps.
     assert_eq!(instants(&mut port, 5_000), (vec![5_000], Ready::At(Ticks(5_250))));
     assert_eq!(instants(&mut port, 5_800), (vec![5_250, 5_500, 5_750], Ready::At(Ticks(6_000))));
-    // What has arrived is still given when it pauses; then nothing, until it goes on.
-    ask(&mut port, &pool, 7_000, 1);
+    // Packets that have arrived are still delivered during a pause; then none, until the schedule continues.
+    receive(&mut port, &pool, 7_000, 1);
     assert!(port.port.set_offer(0.0) && port.port.set_offer(0.0));
     assert_eq!(instants(&mut port, 9_000), (vec![6_250, 6_500, 6_750, 7_000], Ready::Never));
     assert_eq!((instants(&mut port, 1_000_000).0.len(), port.port.offer().map(|offer| offer.pps)), (0, Some(1e6)));
@@ -51,7 +51,7 @@ fn what_is_offered_can_be_told_and_changed() {
 }
 
 #[test]
-fn when_packets_come_can_be_told() {
+fn the_pace_of_packets_can_be_read() {
     let pace = |params: Value| open(params).port.pace();
     let queued = |spread| Some(Pace { spread, queue: 4096 });
     assert_eq!(pace(json!({ "rate": "2Mpps" })), queued(Spread::Constant { pps: 2e6 }));
@@ -64,17 +64,20 @@ fn when_packets_come_can_be_told() {
 }
 
 proptest! {
-    /// Of a rate that was changed as much is due, and lost, as of one that was configured.
+    /// With a changed rate, the same numbers of packets are due and lost as with the same configured rate.
     #[test]
     fn a_changed_rate_is_like_a_configured_one(
-        factor in 0.01f64..50.0, imix: bool, bursts: bool, pause: bool, polls in prop::collection::vec((1u64..200_000, 1usize..64), 1..40),
+        factor in 0.01f64..50.0, imix: bool, bursts: bool, pause: bool,
+        polls in prop::collection::vec((1u64..200_000, 1usize..64), 1..40),
     ) {
         let params = |pps: f64| {
-            let arrivals = if bursts { json!({ "on_off": { "on": "30us", "off": "70us" } }) } else { json!("constant") };
-            json!({ "rate": format!("{pps:.9}pps"), "size": if imix { json!("imix") } else { json!(60) }, "arrivals": arrivals, "queue": 100 })
+            let on_off = json!({ "on_off": { "on": "30us", "off": "70us" } });
+            let arrivals = if bursts { on_off } else { json!("constant") };
+            let size = if imix { json!("imix") } else { json!(60) };
+            json!({ "rate": format!("{pps:.9}pps"), "size": size, "arrivals": arrivals, "queue": 100 })
         };
         let (mut changed, mut other, pool) = (open(params(1e6)), open(params(1e6 * factor)), pool());
-        ask(&mut changed, &pool, 7, 256);
+        receive(&mut changed, &pool, 7, 256);
         if pause {
             changed.port.set_offer(0.0);
         }
@@ -83,10 +86,10 @@ proptest! {
         for (step, most) in polls {
             now += step;
             for (port, got) in [&mut changed, &mut other].into_iter().zip(&mut got) {
-                *got += ask(port, &pool, now, most).0.len() as u64;
+                *got += receive(port, &pool, now, most).0.len() as u64;
             }
             let lost = [&changed, &other].map(|port| port.counters.dropped.get());
-            // Gaps are rounded once more.
+            // The gaps are rounded once more.
             prop_assert!(got[0].abs_diff(got[1]) <= 1 && lost[0].abs_diff(lost[1]) <= 1, "{got:?} {lost:?}");
         }
     }

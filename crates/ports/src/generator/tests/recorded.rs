@@ -1,9 +1,9 @@
-//! Packets come as in a capture.
+//! Tests that packets come as in a capture.
 
 use super::*;
 use crate::pcap::{WhenFull, Writer};
 
-/// A capture of packets at these microseconds, with a port of their session's and this length.
+/// Writes a capture of packets with these times in microseconds, session ports and lengths.
 fn capture(packets: &[(u64, u16, usize)]) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().expect("a file");
     let mut writer = Writer::create(file.path(), WhenFull::Wait).expect("a capture");
@@ -17,7 +17,7 @@ fn capture(packets: &[(u64, u16, usize)]) -> tempfile::NamedTempFile {
     file
 }
 
-/// Three sessions; clocks are set back once.
+/// Three sessions. The clock is set back once.
 const SOME: &[(u64, u16, usize)] = &[(100, 7, 60), (101, 8, 1000), (111, 7, 1003), (105, 9, 64), (110, 7, 1400)];
 
 fn params(file: &tempfile::NamedTempFile, more: Value) -> Value {
@@ -30,7 +30,8 @@ fn params(file: &tempfile::NamedTempFile, more: Value) -> Value {
 #[test]
 fn packets_come_as_they_were_recorded_again_and_again() {
     let file = capture(SOME);
-    // 1, 10, 0, 5 and, until the first comes again, 4 µs as in the mean: 20 µs, which are 5 packets of 1 ms here.
+    // Gaps of 1, 10, 0 and 5 µs, and 4 µs, the mean, before the first packet comes again: 20 µs, which correspond to 5
+    // packets of 1 ms here.
     let all = take(params(&file, json!({ "rate": "1kpps" })), 10);
     let instants: Vec<u64> = all.iter().map(|(at, _)| *at / 1_000).collect();
     assert_eq!(instants, [0, 250, 2_750, 2_750, 4_000, 5_000, 5_250, 7_750, 7_750, 9_000]);
@@ -39,14 +40,14 @@ fn packets_come_as_they_were_recorded_again_and_again() {
     let whose: Vec<_> = all.iter().map(|(_, frame)| session(frame)).collect();
     assert!(whose[0] == whose[2] && whose[0] == whose[4] && whose[1] != whose[0], "{whose:?}");
     assert!(whose[3] != whose[0] && whose[3] != whose[1] && whose[..5] == whose[5..], "{whose:?}");
-    // They are the generator's own sessions.
+    // The sessions are the generator's own.
     let own: Vec<_> = take(json!({ "sessions": 64 }), 3).iter().map(|(_, frame)| session(frame)).collect();
     assert_eq!(own, [whose[0].clone(), whose[1].clone(), whose[3].clone()]);
     all.iter().for_each(|(_, frame)| drop(check(frame)));
 }
 
 #[test]
-fn one_length_fewer_sessions_and_no_rate_are_as_asked_for() {
+fn one_length_fewer_sessions_and_no_rate_are_applied() {
     let file = capture(SOME);
     let all = take(params(&file, json!({ "size": 100, "sessions": 2 })), 5);
     assert!(all.iter().all(|(_, frame)| frame.len() == 100));
@@ -59,24 +60,24 @@ fn one_length_fewer_sessions_and_no_rate_are_as_asked_for() {
     assert_eq!(instants, [0, 1_000_000, 2_000_000, 3_000_000]);
 }
 
-/// What does not find room is counted, and the rest comes when it should.
+/// Packets that find no room are counted, and the others come at their times.
 #[test]
-fn what_the_queue_has_no_room_for_is_dropped_and_nothing_else_moves() {
+fn packets_without_room_are_dropped_and_the_others_keep_their_times() {
     let file = capture(SOME);
     let (mut port, pool) = (open(params(&file, json!({ "rate": "1kpps", "queue": 2 }))), pool());
-    let (first, _) = ask(&mut port, &pool, 0, 256);
+    let (first, _) = receive(&mut port, &pool, 0, 256);
     assert_eq!(first.len(), 1);
-    // Four of the first round and 499 more rounds.
-    let (some, _) = ask(&mut port, &pool, 2_499_999_999, 1);
+    // Four of the first round, and 499 more rounds.
+    let (some, _) = receive(&mut port, &pool, 2_499_999_999, 1);
     let dropped = port.counters.dropped.get();
-    let (more, ready) = ask(&mut port, &pool, 2_499_999_999, 256);
+    let (more, ready) = receive(&mut port, &pool, 2_499_999_999, 256);
     assert_eq!((some.len(), some[0].0, more.len() + dropped as usize), (1, 250_000, 2_498));
     assert_eq!((more.last().map(|(at, _)| *at), ready), (Some(2_750_000), Ready::At(Ticks(2_500_000_000))));
 }
 
-/// Each worker has its sessions' packets at their own instants.
+/// Each worker has its sessions' packets at their own times.
 #[test]
-fn workers_have_of_a_recording_what_is_theirs() {
+fn workers_get_their_part_of_a_recording() {
     let many: Vec<_> = (0..600).map(|at: u64| (at * at, (at * 7 % 40) as u16, 60)).collect();
     let file = capture(&many);
     let whole = take(params(&file, json!({ "rate": "1kpps", "count": 600 })), 600);
@@ -89,7 +90,7 @@ fn workers_have_of_a_recording_what_is_theirs() {
         let mut port = declaration.open(&params(&file, json!({ "rate": "1kpps" })), &mut setup).expect("right");
         let (pool, mut now) = (pool(), 0);
         while now < 599_900_000 {
-            let (packets, ready) = ask(&mut port, &pool, now, 256);
+            let (packets, ready) = receive(&mut port, &pool, now, 256);
             parts.extend(packets);
             let Ready::At(at) = ready else { panic!("{ready:?}") };
             now = at.0;
@@ -99,7 +100,7 @@ fn workers_have_of_a_recording_what_is_theirs() {
     assert_eq!(parts.len(), 600);
     let mut same = whole.clone();
     same.sort();
-    // Where a worker's round begins is its first packet's instant.
+    // A worker's round begins with its first packet.
     let of = |all: &[(u64, Vec<u8>)]| {
         let mut sessions: Vec<_> = all.iter().map(|(_, frame)| session(frame)).collect();
         sessions.sort();
@@ -109,7 +110,7 @@ fn workers_have_of_a_recording_what_is_theirs() {
 }
 
 #[test]
-fn what_is_no_recording_is_refused_by_its_name() {
+fn invalid_recordings_are_rejected_with_their_name() {
     let file = capture(SOME);
     for (more, place, what) in [
         (json!({ "skew": 1.0 }), "skew", "recorded"),

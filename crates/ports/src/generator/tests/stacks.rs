@@ -1,8 +1,8 @@
-//! Stacks of VLAN tags take turns packet by packet; each has the same sessions, and every frame is right.
+//! Tests that stacks of VLAN tags take turns packet by packet, have the same sessions, and give correct frames.
 
 use super::*;
 
-/// The tags of a frame, outermost first, and the frame as it is without them.
+/// Returns the tags of a frame, outermost first, and the frame without them.
 fn untagged(frame: &[u8]) -> (Vec<u16>, Vec<u8>) {
     let (mut tags, mut at) = (Vec::new(), 12);
     while matches!(frame[at..at + 2], [0x81, 0] | [0x88, 0xa8]) {
@@ -12,8 +12,8 @@ fn untagged(frame: &[u8]) -> (Vec<u16>, Vec<u8>) {
     (tags, [&frame[..12], &frame[at..]].concat())
 }
 
-/// Tags, and what makes the session behind them.
-fn told(frame: &[u8]) -> (Vec<u16>, Vec<u8>) {
+/// Returns the tags of a frame, and the fields that identify the session.
+fn tags_and_session(frame: &[u8]) -> (Vec<u16>, Vec<u8>) {
     let (tags, rest) = untagged(frame);
     (tags, session(&rest))
 }
@@ -22,7 +22,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn every_packet_has_the_tags_whose_turn_it_is(
+    fn every_packet_has_the_tags_of_its_turn(
         stacks in proptest::collection::vec(proptest::collection::vec(0u16..4096, 0..3), 1..8),
         rounds in 1usize..6, more in 0usize..7, tcp: bool, ipv6: bool, long: bool, burst in 1usize..4,
     ) {
@@ -45,15 +45,15 @@ proptest! {
 #[test]
 fn each_stack_has_the_addresses_and_ports_of_the_others() {
     for stacks in [json!([[1], [2], [3]]), json!([[], [7], [8, 9]])] {
-        // 60 bytes, as all of them have, are kept ready-made; the others are put together packet by packet.
+        // Frames of 60 bytes, the default, are kept complete. The others are assembled packet by packet.
         for size in [60, 90] {
             let params = json!({ "sessions": 12, "size": size, "destination": ["10.0.0.0/24", "10.0.1.0/24"] });
-            let alone: Vec<_> = take(params.clone(), 4).iter().map(|(_, frame)| told(frame).1).collect();
+            let alone: Vec<_> = take(params.clone(), 4).iter().map(|(_, frame)| tags_and_session(frame).1).collect();
             let mut params = params;
             params["vlan_stacks"] = stacks.clone();
             for (number, (_, frame)) in take(params, 24).iter().enumerate() {
                 assert_eq!(frame.len(), size);
-                let (tags, session) = told(frame);
+                let (tags, session) = tags_and_session(frame);
                 assert_eq!(json!(tags), stacks[number % 3]);
                 assert_eq!(session, alone[number / 3 % 4], "{number}");
             }
@@ -65,7 +65,7 @@ fn each_stack_has_the_addresses_and_ports_of_the_others() {
 fn counts_of_stacks_differ_by_one_at_most() {
     let params = json!({ "vlan_stacks": [[1], [2], [3], [4]], "sessions": 9, "skew": 1.2, "count": 1_001 });
     let mut counts = BTreeMap::new();
-    take(params, 1_001).iter().for_each(|(_, frame)| *counts.entry(told(frame).0).or_insert(0) += 1);
+    take(params, 1_001).iter().for_each(|(_, frame)| *counts.entry(tags_and_session(frame).0).or_insert(0) += 1);
     assert_eq!(counts.into_values().collect::<Vec<_>>(), [251, 250, 250, 250]);
 }
 

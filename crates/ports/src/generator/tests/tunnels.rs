@@ -1,8 +1,8 @@
-//! Frames in tunnels.
+//! Tests frames in tunnels.
 
 use super::*;
 
-/// The frames of so many sessions in a tunnel, on top of `more`.
+/// Returns the frames of `n` sessions in a tunnel, with the parameters `more`.
 fn tunnelled(tunnel: Value, more: &[(&str, Value)], n: usize) -> Vec<Vec<u8>> {
     let mut params = json!({ "sessions": n, "tunnel": tunnel });
     for (key, value) in more {
@@ -49,7 +49,7 @@ fn frames_come_in_tunnels() {
     }
 }
 
-/// Checks the outer IPv4 header against an independent implementation.
+/// Checks the outer IPv4 header with an independent implementation.
 fn check_outer(frame: &[u8]) {
     let headers = PacketHeaders::from_ethernet_slice(frame).expect("a frame");
     let Some(NetHeaders::Ipv4(ip, _)) = headers.net else { panic!("no IPv4") };
@@ -59,7 +59,7 @@ fn check_outer(frame: &[u8]) {
 }
 
 #[test]
-fn tunnels_that_cannot_be_are_named() {
+fn invalid_tunnels_are_rejected_with_the_cause() {
     for (tunnel, path, message) in [
         (json!({ "gtpu": { "teid": u32::MAX, "tunnels": 2 } }), "tunnel.gtpu.tunnels", "2: allowed are 1 to 1"),
         (json!({ "gtpu": { "teid": 1, "tunnels": 0 } }), "tunnel.gtpu.tunnels", "0: allowed are 1 to"),

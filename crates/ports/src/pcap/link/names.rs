@@ -1,6 +1,6 @@
-//! Names of link types (tcpdump.org/linktypes.html), for errors and counts.
+//! Names of link types (tcpdump.org/linktypes.html), for error messages and counters.
 
-/// The name of a link type; `unknown` where the list has none.
+/// Returns the name of a link type, or `unknown` if it is not in the list.
 #[must_use]
 pub fn name(number: u32) -> &'static str {
     let found = NAMES.binary_search_by_key(&number, |(number, _)| *number);
@@ -11,7 +11,7 @@ pub fn name(number: u32) -> &'static str {
     }
 }
 
-/// Ascending by number.
+/// In ascending order of the number.
 const NAMES: &[(u32, &str)] = &[
     (0, "NULL, BSD loopback"),
     (1, "Ethernet"),

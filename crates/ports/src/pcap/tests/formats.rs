@@ -1,4 +1,4 @@
-//! Files as programs write them: options without an end, packed files, old formats; and files that mean harm.
+//! Tests files as programs write them (options without an end, compressed files, old formats), and malicious files.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn option(big: bool, code: u16, value: &[u8]) -> Vec<u8> {
     option
 }
 
-/// A section header, an interface with a reserved field, and one packet.
+/// Returns a section header, an interface with a reserved field, and one packet.
 fn with_options(big: bool, section: &[u8], reserved: u16, interface: &[u8]) -> Vec<u8> {
     let head = [words(big, &[0x1a2b_3c4d]), halves(big, 1, 0), vec![0xff; 8], section.to_vec()].concat();
     let described = [halves(big, 1, reserved), words(big, &[262_144]), interface.to_vec()].concat();
@@ -30,7 +30,8 @@ fn pcapng_options_need_no_end_and_no_sense() {
             with_options(big, &[], 0xffff, &ended(option(big, 10, &[0; 4]))),
             with_options(big, &[], 0, &ended(option(big, 3, b"R\xe9seau local"))),
             with_options(big, &ended(option(big, 1, b"caf\xe9")), 0, &[]),
-            // A time resolution of two bytes, an offset of one, a list that its block cuts, one of a byte.
+            // A time resolution of two bytes, an offset of one byte, a list that its block truncates, and a list of one
+            // byte.
             with_options(big, &[], 0, &ended(option(big, 9, &[9, 9]))),
             with_options(big, &[], 0, &ended(option(big, 14, &[9]))),
             with_options(big, &[], 0, &halves(big, 2, 400)),
@@ -54,15 +55,15 @@ fn pcapng_options_need_no_end_and_no_sense() {
             let two = [&file[..], &with_options(!big, &option(!big, 2, b"eth0"), 3, &[])].concat();
             assert_eq!(times_and_bytes(&two), [expected.clone(), expected].concat(), "file {index}, twice");
         }
-        // The resolution counts whatever is around it, with or without an end.
+        // The resolution applies regardless of other options, with or without an end.
         let nano = [option(big, 3, b"\xff"), option(big, 9, &[9]), option(big, 0x8001, b"x")].concat();
         assert_eq!(times_and_bytes(&with_options(big, &[], 0, &nano)), [(7, vec![7; 60])]);
     }
 }
 
-/// Blocks that hold no packets, however long, known or not.
+/// Blocks without packets are skipped, whatever their length, and whether or not their type is known.
 #[test]
-fn other_blocks_are_passed_over() {
+fn other_blocks_are_skipped() {
     let mut ng = ng_start(false, 1, &[]);
     for kind in [4, 5, 9, 10, 0x0bad, 0x4000_0bad, 0x8000_0001, 0] {
         ng.extend(ng_block(false, kind, &vec![0xee; 70_000]));
@@ -74,7 +75,7 @@ fn other_blocks_are_passed_over() {
 #[test]
 fn modified_and_old_captures_are_read() {
     for big in [false, true] {
-        // Alexey Kuznetzov's records: an interface, a protocol and a packet type behind the lengths.
+        // Alexey Kuznetzov's records: an interface, a protocol and a packet type after the lengths.
         let mut file = classic(big, 0xa1b2_cd34, 1, &[]);
         for value in [1_u8, 2] {
             file.extend(words(big, &[10, u32::from(value), 60, 90, 3]));
@@ -83,7 +84,7 @@ fn modified_and_old_captures_are_read() {
         }
         let expected = [(10_000_001_000, vec![1; 60]), (10_000_002_000, vec![2; 60])];
         assert_eq!(times_and_bytes(&file), expected);
-        // Before version 2.3 the original length came first; files of 2.3 have both orders.
+        // Before version 2.3 the original length came first; files of version 2.3 have both orders.
         for (minor, lengths) in [(1, [90, 60]), (3, [90, 60]), (3, [60, 90]), (4, [60, 90])] {
             let mut file = classic(big, 0xa1b2_c3d4, 1, &[]);
             file[4..8].copy_from_slice(&halves(big, 2, minor));
@@ -104,7 +105,7 @@ fn three() -> Vec<u8> {
     classic(false, 0xa1b2_c3d4, 1, THREE)
 }
 
-/// Whatever packs a capture, in one frame or several, with skippable ones between them.
+/// A capture can be compressed by any program, in one frame or several, with skippable frames between them.
 #[test]
 fn packed_captures_are_read() {
     let skippable = [0x55, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 9, 9, 9].to_vec();
@@ -125,9 +126,9 @@ fn packed_captures_are_read() {
     }
 }
 
-/// gzip(1) ignores zeros behind the last member. Other bytes there are an error.
+/// gzip(1) ignores zeros after the last member. Other bytes there are an error.
 #[test]
-fn zeros_behind_gzip_are_ignored_and_other_bytes_are_an_error() {
+fn zeros_after_gzip_are_ignored_and_other_bytes_are_an_error() {
     let file = three();
     let expected = times_and_bytes(&file);
     let (whole, half) = (packed(&file), file.len() / 2);
@@ -139,7 +140,7 @@ fn zeros_behind_gzip_are_ignored_and_other_bytes_are_an_error() {
             for garbage in [&b"x"[..], b"garbage", &[0x1f, 0x8b, 8], &whole] {
                 let (packets, error) = read_memory(&[&padded, garbage].concat());
                 if zeros == 0 && garbage.len() == whole.len() {
-                    // It is the next member.
+                    // These bytes begin the next member.
                     continue;
                 }
                 let text = error.expect("an error").to_string();
@@ -149,15 +150,15 @@ fn zeros_behind_gzip_are_ignored_and_other_bytes_are_an_error() {
             }
         }
     }
-    // Zeros between members are no padding of the last one.
+    // Zeros between members are not padding of the last one.
     let between = [&packed(&file[..half])[..], &[0; 8], &packed(&file[half..])].concat();
     assert!(read_memory(&between).1.is_some());
 }
 
-/// zstd(1), lz4(1) and Wireshark give the whole content and an error. So do zeros here, however many: the file is not
-/// said to break off, unless these bytes may begin a frame.
+/// zstd(1), lz4(1) and Wireshark return the whole content and an error. So does this reader for any number of zeros. It
+/// reports a truncated file only if these bytes may begin a frame.
 #[test]
-fn zeros_and_other_bytes_behind_zstandard_and_lz4_are_an_error() {
+fn zeros_and_other_bytes_after_zstandard_and_lz4_are_an_error() {
     let file = three();
     let expected = times_and_bytes(&file);
     for pack in [in_zstd, in_lz4] {
@@ -177,7 +178,7 @@ fn zeros_and_other_bytes_behind_zstandard_and_lz4_are_an_error() {
     }
 }
 
-/// As the programs pack it, with every option that changes the format.
+/// Captures compressed by the programs themselves, with every option that changes the format.
 #[test]
 fn captures_packed_by_other_programs_are_read() {
     let folder = Folder::new("programs");
@@ -212,7 +213,7 @@ fn captures_packed_by_other_programs_are_read() {
     }
 }
 
-/// A packed capture that ends too early is read as far as it goes, and one of its bytes being wrong is noticed.
+/// A truncated compressed capture is read up to the fault, and a wrong byte is noticed.
 #[test]
 fn cut_and_broken_packed_captures_are_errors() {
     for pack in [packed, in_zstd, in_lz4] {
@@ -220,18 +221,18 @@ fn cut_and_broken_packed_captures_are_errors() {
         let mut truncated = 0;
         for cut in 5..whole.len() {
             let (_, error) = read_memory(&whole[..cut]);
-            // The end of a member may be missing only where nothing says that it has to be there.
+            // The end of a member may be missing only if the format does not require it there.
             let error = error.unwrap_or_else(|| panic!("cut at {cut} of {}", whole.len()));
             truncated += u32::from(matches!(error, ReadError::Truncated { .. }));
         }
         assert!(truncated as usize >= whole.len() - 16, "{truncated} of {}", whole.len());
-        // Several blocks of each format, and the last one is cut.
+        // Several blocks of each format; the last one is truncated.
         let noise: Vec<u8> = (0..1_400_000_u32).map(|i| (i.wrapping_mul(i ^ 0x9e37_79b9) >> 13) as u8).collect();
         let many: Vec<_> = noise.chunks(1_400).map(|packet| (1_u32, 0_u32, packet.len() as u32, packet)).collect();
         let long = pack(&classic(false, 0xa1b2_c3d4, 1, &many));
         let (packets, error) = read_memory(&long[..long.len() - long.len() / 8]);
         assert!(matches!(error, Some(ReadError::Truncated { .. })), "{error:?}");
-        // Others keep back a block or a window that is larger than this capture.
+        // Other programs write a block or a window that is larger than this capture.
         let gzip = long.starts_with(&[0x1f, 0x8b]);
         assert!((!packets.is_empty() || !gzip) && packets.len() < 1_000, "{} packets", packets.len());
     }
@@ -242,22 +243,22 @@ fn cut_and_broken_packed_captures_are_errors() {
     assert!(text.contains("checksum of a Zstandard frame is wrong"), "{text}");
 }
 
-/// A frame that asks for a window of 256 MiB is refused before memory is taken (RFC 8878 section 3.1.1.1.2).
+/// A frame that requires a window of 256 MiB is rejected before memory is allocated (RFC 8878 section 3.1.1.1.2).
 #[test]
 fn a_zstandard_window_above_the_limit_is_refused() {
     // Magic number, no checksum, not a single segment; window: 2^(10 + 18).
     let frame = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 18 << 3, 0x01, 0x00, 0x00];
     let text = read_memory(&frame).1.expect("refused").to_string();
     assert!(text.contains("268435456"), "{text}");
-    // A single segment has a window of its content: 2^40 bytes.
+    // A single segment has a window of the size of its content: 2^40 bytes.
     let frame = [0x28, 0xb5, 0x2f, 0xfd, 0xe0, 0, 0, 0, 0, 0, 1, 0, 0, 0x01, 0x00, 0x00];
     assert!(read_memory(&frame).1.is_some());
 }
 
-/// A gigabyte of zeros in a record that claims to be as long, packed to almost nothing: no more memory than a packet's.
+/// A record of a gigabyte of zeros, compressed to very few bytes, takes no more memory than a packet.
 #[test]
 fn a_bomb_takes_no_memory() {
-    // A block of zeros in a section: 16 MiB a member, and 4 GiB said to be the block's length.
+    // A block of zeros in a section: 16 MiB for each member, and a block length of 4 GiB.
     let mut start = ng_start(false, 1, &[]);
     start.extend(enhanced(false, 0, 1, 60, &[1; 60]));
     start.extend(words(false, &[0x0bad, 0xffff_fffc]));
@@ -271,7 +272,7 @@ fn a_bomb_takes_no_memory() {
         assert!(matches!(error, ReadError::Truncated { record: 2, .. }), "{error}");
         assert!(reader.memory() < 1 << 19, "{} bytes", reader.memory());
     }
-    // Lengths that no packet has: refused without the memory for it.
+    // Lengths that no packet has are rejected before memory is allocated.
     for captured in [LONGEST as u32 + 1, 0x7fff_ffff, 0xffff_ffff] {
         let mut file = classic(false, 0xa1b2_c3d4, 1, &[]);
         file.extend(words(false, &[0, 0, captured, captured]));
@@ -280,14 +281,14 @@ fn a_bomb_takes_no_memory() {
         let mut ng = ng_start(false, 1, &[]);
         ng.extend(words(false, &[6, 0xffff_fff0, 0, 0, 0, captured, captured]));
         assert!(matches!(read_memory(&ng).1, Some(ReadError::Corrupt { record: 1, at: 48, .. })));
-        // A simple packet of that length, cut by the interface's own limit only.
+        // A simple packet of that length, limited only by the interface's own limit.
         let mut ng = ng_start(false, 1, &[]);
         ng.extend(words(false, &[3, 0xffff_fff0, captured]));
         assert!(matches!(read_memory(&ng).1, Some(ReadError::Corrupt { record: 1, at: 48, .. })));
     }
 }
 
-/// The longest packet that is read; above it, the next byte is refused.
+/// The longest packet that can be read; one more byte is rejected.
 #[test]
 fn packets_of_256_kib_are_read() {
     let frame = vec![3; LONGEST];
@@ -299,20 +300,20 @@ fn packets_of_256_kib_are_read() {
 }
 
 #[test]
-fn errors_name_what_is_wrong_and_where() {
+fn errors_name_the_problem_and_its_position() {
     let ng = ng_start(false, 1, &[]);
     let broken = |tail: Vec<u8>| read_memory(&[&ng[..], &tail].concat()).1.expect("refused").to_string();
     let mut end = enhanced(false, 0, 1, 4, &[1; 4]);
     let last = end.len() - 1;
     end[last] = 1;
     for (tail, says) in [
-        (words(false, &[6, 8]), "record 1, at byte 48, is broken: a block of 8 bytes: allowed are 12 and more"),
-        (words(false, &[6, 16, 0, 16]), "its block of 16 bytes is too short"),
+        (words(false, &[6, 8]), "record 1 at byte 48 is invalid: the block has 8 bytes: allowed are 12 and more"),
+        (words(false, &[6, 16, 0, 16]), "the block of 16 bytes is too short"),
         (words(false, &[0x0a0d_0d0a, 28, 7]), "the byte-order magic of a section is [07, 00, 00, 00]"),
         ([words(false, &[0x0a0d_0d0a, 28, 0x1a2b_3c4d]), halves(false, 2, 0)].concat(), "version 2: allowed is 1"),
-        (enhanced(false, 9, 1, 4, &[1; 4]), "it is of interface 9, of 1 described"),
-        (words(false, &[6, 36, 0, 0, 0, 99, 99, 0, 36]), "99 bytes captured do not fit a block of 36"),
-        (end, "its block has 36 bytes at its start, 16777252 at its end"),
+        (enhanced(false, 9, 1, 4, &[1; 4]), "the packet has interface 9, but only 1 interfaces are described"),
+        (words(false, &[6, 36, 0, 0, 0, 99, 99, 0, 36]), "99 captured bytes do not fit into a block of 36 bytes"),
+        (end, "the block has the length 36 at its start and 16777252 at its end"),
         (words(false, &[6]), "the capture ends in the middle of its record 1, which starts at byte 48"),
         (words(false, &[6, 36, 0, 0]), "the capture ends in the middle of its record 1, which starts at byte 48"),
     ] {
@@ -320,19 +321,19 @@ fn errors_name_what_is_wrong_and_where() {
         assert!(text.contains(says), "{text}");
     }
     for (bytes, says) in [
-        (&b"snoop\0\0\0\0\0\0\x02\0\0\0\x04"[..], "this is a snoop capture (RFC 1761): allowed are pcap, pcapng"),
+        (&b"snoop\0\0\0\0\0\0\x02\0\0\0\x04"[..], "this is a snoop capture (RFC 1761): allowed are pcap and pcapng"),
         (b"GMBU\0\x02\x01\0", "this is a capture of Microsoft Network Monitor 2"),
         (b"\xfd7zXZ\0\0\x04", "this is an xz file"),
         (b"\x02\x21\x4c\x18\0\0\0\0", "this is an LZ4 file of the legacy frame format"),
-        (b"hello, world, hello", "this is no capture: it starts with the bytes [68, 65, 6c, 6c]"),
-        (b"", "this is no capture: it starts with the bytes []"),
+        (b"hello, world, hello", "this is not a capture: it starts with the bytes [68, 65, 6c, 6c]"),
+        (b"", "this is not a capture: it starts with the bytes []"),
     ] {
         let text = read_memory(bytes).1.expect("refused").to_string();
         assert!(text.starts_with(says), "{text}");
     }
 }
 
-/// A capture in any format, block by block, and what must be read of it: the model.
+/// A model: the blocks of a capture in any format, and the packets that must be read from them.
 #[derive(Clone, Debug)]
 enum Step {
     Packet { kind: u8, time: u32, bytes: Vec<u8>, cut: u8, options: bool },
@@ -345,7 +346,7 @@ fn step() -> impl Strategy<Value = Step> {
     let bytes = |most| proptest::collection::vec(any::<u8>(), 0..most);
     let packet = (0_u8..3, any::<u32>(), bytes(100), any::<u8>(), any::<bool>())
         .prop_map(|(kind, time, bytes, cut, options)| Step::Packet { kind, time, bytes, cut, options });
-    // No section, interface or packet.
+    // Not a section, interface or packet.
     let other = (11_u32..0x0a0d_0000, bytes(200)).prop_map(|(kind, body)| Step::Other { kind, body });
     let option = (0_u16..40, bytes(20)).prop_filter("not of time, no end", |(code, _)| ![0, 9, 14].contains(code));
     let interface = (proptest::collection::vec(option, 0..4), any::<bool>(), any::<bool>())
@@ -410,7 +411,9 @@ proptest! {
 
     #[test]
     fn classic_is_read_as_it_was_written(
-        packets in proptest::collection::vec((any::<u32>(), 0_u32..1_000_000, 0_u32..9000, proptest::collection::vec(any::<u8>(), 0..100)), 0..40),
+        packets in proptest::collection::vec(
+            (any::<u32>(), 0_u32..1_000_000, 0_u32..9000, proptest::collection::vec(any::<u8>(), 0..100)), 0..40,
+        ),
         big in any::<bool>(), nano in any::<bool>(), pack in 0_usize..4,
     ) {
         let records: Vec<_> = packets.iter().map(|(s, f, more, b)| (*s, *f, b.len() as u32 + more, &b[..])).collect();
@@ -424,7 +427,8 @@ proptest! {
         let mut reader = Reader::new(&file[..]).expect("a capture");
         for (seconds, fraction, original, bytes) in records {
             let nanos = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * if nano { 1 } else { 1000 };
-            prop_assert_eq!(reader.next().expect("one").expect("sound"), Record { nanos, original_len: original, bytes });
+            let expected = Record { nanos, original_len: original, bytes };
+            prop_assert_eq!(reader.next().expect("one").expect("sound"), expected);
         }
         prop_assert!(reader.next().is_none());
     }

@@ -1,9 +1,10 @@
-//! Packets of every link type that is read become Ethernet frames; tshark reads the same packets in the same captures.
+//! Tests that packets of every supported link type become Ethernet frames, and that tshark reads the same packets from
+//! the same captures.
 
 use super::*;
 use crate::pcap::link::{DESTINATION, SOURCE};
 
-/// An IPv4 header with UDP, to this address.
+/// Returns an IPv4 header with UDP, to this address.
 fn ipv4(to: [u8; 4]) -> Vec<u8> {
     let mut packet = vec![0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1];
     packet.extend(to);
@@ -11,7 +12,7 @@ fn ipv4(to: [u8; 4]) -> Vec<u8> {
     packet
 }
 
-/// An IPv6 header with UDP, to an address that starts and ends like this.
+/// Returns an IPv6 header with UDP, to an address that starts and ends like this.
 fn ipv6(first: u8, last: [u8; 4]) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0, 0, 12, 17, 64, 0x20, 1, 0x0d, 0xb8];
     packet.extend([0; 12]);
@@ -37,7 +38,7 @@ fn after(header: &[u8], payload: &[u8]) -> Vec<u8> {
 /// A packet in a capture, and the Ethernet frame that it becomes.
 type Pair = (Vec<u8>, Vec<u8>);
 
-/// By link type: packets, and the frames that they become.
+/// Returns, by link type, packets and the frames that they become.
 fn table() -> Vec<(u16, Vec<Pair>)> {
     let (four, six) = (ipv4([198, 51, 100, 9]), ipv6(0x20, [0, 0, 0, 9]));
     let (ip4, ip6) = (plain(0x0800, &four), plain(0x86dd, &six));
@@ -135,7 +136,7 @@ fn packets_of_every_link_type_become_ethernet_frames() {
     }
 }
 
-/// A packet that the capture cut keeps how long it was.
+/// A truncated packet keeps its original length.
 #[test]
 fn a_synthesised_header_counts_in_the_original_length() {
     let file = classic(false, 0xa1b2_c3d4, 101, &[(1, 0, 1500, &ipv4([192, 0, 2, 9]))]);
@@ -144,7 +145,8 @@ fn a_synthesised_header_counts_in_the_original_length() {
     assert_eq!((read.bytes.len(), read.original_len), (14 + 32, 14 + 1500));
 }
 
-/// What tshark says of a capture: by packet its captured length and its protocols. `None` where there is no tshark.
+/// Returns what tshark reports for a capture: the captured length and the protocols of each packet. `None` if tshark is
+/// not installed.
 pub(super) fn tshark(path: &Path) -> Option<Vec<(usize, String)>> {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(path).args(["-T", "fields", "-e", "frame.cap_len", "-e", "frame.protocols"]);
@@ -156,7 +158,7 @@ pub(super) fn tshark(path: &Path) -> Option<Vec<(usize, String)>> {
     Some(text.lines().filter_map(line).collect())
 }
 
-/// All link types in one pcapng: as many packets as tshark finds, and of what it finds in each, the same behind
+/// Puts all link types into one pcapng file. tshark must find the same number of packets, and the same protocols after
 /// Ethernet.
 #[test]
 fn tshark_reads_the_same_packets() {
@@ -199,15 +201,15 @@ fn tshark_reads_the_same_packets() {
     }
 }
 
-/// A mixed capture is read to its end; packets that cannot be Ethernet frames are counted by link type.
+/// A mixed capture is read to its end. Packets that cannot become Ethernet frames are counted by link type.
 #[test]
-fn packets_of_other_link_types_are_passed_over_and_counted() {
+fn packets_of_other_link_types_are_skipped_and_counted() {
     let folder = Folder::new("mixed");
     let mut ng = ng_start(false, 1, &[]);
     for link in [105, 101, 0, 113] {
         ng.extend(ng_block(false, 1, &[halves(false, link, 0), words(false, &[0])].concat()));
     }
-    // Also what is longer than any packet may be, and what is not there to its end.
+    // This includes packets longer than any packet may be, and truncated ones.
     ng.extend(enhanced(false, 1, 1, 300_000, &vec![7; 300_000]));
     ng.extend(enhanced(false, 0, 2, 60, &[1; 60]));
     ng.extend(enhanced(false, 1, 3, 9, &[7; 9]));
@@ -231,11 +233,11 @@ fn packets_of_other_link_types_are_passed_over_and_counted() {
             expected.iter().map(|(reason, count)| ((*reason).to_owned(), count * loops)).collect();
         assert_eq!(counted, all);
         assert_eq!((port.counters.dropped.get(), port.counters.errors.get()), (5 * loops, 0));
-        assert_eq!(port.port.close(), Ok(()), "it is no error");
+        assert_eq!(port.port.close(), Ok(()), "skipped packets are not an error");
     }
 }
 
-/// However many link types a capture claims to have, counting them takes little memory.
+/// However many link types a capture has, counting them takes little memory.
 #[test]
 fn skipped_packets_of_many_link_types_are_counted_together() {
     let mut skipped = Skipped::default();
@@ -251,7 +253,9 @@ proptest! {
     /// Any packet of any link type becomes a frame or is counted.
     #[test]
     fn no_packet_is_lost_or_does_harm(
-        packets in proptest::collection::vec((0_u16..300, proptest::collection::vec(any::<u8>(), 0..40), 0_u32..2000), 1..20),
+        packets in proptest::collection::vec(
+            (0_u16..300, proptest::collection::vec(any::<u8>(), 0..40), 0_u32..2000), 1..20,
+        ),
     ) {
         let mut ng = ng_start(true, 1, &[]);
         for link in 0..300 {

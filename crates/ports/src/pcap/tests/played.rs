@@ -1,4 +1,4 @@
-//! A capture's packets enter in their order, at their times, and none is lost.
+//! Tests that a capture's packets enter in order, at their times, and that none is lost.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn a_capture_is_played_with_its_own_timing_scaled_and_repeated() {
         played.into_iter().map(|(at, clock, _)| (at, clock)).collect::<Vec<_>>()
     };
     let intended = |list: &[u64]| list.iter().map(|at| (1_000 + at, ArrivalClock::Intended)).collect::<Vec<_>>();
-    // The third packet's stamp goes back: it counts as no later than the second.
+    // The third packet's time stamp goes back: it counts as equal to the second.
     assert_eq!(times(json!({ "read": file })), intended(&[0, 300_000, 300_000]));
     assert_eq!(times(json!({ "read": file, "speed": 2.5 })), intended(&[0, 120_000, 120_000]));
     // A round lasts 300 µs and a mean gap of 150 µs.
@@ -37,7 +37,7 @@ fn a_capture_read_in_pieces_is_played_like_one_in_memory() {
             list.push((next.after, next.bytes.to_vec()));
             playback.advance();
         }
-        (list, playback.take_news().0)
+        (list, playback.take_events().0)
     };
     let (whole, errors) = all(Playback::open(&path, 3).expect("a capture"));
     assert_eq!((whole.len(), errors.len()), (1999 * 3, 1), "{errors:?}");
@@ -53,7 +53,7 @@ fn a_capture_without_packets_ends_at_once_even_if_repeated_for_ever() {
     assert_eq!(port.port.close(), Ok(()));
 }
 
-/// Stamps far apart, as in a capture put together from others, and many rounds: time ended after 64 bits of
+/// Regression test: with time stamps far apart, as in a merged capture, and many rounds, the time exceeded 64 bits of
 /// nanoseconds.
 #[test]
 fn stamps_decades_apart_are_played_again_and_again() {
@@ -65,7 +65,7 @@ fn stamps_decades_apart_are_played_again_and_again() {
 }
 
 #[test]
-fn packets_longer_than_chunks_are_dropped_and_a_broken_end_is_said() {
+fn packets_longer_than_chunks_are_dropped_and_a_broken_end_is_reported() {
     let folder = Folder::new("long");
     let mut bytes = classic(false, 0xa1b2_c3d4, 1, &[(1, 0, 64, &[1; 64]), (1, 1, 65, &[2; 65]), (1, 2, 64, &[3; 64])]);
     bytes.extend([0; 7]);
@@ -74,8 +74,8 @@ fn packets_longer_than_chunks_are_dropped_and_a_broken_end_is_said() {
     let played: Vec<_> = play(&mut port, &pool(64)).into_iter().map(|(.., bytes)| bytes[0]).collect();
     assert_eq!(played, [1, 3]);
     assert_eq!((port.counters.dropped.get(), port.counters.errors.get()), (1, 1));
-    let said = port.port.close().expect_err("the capture breaks off");
-    assert!(said.contains("record 4"), "{said}");
+    let error = port.port.close().expect_err("the capture is incomplete");
+    assert!(error.contains("record 4"), "{error}");
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! A capture that comes by a stream is played while it comes, and never read whole.
+//! Tests that a capture from a stream is replayed while it arrives, and is never read as a whole.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use super::*;
 
-/// A stream of what is sent to it.
+/// A stream of the bytes that are sent to it.
 struct Fed {
     from: Receiver<Vec<u8>>,
     rest: Vec<u8>,
@@ -27,7 +27,7 @@ fn fed() -> (SyncSender<Vec<u8>>, Fed) {
     (to, Fed { from, rest: Vec::new() })
 }
 
-/// The next packet's bytes, once it is there.
+/// Returns the next packet's bytes, once the packet has arrived.
 fn wait(playback: &mut Playback) -> Option<Vec<u8>> {
     while !playback.ready() {
         if !playback.is_open() {
@@ -40,7 +40,8 @@ fn wait(playback: &mut Playback) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Every packet is there once its last byte is, whatever packs it and though the next one is not there.
+/// Every packet is available as soon as its last byte has arrived, in any compression, and even if the next packet has
+/// not arrived.
 #[test]
 fn a_packet_of_a_stream_does_not_wait_for_the_next_one() {
     for big in [false, true] {
@@ -57,13 +58,13 @@ fn a_packet_of_a_stream_does_not_wait_for_the_next_one() {
         }
         drop(to);
         assert_eq!((wait(&mut playback), playback.first()), (None, 9_000_000_000));
-        assert_eq!(playback.take_news().0, Vec::<String>::new());
+        assert_eq!(playback.take_events().0, Vec::<String>::new());
     }
 }
 
-/// A stream that is cut is played as far as it goes, and that is an error; a player that waits sees the same.
+/// A truncated stream is replayed up to the fault, which is an error. A player that waits behaves the same.
 #[test]
-fn a_stream_that_breaks_off_is_an_error() {
+fn a_truncated_stream_is_an_error() {
     for polls in [true, false] {
         let (to, stream) = fed();
         let file = classic(false, 0xa1b2_c3d4, 1, THREE);
@@ -71,14 +72,14 @@ fn a_stream_that_breaks_off_is_an_error() {
         drop(to);
         let mut playback = Playback::stream(stream, polls).expect("a header");
         assert_eq!(std::iter::from_fn(|| wait(&mut playback)).count(), 2);
-        let (errors, _) = playback.take_news();
+        let (errors, _) = playback.take_events();
         assert_eq!(errors, ["the capture ends in the middle of its record 3, which starts at byte 176"]);
     }
 }
 
-/// Zeros behind a stream of gzip are no error, whether they come with its end or later. Other bytes behind are one.
+/// Zeros after a gzip stream are not an error, whether they come with its end or later. Other bytes are an error.
 #[test]
-fn zeros_behind_a_stream_of_gzip_are_ignored() {
+fn zeros_after_a_gzip_stream_are_ignored() {
     let file = packed(&classic(false, 0xa1b2_c3d4, 1, THREE));
     for (behind, errors) in [
         (vec![vec![0; 512]], 0),
@@ -96,20 +97,20 @@ fn zeros_behind_a_stream_of_gzip_are_ignored() {
         });
         let mut playback = Playback::stream(stream, true).expect("a header");
         assert_eq!(std::iter::from_fn(|| wait(&mut playback)).count(), 3);
-        let (found, _) = playback.take_news();
+        let (found, _) = playback.take_events();
         assert_eq!(found.len(), errors, "{found:?}");
         feeder.join().expect("no panic");
     }
 }
 
-/// The stream is not read far ahead of its player, and not at all once that is gone.
+/// The stream is not read far ahead of its player, and not at all after the player is gone.
 #[test]
 fn a_stream_is_read_as_far_as_the_player_is() {
     let (to, stream) = fed();
     to.send(classic(false, 0xa1b2_c3d4, 1, &[])).expect("listening");
     let mut playback = Playback::stream(stream, true).expect("a header");
     let file = classic(false, 0xa1b2_c3d4, 1, &[(9, 0, 60, &[1_u8; 60] as &[u8]); 1000]);
-    // Some pieces are taken, and then no more.
+    // Some pieces are read ahead, and then no more.
     let mut sent = 0_u64;
     let mut idle = 0;
     while idle < 10_000 {
@@ -118,7 +119,7 @@ fn a_stream_is_read_as_far_as_the_player_is() {
             Err(_) => idle += 1,
         }
         std::thread::yield_now();
-        assert!(sent < 100_000, "the stream is read though its player does not play");
+        assert!(sent < 100_000, "the stream is read although its player does not replay");
     }
     drop(to);
     assert_eq!(std::iter::from_fn(|| wait(&mut playback)).count() as u64, sent);
@@ -126,7 +127,7 @@ fn a_stream_is_read_as_far_as_the_player_is() {
     let (to, stream) = fed();
     to.send(classic(false, 0xa1b2_c3d4, 1, &[])).expect("listening");
     drop(Playback::stream(stream, true).expect("a header"));
-    // The thread ends, and the stream with it.
+    // The thread ends, and closes the stream.
     while to.send(file[24..].to_vec()).is_ok() {}
 }
 

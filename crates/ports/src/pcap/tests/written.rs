@@ -1,9 +1,9 @@
-//! Captures are written in the format that their name asks for.
+//! Tests that captures are written in the format that their name requires.
 
 use super::*;
 
 #[test]
-fn a_capture_has_the_format_that_its_name_says() {
+fn a_capture_has_the_format_that_its_name_requires() {
     let folder = Folder::new("written");
     let packets: Vec<Vec<u8>> = (0..5_000_u32).map(|index| index.to_be_bytes().repeat(20)).collect();
     for (name, magic) in [
@@ -16,7 +16,7 @@ fn a_capture_has_the_format_that_its_name_says() {
         ("a.gz", [0x1f, 0x8b, 8, 0]),
     ] {
         let path = folder.path(name);
-        // A longer file that is there is replaced.
+        // A longer existing file is replaced.
         std::fs::write(&path, vec![7; 3 << 20]).expect("writable");
         let mut writer = Writer::create(&path, WhenFull::Wait).expect("a format that is written");
         for (index, packet) in packets.iter().enumerate() {
@@ -36,19 +36,19 @@ fn a_capture_has_the_format_that_its_name_says() {
 }
 
 #[test]
-fn a_name_of_another_format_is_refused_and_no_file_is_made() {
+fn a_name_of_another_format_is_rejected_and_no_file_is_created() {
     let folder = Folder::new("refused");
     for (name, format) in [("a.pcap.zst", "Zstandard"), ("a.lz4", "LZ4"), ("a.pcapng.XZ", "xz"), ("a.bz2", "bzip2")] {
         let path = folder.path(name);
         let error = Writer::create(&path, WhenFull::Wait).err().expect("refused").to_string();
-        assert!(error.contains(&format!("captures are not written as {format}: allowed are")), "{error}");
+        assert!(error.contains(&format!("captures cannot be written as {format}: use a name")), "{error}");
         assert!(!path.exists(), "{name}");
     }
     let error = NgWriter::create(&folder.path("a.pcap"), WhenFull::Wait).err().expect("refused").to_string();
-    assert!(error.contains("allowed is a name that ends in .pcapng"), "{error}");
+    assert!(error.contains("use a name that ends in .pcapng"), "{error}");
 }
 
-/// A packet that the capture had cut came out as if it had been short on the wire.
+/// Regression test: a truncated packet was written as if it had been short on the wire.
 #[test]
 fn the_original_length_of_a_cut_packet_is_written() {
     let folder = Folder::new("cut");
@@ -61,7 +61,7 @@ fn the_original_length_of_a_cut_packet_is_written() {
         let mut to = open(json!({ "write": path })).expect("a file");
         let mut batch = Batch::with_capacity(32);
         from.port.receive(&mut batch, &Intake { now: Ticks(1), pool: &pool, most: 32 });
-        // A header that is put on is on both lengths.
+        // A header that is added counts in both lengths.
         assert!(batch[0].prepend(8).is_some());
         to.port.send(&mut batch, Ticks(2));
         assert_eq!(to.port.close(), Ok(()));
@@ -70,7 +70,7 @@ fn the_original_length_of_a_cut_packet_is_written() {
             let record = reader.next().expect("a packet").expect("sound");
             assert_eq!((record.bytes.len(), record.original_len), lengths, "{name}");
         }
-        // The chunk's next packet has nothing missing.
+        // The next packet in the same chunk has no missing bytes.
         from.port.receive(&mut batch, &Intake { now: Ticks(1), pool: &pool, most: 32 });
         assert!(pool.take().is_some_and(|packet| packet.missing() == 0));
     }
