@@ -1,104 +1,104 @@
-//! Which workers run which modules once some have gone to workers of their own.
+//! The workers that run each module after some modules have moved to workers of their own.
 //!
-//! Modules go from one worker to a new one, and so does a copy of all that comes after them: packets never return to a worker on
-//! which they have been, so that workers cannot wait for each other in a circle (`docs/workers.md`).
+//! Modules move from one worker to a new one. All modules that follow them get a copy there. A packet thus never
+//! returns to a worker that it has left, so that workers cannot wait for each other in a cycle (`docs/workers.md`).
 
 use std::collections::BTreeMap;
 
 use forebay_graph::Layout;
 
-/// Modules by name, with the workers that run them.
+/// The modules by name, with the workers that run them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrangement {
-    /// How many workers there are.
+    /// The number of workers.
     pub workers: usize,
-    /// By module: the workers that run it, lowest first.
+    /// The workers of each module, lowest first.
     pub modules: BTreeMap<String, Vec<usize>>,
 }
 
-/// What has gone to further workers, first things first.
+/// The modules that have moved to added workers, in the order of the moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Parted {
-    /// As the configuration says: by module that runs, its workers.
+pub(crate) struct Assignment {
+    /// The workers of each running module according to the configuration.
     base: Vec<Vec<usize>>,
     workers: usize,
-    gone: Vec<Gone>,
+    added: Vec<AddedWorker>,
 }
 
-/// Modules that are on a worker of their own.
+/// The modules on an added worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Gone {
-    /// The worker that they come from.
+pub(crate) struct AddedWorker {
+    /// The worker on which they were before.
     pub(crate) from: usize,
     pub(crate) modules: Vec<usize>,
 }
 
-impl Parted {
-    /// Nothing has gone yet.
+impl Assignment {
+    /// Creates an assignment without moves.
     pub(crate) fn new(layout: &Layout) -> Self {
         let base = layout.modules.iter().map(|module| module.workers.clone()).collect();
-        Self { base, workers: layout.workers, gone: Vec::new() }
+        Self { base, workers: layout.workers, added: Vec::new() }
     }
 
-    /// How many workers there are.
+    /// Returns the number of workers.
     pub(crate) fn workers(&self) -> usize {
-        self.workers + self.gone.len()
+        self.workers + self.added.len()
     }
 
-    /// What has gone, each with the worker that it is on.
-    pub(crate) fn gone(&self) -> impl Iterator<Item = (usize, &Gone)> {
-        self.gone.iter().enumerate().map(|(at, gone)| (self.workers + at, gone))
+    /// Returns the added workers with their numbers.
+    pub(crate) fn added(&self) -> impl Iterator<Item = (usize, &AddedWorker)> {
+        self.added.iter().enumerate().map(|(at, added)| (self.workers + at, added))
     }
 
-    /// The same with modules that go from a worker to a new one.
-    pub(crate) fn apart(&self, from: usize, modules: Vec<usize>) -> Self {
-        let mut parted = self.clone();
-        parted.gone.push(Gone { from, modules });
-        parted
+    /// Returns the assignment after modules have moved from a worker to a new one.
+    pub(crate) fn split(&self, from: usize, modules: Vec<usize>) -> Self {
+        let mut assignment = self.clone();
+        assignment.added.push(AddedWorker { from, modules });
+        assignment
     }
 
-    /// The same with what is on a worker back where it came from; `None` where others have come from that worker, or where it is not
-    /// one of those that were added. Later workers have lower numbers then.
-    pub(crate) fn together(&self, worker: usize) -> Option<Self> {
-        let at = worker.checked_sub(self.workers).filter(|at| *at < self.gone.len())?;
-        if self.gone.iter().any(|gone| gone.from == worker) {
+    /// Returns the assignment after the modules of an added worker have moved back. Returns `None` if the worker was
+    /// not added, or if other modules have moved away from it. The numbers of later workers fall by one.
+    pub(crate) fn merge(&self, worker: usize) -> Option<Self> {
+        let at = worker.checked_sub(self.workers).filter(|at| *at < self.added.len())?;
+        if self.added.iter().any(|added| added.from == worker) {
             return None;
         }
-        let mut parted = self.clone();
-        parted.gone.remove(at);
-        parted.gone.iter_mut().filter(|gone| gone.from > worker).for_each(|gone| gone.from -= 1);
-        Some(parted)
+        let mut assignment = self.clone();
+        assignment.added.remove(at);
+        assignment.added.iter_mut().filter(|added| added.from > worker).for_each(|added| added.from -= 1);
+        Some(assignment)
     }
 
-    /// By module: the workers that run it, lowest first.
-    pub(crate) fn placed(&self, layout: &Layout) -> Vec<Vec<usize>> {
+    /// Returns the workers of each module, lowest first.
+    pub(crate) fn module_workers(&self, layout: &Layout) -> Vec<Vec<usize>> {
         let mut on = self.base.clone();
-        for (to, gone) in self.gone() {
-            gone.modules.iter().for_each(|&module| on[module] = vec![to]);
+        for (to, added) in self.added() {
+            added.modules.iter().for_each(|&module| on[module] = vec![to]);
             // Modules are in the order in which packets pass them.
             for (at, module) in layout.running() {
-                let comes_after = module.before.iter().any(|before| on[*before].contains(&to));
-                if comes_after && !on[at].contains(&to) {
+                let follows = module.before.iter().any(|before| on[*before].contains(&to));
+                if follows && !on[at].contains(&to) {
                     on[at].push(to);
                 }
             }
         }
-        // Those that others run for are where these are.
+        // A module that runs as part of another one is on the workers of that one.
         (0..on.len()).map(|at| on[layout.modules[at].leader].clone()).collect()
     }
 
-    /// The layout of the pipeline when it is arranged like this.
+    /// Returns the pipeline's layout with this assignment.
     pub(crate) fn layout(&self, layout: &Layout) -> Layout {
         let mut layout = layout.clone();
-        let placed = self.placed(&layout);
-        layout.modules.iter_mut().zip(placed).for_each(|(module, on)| module.workers = on);
+        let module_workers = self.module_workers(&layout);
+        layout.modules.iter_mut().zip(module_workers).for_each(|(module, on)| module.workers = on);
         layout.workers = self.workers();
         layout
     }
 }
 
 impl Arrangement {
-    /// That of a layout.
+    /// Returns the arrangement of a layout.
     #[must_use]
     pub fn of(layout: &Layout) -> Self {
         let modules = layout.modules.iter().map(|module| (module.name.clone(), module.workers.clone()));
@@ -106,17 +106,18 @@ impl Arrangement {
     }
 }
 
-/// Those of the modules that can go to a worker of their own: a copy of all that comes after them must be able to go with them.
-pub(crate) fn movable(layout: &Layout, go: &[usize]) -> Vec<usize> {
+/// Returns the modules that can move to a worker of their own. All modules that follow them must be able to have a copy
+/// there.
+pub(crate) fn movable(layout: &Layout, candidates: &[usize]) -> Vec<usize> {
     let after = layout.after();
-    let mut goes = vec![false; layout.modules.len()];
-    go.iter().for_each(|&at| goes[at] = layout.modules[at].workers.len() == 1);
-    // Whether a module that stays cannot have a copy, or something after it cannot.
-    let mut blocks = vec![false; goes.len()];
-    for at in (0..goes.len()).rev() {
+    let mut moves = vec![false; layout.modules.len()];
+    candidates.iter().for_each(|&at| moves[at] = layout.modules[at].workers.len() == 1);
+    // True if a module stays and cannot have a copy, or if a later one cannot.
+    let mut blocks = vec![false; moves.len()];
+    for at in (0..moves.len()).rev() {
         let blocked = after[at].iter().any(|next| blocks[*next]);
-        goes[at] &= !blocked;
-        blocks[at] = !goes[at] && (blocked || layout.modules[at].single);
+        moves[at] &= !blocked;
+        blocks[at] = !moves[at] && (blocked || layout.modules[at].single);
     }
-    (0..goes.len()).filter(|at| goes[*at]).collect()
+    (0..moves.len()).filter(|at| moves[*at]).collect()
 }

@@ -1,5 +1,6 @@
-//! The controllers, a file each.
+//! The controllers, one per file.
 
+mod cooldowns;
 mod fair;
 mod fixed;
 mod gradient;
@@ -7,7 +8,6 @@ mod max;
 mod null;
 mod on_off;
 mod optimal;
-mod rests;
 mod weighted;
 
 use forebay_graph::{Actions, Layout, Snapshot, Why};
@@ -19,10 +19,11 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub(crate) struct NoParams {}
 
-/// How long packets wait for a trigger that is set whatever objectives there are, in seconds: nothing is stranded.
-const FOR_EVER: f64 = 1.0;
+/// The hold limit in seconds of a trigger that ignores objectives, so that no packet waits forever.
+const LONGEST_HOLD_S: f64 = 1.0;
 
-/// Decides on every module whose buffer is not stated: its trigger, its hold limit in seconds where that is to be set, and why.
+/// Sets the trigger of every module without a configured one. `decided` returns the trigger, the hold limit in seconds
+/// if it is to be set, and the reason.
 fn set_buffers(
     layout: &Layout,
     snapshot: &Snapshot,
@@ -31,7 +32,8 @@ fn set_buffers(
 ) {
     for (at, _) in layout.running().filter(|(_, module)| !module.fixed) {
         let (trigger, hold_s, why) = decided(at);
-        // Where no flow has an objective a buffer keeps its own limit: rare large batches would make turns long for others.
+        // If no flow has an objective, a buffer keeps its own limit: rare large batches would make turns long for other
+        // packets.
         actions.set(snapshot, at, trigger, hold_s.filter(|hold| hold.is_finite()), (why, None));
     }
 }

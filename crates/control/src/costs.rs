@@ -1,4 +1,4 @@
-//! What calls of modules cost: as was known before, put right by what the running modules take.
+//! The cost of modules' calls: earlier measurements, corrected by the times of the running modules.
 
 use forebay_graph::{Layout, Snapshot};
 use forebay_models::batching::Line;
@@ -6,40 +6,40 @@ use forebay_models::online::Online;
 
 use crate::period::stalled;
 
-/// What a function's calls cost, as was measured.
+/// The measured cost of a function's calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profiled {
-    /// Seconds a call and a packet.
+    /// Seconds per call and per packet.
     pub line: Line,
-    /// The part of a call that the engine's stopwatch does not count.
+    /// The part of a call that the engine's stopwatch does not measure.
     pub dispatch: f64,
 }
 
-/// What is assumed of a function that nobody has measured.
+/// The assumed cost of a function without measurements.
 const ASSUMED: Profiled = Profiled { line: Line { fixed: 40e-9, each: 10e-9 }, dispatch: 5e-9 };
 
-/// How much is believed of what a period says about time that calls share.
+/// The weight of a period in the estimate of shared time.
 const LEARN: f64 = 0.5;
-/// The part of T0 that is left of it, at least.
+/// The least part of T0 that remains after shared time is subtracted.
 const LEAST: f64 = 0.1;
-/// Periods after which lines say what calls took in a period: what becomes dearer later is not shared.
+/// Periods after which a recorded line is final. Calls that become slower later are not counted as shared time.
 const SETTLES: u32 = 16;
-/// A period with at least this part of the calls for each packet tells as much as the one before it that told most.
+/// A period with at least this part of the best period's calls per packet is as informative and replaces it.
 const AS_MANY: f64 = 0.75;
 
-/// Each module's cost.
+/// The cost of each module.
 #[derive(Clone, Debug)]
 pub enum Costs {
-    /// Learnt from what is timed.
+    /// Learnt from measured times.
     Learnt(Learnt),
-    /// By module: known for sure.
+    /// Known exactly, by module.
     Known(Vec<Line>),
-    /// As snapshots say: of what was recorded.
+    /// Taken from the snapshots of a recording.
     Recorded,
 }
 
 impl Costs {
-    /// To be learnt, from what was measured before, by module; `None` where it was not.
+    /// Creates costs to be learnt, starting from earlier measurements by module; `None` for a module without any.
     #[must_use]
     pub fn learnt(profiles: impl IntoIterator<Item = Option<Profiled>>) -> Self {
         let online = |profile: Option<Profiled>| {
@@ -49,7 +49,7 @@ impl Costs {
         Self::Learnt(Learnt { modules: profiles.into_iter().map(online).collect(), most: None, shared: None })
     }
 
-    /// Learns from a period, and writes what is known into its snapshot.
+    /// Learns from a period, and writes the costs into its snapshot.
     pub fn account(&mut self, layout: &Layout, snapshot: &mut Snapshot) {
         match self {
             Self::Learnt(learnt) => learnt.account(layout, snapshot),
@@ -64,35 +64,36 @@ impl Costs {
     }
 }
 
-/// Costs that are learnt.
+/// Learnt costs.
 ///
-/// A call that is timed by itself shares no time with the one before it and the one after. Calls do otherwise, as a processor begins with
-/// what comes next before it has ended: many short ones are timed at up to twice what workers take for all of them. So they are said to
-/// share as much time, each the same, as brings all together down to what workers were busy for, ports included.
+/// A call that is timed alone shares no time with the previous and the next call. Other calls do, because a processor
+/// starts later work before earlier work has ended: the times of many short calls can add up to twice the workers' busy
+/// time. So an equal shared time is subtracted from each call, such that all calls together take the workers' busy
+/// time, ports included.
 #[derive(Clone, Debug)]
 pub struct Learnt {
-    /// By module: what is timed of its calls.
+    /// The measured times of calls, by module.
     modules: Vec<Online>,
-    /// The period that said most: where many packets are in a call, ports and caches hide what calls share.
-    most: Option<Told>,
-    /// Seconds of each call that it shares with others.
+    /// The most informative period. With many packets per call, ports and caches hide the shared time.
+    most: Option<PeriodTotals>,
+    /// Shared time per call, in seconds.
     shared: Option<f64>,
 }
 
-/// What there was in a period.
+/// The totals of a period.
 #[derive(Clone, Debug)]
-struct Told {
-    /// By module: calls and packets, and what each cost, as far as could be told so many periods later.
+struct PeriodTotals {
+    /// By module: calls and packets, and the cost of each as estimated `later` periods afterwards.
     modules: Vec<(f64, f64)>,
     lines: Vec<Line>,
     later: u32,
     calls: f64,
     packets: f64,
-    /// Seconds of all workers.
+    /// Busy seconds of all workers.
     busy_s: f64,
 }
 
-impl Told {
+impl PeriodTotals {
     fn new(snapshot: &Snapshot, lines: &[Line]) -> Self {
         let modules: Vec<_> =
             snapshot.modules.iter().map(|module| (module.calls as f64, module.packets as f64)).collect();
@@ -101,7 +102,7 @@ impl Told {
         Self { modules, lines: lines.to_vec(), later: 0, calls, packets, busy_s }
     }
 
-    /// Lines as they are a period later.
+    /// Updates the lines one period later.
     fn settle(&mut self, lines: &[Line]) {
         self.later = (self.later + 1).min(SETTLES);
         for ((line, now), (calls, packets)) in self.lines.iter_mut().zip(lines).zip(&self.modules) {
@@ -112,7 +113,7 @@ impl Told {
         }
     }
 
-    /// What each call shared at least, in seconds, if calls of modules take as long as lines say one by one.
+    /// Returns the least shared time per call in seconds, if single calls take the time that the lines say.
     fn shared(&self) -> f64 {
         let parts = self.lines.iter().zip(&self.modules);
         let all = parts.map(|(line, (calls, packets))| line.fixed * calls + line.each * packets);
@@ -131,14 +132,14 @@ impl Learnt {
             module.cost_s = (line.fixed, line.each);
         }
         self.most.iter_mut().for_each(|most| most.settle(&lines));
-        let now = Told::new(snapshot, &lines);
+        let now = PeriodTotals::new(snapshot, &lines);
         if now.calls > 0.0 && !stalled(layout, snapshot) {
             let least = now.shared();
-            let as_many = |most: &Told| now.calls * most.packets >= AS_MANY * most.calls * now.packets;
+            let as_many = |most: &PeriodTotals| now.calls * most.packets >= AS_MANY * most.calls * now.packets;
             if self.most.as_ref().is_none_or(as_many) {
                 self.most = Some(now);
             }
-            let most = self.most.as_ref().map_or(0.0, Told::shared);
+            let most = self.most.as_ref().map_or(0.0, PeriodTotals::shared);
             let seen = most.max(least);
             self.shared = Some(self.shared.map_or(seen, |shared| shared + LEARN * (seen - shared)));
         }
@@ -156,7 +157,8 @@ mod tests {
     use super::*;
     use crate::testing::layout;
 
-    /// Two modules whose calls are timed at 30 ns and 2 ns a packet, for batches of this size, on a worker that is busy for so long.
+    /// Returns a period of two modules whose calls are timed at 30 ns plus 2 ns per packet, with batches of this size,
+    /// on a worker with this busy time.
     fn period(batch: u64, trigger: usize, busy_s: f64) -> Snapshot {
         let calls = 100_000 / batch;
         let timed = (calls, 100_000, 30e-9 * calls as f64 + 2e-9 * 100_000.0);
@@ -165,7 +167,7 @@ mod tests {
         Snapshot { modules: vec![module; 2], workers: vec![worker], ..Snapshot::default() }
     }
 
-    /// What a call of the second module costs, and a packet of it.
+    /// Returns the cost of the second module per call and per packet.
     fn cost(costs: &mut Costs, mut snapshot: Snapshot) -> (f64, f64) {
         costs.account(&layout(Vec::new(), Vec::new()), &mut snapshot);
         assert!(!snapshot.exact);
@@ -181,14 +183,16 @@ mod tests {
         assert!((is.0 - fixed).abs() < 1e-12 && (is.1 - 2e-9).abs() < 1e-12, "{is:?}, not {fixed}");
     }
 
-    /// Calls of single packets, timed one by one, were more than workers were busy: what holding saved was overrated threefold, and
-    /// so was its price, so that triggers of less than half a batch seemed worth nothing.
+    /// Regression test: the times of single-packet calls added up to more than the workers' busy time. The saving of
+    /// held packets was overestimated threefold, and so was its price, so that triggers below half a batch seemed
+    /// useless.
     #[test]
     fn calls_cost_together_no_more_than_workers_are_busy() {
         let mut costs = costs(30e-9, 2e-9);
-        // A packet takes 24 ns: 20 for its two calls.
+        // A packet takes 24 ns: 20 ns for its two calls.
         near(cost(&mut costs, period(1, 0, 2.4e-3)), 10e-9);
-        // Few calls say nothing of what many share, held or not; nor does a period with a long turn or without packets.
+        // A few calls show nothing about the shared time of many calls, held or not. Neither does a period with a long
+        // turn or without packets.
         (0..30).for_each(|_| near(cost(&mut costs, period(16, 16, 2.4e-3)), 10e-9));
         (0..30).for_each(|_| near(cost(&mut costs, period(16, 0, 2.4e-3)), 10e-9));
         let mut stalled = period(1, 0, 9e-3);
@@ -198,23 +202,23 @@ mod tests {
         let mut last = (0.0, 0.0);
         (0..30).for_each(|_| last = cost(&mut costs, period(1, 0, 3.4e-3)));
         near(last, 15e-9);
-        // Where they are more than there is time for all the same, they share more.
+        // If the calls still exceed the busy time, they share more.
         (0..30).for_each(|_| last = cost(&mut costs, period(16, 16, 0.5e-3)));
         near(last, 8e-9);
         (0..30).for_each(|_| last = cost(&mut costs, period(1, 0, 0.2e-3)));
         near(last, 3e-9);
     }
 
-    /// Calls that became dearer while packets were held were said to share all of it with others.
+    /// Regression test: calls that became slower while packets were held were counted entirely as shared time.
     #[test]
-    fn what_becomes_dearer_later_is_not_shared() {
+    fn calls_that_become_slower_later_share_no_more_time() {
         let mut costs = costs(30e-9, 2e-9);
         near(cost(&mut costs, period(1, 0, 2.4e-3)), 10e-9);
         (0..30).for_each(|_| near(cost(&mut costs, period(16, 16, 2.4e-3)), 10e-9));
-        let mut dearer = period(16, 16, 2.4e-3);
-        dearer.modules.iter_mut().for_each(|module| module.timed.2 += 30e-9 * module.timed.0 as f64);
+        let mut slower = period(16, 16, 2.4e-3);
+        slower.modules.iter_mut().for_each(|module| module.timed.2 += 30e-9 * module.timed.0 as f64);
         let mut last = (0.0, 0.0);
-        (0..60).for_each(|_| last = cost(&mut costs, dearer.clone()));
+        (0..60).for_each(|_| last = cost(&mut costs, slower.clone()));
         let call = last.0 + 16.0 * last.1;
         assert!((call - (60e-9 + 16.0 * 2e-9 - 20e-9)).abs() < 1e-9, "a call of 16 packets: {call}");
     }
@@ -224,7 +228,7 @@ mod tests {
         let line = |fixed| Some(Profiled { line: Line { fixed, each: 2e-9 }, dispatch: 0.0 });
         let mut costs = Costs::learnt(vec![line(5e-6), line(30e-9)]);
         let mut snapshot = period(1, 0, 0.0);
-        // One call in a thousand packets.
+        // One call per thousand packets.
         (snapshot.modules[0].calls, snapshot.modules[0].timed) = (100, (100, 100_000, 5e-6 * 100.0 + 2e-9 * 100_000.0));
         snapshot.workers[0].busy_s = 5e-6 * 100.0 + 2.0 * 2e-9 * 100_000.0 + 10e-9 * 100_000.0;
         costs.account(&layout(Vec::new(), Vec::new()), &mut snapshot);
@@ -232,13 +236,13 @@ mod tests {
         near(snapshot.modules[1].cost_s, 10e-9 + 20e-9 * 100.0 / 100_100.0);
     }
 
-    /// Otherwise one early period would stand for ever, whatever traffic comes later.
+    /// Otherwise one early period would be used for ever, whatever the later traffic.
     #[test]
-    fn what_calls_share_is_told_by_the_last_of_periods_with_about_as_many() {
-        let told = |packets: u64| {
+    fn shared_time_comes_from_the_last_informative_period() {
+        let after = |packets: u64| {
             let mut costs = costs(30e-9, 2e-9);
             near(cost(&mut costs, period(1, 0, 2.4e-3)), 10e-9);
-            // As many calls, of more packets.
+            // The same number of calls, with more packets.
             let mut other = period(1, 0, 0.0);
             other.modules.iter_mut().for_each(|module| {
                 (module.packets, module.timed) = (packets, (100_000, packets, 30e-9 * 1e5 + 2e-9 * packets as f64));
@@ -248,12 +252,12 @@ mod tests {
             (0..30).for_each(|_| last = cost(&mut costs, other.clone()));
             last
         };
-        near(told(125_000), 15e-9);
-        near(told(150_000), 10e-9);
+        near(after(125_000), 15e-9);
+        near(after(150_000), 10e-9);
     }
 
     #[test]
-    fn what_is_known_for_sure_is_said_to_be() {
+    fn known_costs_are_marked_as_exact() {
         let mut snapshot = period(1, 0, 1e-2);
         let mut costs = Costs::Known(vec![Line { fixed: 7e-9, each: 2e-9 }; 2]);
         costs.account(&layout(Vec::new(), Vec::new()), &mut snapshot);
@@ -261,9 +265,9 @@ mod tests {
         near(snapshot.modules[1].cost_s, 7e-9);
     }
 
-    /// Else calls would seem to cost nothing.
+    /// Otherwise calls would seem to cost nothing.
     #[test]
-    fn what_becomes_cheaper_later_is_shared_less() {
+    fn calls_that_become_faster_later_share_less_time() {
         let mut costs = costs(30e-9, 2e-9);
         near(cost(&mut costs, period(1, 0, 2.4e-3)), 10e-9);
         (0..30).for_each(|_| near(cost(&mut costs, period(16, 16, 2.4e-3)), 10e-9));
@@ -272,7 +276,7 @@ mod tests {
         let mut last = (0.0, 0.0);
         (0..60).for_each(|_| last = cost(&mut costs, cheaper.clone()));
         let call = last.0 + 16.0 * last.1;
-        assert!(call > 25e-9, "a call of 16 packets that took 62 ns, and takes 47, was said to be {call}");
+        assert!(call > 25e-9, "a call of 16 packets that took 62 ns, and now takes 47 ns, is estimated at {call} s");
     }
 
     #[test]
@@ -289,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_room_what_is_timed_counts_in_whole() {
+    fn with_spare_time_measured_times_count_in_full() {
         let mut costs = costs(30e-9, 2e-9);
         (0..3).for_each(|_| near(cost(&mut costs, period(1, 0, 1e-2)), 30e-9));
     }

@@ -1,73 +1,77 @@
-//! What it costs to hold packets: what workers take for a packet, with packets held and without, less what fewer calls save.
+//! The cost of holding packets: a worker's time per packet with holding, compared with the time without, plus the time
+//! saved by fewer calls.
 //!
-//! A packet that waits for a batch goes out of the caches, and the next one to arrive gets a buffer that is not in them either. It shows
-//! where packets enter and leave as much as in calls, and is of this machine, pipeline and traffic, so that it is learnt as they run: from
-//! periods in which nobody waits, as at the beginning, and others.
+//! A packet that waits for a batch leaves the processor's caches, and the next packet gets a buffer that is not cached
+//! either. This costs time in calls and where packets enter and leave. The cost depends on machine, pipeline and
+//! traffic, so it is learnt at run time from periods with and without holding.
 
 use forebay_graph::{Layout, Snapshot};
 
 use crate::period::{full, queues};
 
-/// How much of what a period says is believed, and of what a change of triggers says, which is once.
+/// The weight of a period, and of a change of triggers, which happens only once.
 const LEARN: f64 = 0.25;
 const LEARN_CHANGE: f64 = 0.5;
-/// How much of a price is forgotten in a period that does not show it, so that it is seen again now and then.
+/// The part of a price that is dropped in a period that does not show it, so that holding is tried again now and then.
 const FORGET: f64 = 1.0 / 256.0;
-/// The share of packets that may be held where nobody waits, and that must be where it is seen what that costs.
-const NOBODY: f64 = 0.01;
-const MANY: f64 = 0.25;
-/// Turns of a period, at least, for a change of triggers to say something: what calls are under way when it ends is too much of it else.
+/// The largest share of held packets in a period without holding, and the least share in a period that shows the cost.
+const NONE_HELD: f64 = 0.01;
+const MANY_HELD: f64 = 0.25;
+/// The least number of turns in a period for a change of triggers to be used. With fewer turns, calls in progress at
+/// the end of the period distort the result.
 const TURNS: u64 = 100;
-/// Where packets that nobody holds cost less by this part than in the period before, caches become warm; where that is waited for, it is
-/// before so many periods are over. (Of pipelines of 16 to 600 modules the second period, of 2 ms, told from 0.5 to 12 percent more than
-/// the fifth.)
+/// If packets without holding cost less by this part than in the previous period, the caches are still warming up.
+/// Learning waits for that for a limited number of periods. (For pipelines of 16 to 600 modules, the second period, of
+/// 2 ms, showed a cost that was 0.5 to 12 percent higher than in the fifth.)
 const WARMER: f64 = 0.02;
 const WARM: u32 = 8;
-/// By what part packets a call may differ where they enter, as what a turn costs is shared by as many; and the modules that they pass.
+/// The relative difference of packets per call at the entry, and of the modules passed, up to which periods are
+/// comparable.
 const ALIKE: f64 = 0.25;
 
-/// What has been learnt.
+/// The learnt cost of holding.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holding {
-    /// Periods with packets that have been seen: in the first one nothing is in the caches yet.
+    /// The number of periods with packets so far. In the first one, the caches are still cold.
     periods: u32,
-    /// Where nobody waited.
-    free: Option<Seen>,
-    /// Whether that may cost less in the next period, as caches are still cold.
+    /// A period without holding.
+    free: Option<Observation>,
+    /// True if the cost may fall in the next period, because caches are still warming up.
     warms: bool,
-    /// The last period that said anything.
-    last: Option<Seen>,
-    /// Seconds for each batch that a packet waits for, against those that wait for none; and as far as they wait for more than they
-    /// did in the last period, or for fewer: to be held again may cost more than what is held once saves beyond what calls say.
+    /// The last useful period.
+    last: Option<Observation>,
+    /// Seconds per batch that a packet waits for, compared with packets that wait for none; and the same for the
+    /// difference to the previous period's number of batches. Holding packets a second time may cost more than holding
+    /// them once saves beyond the calls.
     each: f64,
     again: f64,
 }
 
-/// What was in a period.
+/// The figures of a period.
 #[derive(Clone, Debug)]
-struct Seen {
-    /// Workers' seconds a packet.
+struct Observation {
+    /// Workers' seconds per packet.
     took: f64,
-    /// Turns of the worker with the fewest.
+    /// Turns of the worker with the fewest turns.
     turns: u64,
     /// Batches that a packet waited for.
     held: f64,
-    /// Packets a call where they enter.
+    /// Packets per call at the entry.
     together: f64,
-    /// By module: packets, for each that entered.
+    /// By module: packets per entered packet.
     ways: Vec<f64>,
-    /// By module: packets a call; 0 without any.
+    /// By module: packets per call; 0 without calls.
     batches: Vec<f64>,
 }
 
-impl Seen {
-    /// Whether packets came together as much as they do now.
+impl Observation {
+    /// Returns whether the number of packets arriving at once is comparable.
     fn comes(&self, together: f64) -> bool {
         (together - self.together).abs() <= ALIKE * self.together
     }
 
-    /// Seconds for each batch that packets wait for more than they did then. What is saved in calls is what costs say, right or wrong: so
-    /// the sum of both is what is seen.
+    /// Returns the seconds per additional batch that packets wait for, compared with this period. The time saved in
+    /// calls is computed from the costs. Even if those are wrong, the sum of both is the measured difference.
     fn price(&self, now: &Self, snapshot: &Snapshot, packets: f64) -> f64 {
         let saved = snapshot
             .modules
@@ -78,7 +82,7 @@ impl Seen {
         (now.took - self.took + saved.sum::<f64>() / packets) / (now.held - self.held)
     }
 
-    /// Whether packets went these ways.
+    /// Returns whether packets took comparable paths.
     fn goes(&self, ways: &[f64]) -> bool {
         let other: f64 = self.ways.iter().zip(ways).map(|(was, is)| (was - is).abs()).sum();
         other <= ALIKE * self.ways.iter().sum::<f64>()
@@ -86,7 +90,7 @@ impl Seen {
 }
 
 impl Holding {
-    /// Learns from a period whose modules' costs are known.
+    /// Learns from a period in which the costs of modules are known.
     pub(crate) fn learn(&mut self, layout: &Layout, snapshot: &Snapshot) {
         let last = self.last.take();
         let (mut entered, mut entries, mut held) = (0, 0, 0);
@@ -112,15 +116,16 @@ impl Holding {
         }
         let batches = snapshot.modules.iter().map(|module| module.batch().unwrap_or(0.0)).collect();
         let turns = snapshot.workers.iter().map(|worker| worker.busy_turns).min().unwrap_or(0);
-        let mut now = Seen { took, turns, held, together, ways, batches };
+        let mut now = Observation { took, turns, held, together, ways, batches };
         if self.free.as_ref().is_some_and(|free| !free.goes(&now.ways)) {
-            // Packets that go other ways cost something else, and to hold them as much more: what that is cannot be seen until none is.
+            // Packets on other paths cost a different time, and holding them costs the same extra time. The new base
+            // cost is visible only in a period without holding.
             (self.free, self.warms) = (None, false);
         } else if let Some(last) = last.filter(|last| {
             last.goes(&now.ways)
                 && turns.min(last.turns) >= TURNS
-                && held.min(last.held) > NOBODY
-                && (held - last.held).abs() > MANY
+                && held.min(last.held) > NONE_HELD
+                && (held - last.held).abs() > MANY_HELD
                 && last.comes(together)
         }) {
             let again = last.price(&now, snapshot, packets);
@@ -129,9 +134,9 @@ impl Holding {
             self.again *= 1.0 - FORGET;
         }
         self.last = Some(now.clone());
-        if held < NOBODY {
+        if held < NONE_HELD {
             let before = self.free.take().filter(|free| free.comes(together));
-            let warmer = |free: &Seen| self.warms && took < free.took * (1.0 - WARMER);
+            let warmer = |free: &Observation| self.warms && took < free.took * (1.0 - WARMER);
             self.warms = !snapshot.exact && self.periods < WARM && before.as_ref().is_none_or(warmer);
             now.took = match before {
                 Some(free) if !self.warms => free.took + LEARN * (took - free.took),
@@ -139,37 +144,37 @@ impl Holding {
             };
             self.free = Some(now);
         } else if let Some(free) = &self.free
-            && held > MANY
+            && held > MANY_HELD
             && free.comes(together)
         {
             self.each = (self.each + LEARN * (free.price(&now, snapshot, packets) - self.each)).max(0.0);
         }
-        // Too few are held to show the price: it fades, so that holding is tried again.
-        if held <= MANY {
+        // Too few packets are held to show the price. It fades, so that holding is tried again.
+        if held <= MANY_HELD {
             self.each *= 1.0 - FORGET;
         }
     }
 
-    /// Whether a period says anything: who has time to spare spends it on looking for packets, which costs nobody anything.
+    /// Returns whether a period shows costs. A worker with spare time spends it on polling, which costs nothing.
     fn shows(snapshot: &Snapshot) -> bool {
         snapshot.workers.iter().all(|worker| full(worker, snapshot))
     }
 
-    /// Whether it is to be seen first what packets cost that nobody holds. In the first period packets may not have come from its beginning
-    /// on: whether a worker will have time to spare is not known then, unless packets wait for it.
+    /// Returns whether the cost of packets without holding must be measured first. In the first period, packets may
+    /// have started to arrive late. Then it is unknown whether a worker will have spare time, unless packets queue.
     pub(crate) fn asks(&self, snapshot: &Snapshot) -> bool {
         let may_show = Self::shows(snapshot) || self.periods == 1 && !queues(snapshot);
-        // What piles up meanwhile would be late.
+        // Packets that queue meanwhile would be late.
         let warms = self.warms && !queues(snapshot);
         (self.free.is_none() || warms) && may_show && snapshot.modules.iter().all(|module| module.trigger == 0)
     }
 
-    /// Seconds that a packet costs more for each batch that it waits for.
+    /// Returns the extra seconds per packet for each batch that it waits for.
     pub(crate) fn each(&self) -> f64 {
         self.each
     }
 
-    /// The same where packets have waited for one before: what changes of triggers said, if anything.
+    /// Returns the same for packets that already wait for another batch, according to the changes of triggers so far.
     pub(crate) fn again(&self) -> f64 {
         self.again.max(0.0)
     }
@@ -182,7 +187,7 @@ mod tests {
     use super::*;
     use crate::testing;
 
-    /// A module that packets enter, on a worker that is busy for this share of a period of 10 ms.
+    /// Returns a period of a module at the entry. `busy` is the worker's load in it.
     fn period(layout: &Layout, busy: f64, trigger: usize, beside_s: f64) -> Snapshot {
         let (packets, calls, cost_s) = (100_000, 3_125, (100e-9, 20e-9));
         let took = packets as f64 * (cost_s.1 + beside_s) + calls as f64 * cost_s.0;
@@ -205,19 +210,20 @@ mod tests {
     }
 
     #[test]
-    fn what_packets_cost_more_that_are_held_is_learnt() {
+    fn the_cost_of_holding_is_learnt() {
         let mut periods = vec![(1.0, 0, 50e-9), (1.0, 0, 10e-9)];
         assert_eq!(learnt(&periods).each(), 0.0);
         periods.extend([(1.0, 32, 18e-9); 30]);
-        // The first period does not count: nothing was in the caches yet.
+        // The first period does not count: the caches were still cold.
         assert!((learnt(&periods).each() - 8e-9).abs() < 1e-10, "{:?}", learnt(&periods));
         periods.extend([(1.0, 32, 9e-9); 30]);
         assert_eq!(learnt(&periods).each(), 0.0);
     }
 
-    /// Traffic that took other ways had the price forgotten, and as nothing was free of being held, it was never learnt again.
+    /// Regression test: when traffic took other paths, the price was dropped. Because packets were held in every
+    /// period, it was never learnt again.
     #[test]
-    fn what_holding_costs_is_kept_in_mind_where_packets_go_other_ways() {
+    fn the_cost_of_holding_is_kept_when_paths_change() {
         let mut layout = layout();
         layout.modules.push(testing::module("other", &[0]));
         let mut holding = Holding::default();
@@ -236,9 +242,10 @@ mod tests {
         assert_eq!(learn(&[(32, 18e-9); 30], false), price);
     }
 
-    /// A price that was too high once had packets never held again, of which it would have been seen.
+    /// Regression test: after the price was once too high, packets were never held again, so the price was never
+    /// corrected.
     #[test]
-    fn what_nobody_is_seen_to_pay_is_forgotten() {
+    fn an_unconfirmed_price_fades() {
         let held = [&[(1.0, 0, 50e-9), (1.0, 0, 10e-9)][..], &[(1.0, 32, 18e-9); 30]].concat();
         let price = learnt(&held).each();
         let quiet = learnt(&[&held[..], &[(1.0, 0, 10e-9); 200]].concat()).each();
@@ -246,42 +253,43 @@ mod tests {
         // One of ten modules holds.
         let ten = Layout { modules: vec![layout().modules.remove(0); 10], ..layout() };
         let mut few = Holding::default();
-        let told = |held: usize| {
+        let snapshot_of = |held: usize| {
             let mut snapshot = period(&ten, 1.0, 0, 10e-9);
             snapshot.modules[..held].iter_mut().for_each(|module| module.trigger = 32);
             snapshot
         };
-        (0..3).for_each(|_| few.learn(&ten, &told(0)));
+        (0..3).for_each(|_| few.learn(&ten, &snapshot_of(0)));
         few.each = price;
-        (0..200).for_each(|_| few.learn(&ten, &told(1)));
+        (0..200).for_each(|_| few.learn(&ten, &snapshot_of(1)));
         assert!(few.each() > 0.0 && few.each() < price / 2.0, "{few:?}");
         let (layout, mut holding) =
             (Layout { modules: vec![layout().modules.remove(0); 2], ..layout() }, Holding::default());
-        let told = |other: u64| {
+        let snapshot_of = |other: u64| {
             let mut snapshot = period(&layout, 1.0, 0, 10e-9);
             snapshot.modules[1].packets = other;
             snapshot
         };
-        (0..3).for_each(|_| holding.learn(&layout, &told(90_000)));
+        (0..3).for_each(|_| holding.learn(&layout, &snapshot_of(90_000)));
         holding.each = price;
-        holding.learn(&layout, &told(80_000));
-        assert!(holding.each() > 0.9 * price, "about as many go there: {holding:?}");
-        holding.learn(&layout, &told(9_000));
+        holding.learn(&layout, &snapshot_of(80_000));
+        assert!(holding.each() > 0.9 * price, "about as many packets go there: {holding:?}");
+        holding.learn(&layout, &snapshot_of(9_000));
         assert!(holding.free.as_ref().is_some_and(|free| free.ways[1] < 0.1), "other packets: {holding:?}");
     }
 
-    /// What holding saved beyond what calls say was once taken for a price of nothing, at which packets were held again for less than that
-    /// cost.
+    /// Regression test: a saving beyond the calls was treated as a price of 0. Packets were then held a second time,
+    /// although that cost more.
     #[test]
-    fn what_packets_cost_more_that_are_held_again_is_seen_when_triggers_change() {
+    fn the_cost_of_holding_again_is_learnt_from_changes() {
         let mut layout = Layout { modules: vec![layout().modules.remove(0); 2], ..layout() };
         layout.modules[1].entry = false;
-        let told = |triggers: [usize; 2], beside_s: f64| {
+        let snapshot_of = |triggers: [usize; 2], beside_s: f64| {
             let mut snapshot = period(&layout, 1.0, triggers[0], beside_s);
             snapshot.modules[1].trigger = triggers[1];
             snapshot
         };
-        let (free, once, again) = (told([0, 0], 80e-9), told([32, 0], 20e-9), told([32, 32], 30e-9));
+        let (free, once, again) =
+            (snapshot_of([0, 0], 80e-9), snapshot_of([32, 0], 20e-9), snapshot_of([32, 32], 30e-9));
         let mut holding = Holding::default();
         [&free, &free, &once, &once].into_iter().for_each(|period| holding.learn(&layout, period));
         assert_eq!((holding.each(), holding.again()), (0.0, 0.0), "it saves more than calls say");
@@ -289,8 +297,8 @@ mod tests {
         assert!(holding.again() > 3e-9, "{holding:?}");
         [&once, &again, &once].into_iter().for_each(|period| holding.learn(&layout, period));
         assert!((7e-9..=10.1e-9).contains(&holding.again()) && holding.each() == 0.0, "{holding:?}");
-        // What came to be other by chance says as often that it costs less.
-        let twice = told([32, 32], 20e-9);
+        // Random differences cancel out.
+        let twice = snapshot_of([32, 32], 20e-9);
         for _ in 0..20 {
             [&twice, &once].into_iter().for_each(|period| holding.learn(&layout, period));
         }
@@ -298,22 +306,23 @@ mod tests {
         holding.learn(&layout, &again);
         (0..100).for_each(|_| holding.learn(&layout, &again));
         let price = holding.again();
-        assert!(price > 0.0 && price < 5e-9, "it is forgotten: {holding:?}");
+        assert!(price > 0.0 && price < 5e-9, "it fades: {holding:?}");
         let mut few = once.clone();
         few.workers[0].busy_turns = TURNS - 1;
         holding.learn(&layout, &few);
         assert!(holding.again() <= price, "few turns say nothing: {holding:?}");
     }
 
-    /// The second period was taken for what packets cost that nobody holds, where caches were not warm yet: holding seemed to cost nothing.
+    /// Regression test: the second period was used as the cost without holding, although the caches were still cold.
+    /// Holding then seemed to cost nothing.
     #[test]
-    fn what_packets_cost_is_seen_when_caches_are_warm() {
+    fn the_base_cost_is_measured_with_warm_caches() {
         let mut periods = vec![(1.0, 0, 50e-9)];
         for beside_s in [20e-9, 14e-9, 11e-9, 10e-9] {
             periods.push((1.0, 0, beside_s));
             assert!(learnt(&periods).asks(&period(&layout(), 1.0, 0, beside_s)), "{periods:?}");
         }
-        // Hardly less says nothing of caches.
+        // A slightly lower cost does not indicate cold caches.
         periods.push((1.0, 0, 9.9e-9));
         assert!(!learnt(&periods).asks(&period(&layout(), 1.0, 0, 9.9e-9)));
         periods.extend([(1.0, 32, 18e-9); 30]);
@@ -322,18 +331,18 @@ mod tests {
         assert!(learnt(&warming).asks(&period(&layout(), 1.0, 0, 0.0)));
         let mut queued = period(&layout(), 1.0, 0, 0.0);
         queued.workers[0].port_wait_s = Some(DelaySnapshot { mean: 1e-6, ..DelaySnapshot::default() });
-        assert!(!learnt(&warming).asks(&queued), "what piles up meanwhile would be late");
+        assert!(!learnt(&warming).asks(&queued), "packets that queue meanwhile would be late");
         warming.push((1.0, 0, 1e-6 * 0.5_f64.powi(WARM as i32)));
-        assert!(!learnt(&warming).asks(&period(&layout(), 1.0, 0, 0.0)), "nobody waits for ever");
+        assert!(!learnt(&warming).asks(&period(&layout(), 1.0, 0, 0.0)), "the number of periods is limited");
     }
 
     #[test]
-    fn workers_with_time_to_spare_say_nothing() {
+    fn workers_with_spare_time_show_no_costs() {
         assert_eq!(learnt(&[(0.5, 0, 10e-9), (0.5, 0, 10e-9), (0.5, 32, 90e-9)]).each(), 0.0);
         let (layout, holding) = (layout(), Holding::default());
         assert!(holding.asks(&period(&layout, 1.0, 0, 10e-9)));
         assert!(!holding.asks(&period(&layout, 0.5, 0, 10e-9)) && !holding.asks(&period(&layout, 1.0, 8, 10e-9)));
-        // At a start packets may come late in the first period: the second one says what they cost.
+        // At a start, packets may arrive late in the first period. The second period then shows their cost.
         let started = learnt(&[(0.5, 0, 50e-9)]);
         assert!(started.asks(&period(&layout, 0.5, 0, 50e-9)));
         assert!(!learnt(&[(0.5, 0, 50e-9), (0.5, 0, 50e-9)]).asks(&period(&layout, 0.5, 0, 50e-9)));

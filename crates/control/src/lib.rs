@@ -1,8 +1,8 @@
-//! Batch control: what decides on triggers and hold limits while a pipeline runs, so that every flow keeps its delay objective and
-//! packets cost as little as they can (`docs/control.md`).
+//! Batch control: chooses triggers and hold limits while a pipeline runs, so that every flow keeps its delay objective
+//! and packets cost as little time as possible (`docs/control.md`).
 //!
-//! A [`Pilot`] is given a snapshot each period and says what is to change. It knows no worker, no clock and no thread: it decides
-//! alike for a running pipeline, in simulated time and on what was recorded.
+//! A [`Pilot`] receives a snapshot each period and returns the changes to make. It uses no workers, clocks or threads,
+//! so that it decides in the same way for a running pipeline, in simulated time and for a recording.
 
 #![forbid(unsafe_code)]
 

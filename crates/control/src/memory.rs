@@ -1,25 +1,26 @@
-//! For how long it is kept in mind that something went wrong: longer each time that it does again, and less long after a time without.
-//! Without, what went wrong would be tried again every few periods: a steady load comes to a steady control.
+//! Remembers a failure for a number of periods. The number grows with each further failure and shrinks after a time
+//! without failures. Otherwise, the cause of the failure would be tried again every few periods. A steady load thus has
+//! steady triggers.
 
-/// Periods at first, and at most.
+/// The number of periods after the first failure, and the largest number.
 const FIRST: u32 = 64;
 const LONGEST: u32 = 1 << 14;
-/// How many times longer after it went wrong again.
+/// The factor after a further failure.
 const LONGER: u32 = 4;
-/// What goes wrong again within so many periods is the same: nothing was tried meanwhile.
+/// Failures within this number of periods count as one: nothing was tried in between.
 const SAME: u32 = 8;
 
-/// What went wrong last.
+/// The memory of the last failure.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Memory {
-    /// For how many periods it is kept in mind.
+    /// The number of periods for which it is remembered.
     periods: u32,
-    /// How many there were since.
+    /// The number of periods since the failure.
     since: u32,
 }
 
 impl Memory {
-    /// A period is over.
+    /// Advances by one period.
     pub(crate) fn pass(&mut self) {
         self.since = self.since.saturating_add(1);
         if self.since > 2 * self.periods {
@@ -28,18 +29,18 @@ impl Memory {
         }
     }
 
-    /// It went wrong in the period that is over.
+    /// Records a failure in the period that has just ended.
     pub(crate) fn fails(&mut self) {
         let longer = if self.since > SAME { LONGER * self.periods } else { self.periods };
         (self.periods, self.since) = (longer.clamp(FIRST, LONGEST), 0);
     }
 
-    /// Whether it is kept in mind.
+    /// Returns whether the failure is still remembered.
     pub(crate) fn lasts(&self) -> bool {
         self.since < self.periods
     }
 
-    /// For how many periods it is, and was when it went wrong.
+    /// Returns the number of periods for which a failure is remembered.
     pub(crate) fn periods(&self) -> u32 {
         self.periods
     }
@@ -49,7 +50,7 @@ impl Memory {
 mod tests {
     use super::*;
 
-    /// For how many periods it is kept in mind after what was seen, period by period.
+    /// Returns for how many periods a failure is remembered after a sequence of periods with and without failures.
     fn lasts(failed: impl IntoIterator<Item = bool>) -> u32 {
         let mut memory = Memory::default();
         for fails in failed {
@@ -67,22 +68,22 @@ mod tests {
     }
 
     #[test]
-    fn it_is_kept_in_mind_for_longer_each_time() {
+    fn a_failure_is_remembered_longer_each_time() {
         assert_eq!((lasts([]), lasts([true])), (0, FIRST));
         let again = |times: usize| [&[true][..], &[false; 20]].concat().repeat(times).into_iter().chain([true]);
         assert_eq!((lasts(again(1)), lasts(again(2))), (LONGER * FIRST, LONGER * LONGER * FIRST));
         assert_eq!(lasts(again(20)), LONGEST);
     }
 
-    /// One long overload was kept in mind for half an hour.
+    /// Regression test: one long overload was remembered for half an hour.
     #[test]
-    fn what_goes_wrong_for_long_is_one_thing() {
+    fn a_long_failure_counts_once() {
         assert_eq!(lasts([true; 1_000]), FIRST);
         assert_eq!(lasts([true, false, false].repeat(300).into_iter().chain([true])), FIRST);
     }
 
     #[test]
-    fn after_a_long_time_it_is_as_at_first() {
+    fn after_a_long_time_the_memory_is_reset() {
         let often = [&[true][..], &[false; 20]].concat().repeat(4);
         assert!(lasts(often.iter().copied().chain([true])) > 100 * FIRST);
         let then = often.into_iter().chain([false; 40_000]).chain([true]);

@@ -1,7 +1,7 @@
-//! What a snapshot means for the next period, as the batch model takes it.
+//! Builds the batch model of the next period from a snapshot.
 //!
-//! A packet's delay is what it waits for batches, what the calls on its way take, and the rest: its wait for a turn, and in queues
-//! at ports. The rest is nobody's to choose, and is [learnt](Learning).
+//! A packet's delay consists of its waits for batches, the calls on its path, and the residual: waits for a turn and in
+//! queues at ports. The residual cannot be chosen; it is [learnt](Learning).
 
 use forebay_graph::snapshot::{ModuleSnapshot, WorkerSnapshot};
 use forebay_graph::{Layout, Snapshot};
@@ -12,32 +12,32 @@ use crate::holding::Holding;
 use crate::learning::Learning;
 use crate::period::stalled;
 
-/// The rate of a flow that no packets came of, in packets a second: its objective holds for the next one.
+/// The rate of a flow without packets, in packets per second: its objective applies to its next packet.
 const SLOWEST: f64 = 1e-3;
-/// For so many periods it is waited at most to see what packets cost that nobody holds.
+/// The largest number of periods spent on measuring the cost of packets without holding.
 const ASKED: u32 = 8;
-/// The shortest time that a flow is given to the model, in seconds: one that has none left.
-const NONE: f64 = 1e-12;
+/// The shortest time in seconds that the model gets for a flow, if no time remains.
+const SHORTEST_S: f64 = 1e-12;
 
-/// Makes models of what will be out of what was.
+/// Builds models of the next period.
 #[derive(Clone, Debug, Default)]
 pub struct Outlook {
     learning: Learning,
     holding: Holding,
-    /// For how many periods in a row it was asked what packets cost that nobody holds.
+    /// Number of periods in a row in which the cost without holding was measured.
     asked: u32,
 }
 
-/// By module: packets that come to it together.
+/// Returns the number of packets that arrive at once at each module.
 fn arrivals(layout: &Layout, snapshot: &Snapshot) -> Vec<f64> {
     (0..layout.modules.len()).map(|at| ingress(layout, snapshot, at)).collect()
 }
 
-/// Packets that come to a module together.
+/// Returns the number of packets that arrive at once at a module.
 ///
-/// At a module behind a port those do not count that were there together only because they waited for a turn: how many that are
-/// follows from how long turns take, and triggers that are chosen by it change it. Packets that come evenly wait half a turn in the
-/// mean.
+/// At a module behind a port, packets that are only together because they waited for a turn do not count. Their number
+/// depends on the length of turns, and triggers based on it would change it. Packets that arrive evenly wait half a
+/// turn on average.
 fn ingress(layout: &Layout, snapshot: &Snapshot, at: usize) -> f64 {
     let (module, of) = (&snapshot.modules[at], &layout.modules[at]);
     let waits = of.workers.iter().filter_map(|worker| Some(snapshot.workers[*worker].port_wait_s?.mean));
@@ -58,31 +58,31 @@ fn modules(snapshot: &Snapshot, arrives: &[f64]) -> Vec<Module> {
     snapshot.modules.iter().zip(arrives).map(module).collect()
 }
 
-/// By module: packets a second that came to it, of whatever flow.
+/// Returns the packets per second that arrived at each module, from all flows.
 fn rates(snapshot: &Snapshot) -> impl Iterator<Item = f64> {
     snapshot.modules.iter().map(|module| module.came as f64 / snapshot.period_s)
 }
 
-/// A flow that may take for ever.
+/// Returns a flow without a delay limit.
 fn flow(layout: &Layout, snapshot: &Snapshot, at: usize) -> Flow {
     let rate = snapshot.flows[at].packets as f64 / snapshot.period_s;
     Flow { path: layout.flows[at].path.clone(), rate: rate.max(SLOWEST), slo: f64::INFINITY }
 }
 
-/// Returns how long the packet that waits longest for batches may take in waits and calls, if the flow's own
-/// percentile, or its mean, may take `left`. A mean has half of the wait and all of the calls. Of the calls as much is left out as
-/// the largest batches take.
-fn longest_within(layout: &Layout, snapshot: &Snapshot, at: usize, left: f64) -> f64 {
+/// Returns the time that waits and calls may take for the packet that waits longest, if the flow's percentile or mean
+/// may take `remaining`. A mean includes half of the wait and all of the calls. The time of calls with the largest
+/// batches is subtracted accordingly.
+fn longest_within(layout: &Layout, snapshot: &Snapshot, at: usize, remaining: f64) -> f64 {
     let of = &layout.flows[at];
     let longest = of.percentile.longest();
     if longest == 1.0 {
-        return left;
+        return remaining;
     }
     let call = |at: &usize| snapshot.modules[*at].cost_s.0 + snapshot.modules[*at].cost_s.1 * layout.batch as f64;
-    longest * left - (longest - 1.0) * of.path.iter().map(call).sum::<f64>()
+    longest * remaining - (longest - 1.0) * of.path.iter().map(call).sum::<f64>()
 }
 
-/// The share of its time that the worker with the most to do is busy; a module of several workers is shared by them evenly.
+/// Returns the load of the busiest worker. Several workers share a module's load evenly.
 pub(crate) fn busiest(layout: &Layout, model: &Model, predicted: &Predicted) -> f64 {
     let mut loads = vec![0.0; layout.workers];
     for (at, module) in layout.running() {
@@ -94,7 +94,7 @@ pub(crate) fn busiest(layout: &Layout, model: &Model, predicted: &Predicted) -> 
 }
 
 impl Outlook {
-    /// Learns from a period, once; whether the machine was elsewhere for long meanwhile.
+    /// Learns from a period; called once per period. Returns whether the machine stalled in it.
     pub fn learn(&mut self, layout: &Layout, snapshot: &Snapshot) -> bool {
         let stalled = stalled(layout, snapshot);
         self.learning.pass(layout, snapshot, &arrivals(layout, snapshot), stalled);
@@ -104,16 +104,16 @@ impl Outlook {
         stalled
     }
 
-    /// The model of the next period: rates, ingress batches and costs as in this one; for each flow the time that waits and calls
-    /// may take of its objective less `guard`.
+    /// Returns the model of the next period. Rates, ingress batches and costs are those of this period. Each flow gets
+    /// the time that waits and calls may take of its objective less `guard`.
     #[must_use]
     pub fn model(&self, layout: &Layout, snapshot: &Snapshot, guard: f64) -> (Model, Arrivals) {
         let arrives = arrivals(layout, snapshot);
         let flows = (0..layout.flows.len()).map(|at| {
             let slo = match layout.flows[at].slo_s {
                 Some(slo) => {
-                    let left = (1.0 - guard) * slo - self.learning.rest(at).unwrap_or(0.0);
-                    longest_within(layout, snapshot, at, left).max(NONE)
+                    let remaining = (1.0 - guard) * slo - self.learning.residual(at).unwrap_or(0.0);
+                    longest_within(layout, snapshot, at, remaining).max(SHORTEST_S)
                 }
                 None => f64::INFINITY,
             };
@@ -144,12 +144,13 @@ impl Outlook {
         (model, arrivals)
     }
 
-    /// The model as the paper writes it (Batchy equations 11 to 13): objectives are as declared, and a turn takes what it does.
+    /// Returns the model in the form of the paper (Batchy equations 11 to 13): objectives as declared, and the measured
+    /// time of a turn.
     #[must_use]
     pub fn written(&self, layout: &Layout, snapshot: &Snapshot) -> Model {
         let turn = |worker: &WorkerSnapshot| worker.busy_s / worker.busy_turns.max(1) as f64;
         let turn = snapshot.workers.iter().map(turn).fold(0.0, f64::max);
-        // As measured delays are: what a buffer adds is told of the packet that waits longest.
+        // As for measured delays, the delay added by a buffer is that of the packet that waits longest.
         let slo = |flow: usize| {
             let of = &layout.flows[flow];
             of.slo_s.map_or(f64::INFINITY, |slo| slo * of.percentile.longest())
@@ -160,17 +161,18 @@ impl Outlook {
         model.expect("a snapshot's figures are in order").with_turn(turn).with_rates(rates(snapshot))
     }
 
-    /// Whether it is to be seen first what packets cost that nobody holds. A machine that is elsewhere in every period never shows it.
+    /// Returns whether the cost of packets without holding must be measured first. The number of attempts is limited,
+    /// because a machine that stalls in every period never shows it.
     pub(crate) fn asks(&mut self, snapshot: &Snapshot) -> bool {
         let asks = self.holding.asks(snapshot);
         self.asked = if asks { self.asked.saturating_add(1) } else { 0 };
         asks && self.asked <= ASKED
     }
 
-    /// What packets of a flow take beside waits and calls, in seconds, as far as is known.
+    /// Returns the residual delay of a flow in seconds, if known.
     #[must_use]
-    pub fn rest(&self, flow: usize) -> Option<f64> {
-        self.learning.rest(flow)
+    pub fn residual(&self, flow: usize) -> Option<f64> {
+        self.learning.residual(flow)
     }
 }
 
@@ -178,9 +180,9 @@ impl Outlook {
 mod tests {
     use super::*;
 
-    /// On a machine that is elsewhere for a moment in every period nothing was ever held.
+    /// Regression test: on a machine that stalled for a moment in every period, packets were never held.
     #[test]
-    fn what_no_period_shows_is_not_waited_for_for_ever() {
+    fn attempts_to_measure_the_base_cost_are_limited() {
         let layout = crate::testing::layout(Vec::new(), Vec::new());
         let mut worker = WorkerSnapshot { busy_s: 0.1, busy_turns: 10, ..WorkerSnapshot::default() };
         worker.long_turns[5] = 1;

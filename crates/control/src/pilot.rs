@@ -1,4 +1,4 @@
-//! Carries a controller from period to period: keeps the accounts of what modules cost, asks, and hands on the answer.
+//! Runs a controller period by period: keeps the costs of modules, calls the controller, and returns its actions.
 
 use forebay_graph::{Actions, Controller, ControllerDeclaration, Layout, SetupError, Snapshot};
 use forebay_measure::Nanos;
@@ -6,22 +6,23 @@ use serde_json::Value;
 
 use crate::costs::Costs;
 
-/// Which controller decides, and how often.
+/// The controller and its period.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The controller.
     pub controller: &'static ControllerDeclaration,
     /// Its parameters.
     pub params: Value,
-    /// How often it decides.
+    /// The decision period.
     pub period: Nanos,
-    /// The part of each delay objective that is kept in reserve: delta in Batchy.
+    /// The part of each delay objective that is kept in reserve (delta in Batchy).
     pub guard: f64,
-    /// The most workers that it may use: with more than there are, flows that cannot be together part.
+    /// The largest number of workers. If it is larger than the pipeline's number, flows that cannot share a worker are
+    /// split.
     pub workers: usize,
 }
 
-/// A controller at work.
+/// A controller in use.
 pub struct Pilot {
     layout: Layout,
     guard: f64,
@@ -31,16 +32,16 @@ pub struct Pilot {
 }
 
 impl Pilot {
-    /// For a pipeline of this shape, whose modules cost this as far as is known.
+    /// Creates a controller for a pipeline with this layout and the known costs of its modules.
     ///
     /// # Errors
-    /// Parameters that the controller does not take.
+    /// Returns an error if the controller does not accept the parameters.
     pub fn new(settings: &Settings, layout: Layout, costs: Costs) -> Result<Self, SetupError> {
         let controller = settings.controller.build(&settings.params)?;
         Ok(Self { layout, guard: settings.guard, controller, costs, actions: Actions::default() })
     }
 
-    /// What is to change after this period. The costs of modules are written into the snapshot.
+    /// Returns the changes to make after this period. Writes the costs of modules into the snapshot.
     pub fn decide(&mut self, snapshot: &mut Snapshot) -> &Actions {
         self.costs.account(&self.layout, snapshot);
         self.actions.clear();
@@ -48,7 +49,7 @@ impl Pilot {
         &self.actions
     }
 
-    /// Gives every flow that has an objective this one from now on.
+    /// Sets this objective for every flow that has one.
     pub fn set_objectives(&mut self, slo: Nanos) {
         self.layout
             .flows
@@ -57,19 +58,19 @@ impl Pilot {
             .for_each(|slo_s| *slo_s = slo.0 as f64 / 1e9);
     }
 
-    /// What was decided last.
+    /// Returns the last actions.
     #[must_use]
     pub fn last(&self) -> &Actions {
         &self.actions
     }
 
-    /// What is known of modules' costs.
+    /// Returns the known costs of modules.
     #[must_use]
     pub fn costs(&self) -> &Costs {
         &self.costs
     }
 
-    /// What the pipeline looks like.
+    /// Returns the pipeline's layout.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout

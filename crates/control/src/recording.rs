@@ -1,6 +1,8 @@
-//! What a controller saw and decided, period by period, as lines of JSON: to be looked at, and decided anew by another.
+//! Recordings of a controller's snapshots and decisions as lines of JSON, for inspection and for replay with another
+//! controller.
 //!
-//! A line with the pipeline's [`Layout`] comes first, and again whenever the configuration changed; a line for each period follows.
+//! The first line has the pipeline's [`Layout`], and another such line follows each change of the configuration. One
+//! line per period follows.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -19,15 +21,15 @@ mod figures;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// What is controlled from here on, and by what.
+    /// The controlled pipeline and its controller, from here on.
     Begin(Begin),
     /// A period.
     Period(Period),
-    /// Modules have changed their worker: what is controlled comes next.
+    /// Modules have moved to another worker. A `begin` line follows.
     Moved(MoveReport),
 }
 
-/// What is controlled, and by what.
+/// The controlled pipeline and its controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Begin {
     /// The controller's name.
@@ -35,7 +37,7 @@ pub struct Begin {
     /// Its parameters.
     #[serde(default)]
     pub params: Value,
-    /// How often it decides, in seconds.
+    /// The decision period in seconds.
     pub period_s: f64,
     /// The part of each objective in reserve.
     pub guard: f64,
@@ -43,33 +45,33 @@ pub struct Begin {
     pub layout: Layout,
 }
 
-/// A period, and what was decided after it.
+/// A period, and the decisions after it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Period {
-    /// What was seen.
+    /// The observed figures.
     pub snapshot: Snapshot,
-    /// What was decided.
+    /// The decisions.
     pub actions: Actions,
 }
 
-/// Sees what is decided.
+/// Receives snapshots and decisions.
 pub trait Log: Send {
-    /// What is controlled from here on.
+    /// Receives the controlled pipeline and its controller.
     fn begin(&mut self, settings: &Settings, layout: &Layout);
-    /// A period, and what was decided after it.
+    /// Receives a period and the decisions after it.
     fn period(&mut self, snapshot: &Snapshot, actions: &Actions);
-    /// Modules have changed their worker; [`begin`](Self::begin) follows.
+    /// Receives a move of modules; [`begin`](Self::begin) follows.
     fn moved(&mut self, _moved: &MoveReport) {}
 }
 
-/// Writes a recording; what goes wrong is told once, and nothing more is written.
+/// Writes a recording. Reports the first error, and then writes nothing more.
 pub struct Recorder<W> {
     out: Option<W>,
     trouble: Box<dyn FnMut(io::Error) + Send>,
 }
 
 impl<W: Write + Send> Recorder<W> {
-    /// To `out`; `trouble` is told the first failure.
+    /// Creates a recorder that writes to `out` and passes the first error to `trouble`.
     pub fn new(out: W, trouble: impl FnMut(io::Error) + Send + 'static) -> Self {
         Self { out: Some(out), trouble: Box::new(trouble) }
     }
@@ -77,7 +79,7 @@ impl<W: Write + Send> Recorder<W> {
     fn write(&mut self, line: &Line) {
         let Some(out) = &mut self.out else { return };
         let written = serde_json::to_writer(&mut *out, line).map_err(io::Error::from);
-        // A line at a time: who watches the file sees whole periods.
+        // Flush each line, so that readers of the file see whole periods.
         if let Err(error) = written.and_then(|()| writeln!(out)).and_then(|()| out.flush()) {
             self.out = None;
             (self.trouble)(error);
@@ -105,88 +107,88 @@ impl<W: Write + Send> Log for Recorder<W> {
     }
 }
 
-/// Why a recording cannot be read.
+/// The reasons why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// The file.
+    /// The file cannot be read.
     #[error("{0}")]
     Read(#[from] io::Error),
-    /// A line that is none of a recording.
-    #[error("line {line}, column {column}: {told}: allowed is what `forebay run --decisions` writes")]
+    /// A line is not a line of a recording.
+    #[error("line {line}, column {column}: {message}: allowed is a file that `forebay run --decisions` wrote")]
     Line {
-        /// Its number.
+        /// The line number.
         line: usize,
-        /// Where in it.
+        /// The column.
         column: usize,
-        /// What is wrong with it.
-        told: String,
+        /// The fault.
+        message: String,
     },
-    /// A period of another pipeline than was told.
+    /// A period does not match its pipeline.
     #[error(
         "line {line}: a period with {modules} modules and {flows} flows: the pipeline has {} modules and {} flows",
         of_layout.0,
         of_layout.1
     )]
     Shape {
-        /// Its number.
+        /// The line number.
         line: usize,
-        /// Modules in it.
+        /// Modules of the period.
         modules: usize,
-        /// Flows in it.
+        /// Flows of the period.
         flows: usize,
-        /// Those of the pipeline.
+        /// Modules and flows of the pipeline.
         of_layout: (usize, usize),
     },
-    /// A figure that cannot be.
+    /// A figure is out of range.
     #[error("line {line}: {figure}")]
     Figure {
-        /// The line's number.
+        /// The line number.
         line: usize,
-        /// Which, and what is allowed.
+        /// The figure, and the allowed range.
         figure: String,
     },
-    /// A period before it was told what is controlled.
-    #[error("line {line}: a period before any `begin`: allowed first is what `forebay run --decisions` writes first")]
+    /// A period comes before the first `begin` line.
+    #[error("line {line}: a period before any `begin`: allowed is a file that `forebay run --decisions` wrote")]
     Early {
-        /// Its number.
+        /// The line number.
         line: usize,
     },
-    /// It is compressed.
-    #[error("it is compressed by gzip: allowed is what `forebay run --decisions` writes: unpack it (`gunzip`)")]
+    /// The file is compressed.
+    #[error("the file is compressed by gzip: unpack it first (`gunzip`)")]
     Compressed,
-    /// There is nothing in it.
-    #[error("nothing is recorded there: allowed is what `forebay run --decisions` writes")]
+    /// The file is empty.
+    #[error("the file is empty: allowed is a file that `forebay run --decisions` wrote")]
     Empty,
 }
 
 impl RecordingError {
     fn line(line: usize, error: &serde_json::Error) -> Self {
-        let (told, column) = (error.to_string(), error.column());
-        // Each line is read by itself, and is that reader's first.
-        let told = told.trim_end_matches(&format!(" at line 1 column {column}")).to_owned();
-        Self::Line { line, column, told }
+        let (message, column) = (error.to_string(), error.column());
+        // Each line is parsed separately, so the parser always reports line 1.
+        let message = message.trim_end_matches(&format!(" at line 1 column {column}")).to_owned();
+        Self::Line { line, column, message }
     }
 }
 
-/// The longest line, in bytes: a hundred times what a pipeline of 5 000 modules needs.
+/// The longest line in bytes: a hundred times the need of a pipeline with 5 000 modules.
 const LONGEST: u64 = 1 << 28;
 
-/// How a file that gzip has compressed begins (RFC 1952 section 2.3.1).
+/// The first bytes of a gzip file (RFC 1952 section 2.3.1).
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
-/// What a recording has.
+/// The content of a recording.
 #[derive(Debug, PartialEq)]
 pub struct Recorded {
     /// Each `begin` with the periods after it.
     pub parts: Vec<(Begin, Vec<Period>)>,
-    /// Whether its last line was not written to its end: it is left out.
+    /// True if the last line was incomplete and has been dropped.
     pub cut: bool,
 }
 
 /// Reads a recording.
 ///
 /// # Errors
-/// [`RecordingError`].
+/// Returns a [`RecordingError`] if the file cannot be read or is invalid.
 pub fn read(input: impl BufRead) -> Result<Recorded, RecordingError> {
     let (mut parts, mut cut): (Vec<(Begin, Vec<Period>)>, bool) = (Vec::new(), false);
     let mut lines = lines(input, LONGEST).enumerate().peekable();
@@ -208,7 +210,7 @@ pub fn read(input: impl BufRead) -> Result<Recorded, RecordingError> {
                 figures::period(&begin.layout, &period).map_err(figure)?;
                 periods.push(period);
             }
-            // Which worker a module is on is the same to whoever decides on triggers.
+            // A module's worker does not matter for decisions on triggers.
             Ok(Line::Moved(_)) => {}
             Err(error) if error.is_eof() && lines.peek().is_none() && !parts.is_empty() => cut = true,
             Err(_) if at == 0 && text.starts_with(GZIP) => return Err(RecordingError::Compressed),
@@ -218,15 +220,15 @@ pub fn read(input: impl BufRead) -> Result<Recorded, RecordingError> {
     if parts.is_empty() { Err(RecordingError::Empty) } else { Ok(Recorded { parts, cut }) }
 }
 
-/// Its lines, as bytes: what is cut off may end within a character. One that is too long is no line of a recording.
+/// Returns the lines as bytes: the file may end within a character. A line that is too long gives an error.
 fn lines(mut input: impl BufRead, longest: u64) -> impl Iterator<Item = io::Result<Vec<u8>>> {
     std::iter::from_fn(move || {
         let mut line = Vec::new();
         match Read::take(&mut input, longest).read_until(b'\n', &mut line) {
             Ok(0) => None,
             Ok(read) if read as u64 == longest && !line.ends_with(b"\n") => {
-                let told = format!("a line of {longest} bytes and more: allowed are shorter ones");
-                Some(Err(io::Error::new(io::ErrorKind::InvalidData, told)))
+                let message = format!("a line has {longest} bytes or more: allowed are shorter lines");
+                Some(Err(io::Error::new(io::ErrorKind::InvalidData, message)))
             }
             Ok(_) => {
                 line.pop_if(|last| *last == b'\n');
@@ -237,7 +239,8 @@ fn lines(mut input: impl BufRead, longest: u64) -> impl Iterator<Item = io::Resu
     })
 }
 
-/// Any bytes, for fuzzing: what is read is the same when it has been written and read again, and every controller decides on it.
+/// Fuzz target: a valid recording must be the same after it is written and read again, and every controller must decide
+/// on it.
 pub fn fuzz_recording(bytes: &[u8]) {
     let Ok(Recorded { parts, .. }) = read(bytes) else { return };
     for (begin, periods) in parts {
@@ -252,8 +255,8 @@ pub fn fuzz_recording(bytes: &[u8]) {
             let params = if controller.name == "static" { serde_json::json!({ "trigger": 8 }) } else { Value::Null };
             let period = Nanos((begin.period_s * 1e9) as u64);
             let settings = Settings { controller, params, period, guard: begin.guard, workers: 1 };
-            let told = replay(&begin, &periods, &settings).expect("parameters that it takes");
-            assert_eq!(Summary::of(&told).periods, periods.len());
+            let replayed = replay(&begin, &periods, &settings).expect("the parameters are valid");
+            assert_eq!(Summary::of(&replayed).periods, periods.len());
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Another controller's decisions on what was recorded.
+//! Replays a recording with another controller.
 //!
-//! What was recorded stays as it was: each period the other controller sees the triggers that were in force then, and not those that it would
-//! have set before. What both decide is told by the batch model: the share of a worker that modules would take, and how near the
-//! slowest flow would be to its objective. Beside that stands what was measured then, which the model may be far from.
+//! The recording stays as it was: each period, the other controller sees the triggers that were in force then, not
+//! those that it would have set before. The batch model predicts the effect of both decisions: the load of the workers,
+//! and how near the slowest flow comes to its objective. The report also contains the figures measured at that time,
+//! which may differ much from the model.
 
 use forebay_graph::{Actions, Change, Layout, SetupError, Snapshot};
 use serde::Serialize;
@@ -12,43 +13,43 @@ use crate::outlook::Outlook;
 use crate::pilot::{Pilot, Settings};
 use crate::recording::{Begin, Period};
 
-/// A period with less than this part of its length is one of the first, which are short.
+/// A period shorter than this part of its configured length is one of the first, which are short.
 const FULL: f64 = 0.95;
 
-/// A period, decided twice.
+/// A period with both decisions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Replayed {
-    /// When, in seconds since the run began.
+    /// Time in seconds since the start of the run.
     pub at_s: f64,
-    /// Whether it is none of the first: of the short ones and the first of full length, in which triggers are not yet what a controller wants
-    /// them to be.
+    /// True if the period is neither one of the short first ones nor the first one of full length. In those, triggers
+    /// do not yet have the values that a controller wants.
     pub settled: bool,
-    /// What was measured in it.
+    /// The measured figures.
     pub measured: Measured,
-    /// What was decided then.
+    /// The recorded decisions.
     pub recorded: Decided,
-    /// What is decided now.
+    /// The decisions of the replay.
     pub replayed: Decided,
-    /// Whether that is the same, hold limits and weights included.
+    /// True if both decisions are the same, including hold limits and weights.
     pub same: bool,
 }
 
-/// What was measured in a period.
+/// The measured figures of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Measured {
-    /// The share of a worker's time in turns with something to do, of all workers together.
+    /// Busy time of all workers together, as a share of the period.
     pub busy: f64,
-    /// Whether more packets of a flow were above its objective than its percentile allows, as they were counted.
+    /// True if more packets of a flow were late than its percentile allows.
     pub missed: bool,
 }
 
-/// What was decided after a period, and what the model says of it.
+/// The decisions after a period, and their effect according to the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Decided {
-    /// Triggers that change.
+    /// Changed triggers.
     pub changes: Vec<Change>,
-    /// The share of a worker that all modules take. With more than there are workers, packets would wait and come in larger batches, so
-    /// that it would be less: the model does not follow that.
+    /// Load of all modules together, in workers. If it exceeded the number of workers, packets would queue and arrive
+    /// in larger batches, which would reduce it. The model does not include that.
     pub load: f64,
     /// The flow that takes the largest part of its objective; `None` without objectives or packets.
     pub worst: Option<Worst>,
@@ -59,49 +60,49 @@ pub struct Decided {
 pub struct Worst {
     /// The flow.
     pub flow: usize,
-    /// The part of its objective that it takes: above 1 it misses it.
+    /// The part of its objective that it takes. Above 1, it misses the objective.
     pub part: f64,
 }
 
-/// What a replay comes to.
+/// A summary of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
-    /// Periods.
+    /// Number of periods.
     pub periods: usize,
-    /// Periods in which the two do not decide the same.
+    /// Number of periods with different decisions.
     pub different: usize,
-    /// The first of them, which means are without: see [`Replayed::settled`].
+    /// Number of first periods, which are excluded from means: see [`Replayed::settled`].
     pub first: usize,
-    /// Of what was measured then.
+    /// Summary of the measured figures.
     pub measured: Measure,
-    /// Of what was decided then.
+    /// Summary of the recorded decisions.
     pub recorded: Total,
-    /// Of what is decided now.
+    /// Summary of the replay's decisions.
     pub replayed: Total,
 }
 
-/// What was measured in all periods.
+/// The measured figures of all periods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Measure {
-    /// The mean share of a worker's time in turns with something to do, without the first periods; `None` where there are no others.
+    /// The mean of [`Measured::busy`] without the first periods; `None` if there are no others.
     pub busy: Option<f64>,
     /// Periods in which a flow missed its objective.
     pub missed: usize,
 }
 
-/// What all decisions of one controller come to.
+/// The decisions of one controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Total {
-    /// The mean share of a worker that all modules take, without the first periods; `None` where there are no others.
+    /// The mean load of all modules without the first periods; `None` if there are no others.
     pub load: Option<f64>,
     /// Periods in which a flow would miss its objective.
     pub missed: usize,
-    /// Triggers that were changed.
+    /// Number of changed triggers.
     pub changes: usize,
 }
 
 impl Summary {
-    /// Of these periods.
+    /// Summarises these periods.
     #[must_use]
     pub fn of(periods: &[Replayed]) -> Self {
         let settled = || periods.iter().filter(|period| period.settled);
@@ -131,10 +132,10 @@ impl Summary {
     }
 }
 
-/// Has the controller of `settings` decide on a recorded run.
+/// Lets the controller of `settings` decide on a recorded run.
 ///
 /// # Errors
-/// Parameters that the controller does not take.
+/// Returns an error if the controller does not accept the parameters.
 pub fn replay(begin: &Begin, periods: &[Period], settings: &Settings) -> Result<Vec<Replayed>, SetupError> {
     let mut pilot = Pilot::new(settings, begin.layout.clone(), Costs::Recorded)?;
     let mut outlook = Outlook::default();
@@ -156,7 +157,7 @@ fn measured(layout: &Layout, snapshot: &Snapshot) -> Measured {
     let mut flows = layout.flows.iter().zip(&snapshot.flows);
     Measured {
         busy: if snapshot.period_s > 0.0 { busy / snapshot.period_s } else { 0.0 },
-        missed: flows.any(|(flow, told)| told.missed(flow)),
+        missed: flows.any(|(flow, seen)| seen.missed(flow)),
     }
 }
 
@@ -164,11 +165,11 @@ fn decided(outlook: &Outlook, layout: &Layout, snapshot: &Snapshot, actions: &Ac
     let (model, arrivals) = outlook.model(layout, snapshot, 0.0);
     let mut triggers: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
     actions.changes.iter().for_each(|change| triggers[change.module] = change.to);
-    let told = model.predict(&arrivals, &triggers);
+    let predicted = model.predict(&arrivals, &triggers);
     let part = |(flow, delay): (usize, &Option<f64>)| {
         let slo = layout.flows[flow].slo_s?;
-        Some(Worst { flow, part: ((*delay)? + outlook.rest(flow).unwrap_or(0.0)) / slo })
+        Some(Worst { flow, part: ((*delay)? + outlook.residual(flow).unwrap_or(0.0)) / slo })
     };
-    let worst = told.delays.iter().enumerate().filter_map(part).max_by(|a, b| a.part.total_cmp(&b.part));
-    Decided { changes: actions.changes.clone(), load: told.load, worst }
+    let worst = predicted.delays.iter().enumerate().filter_map(part).max_by(|a, b| a.part.total_cmp(&b.part));
+    Decided { changes: actions.changes.clone(), load: predicted.load, worst }
 }

@@ -1,14 +1,14 @@
-//! Small pipelines for tests: what they do not say themselves.
+//! Small pipelines for tests.
 
 use forebay_graph::{FlowLayout, Layout, ModuleLayout, Percentile, SchedulerKind};
 
-/// On one worker, in batches of up to 32.
+/// Returns a layout with one worker and batches of up to 32 packets.
 pub(crate) fn layout(modules: Vec<ModuleLayout>, flows: Vec<FlowLayout>) -> Layout {
     let scheduler = SchedulerKind::RunToCompletion;
     Layout { pipeline: "test".to_owned(), batch: 32, scheduler, workers: 1, modules, flows }
 }
 
-/// A counter behind others; where there are none, packets enter there.
+/// Returns a counter module behind other modules. Without any, packets enter at it.
 pub(crate) fn module(name: &str, before: &[usize]) -> ModuleLayout {
     ModuleLayout {
         name: name.to_owned(),
@@ -22,7 +22,7 @@ pub(crate) fn module(name: &str, before: &[usize]) -> ModuleLayout {
     }
 }
 
-/// A flow through some modules, whose objective counts for 99 of 100 packets.
+/// Returns a flow through these modules whose objective applies to 99 of 100 packets.
 pub(crate) fn flow(name: &str, path: &[usize], slo_s: Option<f64>) -> FlowLayout {
     FlowLayout {
         name: name.to_owned(),

@@ -1,9 +1,10 @@
-//! `fair`: the explicit-scheduling model (Batchy equations 8 to 10) for the weighted-fair scheduler, with rate objectives.
+//! `fair`: the explicit-scheduling model (Batchy equations 8 to 10) for the weighted-fair scheduler, with rate
+//! objectives.
 //!
-//! Equations 8 to 10 ask for executions a second, `x_v`. Triggers bring them about, `b_v = R_v/x_v`, and are those of the least load within
-//! all delay objectives, as `optimal` finds them. A weight of this engine is a share of ticks: module v is given what its
-//! executions take, `x_v·T0_v + R_v·T1_v`. Where there is not time for all, `R_v` is what there is time for: rate objectives first, and
-//! of what is left max-min fair rates.
+//! Equations 8 to 10 determine executions per second, `x_v`. Triggers implement them, `b_v = R_v/x_v`. They are the
+//! triggers with the least load within all delay objectives, as `optimal` computes them. A weight of this engine is a
+//! share of ticks: module v gets the time of its executions, `x_v·T0_v + R_v·T1_v`. If there is not enough time for all
+//! packets, `R_v` is reduced: rate objectives come first, and the remaining time gives max-min fair rates.
 
 mod admitted;
 mod demands;
@@ -21,17 +22,17 @@ use crate::period::delays;
 use admitted::Admitted;
 use demands::{Demands, Gate, Rates, cost, parts};
 
-/// Modules that nothing is to be turned away at may have so many times what they need: they take no more than that, and what
-/// comes unevenly does not wait.
+/// Modules that turn away no packets may get this multiple of their need. They use no more than they need, and packets
+/// that arrive unevenly do not wait.
 const HEADROOM: f64 = 1.5;
-/// The least share of a worker's time that a module may have, so that one that was idle can begin.
+/// The least share of a worker's time that a module gets, so that an idle module can start.
 const START: f64 = 0.01;
-/// A weight is changed where it is off by more than this part.
+/// A weight is changed only if the relative difference is larger than this.
 const WORTH: f64 = 0.01;
-/// A rate that is less by no more than this part is the same.
+/// A rate that is lower by at most this part counts as equal.
 const NEAR: f64 = 0.01;
 
-/// Weights and triggers for the least load, and rates where there is too much.
+/// Sets weights and triggers for the least load, and limits rates in overload.
 #[derive(Default)]
 pub(crate) struct Fair {
     triggers: Optimal,
@@ -48,13 +49,13 @@ impl Controller for Fair {
         self.set_triggers(layout, snapshot, (&demands.gates, &admitted.restricted), guard, actions);
         let needs = needs(layout, snapshot, &admitted, actions);
         set_weights(layout, snapshot, &needs, WORTH, actions);
-        self.tell_short(layout, snapshot, (&demands, &admitted.shares), guard, actions);
+        self.report_short(layout, snapshot, (&demands, &admitted.shares), guard, actions);
     }
 }
 
 impl Fair {
-    /// Packets of a flow that is given less than it offers wait for their turn, whatever triggers are: its delay objective does not
-    /// count meanwhile.
+    /// Sets the triggers. A flow that gets less than it offers has packets waiting for their turn, whatever the
+    /// triggers are. Its delay objective does not count meanwhile.
     fn set_triggers(
         &mut self,
         layout: &Layout,
@@ -73,18 +74,18 @@ impl Fair {
         self.triggers.decide(&without, snapshot, guard, actions);
         let took = delays(layout, snapshot);
         for flow in held {
-            let told = &layout.flows[flow];
-            let Some(slo_s) = told.slo_s.filter(|slo| took[flow].is_some_and(|delay| delay > *slo)) else { continue };
-            // The queue is full whatever triggers are, and no buffer's: what remains are the calls.
+            let of = &layout.flows[flow];
+            let Some(slo_s) = of.slo_s.filter(|slo| took[flow].is_some_and(|delay| delay > *slo)) else { continue };
+            // The queue is full whatever the triggers are, and it is not in a buffer. Only the calls remain.
             let call = |at: &usize| cost(snapshot, *at).at(snapshot.modules[*at].batch().unwrap_or(1.0));
-            let least_s = told.path.iter().map(call).sum();
+            let least_s = of.path.iter().map(call).sum();
             let cause = if least_s < (1.0 - guard) * slo_s { UnkeptCause::Share } else { UnkeptCause::Slow };
             actions.unkept.push(Unkept { flow, least_s, slo_s, cause });
         }
     }
 
-    /// Tells which flows do not have their rates, and why.
-    fn tell_short(
+    /// Reports the flows that do not have their rates, and the reasons.
+    fn report_short(
         &self,
         layout: &Layout,
         snapshot: &Snapshot,
@@ -94,8 +95,8 @@ impl Fair {
     ) {
         for (at, gate) in demands.gates.iter().enumerate() {
             for &(flow, part) in &gate.flows {
-                let (rate, Some(stated)) = (self.rates.left(flow), layout.flows[flow].min_rate) else { continue };
-                // Where others pass its gate and none of its packets do, none come.
+                let (rate, Some(stated)) = (self.rates.departed(flow), layout.flows[flow].min_rate) else { continue };
+                // If only packets of other flows pass its gate, the flow has no packets.
                 if rate >= (1.0 - NEAR) * stated || part <= 0.0 {
                     continue;
                 }
@@ -115,8 +116,8 @@ impl Fair {
     }
 }
 
-/// Why a gate is not let through as much as one of its flows needs: there is no time for what is stated, or for what comes along with
-/// it. `with`: another flow of the gate, where there is one.
+/// Returns why a gate cannot pass as much as one of its flows needs: there is not enough time for the stated rates, or
+/// for the packets that pass the gate with it. `with` is another flow of the gate, if there is one.
 fn missing(layout: &Layout, demands: &Demands, (with, module): (Option<usize>, usize), guard: f64) -> ShortCause {
     let stated = |gate: &Gate, flow: usize, part: f64| {
         layout.flows[flow].min_rate.map_or(0.0, |stated| stated.min(gate.offered * part))
@@ -125,7 +126,7 @@ fn missing(layout: &Layout, demands: &Demands, (with, module): (Option<usize>, u
     match with {
         Some(with) if load <= 1.0 => ShortCause::Together { with, module },
         _ if load > 1.0 => ShortCause::Time { worker, load },
-        // There would be, but for what others have with theirs.
+        // The time would be sufficient without the packets that pass the gates of other flows with theirs.
         _ => {
             let along = |gate: &Gate, _: usize, part: f64| (gate.promised * (1.0 - guard)).min(gate.offered) * part;
             let (worker, load) = demands.busiest(layout, along);
@@ -134,7 +135,7 @@ fn missing(layout: &Layout, demands: &Demands, (with, module): (Option<usize>, u
     }
 }
 
-/// By module, the share of a worker's time that it is to have.
+/// Returns the share of a worker's time for each module.
 fn needs(
     layout: &Layout,
     snapshot: &Snapshot,
@@ -164,7 +165,7 @@ fn needs(
             }
             let most: f64 =
                 parts(layout, at).filter_map(|(worker, _)| demands.whole.get(worker)).fold(0.0, |a, b| a.max(*b));
-            // What is to stay outside must not come in because there is headroom.
+            // If packets are to wait outside, headroom must not let them in.
             let headroom = if *part < 1.0 && demands.before[at] > 0.0 { 1.0 } else { HEADROOM };
             need(at, (headroom * rates[at]).max(promised[at])).max(START * most)
         })
@@ -175,10 +176,12 @@ impl DeclareController for Fair {
     type Params = NoParams;
     const NAME: &'static str = "fair";
     const SUMMARY: &'static str =
-        "the least load within all delay objectives; in overload rates as stated, and fair beyond";
-    const HELP: &'static str = "For `scheduler: weighted-fair`. Triggers are those of `optimal`; weights follow from what modules need. Where there is \
-         not time for all packets, each flow has its `min_rate` or what it offers, and what is left is shared so that the least rate \
-         is as high as it can be. Flows that share a port need `shares` with `when_full: drop` behind the split, or they wait for each other.";
+        "the least load within all delay objectives; in overload, the stated rates first, then fair shares";
+    const HELP: &'static str = "For `scheduler: weighted-fair`. Triggers are those of `optimal`; weights follow from \
+         the time that modules need. If there is not enough time for all packets, each flow gets its `min_rate` or \
+         the rate it offers, whichever is lower. The remaining time is shared so that the lowest rate is as high as \
+         possible. Flows that share a port need `shares` with `when_full: drop` behind the split; otherwise they wait \
+         for each other.";
     const EXAMPLE: &'static str = "{}";
     const SCHEDULER: Option<SchedulerKind> = Some(SchedulerKind::WeightedFair);
     const RATES: bool = true;

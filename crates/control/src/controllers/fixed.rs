@@ -1,27 +1,27 @@
-//! `static`: one trigger everywhere.
+//! `static`: one trigger for all modules.
 
 use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Why, register};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{FOR_EVER, set_buffers};
+use super::{LONGEST_HOLD_S, set_buffers};
 
-/// The trigger.
+/// The parameters.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Params {
-    /// Every module's trigger; more than the largest batch is the largest batch.
+    /// Every module's trigger. A value above the largest batch means the largest batch.
     #[schemars(range(max = 256))]
     trigger: usize,
 }
 
-/// The same trigger for every module.
+/// Sets the same trigger for every module.
 pub(crate) struct Static(Params);
 
 impl Controller for Static {
     fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Actions) {
         let trigger = self.0.trigger.min(layout.batch);
-        set_buffers(layout, snapshot, actions, |_| (trigger, Some(FOR_EVER), Why::Rule));
+        set_buffers(layout, snapshot, actions, |_| (trigger, Some(LONGEST_HOLD_S), Why::Rule));
     }
 }
 
@@ -29,7 +29,7 @@ impl DeclareController for Static {
     type Params = Params;
     const NAME: &'static str = "static";
     const SUMMARY: &'static str = "every module has the same trigger, whatever the objectives";
-    const HELP: &'static str = "A baseline: the best constant, where it is found by trying all of them.";
+    const HELP: &'static str = "A baseline: the best constant trigger, found by trying all of them.";
     const EXAMPLE: &'static str = "{ trigger: 16 }";
 
     fn new(params: Params) -> Result<Self, SetupError> {

@@ -1,19 +1,19 @@
-//! `gradient`: the controller of the paper (Batchy section 4.3), one projected-gradient step each period.
+//! `gradient`: the controller of the paper (Batchy section 4.3). It makes one projected-gradient step each period.
 
 use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Why, register};
 use forebay_models::batching::Model;
 use forebay_models::batching::measured::Measured;
 
-use super::rests::Rests;
+use super::cooldowns::Cooldowns;
 use super::{NoParams, set_buffers};
 use crate::outlook::Outlook;
 use crate::period::longest_delays;
 
-/// Steps along the gradient; takes buffers away and gives new ones by the paper's rules.
+/// Steps along the gradient. Removes buffers and adds new ones by the paper's rules.
 #[derive(Default)]
 pub(crate) struct Gradient {
     outlook: Outlook,
-    rests: Rests,
+    cooldowns: Cooldowns,
 }
 
 impl Controller for Gradient {
@@ -21,33 +21,33 @@ impl Controller for Gradient {
         self.outlook.learn(layout, snapshot);
         let (truer, arrivals) = self.outlook.model(layout, snapshot, guard);
         let written = self.outlook.written(layout, snapshot);
-        self.rests.pass(layout, snapshot);
+        self.cooldowns.pass(layout, snapshot);
         let present: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
-        let told = longest_delays(layout, snapshot);
+        let delays = longest_delays(layout, snapshot);
         let stated: Vec<bool> = layout.modules.iter().map(|module| module.fixed).collect();
-        let measured = Measured { triggers: &present, stays: &stated, delays: &told, guard };
+        let measured = Measured { triggers: &present, stays: &stated, delays: &delays, guard };
         let (mut next, mut why) = (present.clone(), vec![Why::Gradient; present.len()]);
         for at in written.needless_buffers(&measured) {
             (next[at], why[at]) = (0, if written.waits_too_long(at, present[at]) { Why::Slow } else { Why::Arrives });
         }
-        // Flows that are too slow are helped first; what others have time for is theirs all the same.
+        // Flows that are too slow come first. Other flows keep their spare time.
         let delays = written.delays_after(&measured, &next);
         let cut = written.recovery(&Measured { triggers: &next, delays: &delays, ..measured });
         for at in (0..cut.len()).filter(|at| cut[*at] < next[*at]) {
             why[at] = Why::Recovery;
-            self.rests.begin(at);
+            self.cooldowns.begin(at);
         }
-        // What was taken away is not given back at once, nor is what it would delay kept for it.
-        let rested: Vec<bool> =
-            (stated.iter().enumerate()).map(|(at, stated)| *stated || !self.rests.over(at)).collect();
-        // What a buffer lets go decides about those behind it that have none.
+        // A buffer that was reduced is not enlarged at once, and no time is reserved for it.
+        let cooling: Vec<bool> =
+            (stated.iter().enumerate()).map(|(at, stated)| *stated || !self.cooldowns.over(at)).collect();
+        // A buffer's output decides on the later modules without buffers.
         let attributed = Model::new(written.attributed(&cut), written.flows().to_vec(), written.largest());
-        let attributed = attributed.expect("of a model").with_turn(written.turn());
+        let attributed = attributed.expect("the parts come from a valid model").with_turn(written.turn());
         let attributed = attributed.with_rates(written.rates().iter().copied());
         let delays = written.delays_after(&measured, &cut);
-        next = attributed.gradient_step(&Measured { triggers: &cut, stays: &rested, delays: &delays, guard });
+        next = attributed.gradient_step(&Measured { triggers: &cut, stays: &cooling, delays: &delays, guard });
         let delays = written.delays_after(&measured, &next);
-        let after = Measured { triggers: &next, stays: &rested, delays: &delays, guard };
+        let after = Measured { triggers: &next, stays: &cooling, delays: &delays, guard };
         for (at, trigger) in written.new_buffers(&after) {
             (next[at], why[at]) = (trigger, Why::Room);
         }
@@ -59,8 +59,8 @@ impl Controller for Gradient {
 impl DeclareController for Gradient {
     type Params = NoParams;
     const NAME: &'static str = "gradient";
-    const SUMMARY: &'static str = "one step each period towards the least load, as the paper Batchy does";
-    const HELP: &'static str = "The paper's full controller, with what was wrong with the published one put right.";
+    const SUMMARY: &'static str = "one step each period towards the least load, as in the Batchy paper";
+    const HELP: &'static str = "The paper's full controller, with corrections of errors in the published one.";
     const EXAMPLE: &'static str = "{}";
 
     fn new(_: NoParams) -> Result<Self, SetupError> {

@@ -2,14 +2,14 @@
 
 use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Why, register};
 
-use super::{FOR_EVER, NoParams, set_buffers};
+use super::{LONGEST_HOLD_S, NoParams, set_buffers};
 
-/// All triggers the largest batch.
+/// Sets all triggers to the largest batch.
 pub(crate) struct Max;
 
 impl Controller for Max {
     fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Actions) {
-        set_buffers(layout, snapshot, actions, |_| (layout.batch, Some(FOR_EVER), Why::Rule));
+        set_buffers(layout, snapshot, actions, |_| (layout.batch, Some(LONGEST_HOLD_S), Why::Rule));
     }
 }
 
@@ -17,7 +17,8 @@ impl DeclareController for Max {
     type Params = NoParams;
     const NAME: &'static str = "max";
     const SUMMARY: &'static str = "packets always wait for the largest batch, whatever the objectives";
-    const HELP: &'static str = "A baseline: the fewest calls, and delays that only traffic bounds (and 1 s a module).";
+    const HELP: &'static str =
+        "A baseline: the fewest calls. Delays are limited only by the traffic (and to 1 s per module).";
     const EXAMPLE: &'static str = "{}";
 
     fn new(_: NoParams) -> Result<Self, SetupError> {

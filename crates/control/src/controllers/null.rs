@@ -4,7 +4,7 @@ use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, 
 
 use super::{NoParams, set_buffers};
 
-/// All triggers 0.
+/// Sets all triggers to 0.
 pub(crate) struct Null;
 
 impl Controller for Null {

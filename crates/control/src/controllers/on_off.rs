@@ -1,18 +1,18 @@
-//! `on-off`: each module waits for the largest batch or not at all (Batchy section 4.3).
+//! `on-off`: each module waits for the largest batch or does not wait (Batchy section 4.3).
 
 use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Why, register};
 use forebay_models::batching::Model;
 
-use super::rests::Rests;
+use super::cooldowns::Cooldowns;
 use super::{NoParams, set_buffers};
 use crate::outlook::Outlook;
 use crate::period::longest_delays;
 
-/// Gives whole buffers where flows have time for them, and takes them away where they have not.
+/// Gives full buffers if the flows have time for them, and removes them otherwise.
 #[derive(Default)]
 pub(crate) struct OnOff {
     outlook: Outlook,
-    rests: Rests,
+    cooldowns: Cooldowns,
 }
 
 impl Controller for OnOff {
@@ -20,10 +20,10 @@ impl Controller for OnOff {
         self.outlook.learn(layout, snapshot);
         let (truer, arrivals) = self.outlook.model(layout, snapshot, guard);
         let model = self.outlook.written(layout, snapshot);
-        self.rests.pass(layout, snapshot);
+        self.cooldowns.pass(layout, snapshot);
         let mut triggers: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
         let mut why = vec![Why::Rule; triggers.len()];
-        // By flow: how long it takes, and how long it may.
+        // By flow: its delay, and the allowed delay.
         let mut flows: Vec<Option<(f64, f64)>> = longest_delays(layout, snapshot)
             .into_iter()
             .zip(&layout.flows)
@@ -43,12 +43,12 @@ impl Controller for OnOff {
                 (triggers[at], why[at]) = (0, Why::Arrives);
             }
         }
-        // The least worth first: until every flow is in time, or has no buffer left.
+        // The least useful buffers first, until every flow is in time or has no buffer.
         let late = |flow: &Option<(f64, f64)>| flow.is_some_and(|(is, may)| is >= may);
         for &at in order.iter().rev() {
             if triggers[at] > 0 && through[at].iter().any(|flow| late(&flows[*flow])) {
                 (triggers[at], why[at]) = (0, Why::Recovery);
-                self.rests.begin(at);
+                self.cooldowns.begin(at);
                 through[at].iter().for_each(|flow| add(&mut flows[*flow], -costs(at)));
             }
         }
@@ -57,7 +57,7 @@ impl Controller for OnOff {
             if triggers[at] == 0
                 && !model.arrives_large(at)
                 && saves(at) > 0.0
-                && self.rests.over(at)
+                && self.cooldowns.over(at)
                 && through[at].iter().all(room)
             {
                 (triggers[at], why[at]) = (layout.batch, Why::Room);
@@ -69,7 +69,7 @@ impl Controller for OnOff {
     }
 }
 
-/// What a buffer of the largest batch delays packets by.
+/// Returns the delay that a buffer of the largest batch adds.
 fn wait(model: &Model, at: usize, batch: usize) -> f64 {
     let module = &model.modules()[at];
     batch as f64 / model.rates()[at] + module.delay.each * (batch as f64 - module.ingress)
@@ -81,7 +81,7 @@ fn add(flow: &mut Option<(f64, f64)>, delay: f64) {
     }
 }
 
-/// By module: the flows through it.
+/// Returns the flows through each module.
 fn through(model: &Model) -> Vec<Vec<usize>> {
     let mut through = vec![Vec::new(); model.modules().len()];
     for (number, flow) in model.flows().iter().enumerate() {
@@ -94,7 +94,8 @@ impl DeclareController for OnOff {
     type Params = NoParams;
     const NAME: &'static str = "on-off";
     const SUMMARY: &'static str = "each module waits for the largest batch or not at all";
-    const HELP: &'static str = "The paper's simple controller: whole buffers where all flows have time for them.";
+    const HELP: &'static str =
+        "The paper's simple controller: a module waits for the largest batch if all flows have time for it.";
     const EXAMPLE: &'static str = "{}";
 
     fn new(_: NoParams) -> Result<Self, SetupError> {

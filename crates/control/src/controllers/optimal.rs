@@ -1,4 +1,4 @@
-//! `optimal`: the least load within all objectives, each period from the present snapshot.
+//! `optimal`: the least load within all objectives, computed each period from the current snapshot.
 
 use forebay_graph::{
     Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Unkept, UnkeptCause, Why, register,
@@ -16,23 +16,23 @@ mod solution;
 use bare::Bare;
 use solution::{Solution, carries, relieve, solve};
 
-/// By how much less load triggers are changed at all: a steady load has a steady control.
+/// The relative reduction of load that justifies a change of triggers. A steady load thus has steady triggers.
 const WORTH: f64 = 0.02;
 
-/// The rate up to which no packets come to a module, in packets a second: that of flows that are only kept in mind.
+/// The rate in packets per second up to which a module counts as idle. Flows without packets have such a rate.
 const IDLE: f64 = 1.0;
 
-/// What is believed of a period; the most that may be learnt.
+/// The weight of a period, and the largest strain that may be learnt.
 const LEARN: f64 = 0.25;
 const MOST_STRAINED: f64 = 2.0;
 
-/// The part of its time that a worker is to have in reserve.
+/// The part of a worker's time to keep in reserve.
 const IN_RESERVE: f64 = 0.05;
 
-/// By how much later than need be flows that are late may be, in parts of that.
+/// The tolerated relative excess over the smallest possible lateness.
 const LENIENT: f64 = 0.25;
 
-/// The part of the reserve that present triggers may touch before they are changed.
+/// The part of the reserve that the current triggers may use before they are changed.
 const TOUCHED: f64 = 0.5;
 
 /// Solves the model to its optimum.
@@ -40,7 +40,7 @@ const TOUCHED: f64 = 0.5;
 pub(crate) struct Optimal {
     outlook: Outlook,
     strain: Strain,
-    /// By how much flows were to be late last, in parts of their objectives.
+    /// The planned lateness of flows in the last period, as a part of their objectives.
     late: f64,
     bare: Bare,
 }
@@ -62,20 +62,20 @@ impl Controller for Optimal {
             plan = relieve(layout, &model, &arrivals, self.late, leaves_time);
         }
         self.late = plan.late;
-        let told = delays(layout, snapshot);
+        let delays = delays(layout, snapshot);
         let time = leaves_time(&plan.predicted);
-        actions.unkept = self.unkept((layout, snapshot), (&model, &arrivals), (&plan, time), &told);
+        actions.unkept = self.unkept((layout, snapshot), (&model, &arrivals), (&plan, time), &delays);
         let worst = layout
             .flows
             .iter()
-            .zip(&told)
+            .zip(&delays)
             .filter_map(|(flow, delay)| Some((*delay)? / flow.slo_s?))
             .fold(0.0, f64::max);
         let bare = self.bare.pass((worst, rate(snapshot)), !actions.unkept.is_empty(), || {
             carries(layout, &model, &arrivals, 1.0 - IN_RESERVE)
         });
-        // What has been relieved is as much too late as it has to be, and a little more makes no difference; what keeps objectives by a
-        // little less than the reserve keeps them: a steady load has a steady control.
+        // Late flows may be a little later than necessary, and a flow that uses a little of the reserve still keeps its
+        // objective. A steady load thus has steady triggers.
         let enough = plan.late * (1.0 + LENIENT) + TOUCHED * guard;
         let stays = lateness(layout, &model, &now) <= enough
             && leaves_time(&now)
@@ -104,19 +104,19 @@ impl Controller for Optimal {
 }
 
 impl Optimal {
-    /// The objectives that the best triggers do not keep, of flows that are late in fact; `time`: these leave workers time. What present
-    /// ones take of the reserve is none.
+    /// Returns the objectives that the best triggers do not keep, for flows that are actually late. `time` is true if
+    /// these triggers leave workers enough time. The part of the reserve that the current triggers use does not count.
     fn unkept(
         &self,
         (layout, snapshot): (&Layout, &Snapshot),
         (model, arrivals): (&Model, &Arrivals),
         (best, time): (&Solution, bool),
-        told: &[Option<f64>],
+        delays: &[Option<f64>],
     ) -> Vec<Unkept> {
         let late = |flow: &usize| {
             let (of, beyond) = (&layout.flows[*flow], model.flows()[*flow].slo);
-            // Packets that have not left may be late as well.
-            let waits = of.slo_s.is_some_and(|slo| snapshot.flows[*flow].packets == 0 && told[*flow] > Some(slo));
+            // Packets that have not departed may be late as well.
+            let waits = of.slo_s.is_some_and(|slo| snapshot.flows[*flow].packets == 0 && delays[*flow] > Some(slo));
             (snapshot.flows[*flow].missed(of) || waits)
                 && best.predicted.delays[*flow].is_some_and(|delay| !time || delay > beyond)
         };
@@ -126,8 +126,8 @@ impl Optimal {
         }
         let none = model.predict(arrivals, &vec![0; model.modules().len()]);
         let unkept = |flow: usize| {
-            let (slo_s, takes) = (layout.flows[flow].slo_s?, told[flow]?);
-            let alone = none.delays[flow]? + self.outlook.rest(flow).unwrap_or(0.0);
+            let (slo_s, takes) = (layout.flows[flow].slo_s?, delays[flow]?);
+            let alone = none.delays[flow]? + self.outlook.residual(flow).unwrap_or(0.0);
             let stated = layout.flows[flow].path.iter().filter(|at| layout.modules[**at].fixed);
             let stated: f64 = stated.map(|at| snapshot.modules[*at].hold_s).sum();
             let (least_s, cause) = if stated > 0.0 && takes - stated <= slo_s {
@@ -143,12 +143,12 @@ impl Optimal {
     }
 }
 
-/// By module: the flow through it that is nearest to its objective, where one has any.
+/// Returns, for each module, the flow through it that is nearest to its objective, if any has one.
 fn nearest(layout: &Layout, model: &Model, delays: &[Option<f64>]) -> Vec<Option<usize>> {
     let mut nearest: Vec<(f64, Option<usize>)> = vec![(0.0, None); layout.modules.len()];
-    for (flow, (told, delay)) in model.flows().iter().zip(delays).enumerate() {
-        let part = delay.unwrap_or(0.0) / told.slo;
-        for &at in told.path.iter().filter(|_| layout.flows[flow].slo_s.is_some()) {
+    for (flow, (of, delay)) in model.flows().iter().zip(delays).enumerate() {
+        let part = delay.unwrap_or(0.0) / of.slo;
+        for &at in of.path.iter().filter(|_| layout.flows[flow].slo_s.is_some()) {
             if part > nearest[at].0 {
                 nearest[at] = (part, Some(flow));
             }
@@ -157,7 +157,8 @@ fn nearest(layout: &Layout, model: &Model, delays: &[Option<f64>]) -> Vec<Option
     nearest.into_iter().map(|(_, flow)| flow).collect()
 }
 
-/// How much busier workers are than the model says: batches that irregular arrivals and hold limits keep from becoming whole.
+/// How much busier workers are than the model predicts. Irregular arrivals and hold limits keep batches from becoming
+/// full.
 struct Strain(f64);
 
 impl Default for Strain {
@@ -167,25 +168,25 @@ impl Default for Strain {
 }
 
 impl Strain {
-    /// Learns from a period in which the worker with the most to do was to be busy for this share of the time; how busy the model may
-    /// say that one is, with a part of the time in reserve. A time in which the machine was elsewhere teaches nothing.
+    /// Learns from a period in which the busiest worker was predicted to be busy for the share `predicted`. Returns the
+    /// share that the model may predict, with a reserve. A period in which the machine stalled is ignored.
     fn learn(&mut self, snapshot: &Snapshot, predicted: f64, stalled: bool) -> f64 {
         let busy = snapshot.workers.iter().map(|worker| worker.busy_s / snapshot.period_s).fold(0.0, f64::max);
         if predicted > 0.0 && !stalled {
             let seen = (busy / predicted).clamp(1.0, MOST_STRAINED);
-            // Whoever is busy all the time may be as much too slow again.
+            // A worker that is busy all the time may lack much more time than is visible.
             self.0 = if !snapshot.workers.iter().any(|worker| full(worker, snapshot)) {
                 self.0 + LEARN * (seen - self.0)
             } else {
                 self.0.max(seen)
             };
         }
-        let there = snapshot.workers.iter().map(|worker| worker.there_s(snapshot.period_s) / snapshot.period_s);
-        (1.0 - IN_RESERVE) / self.0 * there.fold(1.0, f64::min)
+        let available = snapshot.workers.iter().map(|worker| worker.there_s(snapshot.period_s) / snapshot.period_s);
+        (1.0 - IN_RESERVE) / self.0 * available.fold(1.0, f64::min)
     }
 }
 
-/// By how much of its objective the latest flow is above what it may take.
+/// Returns by how much the latest flow exceeds its limit, as a part of its objective.
 fn lateness(layout: &Layout, model: &Model, predicted: &Predicted) -> f64 {
     let late =
         |(flow, delay): (usize, &Option<f64>)| Some(((*delay)? - model.flows()[flow].slo) / layout.flows[flow].slo_s?);
@@ -213,9 +214,9 @@ mod tests {
     use super::*;
     use crate::testing;
 
-    /// The trigger after some periods in which packets come one by one, a packet a microsecond, and take this long at
-    /// their percentile; `away`: what the machine took of the half of the time that turns of 3 ms are seen to have
-    /// taken.
+    /// Returns the trigger after some periods in which packets arrive one by one, one per microsecond. `delay_s` is
+    /// their delay at the percentile. `away` is the time that the machine took, out of the half of the period that
+    /// turns of 3 ms seem to have taken.
     fn trigger(
         delay_s: impl Fn(usize) -> f64,
         undisturbed_s: impl Fn(usize) -> Option<f64>,
@@ -259,16 +260,16 @@ mod tests {
         trigger
     }
 
-    /// Beside a busy process on its core packets cost as much as with no controller: half of them were later than any
-    /// batch makes them, and smaller batches were to mend it.
+    /// Regression test: beside a busy process on its core, a packet cost as much as without a controller. Half of the
+    /// packets were later than any batch makes them, and the controller reduced batches to no effect.
     #[test]
-    fn what_the_machine_takes_makes_no_batch_smaller() {
+    fn time_taken_by_the_machine_makes_no_batch_smaller() {
         let own = |trigger: usize| 5e-6 + trigger as f64 * 1e-6;
         let alone = trigger(own, |_| None, Some(0.0));
         assert!(alone >= 30, "{alone}");
         let beside = trigger(|_| 3e-3, |trigger| Some(own(trigger)), Some(0.05));
         assert_eq!(beside, alone);
-        let untold = trigger(|_| 3e-3, |_| None, None);
-        assert!(untold < 8, "nobody tells whose doing it is: {untold}");
+        let unreported = trigger(|_| 3e-3, |_| None, None);
+        assert!(unreported < 8, "the cause is unknown: {unreported}");
     }
 }

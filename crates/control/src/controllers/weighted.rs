@@ -1,8 +1,8 @@
-//! `wfq` and `nfvnice`: weights for the weighted-fair scheduler, and no waiting for batches. Baselines.
+//! `wfq` and `nfvnice`: baselines with weights for the weighted-fair scheduler and without waiting for batches.
 //!
-//! NFVnice (Kulkarni et al., SIGCOMM 2017, section 3.3) gives each function a share of the processor in proportion to its load: the rate
-//! at which packets come to it times what one costs. Its backpressure is the scheduler's (`shares`: marks at 80 and 60 % of a queue,
-//! packets dropped where their chain begins).
+//! NFVnice (Kulkarni et al., SIGCOMM 2017, section 3.3) gives each function a share of the processor in proportion to
+//! its load: the arrival rate of packets times the cost of one. The scheduler implements its backpressure (`shares`:
+//! marks at 80 and 60 % of a queue; packets are dropped at the start of their chain).
 
 use forebay_graph::{
     Action, Actions, Controller, DeclareController, Layout, SchedulerKind, SetupError, Snapshot, Why, register,
@@ -10,22 +10,22 @@ use forebay_graph::{
 
 use super::{NoParams, set_buffers};
 
-/// The largest weight that is given: with it a share is told to a ten-thousandth.
+/// The largest weight. Shares are thus accurate to a ten-thousandth.
 const MOST: f64 = 10_000.0;
-/// A weight is changed where it is off by more than this part.
+/// A weight is changed only if the relative difference is larger than this.
 const WORTH: f64 = 0.05;
 
-/// Equal weights.
+/// Sets equal weights.
 pub(crate) struct Wfq;
 
-/// Weights in proportion to loads.
+/// Sets weights in proportion to loads.
 #[derive(Default)]
 pub(crate) struct NfvNice {
-    /// By module: its load, seconds a second, over the last periods.
+    /// By module: its load over the last periods, in seconds per second.
     loads: Vec<f64>,
 }
 
-/// How much of a load is the last period's: NFVnice takes a moving average.
+/// The weight of the last period in a load. NFVnice uses a moving average.
 const RECENT: f64 = 0.5;
 
 impl Controller for Wfq {
@@ -50,7 +50,8 @@ impl Controller for NfvNice {
     }
 }
 
-/// Gives modules weights in proportion to `shares`, where those in force are off by more than this part.
+/// Gives modules weights in proportion to `shares`. A weight is changed only if the relative difference is larger than
+/// `worth`.
 pub(super) fn set_weights(layout: &Layout, snapshot: &Snapshot, shares: &[f64], worth: f64, actions: &mut Actions) {
     let most = shares.iter().fold(0.0_f64, |most, share| most.max(*share));
     if most <= 0.0 {
@@ -70,7 +71,7 @@ impl DeclareController for Wfq {
     const NAME: &'static str = "wfq";
     const SUMMARY: &'static str = "modules share time equally, and packets never wait for batches";
     const HELP: &'static str =
-        "A baseline, for `scheduler: weighted-fair`: equal weights, with the backpressure that `shares` say.";
+        "A baseline, for `scheduler: weighted-fair`: equal weights, with the backpressure that `shares` configure.";
     const EXAMPLE: &'static str = "{}";
     const SCHEDULER: Option<SchedulerKind> = Some(SchedulerKind::WeightedFair);
 
@@ -83,7 +84,8 @@ impl DeclareController for NfvNice {
     type Params = NoParams;
     const NAME: &'static str = "nfvnice";
     const SUMMARY: &'static str = "modules share time by their loads, arrival rate times cost, as in NFVnice";
-    const HELP: &'static str = "A baseline, for `scheduler: weighted-fair`, with the backpressure that `shares` say.";
+    const HELP: &'static str =
+        "A baseline, for `scheduler: weighted-fair`, with the backpressure that `shares` configure.";
     const EXAMPLE: &'static str = "{}";
     const SCHEDULER: Option<SchedulerKind> = Some(SchedulerKind::WeightedFair);
 

@@ -1,4 +1,4 @@
-//! What goes, when, and what it takes to come back.
+//! Tests of which modules move, when, and when they move back.
 
 use forebay_graph::snapshot::{FlowSnapshot, ModuleSnapshot, WorkerSnapshot};
 use forebay_graph::{FlowLayout, ModuleLayout, controllers};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::*;
 use crate::testing::{self, flow, module};
 
-/// A splitter, a quick and a slow branch, and what both lead to; a module more after the slow one.
+/// A splitter, a fast and a slow branch, and a module that both lead to. The slow branch has a second module.
 fn layout() -> Layout {
     let module = |name: &str, leader: usize, before: &[usize]| ModuleLayout { leader, ..module(name, before) };
     testing::layout(
@@ -27,7 +27,8 @@ fn ways() -> Vec<Vec<usize>> {
     vec![vec![0, 1, 4], vec![0, 2, 3, 4]]
 }
 
-/// A period in which a call of the slow modules takes so long; late packets of the tight flow, and how busy workers are.
+/// Returns a period in which a call of a slow module takes `slow_s` seconds. `late` is the number of late packets of
+/// the tight flow, `busy` the load of the workers.
 fn period(slow_s: f64, late: u64, busy: f64) -> Snapshot {
     let module = |cost_s| ModuleSnapshot { packets: 1_000, cost_s, ..ModuleSnapshot::default() };
     let flow = |violations| FlowSnapshot { packets: 1_000, violations, ..FlowSnapshot::default() };
@@ -43,11 +44,11 @@ fn period(slow_s: f64, late: u64, busy: f64) -> Snapshot {
 }
 
 fn settings(workers: usize) -> Settings {
-    let controller = controllers().into_iter().find(|it| it.name == "optimal").expect("it is there");
+    let controller = controllers().into_iter().find(|it| it.name == "optimal").expect("the controller is registered");
     Settings { controller, params: Value::Null, period: Nanos(100_000_000), guard: 0.05, workers }
 }
 
-/// In which of so many periods something is decided on; it is done, and the layout is what it is then.
+/// Returns the periods, out of `periods`, in which a move was decided. The moves are made, and `layout` is updated.
 fn decide(decomposer: &mut Decomposer, layout: &mut Layout, periods: u32, period: &Snapshot) -> Vec<(u32, WhyMoved)> {
     let mut moves = Vec::new();
     for at in 1..=periods {
@@ -61,7 +62,7 @@ fn decide(decomposer: &mut Decomposer, layout: &mut Layout, periods: u32, period
 }
 
 #[test]
-fn flows_part_in_three_periods_and_come_together_later_each_time() {
+fn flows_are_split_after_three_periods_and_merged_later_each_time() {
     let mut layout = layout();
     let mut decomposer = Decomposer::new(&settings(2), &layout, ways()).expect("it may");
     let (slow, quick) = (period(1e-3, 500, 0.3), period(1e-6, 0, 0.3));
@@ -69,12 +70,12 @@ fn flows_part_in_three_periods_and_come_together_later_each_time() {
         assert_eq!(decide(&mut decomposer, &mut layout, 20, &slow)[..], [(3, WhyMoved::Apart)]);
         let on: Vec<_> = layout.modules.iter().map(|module| module.workers.clone()).collect();
         assert_eq!((on, layout.workers), (vec![vec![0], vec![0], vec![1], vec![1], vec![0, 1]], 2));
-        // What is in favour is forgotten with the first period that is not.
+        // One unfavourable period resets the count.
         assert_eq!(decide(&mut decomposer, &mut layout, patience - 1, &quick), []);
         assert_eq!(decide(&mut decomposer, &mut layout, 1, &slow), []);
         assert_eq!(decide(&mut decomposer, &mut layout, patience, &quick)[..], [(patience, WhyMoved::Together)]);
         assert_eq!(layout, self::layout());
-        assert_eq!(decide(&mut decomposer, &mut layout, REST, &slow), [], "it rests");
+        assert_eq!(decide(&mut decomposer, &mut layout, PAUSE, &slow), [], "it pauses");
     }
 }
 
@@ -86,54 +87,54 @@ fn nothing_moves_without_need_or_where_it_cannot() {
         (moves.len(), decomposer.unmoved())
     };
     assert!(Decomposer::new(&settings(1), &layout(), ways()).is_none());
-    // In time all the same; late on another account; periods that are none.
+    // Late packets are few; they have another cause; periods are too short.
     assert_eq!(decide(&settings(2), layout(), &period(1e-3, 5, 0.3)), (0, None));
     assert_eq!(decide(&settings(2), layout(), &period(1e-6, 500, 0.3)), (0, None));
     assert_eq!(decide(&settings(2), layout(), &Snapshot { period_s: 0.05, ..period(1e-3, 500, 0.3) }), (0, None));
-    // Nobody sends what is slow.
+    // The slow modules get no packets.
     let mut silent = period(1e-3, 500, 0.3);
     silent.flows[1].packets = 0;
     silent.modules[2..4].iter_mut().for_each(|module| module.packets = 0);
     assert_eq!(decide(&settings(2), layout(), &silent), (0, None));
-    // What both pass has state: packets would have to come back to it.
+    // The module after both branches has state: packets would have to return to it.
     let mut state = layout();
     state.modules[4].single = true;
     let unmoved = Unmoved { worker: 0, flow: 0, workers: false };
     assert_eq!(decide(&settings(2), state, &period(1e-3, 500, 0.3)), (0, Some(unmoved)));
-    // It is the flow itself that is slow.
+    // The flow itself is slow.
     let mut own = period(1e-6, 500, 0.3);
     own.modules[1].cost_s.0 = 1e-2;
     assert_eq!(decide(&settings(2), layout(), &own).0, 0);
 }
 
 #[test]
-fn what_would_not_fit_stays_apart() {
+fn modules_that_do_not_fit_stay_split() {
     let mut layout = layout();
     let mut decomposer = Decomposer::new(&settings(2), &layout, ways()).expect("it may");
     assert_eq!(decide(&mut decomposer, &mut layout, 3, &period(1e-3, 500, 0.3)).len(), 1);
-    // 0.475 ms are left for a turn: four fifths of it are 0.38 ms.
+    // A turn may take four fifths of 0.475 ms: 0.38 ms.
     assert_eq!(decide(&mut decomposer, &mut layout, 100, &period(0.2e-3, 0, 0.3)), []);
-    // Together they would be too busy.
+    // The merged worker would be too busy.
     assert_eq!(decide(&mut decomposer, &mut layout, 100, &period(1e-6, 0, 0.5)), []);
     assert_eq!(decide(&mut decomposer, &mut layout, 100, &period(0.18e-3, 0, 0.3)).len(), 1);
 }
 
 #[test]
-fn workers_come_back_in_any_order_but_not_before_those_that_came_from_them() {
+fn workers_are_merged_only_after_those_split_from_them() {
     let layout = layout();
-    let chain = Parted::new(&layout).apart(0, vec![2, 3]).apart(1, vec![3]);
-    assert_eq!(chain.placed(&layout), [vec![0], vec![0], vec![1], vec![2], vec![0, 1, 2]]);
-    assert_eq!((chain.together(0), chain.together(1), chain.together(3)), (None, None, None));
-    let back = chain.together(2).expect("the last");
-    assert_eq!(back, Parted::new(&layout).apart(0, vec![2, 3]));
-    let beside = Parted::new(&layout).apart(0, vec![1]).apart(0, vec![2, 3]);
-    assert_eq!(beside.placed(&layout), [vec![0], vec![1], vec![2], vec![2], vec![0, 1, 2]]);
-    assert_eq!(beside.together(1).expect("nobody came from it"), Parted::new(&layout).apart(0, vec![2, 3]));
+    let chain = Assignment::new(&layout).split(0, vec![2, 3]).split(1, vec![3]);
+    assert_eq!(chain.module_workers(&layout), [vec![0], vec![0], vec![1], vec![2], vec![0, 1, 2]]);
+    assert_eq!((chain.merge(0), chain.merge(1), chain.merge(3)), (None, None, None));
+    let back = chain.merge(2).expect("the last");
+    assert_eq!(back, Assignment::new(&layout).split(0, vec![2, 3]));
+    let beside = Assignment::new(&layout).split(0, vec![1]).split(0, vec![2, 3]);
+    assert_eq!(beside.module_workers(&layout), [vec![0], vec![1], vec![2], vec![2], vec![0, 1, 2]]);
+    assert_eq!(beside.merge(1).expect("no worker was split from it"), Assignment::new(&layout).split(0, vec![2, 3]));
 }
 
-/// What was told depended on which of the late flows was declared first.
+/// Regression test: the reported flow depended on which of the late flows was declared first.
 #[test]
-fn the_flow_that_is_told_is_the_one_with_the_shortest_objective() {
+fn the_reported_flow_has_the_shortest_objective() {
     for (slos, tightest) in [([9e-4, 5e-4, 7e-4], 1), ([5e-4, 7e-4, 9e-4], 0), ([9e-4, 7e-4, 5e-4], 2)] {
         let mut layout = layout();
         let flow = |slo_s: &f64| FlowLayout { slo_s: Some(*slo_s), ..layout.flows[0].clone() };
@@ -142,7 +143,7 @@ fn the_flow_that_is_told_is_the_one_with_the_shortest_objective() {
         let mut late = period(1e-3, 500, 0.3);
         late.flows = [vec![late.flows[0]; 3], vec![late.flows[1]]].concat();
         let mut decomposer = Decomposer::new(&settings(2), &layout, ways.clone()).expect("it may");
-        let moved = (0..SEEN).find_map(|_| decomposer.decide(&layout, &late)).expect("they part");
+        let moved = (0..SEEN).find_map(|_| decomposer.decide(&layout, &late)).expect("they are split");
         assert_eq!((moved.why, moved.flow), (WhyMoved::Apart, Some(tightest)), "{slos:?}");
         let mut nowhere = Decomposer { most: 1, ..Decomposer::new(&settings(2), &layout, ways).expect("it may") };
         (0..SEEN).for_each(|_| assert_eq!(nowhere.decide(&layout, &late), None));
@@ -150,13 +151,13 @@ fn the_flow_that_is_told_is_the_one_with_the_shortest_objective() {
     }
 }
 
-/// Whatever parted after anything had come together was taken for a repeat, for good.
+/// Regression test: after any merge, every later split counted as a repetition.
 #[test]
-fn only_what_came_back_and_goes_again_comes_back_later() {
+fn only_repeated_moves_are_merged_later() {
     let layout = layout();
     let mut decomposer = Decomposer::new(&settings(3), &layout, ways()).expect("it may");
     let mut make = |why, modules: &[usize]| {
-        let (modules, next) = (modules.to_vec(), decomposer.parted.clone());
+        let (modules, next) = (modules.to_vec(), decomposer.assignment.clone());
         let (from, to, flow, layout) = (0, 1, None, layout.clone());
         decomposer.moved(&Move { at_s: 1.0, modules, from, to, why, flow, turn_s: 1e-3, layout, next });
         decomposer.patience.clone()
@@ -166,15 +167,15 @@ fn only_what_came_back_and_goes_again_comes_back_later() {
     assert_eq!(make(WhyMoved::Together, &[2, 3])[..], [first; 5]);
     assert_eq!(make(WhyMoved::Apart, &[1])[..], [first; 5], "others");
     assert_eq!(make(WhyMoved::Apart, &[2, 3])[..], [first, first, twice, twice, first]);
-    // It has not come back since.
+    // These modules have not moved back since.
     assert_eq!(make(WhyMoved::Apart, &[3])[..], [first, first, twice, twice, first]);
     assert_eq!(make(WhyMoved::Together, &[2])[..], [first, first, twice, twice, first]);
     assert_eq!(make(WhyMoved::Apart, &[2])[..], [first, first, fourfold, twice, first]);
 }
 
-/// Each attempt prepares the whole configuration, and one was made every eight periods for ever.
+/// Regression test: each attempt prepares the whole configuration, and one was made every eight periods.
 #[test]
-fn what_cannot_be_moved_is_tried_less_and_less_often_while_it_is_wanted() {
+fn failed_moves_are_tried_less_and_less_often() {
     let mut layout = layout();
     let mut decomposer = Decomposer::new(&settings(2), &layout, ways()).expect("it may");
     let (slow, quick) = (period(1e-3, 500, 0.3), period(1e-6, 0, 0.3));
@@ -187,24 +188,24 @@ fn what_cannot_be_moved_is_tried_less_and_less_often_while_it_is_wanted() {
         });
         after.expect("it is tried again")
     };
-    let longest = (REST << DOUBLINGS) + SEEN;
-    for rest in [0, 5, 10, 20, 40, 80, 160, 320, 640] {
-        assert_eq!(next(&mut decomposer), rest + SEEN);
+    let longest = (PAUSE << DOUBLINGS) + SEEN;
+    for pause_periods in [0, 5, 10, 20, 40, 80, 160, 320, 640] {
+        assert_eq!(next(&mut decomposer), pause_periods + SEEN);
     }
     assert_eq!([next(&mut decomposer), next(&mut decomposer)], [longest; 2]);
-    // It is wanted as long as nobody knows otherwise.
-    for _ in 0..REST << DOUBLINGS {
+    // The move counts as wanted until the opposite is known.
+    for _ in 0..PAUSE << DOUBLINGS {
         assert!(decomposer.decide(&layout, &quick).is_none() && decomposer.is_thwarted());
     }
     assert!(decomposer.decide(&layout, &quick).is_none() && !decomposer.is_thwarted());
-    // One that succeeds is followed by the usual rest.
+    // A successful move is followed by the usual pause.
     assert_eq!(decide(&mut decomposer, &mut layout, SEEN, &slow)[..], [(SEEN, WhyMoved::Apart)]);
-    assert_eq!((decomposer.rest, decomposer.failures), (REST, 0));
+    assert_eq!((decomposer.pause_periods, decomposer.failures), (PAUSE, 0));
 }
 
-/// Periods in which something should go and cannot were counted until the count overflowed.
+/// Regression test: the count of periods with a wanted but impossible move overflowed.
 #[test]
-fn however_long_something_cannot_go_it_is_told() {
+fn an_impossible_move_is_always_reported() {
     let mut layout = layout();
     layout.modules[4].single = true;
     let mut decomposer = Decomposer::new(&settings(2), &layout, ways()).expect("it may");
@@ -213,9 +214,9 @@ fn however_long_something_cannot_go_it_is_told() {
     assert!(decomposer.unmoved().is_some());
 }
 
-/// A tenth of a thousand packets may be late, but a little less was computed.
+/// Regression test: a tenth of a thousand packets may be late, but a slightly smaller number was computed.
 #[test]
-fn a_flow_is_late_where_a_period_is_told_as_missed() {
+fn a_flow_is_late_if_its_period_is_missed() {
     let mut layout = layout();
     layout.flows[0].percentile = forebay_graph::Percentile::Of(90.0);
     let mut decomposer = Decomposer::new(&settings(2), &layout, ways()).expect("it may");

@@ -1,19 +1,19 @@
-//! Whether figures of a recording can be: files come from anywhere, and controllers rely on what the engine tells them.
+//! Checks the figures of a recording: files may come from anywhere, and controllers rely on valid figures.
 
 use forebay_graph::Layout;
 use forebay_packet::MAX_BATCH;
 
 use super::{Begin, Period};
 
-/// The shortest period, in seconds.
+/// The shortest period in seconds.
 const SHORTEST: f64 = 1e-6;
-/// More packets a second than anything has.
+/// A limit for packets per second.
 const FASTEST: f64 = 1e15;
-/// More seconds than anything takes.
+/// A limit for times, in seconds.
 const LONGEST: f64 = 1e9;
-/// More workers, modules or flows than anything has.
-const MOST_PLACES: usize = 1 << 15;
-/// More packets, calls or turns than a period has. Those of as many modules add up to less than 64 bits hold.
+/// A limit for workers, modules and flows.
+const MOST_ITEMS: usize = 1 << 15;
+/// A limit for packets, calls or turns in a period. The sum over all modules fits 64 bits.
 const MOST_COUNTED: u64 = 1 << 48;
 
 type Checked = Result<(), String>;
@@ -22,53 +22,53 @@ fn check(right: bool, wrong: impl FnOnce() -> String) -> Checked {
     if right { Ok(()) } else { Err(wrong()) }
 }
 
-/// A time that anything may take.
+/// Checks a time.
 fn time(what: &str, seconds: f64) -> Checked {
     check((0.0..=LONGEST).contains(&seconds), || format!("{what} of {seconds:?} s: allowed are 0 to {LONGEST} s"))
 }
 
-/// How many there were in a period.
+/// Checks a count in a period.
 fn count(what: &str, count: u64) -> Checked {
     check(count <= MOST_COUNTED, || format!("{what}: {count}: allowed are 0 to {MOST_COUNTED}"))
 }
 
-/// A module or flow, by its number.
-fn place(what: &str, at: usize, of: usize) -> Checked {
-    check(at < of, || format!("{what} {at}: there are {of}, from 0"))
+/// Checks the number of a module or flow.
+fn number(what: &str, at: usize, of: usize) -> Checked {
+    check(at < of, || format!("{what} {at} does not exist: allowed are numbers below {of}"))
 }
 
-/// What is controlled.
+/// Checks a `begin` line.
 pub(super) fn begin(begin: &Begin) -> Checked {
     let Begin { period_s, guard, layout, .. } = begin;
     check((SHORTEST..=LONGEST).contains(period_s), || {
-        format!("a decision every {period_s:?} s: allowed are {SHORTEST} to {LONGEST} s")
+        format!("a decision period of {period_s:?} s: allowed are {SHORTEST} to {LONGEST} s")
     })?;
     check((0.0..1.0).contains(guard), || format!("a guard of {guard:?}: allowed is 0 to less than 1"))?;
     let (batch, modules) = (layout.batch, layout.modules.len());
     check((1..=MAX_BATCH).contains(&batch), || format!("batches of {batch}: allowed are 1 to {MAX_BATCH}"))?;
-    check((1..=MOST_PLACES).contains(&layout.workers), || {
-        format!("{} workers: allowed are 1 to {MOST_PLACES}", layout.workers)
+    check((1..=MOST_ITEMS).contains(&layout.workers), || {
+        format!("{} workers: allowed are 1 to {MOST_ITEMS}", layout.workers)
     })?;
     for (what, count) in [("modules", modules), ("flows", layout.flows.len())] {
-        check(count <= MOST_PLACES, || format!("{count} {what}: allowed are up to {MOST_PLACES}"))?;
+        check(count <= MOST_ITEMS, || format!("{count} {what}: allowed are up to {MOST_ITEMS}"))?;
     }
     for (at, module) in layout.modules.iter().enumerate() {
-        place("module", module.leader, modules)?;
-        module.workers.iter().try_for_each(|worker| place("worker", *worker, layout.workers))?;
-        module.before.iter().try_for_each(|before| place("module", *before, modules))?;
+        number("module", module.leader, modules)?;
+        module.workers.iter().try_for_each(|worker| number("worker", *worker, layout.workers))?;
+        module.before.iter().try_for_each(|before| number("module", *before, modules))?;
         // Arrivals are computed from module to module.
         let is_ordered = module.entry || module.before.len() != 1 || module.before[0] < at;
         check(is_ordered, || {
             format!(
-                "module '{}': its packets come from module {}, which is not before it",
+                "module '{}': its packets come from module {}: allowed is an earlier module",
                 module.name, module.before[0]
             )
         })?;
     }
     for flow in &layout.flows {
-        flow.path.iter().try_for_each(|at| place("module", *at, modules))?;
+        flow.path.iter().try_for_each(|at| number("module", *at, modules))?;
         let sorted = flow.path.windows(2).all(|pair| pair[0] < pair[1]);
-        check(sorted, || format!("flow '{}': its modules are not in order, each once", flow.name))?;
+        check(sorted, || format!("flow '{}': its modules are not in ascending order", flow.name))?;
         let slo = flow.slo_s.unwrap_or(1.0);
         check(slo > 0.0 && slo <= LONGEST, || {
             format!("flow '{}': an objective of {slo:?} s: allowed is more than 0 to {LONGEST} s", flow.name)
@@ -90,7 +90,7 @@ pub(super) fn begin(begin: &Begin) -> Checked {
     Ok(())
 }
 
-/// A period of that pipeline, whose modules and flows are as many.
+/// Checks a period of a pipeline that has as many modules and flows.
 pub(super) fn period(layout: &Layout, period: &Period) -> Checked {
     let Period { snapshot, actions } = period;
     check((SHORTEST..=LONGEST).contains(&snapshot.period_s), || {
@@ -137,11 +137,11 @@ pub(super) fn period(layout: &Layout, period: &Period) -> Checked {
     }
     let (modules, flows) = (layout.modules.len(), layout.flows.len());
     for change in &actions.changes {
-        place("module", change.module, modules)?;
+        number("module", change.module, modules)?;
         trigger(change.to)?;
-        change.flow.map_or(Ok(()), |flow| place("flow", flow, flows))?;
+        change.flow.map_or(Ok(()), |flow| number("flow", flow, flows))?;
     }
-    actions.all.iter().filter_map(|action| action.module()).try_for_each(|module| place("module", module, modules))?;
-    actions.unkept.iter().try_for_each(|unkept| place("flow", unkept.flow, flows))?;
-    actions.short.iter().try_for_each(|short| place("flow", short.flow, flows))
+    actions.all.iter().filter_map(|action| action.module()).try_for_each(|module| number("module", module, modules))?;
+    actions.unkept.iter().try_for_each(|unkept| number("flow", unkept.flow, flows))?;
+    actions.short.iter().try_for_each(|short| number("flow", short.flow, flows))
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::testing::{flow, layout, module};
 
-/// Two modules, one flow through both, so many periods.
+/// Returns a recording of two modules and one flow through both, with this number of periods.
 fn recorded(periods: usize) -> String {
     let module = |name: &str, before: &[usize]| ModuleLayout { leader: before.len(), ..module(name, before) };
     let all = FlowLayout { min_rate: Some(1e5), ..flow("all", &[0, 1], Some(1e-3)) };
@@ -53,7 +53,7 @@ fn recorded(periods: usize) -> String {
 }
 
 #[test]
-fn what_is_recorded_is_read_and_decided_alike() {
+fn a_recording_is_read_and_replayed_with_the_same_decisions() {
     let Recorded { parts, cut } = read(recorded(5).as_bytes()).expect("as it was written");
     assert!(!cut);
     let (begin, periods) = &parts[0];
@@ -67,39 +67,39 @@ fn what_is_recorded_is_read_and_decided_alike() {
 }
 
 #[test]
-fn what_was_cut_off_is_read_as_far_as_it_is_whole() {
+fn a_cut_recording_is_read_up_to_its_last_whole_line() {
     let text = recorded(3);
     let last = text.trim_end().rfind('\n').expect("lines") + 1;
     for end in [last, last + 1, text.len() - 2] {
         let Recorded { parts, cut } = read(&text.as_bytes()[..end]).unwrap_or_else(|error| panic!("{end}: {error}"));
         assert_eq!((parts[0].1.len(), cut), (2, end > last), "{end}");
     }
-    // In the middle of a character, where a new configuration begins.
+    // Cut within a character of the line of a new configuration.
     let name = text.lines().next().expect("a line").replace("test", "zweitürig");
-    let end = name.find('ü').expect("it is there") + 1;
+    let end = name.find('ü').expect("the name contains it") + 1;
     let cut = [text.as_bytes(), &name.as_bytes()[..end]].concat();
-    let told = read(&cut[..]).expect("cut off");
-    assert_eq!((told.parts.len(), told.cut), (1, true));
+    let read = super::read(&cut[..]).expect("cut off");
+    assert_eq!((read.parts.len(), read.cut), (1, true));
 }
 
 #[test]
-fn what_is_compressed_is_told_so() {
+fn errors_name_compressed_files() {
     let error = read(&b"\x1f\x8b\x08\0rest\n"[..]).expect_err("no lines of JSON").to_string();
     assert!(error.contains("gzip") && error.contains("gunzip"), "{error}");
 }
 
 #[test]
-fn figures_that_cannot_be_are_refused_by_their_line() {
+fn errors_for_figures_name_their_line() {
     let text = recorded(2);
-    for (from, to, told) in [
+    for (from, to, expected) in [
         ("\"batch\":32", "\"batch\":0", "line 1: batches of 0: allowed are 1 to 256"),
-        ("\"leader\":1", "\"leader\":2", "line 1: module 2: there are 2, from 0"),
+        ("\"leader\":1", "\"leader\":2", "line 1: module 2 does not exist: allowed are numbers below 2"),
         (
             "\"before\":[0]",
             "\"before\":[1]",
-            "line 1: module 'b': its packets come from module 1, which is not before it",
+            "line 1: module 'b': its packets come from module 1: allowed is an earlier module",
         ),
-        ("\"path\":[0,1]", "\"path\":[1,1]", "line 1: flow 'all': its modules are not in order, each once"),
+        ("\"path\":[0,1]", "\"path\":[1,1]", "line 1: flow 'all': its modules are not in ascending order"),
         ("\"slo_s\":0.001", "\"slo_s\":0.0", "line 1: flow 'all': an objective of 0.0 s"),
         ("\"min_rate\":100000.0", "\"min_rate\":0.0", "line 1: flow 'all': a rate of 0.0 pps"),
         ("\"guard\":0.05", "\"guard\":1.5", "line 1: a guard of 1.5: allowed is 0 to less than 1"),
@@ -111,16 +111,20 @@ fn figures_that_cannot_be_are_refused_by_their_line() {
             "line 2: a module's packets: 18446744073709551615: allowed",
         ),
         ("\"busy_turns\":5000", "\"busy_turns\":281474976710657", "line 2: a worker's turns: 281474976710657: allowed"),
-        ("\"changes\":[{\"module\":0", "\"changes\":[{\"module\":7", "line 2: module 7: there are 2, from 0"),
+        (
+            "\"changes\":[{\"module\":0",
+            "\"changes\":[{\"module\":7",
+            "line 2: module 7 does not exist: allowed are numbers below 2",
+        ),
     ] {
         assert!(text.contains(from), "'{from}' is not in\n{text}");
         let wrong = text.replacen(from, to, 1);
         let error = read(wrong.as_bytes()).expect_err(to).to_string();
-        assert!(error.starts_with(told), "{error}");
+        assert!(error.starts_with(expected), "{error}");
     }
 }
 
-/// What is done to a recording: a byte or a number becomes another, a stretch goes, is there twice, or comes from elsewhere.
+/// A change of a recording: a byte or a number is replaced; a part is removed, repeated, or moved to the end.
 #[derive(Clone, Debug)]
 enum Edit {
     Byte(u8),
@@ -131,29 +135,29 @@ enum Edit {
 }
 
 impl Edit {
-    /// Made at a part of the way through `text`.
+    /// Makes the change at the part `at` of the length of `text`.
     fn make(&self, text: &mut Vec<u8>, at: f64) {
         if text.is_empty() {
             return;
         }
-        let place = (at * text.len() as f64) as usize;
-        let end = |len: usize| (place + len).min(text.len());
+        let position = (at * text.len() as f64) as usize;
+        let end = |len: usize| (position + len).min(text.len());
         match self {
-            Self::Byte(byte) => text[place] = *byte,
+            Self::Byte(byte) => text[position] = *byte,
             Self::Number(number) => {
                 let is_part = |byte: &u8| byte.is_ascii_digit() || b"-+.e".contains(byte);
-                let Some(start) = (place..text.len()).find(|at| text[*at].is_ascii_digit()) else { return };
+                let Some(start) = (position..text.len()).find(|at| text[*at].is_ascii_digit()) else { return };
                 let len = text[start..].iter().take_while(|byte| is_part(byte)).count();
                 drop(text.splice(start..start + len, number.bytes()));
             }
-            Self::Cut(len) => drop(text.drain(place..end(*len))),
+            Self::Cut(len) => drop(text.drain(position..end(*len))),
             Self::Twice(len) => {
-                let stretch = text[place..end(*len)].to_vec();
-                drop(text.splice(place..place, stretch));
+                let stretch = text[position..end(*len)].to_vec();
+                drop(text.splice(position..position, stretch));
             }
-            // The whole line in which it is goes to the end.
+            // Moves the whole line to the end.
             Self::Line => {
-                let start = text[..place].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+                let start = text[..position].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
                 let len = text[start..].iter().position(|byte| *byte == b'\n').map_or(text.len() - start, |at| at + 1);
                 let line: Vec<_> = text.drain(start..start + len).collect();
                 text.extend(line);
@@ -162,33 +166,36 @@ impl Edit {
     }
 }
 
-/// The fuzz target's corpus.
+/// Returns the fuzz target's corpus.
 fn corpus() -> Vec<Vec<u8>> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/recording");
-    let files = std::fs::read_dir(folder).expect("it is checked in");
+    let files = std::fs::read_dir(folder).expect("the corpus is part of the repository");
     let mut files: Vec<_> = files.map(|file| file.expect("a readable folder").path()).collect();
     files.sort();
     files.iter().map(|file| std::fs::read(file).expect("a readable file")).collect()
 }
 
-/// A file without line ends was read into memory to its end.
+/// Regression test: a file without line ends was read into memory completely.
 #[test]
-fn a_line_is_only_so_long() {
+fn the_length_of_a_line_is_limited() {
     let read = |text: &'static [u8]| super::lines(text, 4).collect::<io::Result<Vec<_>>>();
     assert_eq!(read(b"abc\n\nde").expect("short lines"), [&b"abc"[..], b"", b"de"]);
     let error = read(b"abc\nabcde").expect_err("too long").to_string();
     assert!(error.contains("4 bytes"), "{error}");
 }
 
+/// Numbers that replace a number of a recording.
+const NUMBERS: &[&str] =
+    &["0", "1", "-1", "1e-300", "1e308", "1e15", "0.999999", "255", "281474976710656", "18446744073709551615", "null"];
+
 proptest! {
-    /// `PROPTEST_CASES=300000` is as good as some minutes of the fuzz target, where that cannot be built.
+    /// `PROPTEST_CASES=300000` corresponds to some minutes of the fuzz target, where that cannot be built.
     #[test]
     fn no_edit_of_a_recording_makes_a_controller_panic(
         which in any::<prop::sample::Index>(),
         edits in prop::collection::vec((0.0..1.0f64, prop_oneof![
             any::<u8>().prop_map(Edit::Byte),
-            prop::sample::select(&["0", "1", "-1", "1e-300", "1e308", "1e15", "0.999999", "255", "281474976710656", "18446744073709551615", "null"][..])
-                .prop_map(Edit::Number),
+            prop::sample::select(NUMBERS).prop_map(Edit::Number),
             (1..40usize).prop_map(Edit::Cut),
             (1..400usize).prop_map(Edit::Twice),
             Just(Edit::Line),
@@ -202,16 +209,17 @@ proptest! {
         fuzz_recording(&text);
     }
 
-    /// Whatever is changed in a file, it is refused or decided on.
+    /// A changed file is refused, or every controller decides on it.
     #[test]
     fn no_recording_makes_a_controller_panic(
-        at in 0.0..1.0f64, what in prop_oneof![Just(""), Just("0"), Just("1e308"), Just("-1"), Just("9"), Just("99999999999999999999")],
+        at in 0.0..1.0f64,
+        number in prop::sample::select(&["", "0", "1e308", "-1", "9", "99999999999999999999"][..]),
     ) {
         let text = recorded(3);
-        // A number becomes another one.
+        // Replaces one digit.
         let digits: Vec<usize> = text.char_indices().filter(|(_, it)| it.is_ascii_digit()).map(|(at, _)| at).collect();
-        let place = digits[(at * digits.len() as f64) as usize];
-        let changed = [&text[..place], what, &text[place + 1..]].concat();
+        let position = digits[(at * digits.len() as f64) as usize];
+        let changed = [&text[..position], number, &text[position + 1..]].concat();
         fuzz_recording(changed.as_bytes());
     }
 }

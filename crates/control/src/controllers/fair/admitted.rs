@@ -1,4 +1,5 @@
-//! How much is let in where modules before gates take time that those behind need: what is turned away at a gate has been paid for before.
+//! Limits the packets let in if modules before gates use time that modules after the gates need: packets turned away at
+//! a gate have already cost that time.
 
 use forebay_graph::Layout;
 use forebay_models::max_min::{Demand, Shares, share};
@@ -6,25 +7,25 @@ use forebay_models::max_min::{Demand, Shares, share};
 use super::NEAR;
 use super::demands::Demands;
 
-/// Into how many steps what comes is divided.
+/// The number of steps into which the arriving packets are divided.
 const STEPS: u32 = 32;
 
-/// The share of a worker's time that modules before gates take where it is worth while at all.
+/// The share of a worker's time that modules before gates must use for a limit to be considered.
 const MUCH: f64 = 0.25;
-/// By what part rates are to be better for less to be let in: packets outside are lost whichever flow they are of.
+/// The relative improvement that justifies letting in less: packets outside are lost for all flows.
 const WORTH: f64 = 0.1;
 
-/// What is let in, and who gets what of the time.
+/// The packets let in, and the shares of the time.
 pub(super) struct Admitted {
     pub(super) demands: Demands,
     pub(super) shares: Shares,
-    /// By gate: whether it is given less than comes to it.
+    /// By gate: true if the gate gets less than arrives.
     pub(super) restricted: Vec<bool>,
-    /// The part of what comes to modules before gates that is let in.
+    /// The part of the packets for modules before gates that is let in.
     pub(super) part: f64,
 }
 
-/// What rates are worth: how much of what was promised is had, and the least rate by weight.
+/// The value of rates: the part of the promises that is kept, and the lowest rate by weight.
 #[derive(Clone, Copy, Debug)]
 struct Worth {
     kept: f64,
@@ -32,15 +33,15 @@ struct Worth {
 }
 
 impl Worth {
-    fn new(asked: &[Demand], shares: &Shares) -> Self {
-        let each = || asked.iter().zip(&shares.rates).filter(|(asked, _)| asked.offered > 0.0);
-        let promised: f64 = each().map(|(asked, _)| asked.promised).sum();
-        let kept: f64 = each().map(|(asked, rate)| rate.min(asked.promised)).sum();
-        let least = each().map(|(asked, rate)| rate / asked.weight).fold(f64::INFINITY, f64::min);
+    fn new(requested: &[Demand], shares: &Shares) -> Self {
+        let each = || requested.iter().zip(&shares.rates).filter(|(requested, _)| requested.offered > 0.0);
+        let promised: f64 = each().map(|(requested, _)| requested.promised).sum();
+        let kept: f64 = each().map(|(requested, rate)| rate.min(requested.promised)).sum();
+        let least = each().map(|(requested, rate)| rate / requested.weight).fold(f64::INFINITY, f64::min);
         Self { kept: if promised > 0.0 { kept / promised } else { 1.0 }, least }
     }
 
-    /// Whether these rates are better by this part: promises first, then the least.
+    /// Returns whether these rates are better by this part: promises first, then the lowest rate.
     fn is_better_than(self, other: Self, by: f64) -> bool {
         let better = |one: f64, other: f64| one > other * (1.0 + by);
         let as_good = |one: f64, other: f64| one >= other * (1.0 - NEAR);
@@ -49,26 +50,27 @@ impl Worth {
 }
 
 impl Admitted {
-    /// All that comes, unless rates are better with less.
+    /// Lets in all packets, unless the rates are better with less.
     pub(super) fn new(layout: &Layout, demands: &Demands) -> Self {
-        let asked = demands.asked(layout);
+        let requested = demands.requested(layout);
         let with = |demands: Demands, part: f64| {
-            let asked = demands.asked(layout);
-            let shares = share(&asked, &demands.left);
-            let less = |(asked, rate): (&Demand, &f64)| *rate < (1.0 - NEAR) * asked.offered;
-            let restricted = asked.iter().zip(&shares.rates).map(less).collect();
+            let requested = demands.requested(layout);
+            let shares = share(&requested, &demands.remaining);
+            let less = |(requested, rate): (&Demand, &f64)| *rate < (1.0 - NEAR) * requested.offered;
+            let restricted = requested.iter().zip(&shares.rates).map(less).collect();
             Self { demands, shares, restricted, part }
         };
         let mut best = with(demands.clone(), 1.0);
-        let taken = demands.whole.iter().zip(&demands.left).any(|(whole, left)| whole - left > MUCH * whole);
+        let taken =
+            demands.whole.iter().zip(&demands.remaining).any(|(whole, remaining)| whole - remaining > MUCH * whole);
         if !best.restricted.contains(&true) || !taken {
             return best;
         }
-        let mut worth = Worth::new(&asked, &best.shares);
+        let mut worth = Worth::new(&requested, &best.shares);
         for step in (1..STEPS).rev() {
             let part = f64::from(step) / f64::from(STEPS);
             let less = with(demands.admitting(layout, part), part);
-            let found = Worth::new(&asked, &less.shares);
+            let found = Worth::new(&requested, &less.shares);
             if found.is_better_than(worth, if best.part < 1.0 { NEAR } else { WORTH }) {
                 (best, worth) = (less, found);
             }

@@ -1,8 +1,8 @@
-//! What flows ask of workers' time, as a snapshot tells it, and what there is of it.
+//! The demand of flows for workers' time according to a snapshot, and the available time.
 //!
-//! Modules share time, flows do not. So a flow is given its rate at its *gate*: the module on its way that the fewest flows pass, the
-//! first of those. What it has no time for is turned away there, or where the chain begins that leads to it, and nothing
-//! has been done for it behind. Modules before gates have to take all that comes.
+//! Modules share time, flows do not. So a flow gets its rate at its *gate*: the module on its path that the fewest
+//! flows pass, and of those the first. Packets without time are turned away there, or at the start of the chain that
+//! leads there, so later modules do no work for them. Modules before gates must process all arriving packets.
 
 use std::collections::BTreeMap;
 
@@ -10,62 +10,65 @@ use forebay_graph::{Layout, Snapshot};
 use forebay_models::batching::Line;
 use forebay_models::max_min::Demand;
 
-/// Bytes of the shortest frame, without its check sequence.
+/// Length of the shortest frame in bytes, without its check sequence.
 const SHORTEST: f64 = 60.0;
-/// How much of a rate is the last period's.
+/// The weight of the last period in a rate.
 const RECENT: f64 = 0.5;
-/// Fewer packets a second than this are none: what has stopped is halved from period to period without end.
+/// Packets per second below which a rate counts as 0. The rate of a flow that has stopped is halved every period and
+/// would never reach 0.
 const SOME: f64 = 1.0;
-/// Of the largest batch: where so much comes together at a port's module all the time, more waits at the port.
+/// The part of the largest batch: if this many packets always arrive at once at a port's module, more packets wait at
+/// the port.
 const FULL: f64 = 0.9;
-/// The share of its time from which on a worker has none left.
+/// The share of its time from which on a worker has none to spare.
 const BUSY: f64 = 0.95;
-/// What waits at a port cannot be counted: more packets a second than there are.
-const UNTOLD: f64 = 1e12;
-/// So many times what a flow was promised comes with it at the most: others' packets at the same gate, which are run as they come.
+/// Packets per second that stand for an unknown number of packets waiting at a port.
+const UNKNOWN_RATE: f64 = 1e12;
+/// The largest multiple of a flow's promise that passes its gate with it: packets of other flows, which are processed
+/// in the order of arrival.
 const ALONG: f64 = 10.0;
-/// The least part of a worker's time that is taken to be left to modules.
+/// The least part of a worker's time that counts as available for modules.
 const LEAST: f64 = 0.05;
 
-/// Packets a second, and together, over the last periods.
+/// Packets per second, and packets that arrive at once, over the last periods.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rates {
-    /// By module: what came.
+    /// By module: packets that arrived.
     came: Vec<f64>,
-    /// By flow: what left.
-    left: Vec<f64>,
-    /// By module: packets that come together, which not every period tells.
+    /// By flow: packets that departed.
+    departed: Vec<f64>,
+    /// By module: packets that arrive at once. Not every period shows this.
     together: Vec<f64>,
-    /// By flow: bytes a packet, of those that left; 0 before any has.
+    /// By flow: bytes per departed packet; 0 before the first one.
     bytes: Vec<f64>,
 }
 
-/// Flows that one module tells from all others, or packets of no flow that has a path.
+/// The flows that one module separates from all others, or the packets of no flow with a path.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
     pub(super) module: usize,
     /// Its flows, each with its part of the packets.
     pub(super) flows: Vec<(usize, f64)>,
-    /// Packets a second that come to it.
+    /// Packets per second that arrive at it.
     pub(super) offered: f64,
-    /// The rate at which each of its flows has what it was promised, or what it offers; not above `offered`.
+    /// The rate at which each of its flows gets its promise or its offered rate; at most `offered`.
     pub(super) promised: f64,
 }
 
-/// What a period says.
+/// The demands of a period.
 #[derive(Clone, Debug)]
 pub(super) struct Demands {
     pub(super) gates: Vec<Gate>,
-    /// By module: packets a second that come whatever gates let through.
+    /// By module: packets per second that arrive whatever the gates let through.
     pub(super) before: Vec<f64>,
-    /// By worker: the share of its time that is left to what is behind gates, and all that modules have.
-    pub(super) left: Vec<f64>,
+    /// By worker: the share of its time that remains for modules after gates, and the share for all modules.
+    pub(super) remaining: Vec<f64>,
     pub(super) whole: Vec<f64>,
-    /// By module: seconds a packet.
+    /// By module: seconds per packet.
     packet: Vec<f64>,
 }
 
-/// By module, what a call costs.
+/// Returns the cost of a module's calls.
 pub(super) fn cost(snapshot: &Snapshot, at: usize) -> Line {
     let (fixed, each) = snapshot.modules[at].cost_s;
     Line { fixed, each }
@@ -76,8 +79,8 @@ impl Rates {
     pub(super) fn pass(&mut self, snapshot: &Snapshot) {
         let news = |packets: u64| packets as f64 / snapshot.period_s;
         let came = snapshot.modules.iter().map(|module| news(module.came));
-        let left = snapshot.flows.iter().map(|flow| news(flow.packets));
-        for (rates, news) in [(&mut self.came, came.collect::<Vec<_>>()), (&mut self.left, left.collect())] {
+        let departed = snapshot.flows.iter().map(|flow| news(flow.packets));
+        for (rates, news) in [(&mut self.came, came.collect::<Vec<_>>()), (&mut self.departed, departed.collect())] {
             if rates.len() == news.len() {
                 for (rate, news) in rates.iter_mut().zip(news) {
                     let next = *rate + RECENT * (news - *rate);
@@ -99,8 +102,9 @@ impl Rates {
         }
     }
 
-    /// Returns the pipeline with all rate objectives in packets a second, by the mean length of each flow's packets;
-    /// `None` where all are stated so. Before a flow's first packet has left, its packets count as the shortest.
+    /// Returns the pipeline with all rate objectives in packets per second, by the mean length of each flow's packets.
+    /// Returns `None` if all are in packets already. Before a flow's first packet has departed, its packets count as
+    /// the shortest.
     pub(super) fn in_packets(&self, layout: &Layout) -> Option<Layout> {
         if layout.flows.iter().all(|flow| flow.min_rate_bits.is_none()) {
             return None;
@@ -113,7 +117,7 @@ impl Rates {
         Some(layout)
     }
 
-    /// Whether packets wait at the ports before a module because their worker has no time for it.
+    /// Returns whether packets wait at the ports before a module because their worker has no time for it.
     pub(super) fn is_full(&self, layout: &Layout, snapshot: &Snapshot, at: usize) -> bool {
         let module = &layout.modules[at];
         let busy = |worker: &usize| {
@@ -122,13 +126,13 @@ impl Rates {
         module.entry && module.workers.iter().any(busy) && self.together[at] >= FULL * layout.batch as f64
     }
 
-    /// Packets a second of a flow that left.
-    pub(super) fn left(&self, flow: usize) -> f64 {
-        self.left[flow]
+    /// Returns the packets per second of a flow that departed.
+    pub(super) fn departed(&self, flow: usize) -> f64 {
+        self.departed[flow]
     }
 }
 
-/// By flow with a path: the module that tells it from others.
+/// Returns the gate of each flow that has a path.
 fn gates(layout: &Layout) -> Vec<Option<usize>> {
     let mut passing = vec![0usize; layout.modules.len()];
     layout.flows.iter().flat_map(|flow| &flow.path).for_each(|at| passing[*at] += 1);
@@ -136,21 +140,21 @@ fn gates(layout: &Layout) -> Vec<Option<usize>> {
 }
 
 impl Demands {
-    /// Of what the last periods said; `guard`: the part of each objective that is kept in reserve.
+    /// Computes the demands of the last periods. `guard` is the part of each objective that is kept in reserve.
     pub(super) fn new(layout: &Layout, snapshot: &Snapshot, rates: &Rates, guard: f64) -> Self {
         let packet = |at: usize| cost(snapshot, at).at(snapshot.modules[at].batch().unwrap_or(1.0).max(1.0));
         let per_call = |at: usize| packet(at) / snapshot.modules[at].batch().unwrap_or(1.0).max(1.0);
         let packet: Vec<f64> = (0..layout.modules.len()).map(per_call).collect();
         let gate_of = gates(layout);
-        // Behind its gate a module has only as much of a flow as that let through.
+        // A module behind its flow's gate only receives the packets that the gate let through.
         let mut before = vec![None; layout.modules.len()];
         let mut behind = vec![0.0; layout.modules.len()];
-        for ((flow, told), gate) in layout.flows.iter().enumerate().zip(&gate_of) {
-            for &at in &told.path {
+        for ((flow, of), gate) in layout.flows.iter().enumerate().zip(&gate_of) {
+            for &at in &of.path {
                 let first = gate.is_some_and(|gate| at < gate);
                 let known = before[at].unwrap_or(false);
                 before[at] = Some(known || first);
-                behind[at] += if first { 0.0 } else { rates.left[flow] };
+                behind[at] += if first { 0.0 } else { rates.departed[flow] };
             }
         }
         let mut of_gate: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -161,21 +165,22 @@ impl Demands {
             of_gate.entry(at).or_default();
         }
         let gates = of_gate.into_iter().map(|(module, flows)| {
-            let own: f64 = flows.iter().map(|flow| rates.left[*flow]).sum();
+            let own: f64 = flows.iter().map(|flow| rates.departed[*flow]).sum();
             let others = behind[module] - own;
             let full = rates.is_full(layout, snapshot, module);
-            let offered = if full { UNTOLD } else { (rates.came[module] - others).max(own) };
-            Gate::new(layout, module, (&flows, &rates.left), offered, guard)
+            let offered = if full { UNKNOWN_RATE } else { (rates.came[module] - others).max(own) };
+            Gate::new(layout, module, (&flows, &rates.departed), offered, guard)
         });
         let before: Vec<f64> = (0..layout.modules.len())
             .map(|at| if before[at] == Some(true) { (rates.came[at] - behind[at]).max(0.0) } else { 0.0 })
             .collect();
         let gates = gates.collect();
         let whole: Vec<f64> = (0..snapshot.workers.len()).map(|worker| capacity(layout, snapshot, worker)).collect();
-        Self { gates, before, left: Vec::new(), whole, packet }.with_time_left(layout)
+        Self { gates, before, remaining: Vec::new(), whole, packet }.with_remaining_time(layout)
     }
 
-    /// The same where modules before gates take only this part of what comes: the rest stays outside.
+    /// Returns the demands if modules before gates only receive this part of the arriving packets. The others stay
+    /// outside.
     pub(super) fn admitting(&self, layout: &Layout, part: f64) -> Self {
         let gate = |gate: &Gate| {
             let offered = if self.is_behind(layout, gate) { part * gate.offered } else { gate.offered };
@@ -183,10 +188,10 @@ impl Demands {
         };
         let gates = self.gates.iter().map(gate).collect();
         let before = self.before.iter().map(|rate| part * rate).collect();
-        Self { gates, before, ..self.clone() }.with_time_left(layout)
+        Self { gates, before, ..self.clone() }.with_remaining_time(layout)
     }
 
-    /// Whether packets pass other modules before they come to a gate.
+    /// Returns whether packets pass other modules before they reach a gate.
     fn is_behind(&self, layout: &Layout, gate: &Gate) -> bool {
         let passes = |&(flow, _): &(usize, f64)| {
             layout.flows[flow].path.iter().any(|&at| at < gate.module && self.before[at] > 0.0)
@@ -194,29 +199,32 @@ impl Demands {
         gate.flows.iter().any(passes)
     }
 
-    fn with_time_left(mut self, layout: &Layout) -> Self {
-        self.left.clone_from(&self.whole);
+    fn with_remaining_time(mut self, layout: &Layout) -> Self {
+        self.remaining.clone_from(&self.whole);
         for (at, rate) in self.before.iter().enumerate() {
             for (worker, part) in parts(layout, at) {
                 let takes = rate * self.packet[at] * part;
-                self.left.get_mut(worker).into_iter().for_each(|left| *left = (*left - takes).max(0.0));
+                self.remaining
+                    .get_mut(worker)
+                    .into_iter()
+                    .for_each(|remaining| *remaining = (*remaining - takes).max(0.0));
             }
         }
         self
     }
 
-    /// What gates ask for.
-    pub(super) fn asked(&self, layout: &Layout) -> Vec<Demand> {
-        let ask = |gate: &Gate| Demand {
+    /// Returns the demands of the gates.
+    pub(super) fn requested(&self, layout: &Layout) -> Vec<Demand> {
+        let request = |gate: &Gate| Demand {
             weight: gate.flows.len().max(1) as f64,
             promised: gate.promised,
             offered: gate.offered,
             uses: self.uses(layout, gate),
         };
-        self.gates.iter().map(ask).collect()
+        self.gates.iter().map(request).collect()
     }
 
-    /// Seconds of each worker that a packet through a gate takes.
+    /// Returns the seconds of each worker that a packet through a gate takes.
     fn uses(&self, layout: &Layout, gate: &Gate) -> Vec<(usize, f64)> {
         let mut uses: BTreeMap<usize, f64> = BTreeMap::new();
         for (at, part) in gate.behind(layout) {
@@ -225,16 +233,17 @@ impl Demands {
         uses.into_iter().collect()
     }
 
-    /// Seconds of each worker that so many packets take at a module.
+    /// Returns the seconds of each worker that `packets` packets take at a module.
     fn takes<'l>(&'l self, layout: &'l Layout, at: usize, packets: f64) -> impl Iterator<Item = (usize, f64)> + 'l {
-        let there = parts(layout, at).filter(|(worker, _)| *worker < self.left.len());
-        there.map(move |(worker, part)| (worker, packets * self.packet[at] * part))
+        let known = parts(layout, at).filter(|(worker, _)| *worker < self.remaining.len());
+        known.map(move |(worker, part)| (worker, packets * self.packet[at] * part))
     }
 
-    /// The worker of whose time flows take most at these rates, of those that gates let through, and how much that is of what there
-    /// is. `rate`: of a gate, its flow and the flow's part.
+    /// Returns the busiest worker at these rates, counting the packets that gates let through, and its load relative to
+    /// the available time. `rate` returns the rate of a gate's flow with this part.
     pub(super) fn busiest(&self, layout: &Layout, rate: impl Fn(&Gate, usize, f64) -> f64) -> (usize, f64) {
-        let mut needed: Vec<f64> = self.whole.iter().zip(&self.left).map(|(whole, left)| whole - left).collect();
+        let mut needed: Vec<f64> =
+            self.whole.iter().zip(&self.remaining).map(|(whole, remaining)| whole - remaining).collect();
         for gate in &self.gates {
             for &(flow, part) in &gate.flows {
                 let rate = rate(gate, flow, part);
@@ -248,13 +257,13 @@ impl Demands {
 }
 
 impl Gate {
-    fn new(layout: &Layout, module: usize, (flows, left): (&[usize], &[f64]), offered: f64, guard: f64) -> Self {
-        let all: f64 = flows.iter().map(|flow| left[*flow]).sum();
-        let part = |flow: usize| if all > 0.0 { left[flow] / all } else { 1.0 / flows.len() as f64 };
+    fn new(layout: &Layout, module: usize, (flows, departed): (&[usize], &[f64]), offered: f64, guard: f64) -> Self {
+        let all: f64 = flows.iter().map(|flow| departed[*flow]).sum();
+        let part = |flow: usize| if all > 0.0 { departed[flow] / all } else { 1.0 / flows.len() as f64 };
         let flows: Vec<_> = flows.iter().map(|&flow| (flow, part(flow))).collect();
-        // Who comes first is run first: so much has to be let through that the part of each is what it was promised. A flow that
-        // hardly sends anything would promise all of the others' packets: they come along with what it has a claim to, and there
-        // is an end to it.
+        // Packets are processed in the order of arrival. So the gate must let through enough that each flow's part is
+        // its promise. A flow with very few packets would promise all packets of the others. Therefore, the packets
+        // that pass with its own are limited.
         let promised = |&(flow, part): &(usize, f64)| {
             let claim = (layout.flows[flow].min_rate.unwrap_or(0.0) / (1.0 - guard)).min(offered * part);
             claim * part.recip().min(ALONG)
@@ -263,32 +272,32 @@ impl Gate {
         Self { module, flows, offered, promised }
     }
 
-    /// The modules from the gate on, each with its part of what the gate lets through.
+    /// Returns the modules from the gate on, each with its part of the packets that the gate lets through.
     pub(super) fn behind<'l>(&'l self, layout: &'l Layout) -> impl Iterator<Item = (usize, f64)> + 'l {
         let of_flow = |&(flow, part): &'l (usize, f64)| self.way(layout, flow).map(move |at| (at, part));
         let alone = self.flows.is_empty().then_some((self.module, 1.0));
         self.flows.iter().flat_map(of_flow).chain(alone)
     }
 
-    /// A flow's modules from the gate on.
+    /// Returns a flow's modules from the gate on.
     fn way<'l>(&self, layout: &'l Layout, flow: usize) -> impl Iterator<Item = usize> + 'l {
         let gate = self.module;
         layout.flows[flow].path.iter().copied().filter(move |at| *at >= gate)
     }
 }
 
-/// The workers that run a module, with the part of its packets that each has.
+/// Returns the workers that run a module, each with its part of the module's packets.
 pub(super) fn parts(layout: &Layout, at: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
     let workers = &layout.modules[at].workers;
     workers.iter().map(|worker| (*worker, 1.0 / workers.len() as f64))
 }
 
-/// The share of a worker's time that modules have when it is busy: the rest are its ports and its own doings.
+/// Returns the share of a worker's time that modules have when it is busy. Its ports and its own work take the rest.
 fn capacity(layout: &Layout, snapshot: &Snapshot, worker: usize) -> f64 {
     let spent = |(at, _): (usize, &forebay_graph::ModuleLayout)| {
         let part: f64 = parts(layout, at).filter(|(of, _)| *of == worker).map(|(_, part)| part).sum();
-        let (told, cost) = (&snapshot.modules[at], cost(snapshot, at));
-        part * (told.calls as f64 * cost.fixed + told.packets as f64 * cost.each)
+        let (module, cost) = (&snapshot.modules[at], cost(snapshot, at));
+        part * (module.calls as f64 * cost.fixed + module.packets as f64 * cost.each)
     };
     let spent: f64 = layout.running().map(spent).sum();
     let busy = snapshot.workers[worker].busy_s;

@@ -1,43 +1,45 @@
-//! Objectives that no trigger is known to keep, with nothing waiting at all: what the model does not know, such as that short calls make
-//! turns short, may keep them. It is tried, and kept up as long as it is better.
+//! Objectives that no trigger keeps, according to the model. Running without any waiting may still keep them, because
+//! of effects that the model does not include; for example, short calls make turns short. This module tries that, and
+//! continues as long as it is better.
 
 use crate::period::is_another;
 
-/// Periods in a row in which objectives are not kept before it is tried, and for which it is. Flows that may part do so before.
+/// Periods in a row with missed objectives before it is tried, and the length of a trial. Flows that can be split to
+/// another worker are split before.
 const ENOUGH: u32 = 6;
 const TRIED: u32 = 3;
-/// By what part flows are to be less late.
+/// The relative reduction of lateness that counts as better.
 const BETTER: f64 = 0.05;
-/// Periods after which it is tried again, and after which triggers are, with the same traffic; twice as many each further time.
+/// Periods until it is tried again, and until triggers are tried again, with the same traffic. Both double each time.
 const FIRST: u32 = 64;
 const STAYS: u32 = 512;
-/// For how many periods in a row other traffic has to come: chance makes one of few packets look so.
+/// Periods in a row with other traffic that end it. With few packets, chance alone may make one period look different.
 const OTHER: u32 = 8;
 const LONGEST: u32 = 4096;
 
-/// Whether nothing is to wait.
+/// Decides whether no packet is to wait.
 #[derive(Clone, Debug)]
 pub(super) struct Bare {
     state: State,
-    /// How late flows are with triggers, in parts of objectives, and how many packets came a second.
+    /// Lateness of flows with triggers, as a part of their objectives, and packets per second at that time.
     before: f64,
     came: f64,
-    /// For how many periods in a row other traffic has come.
+    /// Number of periods in a row with other traffic.
     other: u32,
-    /// For how many periods it is not tried any more.
+    /// Number of periods until the next trial.
     pause: u32,
-    /// For how many it was not the last time, and for how many it was kept up.
+    /// Length of the last pause, and length of the last time without waiting, in periods.
     paused: u32,
     stayed: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Triggers are set, for so many periods in vain.
+    /// Triggers are set; they have missed objectives for this number of periods.
     Triggers(u32),
-    /// Nothing waits, for so many periods.
+    /// Trial without waiting, for this number of periods so far.
     Tries(u32),
-    /// Nothing waits, for so many periods to come.
+    /// No packet waits, for this number of remaining periods.
     Stays(u32),
 }
 
@@ -56,8 +58,9 @@ impl Default for Bare {
 }
 
 impl Bare {
-    /// Whether nothing is to wait after a period in which the latest flow took `worst` of its objective, and so many packets came a second;
-    /// `unkept`: no trigger is known to do better; `carries`: workers can do all that comes so.
+    /// Returns whether no packet is to wait after a period. `worst` is the largest part of its objective that a flow
+    /// took, `came` the packets per second. `unkept` means that no triggers are known to keep the objectives. `carries`
+    /// returns whether the workers can process all packets without waiting.
     pub(super) fn pass(&mut self, (worst, came): (f64, f64), unkept: bool, carries: impl FnOnce() -> bool) -> bool {
         self.pause = self.pause.saturating_sub(1);
         self.other = if is_another(self.came, came) { self.other.saturating_add(1) } else { 0 };
@@ -78,13 +81,13 @@ impl Bare {
                 self.pause = self.paused;
                 State::Triggers(0)
             }
-            // Not so late with triggers any more, perhaps.
+            // With triggers, flows may not be late any more.
             State::Stays(_) if self.other >= OTHER => {
                 (self.stayed, self.paused) = (STAYS / 2, FIRST / 2);
                 State::Triggers(0)
             }
-            State::Stays(left) if left == 0 || worst >= self.before => State::Triggers(0),
-            State::Stays(left) => State::Stays(left - 1),
+            State::Stays(remaining) if remaining == 0 || worst >= self.before => State::Triggers(0),
+            State::Stays(remaining) => State::Stays(remaining - 1),
         };
         !matches!(self.state, State::Triggers(_))
     }
@@ -94,7 +97,8 @@ impl Bare {
 mod tests {
     use super::*;
 
-    /// For how many of so many periods nothing waits, where flows take so much of their objectives with triggers and without.
+    /// Returns the number of periods without waiting, out of `periods`, if flows take these parts of their objectives
+    /// with and without triggers.
     fn bare(periods: u32, with: f64, without: f64, carries: bool) -> u32 {
         let (mut bare, mut is) = (Bare::default(), false);
         let mut pass = |_| {
@@ -105,7 +109,7 @@ mod tests {
         (0..periods).map(&mut pass).sum()
     }
 
-    /// Where most of the packets stopped coming, nothing was held for thousands of periods more.
+    /// Regression test: after most of the packets stopped, no packet was held for thousands of further periods.
     #[test]
     fn with_other_traffic_triggers_are_tried_again() {
         let mut bare = Bare::default();
@@ -113,15 +117,15 @@ mod tests {
         while !pass(1.2, 1e6) {}
         assert!((0..20).all(|_| pass(0.9, 1e6)));
         assert!(pass(0.9, 0.9e6));
-        // Few packets come in very different numbers by chance.
+        // Small numbers of packets vary strongly by chance.
         assert!((0..100).all(|at| pass(0.9, if at % 3 == 0 { 0.9e6 } else { 1.4e6 })));
         assert!(pass(0.9, 1e6) && (1..OTHER).all(|_| pass(0.1, 0.5e6)) && !pass(0.1, 0.5e6));
     }
 
     #[test]
-    fn what_keeps_objectives_better_is_kept_up_and_the_other_is_tried_ever_less() {
+    fn the_better_mode_continues_and_the_other_is_tried_less_often() {
         assert!(bare(1_000, 1.2, 0.9, true) > 960);
-        assert!(bare(1_000, 2.0, 1.5, true) > 960, "not kept, and less late");
+        assert!(bare(1_000, 2.0, 1.5, true) > 960, "missed, but less late");
         assert!((3..=15).contains(&bare(1_000, 1.2, 1.5, true)));
         assert_eq!((bare(1_000, 1.2, 0.9, false), bare(1_000, 0.9, 0.1, true)), (0, 0));
     }

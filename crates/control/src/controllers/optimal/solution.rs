@@ -1,4 +1,4 @@
-//! Which triggers are best, where objectives leave workers time and where they do not.
+//! Finds the best triggers, both when objectives leave workers enough time and when they do not.
 
 use forebay_graph::Layout;
 use forebay_models::batching::waiting::{Arrivals, Predicted};
@@ -6,27 +6,28 @@ use forebay_models::batching::{Flow, Model, Module};
 
 use crate::outlook::busiest;
 
-/// The most that flows may be late where objectives leave a worker no time, in parts of their objectives; what is tried first; and what
-/// is tried where as much as before is enough.
+/// Limits and steps of lateness, as parts of objectives, when objectives leave a worker no time: the largest, the first
+/// to try, and the factor for the next try when the previous lateness was sufficient.
 const LATEST: f64 = 1.0;
 const FIRST: f64 = 0.125;
 const LESS: f64 = 0.8;
-/// How much later those may be that are late whatever triggers are, where that is not enough; and by how much more at a time.
+/// The largest lateness of flows that are late with any triggers, if the first limit is not sufficient, and the factor
+/// between tries.
 const HOPELESS: f64 = 1024.0;
 const MORE: f64 = 4.0;
 
-/// How near to a whole number packets that come together are, where it is always so many.
+/// The distance from a whole number up to which packets count as always arriving in groups of that size.
 const ALWAYS: f64 = 0.05;
 
-/// Triggers, and what they lead to.
+/// Triggers and their predicted effect.
 pub(super) struct Solution {
     pub(super) triggers: Vec<usize>,
     pub(super) predicted: Predicted,
-    /// By how much of their objectives flows may be above them.
+    /// The lateness that flows may have, as a part of their objectives.
     pub(super) late: f64,
 }
 
-/// The least load within all objectives.
+/// Returns the triggers with the least load within all objectives.
 pub(super) fn solve(model: &Model, arrivals: &Arrivals) -> Solution {
     let solution =
         |triggers: Vec<usize>| Solution { predicted: model.predict(arrivals, &triggers), triggers, late: 0.0 };
@@ -36,7 +37,7 @@ pub(super) fn solve(model: &Model, arrivals: &Arrivals) -> Solution {
         return best;
     }
     let whole = solution(whole);
-    // A smaller batch at one module is less that comes to those behind it.
+    // A smaller batch at one module means fewer packets at once for the later modules.
     let delays = best.predicted.delays.iter().zip(&whole.predicted.delays);
     let kept = |(flow, (was, is)): (&Flow, (&Option<f64>, &Option<f64>))| {
         is.is_none_or(|is| is <= was.unwrap_or(0.0).max(flow.slo))
@@ -44,10 +45,11 @@ pub(super) fn solve(model: &Model, arrivals: &Arrivals) -> Solution {
     if model.flows().iter().zip(delays).all(kept) { whole } else { best }
 }
 
-/// Triggers that leave a worker time, where those that keep all objectives do not: packets that come while it is busy all the time
-/// queue without end, which is later than any batch. All flows are late by the same part of their objectives: a little less than it was
-/// last where that will do, or between that and the most, so that the least that will do is come to within a few periods. Where the most
-/// will not do, those are later that are late even if they wait for no batch.
+/// Returns triggers that leave the workers time if those that keep all objectives do not: packets for a worker that is
+/// always busy queue without limit, which makes them later than any batch does. All flows are late by the same part of
+/// their objectives. If the previous lateness is sufficient, a slightly smaller one is tried; otherwise, one between it
+/// and the largest. The smallest sufficient lateness is thus found within a few periods. If the largest lateness is not
+/// sufficient, the flows that are late even without batches become later.
 pub(super) fn relieve(
     layout: &Layout,
     model: &Model,
@@ -58,11 +60,12 @@ pub(super) fn relieve(
     let none = model.predict(arrivals, &vec![0; model.modules().len()]);
     let lost: Vec<bool> = late(model, &none).collect();
     let with = |late: f64| {
-        let longer = layout.flows.iter().zip(model.flows()).zip(&lost).map(|((flow, told), lost)| {
+        let longer = layout.flows.iter().zip(model.flows()).zip(&lost).map(|((flow, of), lost)| {
             let part = if *lost { late } else { late.min(LATEST) };
-            Flow { slo: told.slo + part * flow.slo_s.unwrap_or(0.0), ..told.clone() }
+            Flow { slo: of.slo + part * flow.slo_s.unwrap_or(0.0), ..of.clone() }
         });
-        let longer = Model::new(model.modules().to_vec(), longer.collect(), model.largest()).expect("of a model");
+        let longer = Model::new(model.modules().to_vec(), longer.collect(), model.largest())
+            .expect("the parts come from a valid model");
         let longer = longer.with_turn(model.turn()).with_rates(model.rates().iter().copied());
         Solution { late, ..solve(&longer, arrivals) }
     };
@@ -87,27 +90,27 @@ pub(super) fn relieve(
     if leaves_time(&less.predicted) { less } else { most }
 }
 
-/// By flow: whether it is above what it may take.
+/// Returns, for each flow, whether it exceeds its limit.
 fn late<'m>(model: &'m Model, predicted: &'m Predicted) -> impl Iterator<Item = bool> + 'm {
     let flows = model.flows().iter().zip(&predicted.delays);
     flows.map(|(flow, delay)| delay.is_some_and(|delay| delay > flow.slo))
 }
 
-/// Whether workers that are busy for so much of their time at most can do all that comes with no packet waiting: who is behind finds large
-/// batches at its ports.
+/// Returns whether workers that are busy for at most this share can process all packets if no packet waits. A worker
+/// that is behind finds large batches at its ports.
 pub(super) fn carries(layout: &Layout, model: &Model, arrivals: &Arrivals, busy: f64) -> bool {
     let full = |(of, module): (&forebay_graph::ModuleLayout, &Module)| {
         let ingress = if of.entry { model.largest() } else { module.ingress };
         Module { ingress, ..*module }
     };
     let modules = layout.modules.iter().zip(model.modules()).map(full).collect();
-    let full = Model::new(modules, model.flows().to_vec(), model.largest()).expect("of a model");
+    let full = Model::new(modules, model.flows().to_vec(), model.largest()).expect("the parts come from a valid model");
     let full = full.with_rates(model.rates().iter().copied());
     busiest(layout, &full, &full.predict(arrivals, &vec![0; layout.modules.len()])) <= busy
 }
 
-/// Where packets come so many at a time, and always so many, a trigger that is no multiple of that waits for more than it takes: a
-/// smaller one costs a call more, and keeps nobody waiting for the rest of what came together.
+/// If packets always arrive in groups of one size, a trigger that is not a multiple of the size waits for more packets
+/// than needed. A smaller trigger costs one more call, but no packet waits for the rest of its group.
 fn whole_arrivals(model: &Model, arrivals: &Arrivals, triggers: &[usize]) -> Vec<usize> {
     let (mut fewer, mut batches) = (triggers.to_vec(), vec![1.0; triggers.len()]);
     for (at, trigger) in fewer.iter_mut().enumerate() {
@@ -134,10 +137,10 @@ mod tests {
     use super::*;
     use crate::testing::{flow, layout};
 
-    /// While more came than a worker can do, flows were to be four times as late each period, and it took as many again until they were
-    /// not.
+    /// Regression test: while more packets arrived than a worker can process, the lateness grew fourfold each period,
+    /// and took as long to fall again.
     #[test]
-    fn flows_are_late_by_so_much_at_most_however_long_there_is_no_time() {
+    fn lateness_is_limited_however_long_the_overload_lasts() {
         let cost = Line { fixed: 1e-6, each: 1e-7 };
         for (slo, most) in [(1e-3, LATEST), (1e-9, HOPELESS)] {
             let layout = layout(Vec::new(), vec![flow("f", &[0], Some(slo))]);

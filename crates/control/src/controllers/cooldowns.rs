@@ -1,22 +1,22 @@
-//! Hysteresis: what was taken from a buffer because a flow was too slow is not given back at once.
+//! Hysteresis: a buffer that was reduced because a flow was too slow is not enlarged at once.
 
 use forebay_graph::{Layout, Snapshot};
 
 use crate::memory::Memory;
 use crate::period::{is_another, rate};
 
-/// When each module's buffer was too much last, with the present traffic and objectives.
+/// Records when each module's buffer was last too large, for the current traffic and objectives.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rests {
+pub(super) struct Cooldowns {
     modules: Vec<Memory>,
     /// By flow.
     objectives: Vec<Option<f64>>,
-    /// Packets a second.
+    /// Packets per second.
     packets: f64,
 }
 
-impl Rests {
-    /// A period has passed.
+impl Cooldowns {
+    /// Advances by one period.
     pub(super) fn pass(&mut self, layout: &Layout, snapshot: &Snapshot) {
         let packets = rate(snapshot);
         if is_another(self.packets, packets)
@@ -31,12 +31,12 @@ impl Rests {
         self.modules.iter_mut().for_each(Memory::pass);
     }
 
-    /// A module's buffer has been made smaller, or taken away.
+    /// Records that a module's buffer has been reduced or removed.
     pub(super) fn begin(&mut self, module: usize) {
         self.modules[module].fails();
     }
 
-    /// Whether a module may have more of a buffer.
+    /// Returns whether a module's buffer may grow again.
     pub(super) fn over(&self, module: usize) -> bool {
         !self.modules[module].lasts()
     }
