@@ -233,7 +233,7 @@ impl Case<'_> {
     }
 
     /// Returns the facts about the workers' cores. Adds the reason to `each` for every core without facts.
-    fn cpus(&self, each: &mut Each) -> Vec<&Cpu> {
+    fn cpus(&self, each: &mut Observations) -> Vec<&Cpu> {
         let find = |core: usize| {
             let cpu = self.host.cpu(core);
             if cpu.is_none() {
@@ -286,11 +286,11 @@ impl Verdict {
     /// Combines the results of several things (cores, interfaces). If one of them is wrong, the result is a finding.
     /// Otherwise, if one of them is unknown, the result is unknown. Otherwise it is ok.
     fn of_each(
-        each: Each,
+        each: Observations,
         says: impl FnOnce(&[String]) -> (State, String, Vec<String>),
         fine: impl Into<String>,
     ) -> Self {
-        let Each { wrong, evidence, unknown, fine: seen } = each;
+        let Observations { wrong, evidence, unknown, fine: seen } = each;
         if !wrong.is_empty() {
             let (state, text, remedy) = says(&wrong);
             return Self::found(state, text, evidence, remedy);
@@ -304,7 +304,7 @@ impl Verdict {
 
 /// Observations about several things.
 #[derive(Default)]
-struct Each {
+struct Observations {
     /// A description of each fault.
     wrong: Vec<String>,
     /// Evidence of the faults.
@@ -315,7 +315,7 @@ struct Each {
     fine: Vec<Evidence>,
 }
 
-impl Each {
+impl Observations {
     fn wrong(&mut self, what: impl Into<String>, evidence: impl IntoIterator<Item = Evidence>) {
         self.wrong.push(what.into());
         self.evidence.extend(evidence);

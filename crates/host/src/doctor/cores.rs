@@ -1,6 +1,6 @@
 //! Checks that each worker has a core, and has it to itself.
 
-use super::{BUSY, Case, Check, Each, State, Verdict, listed, named, percent};
+use super::{BUSY, Case, Check, Observations, State, Verdict, listed, named, percent};
 use crate::fact::Evidence;
 use crate::list::KernelList;
 use crate::stat;
@@ -56,7 +56,7 @@ fn worker_cores(case: &Case<'_>) -> Verdict {
     if case.other_cores().is_empty() {
         let remedy = vec![format!("# at most {} entries under `workers:`", online.len().saturating_sub(1).max(1))];
         let remedy = if online.len() > 1 { remedy } else { vec!["# use a machine with a second core".to_owned()] };
-        let says = format!("{} the only core: no other core exists for other work", is_are(&cores));
+        let says = format!("{} used by workers, and no other core is free for other work", is_are(&cores));
         return Verdict::found(State::May, says, vec![case.host.online.evidence()], remedy);
     }
     Verdict::ok(format!("{} for {wanted} worker{}", named(&cores), plural(wanted)), vec![may.evidence()])
@@ -81,7 +81,7 @@ pub(super) const CORE_LOAD: Check = Check {
 };
 
 fn core_load(case: &Case<'_>) -> Verdict {
-    let mut each = Each::default();
+    let mut each = Observations::default();
     for worker in &case.intent.workers {
         let Some(core) = worker.core.filter(|core| case.cores().contains(*core)) else { continue };
         let Some(load) = case.host.cpu(core).and_then(|cpu| cpu.load) else {
@@ -124,7 +124,7 @@ pub(super) const STEAL: Check = Check {
 };
 
 fn steal(case: &Case<'_>) -> Verdict {
-    let mut each = Each::default();
+    let mut each = Observations::default();
     for core in case.cores().iter() {
         let Some(load) = case.host.cpu(core).and_then(|cpu| cpu.load) else {
             let why = case.host.load_unknown();
@@ -250,7 +250,7 @@ fn timer_tick(case: &Case<'_>) -> Verdict {
 }
 
 /// Lists the evidence of the cores that are ok.
-fn seen(each: &Each) -> String {
+fn seen(each: &Observations) -> String {
     let seen: Vec<_> = each.fine.iter().map(|evidence| evidence.value.clone()).collect();
     listed(&seen)
 }

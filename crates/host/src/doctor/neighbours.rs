@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::{Case, Check, Each, State, Verdict, listed};
+use super::{Case, Check, Observations, State, Verdict, listed};
 
 pub(super) const ARP_FLUX: Check = Check {
     id: "arp-flux",
@@ -31,7 +31,7 @@ fn arp_flux(case: &Case<'_>) -> Verdict {
         return Verdict::ok("the host has none of the pipeline's addresses", vec![arp.addresses.evidence()]);
     }
     let shared = listed(&shared.iter().map(Ipv4Addr::to_string).collect::<Vec<_>>());
-    let mut each = Each::default();
+    let mut each = Observations::default();
     let mut remedy = Vec::new();
     for port in ports {
         let Some(name) = port.interface.as_deref() else { continue };
@@ -94,7 +94,7 @@ fn arp_announce(case: &Case<'_>) -> Verdict {
     let (Some(shared), Some(routes)) = (shared(case), arp.routes.value()) else {
         return Verdict::unknown(arp.addresses.why().or(arp.routes.why()).unwrap_or_default());
     };
-    let mut each = Each::default();
+    let mut each = Observations::default();
     let mut remedy = Vec::new();
     let text = listed(&shared.iter().map(Ipv4Addr::to_string).collect::<Vec<_>>());
     for name in ports.iter().filter_map(|port| port.interface.as_deref()).filter(|_| !shared.is_empty()) {

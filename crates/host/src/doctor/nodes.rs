@@ -1,7 +1,7 @@
 //! Checks that cores, memory and network cards of one pipeline are on one NUMA node.
 
 use super::cores::no_cores;
-use super::{Case, Check, Each, State, Verdict, listed, named};
+use super::{Case, Check, Observations, State, Verdict, listed, named};
 use crate::fact::Evidence;
 use crate::interface::Interface;
 
@@ -26,7 +26,7 @@ fn numa_mismatch(case: &Case<'_>) -> Verdict {
     }
     let guessed = case.intent.ports.is_empty() && case.intent.pipeline.is_none();
     let mut subjects: Vec<(&Interface, Vec<usize>)> = Vec::new();
-    let mut each = Each::default();
+    let mut each = Observations::default();
     for port in &case.intent.ports {
         let Some(name) = port.interface.as_deref().filter(|_| !port.elsewhere) else { continue };
         let on: Vec<usize> = port.workers.iter().filter_map(|worker| case.intent.workers.get(*worker)?.core).collect();
@@ -107,7 +107,7 @@ fn numa_memory(case: &Case<'_>) -> Verdict {
     }
     let Some(nodes) = case.nodes() else { return Verdict::unknown("the node of a worker's core is unknown") };
     let allowed = &case.host.process.memory_nodes;
-    let (mut each, mut remedy) = (Each::default(), Vec::new());
+    let (mut each, mut remedy) = (Observations::default(), Vec::new());
     if allowed.value().is_none() {
         each.unknown(allowed);
     }

@@ -1,7 +1,7 @@
 //! Checks that cores run at their full frequency and wake up fast.
 
 use super::cores::no_cores;
-use super::{Case, Check, Each, State, Verdict, listed};
+use super::{Case, Check, Observations, State, Verdict, listed};
 use crate::cpu::Cpu;
 use crate::fact::Evidence;
 
@@ -22,7 +22,7 @@ fn governor(case: &Case<'_>) -> Verdict {
     if case.cores().is_empty() {
         return no_cores();
     }
-    let (mut each, mut remedy, mut lowest) = (Each::default(), Vec::new(), false);
+    let (mut each, mut remedy, mut lowest) = (Observations::default(), Vec::new(), false);
     for cpu in case.cpus(&mut each) {
         let governor = &cpu.frequency.governor;
         match governor.value().map(String::as_str) {
@@ -65,7 +65,7 @@ fn frequency_limit(case: &Case<'_>) -> Verdict {
     if case.cores().is_empty() {
         return no_cores();
     }
-    let (mut each, mut remedy) = (Each::default(), Vec::new());
+    let (mut each, mut remedy) = (Observations::default(), Vec::new());
     for cpu in case.cpus(&mut each) {
         let (limit, most) = (&cpu.frequency.most_khz, &cpu.frequency.hardware_most_khz);
         match (limit.value(), most.value()) {
@@ -98,7 +98,7 @@ fn c_states(case: &Case<'_>) -> Verdict {
     if case.cores().is_empty() {
         return no_cores();
     }
-    let (mut each, mut remedy) = (Each::default(), Vec::new());
+    let (mut each, mut remedy) = (Observations::default(), Vec::new());
     for cpu in case.cpus(&mut each) {
         if cpu.idle.is_empty() {
             each.unknown.push(format!(

@@ -1,6 +1,6 @@
 //! Checks that control groups do not limit the workers' CPU time.
 
-use super::{Case, Check, Each, State, Verdict, listed};
+use super::{Case, Check, Observations, State, Verdict, listed};
 use crate::fact::Evidence;
 
 pub(super) const CPU_QUOTA: Check = Check {
@@ -19,7 +19,7 @@ fn cpu_quota(case: &Case<'_>) -> Verdict {
         return Verdict::unknown(why.to_string());
     }
     let workers = case.intent.workers.len();
-    let (mut each, mut remedy) = (Each::default(), Vec::new());
+    let (mut each, mut remedy) = (Observations::default(), Vec::new());
     for quota in &groups.quotas {
         match quota.cpus.value() {
             None => each.unknown(&quota.cpus),

@@ -1,6 +1,6 @@
 //! Checks that the host does not drop packets of the pipeline because of the routes to their sources.
 
-use super::{Case, Check, Each, State, Verdict, listed};
+use super::{Case, Check, Observations, State, Verdict, listed};
 
 pub(super) const RP_FILTER: Check = Check {
     id: "rp-filter",
@@ -30,7 +30,7 @@ fn rp_filter(case: &Case<'_>) -> Verdict {
     let Some(routes) = arp.routes.value() else {
         return Verdict::unknown(arp.routes.why().unwrap_or_default());
     };
-    let (mut each, mut remedy) = (Each::default(), Vec::new());
+    let (mut each, mut remedy) = (Observations::default(), Vec::new());
     for name in taps.iter().filter_map(|port| port.interface.as_deref()) {
         // Without a default route, the host does not reply to packets from there.
         if routes.default.is_empty() || routes.default.contains(name) {

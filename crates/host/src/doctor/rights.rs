@@ -1,6 +1,6 @@
 //! Checks that the process may open the pipeline's ports.
 
-use super::{Case, Check, Each, Port, State, Verdict, listed};
+use super::{Case, Check, Observations, Port, State, Verdict, listed};
 use crate::process::Right;
 
 pub(super) const CAPABILITIES: Check = Check {
@@ -41,7 +41,7 @@ fn capabilities(case: &Case<'_>) -> Verdict {
     let Some(rights) = process.rights.value() else {
         return Verdict::unknown(process.rights.why().unwrap_or_default());
     };
-    let mut each = Each::default();
+    let mut each = Observations::default();
     each.fine.push(process.rights.evidence());
     let mut missing = Vec::new();
     for port in ports {

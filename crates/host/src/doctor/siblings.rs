@@ -1,7 +1,7 @@
 //! Checks that workers do not share physical cores.
 
 use super::cores::no_cores;
-use super::{BUSY, Case, Check, Each, State, Verdict, listed, percent};
+use super::{BUSY, Case, Check, Observations, State, Verdict, listed, percent};
 use crate::fact::Evidence;
 use crate::stat;
 
@@ -19,7 +19,7 @@ fn smt_sibling(case: &Case<'_>) -> Verdict {
     if cores.is_empty() {
         return no_cores();
     }
-    let (mut each, mut remedy, mut alone) = (Each::default(), Vec::new(), true);
+    let (mut each, mut remedy, mut alone) = (Observations::default(), Vec::new(), true);
     for cpu in case.cpus(&mut each) {
         let core = cpu.number;
         let Some(threads) = cpu.threads.value() else {

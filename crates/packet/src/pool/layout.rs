@@ -25,12 +25,12 @@ pub enum LayoutError {
     #[error("packet memory starts at byte {0} of the chunk: allowed are multiples of 64 from 64 to 16320")]
     Data(usize),
     /// Too few bytes remain for a frame.
-    #[error("headroom {headroom} leaves {left} bytes for the frame: at least 64 are needed")]
+    #[error("headroom {headroom} leaves {remaining} bytes for the frame: at least 64 are needed")]
     Room {
         /// The requested headroom.
         headroom: usize,
         /// The bytes that remain for the frame.
-        left: usize,
+        remaining: usize,
     },
     /// The end does not fit 16 bits, which hold all offsets.
     #[error("packet memory ends at byte {0} of the chunk: allowed is up to 65535")]
@@ -47,7 +47,7 @@ impl Layout {
         }
         let remaining = self.end.saturating_sub(self.data.saturating_add(self.headroom));
         if remaining < 64 {
-            return Err(LayoutError::Room { headroom: self.headroom, left: remaining });
+            return Err(LayoutError::Room { headroom: self.headroom, remaining });
         }
         Ok(())
     }

@@ -131,7 +131,7 @@ fn a_headroom_that_overflows_is_refused() {
         let options = PoolOptions { chunks: 4, headroom, ..PoolOptions::default() };
         assert!(matches!(Pool::new(options), Err(PoolError::Layout(_))), "headroom {headroom}");
         let layout = Layout { data: 64, headroom, end: 2_048 };
-        assert_eq!(layout.check(), Err(LayoutError::Room { headroom, left: 0 }));
+        assert_eq!(layout.check(), Err(LayoutError::Room { headroom, remaining: 0 }));
     }
 }
 
