@@ -1,11 +1,12 @@
-//! Sessions by key: what firewalls, translators and load balancers remember of each.
+//! Session tables by key: the state that firewalls, translators and load balancers keep for each session.
 //!
-//! Bounded memory, all of it set aside at the start: a line of the index is eight signatures and entries' numbers
-//! ([`index`]), an entry has the session, its end and its place on a timer wheel ([`wheel`]). Look-ups are made a batch at a
-//! time, in steps that each ask for the memory which the next one needs; a hit takes two accesses, one of them to a line of
-//! the index that few others share.
+//! Memory is bounded and allocated at the start. A line of the index ([`index`]) holds eight signatures and eight entry
+//! numbers. An entry holds the session, its end time and its links in a timer wheel ([`wheel`]). Look-ups run a batch
+//! at a time, in steps, and each step prefetches the memory that the next step needs. A hit takes two memory accesses;
+//! one of them is to an index line that few other keys share.
 //!
-//! A session may be found by two keys, one a side: a translated one by what it is inside and by what it is outside.
+//! A session may be found by two keys, one a side. A translated session, for example, has an inside key and an outside
+//! key.
 
 mod hash;
 mod index;
@@ -24,52 +25,54 @@ pub use tuple::{Tuple4, Tuple6};
 pub use wheel::NEVER;
 use wheel::{Link, Links, Wheel};
 
-/// What a session is found by.
+/// The key by which a session is found.
 pub trait Key: Copy + Eq {
-    /// The key's hash with a table's secrets.
+    /// Returns the key's hash with a table's secrets.
     fn hash(&self, seed: Seed) -> u64;
 }
 
-/// What is remembered. All zero must be a value: memory that was never used is.
+/// A session's state. All-zero bytes must be a valid value, because unused memory is all zero.
 pub trait Session: Copy + FromZeros {
-    /// What it is found by.
+    /// The type of its keys.
     type Key: Key;
-    /// How many keys it has at most: 1 or 2.
+    /// The largest number of keys a session can have: 1 or 2.
     const SIDES: u32;
 
-    /// How many keys this one has, as long as it is in a table.
+    /// Returns how many keys this session has. The number must not change while the session is in a table.
     #[inline(always)]
     fn sides(&self) -> u32 {
         Self::SIDES
     }
 
-    /// Its key of a side, 0 or 1.
+    /// Returns its key of `side`, 0 or 1.
     fn key(&self, side: u32) -> Self::Key;
 }
 
-/// A session that was found, and by which side's key. It is good until a session is removed ([`Sessions::removals`]).
+/// A session that was found, and the side whose key found it. Valid until a session is removed
+/// ([`Sessions::removals`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found(u32);
 
 impl Found {
-    /// None was found.
+    /// No session was found.
     pub const NONE: Self = Self(0);
 
-    /// The session's number: from 1 to the table's capacity, and its own as long as it is there.
+    /// Returns the session's number, from 1 to the table's capacity. It stays the same while the session is in the
+    /// table.
     #[inline(always)]
     #[must_use]
     pub fn number(self) -> u32 {
         self.0 >> 1
     }
 
-    /// By which side's key it was found.
+    /// Returns the side whose key found the session.
     #[inline(always)]
     #[must_use]
     pub fn side(self) -> u32 {
         self.0 & 1
     }
 
-    /// Whether any was found.
+    /// Returns true if a session was found.
     #[inline(always)]
     #[must_use]
     pub fn is_some(self) -> bool {
@@ -77,28 +80,28 @@ impl Found {
     }
 }
 
-/// Why a session was not taken.
+/// The reason why a session was not inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// As many are there as the table was made for.
+    /// The table holds as many sessions as it was made for.
     #[error("the table is full")]
     Full,
-    /// The index has no place for its key, though it has others ([`Seed`]).
-    #[error("there is no place for this session's key")]
+    /// Neither bucket of the key nor the stash has a free slot, although the table is not full ([`Seed`]).
+    #[error("the index has no free slot for this session's key")]
     Crowded,
 }
 
-/// Times are counted in slots of the wheel, from when the owner of the table likes; what ends [`NEVER`] is neither removed by
-/// time nor gives way to others.
+/// A time, in slots of the wheel. The owner of the table chooses when time 0 is. A session that ends at [`NEVER`] does
+/// not expire and is not evicted.
 pub type Slot = u32;
 
-/// A line of the cache, where the session leaves room for the rest.
+/// A cache line if the session is small enough to leave room for the other fields.
 #[derive(Clone, Copy, FromZeros)]
 #[repr(C, align(64))]
 struct Entry<S> {
     session: S,
     link: Link,
-    /// When it ends if nothing comes; in a free entry, the next free one.
+    /// When the session ends unless it is prolonged. In a free entry: the number of the next free entry.
     ends: Slot,
 }
 
@@ -109,42 +112,43 @@ impl<S> Links for Zeroed<Entry<S>> {
     }
 }
 
-/// The table.
+/// A table of sessions.
 pub struct Sessions<S: Session> {
     index: Index,
-    /// By number; there is none of number 0.
+    /// Indexed by session number. Number 0 is not used.
     entries: Zeroed<Entry<S>>,
     wheel: Wheel,
-    /// So many slots, as a power of two, are one of the wheel: all of it reaches as far as sessions last.
+    /// The binary logarithm of how many time slots make one slot of the wheel, chosen so that the wheel covers the
+    /// longest session.
     grain: u32,
     seed: Seed,
-    /// Entries from here on were never used.
+    /// The first entry that was never used.
     fresh: u32,
-    /// The first free entry below; 0: none.
+    /// The head of the list of free entries below `fresh`; 0 if there is none.
     free: u32,
     len: u32,
     removals: u64,
 }
 
-/// Keys that are looked up in one go.
+/// The largest number of keys that are looked up together.
 pub const GO: usize = 32;
-/// Entries that are looked at for one that may be given up: others of the slot may turn out to last longer.
-const LOOK: usize = 16;
-/// Slots in which keys of a go leave their numbers, to find those that come twice.
+/// How many entries an eviction examines: sessions in a slot may have been prolonged since they were put there.
+const EVICTION_LOOKS: usize = 16;
+/// Slots of the table in [`Sessions::first_ones`], which finds keys that occur twice.
 const FIRSTS: usize = 4 * GO;
-/// The most sessions of a table: their numbers and sides must fit into an index entry.
+/// The largest number of sessions in a table: number and side must fit into an index entry.
 pub const MOST: usize = 1 << 28;
 
 impl<S: Session> Sessions<S> {
-    /// A table of up to `most` sessions, a number from 1 to [`MOST`].
+    /// Creates a table of up to `most` sessions, from 1 to [`MOST`].
     ///
     /// # Errors
-    /// There is no memory for so many, or never would be.
+    /// `most` is out of range, or there is not enough memory.
     pub fn new(most: usize, seed: Seed) -> Result<Self, NoMemory> {
         Self::with_keys(most, most.saturating_mul(S::SIDES as usize), seed)
     }
 
-    /// The same, of sessions that have so many keys together at most.
+    /// Like [`new`](Self::new), for sessions that have at most `keys` keys together.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -159,16 +163,17 @@ impl<S: Session> Sessions<S> {
         Ok(Self { index, entries, wheel: Wheel::new(), grain: 0, seed, fresh: 1, free: 0, len: 0, removals: 0 })
     }
 
-    /// The same, empty, whose sessions last up to so many slots; they are removed up to a 2 048th of that after their end. What
-    /// lasts longer than the wheel reaches, 512 seconds of an eighth each where nothing is said, is put off once a round.
+    /// Makes the (empty) table ready for sessions that last up to `longest` slots. A session is removed at most 1/2048
+    /// of that time after its end. A session that lasts longer than the wheel covers is put off once a turn of the
+    /// wheel. Without this call the wheel covers 4 096 slots (512 seconds if a slot is an eighth of a second).
     #[must_use]
     pub fn lasting(mut self, longest: Slot) -> Self {
         self.last_up_to(longest);
         self
     }
 
-    /// From now on sessions last up to so many slots ([`lasting`](Self::lasting)). Where that is another order of magnitude, all
-    /// that are there are put on the wheel anew.
+    /// Sets the longest time that sessions last from now on ([`lasting`](Self::lasting)). If the new time needs another
+    /// grain of the wheel, all sessions are put on a new wheel.
     pub fn last_up_to(&mut self, longest: Slot) {
         let grain = (0..Slot::BITS).find(|grain| longest >> grain < wheel::SLOTS - 2).unwrap_or_default();
         if grain == self.grain {
@@ -187,58 +192,60 @@ impl<S: Session> Sessions<S> {
         }
     }
 
-    /// The slot of the wheel in which a session that ends then is looked at: the first one that begins no sooner.
+    /// Returns the slot of the wheel in which a session that ends at `ends` is examined: the first slot that does not
+    /// begin before `ends`.
     #[inline(always)]
     fn turn(&self, ends: Slot) -> Slot {
         if ends == NEVER { NEVER } else { (ends >> self.grain) + Slot::from(ends & ((1 << self.grain) - 1) != 0) }
     }
 
-    /// How many there are.
+    /// Returns the number of sessions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether there are none.
+    /// Returns true if the table has no sessions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many there can be.
+    /// Returns the largest number of sessions.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.entries.len() - 1
     }
 
-    /// How much memory it takes when it is full, in bytes.
+    /// Returns the memory that the full table takes, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.index.bytes() + size_of_val(&*self.entries)
     }
 
-    /// How many have been removed so far: as long as that stays the same, what was found stays where it is.
+    /// Returns how many sessions have been removed so far. While this number stays the same, every [`Found`] stays
+    /// valid.
     #[inline]
     #[must_use]
     pub fn removals(&self) -> u64 {
         self.removals
     }
 
-    /// Where a key's session is looked for, and would be put.
+    /// Returns the spot at which a key's session is looked up and inserted.
     #[inline(always)]
     #[must_use]
     pub fn spot(&self, key: S::Key) -> Spot {
         self.index.spot(key.hash(self.seed))
     }
 
-    /// The session that a key is of.
+    /// Looks up the session of a key.
     #[inline]
     #[must_use]
     pub fn find(&self, key: S::Key) -> Found {
         self.find_at(self.spot(key), key)
     }
 
-    /// The session that a key is of, whose [`spot`](Self::spot) is known.
+    /// Looks up the session of a key whose [`spot`](Self::spot) is known.
     #[inline]
     #[must_use]
     pub fn find_at(&self, spot: Spot, key: S::Key) -> Found {
@@ -250,7 +257,7 @@ impl<S: Session> Sessions<S> {
         self.entries[(it >> 1) as usize].session.key(it & 1) == key
     }
 
-    /// The sessions that keys are of, one each in order.
+    /// Looks up the session of each key, in order.
     #[inline]
     pub fn find_each(&self, keys: &[S::Key], found: &mut [Found]) {
         for (keys, found) in keys.chunks(GO).zip(found.chunks_mut(GO)) {
@@ -258,7 +265,7 @@ impl<S: Session> Sessions<S> {
         }
     }
 
-    /// The sessions that up to [`GO`] keys are of, and their spots.
+    /// Looks up the sessions of up to [`GO`] keys and stores their spots.
     #[inline(always)]
     pub fn find_go(&self, keys: &[S::Key], spots: &mut [Spot; GO], found: &mut [Found]) {
         for (key, spot) in keys.iter().zip(&mut *spots) {
@@ -286,23 +293,24 @@ impl<S: Session> Sessions<S> {
             }
         }
         for ((key, spot), found) in keys.iter().zip(&*spots).zip(found) {
-            // One signature in 2²⁸ look-ups or so is another key's; then all places are looked through.
+            // About one look-up in 2²⁸ meets another key's signature. Then all slots of the key are searched.
             if found.is_some() && !self.is(found.0, *key) || !found.is_some() && self.index.stashed() != 0 {
                 *found = self.find_at(*spot, *key);
             }
         }
     }
 
-    /// Which of those keys of a go whose bits are set in `among` are not the same as one before them among those.
+    /// Of the keys whose bits are set in `among`, returns the bits of those that differ from all earlier keys in
+    /// `among`.
     #[inline]
     #[must_use]
     pub fn first_ones(keys: &[S::Key; GO], spots: &[Spot; GO], among: u32) -> u32 {
-        // By signature: the place of a key, plus one. The next slots are gone through as long as others' keys are there.
+        // A small hash table by signature with linear probing. It holds the index of a key plus 1; 0 is a free slot.
         let mut slots = [0u8; FIRSTS];
-        let (mut first, mut left) = (among, among);
-        while left != 0 {
-            let at = left.trailing_zeros() as usize % GO;
-            left &= left - 1;
+        let (mut first, mut remaining) = (among, among);
+        while remaining != 0 {
+            let at = remaining.trailing_zeros() as usize % GO;
+            remaining &= remaining - 1;
             let mut slot = spots[at].signature() as usize % FIRSTS;
             while let Some(other) = usize::from(slots[slot]).checked_sub(1) {
                 if keys[other % GO] == keys[at] {
@@ -318,7 +326,7 @@ impl<S: Session> Sessions<S> {
         first
     }
 
-    /// The session of a number ([`Found::number`]), which is there.
+    /// Returns the session of a number ([`Found::number`]). The session must be in the table.
     #[inline(always)]
     #[must_use]
     pub fn numbered(&self, number: u32) -> Found {
@@ -326,7 +334,7 @@ impl<S: Session> Sessions<S> {
         Found(number << 1)
     }
 
-    /// Asks the processor for where a key's session is looked for, and would be put.
+    /// Prefetches both index buckets of a key.
     #[inline(always)]
     pub fn prefetch(&self, key: S::Key) {
         let spot = self.spot(key);
@@ -334,21 +342,22 @@ impl<S: Session> Sessions<S> {
         self.index.prefetch_other(spot);
     }
 
-    /// Asks the processor for a session by its number.
+    /// Prefetches a session by its number.
     #[inline(always)]
     pub fn prefetch_numbered(&self, number: u32) {
         prefetch_read(&self.entries, number as usize);
     }
 
-    /// Whether a session that was found by this key is still there, whatever has been removed since.
+    /// Returns true if a session that was found by this key is still in the table, even if sessions have been removed
+    /// since.
     #[inline(always)]
     #[must_use]
     pub fn is_still(&self, found: Found, key: S::Key) -> bool {
         !self.entries[found.number() as usize].link.is_none() && self.is(found.0, key)
     }
 
-    /// So many new sessions will come in: what those take that will have to give way for them is asked for ahead, and `each`
-    /// of them shown.
+    /// Prepares for up to `new` new sessions: prefetches the index buckets of the sessions that will be evicted for
+    /// them, and calls `each` with each of these sessions.
     #[inline]
     pub fn make_ready(&self, new: usize, each: impl Fn(&S)) {
         let Some(first) = self.wheel.soonest().filter(|_| self.len() + new > self.capacity()) else { return };
@@ -360,20 +369,21 @@ impl<S: Session> Sessions<S> {
         }
     }
 
-    /// A session that was found.
+    /// Returns a session that was found.
     #[inline(always)]
     #[must_use]
     pub fn get(&self, found: Found) -> &S {
         &self.entries[found.number() as usize].session
     }
 
-    /// A session that was found, to be changed; its keys stay as they are.
+    /// Returns a session that was found, mutably. The caller must not change its keys.
     #[inline(always)]
     pub fn get_mut(&mut self, found: Found) -> &mut S {
         &mut self.entries[found.number() as usize].session
     }
 
-    /// A session that was found, and when it ends: to be prolonged, as by [`keep_until`](Self::keep_until).
+    /// Returns a session that was found and its end time, so that the caller can prolong it as
+    /// [`keep_until`](Self::keep_until) does.
     #[inline(always)]
     #[must_use]
     pub fn lasts(&mut self, found: Found) -> (&S, &mut Slot) {
@@ -381,19 +391,19 @@ impl<S: Session> Sessions<S> {
         (&entry.session, &mut entry.ends)
     }
 
-    /// When the session ends if nothing else is said until then.
+    /// Returns when the session ends unless it is prolonged.
     #[must_use]
     pub fn ends(&self, found: Found) -> Slot {
         self.entries[found.number() as usize].ends
     }
 
-    /// A packet has come: the session ends at `ends`, not before it would have.
+    /// Prolongs the session to `ends`, which must not be before its present end.
     #[inline(always)]
     pub fn keep_until(&mut self, found: Found, ends: Slot) {
         self.entries[found.number() as usize].ends = ends;
     }
 
-    /// The session ends at `ends`, which may be sooner than it would have.
+    /// Sets the session's end to `ends`, which may be before its present end.
     pub fn end_at(&mut self, found: Found, ends: Slot) {
         let number = found.number();
         self.wheel.remove(&mut self.entries, number);
@@ -402,7 +412,7 @@ impl<S: Session> Sessions<S> {
         self.wheel.insert(&mut self.entries, number, turn);
     }
 
-    /// Takes a session in whose keys no other one has.
+    /// Inserts a session. No session in the table may have one of its keys.
     ///
     /// # Errors
     /// [`Refused`].
@@ -411,7 +421,7 @@ impl<S: Session> Sessions<S> {
         self.insert_at(self.spot(session.key(0)), session, ends)
     }
 
-    /// The same, where the [`spot`](Self::spot) of its first key is known.
+    /// Like [`insert`](Self::insert), for a first key whose [`spot`](Self::spot) is known.
     ///
     /// # Errors
     /// [`Refused`].
@@ -425,7 +435,7 @@ impl<S: Session> Sessions<S> {
         for side in 0..session.sides() {
             let spot = if side == 0 { first } else { self.spot(session.key(side)) };
             if self.index.insert(spot, number << 1 | side).is_err() {
-                // What has two keys is in by both or by none.
+                // A session with two keys is in the index under both or under neither.
                 (0..side).for_each(|side| self.unindex(&session, number, side));
                 return Err(Refused::Crowded);
             }
@@ -448,7 +458,7 @@ impl<S: Session> Sessions<S> {
         self.index.remove(spot, number << 1 | side);
     }
 
-    /// Removes a session.
+    /// Removes a session and returns it.
     #[inline]
     pub fn remove(&mut self, found: Found) -> S {
         let number = found.number();
@@ -461,9 +471,9 @@ impl<S: Session> Sessions<S> {
         session
     }
 
-    /// A session that has ended by `now`, which is removed; each look at one takes one off `looks`, and none is told when none
-    /// are left, or all until `now` have been looked at. To be called until then, now and then: so that many that end at once
-    /// keep no packet waiting.
+    /// Removes one session that has ended by `now` and returns it. Each session examined takes one from `looks`.
+    /// Returns `None` when `looks` is 0 or when all sessions up to `now` have been examined. The caller calls this from
+    /// time to time, so that many sessions that end at once do not delay packets.
     pub fn expire(&mut self, now: Slot, looks: &mut u32) -> Option<S> {
         while *looks > 0 {
             let number = self.wheel.next(now >> self.grain)?;
@@ -477,7 +487,7 @@ impl<S: Session> Sessions<S> {
         None
     }
 
-    /// Removes the session that ends soonest, as far as a short look tells: how one that is new finds room.
+    /// Evicts the session that seems to end soonest after a short search, to make room for a new one.
     #[inline]
     pub fn give_up(&mut self) -> Option<S> {
         let (number, ahead) = self.wheel.soonest()?;
@@ -487,14 +497,14 @@ impl<S: Session> Sessions<S> {
         Some(self.remove(Found(soonest << 1)))
     }
 
-    /// Puts off what lasts longer than the wheel knows, from the first one on, until one does not or enough have been looked at:
-    /// which of these ends soonest, if any ends at all.
+    /// Puts off sessions that were prolonged, starting with `number`, until it meets one that was not prolonged or has
+    /// examined enough. Returns the one of these that ends soonest, or `None` if none of them ends.
     #[inline(never)]
     fn put_off_some(&mut self, number: u32, ends: Slot) -> Option<u32> {
         let mut soonest = Some((ends, number)).filter(|(ends, _)| *ends != NEVER);
         self.put_off(number, ends);
         let mut looks = 1;
-        while looks < LOOK || soonest.is_none() {
+        while looks < EVICTION_LOOKS || soonest.is_none() {
             let Some((number, ahead)) = self.wheel.soonest() else { break };
             let ends = self.entries[number as usize].ends;
             if ends != NEVER {
@@ -509,29 +519,29 @@ impl<S: Session> Sessions<S> {
         soonest.map(|(_, number)| number)
     }
 
-    /// Puts an entry on the wheel where it belongs: later than in the slot that it is in.
+    /// Moves an entry from its present slot of the wheel to the later slot in which it ends.
     fn put_off(&mut self, number: u32, ends: Slot) {
         self.wheel.remove(&mut self.entries, number);
-        // Not into the slot again that is being gone through.
+        // Not into the slot that is being examined.
         let turn = self.turn(ends).max(self.wheel.at() + 2);
         self.wheel.insert(&mut self.entries, number, turn);
     }
 
-    /// Whether anything is left to be looked at until `now` ([`expire`](Self::expire)).
+    /// Returns true if slots up to `now` remain to be examined ([`expire`](Self::expire)).
     #[must_use]
     pub fn is_due(&mut self, now: Slot) -> bool {
         if self.len == 0 {
-            // Where time has gone on without any, those to come are not to be looked for from there.
+            // The table was empty in the meantime: the slots up to `now` are empty and need not be examined.
             self.wheel.skip_to(now >> self.grain);
         }
         self.wheel.at() < now >> self.grain
     }
 
-    /// The sessions, those with numbers from `from` on.
+    /// Iterates over the sessions with numbers from `from` on.
     pub fn iter(&self, from: u32) -> impl Iterator<Item = (Found, &S)> {
         let start = (from as usize).clamp(1, self.fresh as usize);
         let entries = (start as u32..).zip(&self.entries[start..self.fresh as usize]);
-        // What is free is not on the wheel.
+        // Free entries are not on the wheel.
         let used = entries.filter(|(_, entry)| !entry.link.is_none());
         used.map(|(number, entry)| (Found(number << 1), &entry.session))
     }

@@ -1,16 +1,16 @@
-//! What sessions are found by, hashed with a secret: who sends packets cannot know which keys share a bucket.
+//! Hashing of session keys with a secret, so that a sender of packets cannot know which keys share a bucket.
 //!
-//! Folded multiplication (the step of wyhash and foldhash): both halves of a 128-bit product, of words that each have a
-//! secret of their own added in. It is no cryptographic hash; what it must withstand is somebody who sees no hashes and
-//! cannot tell from answers how long a look-up took, and who gains little by a guess: a crowded bucket spills into another
-//! one and a bounded stash, and then a session is refused, counted.
+//! The hash is folded multiplication (the step of wyhash and foldhash): both halves of a 128-bit product are combined,
+//! and a secret of its own is mixed into each word. It is not a cryptographic hash. It must withstand an attacker who
+//! sees no hashes and cannot learn from responses how long a look-up took. Such an attacker gains little by guessing: a
+//! crowded bucket spills into its other bucket and a bounded stash, and after that a session is refused and counted.
 
-/// Secrets of one table.
+/// The secrets of one table.
 #[derive(Clone, Copy, Debug)]
 pub struct Seed([u64; 3]);
 
 impl Seed {
-    /// Secrets made of one: 64 bits by SplitMix64 (Steele, Lea, Flood 2014).
+    /// Derives the secrets from one secret of 64 bits with SplitMix64 (Steele, Lea, Flood 2014).
     #[must_use]
     pub fn new(secret: u64) -> Self {
         let mut state = secret;
@@ -23,7 +23,7 @@ impl Seed {
         }))
     }
 
-    /// The hash of two words.
+    /// Returns the hash of two words.
     #[inline(always)]
     #[must_use]
     pub fn hash(self, first: u64, second: u64) -> u64 {
@@ -31,7 +31,7 @@ impl Seed {
         folded(folded(first ^ a, second ^ b), c)
     }
 
-    /// The hash of a word more than those that gave `before`.
+    /// Extends a hash by one more word: `before` is the hash of the words before it.
     #[inline(always)]
     #[must_use]
     pub fn and(self, before: u64, word: u64) -> u64 {
@@ -40,7 +40,7 @@ impl Seed {
     }
 }
 
-/// Both halves of the product, in one word.
+/// Returns the exclusive or of both halves of the product.
 #[inline(always)]
 fn folded(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);

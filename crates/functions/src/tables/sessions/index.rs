@@ -1,22 +1,24 @@
-//! Where a session's entry is: eight signatures and eight numbers of entries to a cache line.
+//! The index from keys to entries: eight signatures and eight entry numbers to a cache line.
 //!
-//! A key has two buckets. The second is told from the first and the signature alone (the partial-key cuckoo hashing of Fan,
-//! Andersen, Kaminsky and Mitzenmacher, "Cuckoo filter", CoNEXT 2014, with a difference in place of its exclusive or, so that
-//! the number of buckets need not be a power of two); so entries are moved between their two buckets without being looked
-//! at. The shortest way to a free place is searched breadth first. What finds none goes into a small stash (Kirsch,
-//! Mitzenmacher and Wieder, "More robust hashing: cuckoo hashing with a stash", 2010).
+//! A key has two buckets. The second follows from the first and the signature alone. This is the partial-key cuckoo
+//! hashing of Fan, Andersen, Kaminsky and Mitzenmacher ("Cuckoo filter", CoNEXT 2014), with a difference in place of
+//! the exclusive or, so that the number of buckets need not be a power of two. An entry can therefore move between its
+//! two buckets without a look at the entry itself. A breadth-first search finds the shortest sequence of moves to a
+//! free slot. If there is none, the entry goes into a small stash (Kirsch, Mitzenmacher and Wieder, "More robust
+//! hashing: cuckoo hashing with a stash", 2010).
 
 use forebay_memory::{NoMemory, Zeroed};
 use forebay_simd::{prefetch::prefetch_read, signatures};
 use zerocopy::FromZeros;
 
-/// Places of a bucket.
+/// Slots of a bucket.
 const WAYS: usize = 8;
-/// Steps of the search for a free place: two buckets, what is in them, and what is in some of those.
-const STEPS: usize = 160;
-/// Places of the stash.
+/// The largest number of steps in the search for a free slot: two buckets, the buckets of their entries, and some of
+/// the buckets of those.
+const SEARCH_STEPS: usize = 160;
+/// Slots of the stash.
 const STASH: usize = 32;
-/// No signature, and no entry: a free place.
+/// The signature and entry of a free slot.
 const FREE: u32 = 0;
 
 /// One cache line.
@@ -27,83 +29,84 @@ struct Bucket {
     entries: [u32; WAYS],
 }
 
-/// Where a key's entry is looked for.
+/// A key's first bucket and signature, by which its entry is looked up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spot {
     bucket: u32,
-    /// Never [`FREE`].
+    /// Never equal to [`FREE`].
     signature: u32,
 }
 
 impl Spot {
-    /// 32 bits of the key's hash.
+    /// Returns the signature: 32 bits of the key's hash.
     #[inline(always)]
     pub(super) fn signature(self) -> u32 {
         self.signature
     }
 }
 
-/// No place was found for an entry, though places are free: keys were chosen for it, or chance is very much against us.
+/// No slot was found for an entry although the index is not full. Either the keys were chosen to collide, or this is
+/// very bad luck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the buckets that an entry could be in are crowded")]
+#[error("both buckets of the entry and the stash are full")]
 pub(super) struct Crowded;
 
-/// The index.
+/// An index from keys to entries.
 pub(super) struct Index {
     buckets: Zeroed<Bucket>,
     stash: Vec<(Spot, u32)>,
-    /// What the last search for a free place looked at.
-    steps: Box<[Step; STEPS]>,
+    /// The steps of the last search for a free slot, kept to reuse the memory.
+    steps: Box<[SearchStep; SEARCH_STEPS]>,
 }
 
-/// A step of the search for a free place: this bucket, and from which place of which step before it what is moved here.
+/// A step of the search for a free slot: a bucket, and the step and slot from which an entry would move here.
 #[derive(Clone, Copy)]
-struct Step {
+struct SearchStep {
     bucket: u32,
     before: u16,
-    place: u8,
+    slot: u8,
 }
 
-impl Step {
-    /// Where a search begins.
+impl SearchStep {
+    /// Creates the first step of a search.
     fn from(bucket: u32) -> Self {
-        Self { bucket, before: u16::MAX, place: 0 }
+        Self { bucket, before: u16::MAX, slot: 0 }
     }
 }
 
-/// How many buckets an index of up to `most` entries has, of which 85 % of the places are used then: with nine tenths, new ones
-/// have to move others twice as often.
+/// Returns how many buckets an index of up to `most` entries has. The full index uses 85 % of the slots; at 90 %,
+/// insertions have to move entries twice as often.
 fn buckets(most: usize) -> usize {
     most.saturating_mul(100).div_ceil(WAYS * 85).max(2)
 }
 
 impl Index {
-    /// How much memory one of up to `most` entries takes, in bytes.
+    /// Returns the memory that an index of up to `most` entries takes, in bytes.
     pub(super) fn bytes_for(most: usize) -> usize {
         NoMemory::of::<Bucket>(buckets(most)).bytes
     }
 
-    /// An index of up to `most` entries.
+    /// Creates an index of up to `most` entries.
     pub(super) fn new(most: usize) -> Result<Self, NoMemory> {
         let buckets = buckets(most);
         if u32::try_from(buckets).is_err() {
             return Err(NoMemory::of::<Bucket>(buckets));
         }
         let buckets = Zeroed::new(buckets)?;
-        let steps = Box::new([Step::from(0); STEPS]);
+        let steps = Box::new([SearchStep::from(0); SEARCH_STEPS]);
         Ok(Self { buckets, stash: Vec::with_capacity(STASH), steps })
     }
 
-    /// Where to look for a key of this hash.
+    /// Returns the spot of a key with this hash.
     #[inline(always)]
     pub(super) fn spot(&self, hash: u64) -> Spot {
-        // The lower half chooses the bucket (Lemire, "Fast random integer generation in an interval", 2019, without its
-        // rejection: buckets' chances differ by one in 2³² divided by their number).
+        // The lower half chooses the bucket (Lemire, "Fast random integer generation in an interval", 2019). The
+        // rejection step is left out: the chances of two buckets differ by at most their number divided by 2³².
         let bucket = ((hash & 0xffff_ffff) * self.buckets.len() as u64) >> 32;
         Spot { bucket: bucket as u32, signature: ((hash >> 32) as u32).max(1) }
     }
 
-    /// Where else it may be. The same again leads back.
+    /// Returns the spot with the key's other bucket. Applied twice, it returns the original spot.
     #[inline(always)]
     fn other(&self, spot: Spot) -> Spot {
         let buckets = self.buckets.len() as u64;
@@ -112,19 +115,20 @@ impl Index {
         Spot { bucket: bucket as u32, ..spot }
     }
 
-    /// Asks the processor for the first bucket.
+    /// Prefetches the first bucket.
     #[inline(always)]
     pub(super) fn prefetch(&self, spot: Spot) {
         prefetch_read(&self.buckets, spot.bucket as usize);
     }
 
-    /// Asks the processor for the second bucket.
+    /// Prefetches the second bucket.
     #[inline(always)]
     pub(super) fn prefetch_other(&self, spot: Spot) {
         prefetch_read(&self.buckets, self.other(spot).bucket as usize);
     }
 
-    /// The first entry of the first bucket that has the signature, nearly always the only one; 0 where none has.
+    /// Returns the first entry in the first bucket with the signature; it is nearly always the only one. Returns 0 if
+    /// there is none.
     #[inline(always)]
     pub(super) fn first(&self, spot: Spot) -> u32 {
         let bucket = &self.buckets[spot.bucket as usize];
@@ -132,13 +136,14 @@ impl Index {
         if same == 0 { 0 } else { bucket.entries[same.trailing_zeros() as usize % WAYS] }
     }
 
-    /// The same of the second bucket.
+    /// Like [`first`](Self::first), for the second bucket.
     #[inline(always)]
     pub(super) fn second(&self, spot: Spot) -> u32 {
         self.first(self.other(spot))
     }
 
-    /// The entry among those of a signature that `is_it`: in the first bucket, in the second, in the stash.
+    /// Returns the entry with the signature for which `is_it` returns true. Searches the first bucket, the second
+    /// bucket and the stash.
     #[inline]
     pub(super) fn find(&self, spot: Spot, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         for spot in [spot, self.other(spot)] {
@@ -155,7 +160,7 @@ impl Index {
         self.stash.iter().find(|(other, entry)| other.signature == spot.signature && is_it(*entry)).map(|found| found.1)
     }
 
-    /// Puts an entry that is not there, and is not 0.
+    /// Inserts an entry that is not in the index. It must not be 0.
     #[inline]
     pub(super) fn insert(&mut self, spot: Spot, entry: u32) -> Result<(), Crowded> {
         if self.place(spot, entry) {
@@ -168,12 +173,12 @@ impl Index {
         Ok(())
     }
 
-    /// Takes an entry out that is there.
+    /// Removes an entry that is in the index.
     #[inline]
     pub(super) fn remove(&mut self, spot: Spot, entry: u32) {
         let both = [spot, self.other(spot)];
-        if let Some((bucket, place)) = self.place_of(both, |bucket| signatures::equal(&bucket.entries, entry)) {
-            self.put(bucket, place, FREE, FREE);
+        if let Some((bucket, slot)) = self.slot_of(both, |bucket| signatures::equal(&bucket.entries, entry)) {
+            self.put(bucket, slot, FREE, FREE);
             if !self.stash.is_empty() {
                 self.unstash();
             }
@@ -182,17 +187,17 @@ impl Index {
         self.stash.retain(|(_, other)| *other != entry);
     }
 
-    /// How many entries are in the stash: look-ups that find nothing in the buckets go through it.
+    /// Returns how many entries are in the stash. A look-up that finds nothing in the buckets searches the stash.
     pub(super) fn stashed(&self) -> usize {
         self.stash.len()
     }
 
-    /// How much memory it takes, in bytes.
+    /// Returns the memory that the index takes, in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&*self.buckets)
     }
 
-    /// A place has become free: what waits in the stash for one is tried again.
+    /// Tries to move an entry from the stash into the buckets, after a slot has become free.
     #[cold]
     fn unstash(&mut self) {
         if let Some((spot, entry)) = self.stash.pop()
@@ -202,29 +207,30 @@ impl Index {
         }
     }
 
-    /// Puts an entry into one of its buckets, moving others to theirs where both are full; whether there was a way.
+    /// Puts an entry into one of its buckets and moves other entries if both are full. Returns false if no slot could
+    /// be freed.
     #[inline]
     fn place(&mut self, spot: Spot, entry: u32) -> bool {
         let both = [spot, self.other(spot)];
-        if let Some((bucket, place)) = self.place_of(both, |bucket| signatures::equal(&bucket.signatures, FREE)) {
-            self.put(bucket, place, spot.signature, entry);
+        if let Some((bucket, slot)) = self.slot_of(both, |bucket| signatures::equal(&bucket.signatures, FREE)) {
+            self.put(bucket, slot, spot.signature, entry);
             return true;
         }
         self.make_way(spot, entry)
     }
 
-    /// The first place of two buckets, which `of` tells the places of one. Both are looked at whatever the first one says: which
-    /// it is nobody can foresee, and a wrong guess costs more than the look.
+    /// Returns the first slot in two buckets that `of` selects; `of` returns a bit mask of slots. Both buckets are
+    /// always read: which of them has the slot is unpredictable, and a mispredicted branch costs more than the read.
     #[inline(always)]
-    fn place_of(&self, both: [Spot; 2], of: impl Fn(&Bucket) -> u8) -> Option<(u32, usize)> {
+    fn slot_of(&self, both: [Spot; 2], of: impl Fn(&Bucket) -> u8) -> Option<(u32, usize)> {
         let [first, second] = both.map(|spot| of(&self.buckets[spot.bucket as usize]));
-        let places = u32::from(first) | u32::from(second) << WAYS;
-        let at = places.trailing_zeros() as usize;
+        let slots = u32::from(first) | u32::from(second) << WAYS;
+        let at = slots.trailing_zeros() as usize;
         let bucket = if first != 0 { both[0].bucket } else { both[1].bucket };
-        (places != 0).then_some((bucket, at % WAYS))
+        (slots != 0).then_some((bucket, at % WAYS))
     }
 
-    /// A free place of a bucket.
+    /// Returns a free slot of a bucket.
     #[inline]
     fn free(&self, bucket: u32) -> Option<usize> {
         let free = signatures::equal(&self.buckets[bucket as usize].signatures, FREE);
@@ -232,27 +238,28 @@ impl Index {
     }
 
     #[inline]
-    fn put(&mut self, bucket: u32, place: usize, signature: u32, entry: u32) {
+    fn put(&mut self, bucket: u32, slot: usize, signature: u32, entry: u32) {
         let bucket = &mut self.buckets[bucket as usize];
-        (bucket.signatures[place], bucket.entries[place]) = (signature, entry);
+        (bucket.signatures[slot], bucket.entries[slot]) = (signature, entry);
     }
 
-    /// Both buckets of an entry are full: the nearest free place that entries can move up to.
+    /// Frees a slot for an entry whose buckets are both full: finds the nearest free slot that can be reached and moves
+    /// entries towards it.
     #[cold]
     fn make_way(&mut self, spot: Spot, entry: u32) -> bool {
-        self.steps[0] = Step::from(spot.bucket);
-        self.steps[1] = Step::from(self.other(spot).bucket);
+        self.steps[0] = SearchStep::from(spot.bucket);
+        self.steps[1] = SearchStep::from(self.other(spot).bucket);
         let mut known = 2;
         let mut at = 0;
         while at < known {
             let bucket = self.steps[at].bucket;
-            for place in 0..WAYS {
-                if known == STEPS {
+            for slot in 0..WAYS {
+                if known == SEARCH_STEPS {
                     return false;
                 }
-                let signature = self.buckets[bucket as usize].signatures[place];
+                let signature = self.buckets[bucket as usize].signatures[slot];
                 let next = self.other(Spot { bucket, signature }).bucket;
-                self.steps[known] = Step { bucket: next, before: at as u16, place: place as u8 };
+                self.steps[known] = SearchStep { bucket: next, before: at as u16, slot: slot as u8 };
                 if let Some(free) = self.free(next) {
                     self.move_up(known, free, spot.signature, entry);
                     return true;
@@ -264,17 +271,18 @@ impl Index {
         false
     }
 
-    /// Moves what lies on the way to the free place of step `at` up by one, and puts the entry where the way began.
+    /// Moves each entry on the path to the free slot of step `at` by one step, and puts the new entry into the slot
+    /// where the path began.
     fn move_up(&mut self, mut at: usize, mut free: usize, signature: u32, entry: u32) {
         loop {
-            let Step { bucket, before, place } = self.steps[at];
+            let SearchStep { bucket, before, slot } = self.steps[at];
             let Some(from) = self.steps.get(usize::from(before)).copied() else {
                 return self.put(bucket, free, signature, entry);
             };
             let giver = &self.buckets[from.bucket as usize];
-            let (moved, of) = (giver.signatures[usize::from(place)], giver.entries[usize::from(place)]);
+            let (moved, of) = (giver.signatures[usize::from(slot)], giver.entries[usize::from(slot)]);
             self.put(bucket, free, moved, of);
-            (at, free) = (usize::from(before), usize::from(place));
+            (at, free) = (usize::from(before), usize::from(slot));
         }
     }
 }
@@ -285,7 +293,7 @@ mod tests {
 
     use super::*;
 
-    /// A hash that only depends on the number: SplitMix64's finaliser.
+    /// A hash that depends only on the number: the finaliser of SplitMix64.
     fn hash(number: u32) -> u64 {
         let mut x = u64::from(number).wrapping_add(0x9e37_79b9_7f4a_7c15);
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -311,7 +319,7 @@ mod tests {
             let mut index = Index::new(most).expect("memory");
             let most = most as u32;
             for number in 1..=most {
-                index.insert(index.spot(hash(number)), number).expect("85 % of the places");
+                index.insert(index.spot(hash(number)), number).expect("85 % of the slots");
             }
             assert!(index.stashed() <= 1, "{most}: {} in the stash", index.stashed());
             for number in 1..=most {
@@ -342,7 +350,7 @@ mod tests {
     }
 
     proptest! {
-        /// Entries come and go in any order, with signatures that often are the same.
+        /// Inserts and removes entries in any order. Many signatures are equal.
         #[test]
         fn it_has_what_was_put_and_nothing_else(
             steps in prop::collection::vec((any::<bool>(), 1u32..65, 0u64..24), 1..400),

@@ -1,4 +1,4 @@
-//! The table against a map, and against who would crowd it.
+//! Tests of the table against a map, and with keys that collide.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use zerocopy::FromZeros;
 
 use super::*;
 
-/// A key whose hash has few values where `crowded` says so: signatures and buckets then are often the same.
+/// A key. If `crowded` is not 0, its hash has few values, so that signatures and buckets are often equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, FromZeros)]
 #[repr(C)]
 struct Number {
     number: u32,
-    /// A power of two less one, of hashes.
+    /// A power of two minus 1: the mask of hash bits that remain. 0: all bits remain.
     crowded: u32,
 }
 
@@ -39,7 +39,7 @@ impl Session for Both {
     }
 }
 
-/// Lasts until it is removed.
+/// The duration of a session that does not expire.
 const FOREVER: u32 = u32::MAX;
 
 fn ends(now: Slot, lasts: Slot) -> Slot {
@@ -47,7 +47,7 @@ fn ends(now: Slot, lasts: Slot) -> Slot {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Operation {
     Insert { number: u32, lasts: Slot },
     Find { numbers: Vec<u32> },
     Keep { number: u32, lasts: Slot },
@@ -57,18 +57,18 @@ enum Step {
     GiveUp,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<Operation>> {
     let number = || 0u32..60;
     let lasts = || prop::sample::select(vec![1u32, 2, 5, 64, 1_000, 4_095, 4_096, 9_000, FOREVER]);
     let step = prop_oneof![
-        4 => (number(), lasts()).prop_map(|(number, lasts)| Step::Insert { number, lasts }),
-        2 => prop::collection::vec(0u32..120, 0..70).prop_map(|numbers| Step::Find { numbers }),
-        2 => (number(), lasts()).prop_map(|(number, lasts)| Step::Keep { number, lasts }),
-        1 => (number(), lasts()).prop_map(|(number, lasts)| Step::EndAt { number, lasts }),
-        2 => number().prop_map(|number| Step::Remove { number }),
+        4 => (number(), lasts()).prop_map(|(number, lasts)| Operation::Insert { number, lasts }),
+        2 => prop::collection::vec(0u32..120, 0..70).prop_map(|numbers| Operation::Find { numbers }),
+        2 => (number(), lasts()).prop_map(|(number, lasts)| Operation::Keep { number, lasts }),
+        1 => (number(), lasts()).prop_map(|(number, lasts)| Operation::EndAt { number, lasts }),
+        2 => number().prop_map(|number| Operation::Remove { number }),
         2 => (prop::sample::select(vec![1u32, 3, 100, 4_096, 20_000]), 0u32..40)
-            .prop_map(|(after, looks)| Step::Expire { after, looks }),
-        1 => Just(Step::GiveUp),
+            .prop_map(|(after, looks)| Operation::Expire { after, looks }),
+        1 => Just(Operation::GiveUp),
     ];
     prop::collection::vec(step, 1..150)
 }
@@ -76,20 +76,26 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// A session is found by both of its keys from when it comes until it is removed or has ended; what ends is told once.
+    /// A session is found by both of its keys from its insertion until it is removed or has ended. Each end is returned
+    /// once.
     #[test]
-    fn it_is_what_a_map_is(steps in steps(), crowded in prop::sample::select(vec![0u32, 0, 1, 7]), most in 1usize..50, longest in prop::sample::select(vec![1u32, 1_000, 60_000, 5_000_000])) {
+    fn it_is_what_a_map_is(
+        steps in steps(),
+        crowded in prop::sample::select(vec![0u32, 0, 1, 7]),
+        most in 1usize..50,
+        longest in prop::sample::select(vec![1u32, 1_000, 60_000, 5_000_000]),
+    ) {
         let key = |number| Number { number, crowded };
         let mut table = Sessions::<Both>::new(most, Seed::new(3)).expect("memory").lasting(longest);
         let grain = table.grain;
-        // By number: the value, and when it ends.
+        // The value and the end time of each number.
         let mut model: BTreeMap<u32, (u32, Slot)> = BTreeMap::new();
         let (mut now, mut value, mut removed) = (0, 0, 0);
         for step in steps {
             match step {
-                Step::Insert { number, lasts } if !model.contains_key(&number) => {
+                Operation::Insert { number, lasts } if !model.contains_key(&number) => {
                     value += 1;
-                    // The other side's numbers begin at 60.
+                    // The numbers of the other side begin at 60.
                     let session = Both { sides: [key(number), key(number + 60)], value };
                     match table.insert(session, ends(now, lasts)) {
                         Ok(found) => {
@@ -101,7 +107,7 @@ proptest! {
                         Err(Refused::Crowded) => prop_assert_ne!(crowded, 0),
                     }
                 }
-                Step::Find { numbers } => {
+                Operation::Find { numbers } => {
                     let keys: Vec<_> = numbers.iter().map(|number| key(*number)).collect();
                     let mut found = vec![Found::NONE; keys.len()];
                     table.find_each(&keys, &mut found);
@@ -115,25 +121,25 @@ proptest! {
                         }
                     }
                 }
-                Step::Keep { number, lasts } => {
+                Operation::Keep { number, lasts } => {
                     if let Some((_, last)) = model.get_mut(&number) {
                         *last = (*last).max(ends(now, lasts));
                         table.keep_until(table.find(key(number)), *last);
                     }
                 }
-                Step::EndAt { number, lasts } => {
+                Operation::EndAt { number, lasts } => {
                     if let Some((_, last)) = model.get_mut(&number) {
                         *last = ends(now, lasts);
                         table.end_at(table.find(key(number + 60)), *last);
                     }
                 }
-                Step::Remove { number } => {
+                Operation::Remove { number } => {
                     if let Some((value, _)) = model.remove(&number) {
                         prop_assert_eq!(table.remove(table.find(key(number))).value, value);
                         removed += 1;
                     }
                 }
-                Step::Expire { after, mut looks } => {
+                Operation::Expire { after, mut looks } => {
                     now += after;
                     let may = looks;
                     while let Some(session) = table.expire(now, &mut looks) {
@@ -142,24 +148,26 @@ proptest! {
                         removed += 1;
                     }
                     if looks > 0 {
-                        prop_assert!(model.values().all(|(_, ends)| *ends > now >> grain << grain), "all is looked at: {} of {} looks left", looks, may);
+                        let expired = model.values().all(|(_, ends)| *ends > now >> grain << grain);
+                        prop_assert!(expired, "all ended sessions are removed: {} of {} looks remain", looks, may);
                         prop_assert!(!table.is_due(now));
                     }
                 }
-                Step::GiveUp => {
-                    let given = table.give_up().map(|session| session.sides[0].number);
-                    prop_assert_eq!(given.is_none(), model.values().all(|(_, ends)| *ends == NEVER));
-                    prop_assert!(given.is_none_or(|given| model[&given].1 != NEVER));
-                    if let Some(number) = given {
+                Operation::GiveUp => {
+                    let evicted = table.give_up().map(|session| session.sides[0].number);
+                    prop_assert_eq!(evicted.is_none(), model.values().all(|(_, ends)| *ends == NEVER));
+                    prop_assert!(evicted.is_none_or(|evicted| model[&evicted].1 != NEVER));
+                    if let Some(number) = evicted {
                         prop_assert!(model.remove(&number).is_some());
                         removed += 1;
                     }
                 }
-                Step::Insert { .. } => {}
+                Operation::Insert { .. } => {}
             }
             prop_assert_eq!((table.len(), table.removals()), (model.len(), removed));
-            let there: BTreeMap<_, _> = table.iter(0).map(|(_, session)| (session.sides[0].number, session.value)).collect();
-            prop_assert_eq!(there, model.iter().map(|(number, (value, _))| (*number, *value)).collect());
+            let sessions = table.iter(0).map(|(_, session)| (session.sides[0].number, session.value));
+            let sessions: BTreeMap<_, _> = sessions.collect();
+            prop_assert_eq!(sessions, model.iter().map(|(number, (value, _))| (*number, *value)).collect());
         }
     }
 }
@@ -186,22 +194,22 @@ fn it_takes_all_that_it_was_made_for_however_keys_fall() {
 }
 
 #[test]
-fn who_ends_soonest_gives_way() {
+fn the_session_that_ends_soonest_is_evicted() {
     let mut table = table(1_000, 1);
     for number in 0..1_000 {
-        // Most last long; every tenth only a little, and one least.
+        // Most sessions last long, every tenth is short, and number 500 is the shortest.
         let ends = if number == 500 { 20 } else { 30 + if number % 10 == 0 { 0 } else { 900 } };
         table.insert(plain(number), ends).expect("below the capacity");
     }
     assert_eq!(table.give_up().map(|given| given.value), Some(500));
     for _ in 0..99 {
-        assert!(table.give_up().is_some_and(|given| given.value % 10 == 0), "one that lasts only a little");
+        assert!(table.give_up().is_some_and(|evicted| evicted.value % 10 == 0), "a short session");
     }
 }
 
-/// Packets prolong a session without telling the wheel: one that was kept outlasts one that was not.
+/// A packet prolongs a session without a change of the wheel. A prolonged session outlasts one that was not prolonged.
 #[test]
-fn what_was_kept_does_not_give_way_to_what_was_not() {
+fn a_prolonged_session_outlasts_one_that_was_not_prolonged() {
     let mut table = table(10, 1);
     for number in 0..10 {
         table.insert(plain(number), 5).expect("below the capacity");
@@ -210,8 +218,8 @@ fn what_was_kept_does_not_give_way_to_what_was_not() {
         let found = table.find(plain(number).sides[0]);
         table.keep_until(found, 100 + number);
     }
-    assert_eq!(table.give_up().map(|given| given.value), Some(9));
-    assert_eq!(table.give_up().map(|given| given.value), Some(0));
+    assert_eq!(table.give_up().map(|evicted| evicted.value), Some(9));
+    assert_eq!(table.give_up().map(|evicted| evicted.value), Some(0));
 }
 
 #[test]
@@ -220,15 +228,15 @@ fn many_that_end_at_once_are_removed_a_few_at_a_time() {
     for number in 0..1_000 {
         table.insert(plain(number), 5).expect("below the capacity");
     }
-    for left in (0..1_000).rev().step_by(50) {
+    for remaining in (0..1_000).rev().step_by(50) {
         let mut looks = 50;
         while table.expire(6, &mut looks).is_some() {}
-        assert_eq!(table.len(), left + 1 - 50);
+        assert_eq!(table.len(), remaining + 1 - 50);
     }
     assert!(!table.is_due(6));
 }
 
-/// A table that is first used long after its clock began went through all that time a round at once.
+/// A table whose first session comes long after time 0 once examined all the slots in between, a turn at a time.
 #[test]
 fn sessions_are_looked_at_once_however_late_the_first_one_comes() {
     let mut table = table(1_000, 1).lasting(60_000);
@@ -239,10 +247,10 @@ fn sessions_are_looked_at_once_however_late_the_first_one_comes() {
     }
     let mut looks = 1_000;
     while table.is_due(now + 2_416) && table.expire(now + 2_416, &mut looks).is_some() {}
-    assert_eq!((table.len(), looks), (0, 0), "one look each");
+    assert_eq!((table.len(), looks), (0, 0), "one look for each session");
 }
 
-/// Time-outs that change by a lot while sessions are there.
+/// The longest time-out changes by orders of magnitude while sessions are in the table.
 #[test]
 fn sessions_end_in_time_when_others_may_last_longer() {
     let mut table = table(100, 1);
@@ -281,25 +289,27 @@ proptest! {
     }
 }
 
-/// Sessions that last longer than a wheel of the finest slots reaches: each look at one only put it off, and as many as are looked at were
-/// for every new one.
+/// Sessions that last longer than a wheel of the finest slots covers. In the past each look only put a session off, and
+/// every insertion examined as many sessions as it could.
 #[test]
-fn of_those_that_last_for_hours_the_first_gives_way_at_once() {
+fn of_sessions_that_last_for_hours_the_first_is_evicted_at_once() {
     let mut table = table(1_000, 1).lasting(60_000);
     for number in 0..1_000 {
         table.insert(plain(number), 59_000 + number).expect("below the capacity");
     }
-    let all: Vec<_> = (0..1_000).map(|_| table.give_up().map(|given| given.value).expect("there are some")).collect();
+    let all: Vec<_> =
+        (0..1_000).map(|_| table.give_up().map(|evicted| evicted.value).expect("there are some")).collect();
     assert_eq!(all, (0..1_000).collect::<Vec<_>>());
 }
 
-/// Of sessions that end in one slot of the wheel the latest one gave way: one that had just been opened for the next one.
+/// Of sessions that end in the same slot of the wheel, the oldest is evicted. In the past it was the newest, so a new
+/// session was evicted for the next one.
 #[test]
-fn who_came_first_gives_way_of_those_that_end_together() {
+fn of_sessions_that_end_together_the_oldest_is_evicted() {
     let mut table = table(100, 1).lasting(60_000);
     for number in 0..300 {
         if number >= 100 {
-            assert_eq!(table.give_up().map(|given| given.value), Some(number - 100));
+            assert_eq!(table.give_up().map(|evicted| evicted.value), Some(number - 100));
         }
         table.insert(plain(number), 2_400).expect("there is room");
     }

@@ -1,16 +1,16 @@
-//! 5-tuples as words: compared and hashed a few at a time, not byte by byte.
+//! 5-tuples as words, which are compared and hashed several bytes at a time.
 
 use zerocopy::FromZeros;
 
 use super::{Key, Seed};
 
-/// Ports and protocol in one word.
+/// Packs ports and protocol into one word.
 #[inline(always)]
 fn rest(source_port: u16, destination_port: u16, protocol: u8) -> u64 {
     u64::from(source_port) << 48 | u64::from(destination_port) << 32 | u64::from(protocol)
 }
 
-/// The same word with both ports exchanged.
+/// Exchanges both ports in the word.
 #[inline(always)]
 fn exchanged(rest: u64) -> u64 {
     rest << 16 & 0xffff << 48 | rest >> 16 & 0xffff << 32 | rest & 0xffff_ffff
@@ -20,14 +20,14 @@ fn exchanged(rest: u64) -> u64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, FromZeros)]
 #[repr(C)]
 pub struct Tuple4 {
-    /// Source and destination.
+    /// Source address in the upper half, destination address in the lower half.
     addresses: u64,
-    /// Source port, destination port, 24 bits that are 0, protocol.
+    /// Source port, destination port, 24 zero bits, protocol.
     rest: u64,
 }
 
 impl Tuple4 {
-    /// Of these addresses and ports.
+    /// Creates the tuple of these addresses, ports and protocol.
     #[inline(always)]
     #[must_use]
     pub fn new(source: [u8; 4], destination: [u8; 4], ports: (u16, u16), protocol: u8) -> Self {
@@ -35,35 +35,35 @@ impl Tuple4 {
         Self { addresses, rest: rest(ports.0, ports.1, protocol) }
     }
 
-    /// That of packets the other way.
+    /// Returns the tuple of packets in the other direction.
     #[inline(always)]
     #[must_use]
     pub fn reversed(self) -> Self {
         Self { addresses: self.addresses.rotate_left(32), rest: exchanged(self.rest) }
     }
 
-    /// Source address.
+    /// Returns the source address.
     #[inline(always)]
     #[must_use]
     pub fn source(self) -> [u8; 4] {
         ((self.addresses >> 32) as u32).to_be_bytes()
     }
 
-    /// Destination address.
+    /// Returns the destination address.
     #[inline(always)]
     #[must_use]
     pub fn destination(self) -> [u8; 4] {
         (self.addresses as u32).to_be_bytes()
     }
 
-    /// Source and destination port.
+    /// Returns the source and the destination port.
     #[inline(always)]
     #[must_use]
     pub fn ports(self) -> (u16, u16) {
         ((self.rest >> 48) as u16, (self.rest >> 32) as u16)
     }
 
-    /// IP protocol number.
+    /// Returns the IP protocol number.
     #[inline(always)]
     #[must_use]
     pub fn protocol(self) -> u8 {
@@ -88,7 +88,7 @@ pub struct Tuple6 {
 }
 
 impl Tuple6 {
-    /// Of these addresses and ports.
+    /// Creates the tuple of these addresses, ports and protocol.
     #[inline(always)]
     #[must_use]
     pub fn new(source: [u8; 16], destination: [u8; 16], ports: (u16, u16), protocol: u8) -> Self {
@@ -99,32 +99,32 @@ impl Tuple6 {
         Self { source: words(source), destination: words(destination), rest: rest(ports.0, ports.1, protocol) }
     }
 
-    /// That of packets the other way.
+    /// Returns the tuple of packets in the other direction.
     #[inline(always)]
     #[must_use]
     pub fn reversed(self) -> Self {
         Self { source: self.destination, destination: self.source, rest: exchanged(self.rest) }
     }
 
-    /// Source address.
+    /// Returns the source address.
     #[must_use]
     pub fn source(self) -> [u8; 16] {
         (u128::from(self.source[0]) << 64 | u128::from(self.source[1])).to_be_bytes()
     }
 
-    /// Destination address.
+    /// Returns the destination address.
     #[must_use]
     pub fn destination(self) -> [u8; 16] {
         (u128::from(self.destination[0]) << 64 | u128::from(self.destination[1])).to_be_bytes()
     }
 
-    /// Source and destination port.
+    /// Returns the source and the destination port.
     #[must_use]
     pub fn ports(self) -> (u16, u16) {
         ((self.rest >> 48) as u16, (self.rest >> 32) as u16)
     }
 
-    /// IP protocol number.
+    /// Returns the IP protocol number.
     #[must_use]
     pub fn protocol(self) -> u8 {
         self.rest as u8
@@ -148,20 +148,28 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_what_they_were_made_of(source: [u8; 16], destination: [u8; 16], ports: (u16, u16), protocol: u8) {
+        fn fields_read_back(source: [u8; 16], destination: [u8; 16], ports: (u16, u16), protocol: u8) {
             let (wide, (from, to)) = (Tuple6::new(source, destination, ports, protocol), ports);
-            prop_assert_eq!((wide.source(), wide.destination(), wide.ports(), wide.protocol()), (source, destination, ports, protocol));
+            let fields = (wide.source(), wide.destination(), wide.ports(), wide.protocol());
+            prop_assert_eq!(fields, (source, destination, ports, protocol));
             prop_assert_eq!(wide.reversed(), Tuple6::new(destination, source, (to, from), protocol));
             let short = |address: [u8; 16]| [address[0], address[1], address[2], address[3]];
             let (source, destination) = (short(source), short(destination));
             let narrow = Tuple4::new(source, destination, ports, protocol);
-            prop_assert_eq!((narrow.source(), narrow.destination(), narrow.ports(), narrow.protocol()), (source, destination, ports, protocol));
+            let fields = (narrow.source(), narrow.destination(), narrow.ports(), narrow.protocol());
+            prop_assert_eq!(fields, (source, destination, ports, protocol));
             prop_assert_eq!(narrow.reversed(), Tuple4::new(destination, source, (to, from), protocol));
         }
 
-        /// Two sessions of one hash are rare, whatever they differ in: no part of a key is forgotten.
+        /// A change in any part of a key changes the hash.
         #[test]
-        fn each_part_reaches_the_hash(source: [u8; 16], ports: (u16, u16), byte in 0usize..16, bit in 0u32..8, secret: u64) {
+        fn each_part_reaches_the_hash(
+            source: [u8; 16],
+            ports: (u16, u16),
+            byte in 0usize..16,
+            bit in 0u32..8,
+            secret: u64,
+        ) {
             let seed = Seed::new(secret);
             let mut other = source;
             other[byte] ^= 1 << bit;

@@ -1,61 +1,62 @@
-//! When sessions are looked at again: a timer wheel (Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987,
-//! scheme 4) of lists that go through the entries themselves.
+//! The timer wheel that decides when a session is examined for expiry (Varghese and Lauck, "Hashed and hierarchical
+//! timing wheels", SOSP 1987, scheme 4). Its slots are linked lists through the entries themselves.
 //!
-//! A packet of a session only writes into its entry, which is at hand anyway, when the session ends without another one. The
-//! wheel learns of it when the entry's turn comes: it is put off to where it belongs. So each entry is moved once a turn of
-//! the wheel or once a time-out, whichever is longer apart, however many packets it has.
+//! A packet of a session only writes the new end time into the entry, which is in the cache anyway; the wheel does not
+//! change. When the wheel reaches the entry's old slot, the entry is put off to the slot of its new end time. So each
+//! entry is moved once a turn of the wheel or once a time-out, whichever is longer, no matter how many packets it has.
 
 use zerocopy::FromZeros;
 
-/// Slots: at eight a second the wheel goes round in 8.5 minutes; what is to last longer is put off once a round.
+/// Slots of the wheel. At eight slots a second a turn takes 8.5 minutes. An entry that lasts longer is put off once a
+/// turn.
 pub(super) const SLOTS: u32 = 4_096;
-/// Words of a bit for each slot: as many as a word has bits.
+/// Words of a bit map with a bit for each slot. A word has as many bits as there are words.
 const WORDS: usize = SLOTS as usize / 64;
 
-/// The entry's own part of the wheel. All zero: not on it.
+/// An entry's links in the wheel. All zero: the entry is not on the wheel.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(super) struct Link {
-    /// The next entry of the slot; of the last, the slot with the highest bit set.
+    /// The next entry of the slot. In the last entry: the slot's number with the highest bit set.
     next: u32,
-    /// The entry before it; of the first, the same.
+    /// The previous entry of the slot. In the first entry: the slot's number with the highest bit set.
     before: u32,
 }
 
 impl Link {
-    /// Whether the entry is not on the wheel.
+    /// Returns true if the entry is not on the wheel.
     pub(super) fn is_none(&self) -> bool {
         self.before == 0
     }
 
-    /// The next entry of the same slot.
+    /// Returns the next entry of the same slot.
     pub(super) fn next(&self) -> Option<u32> {
         Some(self.next).filter(|next| next & SLOT == 0)
     }
 }
 
-/// Marks a slot in a [`Link`].
+/// The bit that marks a slot number in a [`Link`].
 const SLOT: u32 = 1 << 31;
-/// In place of a slot: on none, as the entry never ends.
+/// Both links of an entry that never ends and therefore is in no slot.
 const NOWHERE: u32 = u32::MAX;
-/// What never comes.
+/// The end time of a session that never ends.
 pub const NEVER: u32 = u32::MAX;
 
-/// Where links are kept: with the entries, which are numbered from 1.
+/// The storage of the links, indexed by entry number from 1.
 pub(super) trait Links {
     fn link(&mut self, entry: u32) -> &mut Link;
 }
 
-/// The wheel.
+/// A timer wheel.
 pub(super) struct Wheel {
-    /// By slot: the first entry and the last one; 0: none. They are in the order in which they came, so that among those of one
-    /// slot it is not the latest one that is thought to end soonest.
+    /// The first and the last entry of each slot; 0 if the slot is empty. Entries are in order of insertion, so that an
+    /// eviction takes the oldest of the entries of one slot.
     ends: Box<[[u32; 2]; SLOTS as usize]>,
     /// A bit for each slot that has entries.
     used: [u64; WORDS],
     /// A bit for each word of `used` that is not 0.
     words: u64,
-    /// The time until which all slots have been gone through.
+    /// The time up to which all slots have been examined.
     at: u32,
 }
 
@@ -64,20 +65,20 @@ impl Wheel {
         Self { ends: Box::new([[0; 2]; SLOTS as usize]), used: [0; WORDS], words: 0, at: 0 }
     }
 
-    /// Goes on to `now` with nothing on the wheel.
+    /// Advances to `now`. The wheel must be empty.
     #[inline]
     pub(super) fn skip_to(&mut self, now: u32) {
-        debug_assert_eq!(self.words, 0, "nothing is passed over");
+        debug_assert_eq!(self.words, 0, "the wheel must be empty");
         self.at = self.at.max(now);
     }
 
-    /// Until when all slots have been gone through.
+    /// Returns the time up to which all slots have been examined.
     pub(super) fn at(&self) -> u32 {
         self.at
     }
 
-    /// Puts an entry that is not on the wheel where it is looked at at `due`, or at the end of a round; nowhere, if that is
-    /// [`NEVER`].
+    /// Puts an entry that is not on the wheel into the slot of time `due`, or into the last slot of the turn if `due`
+    /// is later than that. An entry that is due [`NEVER`] goes into no slot.
     #[inline]
     pub(super) fn insert(&mut self, links: &mut impl Links, entry: u32, due: u32) {
         if due == NEVER {
@@ -99,14 +100,14 @@ impl Wheel {
         self.words |= 1 << (slot / 64);
     }
 
-    /// Takes an entry off that is on the wheel.
+    /// Removes an entry from the wheel.
     #[inline]
     pub(super) fn remove(&mut self, links: &mut impl Links, entry: u32) {
         let Link { next, before } = std::mem::take(links.link(entry));
         if next == NOWHERE {
             return;
         }
-        // Whoever was beside it is beside the other one now; at the slot's ends, the slot knows.
+        // Link the two neighbours to each other. At an end of the list, the slot's own ends change instead.
         let (is_first, is_last) = (before & SLOT != 0, next & SLOT != 0);
         if is_last {
             self.ends[(next % SLOTS) as usize][1] = if is_first { 0 } else { before };
@@ -128,14 +129,15 @@ impl Wheel {
         }
     }
 
-    /// Goes on to `now` until a slot that has entries: its first one. `None` where all until `now` are gone through.
+    /// Advances towards `now` up to the next slot that has entries and returns its first entry. Returns `None` if no
+    /// slot up to `now` has entries.
     pub(super) fn next(&mut self, now: u32) -> Option<u32> {
         if self.at >= now {
             return None;
         }
         match self.soonest().filter(|(_, ahead)| *ahead <= now - self.at) {
             Some((first, ahead)) => {
-                // The slot itself has not been gone through.
+                // The slot itself has not been examined.
                 self.at += ahead - 1;
                 Some(first)
             }
@@ -146,7 +148,7 @@ impl Wheel {
         }
     }
 
-    /// The first entry of the next slot that has any, and how far ahead that is.
+    /// Returns the first entry of the next slot that has entries, and how many slots ahead that slot is.
     pub(super) fn soonest(&self) -> Option<(u32, u32)> {
         let start = (self.at.wrapping_add(1)) % SLOTS;
         let (word, bit) = (start / 64, start % 64);
@@ -154,7 +156,7 @@ impl Wheel {
         let slot = if ahead != 0 {
             word * 64 + ahead.trailing_zeros()
         } else if self.words != 0 {
-            // The next word after it that has any; it is the same one again if only slots before the start are left.
+            // The next word that is not 0. It is the same word again if only bits before `bit` remain in it.
             let after = self.words.rotate_right(word + 1).trailing_zeros();
             let word = (word + 1 + after) % WORDS as u32;
             word * 64 + self.used[word as usize].trailing_zeros()
@@ -178,18 +180,22 @@ mod tests {
     }
 
     proptest! {
-        /// What is put on comes off once its time has come, and not before; what lasts longer than a round comes at its end.
+        /// An entry comes off the wheel when its time has come and not before. An entry that lasts longer than a turn
+        /// comes off at the end of the turn.
         #[test]
         fn entries_come_when_they_are_due(
-            steps in prop::collection::vec((0u32..3, 1u32..25, prop::sample::select(vec![0u32, 1, 2, 63, 64, 700, 4_000, 5_000, 30_000])), 1..200),
+            steps in prop::collection::vec(
+                (0u32..3, 1u32..25, prop::sample::select(vec![0u32, 1, 2, 63, 64, 700, 4_000, 5_000, 30_000])),
+                1..200,
+            ),
         ) {
             let (mut wheel, mut links) = (Wheel::new(), vec![Link::default(); 25]);
-            // By entry: when it is due at the latest.
+            // The latest time at which each entry is due.
             let mut model: std::collections::BTreeMap<u32, u32> = std::collections::BTreeMap::new();
             let mut came: std::collections::BTreeMap<u32, usize> = std::collections::BTreeMap::new();
             let mut now = 0;
-            for (at, (what, entry, span)) in steps.into_iter().enumerate() {
-                match what {
+            for (at, (operation, entry, span)) in steps.into_iter().enumerate() {
+                match operation {
                     0 if !model.contains_key(&entry) => {
                         came.insert(entry, at);
                         wheel.insert(&mut links, entry, now + span);
@@ -211,8 +217,9 @@ mod tests {
                 }
                 let soonest = wheel.soonest().map(|(entry, ahead)| (entry, wheel.at() + ahead));
                 let (came, order) = (&came, &model);
-                let first = order.iter().min_by_key(|(entry, due)| (**due, came[entry])).map(|(entry, due)| (*entry, *due));
-                prop_assert_eq!(soonest, first, "of those of one slot the one that came first");
+                let first = order.iter().min_by_key(|(entry, due)| (**due, came[entry]));
+                let first = first.map(|(entry, due)| (*entry, *due));
+                prop_assert_eq!(soonest, first, "the soonest entry; within a slot the one that was inserted first");
             }
         }
     }
