@@ -63,7 +63,7 @@ fn rules_are_shown_in_words_and_removed_by_their_numbers() {
     );
     let wrong = table(&["add", "allow tcp from any to any"]);
     assert!(
-        wrong.code == Some(1) && wrong.err.contains("'allow' is no action (did you mean 'permit'?)"),
+        wrong.code == Some(1) && wrong.err.contains("'allow' is not a valid action (did you mean 'permit'?)"),
         "{}",
         wrong.err
     );
@@ -82,7 +82,7 @@ fn wrong_rules_are_named_by_their_lines() {
     }
     let file = File::new(&PIPELINE.replace("port 80,443", "prot 80"));
     let err = forebay(&["check", file.path()]).err;
-    assert!(err.contains("rules[1]: 'prot' is no continuation of the rule (did you mean 'port'?)"), "{err}");
+    assert!(err.contains("rules[1]: 'prot' is not a valid continuation of the rule (did you mean 'port'?)"), "{err}");
     let text = PIPELINE.split("      rules:").next().expect("a beginning");
     let file = File::new(&format!("{text}      rules: permit tcp from any to any\npipeline: [in -> fw -> out]\n"));
     let err = forebay(&["check", file.path()]).err;

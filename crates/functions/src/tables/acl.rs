@@ -1,13 +1,14 @@
-//! The access control list: which rule of an ordered list decides about a packet?
+//! Access control lists: finds the rule of an ordered list that decides about a packet.
 //!
-//! Rules come from files ([`rule_file`]), in a [`readable`] form and in ClassBench's ([`classbench`]), or from code;
-//! [`Classifier::build`] compiles them once into an immutable value that is shared by `Arc` and replaced as a whole,
-//! and [`Classifier::classify_batch`] answers for a batch of packets at a time so that their table lookups overlap. The
-//! first rule that permits or denies wins; `count` rules count what passes them.
+//! Rules come from code or from files ([`rule_file`]), which hold [`readable`] rules or ClassBench's ([`classbench`]).
+//! [`Classifier::build`] compiles a list once into an immutable value that is shared by `Arc` and replaced as a whole.
+//! [`Classifier::classify_batch`] classifies a batch of packets at a time so that their table look-ups overlap. The
+//! first rule that permits or denies a packet decides; `count` rules count the packets that pass them.
 //!
-//! How a list is compiled is chosen by what the result costs ([`Backend`]). Compiling takes up to seconds, so a list that
-//! is being changed is kept in [`Tuples`] instead, where a change takes a microsecond and a packet longer; so is a list that
-//! would take more than a [budget] to compile, or would be slower then. [`oracle`] says what every one of them must answer.
+//! [`Classifier::build`] chooses the cheapest compiled form that fits ([`Backend`]). Compiling takes up to seconds. A
+//! list that is being changed is therefore kept in [`Tuples`] instead: a change takes a microsecond, but each packet
+//! takes longer. [`Tuples`] also serve a list whose compilation would exceed its [budget] or whose compiled form would
+//! be slower. [`oracle`] is the reference for all of them.
 
 use std::sync::Arc;
 
@@ -32,22 +33,23 @@ mod tests;
 mod tuples;
 
 pub use key::{Decision, Hits, Key, Key4, Key6, Verdict};
-pub use order::{Order, Place, labels};
+pub use order::{Order, OrderedRule, labels};
 pub use rule::{Action, Address, PortRange, Prefix, ProtocolMatch, Rule, Rule4, Rule6};
 pub use tuples::{Label, Step, Tuples};
 
 use budget::Budget;
 use key::CHUNK;
 
-/// More rules than any list may have: keeps rule numbers far from what a [`Verdict`] can hold, and hostile files
-/// from taking the machine's memory.
+/// The largest number of rules in a list. It keeps rule numbers far below the limit of a [`Verdict`], and keeps hostile
+/// files from exhausting the machine's memory.
 pub const MAX_RULES: usize = 1 << 17;
 
-/// Up to so many rules [`Backend::Bits`] is mostly quicker than tuples: its work grows faster with the rules. (`benches/acl.rs`
-/// on Zen 4, ticks a packet: at 10 000 rules 260 to 1 190 against 360 to 660, at 30 000 920 to 4 390 against 440 to 2 290.)
-const QUICK_BITS: usize = 10 << 10;
+/// The number of rules up to which [`Backend::Bits`] is mostly faster than tuples; its work grows faster with the
+/// number of rules. (`benches/acl.rs` on Zen 4, ticks a packet: at 10 000 rules 260 to 1 190 against 360 to 660, at 30
+/// 000 rules 920 to 4 390 against 440 to 2 290.)
+const MAX_BITS_RULES: usize = 10 << 10;
 
-/// Why a rule list was not compiled.
+/// The reason why a rule list was not compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
     /// The list is longer than [`MAX_RULES`].
@@ -56,10 +58,10 @@ pub enum BuildError {
         /// Rules given.
         rules: usize,
     },
-    /// The back end cannot hold the list within its memory bound, or compiling it would take more than its [budget].
+    /// The back end cannot hold the list within its memory bound, or compiling it would exceed the [budget].
     #[error(
-        "{rules} rules do not fit the {backend} back end: allowed are {} steps and {} bytes to compile a list, and 4 MiB of \
-         crossed tables",
+        "{rules} rules do not fit the {backend} back end: allowed are {} steps and {} bytes to compile a list, and \
+         4 MiB of crossed tables",
         budget::WORK,
         budget::BYTES
     )]
@@ -69,26 +71,30 @@ pub enum BuildError {
         /// Back end.
         backend: Backend,
     },
-    /// Tuples of so many rules are faster to ask than these would be compiled.
-    #[error("{rules} rules do not fold into few classes: allowed are {QUICK_BITS} such")]
+    /// Tuples classify packets faster than a compiled form of this many rules would.
+    #[error(
+        "{rules} rules have too many field classes to compile: at most {MAX_BITS_RULES} rules are compiled into bit \
+         vectors"
+    )]
     Slower {
         /// Rules given.
         rules: usize,
     },
 }
 
-/// How a rule list is compiled.
+/// The form into which a rule list is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backend {
-    /// Field classes crossed into one verdict: a fixed number of table reads and no branch. For lists whose tables
-    /// stay small; most do.
+    /// Field classes are crossed into one verdict, with a fixed number of table reads and no branch. For lists whose
+    /// tables stay small, which is most lists.
     Cross,
-    /// Rule sets of source, destination and service intersected bit by bit, up to 1 024 rules at a time: memory grows linearly with any list.
+    /// The rule sets of source, destination and service are intersected bit by bit, up to 1 024 rules at a time. Memory
+    /// grows linearly with any list.
     Bits,
 }
 
 impl Backend {
-    /// Every back end.
+    /// All back ends.
     pub const ALL: [Backend; 2] = [Backend::Cross, Backend::Bits];
 }
 
@@ -109,9 +115,9 @@ pub struct Classifier<A: Address> {
     compiled: Compiled<A>,
 }
 
-/// An IPv4 rule list, compiled.
+/// A compiled IPv4 rule list.
 pub type Classifier4 = Classifier<u32>;
-/// An IPv6 rule list, compiled.
+/// A compiled IPv6 rule list.
 pub type Classifier6 = Classifier<u128>;
 
 #[derive(Clone, Debug)]
@@ -121,21 +127,21 @@ enum Compiled<A: Address> {
 }
 
 impl<A: Address> Classifier<A> {
-    /// Compiles `rules`, whose order is their priority, in the cheapest way that fits; packets that no rule decides
+    /// Compiles `rules`, whose order is their priority, into the cheapest form that fits. Packets that no rule decides
     /// about get `default`.
     ///
     /// # Errors
-    /// [`BuildError`]. Of all but the first [`Tuples`] are to be asked.
+    /// [`BuildError`]. After any error but the first, [`Tuples`] can hold the list.
     pub fn build(rules: impl Into<Arc<[Rule<A>]>>, default: Decision) -> Result<Classifier<A>, BuildError> {
         let rules = rules.into();
         match Classifier::build_with(Arc::clone(&rules), default, Backend::Cross) {
-            Err(BuildError::DoesNotFit { rules, .. }) if rules > QUICK_BITS => Err(BuildError::Slower { rules }),
+            Err(BuildError::DoesNotFit { rules, .. }) if rules > MAX_BITS_RULES => Err(BuildError::Slower { rules }),
             Err(BuildError::DoesNotFit { .. }) => Classifier::build_with(rules, default, Backend::Bits),
             built => built,
         }
     }
 
-    /// Compiles `rules` in a given way, for tests and measurements.
+    /// Compiles `rules` with a given back end, for tests and measurements.
     ///
     /// # Errors
     /// [`BuildError`].
@@ -166,11 +172,12 @@ impl<A: Address> Classifier<A> {
         }
     }
 
-    /// Gives the rules numbers for verdicts and counts to name them by, in place of their places in the list: a rule that
-    /// was there before others came keeps its own. As many as rules, each below 2³¹ - 1.
+    /// Sets the numbers by which verdicts and counters identify the rules; without this call they are positions in the
+    /// list. A rule thus keeps its number when rules are inserted before it. Takes one number a rule, each below
+    /// 2³¹ - 1.
     ///
     /// # Panics
-    /// If there are not as many.
+    /// If `numbers` and the rules differ in count.
     #[must_use]
     pub fn numbered(mut self, numbers: &[u32]) -> Classifier<A> {
         assert_eq!(numbers.len(), self.rules.len(), "one number a rule");
@@ -181,8 +188,8 @@ impl<A: Address> Classifier<A> {
         self
     }
 
-    /// The verdict on every key, and in `hits` one more for each rule that decided or counted. `hits` should
-    /// come from [`Classifier::hits`]: rules beyond its length are counted together.
+    /// Writes the verdict on each key, and counts a hit for each rule that decided or counted. `hits` should come from
+    /// [`Classifier::hits`]; rules beyond its length share one counter.
     ///
     /// # Panics
     /// If `keys` and `verdicts` differ in length.
@@ -197,22 +204,22 @@ impl<A: Address> Classifier<A> {
         }
     }
 
-    /// Counters for this list, all zero.
+    /// Creates counters for this list, all zero.
     pub fn hits(&self) -> Hits {
         Hits::new(self.rules.len())
     }
 
-    /// The rules it was compiled from, in order.
+    /// Returns the rules that the list was compiled from, in order.
     pub fn rules(&self) -> &Arc<[Rule<A>]> {
         &self.rules
     }
 
-    /// What happens to packets that no rule decides about.
+    /// Returns the decision on packets that no rule decides about.
     pub fn default_decision(&self) -> Decision {
         self.default
     }
 
-    /// How the list was compiled.
+    /// Returns the back end that the list was compiled with.
     pub fn backend(&self) -> Backend {
         match self.compiled {
             Compiled::Cross(_) => Backend::Cross,
@@ -220,7 +227,7 @@ impl<A: Address> Classifier<A> {
         }
     }
 
-    /// Bytes the compiled tables take, without the rules they came from.
+    /// Returns the size of the compiled tables in bytes, without the rules.
     pub fn memory_bytes(&self) -> usize {
         match &self.compiled {
             Compiled::Cross(cross) => cross.memory_bytes(),

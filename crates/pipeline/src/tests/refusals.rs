@@ -500,8 +500,8 @@ modules:
         - "alert tcp any any -> any any (sid:1;)"
 pipeline: [in -> list -> fw -> look, "look[clean] -> ids", "look[match] -> drop", ids -> out]
 "#), @r##"
-        test.yaml:8: modules.list.acl.rules[1]: 'x' is no action: allowed are permit, deny (or drop) and count; a set begins with 'set', a rule of ClassBench with '@', a comment with '#'
-        test.yaml:9: modules.fw.firewall.rules[1]: 'x' is no action: allowed are permit, deny (or drop) and count; a set begins with 'set', a rule of ClassBench with '@', a comment with '#'
+        test.yaml:8: modules.list.acl.rules[1]: 'x' is not a valid action: allowed are permit, deny (or drop) and count; a set begins with 'set', a ClassBench rule with '@', a comment with '#'
+        test.yaml:9: modules.fw.firewall.rules[1]: 'x' is not a valid action: allowed are permit, deny (or drop) and count; a set begins with 'set', a ClassBench rule with '@', a comment with '#'
         test.yaml:10: modules.look.dpi.patterns[1]: a '|' without a second: write hexadecimal bytes as |0d 0a|, and \| for itself
         test.yaml:10: modules.look.dpi.patterns[2]: the same pattern as in patterns[0]: allowed is each once
         test.yaml:15: modules.ids.nids.rules[1]: sid '0': allowed are 1 to 4294967295

@@ -89,7 +89,7 @@ fn what_cannot_be_done_is_refused_and_the_rest_is_done() {
         ("remove permit any from any to any".to_owned(), "there is no rule permit ip6 from any to any"),
         (format!("add -1 {SSH}"), "'-1' is no number of a rule: allowed are whole numbers from 0"),
         ("add set x = 10.0.0.0/8".to_owned(), "sets are defined where the rules are"),
-        ("add permit tcp from office to any".to_owned(), "'office' is no address, prefix or set"),
+        ("add permit tcp from office to any".to_owned(), "'office' is not a valid address, prefix or set"),
         ("add 0 @10.0.0.0/33 0.0.0.0/0 0 : 1 0 : 1 0/0".to_owned(), "10.0.0.0/33"),
         ("add".to_owned(), "'add' lacks what it is about: write add [NUMBER] RULE"),
         (format!("insert {SSH}"), "'insert' is no change: allowed are add, remove and replace"),

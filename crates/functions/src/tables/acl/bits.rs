@@ -1,10 +1,10 @@
-//! Three sets of rules per packet (source, destination, service), intersected 256 rules at a time; the first common
-//! member decides.
+//! A classifier that intersects three sets of rules a packet (source, destination, service), 256 rules at a time. The
+//! first common member decides.
 //!
 //! The bit-vector scheme (Lakshman and Stiliadis, "High-Speed Policy-based Packet Forwarding Using Efficient
-//! Multi-dimensional Range Matching", SIGCOMM 1998). A field of n rules has up to 2n + 1 classes of n bits each, so
-//! lists are cut into blocks of at most 1 024 rules: memory then grows with the number of rules, not with its
-//! square, and a packet decided early never sees the later blocks.
+//! Multi-dimensional Range Matching", SIGCOMM 1998). A field of n rules has up to 2n + 1 classes of n bits each. Lists
+//! are therefore cut into blocks of at most 1 024 rules: memory grows with the number of rules, not with its square,
+//! and a packet that an early block decides about skips the later blocks.
 
 use super::budget::Budget;
 use super::fields::{AddressClasses, partition_addresses};
@@ -13,16 +13,16 @@ use super::rule::{Address, Rule};
 use super::services::Services;
 use super::sets::{RuleSets, words_for};
 
-/// Rules in a block at most; fewer where their services do not fit one table.
+/// The largest number of rules in a block. A block has fewer if their services do not fit into one table.
 const BLOCK_RULES: usize = 1024;
-/// Words intersected in a step: one vector register.
-const STEP: usize = 4;
+/// The number of words that are intersected together: one vector register.
+const VECTOR_WORDS: usize = 4;
 
 /// A rule list as blocks of bit vectors.
 #[derive(Clone, Debug)]
 pub struct Bits<A: Address> {
     blocks: Vec<Block<A>>,
-    /// Each rule's number, and what it decides; nothing for `count`.
+    /// Each rule's number and decision; a `count` rule has no decision.
     rules: Box<[(u32, Option<Decision>)]>,
     default: Verdict,
 }
@@ -38,27 +38,27 @@ struct Block<A: Address> {
     service_sets: Vectors,
 }
 
-/// Sets as runs of vector registers.
+/// Rule sets as runs of vectors, each the size of a vector register.
 #[derive(Clone, Debug)]
 struct Vectors {
-    steps: usize,
-    vectors: Box<[[u64; STEP]]>,
+    vectors_per_set: usize,
+    vectors: Box<[[u64; VECTOR_WORDS]]>,
 }
 
 impl Vectors {
     fn new(sets: &RuleSets) -> Vectors {
-        Vectors { steps: sets.words() / STEP, vectors: sets.bits().as_chunks().0.into() }
+        Vectors { vectors_per_set: sets.words() / VECTOR_WORDS, vectors: sets.bits().as_chunks().0.into() }
     }
 
-    /// The set that begins at vector `start`.
+    /// Returns the set that begins at vector `start`.
     #[inline]
-    fn at(&self, start: usize) -> &[[u64; STEP]] {
-        &self.vectors[start..start + self.steps]
+    fn at(&self, start: usize) -> &[[u64; VECTOR_WORDS]] {
+        &self.vectors[start..start + self.vectors_per_set]
     }
 }
 
 impl<A: Address> Bits<A> {
-    /// The bit vectors of `rules`; none where the budget is spent.
+    /// Builds the bit vectors of `rules`. Returns `None` if the budget is spent.
     pub fn new(rules: &[Rule<A>], default: Decision, budget: &mut Budget) -> Option<Bits<A>> {
         let mut bits = Bits {
             blocks: Vec::new(),
@@ -71,14 +71,14 @@ impl<A: Address> Bits<A> {
         Some(bits)
     }
 
-    /// Adds a block for `rules`, or several where its services would be too many.
+    /// Adds a block for `rules`, or several blocks if their services do not fit into one table.
     fn add(&mut self, first_rule: usize, rules: &[Rule<A>], budget: &mut Budget) -> Option<()> {
         let words = words_for(rules.len());
         let Some((services, service_sets)) = Services::new(rules, words, &vec![0; words], budget) else {
             if budget.is_spent() {
                 return None;
             }
-            // One rule makes at most 3 · 3 · 3 services, so halving ends.
+            // One rule has at most 3 · 3 · 3 services, so the halving ends.
             let (first, second) = rules.split_at(rules.len() / 2);
             self.add(first_rule, first, budget)?;
             return self.add(first_rule + first.len(), second, budget);
@@ -87,8 +87,8 @@ impl<A: Address> Bits<A> {
         let dst = partition_addresses(rules.iter().map(|rule| rule.dst), words, budget)?;
         self.blocks.push(Block {
             first_rule,
-            src: AddressClasses::new(&src, words / STEP),
-            dst: AddressClasses::new(&dst, words / STEP),
+            src: AddressClasses::new(&src, words / VECTOR_WORDS),
+            dst: AddressClasses::new(&dst, words / VECTOR_WORDS),
             services,
             src_sets: Vectors::new(&src.sets),
             dst_sets: Vectors::new(&dst.sets),
@@ -97,57 +97,58 @@ impl<A: Address> Bits<A> {
         Some(())
     }
 
-    /// Gives the rules other numbers than their places.
+    /// Replaces the rules' numbers, which are their indices, by `numbers`.
     pub fn renumber(&mut self, numbers: &[u32]) {
         self.rules.iter_mut().zip(numbers).for_each(|((number, _), other)| *number = *other);
     }
 
-    /// The verdict on each of at most [`CHUNK`] keys; `count` rules passed on the way are counted.
+    /// Writes the verdict on each of at most [`CHUNK`] keys, and counts the `count` rules that match before the
+    /// decision.
     pub fn classify(&self, keys: &[Key<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
         verdicts.fill(self.default);
-        // The keys no rule has decided about yet.
+        // The keys that no rule has decided about yet.
         let mut open: [u8; CHUNK] = std::array::from_fn(|index| index as u8);
         let mut count = keys.len().min(CHUNK);
         let (mut src, mut dst, mut services) = ([0; CHUNK], [0; CHUNK], [0; CHUNK]);
         for block in &self.blocks {
-            let asked = open[..count].iter().map(|&index| &keys[usize::from(index)]);
-            block.src.look_up(asked.clone().map(|key| key.src()), &mut src);
-            block.dst.look_up(asked.clone().map(|key| key.dst()), &mut dst);
-            block.services.look_up(asked, &mut services);
-            let mut left = 0;
+            let undecided = open[..count].iter().map(|&index| &keys[usize::from(index)]);
+            block.src.look_up(undecided.clone().map(|key| key.src()), &mut src);
+            block.dst.look_up(undecided.clone().map(|key| key.dst()), &mut dst);
+            block.services.look_up(undecided, &mut services);
+            let mut remaining = 0;
             for at in 0..count {
                 let sets = [
                     block.src_sets.at(src[at] as usize),
                     block.dst_sets.at(dst[at] as usize),
-                    block.service_sets.at(services[at] as usize * block.service_sets.steps),
+                    block.service_sets.at(services[at] as usize * block.service_sets.vectors_per_set),
                 ];
                 match self.first_decision(sets, block.first_rule, hits) {
                     Some(verdict) => verdicts[usize::from(open[at])] = verdict,
                     None => {
-                        open[left] = open[at];
-                        left += 1;
+                        open[remaining] = open[at];
+                        remaining += 1;
                     }
                 }
             }
-            count = left;
+            count = remaining;
             if count == 0 {
                 break;
             }
         }
     }
 
-    /// What the first deciding rule in all of `sets` says; `count` rules before it are counted.
+    /// Returns the verdict of the first deciding rule that is in all of `sets`, and counts the `count` rules before it.
     #[inline]
-    fn first_decision(&self, sets: [&[[u64; STEP]]; 3], first_rule: usize, hits: &mut Hits) -> Option<Verdict> {
+    fn first_decision(&self, sets: [&[[u64; VECTOR_WORDS]]; 3], first_rule: usize, hits: &mut Hits) -> Option<Verdict> {
         let [src, dst, service] = sets;
         for (step, ((src, dst), service)) in src.iter().zip(dst).zip(service).enumerate() {
-            let common: [u64; STEP] = std::array::from_fn(|word| src[word] & dst[word] & service[word]);
+            let common: [u64; VECTOR_WORDS] = std::array::from_fn(|word| src[word] & dst[word] & service[word]);
             if common.iter().fold(0, |any, word| any | word) == 0 {
                 continue;
             }
             for (word, mut bits) in common.into_iter().enumerate() {
                 while bits != 0 {
-                    let rule = first_rule + (step * STEP + word) * 64 + bits.trailing_zeros() as usize;
+                    let rule = first_rule + (step * VECTOR_WORDS + word) * 64 + bits.trailing_zeros() as usize;
                     let (number, decision) = self.rules[rule];
                     if let Some(decision) = decision {
                         return Some(Verdict::by_rule(number, decision));
@@ -160,7 +161,7 @@ impl<A: Address> Bits<A> {
         None
     }
 
-    /// Bytes taken.
+    /// Returns the memory taken, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let block = |block: &Block<A>| {
             let sets = [&block.src_sets, &block.dst_sets, &block.service_sets];

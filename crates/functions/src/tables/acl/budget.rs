@@ -1,16 +1,16 @@
-//! How much compiling one list may take: work and memory, counted rather than timed, so that a list is compiled everywhere
-//! or nowhere.
+//! The budget of work and memory to compile one list. It is counted rather than timed, so that a list compiles on every
+//! machine or on none.
 //!
-//! Every back end crosses fields, and a list can be written so that each crossing differs from all others: of 100 000 rules
-//! that differ in ranges of both ports and in bits of the protocol the bit vectors would take 1.9 GB and 40 seconds. Such a
-//! list is given up. What asks for classes says what it is about to do before it does it.
+//! Every back end crosses fields, and a list can be written so that all crossings differ. For 100 000 rules that differ
+//! in the ranges of both ports and in bits of the protocol, the bit vectors would take 1.9 GB and 40 seconds. Such a
+//! list is not compiled. Code that builds classes takes its work and memory from the budget before it starts.
 
-/// Steps at most, of about a nanosecond each. Usual lists take less than half of them.
+/// The largest number of steps, of about a nanosecond each. Typical lists take less than half.
 pub const WORK: u64 = 1 << 30;
-/// Bytes at most of what is made on the way and of what remains. Usual lists of 10 000 rules take less than half.
+/// The largest number of bytes, temporary and permanent together. Typical lists of 10 000 rules take less than half.
 pub const BYTES: u64 = 64 << 20;
 
-/// What is left.
+/// The remaining work and memory.
 #[derive(Clone, Debug)]
 pub struct Budget {
     work: u64,
@@ -18,36 +18,36 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// For one back end and one list.
+    /// Creates the full budget of one back end and one list.
     pub fn whole() -> Budget {
         Budget { work: WORK, bytes: BYTES }
     }
 
-    /// Takes steps off; none, from then on too, where there are not so many.
+    /// Takes `steps` from the budget. Returns `None` if fewer remain; then nothing remains.
     #[inline]
     pub fn work(&mut self, steps: usize) -> Option<()> {
         Budget::take(&mut self.work, steps)
     }
 
-    /// Takes bytes off; none, from then on too, where there are not so many.
+    /// Takes `bytes` from the budget. Returns `None` if fewer remain; then nothing remains.
     #[inline]
     pub fn bytes(&mut self, bytes: usize) -> Option<()> {
         Budget::take(&mut self.bytes, bytes)
     }
 
     #[inline]
-    fn take(left: &mut u64, much: usize) -> Option<()> {
-        let rest = left.checked_sub(much as u64);
-        *left = rest.unwrap_or(0);
+    fn take(remaining: &mut u64, amount: usize) -> Option<()> {
+        let rest = remaining.checked_sub(amount as u64);
+        *remaining = rest.unwrap_or(0);
         rest.map(|_| ())
     }
 
-    /// Whether something was asked for that there was not, or there is nothing left to ask for.
+    /// Returns true if a request exceeded the budget or the work or memory is used up.
     pub fn is_spent(&self) -> bool {
         self.work == 0 || self.bytes == 0
     }
 
-    /// What has been taken so far.
+    /// Returns the work and the bytes taken so far.
     #[cfg(test)]
     pub fn taken(&self) -> (u64, u64) {
         (WORK - self.work, BYTES - self.bytes)
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_refused_once_stays_refused() {
+    fn a_budget_that_was_exceeded_stays_spent() {
         let mut budget = Budget::whole();
         assert_eq!(budget.work(WORK as usize - 1), Some(()));
         assert_eq!((budget.is_spent(), budget.taken()), (false, (WORK - 1, 0)));

@@ -1,5 +1,5 @@
 //! Reads filter rules in ClassBench's format (Taylor and Turner, "ClassBench: A Packet Classification Benchmark",
-//! INFOCOM 2005) and in ClassBench-ng's for IPv6, with an action added at the end.
+//! INFOCOM 2005) and in ClassBench-ng's format for IPv6, with an action added at the end.
 //!
 //! ```text
 //! line     = "@" prefix prefix ports ports protocol [flags] [action]
@@ -11,9 +11,9 @@
 //! number   = decimal | "0x" hexadecimal
 //! ```
 //!
-//! The flags column is read and checked but takes no part in matching, as in the benchmark's own tools: keys hold
-//! the five classic fields. [`RuleFile::flags_ignored`](super::rule_file::RuleFile) says how many rules meant more.
-//! Of a rule for exactly ICMP the ports are types and codes.
+//! The flags column is read and checked but not matched, as in the benchmark's own tools: keys hold the five classic
+//! fields. [`RuleFile::flags_ignored`](super::rule_file::RuleFile) counts the rules with flags. In a rule for exactly
+//! ICMP the ports are types and codes.
 
 use std::net::IpAddr;
 use std::str::SplitWhitespace;
@@ -21,14 +21,14 @@ use std::str::SplitWhitespace;
 use super::rule::{Action, PortRange, Prefix, ProtocolMatch, Rule};
 use super::rule_file::{AnyRule, Problem};
 
-/// Characters of a wrong value that an error repeats.
+/// The largest number of characters of a wrong value that an error repeats.
 const MAX_VALUE: usize = 60;
 
-/// Reads the fields of a rule, which follow the sign `@`. Also returns whether its flags column has a mask other than
+/// Reads the fields of a rule, which follow the sign `@`. Also returns true if its flags column has a mask other than
 /// 0.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// All problems of the line.
 pub fn parse(fields: &str) -> Result<(AnyRule, bool), Vec<Problem>> {
     let mut reader = LineReader { problems: Vec::new() };
     let read = reader.read(fields);
@@ -38,12 +38,12 @@ pub fn parse(fields: &str) -> Result<(AnyRule, bool), Vec<Problem>> {
     }
 }
 
-/// The part of a wrong value that an error repeats.
+/// Returns the part of a wrong value that an error repeats.
 pub fn quoted(value: &str) -> String {
     value.chars().take(MAX_VALUE).collect()
 }
 
-/// A decimal or hexadecimal number, digits only.
+/// Parses a decimal or hexadecimal number without a sign.
 pub fn number(text: &str) -> Option<u16> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) if !digits.starts_with('+') => u16::from_str_radix(digits, 16).ok(),
@@ -52,20 +52,20 @@ pub fn number(text: &str) -> Option<u16> {
     }
 }
 
-/// Two numbers around a slash.
+/// Parses two numbers separated by a slash.
 pub fn number_pair(text: &str) -> Option<(u16, u16)> {
     let (value, mask) = text.split_once('/')?;
     Some((number(value)?, number(mask)?))
 }
 
-/// Reads one line, noting every problem: a wrong field does not hide the next one.
+/// A reader of one line that collects all problems: it goes on after a wrong field.
 struct LineReader {
     problems: Vec<Problem>,
 }
 
 impl LineReader {
     fn read(&mut self, text: &str) -> Option<(AnyRule, bool)> {
-        // Colons stand alone behind the prefixes, whether written with spaces or not.
+        // The prefixes are cut off first, because IPv6 addresses have colons too. Then each colon becomes a word.
         let text = text.trim_start();
         let src_end = text.find(char::is_whitespace).unwrap_or(text.len());
         let (src, rest) = text.split_at(src_end);
@@ -181,7 +181,7 @@ impl LineReader {
         protocol
     }
 
-    /// The line ends too early: said once, for the first field that is missing.
+    /// Adds the problem that the line ends too early, once, for the first missing field.
     fn end(&mut self, what: &'static str) {
         if !self.problems.iter().any(|problem| matches!(problem, Problem::Ends(_))) {
             self.problems.push(Problem::Ends(what));

@@ -1,9 +1,9 @@
-//! Field classes crossed into a verdict: no branch, a fixed number of reads.
+//! A classifier that crosses field classes into a verdict, with a fixed number of reads and no branch.
 //!
-//! Recursive flow classification (Gupta and McKeown, SIGCOMM 1999) in its shallowest form: the classes of both addresses
-//! select an address set, ports and protocol a service set, and both sets the outcome. Every table entry stands
-//! for a set of rules, and equal sets share a number, so most tables are far smaller than the product of their
-//! fields. Where they are not, this back end declines the list.
+//! Recursive flow classification (Gupta and McKeown, SIGCOMM 1999) in its shallowest form. The classes of both
+//! addresses select an address set, the ports and the protocol select a service set, and both sets select the outcome.
+//! Every table entry stands for a set of rules, and equal sets share a number, so most tables are far smaller than the
+//! product of their fields. If they are not, this back end declines the list.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,15 +16,15 @@ use super::rule::{Address, PortRange, Prefix, ProtocolMatch, Rule};
 use super::services::Services;
 use super::sets::{Interner, RuleSets, collect, cut_after_first, members, words_for};
 
-/// Longer lists are declined before any work: their sets alone would fill the caches.
+/// Longer lists are declined at once: their sets alone would fill the caches.
 const MAX_RULES: usize = 4096;
-/// Pairs of address classes at most: bounds the time to build.
+/// The largest number of pairs of address classes. It bounds the time to build.
 const MAX_ADDRESS_PAIRS: usize = 1 << 21;
-/// Pairs of address set and service set at most: bounds the time to build.
+/// The largest number of pairs of an address set and a service set. It bounds the time to build.
 const MAX_OUTCOME_PAIRS: usize = 1 << 23;
-/// Steps of a budget for each number of a grid.
-const GRID: usize = 8;
-/// Bytes of all tables at most: beyond it reads come from memory, and bit vectors are better.
+/// The work units that each number of a grid takes from the budget.
+const GRID_WORK: usize = 8;
+/// The largest size of all tables, in bytes. Larger tables are read from memory, and bit vectors are faster then.
 const MAX_BYTES: usize = 4 << 20;
 
 /// A rule list as crossed tables.
@@ -37,14 +37,14 @@ pub struct Cross<A: Address> {
     addresses: Grid,
     /// The outcome of an address set and a service set.
     outcomes: Grid,
-    /// What each outcome decides.
+    /// The verdict of each outcome.
     verdicts: Box<[Verdict]>,
-    /// The `count` rules that the outcomes pass which pass any: the last ones.
+    /// For each of the last outcomes, those with `count` rules: these rules.
     counted: Box<[Box<[u32]>]>,
 }
 
-/// Outcomes by number: those that pass no `count` rule are numbered as the rule that decides, the default as one more
-/// rule, and the others follow.
+/// The outcomes by number. An outcome without `count` rules has the number of the rule that decides; the default counts
+/// as one more rule. Outcomes with `count` rules follow.
 struct Outcomes {
     verdicts: Vec<Verdict>,
     numbers: HashMap<(u16, Box<[u32]>), u16>,
@@ -60,8 +60,8 @@ impl Outcomes {
         Outcomes { verdicts, numbers: HashMap::new(), counted: Vec::new() }
     }
 
-    /// The outcome when rule `decider`, or the default, decides after `counted`; none when there are 65 536 others, or the
-    /// budget is spent.
+    /// Returns the number of the outcome in which rule `decider`, or the default, decides after the `counted` rules.
+    /// Returns `None` if there are 65 536 other outcomes or the budget is spent.
     fn number(&mut self, decider: u16, counted: &[u32], budget: &mut Budget) -> Option<u16> {
         if counted.is_empty() {
             return Some(decider);
@@ -80,7 +80,8 @@ impl Outcomes {
     }
 }
 
-/// The sets of both address classes' rules, by source and destination class, and what the numbers mean.
+/// Crosses the source classes and the destination classes into address sets. Returns the number of each pair's set, and
+/// the sets. `None` if there are too many pairs or the budget is spent.
 fn cross_addresses(src: &RuleSets, dst: &RuleSets, last: &[u64], budget: &mut Budget) -> Option<(Grid, RuleSets)> {
     if src.len() * dst.len() > MAX_ADDRESS_PAIRS {
         return None;
@@ -91,7 +92,7 @@ fn cross_addresses(src: &RuleSets, dst: &RuleSets, last: &[u64], budget: &mut Bu
     let mut row = Vec::with_capacity(dst.len());
     for s in 0..src.len() {
         row.clear();
-        budget.work(dst.len() * (last.len() + GRID))?;
+        budget.work(dst.len() * (last.len() + GRID_WORK))?;
         budget.bytes(dst.len() * size_of::<u16>())?;
         for d in 0..dst.len() {
             for ((word, s), d) in set.iter_mut().zip(src.set(s)).zip(dst.set(d)) {
@@ -106,7 +107,7 @@ fn cross_addresses(src: &RuleSets, dst: &RuleSets, last: &[u64], budget: &mut Bu
 }
 
 impl<A: Address> Cross<A> {
-    /// The tables of `rules`; none when they would be larger than the bound, or the budget is spent.
+    /// Builds the tables of `rules`. Returns `None` if they would be larger than the bound or the budget is spent.
     pub fn new(rules: &[Rule<A>], default: Decision, budget: &mut Budget) -> Option<Cross<A>> {
         if rules.len() > MAX_RULES {
             return None;
@@ -132,10 +133,10 @@ impl<A: Address> Cross<A> {
         let (mut row, mut counted) = (Vec::new(), Vec::new());
         for address in 0..address_sets.len() {
             budget.work(words)?;
-            // Few rules share a pair of addresses: a list is walked sooner than a bit vector.
+            // Few rules share a pair of addresses, so a list is faster to walk than a bit vector.
             let candidates: Vec<u32> = members(address_sets.set(address)).collect();
             row.clear();
-            budget.work(service_sets.len() * GRID)?;
+            budget.work(service_sets.len() * GRID_WORK)?;
             budget.bytes(service_sets.len() * size_of::<u16>())?;
             for service in 0..service_sets.len() {
                 let service = service_sets.set(service);
@@ -170,7 +171,7 @@ impl<A: Address> Cross<A> {
         (cross.memory_bytes() <= MAX_BYTES).then_some(cross)
     }
 
-    /// Gives the rules other numbers than their places.
+    /// Replaces the rules' numbers, which are their indices, by `numbers`.
     pub fn renumber(&mut self, numbers: &[u32]) {
         for verdict in &mut self.verdicts {
             if let Some(rule) = verdict.rule() {
@@ -180,9 +181,10 @@ impl<A: Address> Cross<A> {
         self.counted.iter_mut().flatten().for_each(|rule| *rule = numbers[*rule as usize]);
     }
 
-    /// The verdict on each of at most [`CHUNK`] keys; `count` rules passed on the way are counted.
+    /// Writes the verdict on each of at most [`CHUNK`] keys, and counts the `count` rules that match before the
+    /// decision.
     ///
-    /// A loop for each table: its bounds and base then stay in registers, and its reads overlap.
+    /// Each table has a loop of its own: its bounds and base stay in registers, and its reads overlap.
     pub fn classify(&self, keys: &[Key<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
         let count = keys.len().min(CHUNK);
         let (mut src, mut dst, mut services) = ([0; CHUNK], [0; CHUNK], [0; CHUNK]);
@@ -205,7 +207,7 @@ impl<A: Address> Cross<A> {
         }
     }
 
-    /// Bytes taken.
+    /// Returns the memory taken, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let counted: usize = self.counted.iter().map(|rules| size_of_val(rules) + size_of_val(&**rules)).sum();
         self.src.memory_bytes()

@@ -1,7 +1,7 @@
-//! One field at a time: which values do the rules tell apart?
+//! Divides the values of a field into classes that the rules do not distinguish.
 //!
-//! The ends of the rules' ranges cut a field into intervals; intervals under the same set of rules form a class
-//! (equivalence classes of Gupta and McKeown, "Packet Classification on Multiple Fields", SIGCOMM 1999, phase 0).
+//! The ends of the rules' ranges cut a field into intervals. Intervals with the same set of rules form a class (the
+//! equivalence classes of phase 0 in Gupta and McKeown, "Packet Classification on Multiple Fields", SIGCOMM 1999).
 
 use std::hash::Hash;
 
@@ -15,16 +15,16 @@ use super::sets::{Interner, RuleSets};
 
 /// The intervals of a field and the class of each.
 pub struct Partition<T> {
-    /// Last values of all intervals but the final one.
+    /// The last value of each interval except the final one.
     pub ends: Vec<T>,
     /// The class of each interval.
     pub classes: Vec<u16>,
-    /// The rules of each class.
+    /// The rule set of each class.
     pub sets: RuleSets,
 }
 
-/// Cuts a field whose values run from `min` to `max` at the ends of `ranges`, one range per rule. Fewer than 2¹⁵
-/// ranges, so that classes fit 16 bits. None where the budget is spent.
+/// Partitions a field with values from `min` to `max` at the ends of `ranges`, one range a rule. There must be fewer
+/// than 2¹⁵ ranges, so that classes fit into 16 bits. Returns `None` if the budget is spent.
 pub fn partition<T: Ord + Copy + Hash>(
     ranges: &[(T, T)],
     words: usize,
@@ -33,9 +33,9 @@ pub fn partition<T: Ord + Copy + Hash>(
     before: impl Fn(T) -> T,
     budget: &mut Budget,
 ) -> Option<Partition<T>> {
-    // Sorting, and two searches a range.
+    // The work of sorting, and of two searches a range.
     budget.work(ranges.len() * 128)?;
-    // Ends, classes and the map that is made of both.
+    // The memory of the ends, the classes, and the map made of both.
     budget.bytes((ranges.len() * 2 + 1) * (2 * size_of::<T>() + 8))?;
     let mut ends: Vec<T> = ranges
         .iter()
@@ -45,7 +45,7 @@ pub fn partition<T: Ord + Copy + Hash>(
     ends.sort_unstable();
     ends.dedup();
     let interval = |value: T| ends.partition_point(|&end| end < value);
-    // Where a rule's range begins and ends its bit flips.
+    // A rule's bit flips where its range begins and behind its end.
     let mut flips: Vec<(usize, usize)> = Vec::with_capacity(ranges.len() * 2);
     for (rule, &(low, high)) in ranges.iter().enumerate() {
         flips.push((interval(low), rule));
@@ -66,7 +66,7 @@ pub fn partition<T: Ord + Copy + Hash>(
     Some(Partition { ends, classes, sets: interner.finish() })
 }
 
-/// The classes that `prefixes` make of a family's addresses; none where the budget is spent.
+/// Partitions a family's addresses by `prefixes`. Returns `None` if the budget is spent.
 pub fn partition_addresses<A: Address>(
     prefixes: impl Iterator<Item = Prefix<A>>,
     words: usize,
@@ -76,18 +76,18 @@ pub fn partition_addresses<A: Address>(
     partition(&ranges, words, A::MIN, A::MAX, A::before, budget)
 }
 
-/// Finds an address's class, already multiplied by what the reader's table wants.
+/// A map from an address to its class, already multiplied by the stride of the table that uses it.
 #[derive(Clone, Debug)]
 pub struct AddressClasses<A: Address>(IntervalMap<A>);
 
 impl<A: Address> AddressClasses<A> {
-    /// The classes of `partition`, each times `stride`.
+    /// Creates the map of the classes of `partition`, each multiplied by `stride`.
     pub fn new(partition: &Partition<A>, stride: usize) -> AddressClasses<A> {
         let values = partition.classes.iter().map(|&class| u32::from(class) * stride as u32).collect();
         AddressClasses(IntervalMap::new(&partition.ends, values, Level::detect()))
     }
 
-    /// The class of each of at most [`CHUNK`] addresses, times the stride.
+    /// Looks up the class, times the stride, of each of at most [`CHUNK`] addresses.
     #[inline]
     pub fn look_up(&self, addresses: impl ExactSizeIterator<Item = A>, classes: &mut [u32; CHUNK]) {
         let count = addresses.len().min(CHUNK);
@@ -96,7 +96,7 @@ impl<A: Address> AddressClasses<A> {
         self.0.look_up_batch(&keys[..count], &mut classes[..count]);
     }
 
-    /// Bytes taken.
+    /// Returns the memory taken, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.0.memory_bytes()
     }

@@ -1,28 +1,29 @@
-//! A table of 16-bit numbers by row and column, flat while small and otherwise with equal stretches of rows stored once.
+//! A table of 16-bit numbers by row and column. A small table is flat; a larger one stores equal stretches of rows
+//! once.
 //!
-//! A rule changes a crossed table only where its own fields lie, so most of a row repeats the rows around it: a list of
-//! 1 000 rules crosses into millions of entries, of which few stretches differ.
+//! A rule changes a crossed table only within its own fields, so most of a row repeats the rows around it. A list of 1
+//! 000 rules crosses into millions of entries, but few stretches differ.
 
 use std::collections::HashMap;
 
 use super::key::CHUNK;
 
-/// Columns of a stretch: half a cache line.
+/// The number of columns of a stretch: half a cache line.
 const STRETCH: usize = 16;
-/// Up to so many entries a table is stored flat: within the second-level cache one read is better than two.
+/// Tables of up to this many entries are stored flat: in the second-level cache, one read is faster than two.
 const FLAT_ENTRIES: usize = 1 << 15;
 
-/// The table.
+/// A table of numbers by row and column.
 #[derive(Clone, Debug)]
 pub struct Grid {
-    /// Entries, or stretches, from one row to the next.
+    /// Entries of a row in a flat table, otherwise stretches of a row.
     stride: u32,
-    /// Where each stretch begins in `numbers`, in stretches; empty in a flat table.
+    /// For each stretch of a row, the index of its stored stretch in `numbers`. Empty in a flat table.
     stretches: Box<[u16]>,
     numbers: Box<[u16]>,
 }
 
-/// A table being filled row by row.
+/// A table that is being filled row by row.
 pub struct GridBuilder {
     columns: usize,
     flat: bool,
@@ -32,13 +33,14 @@ pub struct GridBuilder {
 }
 
 impl GridBuilder {
-    /// A table of this shape.
+    /// Creates the builder of a table of this shape.
     pub fn new(rows: usize, columns: usize) -> GridBuilder {
         let flat = rows * columns <= FLAT_ENTRIES;
         GridBuilder { columns, flat, stretches: Vec::new(), numbers: Vec::new(), seen: HashMap::new() }
     }
 
-    /// Adds the next row, of as many numbers as there are columns; none when 65 536 different stretches are stored.
+    /// Adds the next row, which has a number for each column. Returns `None` if 65 536 different stretches are already
+    /// stored.
     pub fn push_row(&mut self, row: &[u16]) -> Option<()> {
         debug_assert_eq!(row.len(), self.columns);
         if self.flat {
@@ -63,7 +65,7 @@ impl GridBuilder {
         Some(())
     }
 
-    /// The finished table.
+    /// Returns the finished table.
     pub fn finish(self) -> Grid {
         let stride = if self.flat { self.columns } else { self.columns.div_ceil(STRETCH) };
         Grid { stride: stride as u32, stretches: self.stretches.into(), numbers: self.numbers.into() }
@@ -71,16 +73,16 @@ impl GridBuilder {
 }
 
 impl Grid {
-    /// The numbers at as many rows and columns, at most [`CHUNK`].
+    /// Reads the number at each of at most [`CHUNK`] pairs of a row and a column.
     #[inline]
     pub fn look_up(&self, rows: &[u32], columns: &[u32], numbers: &mut [u32; CHUNK]) {
-        let places = numbers.iter_mut().zip(rows).zip(columns);
+        let cells = numbers.iter_mut().zip(rows).zip(columns);
         if self.stretches.is_empty() {
-            for ((number, row), column) in places {
+            for ((number, row), column) in cells {
                 *number = self.numbers[(row * self.stride + column) as usize].into();
             }
         } else {
-            for ((number, row), column) in places {
+            for ((number, row), column) in cells {
                 let column = *column as usize;
                 let stretch = self.stretches[(row * self.stride) as usize + column / STRETCH];
                 *number = self.numbers[usize::from(stretch) * STRETCH + column % STRETCH].into();
@@ -88,7 +90,7 @@ impl Grid {
         }
     }
 
-    /// Bytes taken.
+    /// Returns the memory taken, in bytes.
     pub fn memory_bytes(&self) -> usize {
         size_of_val(&*self.stretches) + size_of_val(&*self.numbers)
     }

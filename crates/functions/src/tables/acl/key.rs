@@ -1,4 +1,4 @@
-//! What a packet shows to a classifier, and what the classifier says.
+//! The packet fields that a classifier reads, and its verdicts and counters.
 
 use std::sync::Arc;
 
@@ -6,29 +6,30 @@ use forebay_measure::Counter;
 
 use super::rule::Address;
 
-/// The five fields of a packet.
+/// The five fields of a packet that rules test.
 ///
-/// A packet shows no ports when its protocol has none or when it is a fragment other than the first (RFC 791,
-/// section 3.2; RFC 8200, section 4.5): no rule that constrains a port matches it, since nobody can say that it would.
-/// ICMP shows a type and a code in place of ports; a rule for exactly that protocol constrains those.
+/// A key has no ports if the protocol has none or the packet is a fragment other than the first (RFC 791, section 3.2;
+/// RFC 8200, section 4.5). A rule that constrains ports does not match a key without ports, because the ports are
+/// unknown. An ICMP key has a type and a code in place of ports. A rule for exactly that protocol constrains the type
+/// and the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key<A> {
     src: A,
     dst: A,
     sport: u16,
     dport: u16,
-    /// The protocol number, and [`NO_PORTS`].
+    /// The protocol number, with [`NO_PORTS`] and [`TYPED`].
     protocol: u16,
 }
 
-/// Marks a key without ports. In the protocol's word, so that classifiers treat such keys as further protocols and
-/// need no branch: the rules that constrain ports are not among the rules of those.
+/// Marks a key without ports. The mark is in the protocol's word: classifiers treat such keys as further protocols and
+/// need no branch. Rules that constrain ports do not match these protocols.
 pub(super) const NO_PORTS: u16 = 0x100;
 
-/// Beside [`NO_PORTS`]: the fields of the ports hold the type and the code of ICMP.
+/// Set in addition to [`NO_PORTS`]: the port fields hold the type and the code of ICMP.
 pub(super) const TYPED: u16 = 0x200;
 
-/// Values of [`Key::protocol_word`].
+/// The number of values of [`Key::protocol_word`].
 pub(super) const PROTOCOL_WORDS: usize = 0x400;
 
 /// An IPv4 key.
@@ -37,19 +38,19 @@ pub type Key4 = Key<u32>;
 pub type Key6 = Key<u128>;
 
 impl<A: Copy> Key<A> {
-    /// The key of a packet with ports. Addresses are numbers in host byte order (`u32::from(Ipv4Addr)`).
+    /// Creates the key of a packet with ports. Addresses are numbers in host byte order (`u32::from(Ipv4Addr)`).
     #[inline]
     pub fn new(src: A, dst: A, sport: u16, dport: u16, protocol: u8) -> Key<A> {
         Key { src, dst, sport, dport, protocol: protocol.into() }
     }
 
-    /// The key of a packet that shows no ports.
+    /// Creates the key of a packet whose ports are unknown or do not exist.
     #[inline]
     pub fn without_ports(src: A, dst: A, protocol: u8) -> Key<A> {
         Key { src, dst, sport: 0, dport: 0, protocol: u16::from(protocol) | NO_PORTS }
     }
 
-    /// The key of a packet of ICMP (ICMPv6 over IPv6) that shows its type and code.
+    /// Creates the key of an ICMP packet (ICMPv6 over IPv6) with its type and code.
     #[inline]
     pub fn icmp(src: A, dst: A, kind: u8, code: u8) -> Key<A>
     where
@@ -58,65 +59,65 @@ impl<A: Copy> Key<A> {
         Key { src, dst, sport: kind.into(), dport: code.into(), protocol: u16::from(A::ICMP) | NO_PORTS | TYPED }
     }
 
-    /// Source address.
+    /// Returns the source address.
     #[inline]
     pub fn src(&self) -> A {
         self.src
     }
 
-    /// Destination address.
+    /// Returns the destination address.
     #[inline]
     pub fn dst(&self) -> A {
         self.dst
     }
 
-    /// Source and destination port, of packets that show them.
+    /// Returns the source and the destination port, if the key has ports.
     #[inline]
     pub fn ports(&self) -> Option<(u16, u16)> {
         (self.protocol & NO_PORTS == 0).then_some((self.sport, self.dport))
     }
 
-    /// Type and code, of packets of ICMP that show them.
+    /// Returns the type and the code, if the key has them.
     #[inline]
     pub fn icmp_type(&self) -> Option<(u16, u16)> {
         (self.protocol & TYPED != 0).then_some((self.sport, self.dport))
     }
 
-    /// Protocol number.
+    /// Returns the protocol number.
     #[inline]
     pub fn protocol(&self) -> u8 {
         self.protocol as u8
     }
 
-    /// Source port, 0 where there is none.
+    /// Returns the source port, or 0 if there is none.
     #[inline]
     pub(super) fn sport(&self) -> u16 {
         self.sport
     }
 
-    /// Destination port, 0 where there is none.
+    /// Returns the destination port, or 0 if there is none.
     #[inline]
     pub(super) fn dport(&self) -> u16 {
         self.dport
     }
 
-    /// The protocol number with [`NO_PORTS`] and [`TYPED`].
+    /// Returns the protocol number with [`NO_PORTS`] and [`TYPED`].
     #[inline]
     pub(super) fn protocol_word(&self) -> u16 {
         self.protocol
     }
 }
 
-/// What happens to a packet in the end.
+/// The decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decision {
-    /// It passes.
+    /// The packet passes.
     Permit,
-    /// It is dropped.
+    /// The packet is dropped.
     Deny,
 }
 
-/// A classifier's answer: the decision and the rule that took it, in one word.
+/// The result of a classification in one word: the decision and the rule that made it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Verdict(u32);
@@ -125,30 +126,30 @@ const DENY: u32 = 1 << 31;
 const BY_DEFAULT: u32 = DENY - 1;
 
 impl Verdict {
-    /// Rule `rule` decided.
+    /// Creates the verdict of a rule.
     pub(super) fn by_rule(rule: u32, decision: Decision) -> Verdict {
         debug_assert!(rule < BY_DEFAULT);
         Verdict(rule | if decision == Decision::Deny { DENY } else { 0 })
     }
 
-    /// No rule decided.
+    /// Creates the verdict of the default.
     pub fn by_default(decision: Decision) -> Verdict {
         Verdict(BY_DEFAULT | if decision == Decision::Deny { DENY } else { 0 })
     }
 
-    /// The decision.
+    /// Returns the decision.
     #[inline]
     pub fn decision(self) -> Decision {
         if self.denies() { Decision::Deny } else { Decision::Permit }
     }
 
-    /// Whether the packet is to be dropped.
+    /// Returns true if the packet is to be dropped.
     #[inline]
     pub fn denies(self) -> bool {
         self.0 & DENY != 0
     }
 
-    /// The rule that decided; none when the default did.
+    /// Returns the rule that decided, or `None` if the default did.
     #[inline]
     pub fn rule(self) -> Option<u32> {
         (self.index() != BY_DEFAULT).then_some(self.index())
@@ -160,7 +161,7 @@ impl Verdict {
     }
 }
 
-/// Permitted by default.
+/// The default verdict is to permit by default.
 impl Default for Verdict {
     fn default() -> Verdict {
         Verdict::by_default(Decision::Permit)
@@ -176,43 +177,43 @@ impl std::fmt::Debug for Verdict {
     }
 }
 
-/// How many packets each rule has matched: plain words, written by the one who classifies and read by anybody.
+/// Counts the packets that each rule matched. One thread classifies and writes the counters; any thread may read them.
 #[derive(Debug)]
 pub struct Hits {
     rules: Arc<[Counter]>,
-    /// One counter for all other rules: those that came later.
+    /// One counter shared by all rules without a counter of their own, which were added later.
     added: Arc<[Counter]>,
     by_default: u64,
 }
 
 impl Hits {
-    /// Zeros for `rules` rules.
+    /// Creates counters for `rules` rules, all zero.
     pub fn new(rules: usize) -> Hits {
         Hits::over((0..rules).map(|_| Counter::new()).collect(), [Counter::new()].into())
     }
 
-    /// Counts into these counters, one a rule, and into the first of `added` for rules with greater numbers.
+    /// Uses the given counters: one a rule, and the first of `added` for all rules with greater numbers.
     pub fn over(rules: Arc<[Counter]>, added: Arc<[Counter]>) -> Hits {
         Hits { rules, added, by_default: 0 }
     }
 
-    /// Packets each rule has matched, in the rules' order. A packet counts for the rule that decided and for each
-    /// `count` rule passed on the way.
+    /// Returns the packets that each rule matched, in order. A packet counts for the rule that decided and for each
+    /// `count` rule before it.
     pub fn rules(&self) -> Vec<u64> {
         self.rules.iter().map(Counter::get).collect()
     }
 
-    /// Packets that rules with greater numbers have matched, all together.
+    /// Returns the packets that rules with greater numbers matched, all together.
     pub fn added(&self) -> u64 {
         self.added.iter().map(Counter::get).sum()
     }
 
-    /// Packets for which no rule decided.
+    /// Returns the packets that no rule decided about.
     pub fn by_default(&self) -> u64 {
         self.by_default
     }
 
-    /// One more for `rule`; rules it was not made for are counted together.
+    /// Counts a packet for `rule`. Rules without a counter of their own share one.
     #[inline]
     pub(super) fn count_rule(&mut self, rule: u32) {
         if let Some(hits) = self.rules.get(rule as usize).or_else(|| self.added.first()) {
@@ -220,10 +221,10 @@ impl Hits {
         }
     }
 
-    /// One more for the rule that decided, or the default, for each of at most [`CHUNK`] verdicts.
+    /// Counts each of at most [`CHUNK`] verdicts for the rule that decided, or for the default.
     ///
-    /// Incrementing a word per packet would chain each packet to the one before where most of them fall to the
-    /// default, so those are counted by comparison, and the others gathered without a branch first.
+    /// If most packets get the default, an increment a packet would make each packet wait for the one before. So the
+    /// defaults are counted by comparison, and the other verdicts are first gathered without a branch.
     #[inline]
     pub(super) fn count_verdicts(&mut self, verdicts: &[Verdict]) {
         debug_assert!(verdicts.len() <= CHUNK);
@@ -240,6 +241,6 @@ impl Hits {
     }
 }
 
-/// Keys worked on together: enough that their lookups overlap, few enough that intermediate arrays stay in the
-/// first-level cache.
+/// The number of keys that are classified together: enough for their look-ups to overlap, few enough for the
+/// intermediate arrays to stay in the first-level cache.
 pub(super) const CHUNK: usize = 32;

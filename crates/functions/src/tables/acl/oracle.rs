@@ -1,10 +1,10 @@
-//! The meaning of a rule list, as plainly as it can be said: every classifier is tested against this.
+//! The reference definition of a rule list, in the simplest form. All classifiers are tested against it.
 
 use super::key::{Decision, Hits, Key, Verdict};
 use super::rule::{Address, Rule};
 
-/// The verdict on `key` of `rules` in their order: `count` rules that match are counted and passed, the first other
-/// rule that matches decides, and otherwise `default` does.
+/// Returns the verdict of `rules`, in order, on `key`. A matching `count` rule counts the packet, the first other
+/// matching rule decides, and if there is none `default` decides.
 pub fn classify<A: Address>(rules: &[Rule<A>], default: Decision, key: &Key<A>, hits: &mut Hits) -> Verdict {
     let mut verdict = Verdict::by_default(default);
     for (index, rule) in (0u32..).zip(rules) {

@@ -1,4 +1,4 @@
-//! Rules as a person writes them: `permit tcp from 10.0.0.0/8 to 192.168.1.10 port 80`.
+//! Parses readable rules, such as `permit tcp from 10.0.0.0/8 to 192.168.1.10 port 80`.
 //!
 //! ```text
 //! set      = "set" name "=" prefixes
@@ -13,8 +13,8 @@
 //! values   = value {"," value}           a number, a name, or first "-" last
 //! ```
 //!
-//! A line may mean several rules of the classifier, which match one prefix, one range of ports and one protocol each,
-//! of one address family. They follow each other, and no packet matches two of them.
+//! A line may stand for several rules of the classifier. Each of these has one prefix, one range of ports, one protocol
+//! and one address family. They follow each other in the list, and no packet matches two of them.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ mod names;
 mod sets;
 mod show;
 
-pub use errors::Wrong;
+pub use errors::RuleSyntaxError;
 pub use sets::{Members, Sets};
 pub use show::Readable;
 
@@ -35,19 +35,19 @@ use super::classbench::{number, number_pair};
 use super::rule::{Action, Address, PortRange, Prefix, ProtocolMatch, Rule};
 use super::rule_file::AnyRule;
 
-/// Rules that one line may mean, and prefixes of one address family that a list of them may have.
-const MOST: usize = 1 << 14;
-/// Characters of a wrong word that an error repeats.
-const MOST_SHOWN: usize = 60;
-/// Words of the grammar, which no set is called.
+/// The largest number of rules that one line may stand for, and of prefixes of one address family in a list.
+const MAX_RULES_PER_LINE: usize = 1 << 14;
+/// The largest number of characters of a wrong word that an error repeats.
+const MAX_SHOWN: usize = 60;
+/// The words of the grammar, which cannot be names of sets.
 const WORDS: [&str; 14] =
     ["any", "ip", "ip6", "from", "to", "port", "type", "code", "set", "permit", "deny", "drop", "count", "="];
-/// The words that a rule may begin with.
+/// The words with which a rule may begin.
 pub const ACTIONS: &str = "are permit, deny (or drop) and count";
 const PACKETS: &str = "are any, ip, ip6, a protocol's name (tcp, udp, icmp, icmp6, sctp, esp, ...) or number";
 const PREFIXES: &str = "are any, an address, a prefix such as 10.0.0.0/8 or 2001:db8::/32, and the name of a set";
 
-/// Which address families a rule is about.
+/// The address family of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Family {
     V4,
@@ -63,11 +63,11 @@ impl Family {
     }
 }
 
-/// Source or destination.
+/// The source or the destination of a rule.
 struct Ends {
     members: Members,
     ports: Vec<PortRange>,
-    /// The first prefix of each family that stands in the rule itself.
+    /// The first prefix of each family that is written in the rule itself.
     written: [Option<String>; 2],
 }
 
@@ -77,11 +77,11 @@ impl Ends {
     }
 }
 
-/// Reads the line of a rule.
+/// Parses the line of a rule.
 ///
 /// # Errors
-/// The first word that is wrong.
-pub fn parse(text: &str, sets: &Sets) -> Result<Vec<AnyRule>, Wrong> {
+/// The first wrong word.
+pub fn parse(text: &str, sets: &Sets) -> Result<Vec<AnyRule>, RuleSyntaxError> {
     let mut line = Line::new(text);
     let action = line.action()?;
     let (family, protocols) = line.packets()?;
@@ -93,7 +93,7 @@ pub fn parse(text: &str, sets: &Sets) -> Result<Vec<AnyRule>, Wrong> {
     }
     for end in [&src, &dst] {
         if let Some(protocol) = protocols.iter().find(|protocol| !end.ports.is_empty() && !protocol.has_ports) {
-            return Err(Wrong::NoPorts(protocol.word.clone()));
+            return Err(RuleSyntaxError::NoPorts(protocol.word.clone()));
         }
     }
     let mut rules = Vec::new();
@@ -106,110 +106,121 @@ pub fn parse(text: &str, sets: &Sets) -> Result<Vec<AnyRule>, Wrong> {
         None => (ports(&src), ports(&dst)),
     };
     let services = Services { sports: &sports, dports: &dports, action };
-    let mut meant = [false; 2];
+    let mut matchable = [false; 2];
     for protocol in &protocols {
         let is = |wanted: Family| {
             family.is_none_or(|family| family == wanted) && protocol.family.is_none_or(|it| it == wanted)
         };
         if is(Family::V4) {
             let (src, dst) = (&src.members.v4, &dst.members.v4);
-            meant[0] |= !src.is_empty() && !dst.is_empty();
+            matchable[0] |= !src.is_empty() && !dst.is_empty();
             services.cross(src, dst, protocol.is, AnyRule::V4, &mut rules, &mut count);
         }
         if is(Family::V6) {
             let (src, dst) = (&src.members.v6, &dst.members.v6);
-            meant[1] |= !src.is_empty() && !dst.is_empty();
+            matchable[1] |= !src.is_empty() && !dst.is_empty();
             services.cross(src, dst, protocol.is, AnyRule::V6, &mut rules, &mut count);
         }
     }
-    if count > MOST as u64 {
-        return Err(Wrong::Many { count, most: MOST });
+    if count > MAX_RULES_PER_LINE as u64 {
+        return Err(RuleSyntaxError::Many { count, most: MAX_RULES_PER_LINE });
     }
-    // A prefix that stands in the rule itself is there to match something.
-    for (of, wanted) in [(0, Family::V4), (1, Family::V6)] {
+    // A prefix that is written in the rule itself must be able to match a packet.
+    for (family_index, wanted) in [(0, Family::V4), (1, Family::V6)] {
         for (end, other) in [(&src, "to"), (&dst, "from")] {
-            if let (Some(word), false) = (&end.written[of], meant[of]) {
-                let said = protocols.iter().find(|protocol| protocol.family.is_some_and(|it| it != wanted));
-                let why = match (family, said) {
-                    (Some(family), _) if family != wanted => format!("the rule is of {} alone", family.name()),
+            if let (Some(word), false) = (&end.written[family_index], matchable[family_index]) {
+                let other_protocol = protocols.iter().find(|protocol| protocol.family.is_some_and(|it| it != wanted));
+                let why = match (family, other_protocol) {
+                    (Some(family), _) if family != wanted => {
+                        format!("the rule is for {} only", family.name())
+                    }
                     (_, Some(protocol)) => format!("'{}' is of the other address family", protocol.word),
-                    _ => format!("it is of {}, and '{other}' has nothing of that family", wanted.name()),
+                    _ => {
+                        format!("it is {}, and '{other}' has no address of that family", wanted.name())
+                    }
                 };
-                return Err(Wrong::Families { word: word.clone(), why });
+                return Err(RuleSyntaxError::Families { word: word.clone(), why });
             }
         }
     }
     if rules.is_empty() {
         let word = protocols.first().map_or_else(String::new, |protocol| protocol.word.clone());
         let why = "'from', 'to' and the protocol have no address family in common".to_owned();
-        return Err(Wrong::Families { word, why });
+        return Err(RuleSyntaxError::Families { word, why });
     }
     Ok(rules)
 }
 
-/// Reads the line of a set, and adds it.
+/// Parses the line of a set and adds the set.
 ///
 /// # Errors
-/// The first word that is wrong.
-pub fn parse_set(text: &str, sets: &mut Sets) -> Result<(), Wrong> {
-    // The sign may touch its neighbours.
+/// The first wrong word.
+pub fn parse_set(text: &str, sets: &mut Sets) -> Result<(), RuleSyntaxError> {
+    // The sign may stand next to its neighbours without a space.
     let text = text.replacen('=', " = ", 1);
     let mut line = Line::new(&text);
     line.next();
-    let allowed = "is a letter, then letters, digits, '-' and '_', and no word of rules: set office = 10.0.0.0/8";
-    let name = line.next().ok_or_else(|| Wrong::Ends { what: "a name", allowed: allowed.to_owned() })?;
+    let allowed = "is a letter, then letters, digits, '-' and '_', and not a keyword of rules: set office = 10.0.0.0/8";
+    let name = line.next().ok_or_else(|| RuleSyntaxError::Ends { what: "a name", allowed: allowed.to_owned() })?;
     let letters = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
     if !letters || !name.starts_with(|first: char| first.is_ascii_alphabetic()) || WORDS.contains(&name) {
-        return Err(wrong(name, "name of a set", [], allowed));
+        return Err(wrong_word(name, "name of a set", [], allowed));
     }
     if sets.get(name).is_some() {
-        return Err(Wrong::Twice(shown(name)));
+        return Err(RuleSyntaxError::Twice(shown(name)));
     }
     match line.next() {
         Some("=") => {}
-        Some(other) => return Err(wrong(other, "'='", [], "is \"=\": set office = 10.0.0.0/8, 2001:db8::/32")),
-        None => return Err(Wrong::Ends { what: "'='", allowed: "is set office = 10.0.0.0/8".to_owned() }),
+        Some(other) => {
+            let allowed = "is \"=\": set office = 10.0.0.0/8, 2001:db8::/32";
+            return Err(wrong_word(other, "sign after the name", [], allowed));
+        }
+        None => return Err(RuleSyntaxError::Ends { what: "'='", allowed: "is set office = 10.0.0.0/8".to_owned() }),
     }
     let Ends { members, .. } = line.prefixes(sets)?;
     if let Some(word) = line.next() {
-        return Err(wrong(word, "\",\"", [], "is \",\" between prefixes, and nothing behind them"));
+        return Err(wrong_word(word, "separator", [], "is \",\" between prefixes, and nothing after the last one"));
     }
-    if members.count() > MOST || sets.members() + members.count() > MAX_RULES {
-        return Err(Wrong::Large(if members.count() > MOST { MOST } else { MAX_RULES }));
+    if members.count() > MAX_RULES_PER_LINE || sets.members() + members.count() > MAX_RULES {
+        return Err(RuleSyntaxError::Large(if members.count() > MAX_RULES_PER_LINE {
+            MAX_RULES_PER_LINE
+        } else {
+            MAX_RULES
+        }));
     }
     sets.add(name, members);
     Ok(())
 }
 
-/// Why a word cannot follow.
-fn surplus(word: &str) -> Wrong {
+/// Returns the error of a word that cannot follow the rule.
+fn surplus(word: &str) -> RuleSyntaxError {
     let allowed = match word {
         "port" | "ports" => {
-            "is 'port' behind 'from PREFIX' for source ports, and behind 'to PREFIX' for destination ports"
+            "is 'port' after 'from PREFIX' for source ports, and after 'to PREFIX' for destination ports"
         }
-        "type" | "code" => "is 'type' straight behind icmp and icmp6, and 'code' behind types: icmp type echo-request",
+        "type" | "code" => "is 'type' right after icmp or icmp6, and 'code' after the types: icmp type echo-request",
         "flags" | "established" | "related" | "state" | "syn" | "new" => {
-            "are addresses, protocols, ports and types of ICMP: the function `firewall` knows connections"
+            "are addresses, protocols, ports and types of ICMP: use the function `firewall` to match connections"
         }
         "from" => "is 'from' before 'to'",
-        _ => "are 'from' with the source, 'to' with the destination, and 'port' behind either",
+        _ => "are 'from' with the source, 'to' with the destination, and 'port' after either",
     };
-    wrong(word, "continuation of the rule", ["from", "to", "port"], allowed)
+    wrong_word(word, "continuation of the rule", ["from", "to", "port"], allowed)
 }
 
 fn shown(word: &str) -> String {
-    word.chars().take(MOST_SHOWN).collect()
+    word.chars().take(MAX_SHOWN).collect()
 }
 
-fn wrong<'n>(
+fn wrong_word<'n>(
     word: &str,
     what: &'static str,
     names: impl IntoIterator<Item = &'n str>,
     allowed: impl Into<String>,
-) -> Wrong {
-    // "It is no port", and "the rule ends before a port".
+) -> RuleSyntaxError {
+    // The messages are "'x' is not a valid port" and "the rule ends before a port".
     let what = what.strip_prefix("a ").or_else(|| what.strip_prefix("an ")).unwrap_or(what);
-    Wrong::Word { word: shown(word), what, near: nearest(word, names), allowed: allowed.into() }
+    RuleSyntaxError::Word { word: shown(word), what, near: nearest(word, names), allowed: allowed.into() }
 }
 
 /// A protocol of a rule.
@@ -217,14 +228,14 @@ struct Protocol {
     word: String,
     is: ProtocolMatch,
     has_ports: bool,
-    /// The family that it is of, where its name says so.
+    /// The address family, if the protocol's name implies it.
     family: Option<Family>,
 }
 
-/// Types of ICMP, and codes where there are any.
+/// ICMP types, and codes if there are any.
 type Types = (Vec<PortRange>, Option<Vec<PortRange>>);
 
-/// Ports and action, which the rules of a line have in common.
+/// The ports and the action, which all rules of a line share.
 struct Services<'p> {
     sports: &'p [PortRange],
     dports: &'p [PortRange],
@@ -232,7 +243,7 @@ struct Services<'p> {
 }
 
 impl Services<'_> {
-    /// Adds the rules of one family and protocol, or counts them where there are too many.
+    /// Adds the rules of one family and protocol. Adds nothing, but counts them, if there are too many.
     fn cross<A: Address>(
         &self,
         sources: &[Prefix<A>],
@@ -244,7 +255,7 @@ impl Services<'_> {
     ) {
         let factors = [sources.len(), destinations.len(), self.sports.len(), self.dports.len()];
         *count = count.saturating_add(factors.iter().fold(1, |product, factor| product.saturating_mul(*factor as u64)));
-        if *count > MOST as u64 {
+        if *count > MAX_RULES_PER_LINE as u64 {
             return;
         }
         for &src in sources {
@@ -258,7 +269,7 @@ impl Services<'_> {
     }
 }
 
-/// The words of a line; a comma is one.
+/// The words of a line. A comma is a word of its own.
 struct Line<'t> {
     words: std::iter::Peekable<std::vec::IntoIter<&'t str>>,
 }
@@ -279,23 +290,23 @@ impl<'t> Line<'t> {
         self.words.next()
     }
 
-    /// Takes the next word if it is this one.
+    /// Consumes the next word if it is `wanted`.
     fn takes(&mut self, wanted: &str) -> bool {
         self.words.next_if(|word| *word == wanted).is_some()
     }
 
-    fn action(&mut self) -> Result<Action, Wrong> {
+    fn action(&mut self) -> Result<Action, RuleSyntaxError> {
         let word = self.next().unwrap_or_default();
         match word {
             "permit" => Ok(Action::Permit),
             "deny" | "drop" => Ok(Action::Deny),
             "count" => Ok(Action::Count),
-            "" => Err(Wrong::Ends { what: "an action", allowed: ACTIONS.to_owned() }),
+            "" => Err(RuleSyntaxError::Ends { what: "an action", allowed: ACTIONS.to_owned() }),
             word => Err(not_an_action(word)),
         }
     }
 
-    fn packets(&mut self) -> Result<(Option<Family>, Vec<Protocol>), Wrong> {
+    fn packets(&mut self) -> Result<(Option<Family>, Vec<Protocol>), RuleSyntaxError> {
         let family = if self.takes("ip") {
             Some(Family::V4)
         } else if self.takes("ip6") {
@@ -313,13 +324,13 @@ impl<'t> Line<'t> {
             Some(&("from" | "to" | "type" | "port")) | None if family.is_some() => {
                 return Ok((family, vec![any("ip")]));
             }
-            None => return Err(Wrong::Ends { what: "the packets", allowed: PACKETS.to_owned() }),
+            None => return Err(RuleSyntaxError::Ends { what: "the packets", allowed: PACKETS.to_owned() }),
             _ => {}
         }
         let mut protocols: Vec<Protocol> = Vec::new();
         self.list("a protocol", PACKETS, |word| {
             let protocol = protocol(word)?;
-            // A packet would match two rules.
+            // A second rule for the same protocol would match the same packets.
             if !protocols.iter().any(|known| known.is == protocol.is) {
                 protocols.push(protocol);
             }
@@ -328,18 +339,18 @@ impl<'t> Line<'t> {
         if let (Some(masked), true) =
             (protocols.iter().find(|protocol| protocol.is.mask() != u8::MAX), protocols.len() > 1)
         {
-            return Err(wrong(
+            return Err(wrong_word(
                 &masked.word,
                 "protocol of a list",
                 [],
-                "are names and numbers; value/mask stands alone",
+                "are names and numbers; value/mask is allowed only alone",
             ));
         }
         Ok((family, protocols))
     }
 
-    /// The types of ICMP behind its name.
-    fn types(&mut self, protocols: &[Protocol]) -> Result<Option<Types>, Wrong> {
+    /// Parses the ICMP types after the protocol's name.
+    fn types(&mut self, protocols: &[Protocol]) -> Result<Option<Types>, RuleSyntaxError> {
         let icmp = match protocols {
             [Protocol { family: Some(family), .. }] => *family,
             _ => return Ok(None),
@@ -352,13 +363,13 @@ impl<'t> Line<'t> {
         if !self.takes("type") {
             return match self.words.peek() {
                 Some(word) if known.iter().any(|(name, _)| name == word) => {
-                    Err(wrong(word, "continuation of the rule", [], format!("is icmp type {word}")))
+                    Err(wrong_word(word, "continuation of the rule", [], format!("is icmp type {word}")))
                 }
                 _ => Ok(None),
             };
         }
         let byte = |word: &str| {
-            let named = known.iter().find(|(name, _)| *name == word).map(|(_, kind)| u16::from(*kind));
+            let named = known.iter().find(|(name, _)| *name == word).map(|(_, number)| u16::from(*number));
             named.or_else(|| number(word).filter(|value| *value <= u16::from(u8::MAX)))
         };
         let names = || known.iter().map(|(name, _)| *name);
@@ -372,8 +383,8 @@ impl<'t> Line<'t> {
         Ok(Some((types, codes)))
     }
 
-    /// The source or destination, where the next word says that it follows.
-    fn ends(&mut self, which: &str, sets: &Sets) -> Result<Option<Ends>, Wrong> {
+    /// Parses the source or the destination if the next word is `which`.
+    fn ends(&mut self, which: &str, sets: &Sets) -> Result<Option<Ends>, RuleSyntaxError> {
         if !self.takes(which) {
             return Ok(None);
         }
@@ -386,17 +397,17 @@ impl<'t> Line<'t> {
         Ok(Some(ends))
     }
 
-    fn prefixes(&mut self, sets: &Sets) -> Result<Ends, Wrong> {
+    fn prefixes(&mut self, sets: &Sets) -> Result<Ends, RuleSyntaxError> {
         if self.takes("any") {
             return Ok(Ends::any());
         }
         let mut ends = Ends { members: Members::default(), ports: Vec::new(), written: [None, None] };
         let mut named = BTreeSet::new();
         self.list("an address", PREFIXES, |word| {
-            // A short line may repeat a long set many times: memory is bounded here, and not behind the list.
-            if ends.members.count() > 4 * MOST {
+            // A short line may repeat a long set many times. The check here bounds memory before the list is complete.
+            if ends.members.count() > 4 * MAX_RULES_PER_LINE {
                 ends.members.make_disjoint();
-                ends.members.check_length(MOST)?;
+                ends.members.check_length(MAX_RULES_PER_LINE)?;
             }
             if let Some(set) = sets.get(word) {
                 if named.insert(word) {
@@ -418,22 +429,22 @@ impl<'t> Line<'t> {
             Ok(())
         })?;
         ends.members.make_disjoint();
-        ends.members.check_length(MOST)?;
+        ends.members.check_length(MAX_RULES_PER_LINE)?;
         Ok(ends)
     }
 
-    /// Words with commas between.
+    /// Parses words with commas between them.
     fn list(
         &mut self,
         what: &'static str,
         allowed: &str,
-        mut with: impl FnMut(&'t str) -> Result<(), Wrong>,
-    ) -> Result<(), Wrong> {
+        mut with: impl FnMut(&'t str) -> Result<(), RuleSyntaxError>,
+    ) -> Result<(), RuleSyntaxError> {
         loop {
             match self.next() {
-                Some(",") => return Err(wrong(",", what, [], allowed)),
+                Some(",") => return Err(wrong_word(",", what, [], allowed)),
                 Some(word) => with(word)?,
-                None => return Err(Wrong::Ends { what, allowed: allowed.to_owned() }),
+                None => return Err(RuleSyntaxError::Ends { what, allowed: allowed.to_owned() }),
             }
             if !self.takes(",") {
                 return Ok(());
@@ -441,26 +452,27 @@ impl<'t> Line<'t> {
         }
     }
 
-    /// Values and ranges of them with commas between: as few ranges as hold no other value, in order.
+    /// Parses values and ranges with commas between them. Returns them in order, as the smallest number of ranges that
+    /// contain exactly these values.
     fn values<'n, N: Iterator<Item = &'n str>>(
         &mut self,
         what: &'static str,
         allowed: &str,
         value: impl Fn(&str) -> Option<u16>,
         names: impl Fn() -> N,
-    ) -> Result<Vec<PortRange>, Wrong> {
+    ) -> Result<Vec<PortRange>, RuleSyntaxError> {
         let mut ranges: Vec<PortRange> = Vec::new();
         self.list(what, allowed, |word| {
             let range = match value(word) {
                 Some(value) => Some((value, value)),
-                // Names have hyphens, too.
+                // Names may contain hyphens, too.
                 None => {
                     word.match_indices('-').find_map(|(at, _)| Some((value(&word[..at])?, value(&word[at + 1..])?)))
                 }
             };
-            let (low, high) = range.ok_or_else(|| wrong(word, what, names(), allowed))?;
+            let (low, high) = range.ok_or_else(|| wrong_word(word, what, names(), allowed))?;
             if low > high {
-                return Err(Wrong::Backwards(shown(word)));
+                return Err(RuleSyntaxError::Backwards(shown(word)));
             }
             ranges.push(PortRange::new(low, high));
             Ok(())
@@ -477,22 +489,22 @@ impl<'t> Line<'t> {
     }
 }
 
-/// Why a word begins no rule.
-pub fn not_an_action(word: &str) -> Wrong {
-    let alike = match word.to_ascii_lowercase().as_str() {
+/// Returns the error of a word that does not begin a rule.
+pub fn not_an_action(word: &str) -> RuleSyntaxError {
+    let synonym = match word.to_ascii_lowercase().as_str() {
         "allow" | "accept" | "pass" => Some("permit"),
         "block" | "reject" | "discard" => Some("deny"),
         _ => None,
     };
-    let near = alike.map_or_else(
+    let near = synonym.map_or_else(
         || nearest(word, ["permit", "deny", "drop", "count", "set"]),
-        |alike| format!(" (did you mean '{alike}'?)"),
+        |synonym| format!(" (did you mean '{synonym}'?)"),
     );
-    let allowed = format!("{ACTIONS}; a set begins with 'set', a rule of ClassBench with '@', a comment with '#'");
-    Wrong::Word { word: shown(word), what: "action", near, allowed }
+    let allowed = format!("{ACTIONS}; a set begins with 'set', a ClassBench rule with '@', a comment with '#'");
+    RuleSyntaxError::Word { word: shown(word), what: "action", near, allowed }
 }
 
-fn protocol(word: &str) -> Result<Protocol, Wrong> {
+fn protocol(word: &str) -> Result<Protocol, RuleSyntaxError> {
     let of = |is, has_ports, family| Ok(Protocol { word: shown(word), is, has_ports, family });
     if let Some((number, has_ports)) = names::protocol(word) {
         let family = match number {
@@ -503,7 +515,7 @@ fn protocol(word: &str) -> Result<Protocol, Wrong> {
         return of(ProtocolMatch::exactly(number), has_ports, family);
     }
     if let Some(number) = number(word).and_then(|number| u8::try_from(number).ok()) {
-        // Ports of ICMP would mean its types and codes.
+        // A port of ICMP would be taken for a type or a code.
         let has_ports = ![u32::ICMP, u128::ICMP].contains(&number);
         return of(ProtocolMatch::exactly(number), has_ports, None);
     }
@@ -519,21 +531,21 @@ fn protocol(word: &str) -> Result<Protocol, Wrong> {
         "all" | "from" | "to" => " (did you mean 'any'?)".to_owned(),
         word => nearest(word, names::protocols().chain(["any", "ip", "ip6"])),
     };
-    Err(Wrong::Word { word: shown(word), what: "protocol", near, allowed: PACKETS.to_owned() })
+    Err(RuleSyntaxError::Word { word: shown(word), what: "protocol", near, allowed: PACKETS.to_owned() })
 }
 
-/// An address, or a prefix whose bits past its length are 0.
-fn prefix(word: &str, sets: &Sets) -> Result<(IpAddr, u8), Wrong> {
+/// Parses an address, or a prefix whose bits past its length are 0.
+fn prefix(word: &str, sets: &Sets) -> Result<(IpAddr, u8), RuleSyntaxError> {
     let (address, length) = word.split_once('/').map_or((word, None), |(address, length)| (address, Some(length)));
     let Ok(address) = address.parse::<IpAddr>() else {
         let names = sets.names().chain(["any"]);
-        return Err(wrong(word, "address, prefix or set", names, PREFIXES));
+        return Err(wrong_word(word, "address, prefix or set", names, PREFIXES));
     };
     let most = if address.is_ipv4() { 32 } else { 128 };
     let Some(text) = length else { return Ok((address, most)) };
     let length = text.parse::<u8>().ok().filter(|length| *length <= most && !text.starts_with('+'));
     let Some(length) = length else {
-        return Err(Wrong::Length { prefix: shown(word), length: shown(text), most });
+        return Err(RuleSyntaxError::Length { prefix: shown(word), length: shown(text), most });
     };
     let (whole, network) = match address {
         IpAddr::V4(it) => {
@@ -545,14 +557,14 @@ fn prefix(word: &str, sets: &Sets) -> Result<(IpAddr, u8), Wrong> {
             (prefix.first() == u128::from(it), prefix.to_string())
         }
     };
-    // Some programs would read the length as an octal number.
+    // Some programs read such a length as an octal number.
     if text.len() > 1 && text.starts_with('0') {
-        return Err(Wrong::LeadingZero { prefix: shown(word), length: shown(text), meant: network });
+        return Err(RuleSyntaxError::LeadingZero { prefix: shown(word), length: shown(text), meant: network });
     }
     if whole {
         Ok((address, length))
     } else {
-        Err(Wrong::Bits { prefix: shown(word), meant: network, host: address.to_string() })
+        Err(RuleSyntaxError::Bits { prefix: shown(word), meant: network, host: address.to_string() })
     }
 }
 

@@ -1,7 +1,7 @@
-//! What a filter rule says: address prefixes, port ranges, a masked protocol and an action.
+//! The filter rule: address prefixes, port ranges, a masked protocol and an action.
 //!
-//! Parsed once at the edge into types that cannot hold nonsense (a prefix has no bits past its length, a range does
-//! not run backwards), so that nothing behind the parser checks again.
+//! The parser builds types that cannot hold invalid values: a prefix has no bits past its length, and a range does not
+//! run backwards. Code behind the parser therefore does not check again.
 
 use std::fmt;
 use std::hash::Hash;
@@ -14,26 +14,26 @@ use forebay_simd::interval_map::Key as IntervalKey;
 
 use super::key::{Decision, Key, NO_PORTS, TYPED};
 
-/// An address family's address: `u32` for IPv4, `u128` for IPv6, in host byte order so that numeric order is
-/// prefix order.
+/// An address of one family: `u32` for IPv4, `u128` for IPv6. In host byte order, so that numeric order is prefix
+/// order.
 pub trait Address: IntervalKey + Hash + fmt::Debug + BitAnd<Output = Self> + Send + Sync + 'static {
-    /// Bits in an address.
+    /// The number of bits in an address.
     const BITS: u8;
     /// The lowest address.
     const MIN: Self;
     /// The protocol number of the family's ICMP.
     const ICMP: u8;
-    /// The mask of a prefix of `length` bits; longer lengths count as the full one.
+    /// Returns the mask of a prefix of `length` bits. A longer length counts as the full length.
     fn mask(length: u8) -> Self;
-    /// The last address of the prefix that starts at `self`.
+    /// Returns the last address of the prefix of `length` bits that starts at `self`.
     fn last(self, length: u8) -> Self;
-    /// The address before this one; the lowest stays.
+    /// Returns the address before this one; for the lowest address, itself.
     fn before(self) -> Self;
-    /// The address as people write it.
+    /// Returns the address in its usual text form.
     fn text(self) -> String;
-    /// The address from 128 bits, of which the lowest [`Address::BITS`] count.
+    /// Returns the address in the lowest [`Address::BITS`] of 128 bits.
     fn truncate(bits: u128) -> Self;
-    /// The address in the lowest bits of 128.
+    /// Returns 128 bits with the address in the lowest.
     fn widen(self) -> u128;
 }
 
@@ -75,37 +75,37 @@ pub struct Prefix<A> {
 }
 
 impl<A: Address> Prefix<A> {
-    /// The prefix that holds every address.
+    /// The prefix that contains every address.
     pub const ANY: Prefix<A> = Prefix { address: A::MIN, length: 0 };
 
-    /// The prefix of `length` bits that holds `address`; bits past the length are cleared, longer lengths count as
-    /// the full one.
+    /// Creates the prefix of `length` bits that contains `address`. Bits past the length are cleared. A longer length
+    /// counts as the full length.
     pub fn new(address: A, length: u8) -> Prefix<A> {
         let length = length.min(A::BITS);
         Prefix { address: address & A::mask(length), length }
     }
 
-    /// The lowest address it holds.
+    /// Returns the lowest address of the prefix.
     pub fn first(self) -> A {
         self.address
     }
 
-    /// The highest address it holds.
+    /// Returns the highest address of the prefix.
     pub fn last(self) -> A {
         self.address.last(self.length)
     }
 
-    /// Its length in bits.
+    /// Returns the length in bits.
     pub fn length(self) -> u8 {
         self.length
     }
 
-    /// Whether it holds every address of `other`.
+    /// Returns true if the prefix contains every address of `other`.
     pub fn covers(self, other: Self) -> bool {
         self.length <= other.length && self.contains(other.address)
     }
 
-    /// Whether it holds `address`.
+    /// Returns true if the prefix contains `address`.
     pub fn contains(self, address: A) -> bool {
         address & A::mask(self.length) == self.address
     }
@@ -125,35 +125,35 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// Every port, and packets that show none.
+    /// Every port, and packets without ports.
     pub const ANY: PortRange = PortRange { low: 0, high: u16::MAX };
 
-    /// The ports from the lower to the higher of both.
+    /// Creates the range between two ports, in either order.
     pub fn new(one: u16, other: u16) -> PortRange {
         PortRange { low: one.min(other), high: one.max(other) }
     }
 
-    /// The first port.
+    /// Returns the first port.
     pub fn low(self) -> u16 {
         self.low
     }
 
-    /// The last port.
+    /// Returns the last port.
     pub fn high(self) -> u16 {
         self.high
     }
 
-    /// Whether it holds every port, so that it constrains nothing.
+    /// Returns true if the range contains every port and so constrains nothing.
     pub fn is_any(self) -> bool {
         self == PortRange::ANY
     }
 
-    /// Whether it holds every port of `other`.
+    /// Returns true if the range contains every port of `other`.
     pub fn covers(self, other: Self) -> bool {
         self.low <= other.low && other.high <= self.high
     }
 
-    /// Whether it holds `port`.
+    /// Returns true if the range contains `port`.
     pub fn contains(self, port: u16) -> bool {
         self.low <= port && port <= self.high
     }
@@ -176,37 +176,37 @@ impl ProtocolMatch {
     /// Every protocol.
     pub const ANY: ProtocolMatch = ProtocolMatch { value: 0, mask: 0 };
 
-    /// The protocols that equal `value` where `mask` has ones.
+    /// Matches the protocols that equal `value` in the bits that `mask` sets.
     pub fn new(value: u8, mask: u8) -> ProtocolMatch {
         ProtocolMatch { value: value & mask, mask }
     }
 
-    /// Exactly this protocol.
+    /// Matches exactly this protocol.
     pub fn exactly(value: u8) -> ProtocolMatch {
         ProtocolMatch { value, mask: 0xff }
     }
 
-    /// The wanted bits.
+    /// Returns the value of the compared bits.
     pub fn value(self) -> u8 {
         self.value
     }
 
-    /// Which bits count.
+    /// Returns the mask of the compared bits.
     pub fn mask(self) -> u8 {
         self.mask
     }
 
-    /// Whether it holds every protocol.
+    /// Returns true if every protocol matches.
     pub fn is_any(self) -> bool {
         self == ProtocolMatch::ANY
     }
 
-    /// Whether it holds every protocol of `other`.
+    /// Returns true if every protocol that `other` matches matches.
     pub fn covers(self, other: Self) -> bool {
         self.mask & other.mask == self.mask && self.contains(other.value)
     }
 
-    /// Whether it holds `protocol`.
+    /// Returns true if `protocol` matches.
     #[inline]
     pub fn contains(self, protocol: u8) -> bool {
         protocol & self.mask == self.value
@@ -219,19 +219,19 @@ impl fmt::Display for ProtocolMatch {
     }
 }
 
-/// What a rule does to a packet that it matches.
+/// The action of a rule on a packet that it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Let it pass; no further rule is asked.
+    /// Permit the packet; later rules are not tested.
     Permit,
-    /// Drop it; no further rule is asked.
+    /// Drop the packet; later rules are not tested.
     Deny,
-    /// Count it and go on with the next rule.
+    /// Count the packet and continue with the next rule.
     Count,
 }
 
 impl Action {
-    /// What it decides; nothing for `count`.
+    /// Returns the decision of the action, or `None` for `count`.
     pub fn decision(self) -> Option<Decision> {
         match self {
             Action::Permit => Some(Decision::Permit),
@@ -258,13 +258,13 @@ pub struct Rule<A> {
     pub src: Prefix<A>,
     /// Destination addresses.
     pub dst: Prefix<A>,
-    /// Source ports; of a rule for exactly the family's ICMP its types.
+    /// Source ports. In a rule for exactly the family's ICMP: the types.
     pub sport: PortRange,
-    /// Destination ports; of a rule for exactly the family's ICMP its codes.
+    /// Destination ports. In a rule for exactly the family's ICMP: the codes.
     pub dport: PortRange,
     /// Protocols.
     pub protocol: ProtocolMatch,
-    /// What happens to a packet that matches.
+    /// The action on a packet that matches.
     pub action: Action,
 }
 
@@ -274,7 +274,7 @@ pub type Rule4 = Rule<u32>;
 pub type Rule6 = Rule<u128>;
 
 impl<A: Address> Rule<A> {
-    /// The rule that holds every packet.
+    /// Creates the rule that matches every packet.
     pub fn any(action: Action) -> Rule<A> {
         Rule {
             src: Prefix::ANY,
@@ -286,18 +286,17 @@ impl<A: Address> Rule<A> {
         }
     }
 
-    /// Whether the rule says anything about ports, or about ICMP's types; such a rule matches no packet that shows
-    /// none.
+    /// Returns true if the rule constrains ports or ICMP types. Such a rule does not match a packet that has neither.
     pub fn constrains_ports(&self) -> bool {
         !(self.sport.is_any() && self.dport.is_any())
     }
 
-    /// Whether what it says about ports is about the types and codes of the family's ICMP, which has no ports.
+    /// Returns true if the rule's port fields constrain the type and the code of the family's ICMP, which has no ports.
     pub fn constrains_icmp(&self) -> bool {
         self.protocol == ProtocolMatch::exactly(A::ICMP) && self.constrains_ports()
     }
 
-    /// Whether it matches every packet that `other` matches.
+    /// Returns true if the rule matches every packet that `other` matches.
     pub fn covers(&self, other: &Self) -> bool {
         let ports = !self.constrains_ports()
             || other.constrains_ports()
@@ -307,7 +306,7 @@ impl<A: Address> Rule<A> {
         ports && self.src.covers(other.src) && self.dst.covers(other.dst) && self.protocol.covers(other.protocol)
     }
 
-    /// Whether it can match keys with this word: the protocol, and whether there are ports or a type.
+    /// Returns true if the rule can match keys with this protocol word ([`Key::protocol_word`]).
     pub(super) fn fits(&self, word: u16) -> bool {
         let shown = match (self.constrains_icmp(), self.constrains_ports()) {
             (true, _) => word & TYPED != 0,
@@ -317,7 +316,7 @@ impl<A: Address> Rule<A> {
         shown && self.protocol.contains(word as u8)
     }
 
-    /// Whether the rule matches `key`: the definition that every classifier here is tested against.
+    /// Returns true if the rule matches `key`. All classifiers are tested against this definition.
     pub fn matches(&self, key: &Key<A>) -> bool {
         let shown = if self.constrains_icmp() { key.icmp_type() } else { key.ports() };
         let ports = match shown {
@@ -328,7 +327,7 @@ impl<A: Address> Rule<A> {
     }
 }
 
-/// The ClassBench line of the rule, its action at the end.
+/// Writes the rule as a ClassBench line with the action at the end.
 impl<A: Address> fmt::Display for Rule<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "@{}\t{}\t{}\t{}\t{}\t{}", self.src, self.dst, self.sport, self.dport, self.protocol, self.action)

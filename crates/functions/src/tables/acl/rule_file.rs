@@ -1,6 +1,6 @@
-//! A file of rules, a line each, in either form: ClassBench's, which begins with `@`, or [readable].
+//! Reads a file of rules, one a line. A line that begins with `@` has ClassBench's form, other lines are [readable].
 //!
-//! The line's place is its priority. `#` starts a comment, empty lines are skipped.
+//! The order of the lines is the priority. `#` starts a comment. Empty lines are skipped.
 
 mod errors;
 
@@ -11,7 +11,7 @@ use super::classbench;
 use super::readable::{self, Readable, Sets};
 use super::rule::{Rule4, Rule6};
 
-/// Errors kept; further ones are only counted.
+/// The largest number of errors that are kept; further errors are only counted.
 const MAX_ERRORS: usize = 50;
 
 /// The rules of a file, by family, each list in file order.
@@ -25,22 +25,23 @@ pub struct RuleFile {
     pub v6: Vec<Rule6>,
     /// The line of each IPv6 rule, from 1.
     pub v6_lines: Vec<u32>,
-    /// ClassBench's rules whose flags column has a mask other than 0: they match more packets than they say.
+    /// The number of ClassBench rules whose flags column has a mask other than 0. They match more packets than the rule
+    /// in the file.
     pub flags_ignored: usize,
-    /// The sets that it defines.
+    /// The sets that the file defines.
     pub sets: Sets,
 }
 
 /// A rule of either family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnyRule {
-    /// Of IPv4.
+    /// An IPv4 rule.
     V4(Rule4),
-    /// Of IPv6.
+    /// An IPv6 rule.
     V6(Rule6),
 }
 
-/// The readable form.
+/// Writes the readable form.
 impl std::fmt::Display for AnyRule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -51,7 +52,7 @@ impl std::fmt::Display for AnyRule {
 }
 
 impl AnyRule {
-    /// The line of ClassBench's form.
+    /// Returns the rule as a line of ClassBench's form.
     #[must_use]
     pub fn classbench(&self) -> String {
         match self {
@@ -64,7 +65,7 @@ impl AnyRule {
 /// Reads a rule file; `file` is its name for messages.
 ///
 /// # Errors
-/// Everything that is wrong with it, at most 50 problems in full.
+/// All problems of the file; at most 50 are kept in full.
 pub fn parse(file: &str, bytes: &[u8]) -> Result<RuleFile, FileErrors> {
     let mut rules = RuleFile::default();
     let mut errors = FileErrors::default();
@@ -92,30 +93,30 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<RuleFile, FileErrors> {
     if errors.errors.is_empty() { Ok(rules) } else { Err(errors) }
 }
 
-/// Reads the rules that one line means, in either form; names of sets are looked up in `sets`.
+/// Reads a line in either form and returns its rules. Names of sets are looked up in `sets`.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// All problems of the line.
 pub fn parse_line(text: &str, sets: &Sets) -> Result<Vec<AnyRule>, String> {
     let line = text.split('#').next().unwrap_or_default().trim();
     if line.split_whitespace().next() == Some("set") {
-        return Err("sets are defined where the rules are: in their file, or in the list `rules`".to_owned());
+        return Err("sets are defined where the rules are: in the rule file, or in the list `rules`".to_owned());
     }
-    // A line that defines no set leaves the sets alone.
+    // A ClassBench line defines no set, so an empty set of sets suffices.
     let read = if line.starts_with('@') {
         read(line, &mut Sets::default()).map(|read| read.rules)
     } else {
         readable::parse(line, sets).map_err(|wrong| vec![Problem::Readable(wrong)])
     };
     match read {
-        Ok(rules) if rules.is_empty() => Err("there is no rule".to_owned()),
+        Ok(rules) if rules.is_empty() => Err("the line has no rule".to_owned()),
         Ok(rules) => Ok(rules),
         Err(problems) => Err(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
     }
 }
 
-/// A line of a table of rules, `7 permit tcp from any to any port 80`, with the rule in ClassBench's form; `None` of
-/// any other line.
+/// Converts a line of a rule table, such as `7 permit tcp from any to any port 80`, to ClassBench's form with its
+/// number. Returns `None` for any other line.
 #[must_use]
 pub fn numbered_classbench(entry: &str) -> Option<String> {
     let (number, rule) = entry.split_once(' ')?;
@@ -125,8 +126,8 @@ pub fn numbered_classbench(entry: &str) -> Option<String> {
     Some(format!("{number} {}", rule.classbench()))
 }
 
-/// Reads bytes from anywhere: whatever they are, either rules come out or bounded errors. Rules read back from either
-/// form. The entry for fuzzers.
+/// The entry for fuzzers: reads any bytes and checks that either rules or a bounded number of errors come out, and that
+/// each rule reads back from either form.
 pub fn fuzz_parse(bytes: &[u8]) {
     match parse("fuzz", bytes) {
         Ok(rules) => {
@@ -143,33 +144,33 @@ pub fn fuzz_parse(bytes: &[u8]) {
     }
 }
 
-/// The content of a line.
+/// The content of one line.
 #[derive(Default)]
-struct Read {
+struct LineContent {
     rules: Vec<AnyRule>,
-    /// Whether flags are asked for that are not matched.
+    /// True if the rule has flags, which are not matched.
     flags: bool,
 }
 
-fn read(text: &str, sets: &mut Sets) -> Result<Read, Vec<Problem>> {
+fn read(text: &str, sets: &mut Sets) -> Result<LineContent, Vec<Problem>> {
     let line = text.split('#').next().unwrap_or_default().trim();
-    let in_words = |wrong| vec![Problem::Readable(wrong)];
+    let readable_error = |wrong| vec![Problem::Readable(wrong)];
     if let Some(fields) = line.strip_prefix('@') {
         let (rule, flags) = classbench::parse(fields)?;
-        return Ok(Read { rules: vec![rule], flags });
+        return Ok(LineContent { rules: vec![rule], flags });
     }
     match line.split_whitespace().next() {
-        None => Ok(Read::default()),
-        Some("set") => readable::parse_set(line, sets).map(|()| Read::default()).map_err(in_words),
+        None => Ok(LineContent::default()),
+        Some("set") => readable::parse_set(line, sets).map(|()| LineContent::default()).map_err(readable_error),
         Some("permit" | "deny" | "drop" | "count") => {
-            readable::parse(line, sets).map(|rules| Read { rules, flags: false }).map_err(in_words)
+            readable::parse(line, sets).map(|rules| LineContent { rules, flags: false }).map_err(readable_error)
         }
         Some(word) => Err(vec![Problem::Readable(readable::not_an_action(word))]),
     }
 }
 
 impl RuleFile {
-    fn add(&mut self, read: &Read, line: u32, problems: &mut Vec<Problem>) {
+    fn add(&mut self, read: &LineContent, line: u32, problems: &mut Vec<Problem>) {
         if self.v4.len() + self.v6.len() + read.rules.len() > MAX_RULES {
             return problems.push(Problem::TooMany);
         }

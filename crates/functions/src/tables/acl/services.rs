@@ -1,6 +1,7 @@
-//! Both ports and the protocol, taken together: which rules does the service leave?
+//! Looks up both ports and the protocol together: the set of rules that match this service.
 //!
-//! Lists name few services, so the classes of the three fields are crossed in one small table, read with a sum.
+//! Lists have few services. The classes of the three fields are therefore crossed in one small table, whose index is
+//! the sum of the three classes.
 
 use std::collections::HashMap;
 
@@ -10,24 +11,24 @@ use super::key::{CHUNK, Key, PROTOCOL_WORDS};
 use super::rule::{Address, PortRange, Rule};
 use super::sets::{Interner, RuleSets, cut_after_first};
 
-/// Entries of the table at most, so that its indices and therefore the classes times their strides fit 16 bits.
+/// The largest number of table entries: indices, and therefore classes times their strides, must fit into 16 bits.
 const MAX_ENTRIES: usize = 1 << 16;
 
-/// Finds the service set of a packet.
+/// A table that maps a packet's service to the number of a rule set.
 #[derive(Clone, Debug)]
 pub struct Services {
     sport: PortClasses,
     dport: PortClasses,
-    /// The class of each protocol word.
+    /// The class of each protocol word, with a stride of 1.
     protocol: Box<[u16; PROTOCOL_WORDS]>,
-    /// The number of the set at the sum of the three classes.
+    /// The number of the rule set at the sum of the three classes.
     numbers: Box<[u16]>,
 }
 
 impl Services {
-    /// The services that `rules` tell apart and the rules of each; none when their table would have more than
-    /// [`MAX_ENTRIES`] entries, or the budget is spent. What follows the first rule of `last` in a set can never be reached
-    /// and is cut off, which makes more sets equal.
+    /// Builds the table of the services that `rules` distinguish, and the rule set of each. Returns `None` if the table
+    /// would have more than [`MAX_ENTRIES`] entries or the budget is spent. The rules after the first rule of `last` in
+    /// a set can never be reached. They are cut off, which makes more sets equal.
     pub fn new<A: Address>(
         rules: &[Rule<A>],
         words: usize,
@@ -42,7 +43,7 @@ impl Services {
         if sport.sets.len() * ports > MAX_ENTRIES {
             return None;
         }
-        // The table, and the classes of the ports.
+        // The work and memory of the table and of the port classes.
         let entries = sport.sets.len() * ports;
         budget.work(entries * words + 2 * (1 << 16))?;
         budget.bytes(entries * size_of::<u16>())?;
@@ -71,7 +72,7 @@ impl Services {
         Some((services, interner.finish()))
     }
 
-    /// The number of the service set of each key, at most [`CHUNK`].
+    /// Looks up the number of each key's rule set, for at most [`CHUNK`] keys.
     #[inline]
     pub fn look_up<'a, A: Address>(
         &self,
@@ -86,7 +87,7 @@ impl Services {
         }
     }
 
-    /// Bytes taken.
+    /// Returns the memory taken, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.sport.memory_bytes()
             + self.dport.memory_bytes()
@@ -95,13 +96,13 @@ impl Services {
     }
 }
 
-/// The classes of a port field: the upper byte selects a block of 256 classes, and equal blocks are one. Rules cut
-/// few blocks, so the table stays in the first-level cache where one of 65 536 entries would not.
+/// The classes of a port field. The upper byte selects a block of 256 classes, and equal blocks are stored once. Rules
+/// make few different blocks, so the table stays in the first-level cache, which a table of 65 536 entries would not.
 #[derive(Clone, Debug)]
 struct PortClasses {
-    /// Where each upper byte's block begins.
+    /// The start of each upper byte's block in `classes`.
     starts: Box<[u16; 256]>,
-    /// Classes times the stride.
+    /// Classes, each multiplied by the stride.
     classes: Box<[u16]>,
 }
 
@@ -115,7 +116,7 @@ fn partition_ports(
 }
 
 impl PortClasses {
-    /// The classes of `partition`, each times `stride`.
+    /// Creates the table of the classes of `partition`, each multiplied by `stride`.
     fn new(partition: &Partition<u16>, stride: usize) -> PortClasses {
         let mut interval = 0;
         let by_port: Vec<u16> = (0..=u16::MAX)
@@ -129,7 +130,7 @@ impl PortClasses {
         let mut blocks = Vec::new();
         for (start, block) in starts.iter_mut().zip(by_port.chunks(256)) {
             *start = *seen.entry(block).or_insert_with(|| {
-                // At most 256 blocks of 256: the last one starts at 65 280.
+                // At most 256 blocks of 256 ports: the last one starts at 65 280.
                 let start = blocks.len() as u16;
                 blocks.extend_from_slice(block);
                 start
@@ -148,10 +149,11 @@ impl PortClasses {
     }
 }
 
-/// The classes of the protocol word (the number, and whether there are ports or a type of ICMP), and the rules of each.
+/// Returns the classes of the protocol word (the protocol number, and whether there are ports or an ICMP type), and the
+/// rule set of each.
 ///
-/// Words without ports are in no class of a rule that constrains ports; since a rule that does not is in every
-/// class of either port, any port will do for them.
+/// The rule sets of words without ports contain no rule that constrains ports. Rules that do not constrain ports are in
+/// every class of either port field, so any port value gives the right set for such keys.
 fn protocol_classes<A: Address>(
     rules: &[Rule<A>],
     words: usize,

@@ -1,13 +1,13 @@
-//! Sets of rules as bit vectors, and numbers for those that are equal.
+//! Sets of rules as bit vectors, and numbers for equal sets.
 //!
-//! Every table here stands for a mapping from field values to the set of rules that hold there; giving equal sets one
-//! number is what keeps the tables small.
+//! Every table of the back ends maps field values to the set of rules that match there. Equal sets get the same number,
+//! which keeps the tables small.
 
 use std::collections::HashMap;
 
 use super::budget::Budget;
 
-/// Sets of rules, a fixed number of 64-bit words each; rule `r` is bit `r % 64` of word `r / 64`.
+/// Sets of rules, each of the same number of 64-bit words. Rule `r` is bit `r % 64` of word `r / 64`.
 #[derive(Clone, Debug)]
 pub struct RuleSets {
     words: usize,
@@ -15,33 +15,33 @@ pub struct RuleSets {
 }
 
 impl RuleSets {
-    /// The sets' words, set after set.
+    /// Returns the words of all sets, set after set.
     pub fn bits(&self) -> &[u64] {
         &self.bits
     }
 
-    /// Words of a set.
+    /// Returns the number of words of a set.
     pub fn words(&self) -> usize {
         self.words
     }
 
-    /// How many sets there are.
+    /// Returns the number of sets.
     pub fn len(&self) -> usize {
         self.bits.len() / self.words
     }
 
-    /// The words of one set.
+    /// Returns the words of one set.
     pub fn set(&self, number: usize) -> &[u64] {
         &self.bits[number * self.words..][..self.words]
     }
 }
 
-/// Words of a set over `rules` rules: a whole number of 256-bit vectors, at least one.
+/// Returns the number of words of a set over `rules` rules: a whole number of 256-bit vectors, at least one.
 pub fn words_for(rules: usize) -> usize {
     rules.div_ceil(256).max(1) * 4
 }
 
-/// The set of those of `rules` that `wanted` holds for.
+/// Returns the set of the rules for which `wanted` returns true.
 pub fn collect<R>(rules: &[R], wanted: impl Fn(&R) -> bool) -> Vec<u64> {
     let mut set = vec![0; words_for(rules.len())];
     for (index, rule) in rules.iter().enumerate() {
@@ -50,7 +50,7 @@ pub fn collect<R>(rules: &[R], wanted: impl Fn(&R) -> bool) -> Vec<u64> {
     set
 }
 
-/// Clears all that follows the first member of `last` in `set`.
+/// Clears all members of `set` after the first one that is also in `last`.
 pub fn cut_after_first(set: &mut [u64], last: &[u64]) {
     let mut keep = u64::MAX;
     for (word, last) in set.iter_mut().zip(last) {
@@ -63,7 +63,7 @@ pub fn cut_after_first(set: &mut [u64], last: &[u64]) {
     }
 }
 
-/// The members of a set, ascending.
+/// Iterates over the members of a set in ascending order.
 pub fn members(set: &[u64]) -> impl Iterator<Item = u32> {
     (0u32..).zip(set).flat_map(|(word, &bits)| {
         let mut bits = bits;
@@ -77,34 +77,34 @@ pub fn members(set: &[u64]) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Gives equal sets one number, in order of appearance.
+/// Numbers sets in order of appearance. Equal sets get the same number.
 pub struct Interner {
     sets: RuleSets,
     numbers: HashMap<Box<[u64]>, u16>,
 }
 
 impl Interner {
-    /// For sets of `words` words.
+    /// Creates an interner of sets of `words` words.
     pub fn new(words: usize) -> Interner {
         Interner { sets: RuleSets { words, bits: Vec::new() }, numbers: HashMap::new() }
     }
 
-    /// The number of `set`; none when 65 536 others have been seen before, or the budget is spent.
+    /// Returns the number of `set`, or `None` if 65 536 other sets have numbers or the budget is spent.
     pub fn number(&mut self, set: &[u64], budget: &mut Budget) -> Option<u16> {
-        // Hashing is what takes long.
+        // Most of the time goes into hashing.
         budget.work(16 + set.len() * 4)?;
         if let Some(&number) = self.numbers.get(set) {
             return Some(number);
         }
         let number = u16::try_from(self.numbers.len()).ok()?;
-        // Here, as a key, and its place among the keys.
+        // The set here, the set as a key, and its entry in the map.
         budget.bytes(2 * size_of_val(set) + 32)?;
         self.numbers.insert(set.into(), number);
         self.sets.bits.extend_from_slice(set);
         Some(number)
     }
 
-    /// The sets by number.
+    /// Returns the sets by number.
     pub fn finish(self) -> RuleSets {
         self.sets
     }

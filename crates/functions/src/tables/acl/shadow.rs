@@ -1,48 +1,49 @@
-//! Rules that no packet reaches, because an earlier rule decides about all that they match.
+//! Finds rules that no packet reaches, because an earlier rule decides about all packets that they match.
 //!
-//! One rule is compared with one rule: a rule that several earlier ones hide together is not found. The work is
-//! bounded, so that a long list costs no more than a short one ([`COMPARISONS`], [`NEAR`]).
+//! Rules are compared in pairs: a rule that several earlier rules hide together is not found. The work is bounded, so
+//! that a long list costs no more than a short one ([`COMPARISONS`], [`NEAR`]).
 
 use super::order::Order;
 use super::rule::{Address, Rule};
 
-/// At most so many pairs of rules are compared for a list: all pairs of up to 2 048 rules, which takes milliseconds.
+/// The largest number of pairs of rules that are compared for a list: all pairs of up to 2 048 rules, which takes
+/// milliseconds.
 pub const COMPARISONS: usize = 4 << 20;
-/// Of a long list each rule is compared with at least so many of those that match the most.
+/// In a long list each rule is compared with at least this many of the rules that match the most packets.
 const BROAD: usize = 32;
-/// A rule that is added is compared with so many before it and so many behind it.
+/// An added rule is compared with up to this many rules before it and as many behind it.
 pub const NEAR: usize = 1_024;
 
-/// The rules of a list that are hidden, in order, each with the broadest of the earlier ones that hide it.
+/// Returns the hidden rules of a list, in order, each with the broadest of the earlier rules that hide it.
 ///
-/// A list of up to 2 048 rules is looked at wholly. In a longer one rules are compared with those that match the most
-/// packets, by the lengths of their prefixes and by their protocols and ports: 128 of 32 768 rules, 32 at least.
+/// In a list of up to 2 048 rules all pairs are compared. In a longer list each rule is compared with the rules that
+/// match the most packets, as estimated from prefix lengths, protocol and ports: 128 rules of 32 768, and at least 32.
 pub fn hidden<A: Address>(rules: &[Rule<A>]) -> Vec<(usize, usize)> {
     let mut deciding: Vec<_> = (0..rules.len()).filter(|at| rules[*at].action.decision().is_some()).collect();
-    // Equal ones stay in their order: the first is named.
+    // The sort is stable: of equally broad rules, the first one is reported.
     deciding.sort_by_key(|at| narrowness(&rules[*at]));
     deciding.truncate((COMPARISONS / rules.len().max(1)).max(BROAD));
     let hider = |at: usize| deciding.iter().copied().find(|by| *by < at && rules[*by].covers(&rules[at]));
     (0..rules.len()).filter_map(|at| Some((at, hider(at)?))).collect()
 }
 
-/// The larger it is the fewer packets a rule matches, roughly.
+/// Returns an estimate that is larger the fewer packets a rule matches.
 fn narrowness<A: Address>(rule: &Rule<A>) -> u32 {
     let ports = [rule.sport, rule.dport].map(|range| u32::from(u16::MAX - (range.high() - range.low())).count_ones());
     let prefixes = u32::from(rule.src.length()) + u32::from(rule.dst.length());
     prefixes + rule.protocol.mask().count_ones() + ports.iter().sum::<u32>()
 }
 
-/// How the rule at a position of a list that changes is hidden, or hides another: positions of the hidden one and of
-/// the one that hides it. `budget` counts comparisons down; nothing is found once it is used up.
+/// Returns whether the rule at `at` in a changed list is hidden or hides another rule: the position of the hidden rule
+/// and of the rule that hides it. Each comparison takes one from `budget`; the search ends when it is used up.
 pub fn hidden_near<A: Address>(order: &Order<A>, at: usize, budget: &mut usize) -> Option<(usize, usize)> {
     let rule = order.get(at)?.rule;
     let first = at.saturating_sub(NEAR);
-    let mut may = || {
+    let mut has_budget = || {
         *budget = budget.saturating_sub(1);
         *budget > 0
     };
-    let before = (first..at).zip(order.from(first)).take_while(|_| may());
+    let before = (first..at).zip(order.from(first)).take_while(|_| has_budget());
     let decides = |rule: &Rule<A>| rule.action.decision().is_some();
     if let Some((by, _)) = before.into_iter().find(|(_, it)| decides(&it.rule) && it.rule.covers(&rule)) {
         return Some((at, by));
@@ -50,11 +51,11 @@ pub fn hidden_near<A: Address>(order: &Order<A>, at: usize, budget: &mut usize) 
     if !decides(&rule) {
         return None;
     }
-    let behind = (at + 1..=at + NEAR).zip(order.from(at + 1)).take_while(|_| may());
+    let behind = (at + 1..=at + NEAR).zip(order.from(at + 1)).take_while(|_| has_budget());
     behind.into_iter().find(|(_, it)| rule.covers(&it.rule)).map(|(hidden, _)| (hidden, at))
 }
 
-/// The warning about a hidden rule, with the numbers that the table shows.
+/// Formats the warning about a hidden rule, with the numbers that the table shows.
 pub fn warning(hidden: (usize, &str), by: (usize, &str)) -> String {
     format!(
         "rule {} ({}) matches no packet: rule {} ({}) decides about all of its packets before it",
@@ -93,7 +94,7 @@ mod tests {
         let order = Order::of(&list);
         let near = |at| hidden_near(&order, at, &mut 1_000);
         assert_eq!((near(2), near(3), near(6), near(7)), (Some((2, 1)), None, Some((7, 6)), Some((7, 6))));
-        assert_eq!(hidden_near(&order, 7, &mut 3), None, "no more than it may cost");
+        assert_eq!(hidden_near(&order, 7, &mut 3), None, "the budget is used up");
     }
 
     #[test]
@@ -116,9 +117,9 @@ mod tests {
     }
 
     proptest! {
-        /// A packet that a covered rule matches is matched by the one that covers it.
+        /// A packet that matches a covered rule also matches the rule that covers it.
         #[test]
-        fn what_is_covered_is_matched(
+        fn packets_of_a_covered_rule_match_the_covering_rule(
             rules in prop::collection::vec((0u8..4, 0u8..4, 0u8..3, (0u16..3, 0u16..3), any::<bool>()), 2),
             keys in prop::collection::vec((0u32..4, 0u32..4, 0usize..3, 0u16..3, 0u16..3), 30),
         ) {

@@ -1,9 +1,9 @@
-//! Rule lists and packets of the shape that measured filter sets have, from a seed.
+//! Generates rule lists and packets of the shape of real filter sets, from a seed.
 //!
-//! Filter sets in the field share a structure (Taylor and Turner, "ClassBench", INFOCOM 2005, section 3): few networks
-//! named by many rules, hosts and /24s most often, sources wider than destinations, source ports almost always free,
-//! destination ports mostly one well-known service. The shares below follow the access lists described there;
-//! random fields would make sets that no operator writes and tables that never share a row.
+//! Real filter sets share a structure (Taylor and Turner, "ClassBench", INFOCOM 2005, section 3). Many rules name few
+//! networks, most often hosts and /24s. Sources are wider than destinations. Source ports are almost always
+//! unconstrained, and destination ports are mostly one well-known service. The shares below follow the access lists
+//! described there. Random fields would make sets that no operator writes and tables that never share a row.
 
 use super::key::{Decision, Hits, Key};
 use super::oracle;
@@ -13,12 +13,12 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMP: u8 = 1;
 const SERVICES: [u16; 16] = [80, 443, 22, 53, 25, 123, 161, 389, 445, 993, 1433, 1521, 3306, 3389, 5060, 8080];
-/// Rules that name the same network, on average.
+/// The average number of rules that name the same network.
 const RULES_PER_SITE: usize = 8;
-/// Tries for each key that is to miss.
+/// The number of tries for each key that no rule matches.
 const TRIES: usize = 256;
 
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): equal seeds give equal lists on every machine.
+/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). Equal seeds give equal lists on every machine.
 struct Random(u64);
 
 impl Random {
@@ -41,7 +41,7 @@ impl Random {
         self.next() as u16
     }
 
-    /// One of `choices`, each with its share of a hundred; what is left of the hundred goes to the last.
+    /// Draws one of `choices`, each with its share in percent. The last one also gets the remaining percent.
     fn choose<T: Copy>(&mut self, choices: &[(usize, T)]) -> T {
         let mut drawn = self.below(100);
         for &(share, choice) in choices {
@@ -54,7 +54,7 @@ impl Random {
     }
 }
 
-/// A random unicast address, in the family's usual range.
+/// Draws a unicast address in the family's usual range.
 fn address<A: Address>(random: &mut Random) -> A {
     match A::BITS {
         // 1.0.0.0 to 223.255.255.255
@@ -64,20 +64,21 @@ fn address<A: Address>(random: &mut Random) -> A {
     }
 }
 
-/// A random address inside a prefix.
+/// Draws an address inside a prefix.
 fn inside<A: Address>(prefix: Prefix<A>, random: &mut Random) -> A {
     A::truncate(prefix.first().widen() | (random.wide() & (prefix.last().widen() - prefix.first().widen())))
 }
 
-/// A prefix around or inside a site's network, of a length drawn from IPv4 lengths and scaled to the family's bits.
+/// Draws a prefix around or inside a site's network. `lengths` are IPv4 lengths with their shares; they are scaled to
+/// the family's bits.
 fn prefix<A: Address>(site: A, lengths: &[(usize, u8)], random: &mut Random) -> Prefix<A> {
     let length = random.choose(lengths) * (A::BITS / 32);
-    // The site's network is its upper half; the rest differs from rule to rule.
+    // The site's network is the upper half of its address; the lower half differs from rule to rule.
     let network = Prefix::new(site, A::BITS / 2);
     Prefix::new(if length > A::BITS / 2 { inside(network, random) } else { site }, length)
 }
 
-/// `count` rules; the same for the same seed.
+/// Generates `count` rules. Equal seeds give equal rules.
 #[must_use]
 pub fn rules<A: Address>(count: usize, seed: u64) -> Vec<Rule<A>> {
     let mut random = Random(seed);
@@ -85,8 +86,8 @@ pub fn rules<A: Address>(count: usize, seed: u64) -> Vec<Rule<A>> {
     (0..count).map(|_| rule(&sites, &mut random)).collect()
 }
 
-/// `count` rules that take as much as possible to compile: they differ in ranges of both ports and in bits of the protocol,
-/// so that hardly two crossings of these fields are alike.
+/// Generates `count` rules that take as much as possible to compile. They differ in the ranges of both ports and in
+/// bits of the protocol, so that hardly two crossings of these fields are equal.
 #[must_use]
 pub fn costly<A: Address>(count: usize) -> Vec<Rule<A>> {
     let ports = |at: usize, step: u16| {
@@ -119,7 +120,7 @@ fn rule<A: Address>(sites: &[A], random: &mut Random) -> Rule<A> {
         let some = PortRange::new(start, start.saturating_add(random.port() % 1000));
         dport = random.choose(&[(25, PortRange::ANY), (48, exact), (10, odd), (7, user), (10, some)]);
     }
-    // A rule for everybody names at least a service, or no packet would reach the rules below it.
+    // A rule for all addresses must name at least a service, or no packet would reach the rules below it.
     if src == Prefix::ANY && dst == Prefix::ANY && dport.is_any() {
         return Rule { src: Prefix::new(src_site, A::BITS), dst, ..rule(sites, random) };
     }
@@ -128,7 +129,7 @@ fn rule<A: Address>(sites: &[A], random: &mut Random) -> Rule<A> {
     Rule { src, dst, sport, dport, protocol, action }
 }
 
-/// A key that `rule` matches.
+/// Draws a key that `rule` matches.
 fn matching<A: Address>(rule: &Rule<A>, random: &mut Random) -> Key<A> {
     let (src, dst) = (inside(rule.src, random), inside(rule.dst, random));
     let free = !rule.protocol.mask();
@@ -146,7 +147,7 @@ fn matching<A: Address>(rule: &Rule<A>, random: &mut Random) -> Key<A> {
     Key::new(src, dst, port(rule.sport), port(rule.dport), protocol)
 }
 
-/// A key like others on such a network: half of the addresses are of networks that rules name.
+/// Draws a key of typical traffic: about half of the addresses are in networks that rules name.
 fn passing<A: Address>(rules: &[Rule<A>], random: &mut Random) -> Key<A> {
     let near = |of: fn(&Rule<A>) -> Prefix<A>, random: &mut Random| match rules.get(random.below(rules.len() * 2)) {
         Some(rule) => inside(Prefix::new(of(rule).first(), A::BITS / 2), random),
@@ -163,7 +164,8 @@ fn passing<A: Address>(rules: &[Rule<A>], random: &mut Random) -> Key<A> {
     }
 }
 
-/// `count` keys, each drawn from a rule: they match that one or an earlier one. None where there are no rules.
+/// Draws `count` keys, each from a rule, so that it matches that rule or an earlier one. Returns no keys if there are
+/// no rules.
 #[must_use]
 pub fn hitting_keys<A: Address>(rules: &[Rule<A>], count: usize, seed: u64) -> Vec<Key<A>> {
     let mut random = Random(seed);
@@ -171,7 +173,7 @@ pub fn hitting_keys<A: Address>(rules: &[Rule<A>], count: usize, seed: u64) -> V
     (0..count).map(|_| matching(&rules[random.below(rules.len())], &mut random)).collect()
 }
 
-/// Up to `count` keys that no rule decides about; fewer where rules leave hardly any.
+/// Draws up to `count` keys that no rule decides about; fewer if the rules decide about nearly all keys.
 #[must_use]
 pub fn missing_keys<A: Address>(rules: &[Rule<A>], count: usize, seed: u64) -> Vec<Key<A>> {
     let mut random = Random(seed);
@@ -181,7 +183,7 @@ pub fn missing_keys<A: Address>(rules: &[Rule<A>], count: usize, seed: u64) -> V
     candidates.filter(|key| misses(key)).take(count).collect()
 }
 
-/// `count` keys of which about `hit_share` (0 to 1) match some rule and the others none, mixed.
+/// Draws `count` keys in random order. About `hit_share` of them (0 to 1) match some rule, the others match none.
 #[must_use]
 pub fn keys<A: Address>(rules: &[Rule<A>], count: usize, hit_share: f64, seed: u64) -> Vec<Key<A>> {
     let hits = (count as f64 * hit_share.clamp(0.0, 1.0)).round() as usize;

@@ -1,4 +1,4 @@
-//! Every back end against the oracle, over random and synthetic lists.
+//! Tests of every back end against the oracle, with random and synthetic lists.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// All back ends that hold the list answer and count like the oracle.
+/// Checks that all back ends that hold the list give the oracle's verdicts and counts.
 fn agree<A: Address>(rules: &[Rule<A>], default: Decision, keys: &[Key<A>]) {
     let mut expected_hits = Hits::new(rules.len());
     let expected: Vec<Verdict> =
@@ -33,7 +33,7 @@ fn agree<A: Address>(rules: &[Rule<A>], default: Decision, keys: &[Key<A>]) {
     assert_eq!((hits.rules(), hits.by_default()), (expected_hits.rules(), expected_hits.by_default()), "tuples");
 }
 
-/// The tuples of a list.
+/// Returns the tuples of a list.
 fn tuples_of<A: Address>(rules: &[Rule<A>], default: Decision) -> Tuples<A> {
     let mut tuples = Tuples::new(0, default, 1);
     for ((rule, label), number) in rules.iter().zip(labels(rules.len())).zip(0..) {
@@ -42,7 +42,7 @@ fn tuples_of<A: Address>(rules: &[Rule<A>], default: Decision) -> Tuples<A> {
     tuples
 }
 
-/// Prefixes that overlap: few networks, all lengths.
+/// Overlapping prefixes: few networks, all lengths.
 fn prefix<A: Address>() -> impl Strategy<Value = Prefix<A>> {
     let networks = [0u128, 1, u128::MAX, 0x0a01_0203_0405_0607_0809_0a0b_0c0d_0e0f];
     (prop::sample::select(networks.to_vec()), any::<u8>(), prop::bool::weighted(0.2)).prop_map(
@@ -72,7 +72,7 @@ fn rule<A: Address>() -> impl Strategy<Value = Rule<A>> {
         .prop_map(|(src, dst, sport, dport, protocol, action)| Rule { src, dst, sport, dport, protocol, action })
 }
 
-/// A key as drawn, or moved to a corner of one of the rules, just inside or just outside.
+/// Makes each key as drawn, or moves it to a corner of one of the rules, just inside or just outside.
 fn keys<A: Address>(rules: &[Rule<A>], draws: &[(u128, u128, u16, u16, u8, u8)]) -> Vec<Key<A>> {
     draws
         .iter()
@@ -111,7 +111,7 @@ fn keys<A: Address>(rules: &[Rule<A>], draws: &[(u128, u128, u16, u16, u8, u8)])
         .collect()
 }
 
-/// Rules that differ in ports and protocols alone, so that they are all of one pair of prefixes.
+/// Rules that differ only in ports and protocols, so that all have the same pair of prefixes.
 fn services<A: Address>() -> impl Strategy<Value = Rule<A>> {
     let dport = prop_oneof![
         2 => (0..6u16).prop_map(|port| PortRange::new(port, port)),
@@ -120,18 +120,18 @@ fn services<A: Address>() -> impl Strategy<Value = Rule<A>> {
     (rule(), dport).prop_map(|(rule, dport)| Rule { src: Prefix::ANY, dst: Prefix::ANY, dport, ..rule })
 }
 
-/// What becomes of a list while rules come (of the pool, labelled so), go and get other labels.
+/// Inserts, removes and relabels rules of the pool, and checks the tuples against the list after groups of steps.
 fn tuples_follow<A: Address>(pool: &[Rule<A>], steps: &[(usize, u16, u8)], draws: &[(u128, u128, u16, u16, u8, u8)]) {
     let mut list: BTreeMap<Label, (Rule<A>, u32)> = BTreeMap::new();
     let mut tuples = Tuples::new(0, Decision::Deny, 3);
     let keys = keys(pool, draws);
-    for (at, (which, label, what)) in steps.iter().enumerate() {
+    for (at, (which, label, operation)) in steps.iter().enumerate() {
         let rule = pool[which % pool.len()];
-        // Room for labels between, to move to.
+        // Multiples of 8, so that labels between them are free to move to.
         let label = (1 << 40) + u64::from(*label) * 8;
-        let there = list.range(label..).next().map(|(label, rule)| (*label, *rule));
+        let present = list.range(label..).next().map(|(label, rule)| (*label, *rule));
         let number = at as u32;
-        match (what % 4, there) {
+        match (operation % 4, present) {
             (0 | 1, _) if !list.contains_key(&label) => {
                 list.insert(label, (rule, number));
                 tuples.apply(&Step::Insert { rule, label, number });
@@ -152,7 +152,8 @@ fn tuples_follow<A: Address>(pool: &[Rule<A>], steps: &[(usize, u16, u8)], draws
         }
         assert_eq!((tuples.len(), tuples.is_empty()), (list.len(), list.is_empty()));
         for rule in pool {
-            assert_eq!(tuples.find(rule), list.iter().find(|(_, (there, _))| there == rule).map(|(label, _)| *label));
+            let present = list.iter().find(|(_, (present, _))| present == rule).map(|(label, _)| *label);
+            assert_eq!(tuples.find(rule), present);
         }
         let (rules, numbers): (Vec<_>, Vec<_>) = list.values().copied().unzip();
         let mut verdicts = vec![Verdict::default(); keys.len()];
@@ -205,11 +206,13 @@ proptest! {
         tuples_follow(&pool6, &steps, &draws);
     }
 
-    /// So many rules of a few kinds that they are no longer kept in a row, and then so few that they are again.
+    /// So many rules of a few shapes that they are moved from a row into a crowd, and then so few that they move back.
     #[test]
     fn tuples_follow_many_equal_rules(pool in prop::collection::vec(services::<u32>(), 1..4),
-            more in prop::collection::vec((0usize..4, any::<u16>(), prop::sample::select(vec![0u8, 0, 0, 1, 2, 3])), 150..500),
-            fewer in prop::collection::vec((0usize..4, any::<u16>(), prop::sample::select(vec![0u8, 2, 2, 2, 2, 3])), 0..500),
+            more in prop::collection::vec(
+                (0usize..4, any::<u16>(), prop::sample::select(vec![0u8, 0, 0, 1, 2, 3])), 150..500),
+            fewer in prop::collection::vec(
+                (0usize..4, any::<u16>(), prop::sample::select(vec![0u8, 2, 2, 2, 2, 3])), 0..500),
             draws in prop::collection::vec(any::<(u128, u128, u16, u16, u8, u8)>(), 0..30)) {
         tuples_follow(&pool, &[more, fewer].concat(), &draws);
     }
@@ -219,7 +222,7 @@ proptest! {
             rules6 in prop::collection::vec(rule::<u128>(), 0..20)) {
         let text: String = rules.iter().map(|rule| format!("{rule}\n"))
             .chain(rules6.iter().map(|rule| format!("{rule}\n"))).collect();
-        let read = rule_file::parse("rules", text.as_bytes()).expect("what we write is right");
+        let read = rule_file::parse("rules", text.as_bytes()).expect("a written rule is valid");
         prop_assert_eq!((read.v4, read.v6), (rules, rules6));
     }
 
@@ -228,7 +231,8 @@ proptest! {
             rules6 in prop::collection::vec(rule::<u128>(), 0..20)) {
         let text: String = rules.iter().map(|rule| format!("{}\n", readable::Readable(rule)))
             .chain(rules6.iter().map(|rule| format!("{}\n", readable::Readable(rule)))).collect();
-        let read = rule_file::parse("rules", text.as_bytes()).map_err(|errors| TestCaseError::fail(format!("{errors}")))?;
+        let read = rule_file::parse("rules", text.as_bytes());
+        let read = read.map_err(|errors| TestCaseError::fail(format!("{errors}")))?;
         prop_assert_eq!((read.v4, read.v6), (rules, rules6), "{}", text);
     }
 
@@ -244,9 +248,9 @@ proptest! {
 
     #[test]
     fn words_like_rules_are_read_or_refused(words in prop::collection::vec(prop::sample::select(vec![
-            "permit", "deny", "count", "any", "ip", "ip6", "tcp", "udp", "icmp", "icmp6", "6", "0x11/0x1f", "from", "to",
-            "port", "type", "code", "10.0.0.0/8", "10.1.2.3", "2001:db8::/32", "80", "http", "1-3", "echo-request", ",",
-            "set", "x", "=", "\n",
+            "permit", "deny", "count", "any", "ip", "ip6", "tcp", "udp", "icmp", "icmp6", "6", "0x11/0x1f", "from",
+            "to", "port", "type", "code", "10.0.0.0/8", "10.1.2.3", "2001:db8::/32", "80", "http", "1-3",
+            "echo-request", ",", "set", "x", "=", "\n",
         ]), 0..30)) {
         rule_file::fuzz_parse(words.join(" ").as_bytes());
     }
@@ -285,7 +289,7 @@ fn a_packet_without_ports_passes_by_rules_that_constrain_them() {
 }
 
 #[test]
-fn synthetic_keys_hit_and_miss_as_asked() {
+fn synthetic_keys_hit_and_miss_as_requested() {
     let rules = synthetic::rules::<u32>(300, 9);
     assert_eq!(rules, synthetic::rules(300, 9));
     assert_ne!(rules, synthetic::rules(300, 10));
@@ -300,7 +304,7 @@ fn synthetic_keys_hit_and_miss_as_asked() {
 }
 
 #[test]
-fn usual_lists_cross_and_any_other_intersects() {
+fn typical_lists_are_crossed_and_others_use_bit_vectors() {
     let backend = |rules| Classifier::build(rules, Decision::Permit).unwrap().backend();
     assert_eq!(backend(Vec::new()), Backend::Cross);
     assert_eq!(backend(synthetic::rules::<u32>(100, 1)), Backend::Cross);
@@ -314,7 +318,7 @@ fn usual_lists_cross_and_any_other_intersects() {
 
 #[test]
 fn memory_grows_with_the_rules_and_not_with_their_square() {
-    // Worst for bit vectors: every rule cuts every field anew.
+    // The worst case for bit vectors: every rule adds a class to every field.
     let rules: Vec<Rule4> = (0..8192u32)
         .map(|index| Rule {
             src: Prefix::new(index << 12, 32),
@@ -332,7 +336,7 @@ fn memory_grows_with_the_rules_and_not_with_their_square() {
 }
 
 #[test]
-fn what_takes_too_much_to_compile_is_given_up() {
+fn lists_that_take_too_much_to_compile_are_refused() {
     let few = synthetic::costly::<u32>(600);
     agree(&few, Decision::Deny, &synthetic::hitting_keys(&few, 500, 1));
     let rules = synthetic::costly::<u32>(10_000);
@@ -346,7 +350,8 @@ fn what_takes_too_much_to_compile_is_given_up() {
     assert!(Classifier::build(rules, Decision::Deny).is_err());
 }
 
-/// What trying every back end takes of a budget each, at most; what is built takes no more bytes than were counted.
+/// Returns the most work and bytes that any back end takes from a full budget, and checks that a compiled list is no
+/// larger than the bytes counted.
 fn taken<A: Address>(rules: &[Rule<A>]) -> (u64, u64) {
     let mut most = (0, 0);
     for backend in Backend::ALL {
@@ -362,8 +367,8 @@ fn taken<A: Address>(rules: &[Rule<A>]) -> (u64, u64) {
 }
 
 #[test]
-fn usual_lists_take_a_part_of_the_budget() {
-    // So what a list is compiled to does not depend on the budget.
+fn typical_lists_take_a_part_of_the_budget() {
+    // So the budget does not decide how such a list is compiled.
     for (count, seed) in [(100, 1), (1_000, 1), (1_000, 2), (10_000, 1)] {
         let (work, bytes) = taken(&synthetic::rules::<u32>(count, seed));
         assert!(work * 2 < budget::WORK && bytes * 2 < budget::BYTES, "{count} rules: {work} and {bytes}");
@@ -393,21 +398,21 @@ fn errors_name_the_place_the_value_and_what_is_allowed() {
         @1.2.3.4/32 5.6.7.8/32 0 : 65535\n\
         @1.2.3.4/32 5.6.7.8/32 0 : 1 0 : 1 0x00/0x00 0x0/0x0 permit all";
     let errors = rule_file::parse("acl.rules", text.as_bytes()).unwrap_err();
-    let said = errors.to_string();
-    let lines: Vec<&str> = said.lines().collect();
+    let text_of_errors = errors.to_string();
+    let lines: Vec<&str> = text_of_errors.lines().collect();
     let starts = [
-        "acl.rules:4: \"10.0.0.0/33\" is no source prefix; allowed",
-        "acl.rules:4: \"0.0.0.0\" is no destination prefix; allowed",
-        "acl.rules:4: \"65536\" is no source port; allowed",
-        "acl.rules:4: the destination ports 80 : 79 run backwards; the lower",
-        "acl.rules:4: \"0x106/0xFF\" is no protocol; allowed",
+        "acl.rules:4: \"10.0.0.0/33\" is not a valid source prefix; allowed",
+        "acl.rules:4: \"0.0.0.0\" is not a valid destination prefix; allowed",
+        "acl.rules:4: \"65536\" is not a valid source port; allowed",
+        "acl.rules:4: the destination ports 80 : 79 are in the wrong order; the lower",
+        "acl.rules:4: \"0x106/0xFF\" is not a valid protocol; allowed",
         "acl.rules:4: \"drop\" is neither flags nor an action; allowed",
         "acl.rules:5: the destination \"10.0.0.0/8\" is of another address family",
         "acl.rules:6: the rule ends before the packets: allowed are any, ip,",
         "acl.rules:8: the line ends before the destination port",
         "acl.rules:9: \"all\" follows the end of the rule",
     ];
-    assert_eq!(lines.len(), starts.len(), "{said}");
+    assert_eq!(lines.len(), starts.len(), "{text_of_errors}");
     for (line, start) in lines.iter().zip(starts) {
         assert!(line.starts_with(start), "{line}\n{start}");
     }

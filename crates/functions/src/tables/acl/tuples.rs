@@ -1,16 +1,18 @@
-//! A rule list that takes changes one by one, and answers from them at once.
+//! A rule list that takes single changes and classifies with them at once.
 //!
 //! Tuple space search with pruning (Srinivasan, Suri and Varghese, "Packet Classification using Tuple Space Search",
-//! SIGCOMM 1999; Open vSwitch searches tuples too: Pfaff et al., "The Design and Implementation of Open vSwitch", NSDI
-//! 2015). Rules are kept by their pair of source and destination prefix; pairs of the same two lengths are a tuple. A packet
-//! first asks which prefixes hold its addresses, for each length that rules use. Each of them knows with which lengths of
-//! the other field it stands in rules, so of all tuples only those are probed in which both of the packet's prefixes are.
-//! Most packets are held by few prefixes: it is a handful of probes where the plain scheme probes every tuple. However
-//! packets are chosen, the probes are no more than there are lengths and tuples. Within a pair the rules that differ neither in
-//! protocol nor in an exact destination port are walked, of equal ones only the first; a change does not walk.
+//! SIGCOMM 1999; Open vSwitch also searches tuples: Pfaff et al., "The Design and Implementation of Open vSwitch", NSDI
+//! 2015). Rules are grouped by their pair of source and destination prefix. All pairs with the same two prefix lengths
+//! are a tuple. For a packet, the classifier first finds the prefixes that contain its addresses, for each prefix
+//! length that occurs in rules. Each prefix has a list of the lengths with which it is paired in rules. So only those
+//! tuples are probed in which both of the packet's prefixes occur. Few prefixes contain most packets, so this takes a
+//! handful of probes where the plain scheme probes every tuple. Whatever packets a sender chooses, there are no more
+//! probes than lengths and tuples. Within a pair, the rules that do not have one protocol and one destination port are
+//! walked; of equal rules only the first is walked. A change walks no rules.
 //!
-//! A change touches one pair. Where rules stand in the list is a label that leaves room for others (`Order`), so none is
-//! renumbered. Rules that count are kept apart from those that decide: they are asked for once it is known which rule does.
+//! A change touches one pair. The position of a rule in the list is a label that leaves room for others (`Order`), so
+//! no rule is renumbered. `count` rules are kept apart from deciding rules: they are searched once the deciding rule is
+//! known.
 
 mod crowd;
 mod fold;
@@ -22,42 +24,42 @@ use fold::Seeded;
 pub use groups::Label;
 use groups::{Entry, Groups, Pair};
 use lengths::{LENGTHS, Lengths};
-use prefixes::{Holding, Kind, Prefixes};
+use prefixes::{ContainingPrefixes, Prefixes, RuleRole};
 
 use super::key::{CHUNK, Decision, Hits, Key, Verdict};
 use super::rule::{Address, Rule};
 
-/// A change of a list.
+/// A change of a rule list.
 #[derive(Clone, Copy, Debug)]
 pub enum Step<A> {
-    /// A new rule.
+    /// A rule is inserted.
     Insert {
         /// The rule.
         rule: Rule<A>,
-        /// Where it stands; no other has this label.
+        /// Its position. No other rule has this label.
         label: Label,
-        /// What it is counted under.
+        /// The number under which it is counted.
         number: u32,
     },
-    /// A rule that is there no more.
+    /// A rule is removed.
     Remove {
         /// The rule.
         rule: Rule<A>,
-        /// Where it stood.
+        /// Its position.
         label: Label,
     },
-    /// A rule whose label changes, and its place among the others not.
+    /// A rule gets another label. The order of the rules stays the same.
     Relabel {
         /// The rule.
         rule: Rule<A>,
-        /// Its label.
+        /// Its present label.
         from: Label,
-        /// Its new one.
+        /// Its new label.
         to: Label,
     },
 }
 
-/// A rule list of one address family that can be changed.
+/// A rule list of one address family that can be changed rule by rule.
 #[derive(Clone, Debug)]
 pub struct Tuples<A: Address> {
     sources: Prefixes<A>,
@@ -68,7 +70,7 @@ pub struct Tuples<A: Address> {
 }
 
 impl<A: Address> Tuples<A> {
-    /// No rules, with room for so many; packets that no rule decides about get `default`.
+    /// Creates an empty list with room for `room` rules. Packets that no rule decides about get `default`.
     pub fn new(room: usize, default: Decision, seed: u64) -> Tuples<A> {
         let seed = Seeded::new(seed);
         Tuples {
@@ -80,87 +82,91 @@ impl<A: Address> Tuples<A> {
         }
     }
 
-    /// How many rules there are.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.deciding.rules() + self.counting.rules()
     }
 
-    /// Whether there are none.
+    /// Returns true if the list has no rules.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What happens to packets that no rule decides about.
+    /// Returns the decision on packets that no rule decides about.
     pub fn default_decision(&self) -> Decision {
         self.default.decision()
     }
 
-    fn groups(&mut self, kind: Kind) -> &mut Groups {
-        match kind {
-            Kind::Decides => &mut self.deciding,
-            Kind::Counts => &mut self.counting,
+    fn groups(&mut self, role: RuleRole) -> &mut Groups {
+        match role {
+            RuleRole::Decides => &mut self.deciding,
+            RuleRole::Counts => &mut self.counting,
         }
     }
 
-    /// The pair of a rule that is there.
+    /// Returns the pair of a rule that is in the list.
     fn pair(&self, rule: &Rule<A>) -> Option<Pair> {
         Some((self.sources.number(rule.src)?, self.destinations.number(rule.dst)?))
     }
 
-    /// Makes a change. What is removed or relabelled is there.
+    /// Applies a change. A rule that is removed or relabelled must be in the list.
     pub fn apply(&mut self, step: &Step<A>) {
         match *step {
             Step::Insert { rule, label, number } => {
-                let (src, dst, kind) = (rule.src, rule.dst, kind(&rule));
-                let pair = (self.sources.add(src, dst.length(), kind), self.destinations.add(dst, src.length(), kind));
-                self.groups(kind).insert(pair, Entry::new(&rule, label, number));
+                let (src, dst, role) = (rule.src, rule.dst, role(&rule));
+                let pair = (self.sources.add(src, dst.length(), role), self.destinations.add(dst, src.length(), role));
+                self.groups(role).insert(pair, Entry::new(&rule, label, number));
             }
             Step::Remove { rule, label } => {
                 let Some(pair) = self.pair(&rule) else { return };
-                let (src, dst, kind) = (rule.src, rule.dst, kind(&rule));
-                self.groups(kind).remove(pair, &Entry::new(&rule, label, 0));
-                self.sources.remove(src, dst.length(), kind);
-                self.destinations.remove(dst, src.length(), kind);
+                let (src, dst, role) = (rule.src, rule.dst, role(&rule));
+                self.groups(role).remove(pair, &Entry::new(&rule, label, 0));
+                self.sources.remove(src, dst.length(), role);
+                self.destinations.remove(dst, src.length(), role);
             }
             Step::Relabel { rule, from, to } => {
                 let Some(pair) = self.pair(&rule) else { return };
-                self.groups(kind(&rule)).relabel(pair, &Entry::new(&rule, from, 0), to);
+                self.groups(role(&rule)).relabel(pair, &Entry::new(&rule, from, 0), to);
             }
         }
     }
 
-    /// The label of the first rule that is equal to this one.
+    /// Returns the label of the first rule that equals `rule`.
     pub fn find(&self, rule: &Rule<A>) -> Option<Label> {
         let pair = self.pair(rule)?;
-        let groups = match kind(rule) {
-            Kind::Decides => &self.deciding,
-            Kind::Counts => &self.counting,
+        let groups = match role(rule) {
+            RuleRole::Decides => &self.deciding,
+            RuleRole::Counts => &self.counting,
         };
         groups.find(pair, &Entry::new(rule, 0, 0))
     }
 
-    /// The verdict on every key, and in `hits` one more for each rule that decided or counted.
+    /// Writes the verdict on each key, and counts a hit for each rule that decided or counted.
     ///
     /// # Panics
     /// If `keys` and `verdicts` differ in length.
     pub fn classify_batch(&self, keys: &[Key<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
         assert_eq!(keys.len(), verdicts.len(), "one verdict per key");
-        let mut held = Held { sources: Holding::NONE, destinations: Holding::NONE, numbers: [0; LENGTHS] };
+        let mut containing = Containing {
+            sources: ContainingPrefixes::NONE,
+            destinations: ContainingPrefixes::NONE,
+            numbers: [0; LENGTHS],
+        };
         for (keys, verdicts) in keys.chunks(CHUNK).zip(verdicts.chunks_mut(CHUNK)) {
             for (key, verdict) in keys.iter().zip(verdicts.iter_mut()) {
-                *verdict = self.classify(key, hits, &mut held);
+                *verdict = self.classify(key, hits, &mut containing);
             }
             hits.count_verdicts(verdicts);
         }
     }
 
-    /// The verdict on a key; `count` rules passed on the way are counted.
+    /// Returns the verdict on a key, and counts the `count` rules that match before the decision.
     #[inline]
-    fn classify(&self, key: &Key<A>, hits: &mut Hits, held: &mut Held) -> Verdict {
-        self.sources.holding(key.src(), &mut held.sources);
-        self.destinations.holding(key.dst(), &mut held.destinations);
+    fn classify(&self, key: &Key<A>, hits: &mut Hits, containing: &mut Containing) -> Verdict {
+        self.sources.find_containing(key.src(), &mut containing.sources);
+        self.destinations.find_containing(key.dst(), &mut containing.destinations);
         let (mut first, mut decided) = (Label::MAX, self.default);
-        self.candidates(held, Kind::Decides, |pair| {
+        self.candidates(containing, RuleRole::Decides, |pair| {
             if let Some(entry) = self.deciding.get(pair).and_then(|group| group.first(key, first))
                 && let Some(decision) = entry.action.decision()
             {
@@ -168,7 +174,7 @@ impl<A: Address> Tuples<A> {
             }
         });
         if self.counting.rules() > 0 {
-            self.candidates(held, Kind::Counts, |pair| {
+            self.candidates(containing, RuleRole::Counts, |pair| {
                 if let Some(group) = self.counting.get(pair) {
                     group.each(key, first, |number| hits.count_rule(number));
                 }
@@ -177,34 +183,35 @@ impl<A: Address> Tuples<A> {
         decided
     }
 
-    /// Calls `ask` with every pair of prefixes that hold a packet's addresses and may stand in one rule of this kind.
+    /// Calls `visit` with every pair of prefixes that contain the packet's addresses and may occur together in a rule
+    /// of this role.
     #[inline]
-    fn candidates(&self, held: &mut Held, kind: Kind, mut ask: impl FnMut(Pair)) {
-        let Held { sources, destinations, numbers } = held;
+    fn candidates(&self, containing: &mut Containing, role: RuleRole, mut visit: impl FnMut(Pair)) {
+        let Containing { sources, destinations, numbers } = containing;
         let mut lengths = Lengths::NONE;
         for &(length, number) in destinations.each() {
             lengths.insert(length);
             numbers[usize::from(length)] = number;
         }
         for &(source_length, source) in sources.each() {
-            self.sources.partners(source, kind).common(lengths).for_each(|length| {
+            self.sources.partners(source, role).common(lengths).for_each(|length| {
                 let destination = numbers[usize::from(length)];
-                if self.destinations.partners(destination, kind).contains(source_length) {
-                    ask((source, destination));
+                if self.destinations.partners(destination, role).contains(source_length) {
+                    visit((source, destination));
                 }
             });
         }
     }
 }
 
-fn kind<A: Address>(rule: &Rule<A>) -> Kind {
-    if rule.action.decision().is_some() { Kind::Decides } else { Kind::Counts }
+fn role<A: Address>(rule: &Rule<A>) -> RuleRole {
+    if rule.action.decision().is_some() { RuleRole::Decides } else { RuleRole::Counts }
 }
 
-/// Which prefixes hold a packet's addresses.
-struct Held {
-    sources: Holding,
-    destinations: Holding,
-    /// The numbers of the latter by their lengths.
+/// The prefixes that contain a packet's addresses.
+struct Containing {
+    sources: ContainingPrefixes,
+    destinations: ContainingPrefixes,
+    /// The number of the destination prefix of each length.
     numbers: [u32; LENGTHS],
 }

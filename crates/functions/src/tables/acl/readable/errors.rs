@@ -1,16 +1,16 @@
-//! Errors of readable rules: each names the word, and the words that are allowed there.
+//! Errors of readable rules. Each message has the wrong word and the allowed words.
 
 /// The error of a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Wrong {
-    /// A word that is none of those that may stand there.
-    #[error("'{word}' is no {what}{near}: allowed {allowed}")]
+pub enum RuleSyntaxError {
+    /// A word that is not allowed at this point.
+    #[error("'{word}' is not a valid {what}{near}: allowed {allowed}")]
     Word {
         /// The word.
         word: String,
         /// The part of a rule that is expected there.
         what: &'static str,
-        /// Another word that may have been meant.
+        /// A suggestion of a similar allowed word, or empty.
         near: String,
         /// Words that are allowed.
         allowed: String,
@@ -26,7 +26,7 @@ pub enum Wrong {
     /// A prefix with bits past its length.
     #[error("{prefix} has bits past its length: write {meant} for the network, or {host} for the address")]
     Bits {
-        /// As it was written.
+        /// The prefix as written.
         prefix: String,
         /// The network.
         meant: String,
@@ -36,32 +36,32 @@ pub enum Wrong {
     /// A prefix whose length is out of range.
     #[error("{prefix}: prefix length {length} is out of range (0 to {most})")]
     Length {
-        /// As it was written.
+        /// The prefix as written.
         prefix: String,
         /// The length.
         length: String,
-        /// The greatest that is allowed.
+        /// The largest allowed length.
         most: u8,
     },
     /// A prefix whose length begins with 0.
     #[error("{prefix}: prefix length {length} begins with 0: write {meant}")]
     LeadingZero {
-        /// As it was written.
+        /// The prefix as written.
         prefix: String,
         /// The length.
         length: String,
         /// The network.
         meant: String,
     },
-    /// A range whose last value comes before its first.
-    #[error("{0} runs backwards: the lower value comes first")]
+    /// A range whose last value is below its first.
+    #[error("{0} is in the wrong order: the lower value comes first")]
     Backwards(String),
-    /// A word that cannot match because of another one.
+    /// A word that cannot match any packet in combination with another word.
     #[error("'{word}' matches no packet here: {why}")]
     Families {
         /// The word.
         word: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// Ports of a protocol that has none.
@@ -73,12 +73,12 @@ pub enum Wrong {
     /// A set that is defined already.
     #[error("the set '{0}' is defined already: each name is allowed once")]
     Twice(String),
-    /// Too much for one line.
-    #[error("it means {count} rules: at most {most} are allowed in one line")]
+    /// A line that stands for too many rules.
+    #[error("the line stands for {count} rules: at most {most} are allowed in one line")]
     Many {
-        /// So many.
+        /// The number of rules.
         count: u64,
-        /// The most that is allowed.
+        /// The largest allowed number.
         most: usize,
     },
     /// A list with too many prefixes.

@@ -1,11 +1,11 @@
-//! Names of protocols, of services and of the types of ICMP, as rules may use them.
+//! The names of protocols, services and ICMP types that rules may use.
 //!
-//! Numbers are those of IANA's registries. A rule is shown with the names of protocols and types; ports are shown as
-//! numbers, since several services share one.
+//! The numbers are those of IANA's registries. A rule is shown with the names of protocols and types. Ports are shown
+//! as numbers, because several services share a port.
 
 use super::super::rule::Address;
 
-/// IP protocols: name, number, and whether its packets show ports.
+/// IP protocols: the name, the number, and whether the packets have ports.
 const PROTOCOLS: &[(&str, u8, bool)] = &[
     ("tcp", 6, true),
     ("udp", 17, true),
@@ -23,7 +23,7 @@ const PROTOCOLS: &[(&str, u8, bool)] = &[
     ("l2tp", 115, false),
 ];
 
-/// Services: name and port.
+/// Services: the name and the port.
 const SERVICES: &[(&str, u16)] = &[
     ("ftp-data", 20),
     ("ftp", 21),
@@ -66,7 +66,7 @@ const SERVICES: &[(&str, u16)] = &[
     ("postgresql", 5432),
 ];
 
-/// Types of ICMP (RFC 792, RFC 1256).
+/// ICMP types (RFC 792, RFC 1256).
 const TYPES: &[(&str, u8)] = &[
     ("echo-reply", 0),
     ("unreachable", 3),
@@ -80,7 +80,7 @@ const TYPES: &[(&str, u8)] = &[
     ("timestamp-reply", 14),
 ];
 
-/// Types of ICMPv6 (RFC 4443, RFC 2710, RFC 4861, RFC 3810).
+/// ICMPv6 types (RFC 4443, RFC 2710, RFC 4861, RFC 3810).
 const TYPES6: &[(&str, u8)] = &[
     ("unreachable", 1),
     ("packet-too-big", 2),
@@ -99,34 +99,35 @@ const TYPES6: &[(&str, u8)] = &[
     ("listener-report-v2", 143),
 ];
 
-/// A protocol by its name: its number, and whether its packets show ports.
+/// Returns a protocol's number and whether its packets have ports.
 pub fn protocol(name: &str) -> Option<(u8, bool)> {
     PROTOCOLS.iter().find(|(known, ..)| *known == name).map(|&(_, number, ports)| (number, ports))
 }
 
-/// The name of a protocol in a rule of this family; that of the other family's ICMP is none.
+/// Returns the name of a protocol in a rule of this family, and whether its packets have ports. The other family's ICMP
+/// has no name here.
 pub fn protocol_name<A: Address>(number: u8) -> Option<(&'static str, bool)> {
     let other = if A::ICMP == u32::ICMP { u128::ICMP } else { u32::ICMP };
     let known = PROTOCOLS.iter().find(|&&(_, known, _)| known == number && number != other);
     known.map(|&(name, _, ports)| (name, ports))
 }
 
-/// The names of all protocols.
+/// Returns the names of all protocols.
 pub fn protocols() -> impl Iterator<Item = &'static str> {
     PROTOCOLS.iter().map(|(name, ..)| *name)
 }
 
-/// A service's port.
+/// Returns a service's port.
 pub fn service(name: &str) -> Option<u16> {
     SERVICES.iter().find(|(known, _)| *known == name).map(|(_, port)| *port)
 }
 
-/// The names of all services.
+/// Returns the names of all services.
 pub fn services() -> impl Iterator<Item = &'static str> {
     SERVICES.iter().map(|(name, _)| *name)
 }
 
-/// The types of ICMP, or of ICMPv6, by name.
+/// Returns the names and numbers of the ICMP types, or of the ICMPv6 types.
 pub fn types(icmp6: bool) -> &'static [(&'static str, u8)] {
     if icmp6 { TYPES6 } else { TYPES }
 }

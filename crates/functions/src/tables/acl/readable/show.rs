@@ -1,14 +1,14 @@
-//! A rule as a person writes it. Every rule has such a form, and it reads back as that rule and no other.
+//! Writes a rule in the readable form. Every rule has such a form, and it reads back as exactly that rule.
 
 use std::fmt;
 
 use super::super::rule::{Address, PortRange, Prefix, ProtocolMatch, Rule};
 use super::names;
 
-/// Shows a rule as a person writes it.
+/// Displays a rule in the readable form.
 pub struct Readable<'r, A>(pub &'r Rule<A>);
 
-/// Numbers from first to last, as one word.
+/// Displays a range of numbers as one word.
 struct Range(PortRange);
 
 impl fmt::Display for Range {
@@ -21,7 +21,7 @@ impl fmt::Display for Range {
 }
 
 impl<A: Address> Readable<'_, A> {
-    /// Returns the ICMP types and codes of the rule, where the words `type` and `code` can say it.
+    /// Returns the ICMP types and codes of the rule, if the words `type` and `code` can express them.
     fn icmp(&self) -> Option<(PortRange, PortRange)> {
         let byte = |range: PortRange| range.high() <= u16::from(u8::MAX);
         let Rule { sport, dport, .. } = *self.0;
@@ -45,27 +45,28 @@ impl<A: Address> fmt::Display for Readable<'_, A> {
         let is_v6 = A::ICMP == u128::ICMP;
         let family = if is_v6 { "ip6" } else { "ip" };
         let icmp = self.icmp();
-        // ICMP by name or number takes no ports: where types are out of range, ClassBench's form of it has them.
-        let unsaid =
+        // ICMP by name or number takes no ports. A rule whose types are out of range is written with a protocol mask
+        // instead.
+        let needs_mask =
             |number: &u8| [u32::ICMP, u128::ICMP].contains(number) && self.0.constrains_ports() && icmp.is_none();
-        let exact = (protocol.mask() == u8::MAX).then_some(protocol.value()).filter(|number| !unsaid(number));
-        // A name whose packets show no ports is not written beside ports.
+        let exact = (protocol.mask() == u8::MAX).then_some(protocol.value()).filter(|number| !needs_mask(number));
+        // The name of a protocol without ports cannot be followed by ports.
         let name = exact
             .and_then(names::protocol_name::<A>)
             .filter(|(_, has_ports)| *has_ports || icmp.is_some() || !self.0.constrains_ports());
-        // The addresses say which family it is, and so does the name of its ICMP.
-        let said = src.length() > 0 || dst.length() > 0 || (name.is_some() && exact == Some(A::ICMP));
+        // The addresses and the name of ICMP determine the family. Otherwise the word `ip` or `ip6` is written.
+        let has_family = src.length() > 0 || dst.length() > 0 || (name.is_some() && exact == Some(A::ICMP));
         match (protocol == ProtocolMatch::ANY, name, exact) {
             (true, ..) => write!(f, " {family}")?,
-            (_, Some((name, _)), _) if said => write!(f, " {name}")?,
+            (_, Some((name, _)), _) if has_family => write!(f, " {name}")?,
             (_, Some((name, _)), _) => write!(f, " {family} {name}")?,
-            (_, None, Some(number)) if said => write!(f, " {number}")?,
+            (_, None, Some(number)) if has_family => write!(f, " {number}")?,
             (_, None, Some(number)) => write!(f, " {family} {number}")?,
-            (_, None, None) if said => write!(f, " {protocol}")?,
+            (_, None, None) if has_family => write!(f, " {protocol}")?,
             (_, None, None) => write!(f, " {family} {protocol}")?,
         }
         if let Some((types, codes)) = icmp {
-            let name = |kind: u16| names::types(is_v6).iter().find(|(_, known)| u16::from(*known) == kind);
+            let name = |number: u16| names::types(is_v6).iter().find(|(_, known)| u16::from(*known) == number);
             match name(types.low()).filter(|_| types.low() == types.high()) {
                 Some((name, _)) => write!(f, " type {name}")?,
                 None => write!(f, " type {}", Range(types))?,

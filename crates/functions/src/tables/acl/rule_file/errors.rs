@@ -1,57 +1,59 @@
-//! What can be wrong with a rule file: each problem names its place, the value and what is allowed.
+//! The problems of a rule file. Each message has the place, the value and the allowed values.
 
 use std::fmt;
 
 use crate::tables::acl::MAX_RULES;
-use crate::tables::acl::readable::Wrong;
+use crate::tables::acl::readable::RuleSyntaxError;
 
-/// What is wrong with a value.
+/// A problem of one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// The line is not UTF-8.
     #[error("the line is not UTF-8 text")]
     NotText,
-    /// A line that is not of ClassBench's form, with a word that is wrong.
+    /// The line is in the readable form and has a wrong word.
     #[error(transparent)]
-    Readable(Wrong),
-    /// The line ends before this.
+    Readable(RuleSyntaxError),
+    /// The line ends before this field.
     #[error(
-        "the line ends before the {0}; a rule is \"@source destination low : high low : high protocol/mask [flags/mask] [permit|deny|count]\""
+        "the line ends before the {0}; a rule is \"@source destination low : high low : high protocol/mask \
+         [flags/mask] [permit|deny|count]\""
     )]
     Ends(&'static str),
     /// Not a prefix.
     #[error(
-        "{value:?} is no {what}; allowed are an IPv4 address with a length of 0 to 32 or an IPv6 address with a length of 0 to 128, such as 10.1.0.0/16"
+        "{value:?} is not a valid {what}; allowed are an IPv4 address with a length of 0 to 32 or an IPv6 address with \
+         a length of 0 to 128, such as 10.1.0.0/16"
     )]
     Prefix {
-        /// Which field.
+        /// The field.
         what: &'static str,
-        /// What stands there.
+        /// The value in the file.
         value: String,
     },
     /// Source and destination differ in family.
     #[error("the destination {0:?} is of another address family than the source; both are IPv4 or both IPv6")]
     Families(String),
     /// Not a port.
-    #[error("{value:?} is no {what}; allowed is 0 to 65535")]
+    #[error("{value:?} is not a valid {what}; allowed is 0 to 65535")]
     Port {
-        /// Which field.
+        /// The field.
         what: &'static str,
-        /// What stands there.
+        /// The value in the file.
         value: String,
     },
     /// No colon between the ports.
-    #[error("{value:?} stands where \":\" separates the {what}s; allowed is \"low : high\"")]
+    #[error("{value:?} is not the \":\" between the {what}s; allowed is \"low : high\"")]
     Colon {
-        /// Which field.
+        /// The field.
         what: &'static str,
-        /// What stands there.
+        /// The value in the file.
         value: String,
     },
-    /// A range runs backwards.
-    #[error("the {what}s {low} : {high} run backwards; the lower comes first")]
+    /// The first port of a range is greater than the last.
+    #[error("the {what}s {low} : {high} are in the wrong order; the lower comes first")]
     Backwards {
-        /// Which field.
+        /// The field.
         what: &'static str,
         /// First port.
         low: u16,
@@ -59,14 +61,14 @@ pub enum Problem {
         high: u16,
     },
     /// Not a protocol.
-    #[error("{0:?} is no protocol; allowed is value/mask, each 0 to 255 or 0x00 to 0xFF, such as 0x06/0xFF")]
+    #[error("{0:?} is not a valid protocol; allowed is value/mask, each 0 to 255 or 0x00 to 0xFF, such as 0x06/0xFF")]
     Protocol(String),
     /// Neither flags nor an action.
     #[error(
         "{0:?} is neither flags nor an action; allowed is flags/mask, each 0x0000 to 0xFFFF, then permit, deny or count"
     )]
     Tail(String),
-    /// Something after the end.
+    /// More words follow the end of the rule.
     #[error("{0:?} follows the end of the rule; nothing is allowed after the action")]
     Surplus(String),
     /// The file has more rules than are allowed.
@@ -74,7 +76,7 @@ pub enum Problem {
     TooMany,
 }
 
-/// A problem and its place.
+/// A problem with its file and line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {problem}")]
 pub struct LineError {
@@ -82,16 +84,16 @@ pub struct LineError {
     pub file: String,
     /// The line, from 1.
     pub line: u32,
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
 }
 
-/// All that is wrong with a file, in order; at most 50 problems are kept.
+/// The problems of a file, in order. At most 50 are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileErrors {
-    /// The problems kept.
+    /// The problems that were kept.
     pub errors: Vec<LineError>,
-    /// Problems found beyond those.
+    /// The number of further problems.
     pub further: usize,
 }
 

@@ -1,21 +1,22 @@
-//! The hash that tuples are found by: a multiplication whose halves are folded, keyed.
+//! The hash function of the tuple tables: multiplication with folded halves, keyed by a seed.
 //!
-//! The standard library's own (SipHash) takes longer than everything else in a probe. Keys come from the operator, and
-//! packets only ask for them: the seed keeps those who choose packets from aiming at the places where keys crowd.
+//! The standard library's hash function (SipHash) takes longer than everything else in a probe. The operator chooses
+//! the keys in the tables, and packets only look them up. The seed prevents senders from choosing packets that probe
+//! crowded slots.
 
 use std::hash::{BuildHasher, Hasher};
 
-/// An odd constant without pattern: the golden ratio's bits (Knuth, volume 3, section 6.4).
+/// An odd constant without a pattern: the bits of the golden ratio (Knuth, volume 3, section 6.4).
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What makes hashers: equal seeds, equal hashes.
+/// A factory of hashers. Equal seeds give equal hashes.
 #[derive(Clone, Copy, Debug)]
 pub struct Seeded(u64);
 
 impl Seeded {
-    /// Hashers of this seed.
+    /// Creates the factory of this seed.
     pub fn new(seed: u64) -> Seeded {
-        // So that small seeds differ in all bits.
+        // The folding makes small seeds differ in all bits.
         Seeded(fold(seed ^ MULTIPLIER.rotate_left(32)) ^ seed)
     }
 }
@@ -29,11 +30,11 @@ impl BuildHasher for Seeded {
     }
 }
 
-/// A hash on its way.
+/// The state of a hash computation.
 #[derive(Clone, Copy, Debug)]
 pub struct Fold(u64);
 
-/// Both halves of the product: every bit of `value` reaches the lower ones and the upper ones.
+/// Returns the exclusive or of both halves of the product. Every bit of `value` reaches the lower and the upper bits.
 #[inline]
 fn fold(value: u64) -> u64 {
     let product = u128::from(value) * u128::from(MULTIPLIER);
@@ -85,12 +86,12 @@ mod tests {
 
     #[test]
     fn neighbours_differ_above_and_below() {
-        // Hash tables take the lowest bits for the place and the highest seven to compare.
+        // Hash tables use the lowest bits for the slot and the highest seven for the comparison.
         let seeded = Seeded::new(0);
         let hashes: Vec<u64> = (0..4096u32).map(|n| seeded.hash_one((n, 24u8))).collect();
         let different = |part: fn(u64) -> u64| hashes.iter().map(|hash| part(*hash)).collect::<HashSet<_>>().len();
         assert_eq!(different(|hash| hash), 4096);
-        // Of 4 096 balls in as many bins about 2 589 bins are hit.
+        // 4 096 balls thrown into 4 096 bins hit about 2 589 bins.
         assert!(different(|hash| hash & 0xfff) > 2_000, "{}", different(|hash| hash & 0xfff));
         assert_eq!(different(|hash| hash >> 57), 128);
     }

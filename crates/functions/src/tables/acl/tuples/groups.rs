@@ -1,4 +1,4 @@
-//! Rules by their pair of prefixes, and within a pair by their service where there are many.
+//! Rules grouped by their pair of prefixes; a pair with many rules is subdivided by service.
 
 use std::collections::HashMap;
 
@@ -7,39 +7,40 @@ use super::super::rule::{Action, Address, Rule};
 use super::crowd::Crowd;
 use super::fold::Seeded;
 
-/// Rules of one pair of prefixes that are walked one by one; where there are more, those of one protocol and one
-/// destination port are found by these.
+/// The largest number of rules of a pair that are all walked. If a pair has more, the rules with one protocol and one
+/// destination port are looked up by these.
 const WALKED: usize = 8;
 
-/// Rules of one list that are kept in a row; where there are more, they are kept so that each comes and goes in few steps.
+/// The largest number of rules of one list that are kept in a sorted row. A longer list is a [`Crowd`], in which
+/// changes take logarithmic time.
 const ROW: usize = 64;
-/// So few are kept in a row again.
+/// A crowd that shrinks to this size becomes a row again.
 const ROW_AGAIN: usize = 16;
 
-/// Where a rule stands in its list: the lower label is asked first.
+/// The position of a rule in its list. Rules with lower labels come first.
 pub type Label = u64;
 
-/// What rules that are equal but for their addresses have in common: ports, protocol and action.
-pub type Kind = u128;
+/// A rule without its addresses (ports, protocol and action), packed into a number.
+pub type RuleShape = u128;
 
-/// What is left of a rule when its addresses match.
+/// A rule without its addresses, which have matched already.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     pub label: Label,
-    /// What it is counted under.
+    /// The number under which the rule is counted.
     pub number: u32,
     sport: (u16, u16),
     dport: (u16, u16),
-    /// The wanted protocol word and which of its bits count: for a rule about ports, that there are any is one, and for
-    /// one about ICMP's types, that there is one.
+    /// The value and the mask of the protocol word. In a rule about ports, they require that the key has ports; in a
+    /// rule about ICMP types, that it has a type.
     protocol: (u16, u16),
     pub action: Action,
 }
 
 impl Entry {
-    /// The entry of a rule.
+    /// Creates the entry of a rule.
     pub fn new<A: Address>(rule: &Rule<A>, label: Label, number: u32) -> Entry {
-        let (wanted, counts) = match (rule.constrains_icmp(), rule.constrains_ports()) {
+        let (flags, flags_mask) = match (rule.constrains_icmp(), rule.constrains_ports()) {
             (true, _) => (NO_PORTS | TYPED, NO_PORTS | TYPED),
             (false, true) => (0, NO_PORTS),
             (false, false) => (0, 0),
@@ -49,31 +50,31 @@ impl Entry {
             number,
             sport: (rule.sport.low(), rule.sport.high()),
             dport: (rule.dport.low(), rule.dport.high()),
-            protocol: (u16::from(rule.protocol.value()) | wanted, u16::from(rule.protocol.mask()) | counts),
+            protocol: (u16::from(rule.protocol.value()) | flags, u16::from(rule.protocol.mask()) | flags_mask),
             action: rule.action,
         }
     }
 
-    /// An equal rule that stands elsewhere.
-    pub fn placed(self, label: Label, number: u32) -> Entry {
+    /// Returns an equal rule at another position.
+    pub fn with_position(self, label: Label, number: u32) -> Entry {
         Entry { label, number, ..self }
     }
 
-    /// Whether the key's ports and protocol match.
+    /// Returns true if the key's ports and protocol match.
     #[inline]
-    pub fn holds<A: Address>(&self, key: &Key<A>) -> bool {
+    pub fn matches<A: Address>(&self, key: &Key<A>) -> bool {
         let between = |(low, high): (u16, u16), port: u16| (low <= port) & (port <= high);
         let (value, mask) = self.protocol;
         (key.protocol_word() & mask == value) & between(self.sport, key.sport()) & between(self.dport, key.dport())
     }
 
-    /// Equal for rules that are equal but for their addresses, and for no others.
-    pub fn kind(&self) -> Kind {
+    /// Returns the rule's shape. It is equal for two rules exactly if they are equal except for their addresses.
+    pub fn shape(&self) -> RuleShape {
         let ports = [self.sport.0, self.sport.1, self.dport.0, self.dport.1, self.protocol.0, self.protocol.1];
-        ports.into_iter().fold(self.action as Kind, |kind, field| kind << 16 | Kind::from(field))
+        ports.into_iter().fold(self.action as RuleShape, |shape, field| shape << 16 | RuleShape::from(field))
     }
 
-    /// Its protocol and destination port, where it has one of each.
+    /// Returns the rule's service, if it has exactly one protocol and one destination port.
     fn service(&self) -> Option<u32> {
         let (value, mask) = self.protocol;
         (mask & 0xff == 0xff && self.dport.0 == self.dport.1).then(|| service(value, self.dport.0))
@@ -84,12 +85,12 @@ fn service(protocol: u16, dport: u16) -> u32 {
     u32::from(protocol) << 16 | u32::from(dport)
 }
 
-/// Rules in their order. Most lists are of one, which takes no further look at memory.
+/// Rules in order. Most lists have one rule, which is stored without another memory access.
 #[derive(Clone, Debug)]
 enum Entries {
     One(Entry),
     Many(Vec<Entry>),
-    /// More than a [`ROW`] at some time, and since then more than [`ROW_AGAIN`].
+    /// A list that had more than [`ROW`] rules and has had more than [`ROW_AGAIN`] since.
     Crowd(Box<Crowd>),
 }
 
@@ -108,7 +109,7 @@ impl Entries {
         }
     }
 
-    /// Those that are kept in a row.
+    /// Returns the rules if they are in a row, and nothing for a crowd.
     #[inline]
     fn row(&self) -> &[Entry] {
         match self {
@@ -139,12 +140,12 @@ impl Entries {
         }
     }
 
-    /// Where one that is kept in a row is.
+    /// Returns the index of a rule in the row.
     fn at(&self, label: Label) -> Option<usize> {
         self.row().binary_search_by_key(&label, |entry| entry.label).ok()
     }
 
-    /// Takes a rule out; false where there is none such.
+    /// Removes a rule. Returns false if it is not in the list.
     fn remove(&mut self, entry: &Entry) -> bool {
         let at = self.at(entry.label);
         match (at, &mut *self) {
@@ -172,49 +173,49 @@ impl Entries {
         }
     }
 
-    /// The first rule that is equal to this one.
+    /// Returns the label of the first rule of the same shape.
     fn find(&self, entry: &Entry) -> Option<Label> {
         match self {
-            Entries::Crowd(crowd) => crowd.find(entry.kind()),
-            _ => self.row().iter().find(|other| other.kind() == entry.kind()).map(|other| other.label),
+            Entries::Crowd(crowd) => crowd.find(entry.shape()),
+            _ => self.row().iter().find(|other| other.shape() == entry.shape()).map(|other| other.label),
         }
     }
 
-    /// The first rule that matches, if it comes before the one labelled so.
+    /// Returns the first rule that matches, if its label is below `before`.
     #[inline]
     fn first<A: Address>(&self, key: &Key<A>, before: Label) -> Option<&Entry> {
         if let Entries::Crowd(crowd) = self {
             return crowd.first(key, before);
         }
-        self.row().iter().take_while(|entry| entry.label < before).find(|entry| entry.holds(key))
+        self.row().iter().take_while(|entry| entry.label < before).find(|entry| entry.matches(key))
     }
 
-    /// Calls `with` for what each rule is counted under that matches and comes before the one labelled so.
+    /// Calls `with` with the number of each rule that matches and whose label is below `before`.
     #[inline]
     fn each<A: Address>(&self, key: &Key<A>, before: Label, mut with: impl FnMut(u32)) {
         if let Entries::Crowd(crowd) = self {
             return crowd.each(key, before, with);
         }
         let earlier = self.row().iter().take_while(|entry| entry.label < before);
-        earlier.filter(|entry| entry.holds(key)).for_each(|entry| with(entry.number));
+        earlier.filter(|entry| entry.matches(key)).for_each(|entry| with(entry.number));
     }
 }
 
 /// The rules of one pair of prefixes.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
-    /// All of them; where there are many, those of more than one service.
+    /// All rules; if there are many, only the rules without exactly one service.
     walked: Entries,
-    /// Apart, so that groups without are small.
+    /// Boxed, so that groups without services are small.
     services: Option<Box<Services>>,
 }
 
-/// Rules of one service each.
+/// The rules of exactly one service, by service.
 #[derive(Clone, Debug)]
 struct Services(HashMap<u32, Entries, Seeded>);
 
 impl Group {
-    /// The list that an entry is in or belongs into.
+    /// Returns the list that an entry is in or belongs to.
     fn list(&mut self, entry: &Entry) -> &mut Entries {
         match (&mut self.services, entry.service()) {
             (Some(services), Some(service)) => services.0.entry(service).or_default(),
@@ -235,7 +236,7 @@ impl Group {
         self.list(&entry).insert(entry);
     }
 
-    /// Takes a rule out; false where there is none such.
+    /// Removes a rule. Returns false if it is not in the group.
     fn remove(&mut self, entry: &Entry) -> bool {
         let list = self.list(entry);
         let removed = list.remove(entry);
@@ -249,13 +250,13 @@ impl Group {
         self.walked.len() == 0 && self.services.as_ref().is_none_or(|services| services.0.is_empty())
     }
 
-    /// The list of the rules of the key's service alone, where there are such.
+    /// Returns the list of the rules of exactly the key's service, if there is one.
     #[inline]
     fn of_service<A: Address>(&self, key: &Key<A>) -> Option<&Entries> {
         self.services.as_ref()?.0.get(&service(key.protocol_word(), key.dport()))
     }
 
-    /// The first rule that matches, if it comes before the one labelled so.
+    /// Returns the first rule that matches, if its label is below `before`.
     #[inline]
     pub fn first<A: Address>(&self, key: &Key<A>, before: Label) -> Option<&Entry> {
         let first = self.walked.first(key, before);
@@ -263,7 +264,7 @@ impl Group {
         self.of_service(key).and_then(|list| list.first(key, before)).or(first)
     }
 
-    /// Calls `with` for what each rule is counted under that matches and comes before the one labelled so.
+    /// Calls `with` with the number of each rule that matches and whose label is below `before`.
     #[inline]
     pub fn each<A: Address>(&self, key: &Key<A>, before: Label, mut with: impl FnMut(u32)) {
         self.walked.each(key, before, &mut with);
@@ -272,7 +273,7 @@ impl Group {
         }
     }
 
-    /// The first rule that is equal to this one.
+    /// Returns the label of the first rule of the same shape.
     fn find(&self, entry: &Entry) -> Option<Label> {
         let list = match (&self.services, entry.service()) {
             (Some(services), Some(service)) => services.0.get(&service)?,
@@ -282,10 +283,10 @@ impl Group {
     }
 }
 
-/// The numbers of a rule's two prefixes.
+/// The numbers of a rule's source prefix and destination prefix.
 pub type Pair = (u32, u32);
 
-/// Groups by pairs of prefixes.
+/// Groups of rules by pair of prefixes.
 #[derive(Clone, Debug)]
 pub struct Groups {
     groups: HashMap<u64, Group, Seeded>,
@@ -293,24 +294,24 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// None, with room for so many.
+    /// Creates an empty table with room for `room` pairs.
     pub fn new(room: usize, seed: Seeded) -> Groups {
         Groups { groups: HashMap::with_capacity_and_hasher(room, seed), rules: 0 }
     }
 
-    /// How many rules there are.
+    /// Returns the number of rules.
     pub fn rules(&self) -> usize {
         self.rules
     }
 
-    /// Adds a rule of this pair.
+    /// Adds a rule to its pair.
     pub fn insert(&mut self, pair: Pair, entry: Entry) {
         let seed = *self.groups.hasher();
         self.groups.entry(key(pair)).or_default().insert(entry, seed);
         self.rules += 1;
     }
 
-    /// Takes a rule of this pair out.
+    /// Removes a rule from its pair.
     pub fn remove(&mut self, pair: Pair, entry: &Entry) {
         let Some(group) = self.groups.get_mut(&key(pair)) else { return };
         self.rules -= usize::from(group.remove(entry));
@@ -319,18 +320,18 @@ impl Groups {
         }
     }
 
-    /// Gives a rule of this pair another label, between the same neighbours.
+    /// Gives a rule of this pair another label between the same neighbours.
     pub fn relabel(&mut self, pair: Pair, entry: &Entry, label: Label) {
         let Some(group) = self.groups.get_mut(&key(pair)) else { return };
         group.list(entry).relabel(entry, label);
     }
 
-    /// The first rule of this pair that is equal to this one.
+    /// Returns the label of the first rule of this pair with the same shape.
     pub fn find(&self, pair: Pair, entry: &Entry) -> Option<Label> {
         self.get(pair)?.find(entry)
     }
 
-    /// The group of two prefixes.
+    /// Returns the group of a pair.
     #[inline]
     pub fn get(&self, pair: Pair) -> Option<&Group> {
         self.groups.get(&key(pair))

@@ -1,6 +1,6 @@
 //! A set of prefix lengths, as bits.
 
-/// How many lengths there are: 0 to 128.
+/// The number of prefix lengths: 0 to 128.
 pub const LENGTHS: usize = 129;
 
 const WORDS: usize = LENGTHS.div_ceil(64);
@@ -10,33 +10,33 @@ const WORDS: usize = LENGTHS.div_ceil(64);
 pub struct Lengths([u64; WORDS]);
 
 impl Lengths {
-    /// The set without members.
+    /// The empty set.
     pub const NONE: Lengths = Lengths([0; WORDS]);
 
-    /// Puts a length in.
+    /// Adds a length.
     #[inline]
     pub fn insert(&mut self, length: u8) {
         self.0[usize::from(length / 64)] |= 1 << (length % 64);
     }
 
-    /// Takes a length out.
+    /// Removes a length.
     pub fn remove(&mut self, length: u8) {
         self.0[usize::from(length / 64)] &= !(1 << (length % 64));
     }
 
-    /// Those that are in the other set too.
+    /// Returns the intersection of both sets.
     #[inline]
     pub fn common(self, other: Lengths) -> Lengths {
         Lengths(std::array::from_fn(|word| self.0[word] & other.0[word]))
     }
 
-    /// Whether a length is in.
+    /// Returns true if the set contains `length`.
     #[inline]
     pub fn contains(self, length: u8) -> bool {
         self.0[usize::from(length / 64)] >> (length % 64) & 1 != 0
     }
 
-    /// Calls `with` for the members, ascending.
+    /// Calls `with` with each member in ascending order.
     #[inline]
     pub fn for_each(self, mut with: impl FnMut(u8)) {
         for (word, mut bits) in (0u8..).zip(self.0) {

@@ -1,8 +1,8 @@
-//! The prefixes that rules name in one field, each with a number, and which of them hold an address.
+//! The prefixes that rules name in one field, each with a number, and the search for those that contain an address.
 //!
-//! There is one probe for each length that rules use, and nearly all of them find nothing. So a filter is asked first: a
-//! byte for each place of a hash, which says how many prefixes fall there. Its answers for all lengths are gathered without
-//! a branch, and what it lets through is looked for.
+//! The search probes a hash table once for each prefix length in use, and nearly all probes find nothing. A filter
+//! avoids most of them: for each value of a hash, a byte counts the prefixes with that hash value. The filter is read
+//! for all lengths without a branch, and only the lengths that pass it are probed.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -11,20 +11,20 @@ use super::super::rule::{Address, Prefix};
 use super::fold::Seeded;
 use super::lengths::{LENGTHS, Lengths};
 
-/// Places of the filter for each prefix, at least: one of so many finds something by chance.
-const SPARSE: usize = 16;
-/// Places of the smallest filter.
-const LEAST_PLACES: usize = 512;
+/// The least number of filter slots a prefix: one in 16 look-ups passes by chance.
+const FILTER_SLOTS_PER_PREFIX: usize = 16;
+/// The number of slots of the smallest filter.
+const MIN_FILTER_SLOTS: usize = 512;
 
-/// A prefix that rules name.
+/// The number and use count of a prefix that rules name.
 #[derive(Clone, Copy, Debug)]
 struct Named {
     number: u32,
-    /// How many rules do.
+    /// The number of rules that name the prefix.
     rules: u32,
 }
 
-/// A prefix as it is hashed: address and length in as few words as will do. Of IPv4 it is one.
+/// A prefix as a hash key: address and length are hashed in as few words as possible. For IPv4 it is one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Name<A>(Prefix<A>);
 
@@ -39,64 +39,64 @@ impl<A: Address> Hash for Name<A> {
     }
 }
 
-/// A length that rules use.
+/// A prefix length that rules use.
 #[derive(Clone, Copy, Debug)]
 struct Used<A> {
     length: u8,
     mask: A,
-    /// How many prefixes have it.
+    /// The number of prefixes of this length.
     prefixes: u32,
 }
 
 /// Whether a rule decides or counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RuleRole {
     Decides,
     Counts,
 }
 
-/// What the other field's prefixes are in the rules that name a prefix.
+/// The prefixes of the other field in the rules that name a prefix.
 #[derive(Clone, Debug, Default)]
 struct Partners {
-    /// How many rules there are of each kind for each of their lengths.
-    rules: Vec<(u8, Kind, u32)>,
+    /// The number of rules for each length of the other prefix and each role.
+    rules: Vec<(u8, RuleRole, u32)>,
 }
 
 /// The prefixes of one field.
 #[derive(Clone, Debug)]
 pub struct Prefixes<A: Address> {
     named: HashMap<Name<A>, Named, Seeded>,
-    /// By number.
+    /// Indexed by prefix number.
     partners: Vec<Partners>,
-    /// Their lengths by number, for each kind of rules.
+    /// For each role, the lengths of the partners of each prefix number.
     partner_lengths: [Vec<Lengths>; 2],
-    /// Numbers that no prefix has any more.
+    /// Free prefix numbers.
     free: Vec<u32>,
-    /// The lengths that there are but 0.
+    /// The lengths in use except 0.
     used: Vec<Used<A>>,
-    /// The number of the prefix that holds every address, which needs no search.
-    everybody: Option<u32>,
+    /// The number of the prefix of length 0, which contains every address and needs no search.
+    any_prefix: Option<u32>,
     filter: Filter,
 }
 
-/// How many prefixes fall in each place of a hash; what is too many for a byte stays so.
+/// The number of prefixes at each hash value. A count that reaches 255 stays there.
 #[derive(Clone, Debug)]
 struct Filter {
-    places: Box<[u8]>,
+    slots: Box<[u8]>,
     shift: u32,
     multipliers: [u64; 2],
 }
 
-/// Which prefixes hold an address: their lengths and numbers, as many as `count` says.
-pub struct Holding {
+/// The prefixes that contain an address: the lengths and numbers of the first `count` entries.
+pub struct ContainingPrefixes {
     pub count: usize,
     pub prefixes: [(u8, u32); LENGTHS],
 }
 
-impl Holding {
-    pub const NONE: Holding = Holding { count: 0, prefixes: [(0, 0); LENGTHS] };
+impl ContainingPrefixes {
+    pub const NONE: ContainingPrefixes = ContainingPrefixes { count: 0, prefixes: [(0, 0); LENGTHS] };
 
-    /// Those that there are.
+    /// Returns the prefixes found.
     #[inline]
     pub fn each(&self) -> &[(u8, u32)] {
         &self.prefixes[..self.count]
@@ -104,40 +104,40 @@ impl Holding {
 }
 
 impl Filter {
-    fn new(places: usize, seed: Seeded) -> Filter {
-        let places = places.max(LEAST_PLACES).next_power_of_two();
+    fn new(slots: usize, seed: Seeded) -> Filter {
+        let slots = slots.max(MIN_FILTER_SLOTS).next_power_of_two();
         Filter {
-            places: vec![0; places].into(),
-            shift: 64 - places.trailing_zeros(),
+            slots: vec![0; slots].into(),
+            shift: 64 - slots.trailing_zeros(),
             multipliers: [1u64, 2].map(|which| seed.hash_one(which) | 1),
         }
     }
 
     #[inline]
-    fn place<A: Address>(&self, first: A, length: u8) -> usize {
+    fn slot<A: Address>(&self, first: A, length: u8) -> usize {
         let bits = first.widen();
         let (low, high) = (bits as u64 ^ u64::from(length) << 56, (bits >> 64) as u64);
-        // Multiply-shift (Dietzfelbinger et al., "A Reliable Randomized Algorithm for the Closest-Pair Problem", 1997);
-        // the low half of an IPv4 address is all there is.
+        // Multiply-shift (Dietzfelbinger et al., "A Reliable Randomized Algorithm for the Closest-Pair Problem", 1997).
+        // An IPv4 address has the low half only.
         let low = (low ^ low >> 32).wrapping_mul(self.multipliers[0]);
         (low.wrapping_add((high ^ high >> 32).wrapping_mul(self.multipliers[1])) >> self.shift) as usize
     }
 
     fn add<A: Address>(&mut self, prefix: Prefix<A>) {
-        let place = self.place(prefix.first(), prefix.length());
-        self.places[place] = self.places[place].saturating_add(1);
+        let slot = self.slot(prefix.first(), prefix.length());
+        self.slots[slot] = self.slots[slot].saturating_add(1);
     }
 
     fn remove<A: Address>(&mut self, prefix: Prefix<A>) {
-        let place = self.place(prefix.first(), prefix.length());
-        if self.places[place] < u8::MAX {
-            self.places[place] -= 1;
+        let slot = self.slot(prefix.first(), prefix.length());
+        if self.slots[slot] < u8::MAX {
+            self.slots[slot] -= 1;
         }
     }
 }
 
 impl<A: Address> Prefixes<A> {
-    /// None, with room for so many.
+    /// Creates an empty table with room for `room` prefixes.
     pub fn new(room: usize, seed: Seeded) -> Prefixes<A> {
         Prefixes {
             named: HashMap::with_capacity_and_hasher(room, seed),
@@ -145,13 +145,14 @@ impl<A: Address> Prefixes<A> {
             partner_lengths: [Vec::new(), Vec::new()],
             free: Vec::new(),
             used: Vec::new(),
-            everybody: None,
-            filter: Filter::new(room * SPARSE, seed),
+            any_prefix: None,
+            filter: Filter::new(room * FILTER_SLOTS_PER_PREFIX, seed),
         }
     }
 
-    /// The number of a prefix that one more rule names, with one of the length `partner` in the other field.
-    pub fn add(&mut self, prefix: Prefix<A>, partner: u8, kind: Kind) -> u32 {
+    /// Counts one more rule that names the prefix, together with a prefix of length `partner` in the other field.
+    /// Returns the prefix's number.
+    pub fn add(&mut self, prefix: Prefix<A>, partner: u8, role: RuleRole) -> u32 {
         let number = match self.named.get_mut(&Name(prefix)) {
             Some(named) => {
                 named.rules += 1;
@@ -160,17 +161,17 @@ impl<A: Address> Prefixes<A> {
             None => self.name(prefix),
         };
         let partners = &mut self.partners[number as usize].rules;
-        match partners.iter_mut().find(|(length, of, _)| (*length, *of) == (partner, kind)) {
+        match partners.iter_mut().find(|(length, other_role, _)| (*length, *other_role) == (partner, role)) {
             Some((.., rules)) => *rules += 1,
             None => {
-                partners.push((partner, kind, 1));
-                self.partner_lengths[kind as usize][number as usize].insert(partner);
+                partners.push((partner, role, 1));
+                self.partner_lengths[role as usize][number as usize].insert(partner);
             }
         }
         number
     }
 
-    /// The number of a prefix that no rule has named.
+    /// Gives a number to a prefix that no rule has named yet.
     fn name(&mut self, prefix: Prefix<A>) -> u32 {
         let number = self.free.pop().unwrap_or_else(|| {
             self.partners.push(Partners::default());
@@ -179,15 +180,15 @@ impl<A: Address> Prefixes<A> {
         });
         self.named.insert(Name(prefix), Named { number, rules: 1 });
         if prefix == Prefix::ANY {
-            self.everybody = Some(number);
+            self.any_prefix = Some(number);
             return number;
         }
         match self.used.iter_mut().find(|used| used.length == prefix.length()) {
             Some(used) => used.prefixes += 1,
             None => self.used.push(Used { length: prefix.length(), mask: A::mask(prefix.length()), prefixes: 1 }),
         }
-        if self.named.len() * SPARSE > self.filter.places.len() {
-            self.filter = Filter::new(self.filter.places.len() * 2, *self.named.hasher());
+        if self.named.len() * FILTER_SLOTS_PER_PREFIX > self.filter.slots.len() {
+            self.filter = Filter::new(self.filter.slots.len() * 2, *self.named.hasher());
             self.named.keys().filter(|name| name.0 != Prefix::ANY).for_each(|name| self.filter.add(name.0));
         } else {
             self.filter.add(prefix);
@@ -195,16 +196,17 @@ impl<A: Address> Prefixes<A> {
         number
     }
 
-    /// One rule fewer names the prefix, with one of the length `partner` in the other field.
-    pub fn remove(&mut self, prefix: Prefix<A>, partner: u8, kind: Kind) {
+    /// Counts one rule less that names the prefix together with a prefix of length `partner` in the other field.
+    pub fn remove(&mut self, prefix: Prefix<A>, partner: u8, role: RuleRole) {
         let Some(named) = self.named.get_mut(&Name(prefix)) else { return };
         let number = named.number;
         let partners = &mut self.partners[number as usize].rules;
-        if let Some(at) = partners.iter().position(|(length, of, _)| (*length, *of) == (partner, kind)) {
+        if let Some(at) = partners.iter().position(|(length, other_role, _)| (*length, *other_role) == (partner, role))
+        {
             partners[at].2 -= 1;
             if partners[at].2 == 0 {
                 partners.swap_remove(at);
-                self.partner_lengths[kind as usize][number as usize].remove(partner);
+                self.partner_lengths[role as usize][number as usize].remove(partner);
             }
         }
         named.rules -= 1;
@@ -214,7 +216,7 @@ impl<A: Address> Prefixes<A> {
         self.free.push(number);
         self.named.remove(&Name(prefix));
         if prefix == Prefix::ANY {
-            self.everybody = None;
+            self.any_prefix = None;
             return;
         }
         self.filter.remove(prefix);
@@ -226,28 +228,28 @@ impl<A: Address> Prefixes<A> {
         }
     }
 
-    /// The number of a prefix that rules name.
+    /// Returns the number of a prefix that rules name.
     pub fn number(&self, prefix: Prefix<A>) -> Option<u32> {
         self.named.get(&Name(prefix)).map(|named| named.number)
     }
 
-    /// The lengths of the other field's prefixes in the rules of a kind that name this one.
+    /// Returns the lengths of the other field's prefixes in the rules of a role that name this prefix.
     #[inline]
-    pub fn partners(&self, number: u32, kind: Kind) -> Lengths {
-        self.partner_lengths[kind as usize][number as usize]
+    pub fn partners(&self, number: u32, role: RuleRole) -> Lengths {
+        self.partner_lengths[role as usize][number as usize]
     }
 
-    /// Finds those that hold the address.
+    /// Finds the prefixes that contain the address.
     #[inline]
-    pub fn holding(&self, address: A, found: &mut Holding) {
+    pub fn find_containing(&self, address: A, found: &mut ContainingPrefixes) {
         let mut let_through = [0u8; LENGTHS];
         let mut count = 0;
         for used in &self.used {
             let_through[count] = used.length;
-            count += usize::from(self.filter.places[self.filter.place(address & used.mask, used.length)] != 0);
+            count += usize::from(self.filter.slots[self.filter.slot(address & used.mask, used.length)] != 0);
         }
         found.count = 0;
-        if let Some(number) = self.everybody {
+        if let Some(number) = self.any_prefix {
             found.prefixes[0] = (0, number);
             found.count = 1;
         }
