@@ -1,30 +1,30 @@
-//! Longest-prefix match: from an address to the next hop of the longest route that contains it, for IPv4 and IPv6.
+//! Longest-prefix match for IPv4 and IPv6: maps an address to the next hop of the longest route that contains it.
 //!
-//! [`Ipv4Table`] and [`Ipv6Table`] are one generic [`Table`]: a compressed table for lookups (`fib.rs` says how it is
-//! laid out, after Lulea, Poptrie and DXR) beside the routes as given (`rib.rs`), from which any part of it can be
-//! rebuilt (`paint.rs`).
+//! [`Ipv4Table`] and [`Ipv6Table`] are one generic [`Table`]. It holds a compressed table for look-ups (`fib.rs`
+//! describes the layout, after Lulea, Poptrie and DXR) and the routes as given (`rib.rs`), from which any part of the
+//! compressed table can be rebuilt (`paint.rs`).
 //!
 //! # Memory
 //!
-//! The root takes 4 MiB, of which a system that maps memory lazily provides the pages near routes only. The rest grows
-//! with the routes: a prefix starts at most two runs of 4 bytes at its level, and each node on its way takes 64 bytes
-//! and four runs. Only prefixes that share a slot with another longer than the slot have nodes, at most one for each 8
-//! bits after the first 24: one for IPv4, 13 for IPv6. With [`synthetic`] routes:
+//! The root takes 4 MiB. A system that maps memory lazily provides only the pages with routes. The rest grows with the
+//! routes: a prefix starts at most two runs of 4 bytes at its level, and each node on the path to it takes 64 bytes and
+//! four runs. A slot has a node only if several prefixes longer than the slot lie in it. A path has at most one node
+//! for each 8 bits after the first 24: one for IPv4, 13 for IPv6. With [`synthetic`] routes:
 //!
-//! | routes | IPv4 lookups read | IPv4 in all | IPv6 lookups read | IPv6 in all |
+//! | routes | IPv4 look-up table | IPv4 in total | IPv6 look-up table | IPv6 in total |
 //! |---|---|---|---|---|
 //! | 10 000 | 4.3 MB | 4.5 MB | 4.9 MB | 5.5 MB |
 //! | 1 000 000 | 12.4 MB | 32.8 MB | 58 MB | 115 MB |
 //!
 //! # Updates
 //!
-//! [`Table::insert`] and [`Table::remove`] rewrite what the prefix covers and nothing else: a few rows for the common
+//! [`Table::insert`] and [`Table::remove`] rewrite only the part that the prefix covers: a few rows for the common
 //! lengths, 2^(18 - length) rows for shorter ones, one word for the default route.
 //!
-//! A [`Table`] has one writer and no reader beside it. For lookups during updates, the route set ([`Rib`]) and the
-//! compressed table ([`Fib`]) can be had apart: the route set notes each change as a short list of prefixes to paint
-//! ([`Changes`]), and two compressed tables follow the list one after the other, while readers have the one that is not
-//! being written (`forebay_graph::Live`). The route set exists once.
+//! A [`Table`] has one writer and no concurrent readers. For look-ups during updates, the route set ([`Rib`]) and the
+//! compressed table ([`Fib`]) can be used separately. The route set records each change as a short list of prefixes to
+//! paint ([`Changes`]). Two compressed tables apply the list one after the other, and readers use the one that is not
+//! being written (`forebay_graph::Live`). There is only one route set.
 //!
 //! # Example
 //!
@@ -34,13 +34,13 @@
 //! let mut table = Ipv4Table::new();
 //! table.insert(Prefix::new(0x0a00_0000, 8)?, 1)?; // 10.0.0.0/8
 //! table.insert(Prefix::new(0x0a01_0000, 16)?, 2)?; // 10.1.0.0/16
-//! // As a batch is looked up: in steps, so that memory is asked for all of them before the first is answered.
+//! // A batch is looked up in steps, so that the memory reads of all addresses overlap.
 //! let addresses = [0x0a01_0203, 0x0a02_0203, 0x0b00_0001];
 //! addresses.iter().for_each(|address| table.prefetch(*address));
 //! let mut next_hops = addresses.map(|address| table.begin(address));
 //! table.finish(&addresses, &mut next_hops);
 //! assert_eq!(next_hops, [2, 1, NO_ROUTE]);
-//! assert_eq!(table.lookup(addresses[0]), 2); // one by itself
+//! assert_eq!(table.lookup(addresses[0]), 2); // a single look-up
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -64,14 +64,14 @@ pub use fib::{Fib, MAX_NEXT_HOP, NO_ROUTE};
 pub use prefix::{Address, IpPrefix, Prefix, PrefixError};
 pub use rib::Rib;
 
-/// A table of IPv4 routes; addresses are `u32` in host order.
+/// A table of IPv4 routes. Addresses are `u32` in host order.
 pub type Ipv4Table = Table<u32>;
-/// A table of IPv6 routes; addresses are `u128` in host order.
+/// A table of IPv6 routes. Addresses are `u128` in host order.
 pub type Ipv6Table = Table<u128>;
 
 /// A next hop above [`MAX_NEXT_HOP`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("next hop {0} is too great; allowed is 0 to {MAX_NEXT_HOP}")]
+#[error("next hop {0} is too large; allowed is 0 to {MAX_NEXT_HOP}")]
 pub struct NextHopError(pub u32);
 
 /// A longest-prefix-match table.
@@ -79,7 +79,7 @@ pub struct NextHopError(pub u32);
 pub struct Table<A: Address> {
     rib: Rib<A>,
     fib: Fib<A>,
-    /// The present change; kept for its allocation.
+    /// The changes of the present update. A field, so that its allocation is reused.
     changes: Changes<A>,
 }
 
@@ -96,12 +96,12 @@ impl<A: Address> fmt::Debug for Table<A> {
 }
 
 impl<A: Address> Table<A> {
-    /// A table without routes.
+    /// Creates a table without routes.
     pub fn new() -> Self {
         Self { rib: Rib::default(), fib: Fib::new(), changes: Changes::default() }
     }
 
-    /// A table with these routes, in any order; of several with the same prefix the last one stays.
+    /// Creates a table with these routes, in any order. If several have the same prefix, the last one counts.
     ///
     /// # Errors
     /// [`NextHopError`] if a next hop is above [`MAX_NEXT_HOP`].
@@ -110,81 +110,81 @@ impl<A: Address> Table<A> {
         Ok(Self { fib: Fib::of(&rib), rib, changes: Changes::default() })
     }
 
-    /// Adds a route or gives it another next hop; returns the one it had.
+    /// Adds a route or changes its next hop. Returns the previous next hop.
     ///
     /// # Errors
-    /// [`NextHopError`] if the next hop is above [`MAX_NEXT_HOP`]; the table is as before.
+    /// [`NextHopError`] if the next hop is above [`MAX_NEXT_HOP`]. The table does not change then.
     pub fn insert(&mut self, prefix: Prefix<A>, next_hop: u32) -> Result<Option<u32>, NextHopError> {
         let previous = self.rib.insert(prefix, next_hop, &mut self.changes)?;
-        self.follow();
+        self.apply_changes();
         Ok(previous)
     }
 
-    /// Removes a route and returns its next hop; its addresses fall back to the covering route.
+    /// Removes a route and returns its next hop. Its addresses then use the covering route.
     pub fn remove(&mut self, prefix: Prefix<A>) -> Option<u32> {
         let previous = self.rib.remove(prefix, &mut self.changes)?;
-        self.follow();
+        self.apply_changes();
         Some(previous)
     }
 
-    /// Brings the compressed table in line with the routes.
-    fn follow(&mut self) {
+    /// Applies the recorded changes to the compressed table.
+    fn apply_changes(&mut self) {
         self.fib.apply(&self.changes);
         self.changes.clear();
     }
 
-    /// The next hop for `address`, or [`NO_ROUTE`].
+    /// Returns the next hop of `address`, or [`NO_ROUTE`].
     #[inline]
     pub fn lookup(&self, address: A) -> u32 {
         self.fib.lookup(address)
     }
 
-    /// Asks the processor for what a lookup of `address` reads first.
+    /// Prefetches the memory that a look-up of `address` reads first.
     #[inline(always)]
     pub fn prefetch(&self, address: A) {
         self.fib.prefetch(address);
     }
 
-    /// The first step of a lookup, for a caller that comes by addresses one after the other; [`finish`](Self::finish)
+    /// Makes the first step of a look-up, for a caller that obtains the addresses one by one. [`finish`](Self::finish)
     /// does the rest for all of them.
     #[inline(always)]
     pub fn begin(&self, address: A) -> u32 {
         self.fib.begin(address)
     }
 
-    /// Turns what [`begin`](Self::begin) gave for each of `addresses`, one by one in order, into next hops or
-    /// [`NO_ROUTE`].
+    /// Turns the results of [`begin`](Self::begin) for `addresses`, in the same order, into next hops or [`NO_ROUTE`].
     #[inline(always)]
     pub fn finish(&self, addresses: &[A], begun: &mut [u32]) {
         self.fib.finish(addresses, begun);
     }
 
-    /// The next hop of exactly this prefix.
+    /// Returns the next hop of exactly this prefix.
     pub fn get(&self, prefix: Prefix<A>) -> Option<u32> {
         self.rib.get(prefix)
     }
 
-    /// All routes, ordered by prefix.
+    /// Iterates over all routes, ordered by prefix.
     pub fn routes(&self) -> impl Iterator<Item = (Prefix<A>, u32)> {
         self.rib.iter()
     }
 
-    /// Routes in the table.
+    /// Returns the number of routes.
     pub fn len(&self) -> usize {
         self.rib.len()
     }
 
-    /// Whether there are no routes.
+    /// Returns true if there are no routes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of the compressed table, which is all that lookups read.
+    /// Returns the size of the compressed table in bytes. Look-ups read nothing else.
     pub fn lookup_bytes(&self) -> usize {
         self.fib.memory_bytes()
     }
 
-    /// Bytes of the whole table: [`lookup_bytes`](Self::lookup_bytes) and the route set (estimated).
+    /// Returns the size of the whole table in bytes: [`lookup_bytes`](Self::lookup_bytes) and the route set
+    /// (estimated).
     pub fn memory_bytes(&self) -> usize {
         self.fib.memory_bytes() + self.rib.memory_bytes()
     }

@@ -1,16 +1,18 @@
-//! What changes of the route set make of the compressed table: which prefixes to paint with which values.
+//! Changes of the route set, in the form in which the compressed table applies them: prefixes to paint with values.
 //!
-//! The route set ([`Rib`](super::Rib)) writes it, the compressed table ([`Fib`](super::Fib)) follows it, and so can a
-//! second compressed table, at its own time: the route set is there once, however many copies lookups read.
+//! The route set ([`Rib`](super::Rib)) records the changes, and the compressed table ([`Fib`](super::Fib)) applies
+//! them. A second compressed table can apply them at another time. So one route set suffices for any number of
+//! compressed tables.
 
 use super::prefix::{Address, Prefix};
 
-/// Changes, in the order in which they were made.
+/// Changes of the routes, in the order in which they were made.
 #[derive(Clone, Debug)]
 pub struct Changes<A: Address> {
-    /// The paint of all: each change's prefix with its new value, then all that it covers.
+    /// The prefixes to paint and their values. For each change: its prefix with the new value, then all routes below
+    /// it.
     painted: Vec<(Prefix<A>, u32)>,
-    /// Where each change's paint ends.
+    /// The end of each change in `painted`.
     ends: Vec<usize>,
 }
 
@@ -21,30 +23,30 @@ impl<A: Address> Default for Changes<A> {
 }
 
 impl<A: Address> Changes<A> {
-    /// How much there is to paint, in prefixes: what the changes cost to follow.
+    /// Returns the number of prefixes to paint, which is the cost to apply the changes.
     pub fn len(&self) -> usize {
         self.painted.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no changes.
     pub fn is_empty(&self) -> bool {
         self.painted.is_empty()
     }
 
-    /// Forgets them, and keeps the memory for the next ones.
+    /// Removes all changes and keeps the memory for later ones.
     pub fn clear(&mut self) {
         self.painted.clear();
         self.ends.clear();
     }
 
-    /// One more: a prefix with its new value, and what it covers, which has to be painted over it again.
+    /// Adds a change: a prefix with its new value, and the routes below it, which must be painted over it again.
     pub(super) fn push(&mut self, prefix: Prefix<A>, value: u32, below: impl Iterator<Item = (Prefix<A>, u32)>) {
         self.painted.push((prefix, value));
         self.painted.extend(below);
         self.ends.push(self.painted.len());
     }
 
-    /// The paint of each change; never empty.
+    /// Iterates over the changes. Each is a list of prefixes to paint and is never empty.
     pub(super) fn each(&self) -> impl Iterator<Item = &[(Prefix<A>, u32)]> {
         let starts = [0].into_iter().chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| &self.painted[start..*end])

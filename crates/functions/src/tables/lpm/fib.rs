@@ -1,21 +1,22 @@
-//! The compressed table: what a lookup reads.
+//! The compressed table, which look-ups read.
 //!
-//! The address is cut into pieces that index arrays, as in every multibit trie: the first 24 bits index the root, each
-//! further piece of 8 bits a node. Arrays of routes are long stretches of the same value, so only the *runs* are stored
-//! (run-length compression with a bit vector: Degermark, Brodnik, Carlsson, Pink, "Small forwarding tables for fast
-//! routing lookups", SIGCOMM 1997; counting its bits with the processor's instruction: Asai, Ohara, "Poptrie",
-//! SIGCOMM 2015; a root wide enough that most lookups end there: both, and Zec, Rizzo, Mikuc, "DXR", CCR 2012).
+//! As in every multibit trie, pieces of the address index arrays: the first 24 bits index the root, and each further
+//! piece of 8 bits indexes a node. Arrays of routes consist of long stretches of equal values, so only the *runs* are
+//! stored. (Run-length compression with a bit vector: Degermark, Brodnik, Carlsson, Pink, "Small forwarding tables for
+//! fast routing lookups", SIGCOMM 1997. Counting the bits with the processor's instruction: Asai, Ohara, "Poptrie",
+//! SIGCOMM 2015. A root wide enough that most look-ups end there: both, and Zec, Rizzo, Mikuc, "DXR", CCR 2012.)
 //!
-//! A [`Row`] is 64 slots in 16 bytes: a bit vector marks the slots where a new run starts, and the runs' entries lie side
-//! by side in a block of the pool. One load finds the row, one the entry, and the row's place needs no load at all: the
-//! root is a plain array of 2^18 rows. IPv4 needs no more for prefixes up to /24.
+//! A [`Row`] describes 64 slots in 16 bytes: a bit vector marks the slots where a new run starts, and the entries of
+//! the runs are adjacent in a block of the pool. A look-up loads the row and the entry. It needs no load to find the
+//! row, because the root is a plain array of 2^18 rows. For IPv4 prefixes up to /24 this is all.
 //!
-//! Below the root, a slot that holds a single longer prefix points to a [`Tail`], one comparison; only where several
-//! lie in one slot there is a node of four rows. Without tails each lonely IPv6 route would cost a chain of nodes.
+//! Below the root, a slot that contains a single longer prefix points to a [`Tail`], which takes one comparison. Only a
+//! slot that contains several longer prefixes has a node of four rows. Without tails, each isolated IPv6 route would
+//! need a chain of nodes.
 //!
-//! An all-zero row means "no route", as word 0 of the pool does: pages of the root where there are no routes are never
-//! touched, and take no memory on systems that map fresh memory lazily. The default route is kept aside for the same
-//! reason.
+//! An all-zero row means "no route", and so does word 0 of the pool. Pages of the root without routes are therefore
+//! never written, and take no memory on systems that map fresh memory lazily. The default route is kept outside the
+//! root for the same reason.
 
 use std::hint::select_unpredictable;
 
@@ -26,28 +27,28 @@ use super::prefix::{Address, Prefix};
 use super::rib::Rib;
 use super::runs::Runs;
 
-/// Bits of the address that choose the root's row; the 6 that follow choose its slot.
+/// Bits of the address that select the row in the root. The next 6 bits select its slot.
 pub(super) const ROOT_ROW_BITS: u32 = 18;
 /// Bits of the address that the root consumes.
 pub(super) const ROOT_BITS: u32 = ROOT_ROW_BITS + 6;
 /// Rows in the root.
 const ROOT_ROWS: usize = 1 << ROOT_ROW_BITS;
-/// Lookups that are in flight together.
+/// The number of look-ups that are walked together.
 const LANES: usize = u32::BITS as usize;
 
-/// Set in an entry that points to a node or a tail.
+/// Set in an entry that points to a node or to a tail.
 const BELOW: u32 = 1 << 31;
-/// Set beside `BELOW` if it is a tail.
+/// Set in addition to `BELOW` if the entry points to a tail.
 const TAIL: u32 = 1 << 30;
 
-/// An entry that no route covers; a next hop h is stored as h + 1.
+/// The entry of a slot that no route covers. A next hop h is stored as h + 1.
 pub(super) const UNCOVERED: u32 = 0;
-/// The greatest next hop: two bits of an entry say what it is, and 0 is taken.
+/// The greatest next hop: two bits of an entry hold its type, and 0 is taken.
 pub const MAX_NEXT_HOP: u32 = TAIL - 2;
-/// The answer where no route matches. One less than `UNCOVERED`, so that no lookup has to tell the two apart.
+/// The result if no route matches. It is one less than `UNCOVERED`, so that a look-up subtracts 1 in every case.
 pub const NO_ROUTE: u32 = UNCOVERED.wrapping_sub(1);
 
-/// What an entry says.
+/// A decoded entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     /// A next hop plus one, or [`UNCOVERED`].
@@ -78,12 +79,12 @@ impl Entry {
 
 /// 64 slots, run-length compressed.
 ///
-/// Stored as one `u128`, because only arrays of plain integers come zeroed from the system without being written.
+/// Stored as one `u128`, because only arrays of plain integers can be allocated as zeroed pages without being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
-    /// Bit s is set if slot s starts a new run. Slot 0 always does; its bit is always clear.
+    /// Bit s is set if slot s starts a new run. Slot 0 always starts one; its bit is always clear.
     pub(super) starts: u64,
-    /// Where in the pool the first run's entry is; the others follow. 0 in a row without routes.
+    /// The index in the pool of the first run's entry; the others follow. 0 in a row without routes.
     pub(super) base: u32,
 }
 
@@ -97,19 +98,20 @@ impl Row {
         u128::from(self.starts) | u128::from(self.base) << 64
     }
 
-    /// Runs in the row, 1 to 64.
+    /// Returns the number of runs in the row, 1 to 64.
     pub(super) fn runs(self) -> usize {
         1 + self.starts.count_ones() as usize
     }
 
-    /// Where in the pool the entry for `slot` (its low 6 bits) is: as many runs after the first as start up to there.
+    /// Returns the index in the pool of the entry of `slot` (its low 6 bits). It is `base` plus the number of runs that
+    /// start after slot 0 and up to `slot`.
     #[inline(always)]
     fn run(self, slot: u32) -> u32 {
         self.base.wrapping_add(self.starts.wrapping_shl(!slot).count_ones())
     }
 }
 
-/// A single prefix below a slot, and what covers the rest of the slot.
+/// A single prefix below a slot, and the value of the rest of the slot.
 #[derive(Clone, Copy)]
 pub(super) struct Tail<A: Address> {
     pub(super) prefix: Prefix<A>,
@@ -119,7 +121,7 @@ pub(super) struct Tail<A: Address> {
     pub(super) outside: u32,
 }
 
-/// A set of lanes, and the iterator over it.
+/// A set of lanes that is also the iterator over itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Lanes(u32);
 
@@ -141,7 +143,7 @@ impl Iterator for Lanes {
     }
 }
 
-/// The compressed table: all that lookups read.
+/// The compressed table. Look-ups read nothing else.
 #[derive(Clone)]
 pub struct Fib<A: Address> {
     pub(super) root: Box<[u128; ROOT_ROWS]>,
@@ -161,7 +163,7 @@ impl<A: Address> Default for Fib<A> {
 }
 
 impl<A: Address> Fib<A> {
-    /// A table without routes.
+    /// Creates a table without routes.
     pub fn new() -> Self {
         let root: Result<Box<[u128; ROOT_ROWS]>, _> = vec![0; ROOT_ROWS].into_boxed_slice().try_into();
         Self {
@@ -175,7 +177,7 @@ impl<A: Address> Fib<A> {
         }
     }
 
-    /// The table of these routes.
+    /// Builds the table of these routes.
     pub fn of(routes: &Rib<A>) -> Self {
         let mut fib = Self::new();
         if let Some(default) = routes.get(Prefix::DEFAULT) {
@@ -187,7 +189,7 @@ impl<A: Address> Fib<A> {
         fib
     }
 
-    /// Follows changes of the routes. They rewrite what their prefixes cover and nothing else.
+    /// Applies changes of the routes. Only the parts that their prefixes cover are rewritten.
     pub fn apply(&mut self, changes: &Changes<A>) {
         for painted in changes.each() {
             match painted {
@@ -202,7 +204,7 @@ impl<A: Address> Fib<A> {
         (address.first_word() >> (32 - ROOT_ROW_BITS)) as usize
     }
 
-    /// The slot, with further bits above its six.
+    /// Returns the slot in the root's row. Bits above the lowest six are not part of it.
     #[inline(always)]
     fn root_slot(address: A) -> u32 {
         address.first_word() >> (32 - ROOT_BITS)
@@ -236,7 +238,7 @@ impl<A: Address> Fib<A> {
         select_unpredictable(value == UNCOVERED, self.default, value.wrapping_sub(1))
     }
 
-    /// The next hop for `address`, or [`NO_ROUTE`].
+    /// Returns the next hop of `address`, or [`NO_ROUTE`].
     #[inline]
     pub fn lookup(&self, address: A) -> u32 {
         let mut entry = self.root_entry(address);
@@ -251,21 +253,21 @@ impl<A: Address> Fib<A> {
         self.next_hop(entry)
     }
 
-    /// Asks the processor for what a lookup of `address` reads first.
+    /// Prefetches the memory that a look-up of `address` reads first.
     #[inline(always)]
     pub fn prefetch(&self, address: A) {
         prefetch_read(&*self.root, Self::root_row(address));
     }
 
-    /// The first step of a lookup, for a caller that comes by addresses one after the other; [`finish`](Self::finish) does
-    /// the rest for all of them. It is all of the work where the route is /24 or shorter, which most are, and so short that
-    /// the processor overlaps several, each with the work that got the address.
+    /// Makes the first step of a look-up, for a caller that obtains the addresses one by one. [`finish`](Self::finish)
+    /// does the rest for all of them. For a route of /24 or shorter, as most are, this step is the whole look-up. It is
+    /// so short that the processor overlaps several of them with the work that obtains the addresses.
     #[inline(always)]
     pub fn begin(&self, address: A) -> u32 {
         self.root_entry(address)
     }
 
-    /// Turns what [`begin`](Self::begin) gave for each of `addresses`, one by one in order, into next hops or [`NO_ROUTE`].
+    /// Turns the results of [`begin`](Self::begin) for `addresses`, in the same order, into next hops or [`NO_ROUTE`].
     #[inline(always)]
     pub fn finish(&self, addresses: &[A], begun: &mut [u32]) {
         if begun.iter().fold(0, |all, entry| all | entry) & BELOW != 0 {
@@ -288,8 +290,8 @@ impl<A: Address> Fib<A> {
 
     /// Follows the entries that point below the root.
     ///
-    /// Level by level, so that the loads of all lanes are in flight together, and with sets instead of branches: how
-    /// deep a lane goes cannot be predicted.
+    /// The walk goes level by level, so that the loads of all lanes overlap. It uses sets of lanes instead of branches,
+    /// because the depth of a lane is unpredictable.
     #[inline(never)]
     fn walk(&self, addresses: &[A; LANES], entries: &mut [u32; LANES], next_hops: &mut [u32; LANES]) {
         let mut nodes = Lanes(0);
@@ -307,7 +309,7 @@ impl<A: Address> Fib<A> {
             for lane in nodes {
                 let entry = self.node_entry(entries[lane], addresses[lane], depth);
                 entries[lane] = entry;
-                // Wrong where the entry points further down, and then overwritten.
+                // If the entry points further down, this value is meaningless and is overwritten later.
                 next_hops[lane] = self.next_hop(entry);
                 deeper.add_if(entry & (BELOW | TAIL) == BELOW, lane);
                 tails.add_if(entry & (BELOW | TAIL) == BELOW | TAIL, lane);
@@ -329,7 +331,7 @@ impl<A: Address> Fib<A> {
         self.runs.shrink_to_fit();
     }
 
-    /// Whether the table is as new, with everything it ever allocated on a free list.
+    /// Returns true if the table is as new, with all its allocations on free lists.
     #[cfg(test)]
     pub(super) fn is_blank(&self) -> bool {
         self.root.iter().all(|&row| row == 0)
@@ -339,7 +341,7 @@ impl<A: Address> Fib<A> {
             && self.default == NO_ROUTE
     }
 
-    /// Bytes taken.
+    /// Returns the memory taken, in bytes.
     pub fn memory_bytes(&self) -> usize {
         size_of_val(&*self.root)
             + self.nodes.capacity() * size_of::<[u128; 4]>()

@@ -1,66 +1,66 @@
-//! Writing the compressed table: routes are painted over what is there, shorter ones first.
+//! Writes the compressed table: routes are painted over its present content, shorter ones first.
 //!
-//! One procedure builds and updates. It takes routes in [`Prefix`] order, so a covering prefix comes before what it
-//! covers and is painted over by it. A full build paints all routes on an empty table; an update paints the changed
-//! prefix (with the covering value if it was removed) and everything below it. What lies outside the first prefix is
-//! neither read nor written, apart from the rows on the way down to it.
+//! The same procedure builds and updates a table. It takes routes in [`Prefix`] order, so a covering prefix comes
+//! before the prefixes that it covers and is painted over by them. A full build paints all routes on an empty table. An
+//! update paints the changed prefix (with the covering value if it was removed) and all routes below it. The table
+//! outside the first prefix is neither read nor written, except for the rows on the path to it.
 
 use super::fib::{Entry, Fib, ROOT_BITS, ROOT_ROW_BITS, Row, Tail};
 use super::prefix::{Address, Prefix};
 
-/// Where a row is.
+/// The array that holds a row: the root or a node.
 #[derive(Clone, Copy)]
-enum Place {
+enum RowArray {
     Root,
     Node(u32),
 }
 
 impl<A: Address> Fib<A> {
-    /// Paints `routes`: prefixes of at least 1 bit with the values to store, in order.
+    /// Paints `routes`, in order: prefixes of at least 1 bit with the values to store.
     pub(super) fn paint(&mut self, routes: &[(Prefix<A>, u32)]) {
-        self.paint_rows(Place::Root, 0, routes);
+        self.paint_rows(RowArray::Root, 0, routes);
     }
 
-    /// Paints routes on the rows of the root or of the node whose slots start after `depth` bits.
-    fn paint_rows(&mut self, place: Place, depth: u32, routes: &[(Prefix<A>, u32)]) {
-        let (row_bits, slot_bits) = match place {
-            Place::Root => (ROOT_ROW_BITS, ROOT_BITS),
-            Place::Node(_) => (depth + 2, depth + 8),
+    /// Paints routes on the rows of the root, or of the node whose slots start after `depth` bits.
+    fn paint_rows(&mut self, array: RowArray, depth: u32, routes: &[(Prefix<A>, u32)]) {
+        let (row_bits, slot_bits) = match array {
+            RowArray::Root => (ROOT_ROW_BITS, ROOT_BITS),
+            RowArray::Node(_) => (depth + 2, depth + 8),
         };
-        let row_of = |prefix: Prefix<A>| match place {
-            Place::Root => (prefix.first().first_word() >> (32 - ROOT_ROW_BITS)) as usize,
-            Place::Node(_) => usize::from(prefix.first().octet_after(depth) >> 6),
+        let row_of = |prefix: Prefix<A>| match array {
+            RowArray::Root => (prefix.first().first_word() >> (32 - ROOT_ROW_BITS)) as usize,
+            RowArray::Node(_) => usize::from(prefix.first().octet_after(depth) >> 6),
         };
         let mut rest = routes;
         while let Some(&(prefix, value)) = rest.first() {
             let row = row_of(prefix);
             if prefix.length() <= row_bits {
                 for row in row..row + (1 << (row_bits - prefix.length())) {
-                    self.repaint_row(place, row, value);
+                    self.repaint_row(array, row, value);
                 }
                 rest = &rest[1..];
             } else {
                 let count = rest.iter().take_while(|&&(prefix, _)| row_of(prefix) == row).count();
-                self.paint_row(place, row, slot_bits, &rest[..count]);
+                self.paint_row(array, row, slot_bits, &rest[..count]);
                 rest = &rest[count..];
             }
         }
     }
 
-    /// Makes a row uniform.
-    fn repaint_row(&mut self, place: Place, index: usize, value: u32) {
-        let row = self.row(place, index);
+    /// Sets all slots of a row to one value.
+    fn repaint_row(&mut self, array: RowArray, index: usize, value: u32) {
+        let row = self.row(array, index);
         for run in 0..row.runs() as u32 {
             self.release(self.runs.get(row.base + run));
         }
         self.runs.free(row.base, row.runs());
         let base = self.runs.allocate(&[value]);
-        self.set_row(place, index, Row { starts: 0, base });
+        self.set_row(array, index, Row { starts: 0, base });
     }
 
-    /// Paints routes that are longer than a row on the 64 slots of one.
-    fn paint_row(&mut self, place: Place, index: usize, slot_bits: u32, routes: &[(Prefix<A>, u32)]) {
-        let row = self.row(place, index);
+    /// Paints routes that are longer than a row on the 64 slots of a row.
+    fn paint_row(&mut self, array: RowArray, index: usize, slot_bits: u32, routes: &[(Prefix<A>, u32)]) {
+        let row = self.row(array, index);
         let mut slots = self.slots(row);
         let slot_of = |prefix: Prefix<A>| usize::from(prefix.first().octet_after(slot_bits - 8) & 63);
         let mut rest = routes;
@@ -78,14 +78,14 @@ impl<A: Address> Fib<A> {
                 rest = &rest[count..];
             }
         }
-        self.compress(place, index, row, &slots);
+        self.compress(array, index, row, &slots);
     }
 
-    /// Paints routes that are longer than a slot below it, and returns the slot's new entry.
+    /// Paints routes that are longer than a slot below that slot, and returns the slot's new entry.
     fn paint_below(&mut self, entry: u32, depth: u32, mut routes: &[(Prefix<A>, u32)]) -> u32 {
         let node = match Entry::decode(entry) {
             Entry::Value(cover) => {
-                // What paints the colour that is there paints nothing.
+                // Painting the value that is already there changes nothing.
                 while routes.first().is_some_and(|&(_, value)| value == cover) {
                     routes = &routes[1..];
                 }
@@ -101,24 +101,25 @@ impl<A: Address> Fib<A> {
                 let tail = self.tails[number as usize];
                 self.free_tails.push(number);
                 if routes.first().is_some_and(|&(prefix, _)| prefix.covers(tail.prefix)) {
-                    // All of the tail is painted over: if it still exists it is among the routes.
+                    // The first route paints over the whole tail. If the tail's prefix still exists, it is among the
+                    // routes.
                     return self.paint_below(tail.outside, depth, routes);
                 }
                 let node = self.new_node(tail.outside);
-                self.paint_rows(Place::Node(node), depth, &[(tail.prefix, tail.inside)]);
+                self.paint_rows(RowArray::Node(node), depth, &[(tail.prefix, tail.inside)]);
                 node
             }
             Entry::Node(node) => node,
         };
-        self.paint_rows(Place::Node(node), depth, routes);
+        self.paint_rows(RowArray::Node(node), depth, routes);
         self.collapse(node)
     }
 
-    /// The entry for a node: the node, or its value if it has become uniform.
+    /// Returns the entry for a node: the node, or its value if all its slots have the same one.
     fn collapse(&mut self, node: u32) -> u32 {
         let rows = self.nodes[node as usize].map(Row::unpack);
         let value = self.runs.get(rows[0].base);
-        // No two slots point to the same node or tail, so that rows with equal entries hold a value.
+        // No two slots point to the same node or tail, so rows with equal entries hold a value.
         if rows.iter().any(|row| row.starts != 0 || self.runs.get(row.base) != value) {
             return Entry::Node(node).encode();
         }
@@ -147,41 +148,41 @@ impl<A: Address> Fib<A> {
         Entry::Tail(number).encode()
     }
 
-    /// Frees what an entry points to.
+    /// Frees the node or the tail that an entry points to.
     fn release(&mut self, entry: u32) {
         match Entry::decode(entry) {
             Entry::Value(_) => {}
             Entry::Tail(tail) => self.free_tails.push(tail),
             Entry::Node(node) => {
                 for row in 0..4 {
-                    self.repaint_row(Place::Node(node), row, 0);
+                    self.repaint_row(RowArray::Node(node), row, 0);
                 }
                 self.free_nodes.push(node);
             }
         }
     }
 
-    fn row(&self, place: Place, index: usize) -> Row {
-        Row::unpack(match place {
-            Place::Root => self.root[index],
-            Place::Node(node) => self.nodes[node as usize][index],
+    fn row(&self, array: RowArray, index: usize) -> Row {
+        Row::unpack(match array {
+            RowArray::Root => self.root[index],
+            RowArray::Node(node) => self.nodes[node as usize][index],
         })
     }
 
-    fn set_row(&mut self, place: Place, index: usize, row: Row) {
-        match place {
-            Place::Root => self.root[index] = row.pack(),
-            Place::Node(node) => self.nodes[node as usize][index] = row.pack(),
+    fn set_row(&mut self, array: RowArray, index: usize, row: Row) {
+        match array {
+            RowArray::Root => self.root[index] = row.pack(),
+            RowArray::Node(node) => self.nodes[node as usize][index] = row.pack(),
         }
     }
 
-    /// A row's 64 entries.
+    /// Returns the 64 entries of a row.
     fn slots(&self, row: Row) -> [u32; 64] {
         let mut slots = [0; 64];
         let mut starts = row.starts;
         let mut start = 0;
         for run in 0..row.runs() as u32 {
-            // 64 after the last run's start.
+            // `trailing_zeros` of 0 is 64, the end of the last run.
             let end = starts.trailing_zeros() as usize;
             starts &= starts.wrapping_sub(1);
             slots[start..end].fill(self.runs.get(row.base + run));
@@ -190,8 +191,8 @@ impl<A: Address> Fib<A> {
         slots
     }
 
-    /// Stores 64 entries in a row that was `old`.
-    fn compress(&mut self, place: Place, index: usize, old: Row, slots: &[u32; 64]) {
+    /// Stores 64 entries in the row that had the content `old`.
+    fn compress(&mut self, array: RowArray, index: usize, old: Row, slots: &[u32; 64]) {
         let mut runs = [slots[0]; 64];
         let mut count = 1;
         let mut starts = 0u64;
@@ -206,7 +207,7 @@ impl<A: Address> Fib<A> {
         if starts != old.starts || runs != self.runs.block(old.base, count) {
             self.runs.free(old.base, old.runs());
             let base = self.runs.allocate(runs);
-            self.set_row(place, index, Row { starts, base });
+            self.set_row(array, index, Row { starts, base });
         }
     }
 }

@@ -1,9 +1,8 @@
-//! Addresses and prefixes: the keys of the longest-prefix-match table.
+//! Addresses and prefixes, the keys of the longest-prefix-match table.
 //!
-//! An address is an integer in host order (`u32` for IPv4, `u128` for IPv6), so that the first bit of the address is
-//! the highest bit of the integer and "longer prefix" is "more high bits". A [`Prefix`] is valid by construction: its
-//! length fits the family and its host bits are zero, so two equal prefixes are equal values and nothing past the
-//! parser has to check again.
+//! An address is an integer in host order (`u32` for IPv4, `u128` for IPv6), so the first bit of the address is the
+//! highest bit of the integer. A [`Prefix`] is valid by construction: its length fits the family and its host bits are
+//! zero. Two equal prefixes are therefore equal values, and code behind the parser need not check again.
 
 use std::fmt;
 use std::hash::Hash;
@@ -20,22 +19,22 @@ mod sealed {
 
 /// An IP address as an integer in host order: `u32` (IPv4) or `u128` (IPv6).
 pub trait Address: sealed::Sealed + Copy + Ord + Hash + fmt::Debug + Send + Sync + 'static {
-    /// Bits in an address: 32 or 128.
+    /// The number of bits in an address: 32 or 128.
     const BITS: u32;
-    /// The address of all zeros.
+    /// The all-zero address.
     const ZERO: Self;
 
-    /// The first 32 bits of the address.
+    /// Returns the first 32 bits of the address.
     fn first_word(self) -> u32;
-    /// The 8 bits that follow the first `depth` bits; `depth` is at most `BITS - 8`.
+    /// Returns the 8 bits that follow the first `depth` bits. `depth` is at most `BITS - 8`.
     fn octet_after(self, depth: u32) -> u8;
-    /// Leading bits that both addresses share, 0 to `BITS`.
+    /// Returns the number of leading bits that both addresses share, 0 to `BITS`.
     fn common_bits(self, other: Self) -> u32;
-    /// The address with all bits after the first `length` cleared; `length` up to `BITS`.
+    /// Returns the address with all bits after the first `length` cleared. `length` is at most `BITS`.
     fn masked(self, length: u32) -> Self;
-    /// The address with all bits after the first `length` set: the last address of the prefix.
+    /// Returns the address with all bits after the first `length` set: the last address of the prefix.
     fn filled(self, length: u32) -> Self;
-    /// The standard library's type, for printing.
+    /// Returns the address as the standard library's type, for printing.
     fn to_ip(self) -> IpAddr;
 }
 
@@ -80,8 +79,8 @@ address!(u128, Ipv6Addr, V6);
 
 /// A prefix whose host bits are zero and whose length fits its family.
 ///
-/// Ordered by address, then by length: a prefix sorts before everything it covers, and what it covers follows it
-/// without a gap. The table's construction rests on this order.
+/// Prefixes are ordered by address, then by length. A prefix thus sorts before the prefixes that it covers, and these
+/// follow it without a gap. The construction of the table relies on this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix<A> {
     bits: A,
@@ -89,10 +88,10 @@ pub struct Prefix<A> {
 }
 
 impl<A: Address> Prefix<A> {
-    /// The prefix of length 0: every address.
+    /// The prefix of length 0, which contains every address.
     pub const DEFAULT: Self = Self { bits: A::ZERO, length: 0 };
 
-    /// A prefix from its first address and its length in bits.
+    /// Creates a prefix from its first address and its length in bits.
     ///
     /// # Errors
     /// [`PrefixError::Length`] if `length` exceeds the family's bits, [`PrefixError::HostBits`] if `bits` has a bit set
@@ -108,35 +107,35 @@ impl<A: Address> Prefix<A> {
         Ok(masked)
     }
 
-    /// The prefix of `length` bits (at most the family's) that contains `address`.
+    /// Returns the prefix of `length` bits (at most the family's) that contains `address`.
     pub fn truncated(address: A, length: u32) -> Self {
         let length = length.min(A::BITS);
         Self { bits: address.masked(length), length: length as u8 }
     }
 
-    /// The first address.
+    /// Returns the first address.
     pub fn first(self) -> A {
         self.bits
     }
 
-    /// The last address.
+    /// Returns the last address.
     pub fn last(self) -> A {
         self.bits.filled(self.length())
     }
 
-    /// The length in bits.
+    /// Returns the length in bits.
     #[inline]
     pub fn length(self) -> u32 {
         u32::from(self.length)
     }
 
-    /// Whether `address` lies in this prefix.
+    /// Returns true if the prefix contains `address`.
     #[inline]
     pub fn contains(self, address: A) -> bool {
         self.bits.common_bits(address) >= self.length()
     }
 
-    /// Whether every address of `other` lies in this prefix; true for equal ones.
+    /// Returns true if the prefix contains every address of `other`; also for equal prefixes.
     pub fn covers(self, other: Self) -> bool {
         self.length <= other.length && self.contains(other.bits)
     }
@@ -154,7 +153,7 @@ impl<A: Address> fmt::Debug for Prefix<A> {
     }
 }
 
-/// A prefix of either family, as text names it: `10.0.0.0/8`, `2001:db8::/32`.
+/// A prefix of either family. Its text form is, for example, `10.0.0.0/8` or `2001:db8::/32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IpPrefix {
     /// An IPv4 prefix.
@@ -170,7 +169,7 @@ impl FromStr for IpPrefix {
         let (address, length) = text.split_once('/').ok_or_else(|| PrefixError::NoLength(text.into()))?;
         let address: IpAddr =
             address.parse().map_err(|source| PrefixError::Address { address: address.into(), source })?;
-        // `u32::from_str` takes a leading plus sign, which no prefix has.
+        // `u32::from_str` accepts a leading plus sign, which a prefix length must not have.
         let length =
             Some(length).filter(|text| !text.starts_with('+')).and_then(|text| text.parse().ok()).ok_or_else(|| {
                 let most = if address.is_ipv4() { 32 } else { 128 };
@@ -192,38 +191,38 @@ impl fmt::Display for IpPrefix {
     }
 }
 
-/// Why something is no prefix.
+/// The reason why a text or a pair of values is not a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PrefixError {
-    /// No slash.
+    /// The text has no slash.
     #[error("{0:?} has no length; write address/length, as in 10.0.0.0/8")]
     NoLength(String),
-    /// The part before the slash is no address.
-    #[error("{address:?} is no IPv4 or IPv6 address")]
+    /// The part before the slash is not an address.
+    #[error("{address:?} is not an IPv4 or IPv6 address")]
     Address {
         /// The text given.
         address: String,
-        /// What the standard library found.
+        /// The standard library's error.
         source: AddrParseError,
     },
-    /// The part after the slash is no number.
-    #[error("{address}/{length}: {length:?} is no prefix length; allowed is 0 to {most}")]
+    /// The part after the slash is not a number.
+    #[error("{address}/{length}: {length:?} is not a prefix length; allowed is 0 to {most}")]
     NotALength {
         /// The address given.
         address: IpAddr,
         /// The text given.
         length: String,
-        /// The family's longest.
+        /// The greatest length of the family.
         most: u32,
     },
-    /// Longer than the address.
+    /// The length is greater than the family's number of bits.
     #[error("{address}/{length}: prefix length {length} is out of range (0 to {most})")]
     Length {
         /// The address given.
         address: IpAddr,
         /// The length given.
         length: u32,
-        /// The family's longest.
+        /// The greatest length of the family.
         most: u32,
     },
     /// Bits after the prefix are set.

@@ -1,8 +1,9 @@
 //! The routes as given: an ordered set from which any part of the compressed table can be rebuilt.
 //!
-//! The compressed table cannot say which prefix an entry came from, so removing a route needs the covering one from
-//! elsewhere. In the order of [`Prefix`] everything a prefix covers follows it without a gap, and its covering prefix
-//! is found by a few steps backwards; a B-tree gives both, and is built from sorted routes in linear time.
+//! The compressed table does not record which prefix an entry comes from, so the removal of a route must find the
+//! covering route elsewhere. In the order of [`Prefix`], all prefixes that a prefix covers follow it without a gap, and
+//! its covering prefix is found by a few steps backwards. A B-tree supports both, and is built from sorted routes in
+//! linear time.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -25,7 +26,7 @@ impl<A: Address> Default for Rib<A> {
 }
 
 impl<A: Address> Rib<A> {
-    /// These routes, in any order; of several with the same prefix the last one stays.
+    /// Creates the set of these routes, in any order. If several have the same prefix, the last one counts.
     ///
     /// # Errors
     /// [`NextHopError`] if a next hop is above [`MAX_NEXT_HOP`].
@@ -34,37 +35,37 @@ impl<A: Address> Rib<A> {
         Ok(Self { routes: routes.into_iter().collect() })
     }
 
-    /// Routes in the set.
+    /// Returns the number of routes.
     pub fn len(&self) -> usize {
         self.routes.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no routes.
     pub fn is_empty(&self) -> bool {
         self.routes.is_empty()
     }
 
-    /// The next hop of exactly this prefix.
+    /// Returns the next hop of exactly this prefix.
     pub fn get(&self, prefix: Prefix<A>) -> Option<u32> {
         self.routes.get(&prefix).copied()
     }
 
-    /// All routes, ordered by prefix.
+    /// Iterates over all routes, ordered by prefix.
     pub fn iter(&self) -> impl Iterator<Item = (Prefix<A>, u32)> {
         self.routes.iter().map(|(&prefix, &next_hop)| (prefix, next_hop))
     }
 
-    /// The routes after `prefix`, which need not be one.
+    /// Iterates over the routes after `prefix`, which need not be a route.
     pub fn after(&self, prefix: Prefix<A>) -> impl Iterator<Item = (Prefix<A>, u32)> {
         let range = self.routes.range((Bound::Excluded(prefix), Bound::Unbounded));
         range.map(|(&prefix, &next_hop)| (prefix, next_hop))
     }
 
-    /// Adds a route or gives it another next hop; returns the one it had. What that makes of the compressed table is
-    /// added to `changes`.
+    /// Adds a route or changes its next hop. Returns the previous next hop, and appends the change of the compressed
+    /// table to `changes`.
     ///
     /// # Errors
-    /// [`NextHopError`] if the next hop is above [`MAX_NEXT_HOP`]; nothing has changed.
+    /// [`NextHopError`] if the next hop is above [`MAX_NEXT_HOP`]. The set does not change then.
     pub fn insert(
         &mut self,
         prefix: Prefix<A>,
@@ -74,41 +75,42 @@ impl<A: Address> Rib<A> {
         check(next_hop)?;
         let previous = self.routes.insert(prefix, next_hop);
         if previous != Some(next_hop) {
-            self.note(prefix, next_hop + 1, changes);
+            self.record(prefix, next_hop + 1, changes);
         }
         Ok(previous)
     }
 
-    /// Removes a route and returns its next hop; its addresses fall back to the covering route. What that makes of the
-    /// compressed table is added to `changes`.
+    /// Removes a route and returns its next hop. Its addresses then use the covering route. Appends the change of the
+    /// compressed table to `changes`.
     pub fn remove(&mut self, prefix: Prefix<A>, changes: &mut Changes<A>) -> Option<u32> {
         let previous = self.routes.remove(&prefix)?;
-        // The default route is not painted.
+        // The default route is not painted, so its value must not be painted here either.
         let covering = self.above(prefix).filter(|(above, _)| *above != Prefix::DEFAULT);
-        self.note(prefix, covering.map_or(UNCOVERED, |(_, next_hop)| next_hop + 1), changes);
+        self.record(prefix, covering.map_or(UNCOVERED, |(_, next_hop)| next_hop + 1), changes);
         Some(previous)
     }
 
-    fn note(&self, prefix: Prefix<A>, value: u32, changes: &mut Changes<A>) {
+    fn record(&self, prefix: Prefix<A>, value: u32, changes: &mut Changes<A>) {
         if prefix == Prefix::DEFAULT {
             return changes.push(prefix, value, std::iter::empty());
         }
         changes.push(prefix, value, self.below(prefix).map(|(prefix, next_hop)| (prefix, next_hop + 1)));
     }
 
-    /// What `prefix` covers, itself excluded, in order.
+    /// Iterates, in order, over the routes that `prefix` covers, without `prefix` itself.
     pub(super) fn below(&self, prefix: Prefix<A>) -> impl Iterator<Item = (Prefix<A>, u32)> {
         let last = Prefix::truncated(prefix.last(), A::BITS);
-        // A host prefix is its own last: an empty range, which `BTreeMap::range` refuses with excluded bounds.
+        // A host prefix is its own last address. Its range is empty, and `BTreeMap::range` panics on such excluded
+        // bounds.
         let range = (prefix != last).then(|| self.routes.range((Bound::Excluded(prefix), Bound::Included(last))));
         range.into_iter().flatten().map(|(&prefix, &next_hop)| (prefix, next_hop))
     }
 
-    /// The longest prefix that covers `prefix`, itself excluded, and its next hop.
+    /// Returns the longest route that covers `prefix`, without `prefix` itself, and its next hop.
     ///
-    /// The nearest route before `prefix` either covers it or shares its first c bits only; a covering route lies before
-    /// that one too, so it covers both and has at most c bits. Looking again from the prefix of c bits, c falls with
-    /// every step: at most `prefix.length()` steps, two or three in practice.
+    /// The nearest route before `prefix` either covers it or shares only its first c bits. A covering route lies before
+    /// that route too, so it covers both and has at most c bits. The search continues from the prefix of c bits, and c
+    /// decreases with every step. It takes at most `prefix.length()` steps, two or three in practice.
     fn above(&self, prefix: Prefix<A>) -> Option<(Prefix<A>, u32)> {
         let mut nearest = self.routes.range(..prefix).next_back();
         loop {
@@ -121,8 +123,8 @@ impl<A: Address> Rib<A> {
         }
     }
 
-    /// Bytes taken, estimated: the standard library's B-tree keeps 6 to 11 pairs in a leaf of 11, with about 16 bytes of links; leaves
-    /// built from sorted routes are full, and a tenth more is inner nodes.
+    /// Returns the estimated memory in bytes. The standard library's B-tree keeps 6 to 11 pairs in a leaf of 11, with
+    /// about 16 bytes of links. Leaves built from sorted routes are full. Inner nodes add a tenth.
     pub fn memory_bytes(&self) -> usize {
         let leaf = 11 * (size_of::<Prefix<A>>() + size_of::<u32>()) + 16;
         self.routes.len().div_ceil(8) * leaf * 11 / 10

@@ -1,4 +1,4 @@
-//! Route files: one route a line, `prefix next-hop`, both families mixed.
+//! Reads route files: one route a line, `prefix next-hop`, both families mixed.
 //!
 //! ```text
 //! # To the Internet.
@@ -7,8 +7,8 @@
 //! 2001:db8::/32  3
 //! ```
 //!
-//! Every line is read even after an error, so that one pass finds all mistakes; the report is bounded, because a file
-//! of another kind would have a mistake in every line.
+//! Every line is read even after an error, so that one pass finds all mistakes. The number of reported errors is
+//! bounded, because a file of another kind has a mistake in every line.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,12 +17,12 @@ use thiserror::Error;
 
 use super::prefix::{Address, IpPrefix, Prefix, PrefixError};
 
-/// Errors reported in full; the others are counted.
-const MOST_ERRORS: usize = 20;
-/// Characters of a wrong value that an error repeats.
-const MOST_CHARACTERS: usize = 60;
+/// The largest number of errors that are reported in full; further errors are only counted.
+const MAX_ERRORS: usize = 20;
+/// The largest number of characters of a wrong value that an error repeats.
+const MAX_CHARACTERS: usize = 60;
 
-/// The routes of a file, by family; each prefix once, ordered by prefix.
+/// The routes of a file by family. Each prefix occurs once; routes are ordered by prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
     /// IPv4 prefixes and their next hops.
@@ -31,22 +31,22 @@ pub struct Routes {
     pub ipv6: Vec<(Prefix<u128>, u32)>,
 }
 
-/// What is wrong with one line.
+/// The error of one line.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LineError {
-    /// Bytes that are no text.
+    /// The line is not UTF-8 text.
     #[error("not UTF-8 text: {0:?}")]
     NotText(String),
-    /// Too few words.
+    /// The line has too few words.
     #[error("{0:?} has no next hop; write prefix next-hop, as in 10.0.0.0/8 3")]
     NoNextHop(String),
-    /// Too many words.
+    /// The line has too many words.
     #[error("{0:?} after the next hop; write one route a line, prefix next-hop, and comments after #")]
     Surplus(String),
-    /// The first word is no prefix.
+    /// The first word is not a prefix.
     #[error(transparent)]
     Prefix(#[from] PrefixError),
-    /// The second word is no number in range.
+    /// The second word is not a number in the allowed range.
     #[error("next hop {value:?} is not allowed; allowed is 0 to {most}")]
     NextHop {
         /// The text given.
@@ -70,14 +70,14 @@ pub enum LineError {
     },
 }
 
-/// All that is wrong with a file; printed one error a line, as `file:line: what`.
+/// The errors of a file, printed one a line as `file:line: error`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct RoutesFileError {
     /// The file's name as given.
     pub file: String,
     /// The first 20 errors, each with its line's number from 1.
     pub errors: Vec<(usize, LineError)>,
-    /// How many more there are.
+    /// The number of further errors.
     pub further: usize,
 }
 
@@ -94,18 +94,17 @@ impl fmt::Display for RoutesFileError {
     }
 }
 
-/// Reads the routes of a file's contents; `file` is its name, for errors only.
+/// Parses the routes in a file's contents. `file` is its name, for errors only.
 ///
-/// A next hop is a number from 0 to `most_next_hop`. A route given twice is one route.
+/// A next hop is a number from 0 to `most_next_hop`. A route that occurs twice counts once.
 ///
 /// # Errors
-/// What is wrong with each line that is no route, in the order of lines; the first 20, and how many more there are.
-/// Any bytes are accepted as input.
+/// The errors of all lines, in order: the first 20, and the number of further errors. Any bytes are accepted as input.
 pub fn parse_routes(file: &str, contents: &[u8], most_next_hop: u32) -> Result<Routes, RoutesFileError> {
     parse_lines(file, contents.split(|&byte| byte == b'\n'), most_next_hop)
 }
 
-/// Reads routes that are lines already; otherwise as [`parse_routes`].
+/// Parses routes that are already split into lines, otherwise like [`parse_routes`].
 ///
 /// # Errors
 /// As [`parse_routes`].
@@ -120,8 +119,8 @@ pub fn parse_lines<'a>(
     for (line, text) in (1..).zip(lines) {
         match parse_line(text, most_next_hop) {
             Ok(None) => {}
-            Ok(Some((IpPrefix::V4(prefix), next_hop))) => ipv4.push(Given { prefix, line, next_hop }),
-            Ok(Some((IpPrefix::V6(prefix), next_hop))) => ipv6.push(Given { prefix, line, next_hop }),
+            Ok(Some((IpPrefix::V4(prefix), next_hop))) => ipv4.push(NumberedRoute { prefix, line, next_hop }),
+            Ok(Some((IpPrefix::V6(prefix), next_hop))) => ipv6.push(NumberedRoute { prefix, line, next_hop }),
             Err(error) => report.push(line, error),
         }
     }
@@ -135,7 +134,7 @@ pub fn parse_lines<'a>(
 
 impl RoutesFileError {
     fn push(&mut self, line: usize, error: LineError) {
-        if self.errors.len() < MOST_ERRORS {
+        if self.errors.len() < MAX_ERRORS {
             self.errors.push((line, error));
         } else {
             self.further += 1;
@@ -143,22 +142,22 @@ impl RoutesFileError {
     }
 }
 
-/// A route and where it was given; ordered by prefix, then by line.
+/// A route and its line, ordered by prefix, then by line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Given<A> {
+struct NumberedRoute<A> {
     prefix: Prefix<A>,
     line: usize,
     next_hop: u32,
 }
 
-/// Sorts routes and leaves one of each prefix.
+/// Sorts routes and keeps one of each prefix.
 fn merge<A: Address>(
-    mut given: Vec<Given<A>>,
+    mut routes: Vec<NumberedRoute<A>>,
     name: fn(Prefix<A>) -> IpPrefix,
     report: &mut RoutesFileError,
 ) -> Vec<(Prefix<A>, u32)> {
-    given.sort_unstable();
-    given.dedup_by(|later, first| {
+    routes.sort_unstable();
+    routes.dedup_by(|later, first| {
         let same = later.prefix == first.prefix;
         if same && later.next_hop != first.next_hop {
             report.push(
@@ -173,13 +172,14 @@ fn merge<A: Address>(
         }
         same
     });
-    given.into_iter().map(|given| (given.prefix, given.next_hop)).collect()
+    routes.into_iter().map(|route| (route.prefix, route.next_hop)).collect()
 }
 
-/// A prefix and, where one is given, a next hop: what a change of the routes names. The line is all of it.
+/// Parses a prefix and an optional next hop, as a command that changes the routes has them. They must be the whole
+/// line.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The error of the line.
 pub fn parse_entry(text: &str, most_next_hop: u32) -> Result<(IpPrefix, Option<u32>), LineError> {
     match text.split_ascii_whitespace().nth(1) {
         None => Ok((clip(text.trim_ascii()).parse()?, None)),
@@ -187,7 +187,7 @@ pub fn parse_entry(text: &str, most_next_hop: u32) -> Result<(IpPrefix, Option<u
     }
 }
 
-/// The route in a line, if it has one.
+/// Parses the route in a line, if the line has one.
 fn parse_line(line: &[u8], most_next_hop: u32) -> Result<Option<(IpPrefix, u32)>, LineError> {
     let line = line.split(|&byte| byte == b'#').next().unwrap_or_default().trim_ascii();
     if line.is_empty() {
@@ -199,7 +199,7 @@ fn parse_line(line: &[u8], most_next_hop: u32) -> Result<Option<(IpPrefix, u32)>
     words(line, most_next_hop).map(Some)
 }
 
-/// The route that a line's words are.
+/// Parses the words of a line as a route.
 fn words(line: &str, most_next_hop: u32) -> Result<(IpPrefix, u32), LineError> {
     let mut words = line.split_ascii_whitespace().map(clip);
     let prefix = words.next().unwrap_or_default();
@@ -210,7 +210,7 @@ fn words(line: &str, most_next_hop: u32) -> Result<(IpPrefix, u32), LineError> {
         return Err(LineError::Surplus(surplus.into()));
     }
     let prefix = prefix.parse()?;
-    // `u32::from_str` takes a leading plus sign, which no number here has.
+    // `u32::from_str` accepts a leading plus sign, which no number here may have.
     let number = Some(&*next_hop).filter(|text| !text.starts_with('+')).and_then(|text| text.parse().ok());
     match number.filter(|&number| number <= most_next_hop) {
         Some(number) => Ok((prefix, number)),
@@ -218,20 +218,20 @@ fn words(line: &str, most_next_hop: u32) -> Result<(IpPrefix, u32), LineError> {
     }
 }
 
-/// At most [`MOST_CHARACTERS`] of a text, marked as cut if it was longer. No valid word is that long, and none has the
-/// mark, so that a word may be cut before it is parsed.
+/// Returns at most [`MAX_CHARACTERS`] of a text, with a mark at the end if it was cut. No valid word is that long or
+/// contains the mark, so a word may be cut before it is parsed.
 fn clip(text: &str) -> Cow<'_, str> {
-    if text.len() <= MOST_CHARACTERS {
+    if text.len() <= MAX_CHARACTERS {
         return text.into();
     }
-    match text.char_indices().nth(MOST_CHARACTERS) {
+    match text.char_indices().nth(MAX_CHARACTERS) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
         None => text.into(),
     }
 }
 
-/// For fuzzing: any bytes either parse or are refused with an error that names a line, and what parses can be written
-/// and read again.
+/// The entry for fuzzers: checks that any bytes either parse or give an error that names a line, and that parsed routes
+/// can be written and read again.
 pub fn fuzz_routes_file(bytes: &[u8]) {
     match parse_routes("fuzz", bytes, u32::from(u16::MAX)) {
         Ok(routes) => {
@@ -241,7 +241,7 @@ pub fn fuzz_routes_file(bytes: &[u8]) {
             assert_eq!(parse_routes("again", written.as_bytes(), u32::from(u16::MAX)).as_ref(), Ok(&routes));
         }
         Err(error) => {
-            assert!(!error.errors.is_empty() && error.errors.len() <= MOST_ERRORS);
+            assert!(!error.errors.is_empty() && error.errors.len() <= MAX_ERRORS);
             assert!(error.to_string().starts_with("fuzz:"));
         }
     }

@@ -1,26 +1,27 @@
-//! The pool of entries: blocks of 1 to 64 consecutive words, from free lists by size.
+//! The pool of entries: blocks of 1 to 64 consecutive words, with free lists by size.
 //!
-//! A row of the table keeps its entries side by side, so its block changes size when routes come and go. Sizes are
-//! rounded up to twelve classes (a sixth of the words wasted at most in the larger ones), and a freed block serves the
-//! next request of its class: constant time, no copying of neighbours, and never more memory than the sum over the
-//! classes of what each needed at its worst.
+//! A row of the table keeps its entries adjacent, so its block changes size when routes come and go. Sizes are rounded
+//! up to twelve classes, and in the larger classes at most a sixth of the words is wasted. A freed block serves the
+//! next request of its class. This takes constant time and no copying of neighbours. Memory never exceeds the sum of
+//! the greatest need of each class.
 
-/// Words per block in each class.
+/// The number of words in a block of each class.
 const CLASSES: [u8; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
-/// The class of a block of `length` words, 1 to 64.
+/// Returns the class of a block of `length` words, 1 to 64.
 fn class(length: usize) -> usize {
     CLASSES.iter().position(|&size| usize::from(size) >= length).expect("a row has at most 64 runs")
 }
 
-/// Never happens: rows point into the pool. Out of line, so that the check costs a lookup one instruction.
+/// The value of an index outside the pool. This never happens, because rows point into the pool. Out of line, so that
+/// the check costs a look-up only one instruction.
 #[cold]
 #[inline(never)]
 fn outside() -> u32 {
     0
 }
 
-/// Blocks of entries.
+/// A pool of blocks of entries.
 #[derive(Clone)]
 pub(super) struct Runs {
     words: Vec<u32>,
@@ -28,12 +29,12 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// A pool with word 0, which is 0 and belongs to every row without routes.
+    /// Creates a pool with word 0, which is 0 and belongs to every row without routes.
     pub(super) fn new() -> Self {
         Self { words: vec![0], free: Default::default() }
     }
 
-    /// The entry at `index`, or 0 outside the pool.
+    /// Returns the entry at `index`, or 0 outside the pool.
     #[inline(always)]
     pub(super) fn get(&self, index: u32) -> u32 {
         match self.words.get(index as usize) {
@@ -42,7 +43,7 @@ impl Runs {
         }
     }
 
-    /// Stores `entries` (1 to 64) and returns where the first one is; 0 for a single 0.
+    /// Stores `entries` (1 to 64) and returns the index of the first one. A single 0 is stored at index 0.
     pub(super) fn allocate(&mut self, entries: &[u32]) -> u32 {
         if entries == [0] {
             return 0;
@@ -57,12 +58,12 @@ impl Runs {
         start
     }
 
-    /// The block of `length` words at `start`; empty outside the pool.
+    /// Returns the block of `length` words at `start`; empty outside the pool.
     pub(super) fn block(&self, start: u32, length: usize) -> &[u32] {
         self.words.get(start as usize..).and_then(|words| words.get(..length)).unwrap_or(&[])
     }
 
-    /// Takes back a block of `length` words.
+    /// Frees a block of `length` words.
     pub(super) fn free(&mut self, start: u32, length: usize) {
         if start != 0 {
             self.free[class(length)].push(start);
@@ -73,7 +74,7 @@ impl Runs {
         self.words.shrink_to_fit();
     }
 
-    /// Whether every word is on a free list.
+    /// Returns true if every word is on a free list.
     #[cfg(test)]
     pub(super) fn is_blank(&self) -> bool {
         let free = self.free.iter().zip(CLASSES).map(|(blocks, size)| blocks.len() * usize::from(size));

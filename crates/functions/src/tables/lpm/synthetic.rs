@@ -1,15 +1,15 @@
-//! Synthetic route tables that look like the Internet's: for tests, benchmarks and generated use cases.
+//! Generates route tables that resemble the Internet's, for tests, benchmarks and generated use cases.
 //!
-//! Nothing here is anyone's real table. The share of each prefix length follows what public reports of the global
-//! tables show (IPv4: about 57 % are /24, then /22, /23 and /20 to /21; IPv6: nearly half /48, an eighth /32), with a
-//! few prefixes longer than the global table allows, as a network has for its own hosts. About half of the prefixes
-//! lie inside a shorter one, as more-specific announcements do; the others are spread evenly over the unicast space.
+//! The tables are not copies of real ones. The share of each prefix length follows public reports of the global tables
+//! (IPv4: about 57 % are /24, then /22, /23 and /20 to /21; IPv6: nearly half /48, an eighth /32). A few prefixes are
+//! longer than the global table allows, as a network has for its own hosts. About half of the prefixes lie inside a
+//! shorter one, as more-specific announcements do. The others are spread evenly over the unicast space.
 
 use std::collections::HashSet;
 
 use super::prefix::{Address, Prefix};
 
-/// Prefixes of each length per 100 000: IPv4.
+/// The number of IPv4 prefixes of each length per 100 000.
 const IPV4_LENGTHS: &[(u32, u32)] = &[
     (8, 2),
     (9, 2),
@@ -34,7 +34,7 @@ const IPV4_LENGTHS: &[(u32, u32)] = &[
     (32, 200),
 ];
 
-/// Prefixes of each length per 100 000: IPv6.
+/// The number of IPv6 prefixes of each length per 100 000.
 const IPV6_LENGTHS: &[(u32, u32)] = &[
     (20, 10),
     (22, 20),
@@ -64,17 +64,17 @@ const IPV6_LENGTHS: &[(u32, u32)] = &[
 ];
 
 /// A seeded generator of 64-bit words (SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
-/// generators", OOPSLA 2014, figure 17): a few lines that give the same routes with every release.
+/// generators", OOPSLA 2014, figure 17). It is written out here so that every release gives the same routes.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The generator for a seed.
+    /// Creates the generator of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -82,21 +82,21 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, 0 if that is 0; the bias is under `bound` in 2^64.
+    /// Returns a number below `bound`, or 0 if `bound` is 0. The bias is below `bound` in 2^64.
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.word()) * bound as u128) >> 64) as usize
     }
 }
 
-/// What the synthetic tables need to know about a family.
+/// The properties of an address family that the synthetic tables need.
 pub trait Family: Address {
     /// Prefix lengths and their shares of 100 000.
     const LENGTHS: &'static [(u32, u32)];
-    /// Any address, evenly spread.
+    /// Draws any address, evenly spread.
     fn any(random: &mut Random) -> Self;
-    /// An address in the space that is given out to networks.
+    /// Draws an address in the space that is assigned to networks.
     fn unicast(random: &mut Random) -> Self;
-    /// `self`, with the bits after the first `length` taken from `other`.
+    /// Returns `self` with the bits after the first `length` taken from `other`.
     fn continued(self, length: u32, other: Self) -> Self;
 }
 
@@ -140,10 +140,10 @@ impl Family for u128 {
     }
 }
 
-/// `count` different prefixes with next hops spread evenly below `next_hops` (at least 1), in random order.
+/// Generates `count` different prefixes with next hops spread evenly below `next_hops` (at least 1), in random order.
 ///
-/// The same arguments give the same routes. More than about ten million IPv4 prefixes do not exist in this mix: the
-/// shorter lengths run out first and others take their place.
+/// The same arguments give the same routes. This mix has about ten million IPv4 prefixes at most: the shorter lengths
+/// run out first, and other lengths replace them.
 pub fn routes<A: Family>(count: usize, next_hops: u32, seed: u64) -> Vec<(Prefix<A>, u32)> {
     let mut random = Random::new(seed);
     let mut seen = HashSet::with_capacity(count);
@@ -157,7 +157,7 @@ pub fn routes<A: Family>(count: usize, next_hops: u32, seed: u64) -> Vec<(Prefix
         });
         let length = length.unwrap_or(A::BITS);
         let mut address = A::unicast(&mut random);
-        // One draw for a place inside an earlier prefix: it is longer than this one about half of the time.
+        // One draw to lie inside an earlier prefix. That prefix is shorter than this one about half of the time.
         if let Some(&(parent, _)) = routes.get(random.below(routes.len()))
             && parent.length() < length
         {
@@ -171,7 +171,7 @@ pub fn routes<A: Family>(count: usize, next_hops: u32, seed: u64) -> Vec<(Prefix
     routes
 }
 
-/// `count` addresses, each in one of `routes` drawn evenly; none if there are no routes.
+/// Draws `count` addresses, each in one of `routes` drawn evenly. Returns none if there are no routes.
 pub fn hits<A: Family>(routes: &[(Prefix<A>, u32)], count: usize, seed: u64) -> Vec<A> {
     let mut random = Random::new(seed);
     let count = if routes.is_empty() { 0 } else { count };
@@ -183,7 +183,7 @@ pub fn hits<A: Family>(routes: &[(Prefix<A>, u32)], count: usize, seed: u64) -> 
         .collect()
 }
 
-/// `count` addresses spread evenly over the whole address space: with few routes, mostly misses.
+/// Draws `count` addresses spread evenly over the whole address space. With few routes, most of them match none.
 pub fn addresses<A: Family>(count: usize, seed: u64) -> Vec<A> {
     let mut random = Random::new(seed);
     (0..count).map(|_| A::any(&mut random)).collect()

@@ -1,4 +1,4 @@
-//! The table against what it should be: by hand, by linear scan and by a trie crate.
+//! Tests of the table against hand-written expectations, a linear scan and a trie crate.
 
 #![allow(clippy::unwrap_used)]
 
@@ -45,7 +45,7 @@ fn empty_table_has_no_route() {
 }
 
 #[test]
-fn default_route_answers_what_no_other_does() {
+fn default_route_matches_addresses_without_another_route() {
     let mut table = Ipv4Table::new();
     table.insert(v4("10.0.0.0/8"), 1).unwrap();
     assert_eq!(table.insert(v4("0.0.0.0/0"), 9), Ok(None));
@@ -126,24 +126,24 @@ fn next_hops_up_to_the_greatest() {
 }
 
 #[test]
-fn the_last_of_equal_prefixes_stays() {
+fn the_last_of_equal_prefixes_counts() {
     let table = Ipv4Table::from_routes(vec![(v4("1.0.0.0/8"), 1), (v4("1.0.0.0/8"), 2)]).unwrap();
     assert_eq!((table.len(), table.lookup(ip4("1.2.3.4"))), (1, 2));
 }
 
-/// Addresses at which answers can change: the edges of prefixes and their neighbours.
-fn edges<A: Address + Step>(prefixes: impl Iterator<Item = Prefix<A>>) -> Vec<A> {
+/// Returns the addresses at which results can change: the edges of prefixes and their neighbours.
+fn edges<A: Address + Neighbours>(prefixes: impl Iterator<Item = Prefix<A>>) -> Vec<A> {
     prefixes.flat_map(|p| [p.first(), p.last(), p.first().before(), p.last().after()]).collect()
 }
 
-trait Step {
+trait Neighbours {
     fn before(self) -> Self;
     fn after(self) -> Self;
 }
 
 macro_rules! step {
     ($($int:ty)*) => {$(
-        impl Step for $int {
+        impl Neighbours for $int {
             fn before(self) -> Self { self.wrapping_sub(1) }
             fn after(self) -> Self { self.wrapping_add(1) }
         }
@@ -151,15 +151,15 @@ macro_rules! step {
 }
 step!(u32 u128);
 
-/// The answers for many addresses at once, as a batch of packets gets them.
+/// Looks up many addresses at once, as for a batch of packets.
 fn in_steps<A: Address>(table: &Table<A>, addresses: &[A]) -> Vec<u32> {
     let mut begun: Vec<_> = addresses.iter().map(|address| table.begin(*address)).collect();
     table.finish(addresses, &mut begun);
     begun
 }
 
-/// Every answer of the table equals the linear scan's, one by one and in a batch.
-fn agrees<A: Address + Step>(table: &Table<A>, routes: &BTreeMap<Prefix<A>, u32>, addresses: &[A]) {
+/// Checks that every result of the table equals that of a linear scan, one by one and in a batch.
+fn agrees<A: Address + Neighbours>(table: &Table<A>, routes: &BTreeMap<Prefix<A>, u32>, addresses: &[A]) {
     for (&address, batched) in addresses.iter().zip(in_steps(table, addresses)) {
         let scan = routes.iter().filter(|(p, _)| p.contains(address)).max_by_key(|(p, _)| p.length());
         let expected = scan.map_or(NO_ROUTE, |(_, &next_hop)| next_hop);
@@ -175,7 +175,7 @@ enum Operation {
     RemoveAt(u128, u32),
 }
 
-/// Prefixes that meet each other often: few values for each piece of the address, any length.
+/// Addresses whose prefixes often nest: few values for each byte of the address.
 fn address() -> impl Strategy<Value = u128> {
     prop_oneof![
         vec(prop_oneof![Just(0u8), Just(1), Just(64), Just(128), Just(255)], 16).prop_map(|bytes| {
@@ -197,8 +197,8 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
     vec(operation, 1..60)
 }
 
-/// Runs the operations on a table and on a plain map, with `observe` for further oracles.
-fn run<A: Address + Step>(
+/// Runs the operations on a table and on a plain map. `observe` adds further oracles.
+fn run<A: Address + Neighbours>(
     operations: &[Operation],
     probes: &[u128],
     cut: impl Fn(u128) -> A,
@@ -230,9 +230,9 @@ fn run<A: Address + Step>(
     let addresses = edges(touched.into_iter());
     agrees(&table, &model, &addresses);
     assert!(table.routes().eq(model.iter().map(|(&p, &n)| (p, n))));
-    // However it came about, it answers like one built at once.
+    // The updated table gives the same results as one that is built at once.
     agrees(&Table::from_routes(model.iter().map(|(&p, &n)| (p, n)).collect()).unwrap(), &model, &addresses);
-    // Nothing is left when everything is gone.
+    // An emptied table keeps no node, tail or run.
     for prefix in model.into_keys() {
         table.remove(prefix);
     }
@@ -274,7 +274,7 @@ proptest! {
     }
 }
 
-/// A table of realistic shape against the trie crate, built at once and route by route.
+/// A table of realistic shape against the trie crate, both built at once and route by route.
 #[test]
 fn synthetic_tables_agree_with_a_trie() {
     let routes = synthetic::routes::<u32>(20_000, 64, 1);
@@ -310,7 +310,7 @@ fn synthetic_ipv6_tables_agree_with_a_trie() {
     }
 }
 
-/// Routes that come and go leave no memory behind.
+/// Memory does not grow while routes come and go.
 #[test]
 fn memory_stays_bounded_under_churn() {
     let routes = synthetic::routes::<u128>(2_000, 64, 5);

@@ -1,4 +1,4 @@
-//! Route files, right and wrong.
+//! Tests of valid and invalid route files.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,16 +20,16 @@ fn both_families_comments_and_blanks() {
 }
 
 #[test]
-fn errors_name_place_value_and_what_is_allowed() {
+fn errors_name_the_line_the_value_and_the_allowed_values() {
     for (text, expected) in [
         ("10.1.2.3/8 1", "r:1: 10.1.2.3/8 has bits set after its first 8; the prefix is 10.0.0.0/8"),
         ("2001:db8::1/64 1", "r:1: 2001:db8::1/64 has bits set after its first 64; the prefix is 2001:db8::/64"),
         ("\n10.0.0.0/33 1", "r:2: 10.0.0.0/33: prefix length 33 is out of range (0 to 32)"),
         ("::/129 1", "r:1: ::/129: prefix length 129 is out of range (0 to 128)"),
-        ("10.0.0.0/x 1", "r:1: 10.0.0.0/x: \"x\" is no prefix length; allowed is 0 to 32"),
-        ("10.0.0.0/+8 1", "r:1: 10.0.0.0/+8: \"+8\" is no prefix length; allowed is 0 to 32"),
+        ("10.0.0.0/x 1", "r:1: 10.0.0.0/x: \"x\" is not a prefix length; allowed is 0 to 32"),
+        ("10.0.0.0/+8 1", "r:1: 10.0.0.0/+8: \"+8\" is not a prefix length; allowed is 0 to 32"),
         ("10.0.0.0 1", "r:1: \"10.0.0.0\" has no length; write address/length, as in 10.0.0.0/8"),
-        ("10.0.0/8 1", "r:1: \"10.0.0\" is no IPv4 or IPv6 address"),
+        ("10.0.0/8 1", "r:1: \"10.0.0\" is not an IPv4 or IPv6 address"),
         ("10.0.0.0/8", "r:1: \"10.0.0.0/8\" has no next hop; write prefix next-hop, as in 10.0.0.0/8 3"),
         ("10.0.0.0/8 65536", "r:1: next hop \"65536\" is not allowed; allowed is 0 to 65535"),
         ("10.0.0.0/8 -1", "r:1: next hop \"-1\" is not allowed; allowed is 0 to 65535"),
@@ -50,7 +50,7 @@ fn all_errors_in_order_of_lines() {
     let error = parse("1.0.0.0/8 1\nx/1 1\n1.0.0.0/8 2\n2.0.0.0/8\n1.0.0.0/8 1\n").unwrap_err();
     assert_eq!(
         error,
-        "r:2: \"x\" is no IPv4 or IPv6 address\n\
+        "r:2: \"x\" is not an IPv4 or IPv6 address\n\
          r:3: 1.0.0.0/8 goes to 2, but line 1 sends it to 1; allowed is one next hop for a prefix\n\
          r:4: \"2.0.0.0/8\" has no next hop; write prefix next-hop, as in 10.0.0.0/8 3"
     );
@@ -66,7 +66,7 @@ fn reports_are_bounded() {
 }
 
 #[test]
-fn a_route_given_twice_is_one() {
+fn a_route_that_occurs_twice_counts_once() {
     assert_eq!(parse("1.0.0.0/8 1\n1.0.0.0/8 1").unwrap().ipv4.len(), 1);
 }
 
@@ -77,7 +77,9 @@ proptest! {
     }
 
     #[test]
-    fn nearly_routes(text in "([0-9a-f:./# +-]{0,40}\n|[0-9]{1,3}\\.0\\.0\\.0/8 [0-9]{1,6}\n|[0-9a-f:]{2,9}::/[0-9]{1,3} 7\n){0,30}") {
+    fn nearly_routes(
+        text in "([0-9a-f:./# +-]{0,40}\n|[0-9]{1,3}\\.0\\.0\\.0/8 [0-9]{1,6}\n|[0-9a-f:]{2,9}::/[0-9]{1,3} 7\n){0,30}",
+    ) {
         fuzz_routes_file(text.as_bytes());
     }
 }
