@@ -1,19 +1,20 @@
-//! A table of values by key with a hard limit: what is remembered of each sender, session or tunnel.
+//! A table of values by key with a hard limit, for per-sender, per-session or per-tunnel state.
 //!
-//! Open addressing with linear probing (Knuth, volume 3, section 6.4), at most half full, keys and values in one array:
-//! a lookup is nearly always one load, and nothing is allocated after the start. An entry that is taken out leaves no
-//! trace: those after it move up (section 6.4, algorithm R). Where the table is full, a hand that goes round finds entries
-//! that may be forgotten, a few places at a time, so that no packet waits for a search through all of it.
+//! Open addressing with linear probing (Knuth, volume 3, section 6.4). The table is at most half full, and keys and
+//! values are in one array, so a look-up is nearly always one load. Nothing is allocated after the start. A removed
+//! entry leaves no tombstone: the entries behind it move up (section 6.4, algorithm R). When the table is full, a hand
+//! goes round and finds entries that may be evicted. It examines a few slots at a time, so that no packet waits for a
+//! search of the whole table.
 
 use forebay_memory::{NoMemory, filled};
 use forebay_simd::prefetch::prefetch_read;
 
-/// What an entry is found by: never 0, which marks a free place.
+/// The key of an entry. It is never 0, which marks a free slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TableKey(u64);
 
 impl TableKey {
-    /// The key of this number; 0 is taken for the greatest.
+    /// Returns the key of this number. 0 and `u64::MAX` have the same key.
     #[inline]
     #[must_use]
     pub fn new(number: u64) -> Self {
@@ -27,30 +28,30 @@ impl Default for TableKey {
     }
 }
 
-/// Aligned, so that none of up to 32 bytes lies across two cache lines.
+/// A slot of the table. Aligned so that a slot of up to 32 bytes does not cross a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
-struct Place<V> {
+struct Slot<V> {
     key: u64,
     value: V,
 }
 
 const FREE: u64 = 0;
 
-/// Places that are looked at for an entry to forget.
-const LOOK: usize = 16;
+/// Slots that are examined for an entry to evict.
+const EVICTION_LOOKS: usize = 16;
 
-/// Values by key.
+/// A table of values by key.
 #[derive(Debug)]
 pub struct Keyed<V> {
-    places: Box<[Place<V>]>,
+    slots: Box<[Slot<V>]>,
     start: Start,
     len: usize,
     most: usize,
     hand: usize,
 }
 
-/// Where the search for a key starts: multiplicative hashing, universal for an odd multiplier drawn at random
+/// The first slot of the search for a key, by multiplicative hashing. It is universal for a random odd multiplier
 /// (Dietzfelbinger, Hagerup, Katajainen and Penttonen, Journal of Algorithms, 1997).
 #[derive(Clone, Copy, Debug)]
 struct Start {
@@ -67,58 +68,58 @@ impl Start {
 
 /// The entries of a [`Keyed`] table.
 pub struct Entries<'a, V> {
-    places: &'a mut [Place<V>],
+    slots: &'a mut [Slot<V>],
     start: Start,
 }
 
 impl<V> Entries<'_, V> {
-    /// Asks the processor for where the key would be.
+    /// Prefetches the key's first slot.
     #[inline(always)]
     pub fn prefetch(&self, key: TableKey) {
-        prefetch_read(self.places, self.start.of(key.0));
+        prefetch_read(self.slots, self.start.of(key.0));
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     #[inline(always)]
     pub fn get(&mut self, key: TableKey) -> Option<&mut V> {
         let mut at = self.start.of(key.0);
-        // Half of the places are free, so that this ends.
-        while self.places[at].key != key.0 {
-            if self.places[at].key == FREE {
+        // The loop ends because at least half of the slots are free.
+        while self.slots[at].key != key.0 {
+            if self.slots[at].key == FREE {
                 return None;
             }
-            at = (at + 1) & (self.places.len() - 1);
+            at = (at + 1) & (self.slots.len() - 1);
         }
-        Some(&mut self.places[at].value)
+        Some(&mut self.slots[at].value)
     }
 }
 
 impl<V: Copy + Default> Keyed<V> {
-    /// A table of up to `most` entries. Tables of different seeds put keys in different places.
+    /// Creates a table of up to `most` entries. Tables with different seeds put keys into different slots.
     ///
     /// # Errors
-    /// There is no memory for so many.
+    /// There is not enough memory.
     pub fn new(most: usize, seed: u64) -> Result<Self, NoMemory> {
-        let places = (most.max(1) * 2).next_power_of_two();
+        let slots = (most.max(1) * 2).next_power_of_two();
         let multiplier = (seed ^ 0x9e37_79b9_7f4a_7c15) | 1;
-        let places = filled(Place { key: FREE, value: V::default() }, places)?;
-        let start = Start { multiplier, shift: 64 - places.len().trailing_zeros() };
-        Ok(Self { places, start, len: 0, most, hand: 0 })
+        let slots = filled(Slot { key: FREE, value: V::default() }, slots)?;
+        let start = Start { multiplier, shift: 64 - slots.len().trailing_zeros() };
+        Ok(Self { slots, start, len: 0, most, hand: 0 })
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns true if the table has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether no entry can be added.
+    /// Returns true if the table has its largest number of entries.
     #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
@@ -127,36 +128,36 @@ impl<V: Copy + Default> Keyed<V> {
 
     #[inline]
     fn next(&self, at: usize) -> usize {
-        (at + 1) & (self.places.len() - 1)
+        (at + 1) & (self.slots.len() - 1)
     }
 
-    /// The entries alone, for a loop that adds none: what a search needs stays in registers.
+    /// Returns the entries alone, for a loop that adds none: the fields that a search needs stay in registers.
     #[inline]
     pub fn entries(&mut self) -> Entries<'_, V> {
-        Entries { places: &mut self.places, start: self.start }
+        Entries { slots: &mut self.slots, start: self.start }
     }
 
-    /// Adds the value of a key that is not there; nothing where the table is full.
+    /// Adds a value under a key that is not in the table. Returns `None` if the table is full.
     pub fn insert(&mut self, key: TableKey, value: V) -> Option<&mut V> {
         if self.is_full() {
             return None;
         }
         let mut at = self.start.of(key.0);
-        while self.places[at].key != FREE {
+        while self.slots[at].key != FREE {
             at = self.next(at);
         }
-        self.places[at] = Place { key: key.0, value };
+        self.slots[at] = Slot { key: key.0, value };
         self.len += 1;
-        Some(&mut self.places[at].value)
+        Some(&mut self.slots[at].value)
     }
 
-    /// Forgets an entry that may be, as `idle` says, if there is one among the next few places that the hand comes to.
+    /// Evicts one entry for which `idle` returns true, if the hand meets one in the next few slots. Returns its value.
     pub fn forget_one(&mut self, idle: impl Fn(&V) -> bool) -> Option<V> {
-        for _ in 0..LOOK {
+        for _ in 0..EVICTION_LOOKS {
             let at = self.hand;
-            let Place { key, value } = self.places[at];
+            let Slot { key, value } = self.slots[at];
             if key != FREE && idle(&value) {
-                // What moves up to here is looked at next.
+                // The entry that moves up into this slot is examined next.
                 self.remove_at(at);
                 return Some(value);
             }
@@ -165,23 +166,23 @@ impl<V: Copy + Default> Keyed<V> {
         None
     }
 
-    /// Takes the entry at `hole` out: those behind that are not where their search starts move up.
+    /// Removes the entry at `hole`. Entries behind it move up unless they already are where their search starts.
     fn remove_at(&mut self, mut hole: usize) {
-        let mask = self.places.len() - 1;
+        let mask = self.slots.len() - 1;
         let mut at = hole;
         loop {
             at = self.next(at);
-            let Place { key, .. } = self.places[at];
+            let Slot { key, .. } = self.slots[at];
             if key == FREE {
                 break;
             }
-            // Whether its search passes the hole: it starts no nearer to it than the hole lies.
+            // Does the search for this key pass the hole? It does if it starts at the hole or before it.
             if at.wrapping_sub(self.start.of(key)) & mask >= at.wrapping_sub(hole) & mask {
-                self.places[hole] = self.places[at];
+                self.slots[hole] = self.slots[at];
                 hole = at;
             }
         }
-        self.places[hole].key = FREE;
+        self.slots[hole].key = FREE;
         self.len -= 1;
     }
 }
@@ -195,20 +196,20 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Debug)]
-    enum Step {
+    enum Operation {
         Get(u64),
         Insert(u64, u32),
-        /// Forget one whose value is a multiple of this.
+        /// Evict one entry whose value is a multiple of this.
         Forget(u32),
     }
 
-    fn step() -> impl Strategy<Value = Step> {
-        // Few keys, that they meet; and such as differ in the upper half alone.
+    fn step() -> impl Strategy<Value = Operation> {
+        // A few keys, so that some repeat, and keys that differ only in the upper half.
         let key = prop_oneof![0u64..40, (0u64..20).prop_map(|n| n << 48), any::<u64>()];
         prop_oneof![
-            3 => key.clone().prop_map(Step::Get),
-            4 => (key, any::<u32>()).prop_map(|(key, value)| Step::Insert(key, value)),
-            2 => (1u32..4).prop_map(Step::Forget),
+            3 => key.clone().prop_map(Operation::Get),
+            4 => (key, any::<u32>()).prop_map(|(key, value)| Operation::Insert(key, value)),
+            2 => (1u32..4).prop_map(Operation::Forget),
         ]
     }
 
@@ -219,28 +220,29 @@ mod tests {
             let mut map: HashMap<u64, u32> = HashMap::new();
             for step in steps {
                 match step {
-                    Step::Get(key) => {
-                        prop_assert_eq!(table.entries().get(TableKey::new(key)).copied(), map.get(&TableKey::new(key).0).copied());
+                    Operation::Get(key) => {
+                        let expected = map.get(&TableKey::new(key).0).copied();
+                        prop_assert_eq!(table.entries().get(TableKey::new(key)).copied(), expected);
                     }
-                    Step::Insert(key, value) if !map.contains_key(&TableKey::new(key).0) => {
+                    Operation::Insert(key, value) if !map.contains_key(&TableKey::new(key).0) => {
                         let added = table.insert(TableKey::new(key), value).is_some();
                         prop_assert_eq!(added, map.len() < most);
                         if added {
                             map.insert(TableKey::new(key).0, value);
                         }
                     }
-                    Step::Insert(..) => {}
-                    Step::Forget(of) => {
+                    Operation::Insert(..) => {}
+                    Operation::Forget(of) => {
                         // Enough looks for the hand to go round once.
-                        let rounds = table.places.len().div_ceil(LOOK);
+                        let rounds = table.slots.len().div_ceil(EVICTION_LOOKS);
                         let forgotten = (0..rounds).find_map(|_| table.forget_one(|value| value % of == 0));
                         let may = map.values().any(|value| value % of == 0);
                         prop_assert_eq!(forgotten.is_some(), may);
                         if let Some(value) = forgotten {
                             prop_assert!(value % of == 0);
-                            let gone: Vec<_> =
-                                map.keys().copied().filter(|key| table.entries().get(TableKey(*key)).is_none()).collect();
-                            prop_assert_eq!(gone.len(), 1, "one and no other");
+                            let is_gone = |key: &u64| table.entries().get(TableKey(*key)).is_none();
+                            let gone: Vec<_> = map.keys().copied().filter(is_gone).collect();
+                            prop_assert_eq!(gone.len(), 1, "exactly one entry is evicted");
                             prop_assert_eq!(map.remove(&gone[0]), Some(value));
                         }
                     }
@@ -263,13 +265,13 @@ mod tests {
         let steps = |n: u64| {
             let key = address(n).0;
             let (start, mut at) = (table.start.of(key), table.start.of(key));
-            while table.places[at].key != key {
+            while table.slots[at].key != key {
                 at = table.next(at);
             }
-            at.wrapping_sub(start) & (table.places.len() - 1)
+            at.wrapping_sub(start) & (table.slots.len() - 1)
         };
         let total: usize = (0..100_000).map(steps).sum();
-        // With places at random it would be 0.3 on average at this load (Knuth 6.4, theorem K).
-        assert!(total < 100_000, "{total} steps beyond the first place");
+        // With random slots the average would be 0.3 at this load (Knuth 6.4, theorem K).
+        assert!(total < 100_000, "{total} steps beyond the first slot");
     }
 }

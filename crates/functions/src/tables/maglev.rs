@@ -1,8 +1,10 @@
-//! Which member a hash belongs to, so that few belong to another one when members come and go: Maglev hashing.
+//! Maglev hashing: a table that maps a hash to a member, such that few hashes change their member when members come and
+//! go.
 //!
-//! Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer", NSDI 2016, section 3.4. Every member has a
-//! permutation of all places of the table, and members take turns to occupy the first place of theirs that is free. A
-//! look-up is one read. Whoever makes a table of the same members has the same table, in whatever order they are given.
+//! Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer", NSDI 2016, section 3.4. Every member
+//! has a permutation of all places of the table. The members take turns, and in its turn a member occupies the first
+//! free place in its permutation. A look-up is one read. The table depends only on the set of members, not on their
+//! order in the list.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,47 +13,47 @@ use forebay_memory::{NoMemory, filled};
 
 use super::sessions::Seed;
 
-/// Who shares hashes.
+/// A member that hashes are mapped to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// What it is told apart by: what its permutation is made of.
+    /// The identity, from which the member's permutation is derived.
     pub identity: u64,
-    /// Its share among all weights; 0 for none.
+    /// The member's share relative to the sum of all weights. A member with weight 0 gets no places.
     pub weight: u16,
 }
 
-/// Why a table cannot be made.
+/// The reason why a table cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MaglevError {
-    /// The size is no prime, or out of range.
+    /// The size is not a prime or is out of range.
     #[error("{0} places: allowed are primes from 3 to {MOST_PLACES}, such as 65537")]
     Places(u32),
     /// There are fewer places than members.
     #[error("{members} members do not fit {places} places")]
     Members {
-        /// How many members have a weight.
+        /// The number of members with a weight.
         members: usize,
-        /// How many places there are.
+        /// The number of places.
         places: u32,
     },
-    /// There is no memory for the places.
+    /// There is not enough memory.
     #[error(transparent)]
     Memory(#[from] NoMemory),
 }
 
-/// The most places of a table.
+/// The largest number of places of a table.
 pub const MOST_PLACES: u32 = 1 << 21;
-/// The most members of a table.
+/// The largest number of members of a table.
 pub const MOST_MEMBERS: usize = VACANT as usize;
 const VACANT: u16 = u16::MAX;
 
-/// A table.
+/// A Maglev table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Maglev {
     places: Box<[u16]>,
 }
 
-/// Where a member's permutation begins, and how far its steps are (section 3.4).
+/// The start of a member's permutation, and the step to the next place (section 3.4).
 #[derive(Clone, Copy, Debug)]
 struct Permutation {
     offset: u64,
@@ -60,17 +62,18 @@ struct Permutation {
 
 impl Permutation {
     fn of(identity: u64, places: u32) -> Self {
-        // Two hashes that anybody can repeat: tables are to be the same on all machines.
+        // The seeds are fixed, so that all machines build the same table.
         let (first, second) = (Seed::new(1).hash(identity, 0), Seed::new(2).hash(identity, 0));
         Self { offset: first % u64::from(places), skip: second % u64::from(places - 1) + 1 }
     }
 }
 
 impl Maglev {
-    /// A table of so many places over these members. `None` where nobody has a weight.
+    /// Builds a table of `places` places over these members. Returns `None` if no member has a weight.
     ///
     /// # Errors
-    /// A number of places that is no prime (permutations would not reach all of them), too few, or more than there is memory for.
+    /// The number of places is not a prime (permutations would not reach all places), there are fewer places than
+    /// members, or there is not enough memory.
     pub fn new(places: u32, members: &[Member]) -> Result<Option<Self>, MaglevError> {
         if !(3..=MOST_PLACES).contains(&places) || !is_prime(places) {
             return Err(MaglevError::Places(places));
@@ -88,19 +91,19 @@ impl Maglev {
         if turns.len() > places as usize || members.len() > MOST_MEMBERS {
             return Err(MaglevError::Members { members: turns.len().max(members.len()), places });
         }
-        // Who is first matters where two want one place: that is not to depend on the order of a list.
+        // The first member wins if two want the same place. This must not depend on the order of the list.
         turns.sort_by_key(|it| (it.member.identity, it.number));
         Ok(Self::populate(places, turns)?)
     }
 
-    /// Algorithm 1. Of unequal weights a member takes as many turns of those of the heaviest as its share is (section 3.4,
-    /// "altering the relative frequency of the backends' turns"): after k rounds as many as k times its part of the greatest
-    /// weight. Rounds in which it has none are not gone through: beside one heavy member thousands of light ones would have
-    /// nearly all of them for nothing.
+    /// Algorithm 1. With unequal weights, a member takes a share of the turns of the heaviest members (section 3.4,
+    /// "altering the relative frequency of the backends' turns"): after k rounds it has had k times its weight divided
+    /// by the greatest weight. Rounds in which a member has no turn are skipped: beside one heavy member, thousands of
+    /// light members would otherwise go through nearly all rounds without a turn.
     fn populate(places: u32, mut turns: Vec<Turns>) -> Result<Option<Self>, NoMemory> {
         let Some(most) = turns.iter().map(|it| it.member.weight).max() else { return Ok(None) };
         let mut table = filled(VACANT, places as usize)?;
-        // Whose turn is next: by rounds, and in a round in their order.
+        // The next turn of each member: by round, and within a round in the members' order.
         let mut next: BinaryHeap<_> =
             turns.iter().enumerate().map(|(at, it)| Reverse((it.next_round(most), at))).collect();
         for _ in 0..places {
@@ -114,40 +117,40 @@ impl Maglev {
         Ok(Some(Self { places: table }))
     }
 
-    /// The member, by its number in the list that the table was made of, that a hash belongs to.
+    /// Returns the member that a hash belongs to, as its index in the list that the table was built from.
     #[inline(always)]
     #[must_use]
     pub fn pick(&self, hash: u64) -> usize {
-        // The upper half, scaled: no division, and places are equally likely to one in 2^11.
+        // The upper half is scaled instead of divided. The chances of two places differ by at most 1 in 2^11.
         let at = ((hash >> 32) * self.places.len() as u64) >> 32;
         usize::from(self.places[at as usize])
     }
 
-    /// The member of every place.
+    /// Returns the member of each place.
     #[must_use]
     pub fn places(&self) -> &[u16] {
         &self.places
     }
 }
 
-/// A member while a table is made.
+/// A member's state while the table is built.
 struct Turns {
     number: u16,
     member: Member,
-    /// How many turns it has taken.
+    /// The number of turns taken.
     taken: u32,
     permutation: Permutation,
 }
 
 impl Turns {
-    /// The round in which its next turn is, counted from 1, where the greatest weight is `most`.
+    /// Returns the round of the member's next turn, counted from 1, if the greatest weight is `most`.
     fn next_round(&self, most: u16) -> u64 {
         (u64::from(self.taken + 1) * u64::from(most)).div_ceil(u64::from(self.member.weight))
     }
 }
 
 impl Permutation {
-    /// The first place of the permutation that is vacant; later searches go on behind it. There is one.
+    /// Returns the first vacant place of the permutation. There must be one. Later searches continue behind it.
     fn first_vacant<'t>(&mut self, table: &'t mut [u16]) -> &'t mut u16 {
         let places = table.len() as u64;
         loop {

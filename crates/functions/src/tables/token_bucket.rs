@@ -1,27 +1,28 @@
-//! Token buckets whose arithmetic is exact: what meters and shapers count with.
+//! Token buckets with exact arithmetic, for meters and shapers.
 //!
-//! A tick adds a rate's bits a second, and a byte costs eight times the ticks a second: both are whole numbers, so nothing
-//! is ever rounded, and a bucket is right to the last part of a byte after any time. One multiplication a packet, no
-//! division. Time beyond what fills a bucket is cut off before it is multiplied: no wait overflows.
+//! A tick adds the rate in bits a second, and a byte costs eight times the ticks a second. Both are whole numbers, so
+//! nothing is ever rounded and a bucket is exact to a fraction of a byte after any time. A packet takes one
+//! multiplication and no division. A time longer than it takes to fill a bucket is cut off before the multiplication,
+//! so no wait overflows.
 
 use forebay_measure::{BitRate, Bytes, Frequency};
 use forebay_packet::Ticks;
 
-/// The least and the greatest rate, in bits a second.
+/// The range of rates, in bits a second.
 const RATES: std::ops::RangeInclusive<f64> = 1e3..=1e12;
 
-/// Why a rate or a burst cannot be had, in words: the value and what is allowed.
+/// A rate or a burst out of range. The message gives the value and the allowed range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RateError {
-    /// A rate out of range.
+    /// The rate is out of range.
     #[error("{0}: allowed are 1kbps to 1Tbps")]
     Rate(String),
-    /// A burst that is nothing, or beyond what is counted.
+    /// The burst is 0 or too large to count.
     #[error("{0}: allowed are 1B to {1}")]
     Burst(String, String),
 }
 
-/// How tokens are counted: the same for all buckets on one clock.
+/// The unit of tokens, the same for all buckets on one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
     /// Tokens that a byte costs: eight times the ticks a second.
@@ -29,30 +30,30 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// The scale of a clock, whose frequency counts in whole hertz.
+    /// Creates the scale of a clock. Its frequency is rounded to whole hertz.
     #[must_use]
     pub fn new(frequency: Frequency) -> Self {
-        // A faster clock than any there is would leave no room for bursts.
+        // A clock faster than this would leave no room for bursts. No real clock is that fast.
         Self { per_byte: 8 * (frequency.hertz().round() as u64).clamp(1, 1 << 36) }
     }
 
-    /// What so many bytes cost.
+    /// Returns the cost of `bytes` bytes, in tokens.
     #[inline]
     #[must_use]
     pub fn cost(self, bytes: usize) -> u64 {
         bytes as u64 * self.per_byte
     }
 
-    /// The largest burst, in whole mebibytes. Three of them and a tick's tokens are less than a word holds.
+    /// Returns the largest burst, in whole mebibytes. Three such bursts and a tick's tokens fit into 64 bits.
     #[must_use]
     pub fn most(self) -> Bytes {
         Bytes(((1 << 62) / self.per_byte) >> 20 << 20)
     }
 
-    /// The tokens of a burst.
+    /// Returns the tokens of a burst.
     ///
     /// # Errors
-    /// 0, or more than [`most`](Self::most).
+    /// The burst is 0 or more than [`most`](Self::most).
     pub fn burst(self, burst: Bytes) -> Result<u64, RateError> {
         if burst.0 == 0 || burst > self.most() {
             return Err(RateError::Burst(burst.to_string(), self.most().to_string()));
@@ -61,22 +62,22 @@ impl Scale {
     }
 }
 
-/// How fast a bucket fills, and how far: what all buckets of one kind share.
+/// How fast a bucket fills and how many tokens it holds. Buckets with the same limits share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Tokens that a tick adds: bits a second.
+    /// Tokens that a tick adds: the rate in bits a second.
     pub per_tick: u64,
     /// Tokens of a full bucket.
     pub full: u64,
-    /// Ticks in which an empty bucket is full.
+    /// Ticks that it takes to fill an empty bucket.
     pub fill: u64,
 }
 
 impl Rate {
-    /// So many bits a second into a bucket of `full` tokens.
+    /// Creates a rate of so many bits a second for a bucket of `full` tokens.
     ///
     /// # Errors
-    /// A rate below 1 kbit/s or above 1 Tbit/s.
+    /// The rate is below 1 kbit/s or above 1 Tbit/s.
     pub fn new(rate: BitRate, full: u64) -> Result<Self, RateError> {
         if !RATES.contains(&rate.0) {
             return Err(RateError::Rate(rate.to_string()));
@@ -85,16 +86,17 @@ impl Rate {
         Ok(Self { per_tick, full, fill: full.div_ceil(per_tick) })
     }
 
-    /// What a bucket with `tokens` has after `span`.
+    /// Returns the tokens after `span` of a bucket that has `tokens` now.
     #[inline]
     #[must_use]
     pub fn after(self, tokens: u64, span: Ticks) -> u64 {
-        // At most a full bucket and a tick's tokens, to which at most a full bucket comes.
+        // The product is at most a full bucket and a tick's tokens; `tokens` is at most a full bucket. The sum cannot
+        // overflow.
         (tokens + span.0.min(self.fill) * self.per_tick).min(self.full)
     }
 
-    /// How long a bucket with `tokens` takes to have `wanted`: the whole ticks after which it has. Never, where it cannot
-    /// hold as many.
+    /// Returns the whole number of ticks until a bucket that has `tokens` now has `wanted`. Returns [`Ticks::NEVER`] if
+    /// the bucket cannot hold that many.
     #[inline]
     #[must_use]
     pub fn until(self, tokens: u64, wanted: u64) -> Ticks {
@@ -119,11 +121,11 @@ mod tests {
 
     #[test]
     fn an_hour_in_steps_is_an_hour_at_once_to_the_last_token() {
-        // A clock whose ticks no rate divides: 2.1 GHz and a prime's worth.
+        // 2 100 000 011 Hz: a clock whose ticks no rate divides.
         for bits in [1e3, 64_001.0, 1e9 + 7.0, 400e9] {
             let (scale, rate) = rate(2_100_000_011.0, bits, 100_000_000);
             let hour = 3_600 * 2_100_000_011u64;
-            // What a bucket that never fills takes in: by steps of all sizes, tokens spent as they come.
+            // The tokens that an ever-empty bucket gains in steps of many sizes.
             let (mut now, mut taken, mut step) = (0u64, 0u128, 1u64);
             while now < hour {
                 let span = step.min(hour - now).min(rate.fill - 1);
@@ -150,13 +152,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_refused_with_what_is_allowed() {
+    fn values_out_of_range_are_refused_and_the_error_has_the_range() {
         let scale = Scale::new(Frequency::new(1e9));
-        let told = |bits| Rate::new(BitRate(bits), 1).expect_err("refused").to_string();
-        assert_eq!(told(999.0), "999bps: allowed are 1kbps to 1Tbps");
-        assert_eq!(told(2e12), "2Tbps: allowed are 1kbps to 1Tbps");
-        let told = scale.burst(Bytes(0)).expect_err("refused").to_string();
-        assert_eq!(told, "0B: allowed are 1B to 549MiB");
+        let error = |bits| Rate::new(BitRate(bits), 1).expect_err("refused").to_string();
+        assert_eq!(error(999.0), "999bps: allowed are 1kbps to 1Tbps");
+        assert_eq!(error(2e12), "2Tbps: allowed are 1kbps to 1Tbps");
+        let error = scale.burst(Bytes(0)).expect_err("refused").to_string();
+        assert_eq!(error, "0B: allowed are 1B to 549MiB");
         assert!(scale.burst(Bytes(1 << 40)).is_err());
     }
 

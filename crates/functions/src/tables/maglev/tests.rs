@@ -1,10 +1,11 @@
-//! Against the paper's pseudo-code written plainly, and the shares and disruption that it promises.
+//! Tests against a direct transcription of the paper's pseudo-code, and of the shares and the disruption that the paper
+//! promises.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Algorithm 1 of the paper, with whole permutations; in round k a member has had floor(k w / most) turns.
+/// Algorithm 1 of the paper, with whole permutations. After round k a member has had floor(k w / most) turns.
 fn plainly(places: u32, members: &[Member]) -> Option<Vec<u16>> {
     let size = u64::from(places);
     let permutation = |identity: u64| -> Vec<u64> {
@@ -43,17 +44,18 @@ fn equal(members: usize) -> Vec<Member> {
 }
 
 fn table(places: u32, members: &[Member]) -> Maglev {
-    Maglev::new(places, members).expect("a prime and room").expect("somebody has a weight")
+    Maglev::new(places, members).expect("a prime and room").expect("a member has a weight")
 }
 
-/// How many places each member has.
+/// Returns the number of places of each member.
 fn counts(table: &Maglev, members: usize) -> Vec<usize> {
     let mut counts = vec![0; members];
     table.places().iter().for_each(|member| counts[usize::from(*member)] += 1);
     counts
 }
 
-/// The part of the places that were not `gone`'s in `before` and are another member's in `after`.
+/// Of the places that did not belong to `gone` in `before`, returns the fraction that belongs to another member in
+/// `after`.
 fn disrupted(before: &Maglev, after: &Maglev, gone: u16) -> f64 {
     let pairs = before.places().iter().zip(after.places());
     let others = pairs.filter(|(before, _)| **before != gone);
@@ -64,18 +66,18 @@ fn disrupted(before: &Maglev, after: &Maglev, gone: u16) -> f64 {
 
 #[test]
 fn shares_are_equal_to_a_percent() {
-    // Section 5.3: with 65 537 places and up to a hundredth as many members, shares differ little.
+    // Section 5.3: with 65 537 places and up to a hundredth as many members, the shares differ little.
     for members in [1, 2, 3, 16, 100, 500] {
         let table = table(65_537, &equal(members));
         let counts = counts(&table, members);
         let (least, most) = (counts.iter().min().expect("one"), counts.iter().max().expect("one"));
-        // Members take turns: none is more than one ahead.
+        // Members take turns, so no member is more than one turn ahead.
         assert!(most - least <= 1, "{members}: {least} to {most}");
     }
 }
 
 #[test]
-fn shares_are_as_weights_say() {
+fn shares_are_proportional_to_weights() {
     let weights = [1u16, 2, 3, 10, 0, 100];
     let members: Vec<_> = equal(6).into_iter().zip(weights).map(|(it, weight)| Member { weight, ..it }).collect();
     let counts = counts(&table(65_537, &members), 6);
@@ -85,40 +87,42 @@ fn shares_are_as_weights_say() {
     }
 }
 
-/// Beside one heavy member thousands of light ones had each of half a million rounds gone through, for a turn in one of 65535. All
-/// of them come in the same round, so that each has had as many as such rounds are over.
+/// In the past, thousands of light members beside one heavy member went through each of half a million rounds to take a
+/// turn in one of 65 535. The turns of all light members fall in the same rounds, so after nine such rounds each has
+/// had nine turns.
 #[test]
 fn light_members_take_a_turn_when_it_comes() {
     let mut members = equal(4_000);
     members[7].weight = u16::MAX;
     let counts = counts(&table(655_373, &members), members.len());
-    assert_eq!(counts[7], 655_373 - 9 * 3_999, "a turn a round");
+    assert_eq!(counts[7], 655_373 - 9 * 3_999, "one turn in each round");
     assert!(counts.iter().enumerate().all(|(at, count)| at == 7 || *count == 9), "{counts:?}");
 }
 
-/// Section 5.3 and figure 12: who loses one of n members keeps all but a few of the others' places; larger tables more.
+/// Section 5.3 and figure 12: if one of n members leaves, the others keep all but a few of their places. Larger tables
+/// keep more.
 #[test]
 fn few_belong_to_another_when_one_leaves() {
     for (places, members, most) in [(65_537, 16, 0.04), (65_537, 100, 0.04), (655_373, 100, 0.01), (251, 10, 0.25)] {
         let all = equal(members);
         let before = table(places, &all);
         for gone in [0, members / 2, members - 1] {
-            let mut left = all.clone();
-            left[gone].weight = 0;
-            let part = disrupted(&before, &table(places, &left), gone as u16);
+            let mut remaining = all.clone();
+            remaining[gone].weight = 0;
+            let part = disrupted(&before, &table(places, &remaining), gone as u16);
             assert!(part < most, "{members} members, {places} places, without {gone}: {part}");
         }
     }
 }
 
 #[test]
-fn one_that_comes_takes_its_share_of_all() {
+fn a_new_member_takes_its_share_from_all_members() {
     let before = table(65_537, &equal(16));
     let after = table(65_537, &equal(17));
     let moved = before.places().iter().zip(after.places()).filter(|(before, after)| before != after);
     let (to_it, elsewhere) =
         moved.fold((0, 0), |(to, else_), (_, after)| if *after == 16 { (to + 1, else_) } else { (to, else_ + 1) });
-    assert!((3_855i32 - to_it).abs() <= 1, "a seventeenth: {to_it}");
+    assert!((3_855i32 - to_it).abs() <= 1, "the new member's share is a seventeenth: {to_it}");
     assert!(f64::from(elsewhere) / 65_537.0 < 0.04, "{elsewhere}");
 }
 
@@ -137,7 +141,7 @@ fn hashes_reach_all_places() {
 }
 
 #[test]
-fn what_cannot_be_made_is_told() {
+fn impossible_tables_are_refused() {
     for places in [0, 1, 2, 4, 9, 65_536, MOST_PLACES + 1] {
         assert_eq!(Maglev::new(places, &equal(2)), Err(MaglevError::Places(places)));
     }
@@ -155,10 +159,10 @@ fn members() -> impl Strategy<Value = Vec<Member>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// The disruption bound, whoever the members are: where one of them leaves, or loses its weight, and comes back, few places of the
-    /// others change hands. Section 5.3 has 65 537 places; where weights differ, the others' turns shift a little more.
+    /// The disruption bound for any members. When one of them loses its weight, few places of the others change their
+    /// member. Section 5.3 has 65 537 places; if weights differ, the others' turns shift a little more.
     #[test]
-    fn whoever_leaves_takes_little_with_it(
+    fn a_member_that_leaves_disrupts_few_places(
         identities in prop::collection::hash_set(any::<u64>(), 3..40),
         weights in prop::collection::vec(1u16..4, 40),
         alike: bool,
@@ -171,16 +175,16 @@ proptest! {
             .collect();
         let gone = gone.index(members.len());
         let before = table(65_537, &members);
-        let mut left = members.clone();
-        left[gone].weight = 0;
-        let after = table(65_537, &left);
+        let mut remaining = members.clone();
+        remaining[gone].weight = 0;
+        let after = table(65_537, &remaining);
         prop_assert!(after.places().iter().all(|member| usize::from(*member) != gone));
         let part = disrupted(&before, &after, gone as u16);
         prop_assert!(part < 0.04, "{members:?} without {gone}: {part}");
-        prop_assert_eq!(table(65_537, &members), before, "it comes back to what it had");
+        prop_assert_eq!(table(65_537, &members), before, "the member gets its old places back");
     }
 
-    /// What permutations must be, whatever hashes make them (section 3.4): each place once.
+    /// A permutation must contain each place once, whatever the hashes are (section 3.4).
     #[test]
     fn a_permutation_has_every_place_once(identity: u64, places in prop::sample::select(vec![3u32, 13, 251, 1_009])) {
         let Permutation { offset, skip } = Permutation::of(identity, places);
@@ -198,14 +202,14 @@ proptest! {
         prop_assert_eq!(made.map(|table| table.places().to_vec()), plainly(places, &members));
     }
 
-    /// Shares are in proportion to weights, whatever they are: a member is at most two turns off.
+    /// Shares are proportional to weights, within the turns of the last round.
     #[test]
     fn shares_are_in_proportion(members in members()) {
         let total: f64 = members.iter().map(|member| f64::from(member.weight)).sum();
         if let Some(table) = Maglev::new(1_009, &members).expect("a prime and room") {
             for (count, member) in counts(&table, members.len()).into_iter().zip(&members) {
                 let due = 1_009.0 * f64::from(member.weight) / total;
-                // A round that is not over leaves somebody a turn ahead, and each of the others up to one behind.
+                // An unfinished round leaves one member a turn ahead and each of the others up to one turn behind.
                 prop_assert!((count as f64 - due).abs() <= members.len() as f64 + 1.0, "{} of {}", count, due);
             }
         }
