@@ -1,4 +1,4 @@
-//! Network intrusion detection: rules as Snort writes them, which report packets or drop them.
+//! Network intrusion detection with Snort's rule language: reports packets or drops them.
 
 mod alerts;
 mod bits;
@@ -32,8 +32,8 @@ use crate::parameters::no_memory;
 use alerts::{Alert, Lines};
 use bits::SessionBits;
 use groups::{Group, Ruleset};
-use limits::{Limits, Said};
-use params::{Alerts, Count, MOST_TRACKERS, Params, RATE};
+use limits::{LimitResult, Limits};
+use params::{Alerts, Count, MAX_TRACKERS, Params, RATE};
 use regex::Undecided;
 use rule::Action;
 use skipped::SkippedTable;
@@ -56,58 +56,58 @@ const DROPS: &[Reason] = &[
 ];
 const ALERTED: Gate = Gate::out(1);
 
-/// Counters, of packets.
+/// Counters of packets.
 const PACKETS: [&str; 7] = ["clean", "alerted", "logged", "dropped", "passed", "unseen", "undecided"];
 const CLEAN: usize = 0;
 const DROPPED: usize = 3;
 const PASSED: usize = 4;
 const UNSEEN: usize = 5;
-/// Packets that hide the headers or the session that rules ask for, and packets whose search took more steps than are
-/// allowed. They are counted by another counter, too, if the packet was dropped or another rule matched it.
+/// Packets whose headers or session are hidden from rules that need them, and packets whose search took more steps than
+/// allowed. If the packet was dropped or another rule matched it, it is also counted there.
 const UNSURE: usize = 6;
-/// The counter, behind those of a [`journal`], of alerts that a `threshold` suppresses.
+/// The index, after the counters of a [`journal`], of the counter of alerts that a `threshold` suppresses.
 const LIMITED: usize = journal::COUNTERS.len();
 
-/// The function.
+/// The function `nids`.
 pub struct Nids {
     rules: Arc<Ruleset>,
     divert: bool,
     limits: Limits,
-    /// By rule, packets that it matched.
+    /// The number of packets that each rule matched.
     matches: Arc<[Counter]>,
-    /// The same for the report, where that is wanted.
-    shown: Arc<[Counter]>,
+    /// The same for the report, if the parameter `count` asks for it.
+    report_matches: Arc<[Counter]>,
     packets: Arc<[Counter]>,
     out: Out,
-    /// By rule, what its expressions need.
-    rooms: Vec<Vec<regex::Room>>,
+    /// The search caches of each rule's expressions.
+    caches: Vec<Vec<regex::SearchCache>>,
     scratch: check::Scratch,
     views: Box<[Option<View>]>,
-    /// Packet by packet, the strings that were found: a bit each.
+    /// The strings found in each packet, a bit each.
     found: Box<[u64]>,
-    /// Words of that a packet.
+    /// Words of `found` for a packet.
     words: usize,
-    /// Whether any was found, by packet.
+    /// Whether any string was found, by packet.
     any: Box<[bool]>,
-    /// By rule, the last packet that it was asked of.
-    asked: Box<[u64]>,
-    /// How many packets there were.
+    /// The number of the last packet that each rule was tested on.
+    last_tested: Box<[u64]>,
+    /// The number of packets so far.
     number: u64,
     /// Rules that match the packet.
     matching: Vec<u32>,
-    /// Rules that match the packet, if its session is as they ask.
+    /// Rules that match the packet, provided that its session matches too.
     pending: Vec<u32>,
-    /// The table of sessions, where there is one.
+    /// The table of sessions, if one is configured.
     sessions: Option<Arc<SessionLookup>>,
-    /// Bits that rules keep for sessions, where any does.
+    /// Bits that rules keep for sessions, if a rule uses any.
     bits: Option<SessionBits>,
-    /// Whether it is not known if a rule matches the packet, and whether that is so of a rule that drops.
+    /// Whether a rule is undecided on the packet, and whether such a rule drops packets.
     undecided: (bool, bool),
-    /// Searches of a batch: the packet, and which of its groups.
+    /// The searches of a batch: the index of the packet, and the index of one of its groups.
     searches: Vec<(u16, u8)>,
 }
 
-/// Where alerts go.
+/// The destination of alerts.
 struct Out {
     pen: Option<Pen<Alert>>,
     counts: Arc<[Counter]>,
@@ -116,20 +116,20 @@ struct Out {
 impl Declare for Nids {
     type Params = Params;
     const NAME: &'static str = "nids";
-    const SUMMARY: &'static str = "tells of packets, or drops them, by rules as Snort writes them";
+    const SUMMARY: &'static str = "reports packets, or drops them, by rules in Snort's language";
     const HELP: &'static str = "\
         Rules are a documented part of the language of Snort (docs/nids.md): the actions alert, drop, pass and log; \
         tcp, udp, icmp and ip; addresses and ports with lists, negation and variables; content with its modifiers, \
         pcre, isdataat, byte_test, byte_jump, byte_extract, comparisons of headers, flow, flowbits, threshold and \
         detection_filter. Anything else is refused with its line, or skipped and listed with 'unknown: skip'. A \
-        packet that a rule with 'pass' matches is not reported; else it is dropped where a rule with 'drop' matches \
-        it. Each packet is looked at by itself, as fragments are: later ones show no ports, and match only rules that \
-        ask for none. The option flow needs the parameter 'flow'. With 'flow: { state: NAME }' rules ask for the \
-        state of the packet's session, and keep bits for it (flowbits). Where a rule has the action drop, a packet is \
-        dropped as 'undecidable' that hides its protocol or transport header (behind more than 8 IPv6 extension \
-        headers or 4 VLAN tags, or cut short; RFC 7113 section 3). Alerts are counted by rule in the table 'matches', \
-        and written to a file where one is named. A worker waits for the file only in simulated time and where all \
-        packets come from captures with `speed: fast`.";
+        packet that a rule with 'pass' matches is not reported. Otherwise it is dropped if a rule with 'drop' matches \
+        it. Each packet is examined on its own. A fragment after the first shows no ports, and matches only rules that \
+        need none. The option flow needs the parameter 'flow'. With 'flow: { state: NAME }' rules test the state of \
+        the packet's session, and keep bits for it (flowbits). If a rule has the action drop, a packet that hides its \
+        protocol or transport header (behind more than 8 IPv6 extension headers or 4 VLAN tags, or cut short; RFC 7113 \
+        section 3) is dropped as 'undecidable'. Alerts are counted by rule in the table 'matches', and written to a \
+        file if one is named. A worker waits for the file only in simulated time and if all packets come from captures \
+        with `speed: fast`.";
     const EXAMPLE: &'static str = "\
         { rules: ['alert tcp any any -> any 80 (msg:\"admin page\"; content:\"GET /admin\"; depth:10; sid:1;)', \
         'drop udp any any -> any any (msg:\"bad\"; content:\"|de ad be ef|\"; sid:2;)'] }";
@@ -139,8 +139,8 @@ impl Declare for Nids {
     const FOLLOWS: Option<&'static str> = Some("/flow/state");
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
-        if !(1..=MOST_TRACKERS).contains(&params.trackers) {
-            return Err(SetupError::at("trackers", format!("{}: allowed are 1 to {MOST_TRACKERS}", params.trackers)));
+        if !(1..=MAX_TRACKERS).contains(&params.trackers) {
+            return Err(SetupError::at("trackers", format!("{}: allowed are 1 to {MAX_TRACKERS}", params.trackers)));
         }
         if !(1_000..=100_000_000).contains(&params.steps) {
             return Err(SetupError::at("steps", format!("{}: allowed are 1000 to 100000000", params.steps)));
@@ -164,7 +164,7 @@ impl Declare for Nids {
         let title = |rule: &rule::Rule| format!("{} {}", rule.sid, rule.message);
         let tally = setup.once_a_module(&format!("{key} matches"), |_| {
             let tally = Tally::new(rules.rules.len());
-            rules.rules.iter().enumerate().for_each(|(place, rule)| tally.name(place, title(rule)));
+            rules.rules.iter().enumerate().for_each(|(index, rule)| tally.name(index, title(rule)));
             Ok(tally)
         })?;
         let checking = setup.checking();
@@ -194,7 +194,7 @@ impl Declare for Nids {
         let format = params.alerts.as_ref().map(|alerts| alerts.format).unwrap_or_default();
         let of_lines = Arc::new(Lines { rules: Arc::clone(&rules), format });
         let pen = journal.map(|journal| journal.pen(of_lines, own, rate, simulated).waiting(setup.may_wait()));
-        let shown = if params.count == Count::Rule {
+        let report_matches = if params.count == Count::Rule {
             setup.counters("matches", rules.rules.iter().map(title))
         } else {
             Arc::default()
@@ -207,22 +207,22 @@ impl Declare for Nids {
         let bits = with_bits.map(|table| SessionBits::new(&rules.bits, table, setup)).transpose()?;
         let batch = setup.batch().max(1);
         let words = rules.strings.div_ceil(64);
-        let rooms = rules.rules.iter().map(|rule| rule.pcres.iter().map(|pcre| pcre.regex.room()).collect());
+        let caches = rules.rules.iter().map(|rule| rule.pcres.iter().map(|pcre| pcre.regex.cache()).collect());
         Ok(Self {
             divert: params.divert,
             limits: Limits::new(params.trackers, setup.secret(), setup.frequency())
                 .map_err(no_memory("trackers", format!("{} trackers", params.trackers)))?,
             matches,
-            shown,
+            report_matches,
             packets,
             out: Out { pen, counts },
-            rooms: rooms.collect(),
+            caches: caches.collect(),
             scratch: check::Scratch::new(&rules.rules, params.steps),
             views: vec![None; batch].into(),
             found: vec![0; batch * words].into(),
             words,
             any: vec![false; batch].into(),
-            asked: vec![0; rules.rules.len()].into(),
+            last_tested: vec![0; rules.rules.len()].into(),
             number: 0,
             undecided: (false, false),
             matching: Vec::with_capacity(rules.rules.len()),
@@ -236,8 +236,8 @@ impl Declare for Nids {
 }
 
 impl Out {
-    /// Tells of a packet, where there is a file.
-    fn tell(&mut self, rule: u32, action: Action, view: &View, now: Ticks) {
+    /// Reports a packet, if alerts go to a file.
+    fn report(&mut self, rule: u32, action: Action, view: &View, now: Ticks) {
         if let Some(pen) = &mut self.pen {
             pen.write(now, |nanos| Alert { nanos, rule, action, view: *view });
         }
@@ -245,15 +245,15 @@ impl Out {
 }
 
 impl Nids {
-    /// Finds the strings that rules of the packets' groups are found by.
+    /// Searches the packets' payloads for the strings of the rules in their groups.
     fn search(&mut self, batch: &[Packet]) {
         let Self { rules, views, found, words, any, searches, .. } = self;
         searches.clear();
-        for (place, view) in views.iter().take(batch.len()).enumerate() {
+        for (index, view) in views.iter().take(batch.len()).enumerate() {
             let Some(view) = view else { continue };
             for (which, group) in rules.groups(view).iter().enumerate() {
                 if group.is_some_and(|group| group.strings.is_some()) {
-                    searches.push((place as u16, which as u8));
+                    searches.push((index as u16, which as u8));
                 }
             }
         }
@@ -265,17 +265,18 @@ impl Nids {
             let (packet, view) = (batch.get(usize::from(search.0))?, views.get(usize::from(search.0))?.as_ref()?);
             Some(Job { strings: group(search)?.strings.as_ref()?, bytes: view.payload(packet) })
         };
-        // Each search that is in the list has its group, packet and strings: none is left out, and numbers are places.
+        // Each search in the list has its group, packet and strings. So `job` skips none, and `number` is an index in
+        // the list.
         scan(searches.iter().filter_map(job), &mut |number, hit| {
             let Some((search, group)) = searches.get(number).and_then(|search| Some((search, group(search)?))) else {
                 return ControlFlow::Break(());
             };
-            let place = usize::from(search.0);
-            any[place] = true;
-            let bits = &mut found[place * *words..][..*words];
+            let index = usize::from(search.0);
+            any[index] = true;
+            let bits = &mut found[index * *words..][..*words];
             for string in hit.strings().map(|string| group.first + string) {
                 let (word, bit) = (&mut bits[string / 64], 1 << (string % 64));
-                // Those that end a string that was found before were found with it.
+                // All strings that end within this one were already found together with it.
                 if *word & bit != 0 {
                     break;
                 }
@@ -285,23 +286,36 @@ impl Nids {
         });
     }
 
-    /// Asks the rules that may match a packet; those that do are in `matching` afterwards.
-    fn ask(&mut self, place: usize, view: &View, frame: &[u8], now: Ticks) {
+    /// Tests the rules that may match a packet. The rules that match are in `matching` afterwards, those that also
+    /// depend on the session in `pending`.
+    fn test_rules(&mut self, index: usize, view: &View, frame: &[u8], now: Ticks) {
         let Self {
-            rules, limits, rooms, scratch, found, words, any, asked, number, matching, pending, undecided, ..
+            rules,
+            limits,
+            caches,
+            scratch,
+            found,
+            words,
+            any,
+            last_tested,
+            number,
+            matching,
+            pending,
+            undecided,
+            ..
         } = self;
         matching.clear();
         pending.clear();
         scratch.clear();
         *undecided = (false, false);
         *number += 1;
-        let mut one = |rule: u32| {
+        let mut test = |rule: u32| {
             let at = rule as usize;
-            let (Some(last), Some(known)) = (asked.get_mut(at), rules.rules.get(at)) else { return };
+            let (Some(last), Some(known)) = (last_tested.get_mut(at), rules.rules.get(at)) else { return };
             if std::mem::replace(last, *number) == *number || !check::header(known, view) {
                 return;
             }
-            match check::body(known, &rules.sought[at], view, frame, scratch, &mut rooms[at]) {
+            match check::body(known, &rules.finders[at], view, frame, scratch, &mut caches[at]) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(Undecided) => {
@@ -313,19 +327,22 @@ impl Nids {
                 pending.push(rule);
                 return;
             }
-            // Last of all: it counts what matches in all else.
-            let filtered = known.filter.as_ref().is_some_and(|filter| limits.ask(rule, filter, view, now) != Said::Yes);
-            // A rule with 'noalert' that does not drop has done all that it does.
+            // This must be the last test, because it counts the packets that match in everything else.
+            let filtered = known
+                .filter
+                .as_ref()
+                .is_some_and(|filter| limits.count_match(rule, filter, view, now) != LimitResult::Yes);
+            // A rule with 'noalert' that does not drop has no further effect.
             if !(filtered || known.silent && known.action > Action::Drop) {
                 matching.push(rule);
             }
         };
         let groups = rules.groups(view);
         for group in groups.iter().flatten() {
-            group.always.iter().for_each(|rule| one(*rule));
+            group.always.iter().for_each(|rule| test(*rule));
         }
-        if std::mem::take(&mut any[place]) {
-            for (at, word) in found[place * *words..][..*words].iter_mut().enumerate() {
+        if std::mem::take(&mut any[index]) {
+            for (at, word) in found[index * *words..][..*words].iter_mut().enumerate() {
                 let mut bits = std::mem::take(word);
                 while bits != 0 {
                     let string = at * 64 + bits.trailing_zeros() as usize;
@@ -333,47 +350,54 @@ impl Nids {
                     let rules =
                         groups.iter().flatten().find_map(|group| group.rules.get(string.checked_sub(group.first)?));
                     if let Some(rules) = rules {
-                        rules.iter().for_each(|rule| one(*rule));
+                        rules.iter().for_each(|rule| test(*rule));
                     }
                 }
             }
         }
     }
 
-    /// Asks the packet's session for the rules that are `pending`. If it is not known, because the packet does
-    /// not show its session or another module has the table, a rule that asks for it is undecided, as one whose search
-    /// was not finished.
+    /// Tests the packet's session for the rules that are `pending`. If the session is unknown, because the packet does
+    /// not show it or another module holds the table, a rule that depends on it is undecided, as if its search was not
+    /// finished.
     #[inline(never)]
-    fn follow(&mut self, place: usize, packet: &mut Packet, mut sessions: Option<&mut LentSessions<'_>>, now: Ticks) {
+    fn test_session(
+        &mut self,
+        index: usize,
+        packet: &mut Packet,
+        mut sessions: Option<&mut LentSessions<'_>>,
+        now: Ticks,
+    ) {
         let Self { rules, limits, matching, pending, bits, undecided, views, .. } = self;
-        let (before, Some(Some(view))) = (&views[..place], views.get(place)) else { return };
+        let (before, Some(Some(view))) = (&views[..index], views.get(index)) else { return };
         let mut standing = sessions.as_deref().and_then(|sessions| sessions.standing(packet, now));
         // The module that opens sessions may be behind this one. It has not seen the packets before this one in the
         // batch, which may have established the session or set its bits.
         let is_unknown = standing.is_some_and(|standing| standing.row.is_none());
         let unsettled = is_unknown && before.iter().flatten().any(|other| view.is_of_session(other));
         if bits.is_some() {
-            pending.sort_unstable_by_key(|rule| (rules.rules[*rule as usize].turn(), *rule));
+            pending.sort_unstable_by_key(|rule| (rules.rules[*rule as usize].evaluation_rank(), *rule));
         }
         for rule in pending.iter().copied() {
             let known = &rules.rules[rule as usize];
-            let mut filtered = || known.filter.as_ref().is_some_and(|it| limits.ask(rule, it, view, now) != Said::Yes);
-            let as_asked = match standing {
-                _ if unsettled && known.asks_history() => {
+            let mut filtered =
+                || known.filter.as_ref().is_some_and(|it| limits.count_match(rule, it, view, now) != LimitResult::Yes);
+            let session_matches = match standing {
+                _ if unsettled && known.needs_history() => {
                     *undecided = (true, undecided.1 || known.action == Action::Drop);
                     continue;
                 }
                 Some(standing) => {
                     known.flow.is_none_or(|flow| flow.matches(standing))
-                        && bits.as_ref().is_none_or(|bits| bits.hold(&known.bits, standing.row))
+                        && bits.as_ref().is_none_or(|bits| bits.pass_tests(&known.bits, standing.row))
                 }
-                None if known.asks_session() => {
+                None if known.needs_session() => {
                     *undecided = (true, undecided.1 || known.action == Action::Drop);
                     continue;
                 }
                 None => true,
             };
-            if !as_asked || filtered() {
+            if !session_matches || filtered() {
                 continue;
             }
             if let (Some(bits), Some(sessions), Some(standing)) = (&*bits, sessions.as_deref_mut(), &mut standing) {
@@ -385,16 +409,16 @@ impl Nids {
         }
     }
 
-    /// What becomes of a packet by the rules that match it, and which counter is its.
+    /// Returns the gate of a packet and its counter, according to the rules that match it. Reports the packet.
     fn judge(&mut self, view: &View, now: Ticks) -> (Gate, usize) {
-        let Self { rules, matching, limits, matches, shown, out, divert, .. } = self;
+        let Self { rules, matching, limits, matches, report_matches, out, divert, .. } = self;
         let rule = |number: &u32| &rules.rules[*number as usize];
         matching.sort_unstable_by_key(|number| (rule(number).action, rule(number).priority, rule(number).sid));
         let Some(first) = matching.first() else { return (Gate::FIRST, CLEAN) };
         let action = rule(first).action;
-        let told = if action == Action::Pass { &matching[..1] } else { &matching[..] };
-        for number in told {
-            for counts in [&*matches, &*shown] {
+        let reported = if action == Action::Pass { &matching[..1] } else { &matching[..] };
+        for number in reported {
+            for counts in [&*matches, &*report_matches] {
                 if let Some(count) = counts.get(*number as usize) {
                     count.add(1);
                 }
@@ -406,9 +430,9 @@ impl Nids {
             if known.silent {
                 continue;
             }
-            match known.threshold.as_ref().map(|limit| limits.ask(*number, limit, view, now)) {
-                Some(Said::No) => out.counts[LIMITED].add(1),
-                None | Some(Said::Yes | Said::NoRoom) => out.tell(*number, known.action, view, now),
+            match known.threshold.as_ref().map(|limit| limits.count_match(*number, limit, view, now)) {
+                Some(LimitResult::No) => out.counts[LIMITED].add(1),
+                None | Some(LimitResult::Yes | LimitResult::NoRoom) => out.report(*number, known.action, view, now),
             }
         }
         match action {
@@ -420,8 +444,8 @@ impl Nids {
     }
 }
 
-/// The gate and counter of a packet for which rules could not be judged to their end: `drop`, where a rule with the
-/// action 'drop' may match it. A rule with 'pass' that matches decides nevertheless.
+/// Returns the gate and counter of a packet on which some rules are undecided. `drop` is the gate if such a rule has
+/// the action 'drop'. A matching rule with 'pass' still decides.
 #[cold]
 fn unsure(judged: (Gate, usize), drop: Option<Gate>) -> (Gate, Option<usize>) {
     match (judged, drop) {
@@ -439,16 +463,16 @@ impl Function for Nids {
         let mut counts = [0u64; PACKETS.len()];
         let mut begun = 0;
         let sessions = self.sessions.clone();
-        // Lent once a batch, for the first packet that needs it.
+        // Lent once a batch, when the first packet needs it.
         let mut lent = None;
-        // A batch is never larger than was said; if it were, it would be taken in parts.
+        // A batch is never larger than declared. If it were, it would be processed in parts.
         for part in batch.chunks_mut(most) {
             for (view, packet) in self.views.iter_mut().zip(part.iter_mut()) {
                 *view = View::of(packet);
             }
             self.search(part);
-            for (place, packet) in part.iter_mut().enumerate() {
-                let Some(view) = self.views[place] else {
+            for (index, packet) in part.iter_mut().enumerate() {
+                let Some(view) = self.views[index] else {
                     if packet.hidden().is_none() {
                         counts[UNSEEN] += 1;
                         continue;
@@ -456,14 +480,14 @@ impl Function for Nids {
                     counts[UNSURE] += 1;
                     if self.rules.drops {
                         counts[DROPPED] += 1;
-                        context.put(begun + place, UNDECIDABLE);
+                        context.put(begun + index, UNDECIDABLE);
                     }
                     continue;
                 };
-                self.ask(place, &view, packet.data(), now);
+                self.test_rules(index, &view, packet.data(), now);
                 if !self.pending.is_empty() {
                     let lent = lent.get_or_insert_with(|| sessions.as_ref().and_then(|sessions| sessions.lend()));
-                    self.follow(place, packet, lent.as_mut(), now);
+                    self.test_session(index, packet, lent.as_mut(), now);
                 }
                 let (mut gate, counter) = self.judge(&view, now);
                 let mut counter = Some(counter);
@@ -477,7 +501,7 @@ impl Function for Nids {
                     counts[counter] += 1;
                 }
                 if gate != Gate::FIRST {
-                    context.put(begun + place, gate);
+                    context.put(begun + index, gate);
                 }
             }
             begun += part.len();

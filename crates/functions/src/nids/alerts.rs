@@ -12,39 +12,39 @@ use super::rule::Action;
 use super::view::View;
 use crate::journal::{self, Record};
 
-/// The form of a line.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// An object of Forebay's own.
+    /// A JSON object in Forebay's own format.
     #[default]
     Json,
     /// An event of Suricata's EVE JSON.
     Eve,
 }
 
-/// The rules and the form that lines are made with.
+/// The rules and the format, which lines are made with.
 pub struct Lines {
-    /// The rules that alerts are of.
+    /// The rules that the alerts refer to.
     pub rules: Arc<Ruleset>,
-    /// How they are written.
+    /// The format of the lines.
     pub format: Format,
 }
 
-/// What a worker knows of an alert.
+/// An alert as a worker records it.
 #[derive(Clone, Copy, Debug)]
 pub struct Alert {
-    /// Nanoseconds after 1970.
+    /// The time in nanoseconds since 1970.
     pub nanos: u64,
-    /// The rule's place.
+    /// The rule's index.
     pub rule: u32,
-    /// What became of the packet.
+    /// The rule's action.
     pub action: Action,
     /// The packet.
     pub view: View,
 }
 
-/// An address of a packet in words.
+/// Formats an address of a packet.
 pub(super) fn address(view: &View, number: u128) -> String {
     match view.v6 {
         true => Ipv6Addr::from_bits(number).to_string(),
@@ -52,7 +52,7 @@ pub(super) fn address(view: &View, number: u128) -> String {
     }
 }
 
-/// An alert as a line.
+/// The JSON object of an alert.
 #[derive(Serialize)]
 struct Line<'a> {
     time: String,

@@ -1,13 +1,13 @@
-//! Bits that rules keep for sessions (`flowbits`).
+//! The bits that rules keep for sessions (`flowbits`).
 //!
-//! A session's bits are beside the table of sessions, in the row of the session's entry. A plane is 64 bits of each
-//! row. All modules that look up one table share its bits by name: a rule of one module sees the bits that another
-//! module has set.
+//! The bits of a session are stored beside the table of sessions, in the row of the session's entry. A plane holds 64
+//! bits of each row. All modules that use the same table share its bits by name: a rule of one module sees the bits
+//! that another module has set.
 //!
-//! No session inherits bits. The table marks a session when it gets its first bit. A new session is not marked: it has
-//! no bits, whatever its row contains. With the mark, the row gets another generation. Bits of a plane count only where
-//! the plane's row has the generation of the session. A generation has 64 bits: it does not return to a value that it
-//! had.
+//! A new session does not inherit the bits of the row's previous session. The table marks a session when it gets its
+//! first bit. A session without the mark has no bits, whatever its row contains. When a session is marked, its row gets
+//! a new generation. The bits in a plane are valid only if the plane's row has the generation of the session. A
+//! generation has 64 bits, so it never returns to an earlier value.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -19,12 +19,12 @@ use super::rule::{BitOperation, BitStep};
 use crate::connection::{LentSessions, SessionLookup, SessionRow};
 use crate::parameters::no_memory;
 
-/// The most names of bits that a rule file may have.
-pub const MOST_BITS: usize = 4_096;
-/// Bits of a plane.
+/// The largest number of bit names in a rule file.
+pub const MAX_BITS: usize = 4_096;
+/// The number of bits in a plane.
 const PLANE: usize = 64;
 
-/// By row, its generation.
+/// The generation of each row.
 struct Generations(Zeroed<u64>);
 
 impl Generations {
@@ -32,7 +32,7 @@ impl Generations {
         self.0.get(row.index).copied()
     }
 
-    /// Removes all bits of a row.
+    /// Starts a new generation of a row, which removes all its bits.
     fn next(&mut self, row: SessionRow) {
         if let Some(generation) = self.0.get_mut(row.index) {
             *generation = generation.wrapping_add(1);
@@ -40,7 +40,7 @@ impl Generations {
     }
 }
 
-/// 64 bits of each row, behind the generation that they are of.
+/// For each row, a generation and 64 bits of that generation.
 struct Plane(Zeroed<[u64; 2]>);
 
 impl Plane {
@@ -56,29 +56,30 @@ impl Plane {
     }
 }
 
-/// A bit's index among those of a table, held by a module.
+/// A bit's index in a table, held by a module.
 type Held = Arc<usize>;
 
 /// The index of a name.
 struct Index {
     held: Weak<usize>,
     index: usize,
-    /// Whether packets may have set the bit.
+    /// True if packets may have set the bit.
     used: bool,
 }
 
-/// The indices of names. A name has the same index as long as a module holds it. An index that was used is given to no
-/// other name, so that no name finds the bits of another one.
+/// The indices of names. A name keeps its index while a module holds it. An index that was used is not given to another
+/// name, so that no name gets the bits of another name.
 #[derive(Default)]
 struct Names {
     by_name: BTreeMap<String, Index>,
-    /// Indices that were given out for checks alone.
+    /// Indices that were given out only for checks.
     free: BTreeSet<usize>,
     next: usize,
 }
 
 impl Names {
-    /// Returns the indices of names. `used` says that packets will set the bits: else the module is made for a check.
+    /// Returns the indices of names. `used` is true if packets will set the bits, and false if the module is created
+    /// only for a check.
     fn hold(&mut self, names: &[String], used: bool) -> Vec<Held> {
         let free = &mut self.free;
         self.by_name.retain(|_, known| {
@@ -111,41 +112,44 @@ impl Names {
 /// A worker's share of the sessions, and the number of shares.
 type Share = (usize, usize);
 
-/// The bits of all modules that look up one table. The modules hold them: a reload makes the new modules while the old
-/// ones are there.
+/// The bits of all modules that use the same table. The modules own them: during a reload the new modules are created
+/// while the old ones still exist.
 #[derive(Default)]
 struct Registry {
     names: Names,
     generations: BTreeMap<Share, Weak<Own<Generations>>>,
-    /// By share and number.
+    /// Planes by share and number.
     planes: BTreeMap<(Share, usize), Weak<Own<Plane>>>,
 }
 
-/// Returns what a slot refers to, or makes it.
-fn shared<T>(slot: &mut Weak<Own<T>>, make: impl FnOnce() -> Result<T, SetupError>) -> Result<Arc<Own<T>>, SetupError> {
-    if let Some(there) = slot.upgrade() {
-        return Ok(there);
+/// Returns the value that a slot refers to, or creates it.
+fn shared<T>(
+    slot: &mut Weak<Own<T>>,
+    create: impl FnOnce() -> Result<T, SetupError>,
+) -> Result<Arc<Own<T>>, SetupError> {
+    if let Some(value) = slot.upgrade() {
+        return Ok(value);
     }
-    let new = Arc::new(Own::new(make()?));
+    let new = Arc::new(Own::new(create()?));
     *slot = Arc::downgrade(&new);
     Ok(new)
 }
 
 /// A module's bits on one worker.
 pub struct SessionBits {
-    /// By the bit's number in the rules: its plane and its mask.
-    places: Box<[(usize, u64)]>,
+    /// The plane and the mask of each bit, by the bit's number in the rules.
+    positions: Box<[(usize, u64)]>,
     planes: Vec<Arc<Own<Plane>>>,
     generations: Arc<Own<Generations>>,
     _held: Vec<Held>,
 }
 
 impl SessionBits {
-    /// Returns the bits with these names of each session of a table. The configuration before and other modules have
-    /// the same bits.
+    /// Returns the bits with these names for each session of a table. They are shared with the previous configuration
+    /// and with other modules.
     ///
     /// # Errors
-    /// There is no memory for so many.
+    /// There is not enough memory.
     pub fn new(names: &[String], table: &SessionLookup, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let registry = setup.lasting(&format!("flowbits of {}", table.key()), |_| Ok(Mutex::<Registry>::default()))?;
         let (used, share, rows) = (!setup.checking(), setup.share(), table.rows());
@@ -155,37 +159,37 @@ impl SessionBits {
         let mut numbers: Vec<usize> = held.iter().map(|index| **index / PLANE).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        generations.retain(|_, there| there.strong_count() > 0);
-        planes.retain(|_, there| there.strong_count() > 0);
+        generations.retain(|_, value| value.strong_count() > 0);
+        planes.retain(|_, value| value.strong_count() > 0);
         let lack = || no_memory("flow.state", format!("{} flowbits of {rows} sessions", names.len()));
         let generations =
             shared(generations.entry(share).or_default(), || Zeroed::new(rows).map(Generations).map_err(lack()))?;
-        let mut make = |number: &usize| {
+        let mut plane_of = |number: &usize| {
             shared(planes.entry((share, *number)).or_default(), || Zeroed::new(rows).map(Plane).map_err(lack()))
         };
-        let planes = numbers.iter().map(&mut make).collect::<Result<_, _>>()?;
-        let place = |index: &Held| {
+        let planes = numbers.iter().map(&mut plane_of).collect::<Result<_, _>>()?;
+        let position = |index: &Held| {
             let plane = numbers.binary_search(&(**index / PLANE)).unwrap_or_default();
             (plane, 1 << (**index % PLANE))
         };
-        Ok(Self { places: held.iter().map(place).collect(), planes, generations, _held: held })
+        Ok(Self { positions: held.iter().map(position).collect(), planes, generations, _held: held })
     }
 
-    /// Returns the generation of a session's bits, if it may have any.
+    /// Returns the row and the generation of a session's bits, if it may have any.
     fn generation(&self, row: Option<SessionRow>) -> Option<(usize, u64)> {
         let row = row.filter(|row| row.marked)?;
         Some((row.index, self.generations.lend()?.get(row)?))
     }
 
-    /// Whether a session's bits meet the questions of a rule. A packet of no known session has no bits.
+    /// Returns true if a session's bits pass the tests of a rule. A packet without a known session has no bits.
     #[must_use]
-    pub fn hold(&self, steps: &[BitStep], row: Option<SessionRow>) -> bool {
-        if !steps.iter().any(BitStep::asks) {
+    pub fn pass_tests(&self, steps: &[BitStep], row: Option<SessionRow>) -> bool {
+        if !steps.iter().any(BitStep::is_test) {
             return true;
         }
         let session = self.generation(row);
         let is_set = |bit: &u16| {
-            let Some(((index, generation), (plane, mask))) = session.zip(self.places.get(usize::from(*bit))) else {
+            let Some(((index, generation), (plane, mask))) = session.zip(self.positions.get(usize::from(*bit))) else {
                 return false;
             };
             self.planes.get(*plane).and_then(|plane| plane.lend()).is_some_and(|it| it.get(index, generation, *mask))
@@ -193,16 +197,16 @@ impl SessionBits {
         steps.iter().all(|step| {
             // A group without members is never set.
             let all = step.all && !step.bits.is_empty();
-            let met = || if all { step.bits.iter().all(is_set) } else { step.bits.iter().any(is_set) };
+            let passes = || if all { step.bits.iter().all(is_set) } else { step.bits.iter().any(is_set) };
             match step.operation {
-                BitOperation::IsSet => met(),
-                BitOperation::IsNotSet => !met(),
+                BitOperation::IsSet => passes(),
+                BitOperation::IsNotSet => !passes(),
                 _ => true,
             }
         })
     }
 
-    /// Changes a session's bits as a rule that matches says. Marks the session if it gets its first bit.
+    /// Changes a session's bits as a matching rule specifies. Marks the session if it gets its first bit.
     pub fn change(&self, steps: &[BitStep], row: &mut Option<SessionRow>, table: &mut LentSessions<'_>) {
         let Some(row) = row else { return };
         for step in steps {
@@ -225,7 +229,7 @@ impl SessionBits {
                 row.marked = true;
             }
             let Some((index, generation)) = self.generation(Some(*row)) else { return };
-            for (plane, mask) in step.bits.iter().filter_map(|bit| self.places.get(usize::from(*bit))) {
+            for (plane, mask) in step.bits.iter().filter_map(|bit| self.positions.get(usize::from(*bit))) {
                 if let Some(mut plane) = self.planes.get(*plane).and_then(|plane| plane.lend()) {
                     plane.put(index, generation, |bits| change(bits, *mask));
                 }
@@ -245,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_keep_their_indices_while_they_are_held_and_leave_them_to_no_other() {
+    fn names_keep_their_indices_while_held_and_indices_are_not_reused() {
         let names = |range: std::ops::Range<usize>| range.map(|number| format!("n{number}")).collect::<Vec<_>>();
         let indices = |held: &[Held]| held.iter().map(|index| **index).collect::<Vec<_>>();
         let mut known = Names::default();
@@ -254,7 +258,7 @@ mod tests {
         let second = known.hold(&names(6..10), true);
         assert_eq!(indices(&second), [1, 2, 3, 4]);
         drop(first);
-        // 5 was held by no module: it comes back as a new name, whose bits are 0.
+        // n5 was held by no module. It comes back as a new name, whose bits are 0.
         let third = known.hold(&names(5..8), true);
         assert_eq!(indices(&third), [5, 1, 2]);
         drop((second, third));
@@ -262,9 +266,9 @@ mod tests {
         assert_eq!(known.by_name.len(), 1);
     }
 
-    /// Each reload makes modules for a check first.
+    /// Each reload first creates modules for a check.
     #[test]
-    fn checks_use_no_indices_up() {
+    fn checks_do_not_use_up_indices() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let indices = |held: &[Held]| held.iter().map(|index| **index).collect::<Vec<_>>();
         let mut known = Names::default();
@@ -273,7 +277,7 @@ mod tests {
             let checked = known.hold(&names(&["b", "c", "d"]), false);
             assert_eq!(indices(&checked), [1, 2, 3]);
         }
-        // The module that runs may be made before the checked one is gone, or after it.
+        // The running module may be created before or after the checked one is dropped.
         let checked = known.hold(&names(&["b", "c"]), false);
         let next = known.hold(&names(&["b", "c"]), true);
         assert_eq!((indices(&checked), indices(&next)), (vec![1, 2], vec![1, 2]));
@@ -288,12 +292,12 @@ mod tests {
         assert!(plane.get(1, 7, 4) && !plane.get(1, 7, 2) && !plane.get(1, 8, 4) && !plane.get(0, 7, 4));
         plane.put(1, 8, |bits| bits | 2);
         assert!(plane.get(1, 8, 2) && !plane.get(1, 8, 4) && !plane.get(1, 7, 4));
-        // An index beyond the table is no session's.
+        // An index beyond the table belongs to no session.
         plane.put(2, 7, |_| 1);
         assert!(!plane.get(2, 7, 1));
     }
 
-    /// A 32-bit serial number came back to an old value after 4 294 967 296 sessions.
+    /// In the past, a 32-bit generation came back to an old value after 4 294 967 296 sessions.
     #[test]
     fn a_generation_passes_32_bits() {
         let mut generations = Generations(Zeroed::new(2).expect("memory"));

@@ -1,29 +1,29 @@
-//! Options that depend on where others have matched, and on numbers that others have read.
+//! Options that depend on the position where others have matched, or on numbers that others have read.
 //!
-//! An option may match in several ways, and the next ones may fit only one of them. Trying each way to its end takes
-//! exponential time. Here all states that the options so far can lead to are kept, each once, and each option is
-//! applied to all of them. A state has only the parts that later options look at. The number of states and of steps is
+//! An option may match in several ways, and the next options may fit only one of them. Trying each way to its end takes
+//! exponential time. Instead, the matcher keeps the set of all states that the options so far can lead to, and applies
+//! each option to all of them. A state contains only what later options depend on. The number of states and of steps is
 //! limited.
 
 use memchr::memmem::Finder;
 
-use super::regex::{Budget, Room, Undecided, Walk};
-use super::rule::{Amount, Base, Comparison, Content, Jump, Link, Number, NumberForm, Operator, Place, Rule};
+use super::regex::{Budget, SearchCache, Undecided, Walk};
+use super::rule::{Amount, Base, Comparison, Content, ContentRange, Jump, Link, Number, NumberForm, Operator, Rule};
 
-/// The most states at a time.
-const MOST_STATES: usize = 16_384;
+/// The largest number of states at a time.
+const MAX_STATES: usize = 16_384;
 
-/// The cursor and the variables that the options so far lead to.
+/// The cursor and the variables after the options so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct State {
     /// The variables that `byte_extract` has set.
     pub variables: [u32; 2],
-    /// Where the last option has ended, in bytes into the payload.
+    /// The end of the last option, in bytes into the payload.
     pub cursor: u32,
 }
 
 impl State {
-    /// A number, or what a variable has.
+    /// Returns a fixed number, or the value of a variable.
     #[must_use]
     pub fn amount(&self, amount: Amount) -> i64 {
         match amount {
@@ -33,22 +33,22 @@ impl State {
     }
 }
 
-/// States before and behind an option.
+/// The states before and after an option.
 pub struct States {
     now: Vec<State>,
     next: Vec<State>,
 }
 
 impl States {
-    /// Room for all, or none.
+    /// Allocates memory for all states if `needed`, else none.
     #[must_use]
     pub fn new(needed: bool) -> Self {
-        let room = || Vec::with_capacity(if needed { MOST_STATES } else { 0 });
-        Self { now: room(), next: room() }
+        let cache = || Vec::with_capacity(if needed { MAX_STATES } else { 0 });
+        Self { now: cache(), next: cache() }
     }
 
     fn push(&mut self, state: State) -> Result<(), Undecided> {
-        if self.next.len() >= MOST_STATES.min(self.next.capacity()) {
+        if self.next.len() >= MAX_STATES.min(self.next.capacity()) {
             return Err(Undecided);
         }
         self.next.push(state);
@@ -56,26 +56,26 @@ impl States {
     }
 }
 
-/// What is searched.
+/// The bytes that a rule is matched against.
 pub struct Subject<'a> {
     /// The payload.
     pub payload: &'a [u8],
-    /// The same in lower case, where a content asks for that.
+    /// The payload in lower case, if a content needs it.
     pub lower: &'a [u8],
-    /// The rule's contents as they are sought.
+    /// The searchers of the rule's contents.
     pub finders: &'a [Finder<'static>],
 }
 
-/// Whether the options of a rule match, one after the other.
+/// Returns true if the options of a rule match in order.
 ///
 /// # Errors
-/// It takes too many steps, or states.
+/// The search takes too many steps or states.
 pub fn matches(
     rule: &Rule,
     subject: &Subject<'_>,
     states: &mut States,
     walk: &mut Walk,
-    rooms: &mut [Room],
+    caches: &mut [SearchCache],
     budget: &mut Budget,
 ) -> Result<bool, Undecided> {
     states.now.clear();
@@ -88,7 +88,7 @@ pub fn matches(
                 content(&rule.contents[*at], &subject.finders[*at], subject, step.cursor, states, budget)?
             }
             Link::Pcre(at) => {
-                let (pcre, room) = (&rule.pcres[*at], &mut rooms[*at]);
+                let (pcre, cache) = (&rule.pcres[*at], &mut caches[*at]);
                 let mut known = None;
                 for index in 0..states.now.len() {
                     let state = states.now[index];
@@ -96,12 +96,12 @@ pub fn matches(
                         if pcre.regex.is_relative() { (state.cursor as usize).min(subject.payload.len()) } else { 0 };
                     let bytes = &subject.payload[from..];
                     if pcre.not || !step.cursor {
-                        // From one place the answer is always the same.
+                        // A search from the same position has the same result.
                         let found = match known {
                             Some((place, found)) if place == from => found,
                             _ => {
                                 budget.take(bytes.len() >> 4)?;
-                                pcre.regex.is_match(room, walk, bytes, budget)?
+                                pcre.regex.is_match(cache, walk, bytes, budget)?
                             }
                         };
                         known = Some((from, found));
@@ -110,7 +110,7 @@ pub fn matches(
                         }
                         continue;
                     }
-                    // As Snort does: the next match is sought where the one before has ended.
+                    // As in Snort, the search for the next match starts where the previous one has ended.
                     let mut start = 0;
                     while let Some((begin, end)) = pcre.regex.find(walk, bytes, start, budget)? {
                         states.push(State { cursor: (from + end) as u32, ..state })?;
@@ -176,7 +176,7 @@ pub fn matches(
     Ok(true)
 }
 
-/// Applies a content to all states. `cursor`: whether later options look at where it ends.
+/// Applies a content to all states. `cursor` is true if later options depend on the end of the match.
 fn content(
     content: &Content,
     finder: &Finder<'static>,
@@ -187,23 +187,23 @@ fn content(
 ) -> Result<(), Undecided> {
     let bytes = if content.nocase { subject.lower } else { subject.payload };
     let length = content.bytes.len() as i64;
-    let relative = matches!(content.place, Place::Relative { .. });
-    // States with equal variables follow each other, their cursors in order: their windows move forward, and nothing is
-    // sought twice.
+    let relative = matches!(content.place, ContentRange::Relative { .. });
+    // States with equal variables are adjacent, sorted by cursor. Their windows move forward, so no part is searched
+    // twice.
     let mut index = 0;
     while let Some(first) = states.now.get(index).copied() {
-        let mut sought = 0;
+        let mut searched_to = 0;
         let mut found_any = false;
         while let Some(state) = states.now.get(index).copied().filter(|state| state.variables == first.variables) {
             index += 1;
             let (from, end) = window(content, &state, bytes.len() as i64);
-            // Where it may begin; where it must be the end, it begins in one place.
+            // The last position where it may begin. If it must be at the payload's end, this is the only position.
             let last = end - length;
             let from = if content.end { from.max(bytes.len() as i64 - length) } else { from };
             if content.not {
                 budget.take((end - from).max(0) as usize >> 5)?;
-                let there = from <= last && finder.find(&bytes[from as usize..end as usize]).is_some();
-                if !there {
+                let found = from <= last && finder.find(&bytes[from as usize..end as usize]).is_some();
+                if !found {
                     states.push(state)?;
                 }
                 continue;
@@ -211,7 +211,7 @@ fn content(
             if !relative && found_any {
                 break;
             }
-            let mut start = from.max(sought);
+            let mut start = from.max(searched_to);
             while start <= last {
                 let window = &bytes[start as usize..end as usize];
                 let found = finder.find(window);
@@ -225,8 +225,8 @@ fn content(
                     break;
                 }
             }
-            sought = sought.max(last + 1);
-            // One way to match is enough where nothing depends on which.
+            searched_to = searched_to.max(last + 1);
+            // One match is enough if nothing depends on its position.
             if found_any && !cursor || !relative {
                 break;
             }
@@ -241,16 +241,17 @@ fn content(
     Ok(())
 }
 
-/// Where a content may begin at least, and where it must end at most, within the payload.
+/// Returns the first position where a content may begin and the position where it must end at the latest, within the
+/// payload.
 fn window(content: &Content, state: &State, size: i64) -> (i64, i64) {
     let (first, bytes) = match content.place {
-        Place::Absolute { offset, depth } => (i64::from(offset), depth.map(i64::from)),
-        Place::Relative { distance, within } => (i64::from(distance), within.map(i64::from)),
+        ContentRange::Absolute { offset, depth } => (i64::from(offset), depth.map(i64::from)),
+        ContentRange::Relative { distance, within } => (i64::from(distance), within.map(i64::from)),
     };
     let (by_first, by_size) = content.by;
     let first = by_first.map_or(first, |which| state.amount(Amount::Variable(which)));
     let bytes = by_size.map(|which| state.amount(Amount::Variable(which))).or(bytes);
-    let from = first + if matches!(content.place, Place::Relative { .. }) { i64::from(state.cursor) } else { 0 };
+    let from = first + if matches!(content.place, ContentRange::Relative { .. }) { i64::from(state.cursor) } else { 0 };
     let end = bytes.map_or(size, |bytes| size.min(from.saturating_add(bytes)));
     (from.clamp(0, size), end.clamp(0, size))
 }
@@ -259,11 +260,11 @@ fn window(content: &Content, state: &State, size: i64) -> (i64, i64) {
 pub struct Read {
     /// Its value.
     pub value: u32,
-    /// Where its bytes end.
+    /// The position after its bytes.
     pub end: usize,
 }
 
-/// Reads a number from the payload; none where its bytes are not all there, or no digits are.
+/// Reads a number from the payload. Returns `None` if some of its bytes or all digits are missing.
 #[must_use]
 pub fn read(number: &Number, payload: &[u8], state: &State) -> Option<Read> {
     let start = state.amount(number.offset) + if number.relative { i64::from(state.cursor) } else { 0 };
@@ -280,8 +281,8 @@ pub fn read(number: &Number, payload: &[u8], state: &State) -> Option<Read> {
             (value, start + length)
         }
         NumberForm::Text(base) => {
-            // As strtoul() reads it: white space, a plus, 0x before hexadecimal digits. Fewer bytes at the payload's
-            // end.
+            // As strtoul() reads it: white space, a plus sign, 0x before hexadecimal digits. There may be fewer bytes
+            // at the payload's end.
             let bytes = &payload[start..payload.len().min(start + length)];
             let mut at = bytes.iter().take_while(|byte| byte.is_ascii_whitespace() || **byte == 0x0b).count();
             at += usize::from(bytes.get(at) == Some(&b'+'));
@@ -306,7 +307,7 @@ pub fn read(number: &Number, payload: &[u8], state: &State) -> Option<Read> {
     Some(Read { value, end })
 }
 
-/// Rounds up to a multiple of two or four bytes; of 0 and 1 nothing is rounded.
+/// Rounds up to a multiple of two or four bytes. An alignment of 0 or 1 does not round.
 fn aligned(value: u32, align: u8) -> u32 {
     match u32::from(align) {
         0 | 1 => value,
@@ -314,7 +315,7 @@ fn aligned(value: u32, align: u8) -> u32 {
     }
 }
 
-/// Where a jump leads to; none where that is outside of the payload, or its number is not there.
+/// Returns the target of a jump, or `None` if the target is outside the payload or the number is missing.
 fn target(jump: &Jump, payload: &[u8], state: &State) -> Option<u32> {
     let read = read(&jump.number, payload, state)?;
     let value = i64::from(aligned(read.value.wrapping_mul(jump.multiplier), if jump.align { 4 } else { 0 }));
@@ -328,7 +329,7 @@ fn target(jump: &Jump, payload: &[u8], state: &State) -> Option<u32> {
 }
 
 impl Comparison {
-    /// Whether a number is as it should be.
+    /// Returns true if `number` passes the comparison with `value`.
     #[must_use]
     pub fn holds(self, number: u32, value: u32) -> bool {
         let is = match self.operator {

@@ -1,8 +1,8 @@
-//! Classes of rules with their priorities and descriptions, as rule files expect them to be known.
+//! The predefined classes of rules with their priorities and descriptions. Rule files expect these classes to exist.
 
 use std::collections::BTreeMap;
 
-/// Names and descriptions by priority: 1 is the most urgent.
+/// Names and descriptions by priority. 1 is the most urgent.
 const KNOWN: [(u8, &[(&str, &str)]); 4] = [
     (
         1,
@@ -59,12 +59,12 @@ const KNOWN: [(u8, &[(&str, &str)]); 4] = [
     (4, &[("tcp-connection", "TCP connection")]),
 ];
 
-/// Priorities by class.
+/// Returns the priorities by class.
 pub fn known() -> BTreeMap<String, u8> {
     KNOWN.iter().flat_map(|(priority, names)| names.iter().map(|(name, _)| ((*name).to_owned(), *priority))).collect()
 }
 
-/// The description of a class; empty where there is none.
+/// Returns the description of a class, or an empty text if it has none.
 pub fn text(class: &str) -> &'static str {
     let mut all = KNOWN.iter().flat_map(|(_, names)| names.iter());
     all.find(|(name, _)| *name == class).map_or("", |(_, text)| text)

@@ -1,4 +1,4 @@
-//! Alerts in the form of Suricata's EVE JSON: an event of the type `alert` a line.
+//! Alerts in the format of Suricata's EVE JSON: an event of the type `alert` a line.
 
 use serde::Serialize;
 
@@ -40,7 +40,7 @@ struct Described<'a> {
     severity: u8,
 }
 
-/// The line of an alert.
+/// Formats the line of an alert.
 pub(super) fn line(alert: &Alert, rules: &Ruleset) -> Option<String> {
     let rule = rules.rules.get(alert.rule as usize)?;
     let view = &alert.view;
@@ -53,7 +53,7 @@ pub(super) fn line(alert: &Alert, rules: &Ruleset) -> Option<String> {
         dest_ip: address(view, view.destination),
         dest_port: view.ports.map(|(_, to)| to),
         proto: protocol(view.protocol),
-        icmp_type: view.icmp.map(|(kind, _)| kind),
+        icmp_type: view.icmp.map(|(number, _)| number),
         icmp_code: view.icmp.map(|(_, code)| code),
         alert: Described {
             action: if alert.action == Action::Drop { "blocked" } else { "allowed" },
@@ -68,13 +68,13 @@ pub(super) fn line(alert: &Alert, rules: &Ruleset) -> Option<String> {
     serde_json::to_string(&event).ok()
 }
 
-/// A time in microseconds and in UTC, as Suricata writes it.
+/// Formats a time in UTC with microseconds, as Suricata writes it.
 fn timestamp(nanos: u64) -> String {
     let time = jiff::Timestamp::from_nanosecond(nanos.into()).unwrap_or(jiff::Timestamp::MAX);
     time.strftime("%Y-%m-%dT%H:%M:%S.%6f+0000").to_string()
 }
 
-/// The name of a protocol above IP; three digits where it has none here.
+/// Returns the name of a protocol above IP, or its number with three digits if it has no name here.
 fn protocol(number: u8) -> String {
     let name = match number {
         ICMP => "ICMP",

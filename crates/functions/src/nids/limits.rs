@@ -1,60 +1,62 @@
-//! How often a rule has matched lately for one address: what its limits ask.
+//! The rate limits of rules: counts matches of a rule by address.
 //!
-//! A window begins with the first match and lasts as many seconds as the limit says; the first match after it begins the next.
+//! A window begins with the first match and lasts as many seconds as the limit has. The first match after its end
+//! begins the next window.
 
 use forebay_measure::Frequency;
 use forebay_memory::NoMemory;
 use forebay_packet::Ticks;
 
-use super::rule::{Kind, Limit, Track};
+use super::rule::{Limit, LimitKind, Track};
 use super::view::View;
 use crate::tables::keyed::{Keyed, TableKey};
 
-/// A rule's matches of one address.
+/// The matches of a rule and an address within a period.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
-    /// Its first tick that is none of the window.
+    /// The first tick after the window.
     end: u64,
     count: u32,
 }
 
-/// Windows by rule and address.
+/// The windows of all rules and addresses.
 pub struct Limits {
     windows: Keyed<Window>,
     seed: u64,
     frequency: Frequency,
 }
 
-/// What a limit says of a match.
+/// The result of a limit for one match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
-    /// It counts, or is told.
+pub enum LimitResult {
+    /// The match counts, or is reported.
     Yes,
-    /// It does not, or is not.
+    /// The match does not count, or is not reported.
     No,
-    /// There is no room to count it: as of the first match within a window.
+    /// The table is full: the match is treated as the first of a window.
     NoRoom,
 }
 
 impl Limits {
-    /// Room for so many windows.
+    /// Creates a table with room for `most` windows.
     ///
     /// # Errors
-    /// There is no memory for so many.
+    /// There is not enough memory.
     pub fn new(most: usize, seed: u64, frequency: Frequency) -> Result<Self, NoMemory> {
         Ok(Self { windows: Keyed::new(most, seed)?, seed, frequency })
     }
 
-    /// What a limit of a rule says of its match now. Each call is a match.
-    pub fn ask(&mut self, rule: u32, limit: &Limit, view: &View, now: Ticks) -> Said {
+    /// Counts a match of a rule and returns the result of the limit. Each call counts one match.
+    pub fn count_match(&mut self, rule: u32, limit: &Limit, view: &View, now: Ticks) -> LimitResult {
         let (address, other) = match limit.track {
             Track::Source => (view.source, 0),
             Track::Destination => (view.destination, 0),
             Track::Both => (view.source, view.destination),
             Track::Rule => (0, 0),
         };
-        let kind = u64::from(limit.kind == Kind::Filter);
-        let parts = [u64::from(rule) << 2 | kind << 1 | u64::from(view.v6), (address >> 64) as u64, address as u64];
+        let is_filter = u64::from(limit.kind == LimitKind::Filter);
+        let parts =
+            [u64::from(rule) << 2 | is_filter << 1 | u64::from(view.v6), (address >> 64) as u64, address as u64];
         let mut hash = parts.iter().fold(self.seed, |hash, part| mix(hash ^ part));
         if limit.track == Track::Both {
             hash = [(other >> 64) as u64, other as u64].iter().fold(hash, |hash, part| mix(hash ^ part));
@@ -76,18 +78,18 @@ impl Limits {
                     self.windows.forget_one(|window| window.end <= now.0);
                 }
                 if self.windows.insert(key, fresh).is_none() {
-                    return if limit.kind == Kind::Filter { Said::No } else { Said::NoRoom };
+                    return if limit.kind == LimitKind::Filter { LimitResult::No } else { LimitResult::NoRoom };
                 }
                 1
             }
         };
         let yes = match limit.kind {
-            Kind::Filter => count > limit.count,
-            Kind::Limit => count <= limit.count,
-            Kind::Threshold => count % limit.count == 0,
-            Kind::Both => count == limit.count,
+            LimitKind::Filter => count > limit.count,
+            LimitKind::Limit => count <= limit.count,
+            LimitKind::Threshold => count % limit.count == 0,
+            LimitKind::Both => count == limit.count,
         };
-        if yes { Said::Yes } else { Said::No }
+        if yes { LimitResult::Yes } else { LimitResult::No }
     }
 }
 

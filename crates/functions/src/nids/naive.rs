@@ -1,15 +1,16 @@
-//! A second matcher, for the tests: what rules mean, word by word, one rule and one packet at a time.
+//! A second matcher for the tests. It follows the definition of rules literally, one rule and one packet at a time.
 //!
-//! Headers are read by another library, expressions searched by another one, and contents tried at every place.
+//! Headers are parsed by another library, expressions are searched by another library, and contents are tried at every
+//! position.
 
 use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
 
 use super::rule::{
-    Amount, Base, Bits, Content, Field, Link, Number, NumberForm, Operator, Place, Protocol, Rule, Test,
+    Amount, Base, BitMatch, Content, ContentRange, Field, Link, Number, NumberForm, Operator, Protocol, Rule, Test,
 };
 
-/// A packet as another library reads it.
-pub struct Plain {
+/// A packet as another library parses it.
+pub struct ParsedPacket {
     pub v6: bool,
     pub source: u128,
     pub destination: u128,
@@ -21,14 +22,14 @@ pub struct Plain {
     pub payload: Vec<u8>,
     /// Other numbers of headers.
     pub fields: Vec<(Field, u32)>,
-    /// Reserved, don't fragment, more fragments.
+    /// The reserved, don't fragment and more fragments bits.
     pub fragment_bits: Option<u8>,
-    /// The options of an IPv4 header, by number.
+    /// The types of the IPv4 header's options.
     pub ip_options: Vec<u8>,
 }
 
-/// What a frame is; `None` where it is no IP.
-pub fn read(frame: &[u8]) -> Option<Plain> {
+/// Parses a frame. Returns `None` if it is not IP.
+pub fn read(frame: &[u8]) -> Option<ParsedPacket> {
     let sliced = LaxSlicedPacket::from_ethernet(frame).ok()?;
     let number = |bytes: &[u8]| bytes.iter().fold(0u128, |sum, byte| sum << 8 | u128::from(*byte));
     let (v6, source, destination, ttl, above) = match sliced.net.as_ref()? {
@@ -42,7 +43,7 @@ pub fn read(frame: &[u8]) -> Option<Plain> {
         }
         LaxNetSlice::Arp(_) => return None,
     };
-    let mut plain = Plain {
+    let mut plain = ParsedPacket {
         v6,
         source,
         destination,
@@ -67,10 +68,10 @@ pub fn read(frame: &[u8]) -> Option<Plain> {
             let bits = header.slice()[6] >> 5;
             plain.fragment_bits = Some(bits);
             let mut options = header.options();
-            while let Some(kind) = options.first() {
-                plain.ip_options.push(*kind);
-                let length = if *kind < 2 { 1 } else { options.get(1).map_or(0, |length| usize::from(*length)) };
-                if *kind == 0 || *kind > 1 && length < 2 {
+            while let Some(option) = options.first() {
+                plain.ip_options.push(*option);
+                let length = if *option < 2 { 1 } else { options.get(1).map_or(0, |length| usize::from(*length)) };
+                if *option == 0 || *option > 1 && length < 2 {
                     break;
                 }
                 options = options.get(length..).unwrap_or_default();
@@ -96,8 +97,8 @@ pub fn read(frame: &[u8]) -> Option<Plain> {
         }
         Some(TransportSlice::Icmpv4(_) | TransportSlice::Icmpv6(_)) => {
             plain.icmp = above.payload.first().copied().zip(above.payload.get(1).copied());
-            if let ([kind, _, _, _, a, b, c, d, ..], v6) = (above.payload, plain.v6)
-                && (if v6 { [128, 129] } else { [0, 8] }).contains(kind)
+            if let ([message_type, _, _, _, a, b, c, d, ..], v6) = (above.payload, plain.v6)
+                && (if v6 { [128, 129] } else { [0, 8] }).contains(message_type)
             {
                 plain.fields.push((Field::IcmpId, u16::from_be_bytes([*a, *b]).into()));
                 plain.fields.push((Field::IcmpSequence, u16::from_be_bytes([*c, *d]).into()));
@@ -109,19 +110,24 @@ pub fn read(frame: &[u8]) -> Option<Plain> {
     Some(plain)
 }
 
-/// Whether a rule matches a packet, its limits aside.
-pub fn matches(rule: &Rule, packet: &Plain) -> bool {
+/// Returns true if a rule matches a packet, without regard to its limits.
+pub fn matches(rule: &Rule, packet: &ParsedPacket) -> bool {
     let protocol = match rule.protocol {
         Protocol::Tcp => packet.protocol == 6,
         Protocol::Udp => packet.protocol == 17,
         Protocol::Icmp => packet.protocol == 1 || packet.protocol == 58,
         Protocol::Ip => true,
     };
-    let forth = way(rule, packet, (packet.source, packet.destination), packet.ports);
-    let back = way(rule, packet, (packet.destination, packet.source), packet.ports.map(|(one, other)| (other, one)));
+    let forth = direction_matches(rule, packet, (packet.source, packet.destination), packet.ports);
+    let back = direction_matches(
+        rule,
+        packet,
+        (packet.destination, packet.source),
+        packet.ports.map(|(one, other)| (other, one)),
+    );
     protocol
         && (forth || rule.both && back)
-        && rule.tests.iter().all(|asked| test(asked, packet))
+        && rule.tests.iter().all(|wanted| test(wanted, packet))
         && match rule.chain.is_empty() {
             false => chain(rule, 0, 0, [0, 0], &packet.payload),
             true => {
@@ -131,7 +137,7 @@ pub fn matches(rule: &Rule, packet: &Plain) -> bool {
         }
 }
 
-fn way(rule: &Rule, packet: &Plain, addresses: (u128, u128), ports: Option<(u16, u16)>) -> bool {
+fn direction_matches(rule: &Rule, packet: &ParsedPacket, addresses: (u128, u128), ports: Option<(u16, u16)>) -> bool {
     let within = |ranges: &super::ranges::Ranges, number: u128| {
         ranges.ranges().iter().any(|(first, last)| (*first..=*last).contains(&number))
     };
@@ -146,16 +152,16 @@ fn way(rule: &Rule, packet: &Plain, addresses: (u128, u128), ports: Option<(u16,
     within(from, addresses.0) && within(to, addresses.1) && ports
 }
 
-fn test(asked: &Test, packet: &Plain) -> bool {
-    let span = |span: &super::rule::Span, number: u32| {
+fn test(condition: &Test, packet: &ParsedPacket) -> bool {
+    let span = |span: &super::rule::NumberRange, number: u32| {
         let within = span.first <= number && number <= span.last;
         if span.not { !within } else { within }
     };
-    match asked {
+    match condition {
         Test::Size(wanted) => span(wanted, packet.payload.len() as u32),
         Test::Ttl(wanted) => span(wanted, packet.ttl.into()),
         Test::IpProtocol(wanted) => span(wanted, packet.protocol.into()),
-        Test::IcmpType(wanted) => packet.icmp.is_some_and(|(kind, _)| span(wanted, kind.into())),
+        Test::IcmpType(wanted) => packet.icmp.is_some_and(|(number, _)| span(wanted, number.into())),
         Test::IcmpCode(wanted) => packet.icmp.is_some_and(|(_, code)| span(wanted, code.into())),
         Test::SameAddress => packet.source == packet.destination,
         Test::Flags { how, bits, mask } => packet.flags.is_some_and(|flags| bits_hold(*how, flags, *bits, *mask)),
@@ -172,17 +178,18 @@ fn test(asked: &Test, packet: &Plain) -> bool {
     }
 }
 
-fn bits_hold(how: Bits, is: u8, bits: u8, mask: u8) -> bool {
+fn bits_hold(how: BitMatch, is: u8, bits: u8, mask: u8) -> bool {
     let mut each = (0..8).filter(|bit| mask >> bit & 1 == 1).map(|bit| (is >> bit & 1, bits >> bit & 1));
     match how {
-        Bits::Exactly => each.all(|(is, wanted)| is == wanted),
-        Bits::All => each.all(|(is, wanted)| wanted == 0 || is == 1),
-        Bits::Any => each.any(|(is, wanted)| wanted == 1 && is == 1),
-        Bits::None => each.all(|(is, wanted)| wanted == 0 || is == 0),
+        BitMatch::Exactly => each.all(|(is, wanted)| is == wanted),
+        BitMatch::All => each.all(|(is, wanted)| wanted == 0 || is == 1),
+        BitMatch::Any => each.any(|(is, wanted)| wanted == 1 && is == 1),
+        BitMatch::None => each.all(|(is, wanted)| wanted == 0 || is == 0),
     }
 }
 
-/// Whether contents from number `at` on are there, the one before having ended at `cursor`: every place is tried.
+/// Returns true if the contents from index `at` on match, where the previous one has ended at `cursor`. Tries every
+/// position.
 fn contents(rule: &Rule, at: usize, cursor: usize, payload: &[u8]) -> bool {
     let Some(content) = rule.contents.get(at) else { return true };
     let mut starts = starts(content, cursor, [0, 0], payload).into_iter();
@@ -192,30 +199,30 @@ fn contents(rule: &Rule, at: usize, cursor: usize, payload: &[u8]) -> bool {
     }
 }
 
-/// Every place at which a content is.
+/// Returns every position of a content.
 fn starts(content: &Content, cursor: usize, variables: [u32; 2], payload: &[u8]) -> Vec<usize> {
     let length = content.bytes.len();
     let by = |which: Option<u8>, otherwise: i64| which.map_or(otherwise, |which| variables[which as usize].into());
     let (first, end) = match content.place {
-        Place::Absolute { offset, depth } => {
+        ContentRange::Absolute { offset, depth } => {
             let first = by(content.by.0, offset.into());
             (first, depth.map_or(i64::MAX, |depth| first + by(content.by.1, depth.into())))
         }
-        Place::Relative { distance, within } => {
+        ContentRange::Relative { distance, within } => {
             let first = cursor as i64 + by(content.by.0, distance.into());
             (first, within.map_or(i64::MAX, |within| first + by(content.by.1, within.into())))
         }
     };
     let is = |start: &usize| {
-        let there = &payload[*start..*start + length];
-        let same = if content.nocase { there.eq_ignore_ascii_case(&content.bytes) } else { there == content.bytes };
+        let part = &payload[*start..*start + length];
+        let same = if content.nocase { part.eq_ignore_ascii_case(&content.bytes) } else { part == content.bytes };
         let ends = !content.end || start + length == payload.len();
         same && ends && *start as i64 >= first && (start + length) as i64 <= end
     };
     (0..(payload.len() + 1).saturating_sub(length)).filter(is).collect()
 }
 
-/// Whether options from number `at` on are met: every way is tried.
+/// Returns true if the options from index `at` on match. Tries every way.
 fn chain(rule: &Rule, at: usize, cursor: usize, variables: [u32; 2], payload: &[u8]) -> bool {
     let Some(step) = rule.chain.get(at) else { return true };
     let next = |cursor: usize| chain(rule, at + 1, cursor, variables, payload);
@@ -247,9 +254,9 @@ fn chain(rule: &Rule, at: usize, cursor: usize, variables: [u32; 2], payload: &[
             }
         }
         Link::DataAt { not, relative, at } => {
-            let place = amount(at) + if *relative { cursor as i64 } else { 0 };
-            let there = usize::try_from(place).is_ok_and(|place| payload.get(place).is_some());
-            there != *not && next(cursor)
+            let position = amount(at) + if *relative { cursor as i64 } else { 0 };
+            let present = usize::try_from(position).is_ok_and(|position| payload.get(position).is_some());
+            present != *not && next(cursor)
         }
         Link::Test { number: source, not, operator, value } => {
             let Some((number, _)) = number(source) else { return false };
@@ -292,7 +299,7 @@ fn chain(rule: &Rule, at: usize, cursor: usize, variables: [u32; 2], payload: &[
     }
 }
 
-/// The number that bytes begin with, and how many bytes it has.
+/// Reads the number at the start of bytes. Returns it and its length in bytes.
 fn value(number: &Number, bytes: &[u8]) -> Option<(u32, usize)> {
     let count = number.bytes as usize;
     let (value, length) = match number.form {
@@ -312,7 +319,7 @@ fn value(number: &Number, bytes: &[u8]) -> Option<(u32, usize)> {
             if form == NumberForm::Big {
                 taken.reverse();
             }
-            (taken.iter().zip(0..).map(|(byte, place)| u32::from(*byte) << (8 * place)).sum(), count)
+            (taken.iter().zip(0..).map(|(byte, index)| u32::from(*byte) << (8 * index)).sum(), count)
         }
     };
     let masked =
@@ -320,11 +327,11 @@ fn value(number: &Number, bytes: &[u8]) -> Option<(u32, usize)> {
     Some((masked, length))
 }
 
-/// Where matches of an expression end that follow each other, by the libraries that are written for it. Empty where
+/// Returns the ends of successive matches of an expression, found by a library for backtracking expressions. Empty if
 /// there is none.
 fn ends(text: &str, payload: &[u8]) -> Vec<usize> {
-    let (expression, flags) = text[1..].rsplit_once('/').expect("it was read");
-    // PCRE's dollar is also before a last line feed.
+    let (expression, flags) = text[1..].rsplit_once('/').expect("a parsed expression");
+    // PCRE's dollar also matches before a line feed at the end.
     let dollar = if flags.contains(['m', 'E']) { "$" } else { r"(?=\n?\z)" };
     let mut builder = fancy_regex::RegexBuilder::new(&expression.replace('$', dollar));
     builder.bytes_mode(fancy_regex::BytesMode::Ascii).backtrack_limit(10_000_000);
@@ -337,7 +344,7 @@ fn ends(text: &str, payload: &[u8]) -> Vec<usize> {
             _ => &mut builder,
         };
     }
-    let regex = builder.build().expect("it was read");
+    let regex = builder.build().expect("a parsed expression");
     let (mut ends, mut from) = (Vec::new(), 0);
     while from <= payload.len()
         && let Some(found) = regex.find_from_pos(payload, from).expect("few steps")

@@ -1,4 +1,4 @@
-//! The parameters of `nids`, and the rules that they name.
+//! The parameters of `nids`, and the compilation of its rules.
 
 use forebay_graph::files::{MOST_RULES, read_text};
 use forebay_graph::{DeclareState, Setup, SetupError};
@@ -20,43 +20,45 @@ use crate::parameters::{LISTED, of_elements};
 pub struct Params {
     /// The rules: a file's name, or a list of rules.
     pub(super) rules: Source,
-    /// What `$NAMES` in rules stand for, such as `HOME_NET: "[10.0.0.0/8]"`; before those that the file has.
+    /// The values of `$NAMES` in rules, such as `HOME_NET: "[10.0.0.0/8]"`. They take precedence over those in the
+    /// file.
     #[serde(default)]
     pub(super) variables: Variables,
-    /// A file for alerts, a JSON object a line, after what is in it.
+    /// A file to which alerts are appended, a JSON object a line.
     pub(super) alerts: Option<Alerts>,
-    /// The option `flow`, which needs the state of connections. With `refuse` (the default) rules with it are refused.
-    /// `approximate` looks at one packet: `established` matches a TCP segment with ACK and without SYN and RST,
-    /// `not_established` one without ACK, directions match every packet, and packets of other protocols match all.
-    /// `{ state: NAME }` looks up the packet's session: NAME is that of a state `connections` or `nat`, whose modules
-    /// open sessions. A fragment does not show its session: a rule with `drop` and `flow` that matches it in all else
-    /// drops it as `undecided`. The option `flowbits` needs `{ state: NAME }`: the bits belong to the sessions of that
-    /// state.
+    /// The option `flow`, which needs the state of connections. With `refuse` (the default) rules with this option are
+    /// refused. `approximate` looks at one packet: `established` matches a TCP segment with ACK and without SYN and
+    /// RST, `not_established` matches a segment without ACK, directions match every packet, and packets of other
+    /// protocols match all. `{ state: NAME }` looks up the packet's session: NAME is the name of a state `connections`
+    /// or `nat`, whose modules open sessions. A fragment does not show its session: a rule with `drop` and `flow` that
+    /// matches it in everything else drops it as `undecided`. The option `flowbits` needs `{ state: NAME }`: the bits
+    /// belong to the sessions of that state.
     #[serde(default)]
     pub(super) flow: Flow,
-    /// Rules that cannot be loaded, for an option that is not known or any other reason: the file is refused
-    /// (`refuse`, the default), or they are skipped (`skip`) and listed by the table `skipped` and
-    /// `forebay check --json`.
+    /// The treatment of rules that cannot be loaded, because of an unknown option or for any other reason. `refuse`
+    /// (the default) refuses the file. `skip` skips these rules and lists them in the table `skipped` and in `forebay
+    /// check --json`.
     #[serde(default)]
     pub(super) unknown: Unknown,
-    /// With `unknown: skip`, whether rules that drop packets are skipped as well; else such a rule refuses the file.
+    /// With `unknown: skip`: true if rules that drop packets are skipped as well. Otherwise such a rule refuses the
+    /// file.
     #[serde(default)]
     pub(super) skip_drop: bool,
-    /// Whether reported packets leave by a gate of their own, `alerted`.
+    /// True if reported packets leave by a gate of their own, `alerted`.
     #[serde(default)]
     pub(super) divert: bool,
-    /// Which counts reports have: a `summary` (the default), or those of each `rule`, too. The table `matches` has
-    /// them.
+    /// The counts in reports: a `summary` (the default), or also those of each `rule`. The table `matches` has the
+    /// counts of each rule in either case.
     #[serde(default)]
     pub(super) count: Count,
-    /// How many steps searches that go back may take for a packet, 1000 to 100000000; 100000 by default. They are
-    /// those of expressions with look-around, back-references or an option relative to them, and of options that read
-    /// numbers. A packet that takes more is counted as `undecided`: rules whose search was not finished drop it if
-    /// they drop, and do not report it.
+    /// The largest number of steps of backtracking searches for a packet, 1000 to 100000000; 100000 by default. Steps
+    /// are counted for expressions with look-around, back-references or an option relative to them, and for options
+    /// that read numbers. A packet that exceeds the limit is counted as `undecided`. A rule whose search was not
+    /// finished drops the packet if it has the action `drop`, and does not report it.
     #[serde(default = "steps")]
     pub(super) steps: u64,
-    /// For how many pairs of a rule and an address `threshold` and `detection_filter` count at a time, 1 to 4194304;
-    /// 65536 by default. Each takes 64 to 128 bytes.
+    /// The number of pairs of a rule and an address for which `threshold` and `detection_filter` count at a time, 1 to
+    /// 4194304; 65536 by default. Each pair takes 64 to 128 bytes.
     #[serde(default = "trackers")]
     pub(super) trackers: usize,
 }
@@ -70,15 +72,15 @@ fn trackers() -> usize {
 }
 
 /// The largest `trackers`.
-pub(super) const MOST_TRACKERS: usize = 1 << 22;
+pub(super) const MAX_TRACKERS: usize = 1 << 22;
 
-/// Where rules come from.
+/// The source of the rules.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged, expecting = "rules are a file's name or a list of rules")]
 pub(super) enum Source {
-    /// A file, relative to the configuration.
+    /// A file. Its name is relative to the configuration.
     File(String),
-    /// The lines of such a file.
+    /// The lines of a rule file.
     Inline(Vec<String>),
 }
 
@@ -86,26 +88,27 @@ pub(super) enum Source {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Alerts {
-    /// Its name, relative to the configuration.
+    /// The file's name, relative to the configuration.
     pub(super) file: String,
-    /// How many lines a second each worker writes at most, 1 to 1000000. Further ones are counted only. The default is
-    /// 1000, and no limit where time is simulated or all packets come from captures that are read with `speed: fast`.
+    /// The largest number of lines that each worker writes in a second, 1 to 1000000. Further alerts are only counted.
+    /// The default is 1000. There is no default limit if time is simulated or all packets come from captures that are
+    /// read with `speed: fast`.
     pub(super) rate: Option<u32>,
-    /// The form of a line: `json` (the default), or `eve`, that of Suricata's EVE JSON.
+    /// The format of a line: `json` (the default), or `eve`, which is Suricata's EVE JSON.
     #[serde(default)]
     pub(super) format: Format,
 }
 
-/// The default `rate`, in lines a second, where packets do not wait.
+/// The default `rate`, in lines a second, if packets do not wait for the file.
 pub(super) const RATE: u32 = 1_000;
 
-/// What becomes of `flow`.
+/// The treatment of the option `flow`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged, expecting = "flow is refuse, approximate or { state: NAME }")]
 pub(super) enum Flow {
-    /// No table is asked.
+    /// No table of sessions is used.
     Stateless(Stateless),
-    /// A table of sessions is asked.
+    /// A table of sessions is used.
     Session(SessionState),
 }
 
@@ -123,18 +126,18 @@ pub(super) struct SessionState {
     state: String,
 }
 
-/// The treatment of `flow` where no table is asked.
+/// The treatment of `flow` without a table of sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Stateless {
-    /// Rules with it are refused.
+    /// Rules with `flow` are refused.
     #[default]
     Refuse,
-    /// It is taken for what one packet shows.
+    /// `flow` is approximated from a single packet.
     Approximate,
 }
 
-/// What becomes of rules that cannot be loaded.
+/// The treatment of rules that cannot be loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Unknown {
@@ -145,14 +148,14 @@ pub(super) enum Unknown {
     Skip,
 }
 
-/// Which counts reports have.
+/// The counts in reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Count {
-    /// Packets by what became of them.
+    /// Packets by outcome.
     #[default]
     Summary,
-    /// Those of each rule, too.
+    /// Also the packets of each rule.
     Rule,
 }
 
@@ -165,7 +168,7 @@ impl Flow {
         }
     }
 
-    /// The table of sessions that rules ask, where one is named.
+    /// Returns the table of sessions, if one is named.
     pub(super) fn lookup(&self, setup: &mut Setup<'_>) -> Result<Option<SessionLookup>, SetupError> {
         let Self::Session(SessionState { state }) = self else { return Ok(None) };
         let path = "flow.state";

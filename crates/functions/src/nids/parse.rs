@@ -1,6 +1,6 @@
-//! Reads a file of rules: what of the language of Snort is known, and for all else what to write instead.
+//! Parses a rule file. An error about an unsupported part of Snort's language says what to write instead.
 //!
-//! Nothing is passed over in silence: a rule that would mean something else here than where it comes from is refused.
+//! Nothing is ignored silently: a rule that would have another meaning here than in Snort is refused.
 
 mod bits;
 mod lines;
@@ -17,37 +17,37 @@ use lines::logical;
 pub use refused::Skipped;
 use refused::{Refused, drops, sid_of};
 
-/// The most rules.
-pub const MOST_RULES: usize = 65_536;
-/// Faults of a file that are told one by one.
-const MOST_FAULTS: usize = 20;
+/// The largest number of rules.
+pub const MAX_RULES: usize = 65_536;
+/// The largest number of faults that are reported in full.
+const MAX_FAULTS: usize = 20;
 
 /// The treatment of the options `flow` and `flowbits`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlowMode {
-    /// Rules with either are refused.
+    /// Rules with either option are refused.
     #[default]
     Refuse,
-    /// `flow` asks for the flags of one packet. Rules with `flowbits` are refused.
+    /// `flow` tests the flags of one packet. Rules with `flowbits` are refused.
     Approximate,
-    /// A table of sessions is asked.
+    /// A table of sessions is used.
     Session,
 }
 
-/// What of the language may be left to the configuration.
+/// The settings of the parser.
 #[derive(Clone, Debug, Default)]
 pub struct Dialect {
-    /// Variables, before those of the file.
+    /// Variables. They take precedence over those of the file.
     pub variables: Variables,
     /// The treatment of the options `flow` and `flowbits`.
     pub flow: FlowMode,
-    /// Whether rules that cannot be loaded are skipped and listed, instead of the file being refused.
+    /// True if rules that cannot be loaded are skipped and listed instead of refusing the file.
     pub skip: bool,
-    /// Whether rules that drop are skipped as well.
+    /// True if rules that drop packets are skipped as well.
     pub skip_drop: bool,
 }
 
-/// What a file says.
+/// The content of a rule file.
 #[derive(Clone, Debug, Default)]
 pub struct File {
     /// The rules, in order.
@@ -56,11 +56,11 @@ pub struct File {
     pub skipped: Vec<Skipped>,
     /// Descriptions of classes, by name.
     pub categories: BTreeMap<String, String>,
-    /// Names of the bits that rules keep for sessions, by their numbers.
+    /// The names of the bits that rules keep for sessions, by number.
     pub bits: Vec<String>,
 }
 
-/// Reads a file. `shown` is what it is called in errors.
+/// Parses a rule file. `shown` is its name in errors.
 ///
 /// # Errors
 /// The first faults, each with its line.
@@ -72,7 +72,7 @@ pub fn parse(shown: &str, bytes: &[u8], dialect: &Dialect) -> Result<File, Strin
         categories: BTreeMap::new(),
         flow: dialect.flow,
         rules: Vec::new(),
-        places: HashMap::new(),
+        indices: HashMap::new(),
         replaced: Vec::new(),
         bits: BitNumbers::default(),
     };
@@ -98,7 +98,7 @@ pub fn parse(shown: &str, bytes: &[u8], dialect: &Dialect) -> Result<File, Strin
             }
             Err(Refused { message, drops, always, .. }) => {
                 let kept = if dialect.skip && drops && !always {
-                    ": 'unknown: skip' skips no rule that drops packets (set 'skip_drop: true' to skip it)"
+                    ": 'unknown: skip' does not skip rules that drop packets (set 'skip_drop: true' to skip them)"
                 } else {
                     ""
                 };
@@ -112,8 +112,8 @@ pub fn parse(shown: &str, bytes: &[u8], dialect: &Dialect) -> Result<File, Strin
         let bits = reader.bits.finish(&mut reader.rules);
         return Ok(File { rules: reader.rules, skipped, categories: reader.categories, bits });
     }
-    let more = faults.len().saturating_sub(MOST_FAULTS);
-    faults.truncate(MOST_FAULTS);
+    let more = faults.len().saturating_sub(MAX_FAULTS);
+    faults.truncate(MAX_FAULTS);
     if more > 0 {
         faults.push(format!("and {more} more (with 'unknown: skip' 'forebay check --json' lists all)"));
     }
@@ -162,16 +162,16 @@ fn service(name: &str) -> String {
 
 struct Reader {
     variables: Variables,
-    /// Variables that the configuration gave: what the file says of them does not count.
+    /// Variables that the configuration gives. The file's definitions of them are ignored.
     given: std::collections::BTreeSet<String>,
     /// Priorities by class.
     classes: BTreeMap<String, u8>,
-    /// Descriptions of those that the file has.
+    /// Descriptions of the classes that the file defines.
     categories: BTreeMap<String, String>,
     flow: FlowMode,
     rules: Vec<Rule>,
-    /// By generator and number, the rule's index.
-    places: HashMap<(u32, u32), usize>,
+    /// The index of each rule by generator and number.
+    indices: HashMap<(u32, u32), usize>,
     /// Rules that a newer revision replaces, with their lines.
     replaced: Vec<(Refused, usize)>,
     bits: BitNumbers,
@@ -181,7 +181,7 @@ pub(super) fn short(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-/// What of `known` is probably meant.
+/// Returns the known word that is most similar, if one is similar enough.
 pub(super) fn near<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let word = word.chars().take(40).collect::<String>().to_ascii_lowercase();
     let likely = known.map(|known| (strsim::jaro_winkler(&word, known), known)).filter(|(alike, _)| *alike > 0.85);
@@ -194,10 +194,7 @@ impl Reader {
         match word {
             "var" | "ipvar" | "portvar" => self.variable(word, rest).map_err(Refused::of(word)),
             "config" => self.config(rest).map_err(Refused::of(word)),
-            "include" => Err(Refused::new(
-                "include",
-                "'include' is not known: give the files one after the other in one".to_owned(),
-            )),
+            "include" => Err(Refused::new("include", "'include' is not supported: join the files into one".to_owned())),
             _ => {
                 let rule = self.rule(line, word, rest, latin1)?;
                 self.add(rule)
@@ -205,14 +202,16 @@ impl Reader {
         }
     }
 
-    /// Adds a rule. Of two with one number the newer revision stays, as in Snort.
+    /// Adds a rule. If two rules have the same number, the newer revision counts, as in Snort.
     fn add(&mut self, mut rule: Rule) -> Result<(), Refused> {
         self.bits.number(&mut rule)?;
         let Rule { sid, revision, generator, .. } = rule;
-        if let Some(before) = self.places.get(&(generator, sid)).and_then(|place| self.rules.get_mut(*place)) {
+        if let Some(before) = self.indices.get(&(generator, sid)).and_then(|index| self.rules.get_mut(*index)) {
             if before.revision == revision {
-                let message =
-                    format!("sid {sid} is that of the rule in line {}: allowed is each once a revision", before.line);
+                let message = format!(
+                    "sid {sid} is already used by the rule in line {}: each sid is allowed once a revision",
+                    before.line
+                );
                 return Err(Refused::new("sid", message));
             }
             let older = if before.revision < revision { std::mem::replace(before, rule) } else { rule };
@@ -221,10 +220,10 @@ impl Reader {
             self.replaced.push((Refused { sid: Some(sid), ..Refused::new("rev", message) }, older.line));
             return Ok(());
         }
-        if self.rules.len() == MOST_RULES {
-            return Err(Refused { always: true, ..Refused::new("", format!("more than {MOST_RULES} rules")) });
+        if self.rules.len() == MAX_RULES {
+            return Err(Refused { always: true, ..Refused::new("", format!("more than {MAX_RULES} rules")) });
         }
-        self.places.insert((generator, sid), self.rules.len());
+        self.indices.insert((generator, sid), self.rules.len());
         self.rules.push(rule);
         Ok(())
     }
@@ -239,7 +238,7 @@ impl Reader {
         if !plain || value.is_empty() {
             return Err(format!("'{}': write {word} NAME VALUE", short(rest)));
         }
-        // It is to be right, whether or not it is used: `var` may be either.
+        // The value must be valid even if it is not used. With `var` it may be an address or a port.
         let (address, port) = (|| ranges::hosts(value, &self.variables), || ranges::ports(value, &self.variables));
         match word {
             "ipvar" => drop(address()?),
@@ -259,7 +258,7 @@ impl Reader {
     fn config(&mut self, rest: &str) -> Result<(), String> {
         let Some(class) = rest.trim_ascii().strip_prefix("classification:") else {
             return Err(format!(
-                "'config {}' is not known: allowed is config classification: NAME, DESCRIPTION, PRIORITY",
+                "'config {}' is not supported: allowed is config classification: NAME, DESCRIPTION, PRIORITY",
                 short(rest)
             ));
         };
@@ -283,14 +282,17 @@ impl Reader {
             "reject" | "sdrop" | "rejectsrc" | "rejectdst" | "rejectboth" => {
                 return Err(Refused::new(
                     action,
-                    format!("the action '{action}' is not known: allowed are alert, drop, pass and log; write drop"),
+                    format!(
+                        "the action '{action}' is not supported: allowed are alert, drop, pass and log; write drop"
+                    ),
                 ));
             }
             other => {
                 let known = ["alert", "drop", "pass", "log", "var", "ipvar", "portvar", "config"];
                 let near = near(other, known.into_iter())
                     .map_or_else(String::new, |near| format!(" (did you mean '{near}'?)"));
-                let message = format!("'{}' begins no rule{near}: allowed are alert, drop, pass and log", short(other));
+                let message =
+                    format!("'{}' does not begin a rule{near}: allowed are alert, drop, pass and log", short(other));
                 return Err(Refused::new("", message));
             }
         };
@@ -305,7 +307,7 @@ impl Reader {
             return Err(Refused::new(
                 "header",
                 format!(
-                    "a header of {} words: write ACTION PROTOCOL ADDRESS PORT -> ADDRESS PORT (OPTIONS)",
+                    "the header has {} words: write ACTION PROTOCOL ADDRESS PORT -> ADDRESS PORT (OPTIONS)",
                     words.len() + 1
                 ),
             ));
@@ -319,7 +321,7 @@ impl Reader {
                 let message = if SERVICES.contains(&other) {
                     service(other)
                 } else {
-                    format!("the protocol '{}' is not known: allowed are tcp, udp, icmp and ip", short(other))
+                    format!("unknown protocol '{}': allowed are tcp, udp, icmp and ip", short(other))
                 };
                 return Err(Refused::new(other, message));
             }
@@ -328,10 +330,10 @@ impl Reader {
             "->" => false,
             "<>" => true,
             "<-" => {
-                return Err(Refused::new("<-", "'<-' is not known: write the other way round with '->'".to_owned()));
+                return Err(Refused::new("<-", "'<-' is not supported: swap both sides and write '->'".to_owned()));
             }
             other => {
-                let message = format!("'{}' is no direction: allowed are -> and <>", short(other));
+                let message = format!("'{}' is not a valid direction: allowed are -> and <>", short(other));
                 return Err(Refused::new("header", message));
             }
         };
@@ -339,7 +341,8 @@ impl Reader {
         let (source, destination) = (hosts(source)?, hosts(destination)?);
         let ports = |text| ranges::ports(text, &self.variables).map_err(Refused::of("port"));
         let (mut source_ports, mut destination_ports) = (ports(source_ports)?, ports(destination_ports)?);
-        // Snort 2 and 3 read ports in rules of icmp and ip, and compare none: their headers are checked without ports.
+        // Snort 2 and 3 parse the ports in rules for icmp and ip but do not compare them. Here such rules are for all
+        // ports.
         if matches!(protocol, Protocol::Icmp | Protocol::Ip) {
             let any = || ranges::Ranges::of(vec![(0, ranges::PORTS)]);
             (source_ports, destination_ports) = (any(), any());
@@ -374,7 +377,7 @@ impl Reader {
     }
 }
 
-/// Whether every port is meant.
+/// Returns true if the set contains every port.
 #[must_use]
 pub fn is_any(ports: &ranges::Ranges) -> bool {
     ports.ranges() == [(0, ranges::PORTS)]
@@ -382,10 +385,10 @@ pub fn is_any(ports: &ranges::Ranges) -> bool {
 
 fn priority_of(text: &str) -> Result<u8, String> {
     let priority = text.parse::<u8>().ok().filter(|priority| *priority > 0);
-    priority.ok_or_else(|| format!("'{}' is no priority: allowed are 1 to 255", short(text)))
+    priority.ok_or_else(|| format!("'{}' is not a valid priority: allowed are 1 to 255", short(text)))
 }
 
-/// The words of a header: lists may have spaces in them.
+/// Splits a header into words. Lists may contain spaces.
 fn words(header: &str) -> Vec<&str> {
     let (mut depth, mut from, mut words) = (0i32, None, Vec::new());
     for (at, letter) in header.char_indices() {
@@ -407,7 +410,7 @@ fn words(header: &str) -> Vec<&str> {
     words
 }
 
-/// What a fuzzer tries: any bytes are rules or have a fault that says where.
+/// The entry for fuzzers: checks that any bytes give rules, or an error with a line.
 pub fn fuzz_rules(bytes: &[u8]) {
     let bit = |mask| bytes.first().is_some_and(|byte| byte & mask != 0);
     let flow = match (bit(1), bit(4)) {

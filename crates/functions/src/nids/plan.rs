@@ -1,9 +1,9 @@
-//! Which rules are sought together.
+//! Plans which rules are searched together.
 //!
-//! Ports that the same rules are for are one group, so that rules for ranges which overlap, each a little further than the one
-//! before, make a group of nearly all of them again and again: a file of a hundred kilobytes asks for gigabytes. So what groups
-//! may take is bounded, and where it would be more, rules for the most ports are no longer found by them: they are looked at
-//! for packets of any port, which takes longer and finds the same.
+//! Ports with the same rules share a group. Rules for overlapping ranges, each shifted a little from the one before,
+//! then make many groups that contain nearly all of these rules. A file of a hundred kilobytes could thus take
+//! gigabytes. The memory of groups is therefore bounded. If it would be exceeded, rules with many ports are no longer
+//! found by port: they are tested on packets of any port, which takes longer and gives the same result.
 
 use std::collections::HashMap;
 
@@ -12,86 +12,92 @@ use super::ranges::Ranges;
 use super::rule::{Protocol, Rule};
 use crate::inspection::strings;
 
-/// How many ports a rule may be for to be found by them; where that is too much for all groups, the next.
+/// The largest number of ports of a rule that is found by port. If the groups take too much, the next value is tried.
 const MANY_PORTS: [u128; 8] = [4_096, 1_024, 256, 64, 16, 4, 1, 0];
-/// How many rules all ports may have, counted for each port.
-const MOST_PLACES: usize = 1 << 22;
-/// What groups by port may take in memory, in bytes, as far as that can be told beforehand.
-pub(super) const MOST_MEMORY: usize = 256 << 20;
-/// What a group takes besides its automaton, and what each of its strings does: its rules, and a bit a packet of a batch.
+/// The largest sum of the rules' numbers of ports.
+const MAX_PORT_ENTRIES: usize = 1 << 22;
+/// The largest memory of all groups by port, in bytes, as estimated before they are built.
+pub(super) const MAX_MEMORY: usize = 256 << 20;
+/// The memory of a group besides its automaton.
 const EACH_GROUP: usize = 1_024;
 const EACH_STRING: usize = 64;
 
-/// The rules of each protocol.
-pub struct Plan(pub [Parts; 4]);
+/// The rules of each protocol, divided by the ports that they are found by.
+pub struct Plan(pub [ProtocolRules; 4]);
 
-/// Rules of one protocol, by their places among all.
+/// The rules of one protocol, by index.
 #[derive(Default)]
-pub struct Parts {
-    /// Those that are looked at whatever the ports are.
+pub struct ProtocolRules {
+    /// Rules that are tested whatever the ports are.
     pub any: Vec<u32>,
-    /// Those that are found by where packets come from.
-    pub by_source: Ports,
-    /// Those that are found by where packets go to.
-    pub by_destination: Ports,
+    /// Rules that are found by source port.
+    pub by_source: RulesByPort,
+    /// Rules that are found by destination port.
+    pub by_destination: RulesByPort,
 }
 
 /// Rules by port.
 #[derive(Default)]
-pub struct Ports {
-    /// By port, the set's number and one; 0 for none. Empty where there are no sets.
+pub struct RulesByPort {
+    /// For each port, the number of its set plus 1; 0 if it has none. Empty if there are no sets.
     pub numbers: Box<[u16]>,
-    /// Rules that the same ports are for.
+    /// Sets of rules; all ports with the same rules share a set.
     pub sets: Vec<Vec<u32>>,
 }
 
-/// What may still be taken.
-struct Left {
-    places: usize,
+/// The remaining budget.
+struct PlanBudget {
+    port_entries: usize,
     memory: usize,
 }
 
 impl Plan {
-    /// Parts rules.
+    /// Divides the rules by protocol and port.
     pub fn new(all: &[Rule]) -> Self {
         let texts: Vec<_> = all.iter().map(Rule::folded).collect();
         let plan = MANY_PORTS.iter().find_map(|many| {
-            let mut left = Left { places: MOST_PLACES, memory: MOST_MEMORY };
-            let mut parts = |protocol| Parts::new(all, &texts, protocol, *many, &mut left);
+            let mut budget = PlanBudget { port_entries: MAX_PORT_ENTRIES, memory: MAX_MEMORY };
+            let mut parts = |protocol| ProtocolRules::new(all, &texts, protocol, *many, &mut budget);
             Some(Self([parts(Protocol::Tcp)?, parts(Protocol::Udp)?, parts(Protocol::Icmp)?, parts(Protocol::Ip)?]))
         });
-        plan.expect("without rules that are found by ports nothing is taken")
+        plan.expect("with no rules found by port the budget suffices")
     }
 }
 
-/// Where a rule is put.
+/// The ports by which a rule is found.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum FoundBy {
     Any,
     Source,
     Destination,
 }
 
-/// By which of its ports a rule is found that goes this way.
-fn role(source: &Ranges, destination: &Ranges, many: u128) -> Role {
+/// Returns the ports by which a rule is found for packets in this direction.
+fn found_by(source: &Ranges, destination: &Ranges, many: u128) -> FoundBy {
     let few = |ports: &Ranges| !is_any(ports) && count(ports) <= many;
     if few(destination) {
-        Role::Destination
+        FoundBy::Destination
     } else if few(source) {
-        Role::Source
+        FoundBy::Source
     } else {
-        Role::Any
+        FoundBy::Any
     }
 }
 
-/// How many ports there are.
+/// Returns the number of ports in a set.
 fn count(ports: &Ranges) -> u128 {
     ports.ranges().iter().map(|(first, last)| last - first + 1).sum()
 }
 
-impl Parts {
-    /// `None` where it is more than is left.
-    fn new(all: &[Rule], texts: &[Option<Vec<u8>>], protocol: Protocol, many: u128, left: &mut Left) -> Option<Self> {
+impl ProtocolRules {
+    /// Returns `None` if the budget is exceeded.
+    fn new(
+        all: &[Rule],
+        texts: &[Option<Vec<u8>>],
+        protocol: Protocol,
+        many: u128,
+        budget: &mut PlanBudget,
+    ) -> Option<Self> {
         let mut any = Vec::new();
         let mut ported: [Vec<(&Ranges, u32)>; 2] = Default::default();
         for (number, rule) in (0u32..).zip(all) {
@@ -100,10 +106,10 @@ impl Parts {
             }
             let ways = [(&rule.source_ports, &rule.destination_ports), (&rule.destination_ports, &rule.source_ports)];
             for (source, destination) in &ways[..if rule.both { 2 } else { 1 }] {
-                match role(source, destination, many) {
-                    Role::Any => any.push(number),
-                    Role::Source => ported[0].push((source, number)),
-                    Role::Destination => ported[1].push((destination, number)),
+                match found_by(source, destination, many) {
+                    FoundBy::Any => any.push(number),
+                    FoundBy::Source => ported[0].push((source, number)),
+                    FoundBy::Destination => ported[1].push((destination, number)),
                 }
             }
         }
@@ -111,20 +117,20 @@ impl Parts {
         let [source, destination] = ported;
         Some(Self {
             any,
-            by_source: Ports::new(&source, texts, left)?,
-            by_destination: Ports::new(&destination, texts, left)?,
+            by_source: RulesByPort::new(&source, texts, budget)?,
+            by_destination: RulesByPort::new(&destination, texts, budget)?,
         })
     }
 }
 
-impl Ports {
-    /// Ports that the same rules are for are one set.
-    fn new(rules: &[(&Ranges, u32)], texts: &[Option<Vec<u8>>], left: &mut Left) -> Option<Self> {
+impl RulesByPort {
+    /// Groups ports with the same rules into sets. Returns `None` if the budget is exceeded.
+    fn new(rules: &[(&Ranges, u32)], texts: &[Option<Vec<u8>>], budget: &mut PlanBudget) -> Option<Self> {
         if rules.is_empty() {
             return Some(Self::default());
         }
         for (ports, _) in rules {
-            left.places = left.places.checked_sub(usize::try_from(count(ports)).ok()?)?;
+            budget.port_entries = budget.port_entries.checked_sub(usize::try_from(count(ports)).ok()?)?;
         }
         let mut of_port: Vec<Vec<u32>> = vec![Vec::new(); 1 << 16];
         for (ports, rule) in rules {
@@ -138,14 +144,15 @@ impl Ports {
             if rules.is_empty() {
                 continue;
             }
-            // One that goes both ways may be there twice.
+            // A rule for both directions may be in the list twice.
             rules.dedup();
             *number = match known.get(&rules) {
                 Some(known) => *known,
                 None => {
-                    left.memory = left.memory.checked_sub(memory(&rules, texts))?;
+                    budget.memory = budget.memory.checked_sub(memory(&rules, texts))?;
                     sets.push(rules.clone());
-                    // At most as many as ports, less those without any: one too many is none.
+                    // There are at most as many sets as ports. If all 65 536 ports have different rules, the last
+                    // number does not fit: 0.
                     let number = u16::try_from(sets.len()).unwrap_or(0);
                     known.insert(rules, number);
                     number
@@ -156,7 +163,7 @@ impl Ports {
     }
 }
 
-/// About what a group of these rules takes.
+/// Returns the approximate memory of a group of these rules, in bytes.
 fn memory(rules: &[u32], texts: &[Option<Vec<u8>>]) -> usize {
     let mut strings: Vec<&[u8]> = rules.iter().filter_map(|rule| texts[*rule as usize].as_deref()).collect();
     strings.sort_unstable();

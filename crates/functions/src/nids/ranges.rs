@@ -1,20 +1,20 @@
-//! Sets of addresses or ports as rules write them: lists, ranges, negations, variables.
+//! Sets of addresses or ports in rule syntax: lists, ranges, negations, variables.
 
 use std::collections::BTreeMap;
 
 use ipnet::IpNet;
 
-/// How deep lists may be within each other, and variables within variables.
-const MOST_DEPTH: usize = 16;
-/// The most ranges of a set.
-const MOST_RANGES: usize = 10_000;
+/// The greatest depth of nested lists and variables.
+const MAX_DEPTH: usize = 16;
+/// The largest number of ranges in a set.
+const MAX_RANGES: usize = 10_000;
 
-/// Numbers, as ranges in order that do not touch.
+/// A set of numbers, as sorted ranges that neither overlap nor touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ranges(Vec<(u128, u128)>);
 
 impl Ranges {
-    /// Of ranges in any order.
+    /// Creates the set of ranges in any order.
     #[must_use]
     pub fn of(mut ranges: Vec<(u128, u128)>) -> Self {
         ranges.sort_unstable();
@@ -28,7 +28,7 @@ impl Ranges {
         Self(merged)
     }
 
-    /// Those that this does not have, up to `most`.
+    /// Returns the numbers up to `most` that are not in this set.
     #[must_use]
     pub fn complement(&self, most: u128) -> Self {
         let mut rest = Vec::with_capacity(self.0.len() + 1);
@@ -46,13 +46,13 @@ impl Ranges {
     }
 
     fn without(&self, other: &Self, most: u128) -> Self {
-        // What is in neither the complement of this one nor the other.
+        // The complement of the union of this set's complement and the other set.
         let mut out = self.complement(most).0;
         out.extend(&other.0);
         Self::of(out).complement(most)
     }
 
-    /// Whether it has this number.
+    /// Returns true if the set contains `number`.
     #[inline]
     #[must_use]
     pub fn contains(&self, number: u128) -> bool {
@@ -66,7 +66,7 @@ impl Ranges {
         }
     }
 
-    /// The ranges.
+    /// Returns the ranges, in order.
     #[must_use]
     pub fn ranges(&self) -> &[(u128, u128)] {
         &self.0
@@ -76,22 +76,22 @@ impl Ranges {
 /// A set of addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hosts {
-    /// Those of IPv4.
+    /// IPv4 addresses.
     pub v4: Ranges,
-    /// Those of IPv6.
+    /// IPv6 addresses.
     pub v6: Ranges,
 }
 
-/// The greatest address of each family.
+/// The greatest IPv4 address.
 const V4: u128 = u32::MAX as u128;
 const V6: u128 = u128::MAX;
 /// The greatest port.
 pub const PORTS: u128 = u16::MAX as u128;
 
-/// What names stand for: text as a rule would have it in the name's place.
+/// Variables by name. The value is text that takes the place of the name in a rule.
 pub type Variables = BTreeMap<String, String>;
 
-/// What parts of a list are read as.
+/// A set that can be parsed from rule syntax.
 trait Element: Sized + Clone + Default {
     const WHAT: &'static str;
     fn all() -> Self;
@@ -121,7 +121,8 @@ impl Element for Hosts {
                 Ok(Self { v4: Ranges::default(), v6: range(net.network().to_bits(), net.broadcast().to_bits()) })
             }
             Err(_) => Err(format!(
-                "'{}' is no address: allowed are any, addresses and prefixes such as 10.0.0.0/8, $VARIABLES, and lists in [ ]",
+                "'{}' is not a valid address: allowed are any, addresses and prefixes such as 10.0.0.0/8, $VARIABLES, \
+                 and lists in [ ]",
                 short(word)
             )),
         }
@@ -156,7 +157,8 @@ impl Element for Ranges {
     fn one(word: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "'{}' is no port: allowed are any, 0 to 65535, ranges such as 1:1024, :1024 and 1024:, $VARIABLES, and lists in [ ]",
+                "'{}' is not a valid port: allowed are any, 0 to 65535, ranges such as 1:1024, :1024 and 1024:, \
+                 $VARIABLES, and lists in [ ]",
                 short(word)
             )
         };
@@ -203,25 +205,25 @@ fn short(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-/// The addresses that a text means.
+/// Parses a set of addresses.
 ///
 /// # Errors
-/// What is wrong with it and what is allowed.
+/// The error and the allowed values.
 pub fn hosts(text: &str, variables: &Variables) -> Result<Hosts, String> {
     let all: Hosts = read(text, variables, 0)?;
-    if all.size() == 0 { Err(format!("'{}' is no address at all", short(text))) } else { Ok(all) }
+    if all.size() == 0 { Err(format!("'{}' contains no address", short(text))) } else { Ok(all) }
 }
 
-/// The ports that a text means.
+/// Parses a set of ports.
 ///
 /// # Errors
-/// As of [`hosts`].
+/// As for [`hosts`].
 pub fn ports(text: &str, variables: &Variables) -> Result<Ranges, String> {
     let all: Ranges = read(text, variables, 0)?;
-    if all.size() == 0 { Err(format!("'{}' is no port at all", short(text))) } else { Ok(all) }
+    if all.size() == 0 { Err(format!("'{}' contains no port", short(text))) } else { Ok(all) }
 }
 
-/// Where the words of a list end: its commas outside of lists within it.
+/// Splits a list at its commas, except those in nested lists.
 fn words(text: &str) -> Result<Vec<&str>, String> {
     let (mut depth, mut from, mut words) = (0usize, 0, Vec::new());
     for (at, letter) in text.char_indices() {
@@ -244,8 +246,8 @@ fn words(text: &str) -> Result<Vec<&str>, String> {
 
 fn read<E: Element>(text: &str, variables: &Variables, depth: usize) -> Result<E, String> {
     let text = text.trim();
-    if depth > MOST_DEPTH {
-        return Err(format!("lists or variables within each other more than {MOST_DEPTH} deep"));
+    if depth > MAX_DEPTH {
+        return Err(format!("lists or variables are nested too deeply: at most {MAX_DEPTH} levels are allowed"));
     }
     if let Some(rest) = text.strip_prefix('!') {
         return Ok(read::<E>(rest, variables, depth + 1)?.inverse());
@@ -255,9 +257,9 @@ fn read<E: Element>(text: &str, variables: &Variables, depth: usize) -> Result<E
         let value = variables.get(name).ok_or_else(|| {
             let known: Vec<_> = variables.keys().map(String::as_str).collect();
             let known =
-                if known.is_empty() { "there are none".to_owned() } else { format!("there are {}", known.join(", ")) };
+                if known.is_empty() { "none is defined".to_owned() } else { format!("known are {}", known.join(", ")) };
             format!(
-                "no variable is called '{}': {known}; give it by 'variables' or by a line 'var NAME VALUE'",
+                "unknown variable '{}': {known}; define it with 'variables' or with a line 'var NAME VALUE'",
                 short(name)
             )
         })?;
@@ -268,23 +270,23 @@ fn read<E: Element>(text: &str, variables: &Variables, depth: usize) -> Result<E
     }
     let Some(list) = text.strip_prefix('[') else { return E::one(text) };
     let list = list.strip_suffix(']').ok_or_else(|| format!("'{}': a '[' without its ']'", short(text)))?;
-    // Those that are meant, all where none is said to be, less those that are not.
-    let (mut meant, mut not): (Option<E>, E) = (None, E::default());
+    // The union of the included words (everything if there is none), without the excluded words.
+    let (mut included, mut excluded): (Option<E>, E) = (None, E::default());
     for word in words(list)? {
         match word.strip_prefix('!') {
-            _ if word.is_empty() => return Err(format!("'{}': a list with nothing between two commas", short(text))),
-            Some(word) => not = not.and(read(word, variables, depth + 1)?),
+            _ if word.is_empty() => return Err(format!("'{}': a list has nothing between two commas", short(text))),
+            Some(word) => excluded = excluded.and(read(word, variables, depth + 1)?),
             None => {
                 let more = read(word, variables, depth + 1)?;
-                meant = Some(meant.map_or_else(|| E::clone(&more), |meant| meant.and(E::clone(&more))));
+                included = Some(included.map_or_else(|| E::clone(&more), |included| included.and(E::clone(&more))));
             }
         }
-        let size = meant.as_ref().map_or(0, E::size) + not.size();
-        if size > MOST_RANGES {
-            return Err(format!("a list of more than {MOST_RANGES} {} ranges", E::WHAT));
+        let size = included.as_ref().map_or(0, E::size) + excluded.size();
+        if size > MAX_RANGES {
+            return Err(format!("a list of more than {MAX_RANGES} {} ranges", E::WHAT));
         }
     }
-    Ok(meant.unwrap_or_else(E::all).without(&not))
+    Ok(included.unwrap_or_else(E::all).without(&excluded))
 }
 
 #[cfg(test)]
@@ -318,35 +320,35 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_set_is_told() {
-        for (text, told) in [
-            ("10.0.0", "'10.0.0' is no address: allowed are any,"),
-            ("$NONE", "no variable is called 'NONE': there are EXT, HOME, LOOP, WEB"),
+    fn invalid_sets_are_refused() {
+        for (text, expected) in [
+            ("10.0.0", "'10.0.0' is not a valid address: allowed are any,"),
+            ("$NONE", "unknown variable 'NONE': known are EXT, HOME, LOOP, WEB"),
             ("[10.0.0.1", "a '[' without its ']'"),
             ("[10.0.0.1,,]", "nothing between two commas"),
             ("[10.0.0.1]]", "a ']' without its '['"),
-            ("!any", "no address at all"),
-            ("$LOOP", "more than 16 deep"),
+            ("!any", "contains no address"),
+            ("$LOOP", "nested too deeply: at most 16"),
             (&"[".repeat(100_000), "a '[' without its ']'"),
-            (&"!".repeat(100_000), "more than 16 deep"),
+            (&"!".repeat(100_000), "nested too deeply: at most 16"),
         ] {
             let error = hosts(text, &variables()).expect_err("refused");
-            assert!(error.contains(told) && error.len() < 300, "{error}");
+            assert!(error.contains(expected) && error.len() < 300, "{error}");
         }
-        for (text, told) in [
-            ("65536", "'65536' is no port"),
+        for (text, expected) in [
+            ("65536", "'65536' is not a valid port"),
             ("5:1", "ends before it starts"),
-            (":", "is no port"),
-            ("x", "is no port"),
+            (":", "is not a valid port"),
+            ("x", "is not a valid port"),
         ] {
             let error = ports(text, &variables()).expect_err("refused");
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 
     proptest! {
         #[test]
-        fn a_list_has_what_is_meant_less_what_is_not(
+        fn a_list_is_the_included_without_the_excluded_words(
             words in prop::collection::vec((any::<bool>(), 0u16..60, 0u16..20), 1..8), number in 0u16..90,
         ) {
             let text: Vec<String> = words.iter().map(|(not, first, more)| {
@@ -354,8 +356,8 @@ mod tests {
             }).collect();
             let within = |wanted: bool| words.iter().filter(move |(not, ..)| *not == wanted)
                 .any(|(_, first, more)| (*first..=first + more).contains(&number));
-            let meant = words.iter().all(|(not, ..)| *not) || within(false);
-            let expected = meant && !within(true);
+            let included = words.iter().all(|(not, ..)| *not) || within(false);
+            let expected = included && !within(true);
             let set = read::<Ranges>(&format!("[{}]", text.join(",")), &Variables::new(), 0).expect("a set");
             prop_assert_eq!(set.contains(number.into()), expected);
             prop_assert_eq!(set.complement(PORTS).contains(number.into()), !expected);

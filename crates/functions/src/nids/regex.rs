@@ -1,8 +1,9 @@
-//! Regular expressions over payloads, as PCRE means them, in bounded time and without allocation.
+//! PCRE-compatible regular expressions over payloads, in bounded time and without allocation.
 //!
-//! An expression becomes a table of steps (a deterministic automaton) where that is small. Else its states are simulated: slower
-//! by the number of states, and bounded all the same. Neither goes back, so that no payload makes one take exponential time.
-//! Look-around, back-references, and where a match ends, need a search that does: it counts its steps, and gives up.
+//! An expression is compiled into a table (a deterministic automaton) if the table is small. Otherwise the states of a
+//! nondeterministic automaton are simulated, which is slower by the number of states but also bounded. Neither
+//! backtracks, so no payload takes exponential time. Look-around, back-references and the end of a match need a
+//! backtracking search. That search counts its steps and gives up at a limit.
 
 mod plain;
 mod program;
@@ -22,44 +23,44 @@ use syntax::Flags;
 pub use walk::{Budget, Undecided, Walk};
 
 /// The largest table of one expression, in bytes.
-const MOST_TABLE: usize = 256 << 10;
-/// The largest expression, compiled, in bytes.
-const MOST_STATES: usize = 256 << 10;
-/// The longest expression, as it is written.
-const MOST_LENGTH: usize = 4_096;
+const MAX_TABLE_BYTES: usize = 256 << 10;
+/// The largest compiled expression, in bytes.
+const MAX_NFA_BYTES: usize = 256 << 10;
+/// The longest expression text, in bytes.
+const MAX_LENGTH: usize = 4_096;
 
-/// An expression.
+/// A regular expression of a rule.
 #[derive(Clone, Debug)]
 pub struct Regex {
-    /// As the rule has it.
+    /// The text in the rule.
     text: String,
-    /// Whether it is matched from where the option before has ended (`R`).
+    /// True if the match starts at the end of the previous option (`R`).
     relative: bool,
-    /// Whether it matches is found by this, where an automaton can.
-    form: Option<Form>,
-    /// Where it matches is found by this.
+    /// Decides whether the expression matches, if an automaton can.
+    automaton: Option<CompiledRegex>,
+    /// Finds where the expression matches.
     program: Option<Arc<Program>>,
 }
 
 #[derive(Clone, Debug)]
-enum Form {
+enum CompiledRegex {
     Table(Arc<dense::DFA<Vec<u32>>>),
     Simulated(Arc<PikeVM>),
 }
 
-/// What a worker needs to search by an expression.
-pub struct Room(Option<Cache>);
+/// A worker's memory to search with an expression.
+pub struct SearchCache(Option<Cache>);
 
-/// Flags that are known.
+/// The known flags.
 const FLAGS: &str = "i, s, m, x, A, E, G, R, B and O";
 
 impl Regex {
-    /// Reads `/expression/flags`, or `m` with another delimiter. Of Latin-1 each character is one byte.
+    /// Parses `/expression/flags`, or `m` with another delimiter. With `latin1`, each character is one byte.
     ///
     /// # Errors
-    /// What is wrong with it and what is allowed.
+    /// The error and the allowed values.
     pub fn parse(text: &str, latin1: bool) -> Result<Self, String> {
-        let wrong = || format!("an expression is written \"/EXPRESSION/FLAGS\", flags being of {FLAGS}");
+        let wrong = || format!("an expression has the automaton \"/EXPRESSION/FLAGS\", with the flags {FLAGS}");
         let delimiter = match text.strip_prefix('m') {
             Some(rest) => rest.chars().next().filter(char::is_ascii_punctuation),
             None => Some('/'),
@@ -67,8 +68,8 @@ impl Regex {
         let (delimiter, rest) = delimiter.zip(Some(text.strip_prefix('m').unwrap_or(text))).ok_or_else(wrong)?;
         let (expression, letters) =
             rest.strip_prefix(delimiter).and_then(|rest| rest.rsplit_once(delimiter)).ok_or_else(wrong)?;
-        if expression.len() > MOST_LENGTH {
-            return Err(format!("an expression of {} bytes: allowed are up to {MOST_LENGTH}", expression.len()));
+        if expression.len() > MAX_LENGTH {
+            return Err(format!("an expression of {} bytes: allowed are up to {MAX_LENGTH}", expression.len()));
         }
         let (mut flags, mut relative) = (Flags::default(), false);
         for flag in letters.chars() {
@@ -81,12 +82,12 @@ impl Regex {
                 'E' => flags.end_only = true,
                 'G' => flags.ungreedy = true,
                 'R' => relative = true,
-                // The payload is never decoded; the limit of steps is the module's.
+                // `B`: the payload is never decoded. `O`: the limit of steps is a parameter of the module.
                 'B' | 'O' => {}
                 'U' | 'I' | 'P' | 'H' | 'D' | 'M' | 'C' | 'K' | 'S' | 'Y' => {
                     return Err(format!("the flag '{flag}': HTTP buffers are not supported yet"));
                 }
-                _ => return Err(format!("the flag '{flag}' is not known: allowed are {FLAGS}")),
+                _ => return Err(format!("unknown flag '{flag}': allowed are {FLAGS}")),
             }
         }
         let short = || text.chars().take(60).collect::<String>();
@@ -95,93 +96,93 @@ impl Regex {
             false => expression.as_bytes().to_vec(),
         };
         let node = syntax::parse(&bytes, flags).map_err(|error| format!("'{}': {error}", short()))?;
-        let form = match plain::plain(&node) {
-            Some(plain) => Some(Form::of(&plain, &short())?),
+        let automaton = match plain::plain(&node) {
+            Some(plain) => Some(CompiledRegex::of(&plain, &short())?),
             None => None,
         };
-        let program = match (Program::new(&node), &form) {
+        let program = match (Program::new(&node), &automaton) {
             (Ok(program), _) => Some(Arc::new(program)),
             (Err(_), Some(_)) => None,
             (Err(error), None) => return Err(format!("'{}': {error}", short())),
         };
-        Ok(Self { text: text.to_owned(), relative, form, program })
+        Ok(Self { text: text.to_owned(), relative, automaton, program })
     }
 
-    /// Says whether [`find`](Self::find) is needed.
+    /// Sets whether [`find`](Self::find) is needed. Frees its program if it is not.
     ///
     /// # Errors
-    /// The expression is too large for it.
+    /// The expression is too large for [`find`](Self::find).
     pub fn keep(&mut self, find: bool) -> Result<(), String> {
-        if self.form.is_some() && !find {
+        if self.automaton.is_some() && !find {
             self.program = None;
         } else if self.program.is_none() {
             return Err(format!(
-                "'{}': it is too large for a search that says where it ends: allowed are fewer repetitions",
+                "'{}': too large for a search that finds where a match ends: use fewer repetitions",
                 self.text.chars().take(60).collect::<String>()
             ));
         }
         Ok(())
     }
 
-    /// As the rule has it.
+    /// Returns the text in the rule.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it is matched from where the option before has ended.
+    /// Returns true if the match starts at the end of the previous option.
     #[must_use]
     pub fn is_relative(&self) -> bool {
         self.relative
     }
 
-    /// Whether each step is one load.
+    /// Returns true if the expression is a table, whose steps take one load each.
     #[must_use]
     pub fn is_table(&self) -> bool {
-        matches!(self.form, Some(Form::Table(_)))
+        matches!(self.automaton, Some(CompiledRegex::Table(_)))
     }
 
-    /// Whether searches by it need room in [`Walk`].
+    /// Returns true if searches with it need memory in [`Walk`].
     #[must_use]
     pub fn walks(&self) -> bool {
         self.program.is_some()
     }
 
-    /// What a worker needs for it.
+    /// Creates a worker's memory for searches with it.
     #[must_use]
-    pub fn room(&self) -> Room {
-        Room(match &self.form {
-            None | Some(Form::Table(_)) => None,
-            Some(Form::Simulated(states)) => {
+    pub fn cache(&self) -> SearchCache {
+        SearchCache(match &self.automaton {
+            None | Some(CompiledRegex::Table(_)) => None,
+            Some(CompiledRegex::Simulated(states)) => {
                 let mut cache = states.create_cache();
-                // What the search takes grows to its size with what is searched: here rather than with the first packets.
+                // The cache grows to its full size in the first search. That must not happen with the first packets.
                 states.is_match(&mut cache, [0u8; 64].as_slice());
                 Some(cache)
             }
         })
     }
 
-    /// Whether it matches anywhere.
+    /// Returns true if the expression matches anywhere in `bytes`.
     ///
     /// # Errors
     /// The search takes too many steps.
     pub fn is_match(
         &self,
-        room: &mut Room,
+        cache: &mut SearchCache,
         walk: &mut Walk,
         bytes: &[u8],
         budget: &mut Budget,
     ) -> Result<bool, Undecided> {
         let input = Input::new(bytes).anchored(Anchored::No).earliest(true);
-        match (&self.form, &mut room.0) {
-            (Some(Form::Table(table)), _) => Ok(table.try_search_fwd(&input).is_ok_and(|found| found.is_some())),
-            (Some(Form::Simulated(states)), Some(cache)) => Ok(states.is_match(cache, input)),
-            (Some(Form::Simulated(_)), None) => Ok(false),
+        match (&self.automaton, &mut cache.0) {
+            (Some(CompiledRegex::Table(table)), _) => Ok(table.try_search_fwd(&input).is_ok_and(|found| found.is_some())),
+            (Some(CompiledRegex::Simulated(states)), Some(cache)) => Ok(states.is_match(cache, input)),
+            (Some(CompiledRegex::Simulated(_)), None) => Ok(false),
             (None, _) => self.find(walk, bytes, 0, budget).map(|found| found.is_some()),
         }
     }
 
-    /// The first match that begins at a position or behind it: where it begins and ends.
+    /// Returns the start and the end of the first match that begins at `from` or later.
     ///
     /// # Errors
     /// The search takes too many steps.
@@ -196,12 +197,13 @@ impl Regex {
     }
 }
 
-impl Form {
-    /// Compiles an expression that automata match; `short` is what it is called in errors.
+impl CompiledRegex {
+    /// Compiles an expression without look-around and back-references. `short` is its name in errors.
     fn of(plain: &str, short: &str) -> Result<Self, String> {
         let config = library::Config::new().unicode(false).utf8(false).nest_limit(500);
         let refused = |error: &dyn std::fmt::Display| {
-            // The library shows where in the expression, over several lines.
+            // The library's message shows the position in the expression over several lines. Only its last line is
+            // used.
             let error = error.to_string();
             let fault = error.lines().rev().find(|line| line.starts_with("error: ")).unwrap_or(&error);
             let fault: String = fault.trim_start_matches("error: ").chars().take(160).collect();
@@ -211,22 +213,22 @@ impl Form {
         compiler.syntax(config).configure(
             thompson::Config::new()
                 .utf8(false)
-                .nfa_size_limit(Some(MOST_STATES))
+                .nfa_size_limit(Some(MAX_NFA_BYTES))
                 .which_captures(thompson::WhichCaptures::None),
         );
         let states = compiler.build(plain).map_err(|error| match error.size_limit() {
             Some(_) => {
-                format!("'{short}': it takes more than {} KiB: allowed are fewer repetitions", MOST_STATES >> 10)
+                format!("'{short}': it takes more than {} KiB: use fewer repetitions", MAX_NFA_BYTES >> 10)
             }
-            None => refused(&Source(&error)),
+            None => refused(&RootCause(&error)),
         })?;
         let mut builder = dense::Builder::new();
         builder.configure(
             dense::Config::new()
                 .match_kind(MatchKind::All)
                 .start_kind(StartKind::Unanchored)
-                .dfa_size_limit(Some(MOST_TABLE))
-                .determinize_size_limit(Some(4 * MOST_TABLE)),
+                .dfa_size_limit(Some(MAX_TABLE_BYTES))
+                .determinize_size_limit(Some(4 * MAX_TABLE_BYTES)),
         );
         Ok(match builder.build_from_nfa(&states) {
             Ok(table) => Self::Table(Arc::new(table)),
@@ -237,10 +239,10 @@ impl Form {
     }
 }
 
-/// An error with the one that it comes of, which says more.
-struct Source<'a>(&'a thompson::BuildError);
+/// Displays the cause of a build error, which has more details than the error itself.
+struct RootCause<'a>(&'a thompson::BuildError);
 
-impl std::fmt::Display for Source<'_> {
+impl std::fmt::Display for RootCause<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match std::error::Error::source(self.0) {
             Some(source) => write!(f, "{source}"),
@@ -257,11 +259,11 @@ mod tests {
         Regex::parse(text, false).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
-    /// Whether it matches; both ways to find that must say the same.
+    /// Returns true if the expression matches. Checks that both searches agree.
     fn matches(text: &str, bytes: &[u8]) -> bool {
         let regex = parse(text);
         let (mut walk, mut budget) = (Walk::new(true), Budget::new(1 << 20));
-        let found = regex.is_match(&mut regex.room(), &mut walk, bytes, &mut budget).expect("few steps");
+        let found = regex.is_match(&mut regex.cache(), &mut walk, bytes, &mut budget).expect("few steps");
         let walked = regex.find(&mut walk, bytes, 0, &mut budget).expect("few steps");
         assert_eq!(walked.is_some(), found, "{text}");
         found
@@ -280,22 +282,22 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_large_a_table_is_simulated_and_says_the_same() {
+    fn expressions_with_too_large_a_table_are_simulated_with_the_same_result() {
         let regex = parse("/a[ab]{14}c/");
         assert!(!regex.is_table(), "2^14 states");
-        let (mut room, mut walk, mut budget) = (regex.room(), Walk::new(true), Budget::new(1 << 20));
-        let mut is = |bytes: &[u8]| regex.is_match(&mut room, &mut walk, bytes, &mut budget).expect("few steps");
+        let (mut cache, mut walk, mut budget) = (regex.cache(), Walk::new(true), Budget::new(1 << 20));
+        let mut is = |bytes: &[u8]| regex.is_match(&mut cache, &mut walk, bytes, &mut budget).expect("few steps");
         assert!(is(b"bbbabababababababac") && !is(&b"ab".repeat(4_000)));
     }
 
     #[test]
     fn expressions_mean_what_pcre_says() {
         for (text, yes, no) in [
-            // A brace that is no repetition is itself.
+            // A brace that does not begin a repetition is a literal.
             ("/a{,5}b/", &b"a{,5}b"[..], &b"aab"[..]),
             ("/a{2,}b/", b"aab", b"ab"),
             (r"/x{/", b"x{", b"x"),
-            // Neither intersections nor nested classes.
+            // Classes have neither intersections nor nested classes.
             ("/[a&&b]/", b"&", b"c"),
             ("/[[a]+z/", b"[az", b"bz"),
             ("/[]a]z/", b"]z", b"bz"),
@@ -304,7 +306,7 @@ mod tests {
             (r"/[\w-]z/", b"-z", b".z"),
             ("/[[:digit:][:^alpha:]]/", b"5", b"a"),
             (r"/\<a\>/", b"<a>", b"a"),
-            // A dollar is also before a line feed at the end, unless E says otherwise.
+            // A dollar also matches before a line feed at the end, unless the flag E is set.
             ("/a$/", b"xa\n", b"a\nb"),
             ("/a$/E", b"xa", b"a\n"),
             ("/a$/m", b"a\nb", b"ab"),
@@ -333,7 +335,7 @@ mod tests {
             (r"/(a)\1/i", b"aA", b"ab"),
             ("/([z'])x\\1/", b"'x'", b"'xz"),
             (r"/(?:(a)|b)\1/", b"aa", b"ba"),
-            // What is never given back.
+            // Atomic groups and possessive repetitions.
             ("/a++b/", b"aab", b"aa"),
             ("/a*+ab/", b"", b"aab"),
             ("/(?>a|ab)c/", b"ac", b"abc"),
@@ -368,10 +370,10 @@ mod tests {
             assert_eq!(found, Ok(Some(expected)), "{text} in {subject}");
         }
         let second = parse("/^a|b/").find(&mut Walk::new(true), b"aab", 1, &mut Budget::new(100));
-        assert_eq!(second, Ok(Some((2, 3))), "the start is that of the subject");
+        assert_eq!(second, Ok(Some((2, 3))), "the start of the subject, not of the search");
     }
 
-    /// Searches that would take exponential time, and such as would need a deep stack.
+    /// Searches that would take exponential time or a deep stack.
     #[test]
     fn a_search_that_takes_too_many_steps_is_undecided() {
         for text in [r"/(a*)*\1c/", "/(?=((a+)+)$)ab/", r"/(?:(a|aa)+)+\1$c/", "/(?=(?:a|b|ab)*c)/", r"/((?:a|b)+)\1c/"]
@@ -379,19 +381,19 @@ mod tests {
             let regex = parse(text);
             let mut walk = Walk::new(true);
             let subject = [b'a'; 9_000];
-            let found = regex.is_match(&mut regex.room(), &mut walk, &subject, &mut Budget::new(100_000));
+            let found = regex.is_match(&mut regex.cache(), &mut walk, &subject, &mut Budget::new(100_000));
             assert_eq!(found, Err(Undecided), "{text}");
-            // The next search is not disturbed by it.
+            // The next search still works.
             assert_eq!(parse("/a(?=b)/").find(&mut walk, b"ab", 0, &mut Budget::new(100)), Ok(Some((0, 1))));
         }
     }
 
     #[test]
-    fn what_is_no_expression_is_told() {
-        for (text, told) in [
-            ("abc", "an expression is written"),
+    fn invalid_expressions_are_refused() {
+        for (text, expected) in [
+            ("abc", "an expression has the form"),
             ("/a/U", "the flag 'U': HTTP buffers are not supported yet"),
-            ("/a/z", "the flag 'z' is not known: allowed are i, s, m, x, A, E, G, R, B and O"),
+            ("/a/z", "unknown flag 'z': allowed are i, s, m, x, A, E, G, R, B and O"),
             ("/(/", "unclosed group"),
             ("/a)/", "a parenthesis is closed that is not open"),
             ("/[a/", "unclosed character class"),
@@ -411,9 +413,9 @@ mod tests {
             (&format!("/{}/", "a".repeat(5_000)), "an expression of 5000 bytes: allowed are up to 4096"),
         ] {
             let error = Regex::parse(text, false).expect_err(&text[..text.len().min(30)]);
-            assert!(error.contains(told) && error.len() < 500, "{error}");
+            assert!(error.contains(expected) && error.len() < 500, "{error}");
         }
-        // Nothing many times is nothing.
+        // Repetitions of an empty group add no steps.
         parse("/(?:(?:(?:){65535}){65535}){65535}(?=a)/");
     }
 }

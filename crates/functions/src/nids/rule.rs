@@ -1,25 +1,25 @@
-//! A rule, read: what is asked of a packet, in types.
+//! The types of a parsed rule.
 
 use crate::connection::SessionStanding;
 
 use super::ranges::{Hosts, Ranges};
 use super::regex::Regex;
 
-/// What becomes of a packet that a rule matches.
+/// The action on a packet that a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
-    /// It goes on, whatever other rules say of it.
+    /// The packet passes, whatever other rules match it.
     Pass,
-    /// It is dropped, and told of.
+    /// The packet is dropped and reported.
     Drop,
-    /// It is told of.
+    /// The packet is reported.
     Alert,
-    /// It is told of, as something to keep rather than to look into.
+    /// The packet is reported, for the record rather than for investigation.
     Log,
 }
 
 impl Action {
-    /// As rules write it.
+    /// Returns the action's name in rules.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -31,32 +31,32 @@ impl Action {
     }
 }
 
-/// What a rule's header says of protocols.
+/// The protocol in a rule's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// TCP.
     Tcp,
     /// UDP.
     Udp,
-    /// ICMP, of IPv4 or IPv6.
+    /// ICMP or ICMPv6.
     Icmp,
-    /// Any over IP.
+    /// Any protocol over IP.
     Ip,
 }
 
-/// A comparison with a number.
+/// A test of a number against a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// The least.
+pub struct NumberRange {
+    /// The least number in the range.
     pub first: u32,
-    /// The greatest.
+    /// The greatest number in the range.
     pub last: u32,
-    /// Whether it must not be within.
+    /// True if the number must be outside the range.
     pub not: bool,
 }
 
-impl Span {
-    /// Whether a number is as it should be.
+impl NumberRange {
+    /// Returns true if `number` passes the test.
     #[inline]
     #[must_use]
     pub fn holds(self, number: u32) -> bool {
@@ -64,21 +64,21 @@ impl Span {
     }
 }
 
-/// How TCP's control bits are compared.
+/// How bits are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bits {
-    /// They are these.
+pub enum BitMatch {
+    /// Exactly these bits are set.
     Exactly,
-    /// These are among them.
+    /// All of these bits are set.
     All,
-    /// One of these is among them.
+    /// At least one of these bits is set.
     Any,
-    /// None of these is among them.
+    /// None of these bits is set.
     None,
 }
 
-impl Bits {
-    /// Whether the bits of a packet are as they should be.
+impl BitMatch {
+    /// Returns true if the packet's bits `is` pass the comparison with `bits`.
     #[inline]
     #[must_use]
     pub fn holds(self, is: u8, bits: u8) -> bool {
@@ -91,53 +91,53 @@ impl Bits {
     }
 }
 
-/// Something asked of headers, or of the payload's size.
+/// A test of headers or of the payload's size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Test {
-    /// How many bytes the payload has.
-    Size(Span),
-    /// TCP's control bits, those outside the mask disregarded.
+    /// The payload's size in bytes.
+    Size(NumberRange),
+    /// TCP's control bits within a mask.
     Flags {
-        /// How.
-        how: Bits,
-        /// The bits.
+        /// The comparison.
+        how: BitMatch,
+        /// The bits to compare with.
         bits: u8,
-        /// Which of them count.
+        /// The bits that are compared.
         mask: u8,
     },
-    /// The same of TCP packets. Packets of other protocols pass the test.
+    /// The same for TCP packets. Packets of other protocols pass the test.
     FlagsOfTcp {
-        /// How.
-        how: Bits,
-        /// The bits.
+        /// The comparison.
+        how: BitMatch,
+        /// The bits to compare with.
         bits: u8,
-        /// Which of them count.
+        /// The bits that are compared.
         mask: u8,
     },
     /// The type of an ICMP message.
-    IcmpType(Span),
-    /// Its code.
-    IcmpCode(Span),
-    /// Time to live, or hop limit.
-    Ttl(Span),
+    IcmpType(NumberRange),
+    /// The code of an ICMP message.
+    IcmpCode(NumberRange),
+    /// The time to live, or the hop limit.
+    Ttl(NumberRange),
     /// The protocol above IP.
-    IpProtocol(Span),
-    /// Source and destination are one address.
+    IpProtocol(NumberRange),
+    /// The source address equals the destination address.
     SameAddress,
-    /// Another number of a header.
-    Field(Field, Span),
+    /// Another number in a header.
+    Field(Field, NumberRange),
     /// The fragment bits of an IPv4 header: reserved (4), don't fragment (2), more fragments (1).
     FragmentBits {
-        /// How.
-        how: Bits,
-        /// The bits.
+        /// The comparison.
+        how: BitMatch,
+        /// The bits to compare with.
         bits: u8,
     },
-    /// An option of an IPv4 header, by its number; any where there is none.
+    /// The presence of an IPv4 header option with this number, or of any option.
     IpOption(Option<u8>),
 }
 
-/// A number of a header that is read where a rule compares it.
+/// A number in a header. It is read only when a rule compares it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
     /// Type of service, or traffic class.
@@ -158,47 +158,47 @@ pub enum Field {
     IcmpSequence,
 }
 
-/// Bytes that must be in the payload, or must not.
+/// Bytes that the payload must contain, or must not contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// Whether ASCII letters are found in either case.
+    /// True if ASCII letters match in either case.
     pub nocase: bool,
-    /// Whether they must not be there.
+    /// True if the payload must not contain them.
     pub not: bool,
-    /// Whether they are what the rule is found by.
+    /// True if they are the string by which the rule is found (`fast_pattern`).
     pub fast: bool,
-    /// Whether they are sought in either case, anywhere, and nothing is relative to them (`fast_pattern:only`).
+    /// True if they match in either case, anywhere, and no option is relative to them (`fast_pattern:only`).
     pub only: bool,
-    /// Where they may be.
-    pub place: Place,
-    /// Variables in the place of offset or distance, and of depth or within.
+    /// The part of the payload in which they are searched.
+    pub place: ContentRange,
+    /// Variables in place of offset or distance, and of depth or within.
     pub by: (Option<u8>, Option<u8>),
-    /// Whether they must be the end of the payload.
+    /// True if they must be at the end of the payload.
     pub end: bool,
 }
 
-/// Where bytes may be.
+/// The part of the payload in which bytes are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Within `depth` bytes from `offset` on.
+pub enum ContentRange {
+    /// The first `depth` bytes from `offset` on.
     Absolute {
-        /// Bytes from the payload's start.
+        /// The offset from the payload's start, in bytes.
         offset: u32,
-        /// How many bytes from there they are in; all where nothing is said.
+        /// The number of bytes from there; without it, all.
         depth: Option<u32>,
     },
-    /// Within `within` bytes from `distance` behind the end of the content before.
+    /// The first `within` bytes from `distance` after the end of the previous content.
     Relative {
-        /// Bytes, backwards where it is negative.
+        /// The distance in bytes; negative values go backwards.
         distance: i32,
-        /// How many bytes from there they are in.
+        /// The number of bytes from there; without it, all.
         within: Option<u32>,
     },
 }
 
-/// A number, or the variable that has it.
+/// A number, or the variable that holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
     /// The number.
@@ -207,29 +207,29 @@ pub enum Amount {
     Variable(u8),
 }
 
-/// How a number is written in a payload.
+/// The encoding of a number in a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberForm {
-    /// The most significant byte first.
+    /// Binary, most significant byte first.
     Big,
-    /// The least significant byte first.
+    /// Binary, least significant byte first.
     Little,
-    /// In digits of this base.
+    /// Digits of this base.
     Text(u8),
 }
 
 /// A number in a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Number {
-    /// How many bytes it has, or digits at most.
+    /// The number of bytes, or the greatest number of digits.
     pub bytes: u8,
-    /// Where it begins.
+    /// The position of its first byte.
     pub offset: Amount,
-    /// Whether that is counted from where the option before has ended.
+    /// True if the position is relative to the end of the previous option.
     pub relative: bool,
-    /// How it is written.
+    /// Its encoding.
     pub form: NumberForm,
-    /// Which of its bits count, moved down to the lowest; all where none is set.
+    /// A mask for its bits. The result is shifted down to the mask's lowest bit. 0 keeps all bits.
     pub mask: u32,
 }
 
@@ -246,18 +246,18 @@ pub enum Operator {
     AtMost,
     /// `>=`
     AtLeast,
-    /// `&`: they have a bit in common.
+    /// `&`: both have a bit in common.
     And,
     /// `^`: they differ in a bit.
     Xor,
 }
 
-/// An operator, and whether it must not hold.
+/// An operator, possibly negated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Comparison {
     /// The operator.
     pub operator: Operator,
-    /// Whether it must not hold.
+    /// True if the comparison must fail.
     pub not: bool,
 }
 
@@ -272,133 +272,133 @@ pub enum Base {
     End,
 }
 
-/// A jump to where a number in the payload says.
+/// A jump to a position that a number in the payload gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jump {
     /// The number.
     pub number: Number,
-    /// The number is multiplied by this.
+    /// The factor by which the number is multiplied.
     pub multiplier: u32,
-    /// Whether it is rounded up to a multiple of four.
+    /// True if the result is rounded up to a multiple of four.
     pub align: bool,
-    /// Where the jump starts.
+    /// The origin of the jump.
     pub base: Base,
-    /// What is added.
+    /// The amount that is added at the end.
     pub post: Amount,
 }
 
-/// An option that is matched in order.
+/// An option whose position depends on the order of options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     /// A content, by its index.
     Content(usize),
     /// An expression, by its index.
     Pcre(usize),
-    /// Whether the payload has a byte there.
+    /// A test whether the payload has a byte at a position.
     DataAt {
-        /// Whether it must not.
+        /// True if it must not have one.
         not: bool,
-        /// Whether that is counted from where the option before has ended.
+        /// True if the position is relative to the end of the previous option.
         relative: bool,
-        /// Where.
+        /// The position.
         at: Amount,
     },
-    /// A number that is compared.
+    /// A comparison of a number.
     Test {
         /// The number.
         number: Number,
-        /// Whether it must not be so.
+        /// True if the comparison must fail.
         not: bool,
-        /// How it is compared.
+        /// The operator.
         operator: Operator,
-        /// With what.
+        /// The value to compare with.
         value: Amount,
     },
     /// A jump.
     Jump(Jump),
-    /// A number that becomes a variable.
+    /// A number that is stored in a variable.
     Extract {
         /// The number.
         number: Number,
         /// The variable's index.
         variable: u8,
-        /// The number is multiplied by this.
+        /// The factor by which the number is multiplied.
         multiplier: u32,
-        /// It is rounded up to a multiple of this; of 0 it is not.
+        /// The result is rounded up to a multiple of this; 0 does not round.
         align: u8,
     },
 }
 
-/// An option of a chain, and what later ones look at.
+/// An option of a chain, and how later options depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainStep {
     /// The option.
     pub link: Link,
-    /// Whether later options look at where it ends.
+    /// True if a later option depends on the position where it ends.
     pub cursor: bool,
-    /// Which variables later options look at.
+    /// For each variable, true if a later option depends on it.
     pub variables: [bool; 2],
 }
 
-/// Bytes that a regular expression must match, or must not.
+/// A regular expression that the payload must match, or must not match.
 #[derive(Clone, Debug)]
 pub struct Pcre {
     /// The expression.
     pub regex: Regex,
-    /// Whether it must not match.
+    /// True if it must not match.
     pub not: bool,
 }
 
-/// Whose matches are counted together.
+/// The addresses by which matches are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Track {
-    /// Those of one source.
+    /// By source.
     Source,
-    /// Those of one destination.
+    /// By destination.
     Destination,
-    /// Those of one source and one destination.
+    /// By pair of source and destination.
     Both,
-    /// All of them.
+    /// All matches of the rule together.
     Rule,
 }
 
-/// What becomes of matches by their number within so many seconds.
+/// The effect of a limit, according to the number of matches within a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The first few are none: they do not count as matches (`detection_filter`).
+pub enum LimitKind {
+    /// The first matches do not count as matches (`detection_filter`).
     Filter,
-    /// The first few are told.
+    /// The first matches are reported.
     Limit,
-    /// Each so-manieth is told.
+    /// Every nth match is reported.
     Threshold,
-    /// One is told, once there were so many.
+    /// The nth match is reported, and no other.
     Both,
 }
 
-/// A limit on how often a rule matches or is told of.
+/// A limit on how often a rule matches or is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// What it does.
-    pub kind: Kind,
-    /// Whose matches are counted together.
+    /// The effect.
+    pub kind: LimitKind,
+    /// The addresses by which matches are counted.
     pub track: Track,
-    /// How many.
+    /// The number of matches.
     pub count: u32,
-    /// Within how many seconds.
+    /// The length of the period, in seconds.
     pub seconds: u32,
 }
 
-/// What the option `flow` asks of a packet's session.
+/// The conditions of the option `flow` on a packet's session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowTest {
-    /// Whether it is established.
+    /// Whether the session must be established.
     pub established: Option<bool>,
-    /// Whether the sender is the side that opened the session.
+    /// Whether the sender must be the side that opened the session.
     pub to_server: Option<bool>,
 }
 
 impl FlowTest {
-    /// Whether a packet is as asked.
+    /// Returns true if the session meets the conditions.
     #[must_use]
     pub fn matches(self, standing: SessionStanding) -> bool {
         self.established.is_none_or(|wanted| wanted == standing.established)
@@ -415,9 +415,9 @@ pub enum BitOperation {
     Unset,
     /// Sets bits that are not set, and unsets the others.
     Toggle,
-    /// Asks whether bits are set.
+    /// Tests whether bits are set.
     IsSet,
-    /// Asks the opposite of [`IsSet`](Self::IsSet).
+    /// Tests the opposite of [`IsSet`](Self::IsSet).
     IsNotSet,
     /// Unsets all bits of the session.
     Reset,
@@ -426,9 +426,9 @@ pub enum BitOperation {
 /// The names of bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BitNames {
-    /// Those that the rule lists.
+    /// The bits that the rule lists.
     Listed(Vec<String>),
-    /// Those that rules set with this group.
+    /// The bits that rules put into this group.
     OfGroup(String),
 }
 
@@ -437,7 +437,7 @@ pub enum BitNames {
 pub struct BitStep {
     /// Its operation.
     pub operation: BitOperation,
-    /// Whether it asks for all of its bits (`&`), else for any (`|`).
+    /// True if it tests all of its bits (`&`), false if it tests any of them (`|`).
     pub all: bool,
     /// The names of its bits.
     pub names: BitNames,
@@ -448,15 +448,15 @@ pub struct BitStep {
 }
 
 impl BitStep {
-    /// An operation on all bits with these names. The numbers follow.
+    /// Creates an operation on all bits with these names. The numbers are set later.
     #[must_use]
     pub fn new(operation: BitOperation, names: BitNames) -> Self {
         Self { operation, all: true, names, joins: None, bits: Vec::new() }
     }
 
-    /// Whether it asks for bits, else it changes them.
+    /// Returns true if it tests bits, false if it changes them.
     #[must_use]
-    pub fn asks(&self) -> bool {
+    pub fn is_test(&self) -> bool {
         matches!(self.operation, BitOperation::IsSet | BitOperation::IsNotSet)
     }
 }
@@ -464,49 +464,50 @@ impl BitStep {
 /// A rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// The line that it begins in.
+    /// The line in which it begins.
     pub line: usize,
-    /// What becomes of packets.
+    /// The action on packets that match.
     pub action: Action,
-    /// Of which protocol they are.
+    /// The protocol of the packets.
     pub protocol: Protocol,
-    /// Where they come from.
+    /// Source addresses.
     pub source: Hosts,
-    /// From which ports.
+    /// Source ports.
     pub source_ports: Ranges,
-    /// Whether they may go the other way, too.
+    /// True if packets in the other direction match, too.
     pub both: bool,
-    /// Where they go to.
+    /// Destination addresses.
     pub destination: Hosts,
-    /// To which ports.
+    /// Destination ports.
     pub destination_ports: Ranges,
-    /// What it is to be told as.
+    /// The message of its alerts.
     pub message: String,
     /// Its number.
     pub sid: u32,
-    /// Who numbers it (`gid`): 1 for rules of text.
+    /// The generator ID (`gid`): 1 for text rules.
     pub generator: u32,
-    /// Whether it is not reported (`noalert`).
+    /// True if it is not reported (`noalert`).
     pub silent: bool,
-    /// Which version of it.
+    /// Its revision.
     pub revision: u32,
-    /// Its class, where it says one.
+    /// Its class, if it has one.
     pub class: Option<String>,
-    /// How urgent: 1 is the most.
+    /// Its priority; 1 is the most urgent.
     pub priority: u8,
-    /// Where more is said of it.
+    /// References to further information.
     pub references: Vec<String>,
-    /// What is asked of the packet's session, last of all.
+    /// The conditions on the packet's session. They are tested last.
     pub flow: Option<FlowTest>,
-    /// Options `flowbits`, in order. The questions are asked last of all. The changes are made if the rule matches.
+    /// Options `flowbits`, in order. Tests of bits come after all other tests. BitMatch change only if the rule matches.
     pub bits: Vec<BitStep>,
-    /// What is asked of headers.
+    /// Tests of headers.
     pub tests: Vec<Test>,
-    /// What is asked of the payload, in order.
+    /// Contents, in the rule's order.
     pub contents: Vec<Content>,
-    /// Likewise, each by itself.
+    /// Regular expressions. Each is matched on its own unless it is in the chain.
     pub pcres: Vec<Pcre>,
-    /// All of these in order with options that depend on others; empty where none does.
+    /// All contents and expressions in order, together with the options that depend on others. Empty if no option
+    /// depends on another.
     pub chain: Vec<ChainStep>,
     /// `detection_filter`.
     pub filter: Option<Limit>,
@@ -515,49 +516,50 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Whether it asks for the packet's session or changes its bits.
+    /// Returns true if it tests the packet's session or changes its bits.
     #[must_use]
     pub fn involves_session(&self) -> bool {
         self.flow.is_some() || !self.bits.is_empty()
     }
 
-    /// Whether it depends on the packet's session if it matches.
+    /// Returns true if the match depends on the packet's session.
     #[must_use]
-    pub fn asks_session(&self) -> bool {
-        self.flow.is_some() || self.bits.iter().any(BitStep::asks)
+    pub fn needs_session(&self) -> bool {
+        self.flow.is_some() || self.bits.iter().any(BitStep::is_test)
     }
 
-    /// Whether it depends on earlier packets of the session if it matches.
+    /// Returns true if the match depends on earlier packets of the session.
     #[must_use]
-    pub fn asks_history(&self) -> bool {
-        self.flow.is_some_and(|flow| flow.established.is_some()) || self.bits.iter().any(BitStep::asks)
+    pub fn needs_history(&self) -> bool {
+        self.flow.is_some_and(|flow| flow.established.is_some()) || self.bits.iter().any(BitStep::is_test)
     }
 
-    /// Its turn among the rules for a packet. Rules that only change bits come first. Rules that only ask for bits
-    /// come last.
+    /// Returns the rank of the rule in the order of evaluation. Rules that only change bits come first. Rules that only
+    /// test bits come last.
     #[must_use]
-    pub fn turn(&self) -> u8 {
-        let asks = self.bits.iter().any(BitStep::asks);
-        let changes = self.bits.iter().any(|step| !step.asks());
-        match (asks, changes) {
+    pub fn evaluation_rank(&self) -> u8 {
+        let tests = self.bits.iter().any(BitStep::is_test);
+        let changes = self.bits.iter().any(|step| !step.is_test());
+        match (tests, changes) {
             (true, true) => 1,
             (true, false) => 2,
             _ => 0,
         }
     }
 
-    /// The content that the rule is found by: the one that says so, else the longest. None where none must be there.
+    /// Returns the content by which the rule is found: the content marked as such, else the longest. `None` if no
+    /// content must be present.
     #[must_use]
     pub fn fast(&self) -> Option<&Content> {
-        let there = || self.contents.iter().filter(|content| !content.not);
-        there().find(|content| content.fast).or_else(|| {
-            // Of equally long ones the first.
-            there().rev().max_by_key(|content| content.bytes.len())
+        let required = || self.contents.iter().filter(|content| !content.not);
+        required().find(|content| content.fast).or_else(|| {
+            // `rev` makes the first of equally long contents win.
+            required().rev().max_by_key(|content| content.bytes.len())
         })
     }
 
-    /// That content as it is sought with those of other rules: in either case. Whether it is the right one the rule
-    /// itself says.
+    /// Returns that content in lower case, as it is searched together with those of other rules. The rule itself then
+    /// tests the exact bytes.
     pub fn folded(&self) -> Option<Vec<u8>> {
         self.fast().map(|content| content.bytes.to_ascii_lowercase())
     }

@@ -1,16 +1,16 @@
-//! The table of skipped rules: one JSON object a line, in the order of the file.
+//! The table of skipped rules: a JSON object a line, in the order of the file.
 
 use forebay_graph::{Outcome, Table, Verb};
 
 use super::parse::Skipped;
 
-/// Lines of a rule file that were skipped.
+/// A table of the lines of a rule file that were skipped.
 pub struct SkippedTable(Vec<String>);
 
-const SYNTAX: &str = "shown only: load another rule file to change it";
+const SYNTAX: &str = "read-only: load another rule file to change it";
 
 impl SkippedTable {
-    /// A table of these.
+    /// Creates the table of these lines.
     #[must_use]
     pub fn new(skipped: &[Skipped]) -> Self {
         Self(skipped.iter().filter_map(|skipped| serde_json::to_string(skipped).ok()).collect())
@@ -26,7 +26,7 @@ impl Table for SkippedTable {
         let mut outcome = Outcome::default();
         for (at, change) in changes.iter().enumerate() {
             let result = Verb::split(change, SYNTAX)
-                .and_then(|(verb, _)| Err(format!("skipped rules are not changed by '{verb}': they are {SYNTAX}")));
+                .and_then(|(verb, _)| Err(format!("'{verb}' cannot change skipped rules: the table is {SYNTAX}")));
             outcome.note(at, result);
         }
         outcome
@@ -42,7 +42,7 @@ impl Table for SkippedTable {
             Some(line) => {
                 1 + self.0.iter().position(|known| known == line).ok_or_else(|| {
                     let short: String = line.chars().take(80).collect();
-                    format!("'{short}' is no line of skipped rules: allowed are lines as they are listed")
+                    format!("'{short}' is not a line of the table of skipped rules: allowed are lines as listed")
                 })?
             }
         };

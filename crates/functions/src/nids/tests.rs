@@ -1,4 +1,4 @@
-//! Which packets rules match, and what becomes of them.
+//! Tests of the packets that rules match, and of the outcome for these packets.
 
 mod bits;
 mod chain;
@@ -55,14 +55,15 @@ fn rig(rules: &[&str]) -> Rig {
     Rig::of::<Nids>(&json!({ "rules": rules })).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Numbers and counts of rules that matched, the most first.
+/// Returns the lines of the table `matches`: counts, numbers and messages of rules that matched, the most frequent
+/// first.
 fn matched(rig: &Rig) -> Vec<String> {
     let (_, table) = rig.declared.tables.iter().find(|(name, _)| name == "matches").expect("a table");
     table.entries(None, usize::MAX).expect("all")
 }
 
-/// Whether one rule matches a frame.
-fn one(options: &str, frame: &[u8]) -> bool {
+/// Returns true if a rule with these options matches a frame.
+fn rule_matches(options: &str, frame: &[u8]) -> bool {
     let protocol = if options.contains("flags") {
         "tcp"
     } else if options.contains("itype") || options.contains("icode") {
@@ -113,7 +114,7 @@ fn options_mean_what_the_documentation_says() {
         ("sameip;", false),
         ("itype:8;", false),
     ] {
-        assert_eq!(one(options, &web), expected, "{options}");
+        assert_eq!(rule_matches(options, &web), expected, "{options}");
     }
     for (options, expected) in [
         ("itype:128; icode:0;", true),
@@ -123,13 +124,14 @@ fn options_mean_what_the_documentation_says() {
         ("content:\"abc\"; offset:0; depth:3; ip_proto:icmp6;", true),
         ("dsize:3;", true),
     ] {
-        assert_eq!(one(options, &ping(b"abc")), expected, "{options}");
+        assert_eq!(rule_matches(options, &ping(b"abc")), expected, "{options}");
     }
 }
 
-/// Rules for ranges that overlap make a group of hundreds of them for every few ports: 1 400 automata of 400 contents each.
+/// Overlapping port ranges once made a group of hundreds of rules for every few ports: 1 400 automata with 400 contents
+/// each.
 #[test]
-fn ranges_of_ports_that_overlap_take_no_more_memory_than_may_be() {
+fn overlapping_port_ranges_take_bounded_memory() {
     let rules: Vec<String> = (0..1_000)
         .map(|number| {
             let (first, last) = (number * 10, number * 10 + 4_000);
@@ -142,7 +144,7 @@ fn ranges_of_ports_that_overlap_take_no_more_memory_than_may_be() {
     let file = read(&rules.join("\n")).expect("rules");
     let (groups, bytes) = Ruleset::new(file.rules).expect("not too much").size();
     assert!(groups < 10 && bytes < 32 << 20, "{groups} groups take {bytes} bytes");
-    // Ports count as before.
+    // Rules still match by port.
     let texts: Vec<&str> = rules.iter().map(String::as_str).collect();
     let mut rig = rig(&texts);
     for (port, gate) in [(4_999, Gate::FIRST), (5_000, DENIED), (9_000, DENIED), (9_001, Gate::FIRST)] {
@@ -150,9 +152,9 @@ fn ranges_of_ports_that_overlap_take_no_more_memory_than_may_be() {
     }
 }
 
-/// What groups take in all is bounded; rules of the narrower ranges keep their groups.
+/// The total memory of groups is bounded. Rules with narrow port ranges keep their own groups.
 #[test]
-fn rules_for_few_ports_stay_apart_where_others_are_for_many() {
+fn rules_for_few_ports_keep_their_groups_beside_rules_for_many() {
     let narrow = (0..100).map(|number| {
         format!(
             "drop tcp any any -> any {} (content:\"narrow number {number:04}\"; sid:{};)",
@@ -168,7 +170,7 @@ fn rules_for_few_ports_stay_apart_where_others_are_for_many() {
     let all: Vec<_> = narrow.chain(wide).collect();
     let size =
         |rules: &[String]| Ruleset::new(read(&rules.join("\n")).expect("rules").rules).expect("not too much").size();
-    assert_eq!((size(&few).0, size(&all).0), (4, 5), "those for any port besides");
+    assert_eq!((size(&few).0, size(&all).0), (4, 5), "one more group, for any port");
 }
 
 #[test]
@@ -194,7 +196,7 @@ fn pass_comes_before_drop_and_drop_before_alert() {
 }
 
 #[test]
-fn later_fragments_match_rules_that_ask_for_no_ports() {
+fn later_fragments_match_rules_for_any_port() {
     let mut rig = rig(&[
         "alert udp any any -> any any (content:\"evil\"; sid:1;)",
         "alert udp any any -> any 53 (content:\"evil\"; sid:2;)",
@@ -206,15 +208,16 @@ fn later_fragments_match_rules_that_ask_for_no_ports() {
 }
 
 #[test]
-fn flow_is_approximated_where_that_is_wanted() {
-    let params = json!({ "flow": "approximate", "divert": true, "rules": ["alert tcp any any -> any any (flow:to_server,established; sid:1;)"] });
+fn flow_is_approximated_if_configured() {
+    let rule = "alert tcp any any -> any any (flow:to_server,established; sid:1;)";
+    let params = json!({ "flow": "approximate", "divert": true, "rules": [rule] });
     let mut rig = Rig::of::<Nids>(&params).unwrap_or_else(|error| panic!("{error}"));
     for (flags, alerted) in [(2, false), (0x12, false), (0x10, true), (0x18, true), (0x14, false), (0x11, true)] {
         assert_eq!(rig.run(&tcp(b"", 1, 2, flags)).0 == ALERTED, alerted, "{flags:x}");
     }
 }
 
-/// A rule of `ip` asks the same of a TCP packet as a rule of `tcp`. Packets of other protocols pass.
+/// A rule for `ip` tests a TCP packet like a rule for `tcp` does. Packets of other protocols pass the test.
 #[test]
 fn flow_is_approximated_for_tcp_packets_in_rules_of_any_protocol() {
     let run = |option: &str, protocol: &str, frame: &[u8]| {

@@ -1,4 +1,4 @@
-//! What rules ask of a packet, found once.
+//! The fields of a packet that rules test, extracted once.
 
 use forebay_packet::wire::ipv4::{ICMP, Ipv4, TCP, UDP};
 use forebay_packet::wire::ipv6::Ipv6;
@@ -7,35 +7,35 @@ use forebay_packet::{Network, Packet};
 use super::rule::{Field, Protocol};
 use crate::inspection::payload::{ICMPV6, Seen};
 
-/// A packet as rules see it.
+/// The fields of a packet that rules test.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct View {
-    /// Whether it is IPv6.
+    /// True for IPv6.
     pub v6: bool,
-    /// The source address' number.
+    /// The source address as a number.
     pub source: u128,
-    /// Likewise.
+    /// The destination address as a number.
     pub destination: u128,
-    /// Source and destination port of TCP and UDP, where the packet shows them.
+    /// Source and destination port of TCP and UDP, if the packet shows them.
     pub ports: Option<(u16, u16)>,
-    /// What is above IP.
+    /// The protocol above IP.
     pub protocol: u8,
-    /// Whether the packet hides its protocol or what its transport header would show.
+    /// True if the packet hides its protocol or its transport header.
     pub unsure: bool,
-    /// Time to live, or hop limit.
+    /// The time to live, or the hop limit.
     pub ttl: u8,
-    /// TCP's control bits, where the packet shows them.
+    /// TCP's control bits, if the packet shows them.
     pub flags: Option<u8>,
-    /// Type and code of an ICMP message, where the packet shows them.
+    /// Type and code of an ICMP message, if the packet shows them.
     pub icmp: Option<(u8, u8)>,
-    /// Where the payload starts and ends, in bytes into the frame.
+    /// Start and end of the payload, in bytes into the frame.
     pub payload: (u16, u16),
-    /// Where the IP header starts, and the transport header where the packet shows it (0 where it does not).
+    /// Start of the IP header, and of the transport header (0 if the packet does not show it).
     pub headers: (u16, u16),
 }
 
 impl View {
-    /// What a packet shows; `None` where it is no IP.
+    /// Extracts the fields of a packet. Returns `None` if it is not IP.
     #[inline]
     pub fn of(packet: &mut Packet) -> Option<Self> {
         let seen = Seen::of(packet)?;
@@ -59,7 +59,7 @@ impl View {
                 TCP | UDP => view.ports = word(0).zip(word(2)),
                 ICMP | ICMPV6 => {
                     view.icmp = header.first().copied().zip(header.get(1).copied());
-                    // RFC 792, RFC 4443 section 2.1: what a message carries is behind eight bytes.
+                    // RFC 792, RFC 4443 section 2.1: the message body follows a header of eight bytes.
                     start += 8;
                 }
                 _ => {}
@@ -73,7 +73,7 @@ impl View {
         Some(view)
     }
 
-    /// Whether another packet is of the same session of TCP or UDP, in either direction.
+    /// Returns true if another packet belongs to the same TCP or UDP session, in either direction.
     #[must_use]
     pub fn is_of_session(&self, other: &Self) -> bool {
         let (Some((from, to)), Some(others)) = (self.ports, other.ports) else { return false };
@@ -82,7 +82,7 @@ impl View {
         (self.v6, self.protocol) == (other.v6, other.protocol) && (same || back)
     }
 
-    /// A number of a header; `None` where the packet does not show it.
+    /// Returns a number in a header, or `None` if the packet does not show it.
     #[must_use]
     pub fn field(&self, field: Field, frame: &[u8]) -> Option<u32> {
         let (network, transport) = (usize::from(self.headers.0), usize::from(self.headers.1));
@@ -107,24 +107,25 @@ impl View {
         }
     }
 
-    /// Reserved, don't fragment and more fragments of an IPv4 header, as the three low bits.
+    /// Returns the reserved, don't fragment and more fragments bits of an IPv4 header, as the three low bits.
     #[must_use]
     pub fn fragment_bits(&self, frame: &[u8]) -> Option<u8> {
         frame.get(usize::from(self.headers.0) + 6).filter(|_| !self.v6).map(|byte| byte >> 5)
     }
 
-    /// Whether an IPv4 header has an option of this number, or any.
+    /// Returns true if an IPv4 header has an option with this number, or any option.
     #[must_use]
     pub fn has_option(&self, wanted: Option<u8>, frame: &[u8]) -> bool {
         let start = usize::from(self.headers.0);
         let header = frame.get(start).map_or(0, |byte| usize::from(byte & 0xf) * 4);
         let Some(mut rest) = frame.get(start + 20..start + header).filter(|_| !self.v6) else { return false };
-        // RFC 791 section 3.1: kind alone for the end and no operation, else kind and length.
-        while let Some((kind, behind)) = rest.split_first() {
-            if wanted.is_none_or(|wanted| wanted == *kind) {
+        // RFC 791 section 3.1: the end option and the no-operation option are a type only, others have a type and a
+        // length.
+        while let Some((number, behind)) = rest.split_first() {
+            if wanted.is_none_or(|wanted| wanted == *number) {
                 return true;
             }
-            rest = match kind {
+            rest = match number {
                 0 => return false,
                 1 => behind,
                 _ => match behind.first().map(|length| usize::from(*length)).filter(|length| *length >= 2) {
@@ -136,21 +137,21 @@ impl View {
         false
     }
 
-    /// The payload.
+    /// Returns the payload of the packet.
     #[inline]
     #[must_use]
     pub fn payload<'a>(&self, packet: &'a Packet) -> &'a [u8] {
         self.payload_of(packet.data())
     }
 
-    /// The payload of the frame that the packet has.
+    /// Returns the payload in the packet's frame.
     #[inline]
     #[must_use]
     pub fn payload_of<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
         frame.get(usize::from(self.payload.0)..usize::from(self.payload.1)).unwrap_or_default()
     }
 
-    /// Which rules' protocol it is of; those of `ip` are for all.
+    /// Returns the packet's protocol as a rule's header names it. Rules for `ip` apply to all packets.
     #[inline]
     #[must_use]
     pub fn protocol(&self) -> Protocol {

@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::Refused;
-use crate::nids::bits::MOST_BITS;
+use crate::nids::bits::MAX_BITS;
 use crate::nids::rule::{BitNames, Rule};
 
-/// The names that the rules of a file have.
+/// The bit names of a rule file.
 #[derive(Default)]
 pub struct BitNumbers {
     by_name: HashMap<String, u16>,
@@ -14,19 +14,18 @@ pub struct BitNumbers {
 }
 
 impl BitNumbers {
-    /// Gives the bits of a rule their numbers.
+    /// Assigns numbers to the bits of a rule.
     ///
     /// # Errors
-    /// The rules have too many names.
+    /// The rules have too many bit names.
     pub fn number(&mut self, rule: &mut Rule) -> Result<(), Refused> {
         let listed = rule.bits.iter().filter_map(|step| match &step.names {
             BitNames::Listed(names) => Some(names),
             BitNames::OfGroup(_) => None,
         });
         let new: BTreeSet<_> = listed.flatten().filter(|name| !self.by_name.contains_key(*name)).collect();
-        if self.by_name.len() + new.len() > MOST_BITS {
-            let message =
-                format!("flowbits: allowed are {MOST_BITS} names in all rules; the rules before have as many");
+        if self.by_name.len() + new.len() > MAX_BITS {
+            let message = format!("flowbits: too many names: all rules together may have {MAX_BITS}");
             return Err(Refused::new("flowbits", message));
         }
         for step in &mut rule.bits {
@@ -43,7 +42,7 @@ impl BitNumbers {
         Ok(())
     }
 
-    /// Resolves groups, whose members all rules name together, and returns the names by their numbers.
+    /// Resolves groups, whose members may come from all rules, and returns the names by number.
     pub fn finish(self, rules: &mut [Rule]) -> Vec<String> {
         for step in rules.iter_mut().flat_map(|rule| &mut rule.bits) {
             if let BitNames::OfGroup(group) = &step.names {

@@ -1,23 +1,23 @@
-//! Lines of a rule file: continued lines, comments, encodings, and where a rule's options end.
+//! Splits a rule file into lines: continued lines, comments, encodings, and the end of a rule's options.
 
 use super::refused::Refused;
 use super::short;
 
 /// The longest rule, in bytes.
-const MOST_LENGTH: usize = 64 << 10;
+const MAX_LENGTH: usize = 64 << 10;
 
-/// A line, with those that it is continued by.
+/// A line with its continuation lines.
 pub(super) struct Line {
     /// Its number, from 1.
     pub number: usize,
-    /// Its text, or why it is none.
+    /// Its text, or the reason why it is refused.
     pub text: Result<String, Refused>,
-    /// Whether its bytes are Latin-1: each character of the text is one byte of the file.
+    /// True if its bytes are Latin-1. Each character of the text is then one byte of the file.
     pub latin1: bool,
 }
 
-/// Joins lines that end with a backslash to the next ones, and leaves out empty ones and comments. A line that is not
-/// UTF-8 is read as Latin-1.
+/// Joins lines that end with a backslash to the next ones, and removes empty lines and comments. A line that is not
+/// UTF-8 is decoded as Latin-1.
 pub(super) fn logical(bytes: &[u8]) -> Vec<Line> {
     let mut all = Vec::new();
     let mut begun: Option<(usize, Vec<u8>)> = None;
@@ -30,8 +30,8 @@ pub(super) fn logical(bytes: &[u8]) -> Vec<Line> {
         let (from, mut whole) = begun.take().unwrap_or_else(|| (number, Vec::new()));
         let continued = line.strip_suffix(b"\\").filter(|_| lines.peek().is_some());
         whole.extend(continued.unwrap_or(line));
-        if whole.len() > MOST_LENGTH {
-            let message = format!("more than {MOST_LENGTH} bytes: allowed are shorter rules");
+        if whole.len() > MAX_LENGTH {
+            let message = format!("more than {MAX_LENGTH} bytes: allowed are shorter rules");
             let refused = Refused { always: true, ..Refused::new("", message) };
             all.push(Line { number: from, text: Err(refused), latin1: false });
         } else if continued.is_some() {
@@ -47,10 +47,10 @@ pub(super) fn logical(bytes: &[u8]) -> Vec<Line> {
     all
 }
 
-/// The header of a rule and what is between its parentheses. A comment may follow.
+/// Splits a rule into its header and the text between its parentheses. A comment may follow.
 pub(super) fn parts(rest: &str) -> Result<(&str, &str), String> {
     let Some((header, options)) = rest.split_once('(') else {
-        return Err("a rule without '(': write ACTION PROTOCOL ADDRESS PORT -> ADDRESS PORT (OPTIONS)".to_owned());
+        return Err("the rule has no '(': write ACTION PROTOCOL ADDRESS PORT -> ADDRESS PORT (OPTIONS)".to_owned());
     };
     if let Some(options) = options.trim_ascii_end().strip_suffix(')').filter(|options| !options.contains('#')) {
         return Ok((header, options));
@@ -68,15 +68,18 @@ pub(super) fn parts(rest: &str) -> Result<(&str, &str), String> {
                     return Ok((header, &options[..at]));
                 }
                 if ended {
-                    return Err(format!("'{}' after the rule: allowed is a comment, behind '#'", short(behind)));
+                    return Err(format!(
+                        "'{}' after the end of the rule: only a comment after '#' is allowed there",
+                        short(behind)
+                    ));
                 }
             }
             _ => {}
         }
     }
-    // An odd quote: what is wrong with it is found with the options.
+    // An unclosed quote: `split` reports it later.
     options.trim_ascii_end().strip_suffix(')').map(|options| (header, options)).ok_or_else(|| {
-        "a rule without ')' at its end: allowed are several lines where all but the last end with a backslash"
+        "the rule has no ')' at its end: a rule may continue on the next line if the line ends with a backslash"
             .to_owned()
     })
 }

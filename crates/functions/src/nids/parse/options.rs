@@ -1,4 +1,4 @@
-//! The options of a rule: what is between its parentheses.
+//! Parses the options of a rule, which are between its parentheses.
 
 mod bits;
 mod flow;
@@ -15,10 +15,10 @@ use crate::nids::rule::{Link, Rule, Test};
 use limit::limit;
 pub(in crate::nids) use payload::MODIFIERS;
 
-/// The largest offset, depth and the like: what the largest packets have.
-const MOST_OFFSET: u32 = 65_535;
+/// The largest offset, depth and similar values: the size of the largest packets.
+const MAX_OFFSET: u32 = 65_535;
 
-/// Options that rules may have: all others are refused.
+/// The supported options. All others are refused.
 pub(in crate::nids) const KNOWN: [&str; 48] = [
     "msg",
     "sid",
@@ -70,11 +70,11 @@ pub(in crate::nids) const KNOWN: [&str; 48] = [
     "detection_filter",
 ];
 
-/// Why an option that is not known is refused, and what to do about it.
+/// Returns the error of an unsupported option, with advice.
 fn advice(name: &str) -> String {
     match name {
         "xbits" | "flowint" | "hostbits" => {
-            format!("the option '{name}' is not supported yet: it keeps something from packet to packet")
+            format!("the option '{name}' is not supported yet: it keeps state between packets")
         }
         "byte_math" => "the option 'byte_math' is not supported yet".to_owned(),
         "stream_size" | "stream_reassemble" => {
@@ -82,7 +82,9 @@ fn advice(name: &str) -> String {
         }
         "resp" | "react" | "activates" | "activated_by" | "logto" | "session" | "tag" | "replace"
         | "detection_filter2" => {
-            format!("the option '{name}' is not known: no rule answers, records or changes packets; leave it out")
+            format!(
+                "the option '{name}' is not supported: rules do not respond to, record or change packets; remove the option"
+            )
         }
         "uricontent" | "urilen" | "file_data" | "pkt_data" | "base64_data" | "base64_decode" | "cookie" => {
             format!("the option '{name}': HTTP buffers are not supported yet")
@@ -94,16 +96,16 @@ fn advice(name: &str) -> String {
             format!("the option '{name}': buffers of application protocols are not supported yet")
         }
         name => {
-            let said = match near(name, KNOWN.into_iter()) {
+            let advice = match near(name, KNOWN.into_iter()) {
                 Some(near) => format!("did you mean '{near}'?"),
                 None => format!("allowed are {}", KNOWN.join(", ")),
             };
-            format!("the option '{}' is not known: {said}", short(name))
+            format!("unknown option '{}': {advice}", short(name))
         }
     }
 }
 
-/// What names of options begin with that look into application protocols.
+/// Prefixes of the names of options that look into application protocols.
 const PROTOCOLS: [&str; 20] = [
     "dns",
     "tls",
@@ -127,7 +129,7 @@ const PROTOCOLS: [&str; 20] = [
     "app-layer",
 ];
 
-/// Options, cut at semicolons that are not in quotes or behind a backslash.
+/// Splits the options at semicolons that are neither in quotes nor after a backslash.
 fn split(text: &str) -> Result<Vec<&str>, String> {
     let (mut quoted, mut escaped, mut from, mut all) = (false, false, 0, Vec::new());
     for (at, byte) in text.bytes().enumerate() {
@@ -143,7 +145,7 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
         }
     }
     if quoted {
-        return Err("a quote without its second".to_owned());
+        return Err("a quote is not closed".to_owned());
     }
     let rest = text[from..].trim_ascii();
     if !rest.is_empty() {
@@ -153,22 +155,22 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
     Ok(all)
 }
 
-/// What the options say, one after the other.
+/// The rule under construction, while its options are parsed one by one.
 struct Building<'a> {
     rule: Rule,
     classes: &'a BTreeMap<String, u8>,
     flow: FlowMode,
-    /// Whether each character is one byte of the file.
+    /// True if each character is one byte of the file.
     latin1: bool,
     priority: Option<u8>,
     /// Options about the payload, in order.
     links: Vec<Link>,
-    /// Names of variables, by their index.
+    /// The names of variables, by index.
     variables: Vec<String>,
     seen: Vec<&'a str>,
 }
 
-/// Reads a rule's options.
+/// Parses a rule's options.
 pub(super) fn read(
     rule: Rule,
     text: &str,
@@ -202,7 +204,7 @@ fn number<N: TryFrom<u64>>(name: &str, text: &str, most: u64) -> Result<N, Strin
     number.ok_or_else(|| format!("{name} '{}': allowed are 0 to {most}", short(text)))
 }
 
-/// What is in quotes, without what escapes it, and what follows.
+/// Parses a text in quotes. Returns the text with its backslashes, and the rest after the quotes.
 fn quoted<'t>(name: &str, text: &'t str) -> Result<(&'t str, &'t str), String> {
     let wrong = || format!("{name} '{}': write it in quotes", short(text));
     let rest = text.strip_prefix('"').ok_or_else(wrong)?;
@@ -218,7 +220,7 @@ fn quoted<'t>(name: &str, text: &'t str) -> Result<(&'t str, &'t str), String> {
     Err(wrong())
 }
 
-/// What a text is, without its backslashes.
+/// Removes the backslashes that escape characters.
 fn plain(text: &str) -> String {
     let mut escaped = false;
     text.chars()
@@ -230,10 +232,10 @@ fn plain(text: &str) -> String {
 }
 
 impl<'a> Building<'a> {
-    /// An option that may be there once.
+    /// Checks that an option occurs at most once.
     fn once(&mut self, name: &'static str) -> Result<(), String> {
         if self.seen.contains(&name) {
-            return Err(format!("'{name}' twice: allowed is once a rule"));
+            return Err(format!("'{name}' occurs twice: it is allowed once a rule"));
         }
         self.seen.push(name);
         Ok(())
@@ -241,9 +243,7 @@ impl<'a> Building<'a> {
 
     fn option(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
         let given = || {
-            value
-                .filter(|value| !value.is_empty())
-                .ok_or_else(|| format!("'{name}' lacks a value: write {name}: VALUE"))
+            value.filter(|value| !value.is_empty()).ok_or_else(|| format!("'{name}' has no value: write {name}: VALUE"))
         };
         if !KNOWN.contains(&name) {
             return Err(advice(name));
@@ -269,9 +269,9 @@ impl<'a> Building<'a> {
             }
             "gid" => {
                 let generator = number::<u32>(name, given()?, u32::MAX.into())?;
-                // Others are for events of Snort's own decoders and preprocessors.
+                // Other generators are for events of Snort's own decoders and preprocessors.
                 if generator != 1 && generator < 1_000_000 {
-                    return Err(format!("gid {generator}: allowed are 1 and from 1000000, those of rules"));
+                    return Err(format!("gid {generator}: allowed are 1, and 1000000 and above"));
                 }
                 self.rule.generator = generator;
             }
@@ -280,10 +280,10 @@ impl<'a> Building<'a> {
                 let class = given()?;
                 if !self.classes.contains_key(class) {
                     let known = self.classes.keys().map(String::as_str);
-                    let near =
-                        near(class, known).map_or_else(String::new, |near| format!("did you mean '{near}'? else "));
+                    let near = near(class, known)
+                        .map_or_else(String::new, |near| format!("did you mean '{near}'? Otherwise "));
                     return Err(format!(
-                        "the classtype '{}' is not known: {near}write a line config classification: NAME, DESCRIPTION, PRIORITY",
+                        "unknown classtype '{}': {near}write a line config classification: NAME, DESCRIPTION, PRIORITY",
                         short(class)
                     ));
                 }
@@ -322,7 +322,7 @@ impl<'a> Building<'a> {
             other => return Err(advice(other)),
         }
         if matches!(name, "nocase" | "sameip" | "rawbytes" | "noalert" | "startswith" | "endswith") && value.is_some() {
-            return Err(format!("'{name}' has no value"));
+            return Err(format!("'{name}' takes no value"));
         }
         Ok(())
     }
@@ -331,7 +331,7 @@ impl<'a> Building<'a> {
         let Self { mut rule, priority, classes, links, .. } = self;
         payload::finish(&mut rule, links)?;
         if rule.sid == 0 {
-            return Err("a rule without a number: write sid: NUMBER, from 1".to_owned());
+            return Err("the rule has no number: write sid: NUMBER, from 1".to_owned());
         }
         let by_class = rule.class.as_ref().and_then(|class| classes.get(class));
         rule.priority = priority.or(by_class.copied()).unwrap_or(3);

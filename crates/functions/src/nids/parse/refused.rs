@@ -1,21 +1,21 @@
-//! Rules that are not loaded: why, and how they are listed.
+//! Refused lines of a rule file: the reason, and the entry in the list of skipped lines.
 
 use serde::{Deserialize, Serialize};
 
 use super::short;
 
-/// Why a line is refused.
+/// The reason why a line is refused.
 #[derive(Clone, Debug)]
 pub(super) struct Refused {
-    /// The option, action or other word that is the reason.
+    /// The option, action or other word that is refused.
     pub keyword: String,
-    /// The fault, and the values that are allowed.
+    /// The fault and the allowed values.
     pub message: String,
-    /// The rule's number, where it can be read.
+    /// The rule's number, if it can be read.
     pub sid: Option<u32>,
-    /// Whether the rule drops packets.
+    /// True if the rule drops packets.
     pub drops: bool,
-    /// Whether it is refused even where unknown rules are skipped: it is beyond a limit of size.
+    /// True if the line is refused even if unknown rules are skipped, because it exceeds a size limit.
     pub always: bool,
 }
 
@@ -24,13 +24,13 @@ impl Refused {
         Self { keyword: short(keyword), message, sid: None, drops: false, always: false }
     }
 
-    /// Makes a refusal of a message, for `map_err`.
+    /// Returns a function that makes a refusal of a message, for `map_err`.
     pub(super) fn of(keyword: &str) -> impl FnOnce(String) -> Self {
         let keyword = keyword.to_owned();
         move |message| Self::new(&keyword, message)
     }
 
-    /// The entry of the list of skipped lines.
+    /// Converts the refusal to an entry of the list of skipped lines.
     pub(super) fn skipped(self, file: &str, line: usize) -> Skipped {
         Skipped { file: file.to_owned(), line, sid: self.sid, keyword: self.keyword, reason: self.message }
     }
@@ -39,25 +39,25 @@ impl Refused {
 /// A line of a rule file that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// The file, or the parameter for rules that are written in the configuration.
+    /// The file, or the parameter if the rules are in the configuration.
     pub file: String,
-    /// The line that it begins in, from 1.
+    /// The line in which the rule begins, from 1.
     pub line: usize,
-    /// The rule's number, where it can be read.
+    /// The rule's number, if it can be read.
     pub sid: Option<u32>,
-    /// The option, action or other word that is the reason; empty where the line is no rule.
+    /// The option, action or other word that is refused. Empty if the line is not a rule.
     pub keyword: String,
-    /// The fault, and the values that are allowed.
+    /// The fault and the allowed values.
     pub reason: String,
 }
 
-/// Whether a rule drops packets, by its first word.
+/// Returns true if a rule drops packets, judged by its first word.
 pub(super) fn drops(text: &str) -> bool {
     let word = text.split(|letter: char| letter.is_ascii_whitespace() || letter == '(').next().unwrap_or("");
     ["drop", "block", "sdrop"].contains(&word) || word.starts_with("reject")
 }
 
-/// The number of a rule that may be wrong in any way.
+/// Returns the number of a rule that may be invalid in any other way.
 pub(super) fn sid_of(text: &str) -> Option<u32> {
     let mut rest = text;
     while let Some(at) = rest.find("sid") {

@@ -1,17 +1,18 @@
-//! An expression as the library of automata reads it, where an automaton can match it.
+//! Writes an expression in the syntax of the automaton library, if an automaton can match it.
 
 use std::fmt::Write;
 
 use super::syntax::{ByteSet, Node, Position};
 
-/// The text; `None` where the expression looks around, refers back or never gives back, which no automaton does.
+/// Returns the text, or `None` if the expression has look-around, back-references or atomic parts, which automata
+/// cannot match.
 pub fn plain(node: &Node) -> Option<String> {
     let mut text = String::new();
     write(node, true, &mut text)?;
     Some(text)
 }
 
-/// Writes a node. `last`: whether nothing follows it.
+/// Writes a node. `last` is true if nothing follows it.
 fn write(node: &Node, last: bool, text: &mut String) -> Option<()> {
     match node {
         Node::Empty => text.push_str("(?:)"),
@@ -20,7 +21,7 @@ fn write(node: &Node, last: bool, text: &mut String) -> Option<()> {
             Position::Start | Position::SearchStart => r"\A",
             Position::LineStart => "(?m:^)",
             Position::End => r"\z",
-            // It takes the line feed along, which makes no difference where nothing follows.
+            // This consumes the line feed, which makes no difference if nothing follows.
             Position::LastLineEnd if last => r"(?:\n?\z)",
             Position::LastLineEnd => return None,
             Position::LineEnd => "(?m:$)",
@@ -63,11 +64,11 @@ fn write(node: &Node, last: bool, text: &mut String) -> Option<()> {
     Some(())
 }
 
-/// Writes a set of bytes.
+/// Writes a set of bytes as a class.
 fn class(set: &ByteSet, text: &mut String) {
     let mut bytes = set.bytes().peekable();
     if bytes.peek().is_none() {
-        // A class without any byte.
+        // A class that matches no byte.
         text.push_str(r"[^\x00-\xff]");
         return;
     }
@@ -77,7 +78,7 @@ fn class(set: &ByteSet, text: &mut String) {
         while let Some(next) = bytes.next_if(|byte| Some(*byte) == last.checked_add(1)) {
             last = next;
         }
-        // Neither can fail: it is a string.
+        // Writing to a string cannot fail.
         let _ =
             if first == last { write!(text, r"\x{first:02x}") } else { write!(text, r"\x{first:02x}-\x{last:02x}") };
     }

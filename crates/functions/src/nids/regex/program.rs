@@ -1,62 +1,62 @@
-//! An expression as steps for the search that goes back.
+//! Compiles an expression into steps for the backtracking search.
 
 use super::syntax::{ByteSet, Count, Node, Position};
 
-/// The most steps of a program.
-const MOST_STEPS: usize = 16_384;
-/// The most values that a search keeps: where groups begin and end, and where repetitions were.
-pub const MOST_SLOTS: usize = 512;
+/// The largest number of steps of a program.
+const MAX_STEPS: usize = 16_384;
+/// The largest number of slots of a search. They hold the ends of groups and the positions of repetitions.
+pub const MAX_SLOTS: usize = 512;
 
-/// A step.
+/// A step of a program.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// One byte of a set.
+    /// Matches one byte of a set.
     Byte(ByteSet),
-    /// One byte of a set several times: at least, at most, whether few are tried first.
+    /// Matches bytes of a set repeatedly: the least count, the greatest count, and whether few are tried first.
     Run(ByteSet, u32, u32, bool),
-    /// A position.
+    /// Tests a position.
     At(Position),
-    /// Goes on at the first, then at the second.
+    /// Continues at the first step; if that fails, at the second.
     Split(usize, usize),
-    /// Goes on elsewhere.
+    /// Continues at another step.
     Jump(usize),
-    /// Keeps the position in a slot.
+    /// Saves the position in a slot.
     Save(usize),
-    /// Goes on if the position is not the one that the slot keeps: a repetition of nothing ends.
+    /// Fails if the position equals the one in the slot. This ends a repetition of an empty match.
     Moved(usize),
-    /// The bytes of a group, perhaps in either case.
+    /// Matches the bytes of a group. True: in either case.
     Back(usize, bool),
-    /// Goes back so many bytes.
+    /// Moves the position back by a number of bytes.
     Rewind(usize),
-    /// Begins a part that is matched by itself, and where its end is.
-    Enter(Part, usize),
-    /// Ends such a part.
+    /// Enters a part that is matched on its own. The second value is the step after the part.
+    Enter(SubmatchKind, usize),
+    /// Leaves such a part.
     Leave,
-    /// It has matched.
+    /// The expression has matched.
     Match,
 }
 
-/// The outcome of a part that is matched by itself.
+/// The kind of a part that is matched on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// It stays as it has matched.
+pub enum SubmatchKind {
+    /// Its match is final: it is not tried in another way.
     Atomic,
-    /// It must match here; the position stays.
+    /// It must match here. The position does not change.
     Wanted,
     /// It must not match here.
     Unwanted,
 }
 
-/// An expression, compiled.
+/// A compiled expression.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Its steps, from the first.
+    /// The steps; the search starts at the first.
     pub steps: Vec<Step>,
-    /// How many slots it has.
+    /// The number of slots.
     pub slots: usize,
-    /// The bytes that a match can begin with; none where it may begin with any or be empty.
+    /// The bytes with which a match can begin. `None` if it can begin with any byte or be empty.
     pub first: Option<ByteSet>,
-    /// Whether a match begins where the search does.
+    /// True if a match must begin where the search starts.
     pub anchored: bool,
 }
 
@@ -64,7 +64,7 @@ impl Program {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// It is too large.
+    /// The expression is too large.
     pub fn new(node: &Node) -> Result<Self, String> {
         let mut groups = Vec::new();
         referenced(node, &mut groups);
@@ -87,7 +87,7 @@ fn leading(node: &Node) -> &Node {
     }
 }
 
-/// The bytes that a match can begin with, where they are known, and whether it may be empty.
+/// Returns the bytes with which a match can begin, if known, and whether it may be empty.
 fn first(node: &Node) -> (Option<ByteSet>, bool) {
     match node {
         Node::Byte(set) => (Some(*set), false),
@@ -123,7 +123,7 @@ fn first(node: &Node) -> (Option<ByteSet>, bool) {
     }
 }
 
-/// The groups that are referred back to: only these are kept.
+/// Collects the groups that back-references use. Only these groups are saved.
 fn referenced(node: &Node, groups: &mut Vec<usize>) {
     match node {
         Node::Back(group, _) => groups.push(*group),
@@ -139,14 +139,14 @@ fn referenced(node: &Node, groups: &mut Vec<usize>) {
 struct Compiler {
     steps: Vec<Step>,
     slots: usize,
-    /// Groups that are referred back to.
+    /// The groups that back-references use.
     groups: Vec<usize>,
 }
 
 impl Compiler {
     fn push(&mut self, step: Step) -> Result<usize, String> {
-        if self.steps.len() >= MOST_STEPS {
-            return Err(format!("it takes more than {MOST_STEPS} steps: allowed are fewer repetitions"));
+        if self.steps.len() >= MAX_STEPS {
+            return Err(format!("it takes more than {MAX_STEPS} steps: use fewer repetitions"));
         }
         self.steps.push(step);
         Ok(self.steps.len() - 1)
@@ -154,8 +154,8 @@ impl Compiler {
 
     fn slot(&mut self) -> Result<usize, String> {
         self.slots += 1;
-        if self.slots > MOST_SLOTS {
-            return Err("it has too many repetitions of what may be empty".to_owned());
+        if self.slots > MAX_SLOTS {
+            return Err("it has too many repetitions of parts that may be empty".to_owned());
         }
         Ok(self.slots - 1)
     }
@@ -169,7 +169,7 @@ impl Compiler {
             Node::Either(all) => self.either(all.iter().map(|node| (node, 0)))?,
             Node::Repeat(node, count) if count.possessive => {
                 let greedy = Node::Repeat(node.clone(), Count { possessive: false, ..*count });
-                self.part(Part::Atomic, |compiler| compiler.node(&greedy))?;
+                self.submatch(SubmatchKind::Atomic, |compiler| compiler.node(&greedy))?;
             }
             Node::Repeat(node, count) => self.repeat(node, *count)?,
             Node::Group(number, node) if !self.groups.contains(number) => self.node(node)?,
@@ -178,21 +178,21 @@ impl Compiler {
                 self.node(node)?;
                 self.push(Step::Save(2 * number + 1))?;
             }
-            Node::Atomic(node) => self.part(Part::Atomic, |compiler| compiler.node(node))?,
+            Node::Atomic(node) => self.submatch(SubmatchKind::Atomic, |compiler| compiler.node(node))?,
             Node::Ahead(node, wanted) => {
-                let part = if *wanted { Part::Wanted } else { Part::Unwanted };
-                self.part(part, |compiler| compiler.node(node))?;
+                let submatch = if *wanted { SubmatchKind::Wanted } else { SubmatchKind::Unwanted };
+                self.submatch(submatch, |compiler| compiler.node(node))?;
             }
             Node::Behind(all, wanted) => {
-                let part = if *wanted { Part::Wanted } else { Part::Unwanted };
-                self.part(part, |compiler| compiler.either(all.iter().map(|(node, length)| (node, *length))))?;
+                let submatch = if *wanted { SubmatchKind::Wanted } else { SubmatchKind::Unwanted };
+                self.submatch(submatch, |compiler| compiler.either(all.iter().map(|(node, length)| (node, *length))))?;
             }
             Node::Back(group, nocase) => drop(self.push(Step::Back(*group, *nocase))?),
         }
         Ok(())
     }
 
-    /// Alternatives, each so many bytes back.
+    /// Compiles alternatives. Each moves the position back by its number of bytes first.
     fn either<'n>(&mut self, all: impl ExactSizeIterator<Item = (&'n Node, usize)>) -> Result<(), String> {
         let (mut ends, count) = (Vec::new(), all.len());
         for (at, (node, back)) in all.enumerate() {
@@ -211,11 +211,15 @@ impl Compiler {
         Ok(())
     }
 
-    fn part(&mut self, part: Part, inner: impl FnOnce(&mut Self) -> Result<(), String>) -> Result<(), String> {
-        let enter = self.push(Step::Enter(part, 0))?;
+    fn submatch(
+        &mut self,
+        submatch: SubmatchKind,
+        inner: impl FnOnce(&mut Self) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let enter = self.push(Step::Enter(submatch, 0))?;
         inner(self)?;
         self.push(Step::Leave)?;
-        self.steps[enter] = Step::Enter(part, self.steps.len());
+        self.steps[enter] = Step::Enter(submatch, self.steps.len());
         Ok(())
     }
 
@@ -229,7 +233,7 @@ impl Compiler {
         for _ in 0..least {
             let before = self.steps.len();
             self.node(node)?;
-            // A part that takes no step takes none however often it is repeated.
+            // A part without steps has none however often it is repeated.
             if self.steps.len() == before {
                 break;
             }

@@ -1,8 +1,8 @@
-//! Expressions as PCRE reads them, over bytes: a tree of what may match.
+//! Parses expressions in PCRE's syntax, over bytes, into a tree.
 //!
-//! The libraries for expressions read another language: in theirs `\<` is the start of a word, `[a&&b]` an
-//! intersection, `a{,5}` a mistake. So expressions are read here as PCRE 8 reads them without UTF (pcrepattern(3)), and
-//! given to libraries in a form that has one meaning.
+//! Expression libraries have a different syntax: in theirs, `\<` is the start of a word, `[a&&b]` is an intersection,
+//! and `a{,5}` is an error. Expressions are therefore parsed here as PCRE 8 parses them without UTF (pcrepattern(3)),
+//! and passed to the libraries in an unambiguous form.
 
 mod class;
 mod escape;
@@ -10,13 +10,13 @@ mod escape;
 pub use class::ByteSet;
 
 /// The deepest nesting of groups.
-const MOST_DEPTH: usize = 100;
-/// The most groups that capture.
-const MOST_GROUPS: usize = 99;
+const MAX_DEPTH: usize = 100;
+/// The largest number of capturing groups.
+const MAX_GROUPS: usize = 99;
 /// The largest count of a repetition, as in PCRE.
-const MOST_COUNT: u32 = 65_535;
+const MAX_COUNT: u32 = 65_535;
 
-/// An expression.
+/// A node of a parsed expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
     /// The empty string.
@@ -25,21 +25,21 @@ pub enum Node {
     Byte(ByteSet),
     /// A position.
     At(Position),
-    /// One after the other.
+    /// All of these in sequence.
     Concat(Vec<Node>),
-    /// The first that matches.
+    /// The first of these that matches.
     Either(Vec<Node>),
-    /// Several times.
+    /// A repetition.
     Repeat(Box<Node>, Count),
-    /// A group that captures, by its number from 1.
+    /// A capturing group, with its number from 1.
     Group(usize, Box<Node>),
-    /// What has matched is not tried again another way.
+    /// An atomic part: once it has matched, it is not tried in another way.
     Atomic(Box<Node>),
-    /// Whether something follows here, or does not.
+    /// Look-ahead: true if the part must follow here, false if it must not.
     Ahead(Box<Node>, bool),
-    /// Whether one of these precedes, or none does, each with its length in bytes.
+    /// Look-behind: true if one of these parts must precede, false if none may. Each has its length in bytes.
     Behind(Vec<(Node, usize)>, bool),
-    /// The bytes that a group has captured; in either case where that is wanted.
+    /// The bytes that a group has captured. True: in either case.
     Back(usize, bool),
 }
 
@@ -48,7 +48,7 @@ pub enum Node {
 pub enum Position {
     /// The start.
     Start,
-    /// The start, or behind a line feed that is not the last byte.
+    /// The start, or after a line feed that is not the last byte.
     LineStart,
     /// The end.
     End,
@@ -56,64 +56,65 @@ pub enum Position {
     LastLineEnd,
     /// The end, or before a line feed.
     LineEnd,
-    /// Between a byte of a word and another one.
+    /// Between a word byte and another byte.
     WordEdge,
-    /// Anywhere else.
+    /// Any position that is not a word edge.
     NoWordEdge,
-    /// Where the search began.
+    /// The position where the search started.
     SearchStart,
 }
 
-/// How often something is repeated.
+/// The counts of a repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// At least.
+    /// The least count.
     pub least: u32,
-    /// At most; without a limit where there is none.
+    /// The greatest count; `None` for no limit.
     pub most: Option<u32>,
-    /// Whether few times are tried first.
+    /// True if few repetitions are tried first.
     pub lazy: bool,
-    /// Whether it is never given back.
+    /// True if the match is not tried with fewer repetitions later.
     pub possessive: bool,
 }
 
-/// What of the flags changes within an expression.
+/// The flags of an expression, some of which can change within it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// `i`: letters in either case.
+    /// `i`: letters match in either case.
     pub nocase: bool,
-    /// `s`: a dot is any byte.
+    /// `s`: a dot matches any byte.
     pub dot_all: bool,
-    /// `m`: `^` and `$` are at lines.
+    /// `m`: `^` and `$` match at lines.
     pub lines: bool,
-    /// `x`: white space and comments do not count.
+    /// `x`: white space and comments are ignored.
     pub spaced: bool,
     /// `G` in rules, `(?U)`: repetitions are lazy, and greedy with a question mark.
     pub ungreedy: bool,
-    /// `E`: `$` is the end alone.
+    /// `E`: `$` matches only at the end.
     pub end_only: bool,
-    /// `A`: it matches at the start alone.
+    /// `A`: a match must begin at the start.
     pub anchored: bool,
 }
 
-/// Reads an expression.
+/// Parses an expression.
 ///
 /// # Errors
-/// What is wrong with it, or not supported.
+/// The expression is invalid or not supported.
 pub fn parse(bytes: &[u8], flags: Flags) -> Result<Node, String> {
     let (groups, names) = groups(bytes);
-    if groups > MOST_GROUPS {
-        return Err(format!("{groups} groups: allowed are up to {MOST_GROUPS}"));
+    if groups > MAX_GROUPS {
+        return Err(format!("{groups} groups: allowed are up to {MAX_GROUPS}"));
     }
     let mut parser = Parser { bytes, at: 0, flags, groups, names, begun: 0, depth: 0 };
     let node = parser.either()?;
     if parser.at < bytes.len() {
-        return Err("a parenthesis is closed that is not open".to_owned());
+        return Err("a ')' has no matching '('".to_owned());
     }
     Ok(if flags.anchored { Node::Concat(vec![Node::At(Position::SearchStart), node]) } else { node })
 }
 
-/// How many groups capture, and the names of those that have one. Back-references may be to groups further on.
+/// Returns the number of capturing groups, and the names of those that have one. They must be known beforehand, because
+/// back-references may be to later groups.
 fn groups(bytes: &[u8]) -> (usize, Vec<(Vec<u8>, usize)>) {
     let (mut count, mut names, mut at, mut class, mut literal) = (0, Vec::new(), 0, false, false);
     while let Some(byte) = bytes.get(at) {
@@ -156,10 +157,10 @@ struct Parser<'t> {
     bytes: &'t [u8],
     at: usize,
     flags: Flags,
-    /// How many groups capture in all.
+    /// The number of capturing groups in the expression.
     groups: usize,
     names: Vec<(Vec<u8>, usize)>,
-    /// How many have begun.
+    /// The number of capturing groups that have begun.
     begun: usize,
     depth: usize,
 }
@@ -174,15 +175,15 @@ impl Parser<'_> {
     }
 
     fn take(&mut self, text: &[u8]) -> bool {
-        let there = self.rest().starts_with(text);
-        self.at += if there { text.len() } else { 0 };
-        there
+        let found = self.rest().starts_with(text);
+        self.at += if found { text.len() } else { 0 };
+        found
     }
 
-    /// Bytes up to one that ends them, which is taken, too.
+    /// Consumes the bytes up to `end`, and `end` itself. Returns the bytes before it.
     fn until(&mut self, end: u8) -> Result<Vec<u8>, String> {
         let length = self.rest().iter().position(|byte| *byte == end);
-        let length = length.ok_or_else(|| format!("no '{}' that ends it", char::from(end)))?;
+        let length = length.ok_or_else(|| format!("a closing '{}' is missing", char::from(end)))?;
         let found = self.rest()[..length].to_vec();
         self.at += length + 1;
         Ok(found)
@@ -190,15 +191,16 @@ impl Parser<'_> {
 
     fn named(&self, name: &[u8]) -> Result<usize, String> {
         let known = self.names.iter().find(|(known, _)| known == name).map(|(_, number)| *number);
-        known.ok_or_else(|| format!("no group is called '{}'", String::from_utf8_lossy(name)))
+        known.ok_or_else(|| format!("there is no group '{}'", String::from_utf8_lossy(name)))
     }
 
     fn either(&mut self) -> Result<Node, String> {
         self.depth += 1;
-        if self.depth > MOST_DEPTH {
-            return Err(format!("groups more than {MOST_DEPTH} deep"));
+        if self.depth > MAX_DEPTH {
+            return Err(format!("groups are nested too deeply: at most {MAX_DEPTH} levels are allowed"));
         }
-        // Flags that are set within a group end with it; those of an alternative hold for the next ones.
+        // Flags that are set within a group end with the group. Flags set in an alternative also apply to the later
+        // ones.
         let before = self.flags;
         let mut all = vec![self.concat()?];
         while self.take(b"|") {
@@ -246,7 +248,7 @@ impl Parser<'_> {
         })
     }
 
-    /// A repetition, where one follows. Braces that are none are literals, as in PCRE 8: `a{,5}`.
+    /// Parses a repetition, if there is one. Braces that are not a repetition are literals, as in PCRE 8: `a{,5}`.
     fn count(&mut self) -> Result<Option<Count>, String> {
         let (least, most) = match self.peek() {
             Some(b'*') => (0, None),
@@ -256,8 +258,8 @@ impl Parser<'_> {
                 None => return Ok(None),
                 Some((least, most, length)) => {
                     self.at += length - 1;
-                    if least > MOST_COUNT || most.is_some_and(|most| most > MOST_COUNT) {
-                        return Err(format!("a repetition of more than {MOST_COUNT} times"));
+                    if least > MAX_COUNT || most.is_some_and(|most| most > MAX_COUNT) {
+                        return Err(format!("a repetition of more than {MAX_COUNT} times"));
                     }
                     if most.is_some_and(|most| most < least) {
                         return Err(format!("a repetition of {least} to {} times", most.unwrap_or(0)));
@@ -277,7 +279,7 @@ impl Parser<'_> {
         Node::Byte(ByteSet::of([byte]).folded(self.flags.nocase))
     }
 
-    /// One part of a concatenation; none where it only sets flags or is a comment.
+    /// Parses one part of a concatenation. Returns `None` if it only sets flags or is a comment.
     fn atom(&mut self) -> Result<Option<Node>, String> {
         let byte = self.peek().unwrap_or(b')');
         self.at += 1;
@@ -361,7 +363,7 @@ impl Parser<'_> {
         Ok(Node::Behind(alternatives.into_iter().map(each).collect::<Result<_, _>>()?, wanted))
     }
 
-    /// `(?i)` up to the end of the group, and `(?i:…)`.
+    /// Parses `(?i)`, which applies up to the end of the group, or `(?i:…)`.
     fn inline_flags(&mut self) -> Result<Option<Node>, String> {
         let (before, mut on) = (self.flags, true);
         loop {
@@ -384,13 +386,13 @@ impl Parser<'_> {
                 b'(' => return Err("a condition '(?(…)' is not supported".to_owned()),
                 b'|' => return Err("a group '(?|…)' is not supported".to_owned()),
                 b'R' | b'&' | b'P' | b'+' | b'0'..=b'9' => return Err("recursion is not supported".to_owned()),
-                other => return Err(format!("a group '(?{}' is not known", char::from(other))),
+                other => return Err(format!("unknown group '(?{}'", char::from(other))),
             }
         }
     }
 }
 
-/// `{2}`, `{2,}` or `{2,5}`: the counts, and the length.
+/// Parses `{2}`, `{2,}` or `{2,5}`. Returns the counts and the length of the text.
 fn braces(rest: &[u8]) -> Option<(u32, Option<u32>, usize)> {
     let length = rest.iter().position(|byte| *byte == b'}')? + 1;
     let inner = std::str::from_utf8(&rest[1..length - 1]).ok()?;
@@ -405,7 +407,7 @@ fn braces(rest: &[u8]) -> Option<(u32, Option<u32>, usize)> {
     }
 }
 
-/// How many bytes it matches, where that is always as many.
+/// Returns the number of bytes that a node matches, if it is always the same.
 fn length(node: &Node) -> Option<usize> {
     match node {
         Node::Empty | Node::At(_) | Node::Ahead(..) | Node::Behind(..) => Some(0),
@@ -416,7 +418,7 @@ fn length(node: &Node) -> Option<usize> {
             all.iter().all(|node| length(node) == Some(first)).then_some(first)
         }
         Node::Repeat(node, count) if count.most == Some(count.least) => {
-            length(node)?.checked_mul(count.least as usize).filter(|length| *length <= MOST_COUNT as usize)
+            length(node)?.checked_mul(count.least as usize).filter(|length| *length <= MAX_COUNT as usize)
         }
         Node::Repeat(..) | Node::Back(..) => None,
         Node::Group(_, node) | Node::Atomic(node) => length(node),

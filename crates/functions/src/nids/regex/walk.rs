@@ -1,31 +1,31 @@
-//! The search that goes back: look-around, back-references, and where matches end.
+//! The backtracking search for expressions with look-around or back-references, and for the positions of matches.
 //!
-//! Its time can grow exponentially with the payload, so each step is counted, and a search that takes too many ends
-//! undecided. The positions to go back to are in a list of fixed length, not on the stack of the thread: no payload
-//! makes that overflow.
+//! Its time can grow exponentially with the payload, so each step is counted, and a search that exceeds the limit ends
+//! undecided. The positions to go back to are in a list of bounded length, not on the thread's stack, so no payload can
+//! overflow the stack.
 
-use super::program::{MOST_SLOTS, Part, Program, Step};
+use super::program::{MAX_SLOTS, Program, Step, SubmatchKind};
 use super::syntax::Position;
 
-/// How many steps may still be taken for a packet.
+/// The number of steps that remain for a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget(u64);
 
-/// A search took too many steps: whether there is a match is not known.
+/// The error of a search that took too many steps: its result is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undecided;
 
 impl Budget {
-    /// So many steps.
+    /// Creates a budget of `steps` steps.
     #[must_use]
     pub fn new(steps: u64) -> Self {
         Self(steps)
     }
 
-    /// Takes some.
+    /// Takes `steps` from the budget.
     ///
     /// # Errors
-    /// There are fewer.
+    /// Fewer steps remain.
     #[inline]
     pub fn take(&mut self, steps: usize) -> Result<(), Undecided> {
         self.0 = self.0.checked_sub(steps as u64).ok_or(Undecided)?;
@@ -33,44 +33,44 @@ impl Budget {
     }
 }
 
-/// The most entries of the list of what to go back to.
-const MOST_BACK: usize = 16_384;
-/// No position.
+/// The largest number of entries in the list of positions to go back to.
+const MAX_BACKTRACKS: usize = 16_384;
+/// The value of a slot without a position.
 const NONE: u32 = u32::MAX;
 
-/// Something to go back to.
+/// An entry of the list to go back to.
 #[derive(Clone, Copy, Debug)]
-enum Back {
-    /// Goes on at a step and a position.
+enum Backtrack {
+    /// Continue at a step and a position.
     To(u32, u32),
-    /// A run that may be shorter, down to a position: the step behind it, the least end, the end that was tried.
+    /// A run that may be shorter: the step after it, its least end, and the end that was tried.
     Shorter(u32, u32, u32),
-    /// A run that may be longer, up to a position: its step, the end that was tried, the greatest end.
+    /// A run that may be longer: its step, the end that was tried, and its greatest end.
     Longer(u32, u32, u32),
-    /// A slot had another value.
+    /// Restore a slot's previous value: the slot and the value.
     Slot(u32, u32),
-    /// A part that is matched by itself began: its step, and the position.
-    Part(u32, u32),
+    /// The start of a part that is matched on its own: its step and the position.
+    Submatch(u32, u32),
 }
 
-/// What a worker needs for searches.
+/// A worker's memory for backtracking searches.
 pub struct Walk {
-    back: Vec<Back>,
+    back: Vec<Backtrack>,
     slots: Vec<u32>,
 }
 
 impl Walk {
-    /// Room for any search, or for none.
+    /// Allocates memory for any search if `needed`, else none.
     #[must_use]
     pub fn new(needed: bool) -> Self {
-        let (back, slots) = if needed { (MOST_BACK, MOST_SLOTS) } else { (0, 0) };
+        let (back, slots) = if needed { (MAX_BACKTRACKS, MAX_SLOTS) } else { (0, 0) };
         Self { back: Vec::with_capacity(back), slots: vec![NONE; slots] }
     }
 
-    /// The first match that begins at a position or behind it: where it begins and ends.
+    /// Returns the start and the end of the first match that begins at `from` or later.
     ///
     /// # Errors
-    /// It takes too many steps.
+    /// The search takes too many steps.
     pub fn find(
         &mut self,
         program: &Program,
@@ -99,15 +99,15 @@ impl Walk {
         Ok(None)
     }
 
-    fn push(&mut self, back: Back) -> Result<(), Undecided> {
-        if self.back.len() >= MOST_BACK.min(self.back.capacity()) {
+    fn push(&mut self, back: Backtrack) -> Result<(), Undecided> {
+        if self.back.len() >= MAX_BACKTRACKS.min(self.back.capacity()) {
             return Err(Undecided);
         }
         self.back.push(back);
         Ok(())
     }
 
-    /// Where a match that begins at `start` ends.
+    /// Returns the end of a match that begins at `start`.
     fn at(
         &mut self,
         program: &Program,
@@ -123,11 +123,11 @@ impl Walk {
         let (mut step, mut at) = (0usize, start);
         loop {
             budget.take(1)?;
-            let goes_on = match &program.steps[step] {
+            let matched = match &program.steps[step] {
                 Step::Byte(set) => {
-                    let there = subject.get(at).is_some_and(|byte| set.has(*byte));
-                    at += usize::from(there);
-                    there
+                    let found = subject.get(at).is_some_and(|byte| set.has(*byte));
+                    at += usize::from(found);
+                    found
                 }
                 Step::Run(set, least, most, lazy) => {
                     let most = (*most as usize).min(subject.len() - at);
@@ -136,17 +136,17 @@ impl Walk {
                     budget.take(length >> 3)?;
                     let enough = length >= *least as usize;
                     if enough && *lazy && length < most {
-                        self.push(Back::Longer(step as u32, (at + length) as u32, (at + most) as u32))?;
+                        self.push(Backtrack::Longer(step as u32, (at + length) as u32, (at + most) as u32))?;
                     } else if enough && !*lazy && length > *least as usize {
                         let least = at + *least as usize;
-                        self.push(Back::Shorter(step as u32 + 1, least as u32, (at + length) as u32))?;
+                        self.push(Backtrack::Shorter(step as u32 + 1, least as u32, (at + length) as u32))?;
                     }
                     at += length;
                     enough
                 }
                 Step::At(position) => holds(*position, subject, from, at),
                 Step::Split(first, second) => {
-                    self.push(Back::To(*second as u32, at as u32))?;
+                    self.push(Backtrack::To(*second as u32, at as u32))?;
                     step = *first;
                     continue;
                 }
@@ -155,7 +155,7 @@ impl Walk {
                     continue;
                 }
                 Step::Save(slot) => {
-                    self.push(Back::Slot(*slot as u32, self.slots[*slot]))?;
+                    self.push(Backtrack::Slot(*slot as u32, self.slots[*slot]))?;
                     self.slots[*slot] = at as u32;
                     true
                 }
@@ -165,20 +165,20 @@ impl Walk {
                     (begin, end) => {
                         let bytes = &subject[begin as usize..end as usize];
                         budget.take(bytes.len() >> 3)?;
-                        let there = subject.get(at..at + bytes.len()).is_some_and(|there| {
-                            if *nocase { there.eq_ignore_ascii_case(bytes) } else { there == bytes }
+                        let found = subject.get(at..at + bytes.len()).is_some_and(|found| {
+                            if *nocase { found.eq_ignore_ascii_case(bytes) } else { found == bytes }
                         });
-                        at += if there { bytes.len() } else { 0 };
-                        there
+                        at += if found { bytes.len() } else { 0 };
+                        found
                     }
                 },
                 Step::Rewind(bytes) => {
-                    let there = at >= *bytes;
-                    at -= if there { *bytes } else { 0 };
-                    there
+                    let found = at >= *bytes;
+                    at -= if found { *bytes } else { 0 };
+                    found
                 }
                 Step::Enter(..) => {
-                    self.push(Back::Part(step as u32, at as u32))?;
+                    self.push(Backtrack::Submatch(step as u32, at as u32))?;
                     true
                 }
                 Step::Leave => match self.leave(program, budget)? {
@@ -191,51 +191,51 @@ impl Walk {
                 },
                 Step::Match => return Ok(Some(at)),
             };
-            if goes_on {
+            if matched {
                 step += 1;
                 continue;
             }
             match self.go_back(program, subject, budget)? {
-                Some(there) => (step, at) = there,
+                Some(found) => (step, at) = found,
                 None => return Ok(None),
             }
         }
     }
 
-    /// Ends the innermost part: where to go on, and at which position where it is another one. None where the part must
+    /// Ends the innermost part. Returns the next step, and the position if it changes. Returns `None` if the part must
     /// not match.
     fn leave(&mut self, program: &Program, budget: &mut Budget) -> Result<Option<(usize, Option<usize>)>, Undecided> {
         let mut begun = self.back.len();
         let (enter, position) = loop {
             let Some(last) = begun.checked_sub(1) else { return Ok(None) };
             begun = last;
-            if let Some(Back::Part(enter, position)) = self.back.get(begun) {
+            if let Some(Backtrack::Submatch(enter, position)) = self.back.get(begun) {
                 break (*enter as usize, *position as usize);
             }
         };
         budget.take(self.back.len() - begun)?;
         let Some(Step::Enter(part, end)) = program.steps.get(enter) else { return Ok(None) };
-        if *part == Part::Unwanted {
+        if *part == SubmatchKind::Unwanted {
             while self.back.len() > begun {
-                if let Some(Back::Slot(slot, value)) = self.back.pop() {
+                if let Some(Backtrack::Slot(slot, value)) = self.back.pop() {
                     self.slots[slot as usize] = value;
                 }
             }
             return Ok(None);
         }
-        // Nothing within is tried another way; what slots had is still needed.
+        // The part is final: drop its entries, but keep those that restore slots.
         let mut kept = begun;
         for at in begun..self.back.len() {
-            if let Back::Slot(..) = self.back[at] {
+            if let Backtrack::Slot(..) = self.back[at] {
                 self.back[kept] = self.back[at];
                 kept += 1;
             }
         }
         self.back.truncate(kept);
-        Ok(Some((*end, (*part == Part::Wanted).then_some(position))))
+        Ok(Some((*end, (*part == SubmatchKind::Wanted).then_some(position))))
     }
 
-    /// The step and position to go back to; none where there are no more.
+    /// Returns the step and the position to go back to, or `None` if there are no more.
     fn go_back(
         &mut self,
         program: &Program,
@@ -245,27 +245,27 @@ impl Walk {
         while let Some(back) = self.back.pop() {
             budget.take(1)?;
             match back {
-                Back::To(step, at) => return Ok(Some((step as usize, at as usize))),
-                Back::Shorter(step, least, tried) => {
+                Backtrack::To(step, at) => return Ok(Some((step as usize, at as usize))),
+                Backtrack::Shorter(step, least, tried) => {
                     let end = tried - 1;
                     if end > least {
-                        self.back.push(Back::Shorter(step, least, end));
+                        self.back.push(Backtrack::Shorter(step, least, end));
                     }
                     return Ok(Some((step as usize, end as usize)));
                 }
-                Back::Longer(step, tried, most) => {
+                Backtrack::Longer(step, tried, most) => {
                     let Some(Step::Run(set, ..)) = program.steps.get(step as usize) else { continue };
                     if subject.get(tried as usize).is_some_and(|byte| set.has(*byte)) {
                         if tried + 1 < most {
-                            self.back.push(Back::Longer(step, tried + 1, most));
+                            self.back.push(Backtrack::Longer(step, tried + 1, most));
                         }
                         return Ok(Some((step as usize + 1, tried as usize + 1)));
                     }
                 }
-                Back::Slot(slot, value) => self.slots[slot as usize] = value,
-                Back::Part(enter, at) => {
-                    // Nothing within matches: right where nothing was to.
-                    if let Some(Step::Enter(Part::Unwanted, end)) = program.steps.get(enter as usize) {
+                Backtrack::Slot(slot, value) => self.slots[slot as usize] = value,
+                Backtrack::Submatch(enter, at) => {
+                    // The part does not match. If it must not match, the search continues after it.
+                    if let Some(Step::Enter(SubmatchKind::Unwanted, end)) = program.steps.get(enter as usize) {
                         return Ok(Some((*end, at as usize)));
                     }
                 }
@@ -275,7 +275,7 @@ impl Walk {
     }
 }
 
-/// Whether a position is what a step asks for.
+/// Returns true if a position meets a step's condition.
 fn holds(position: Position, subject: &[u8], from: usize, at: usize) -> bool {
     let word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     let edge = || word(at.checked_sub(1).and_then(|before| subject.get(before))) != word(subject.get(at));

@@ -1,4 +1,4 @@
-//! The option `flowbits`: bits that rules keep for sessions.
+//! Tests of the option `flowbits`: bits that rules keep for sessions.
 
 mod model;
 
@@ -15,12 +15,12 @@ use crate::firewall::Firewall;
 use crate::nat::Nat;
 use crate::nat_in::NatIn;
 use crate::nat_out::NatOut;
-use crate::nids::bits::MOST_BITS;
+use crate::nids::bits::MAX_BITS;
 
-/// The side that answers.
+/// The side that replies.
 const PEER: ([u8; 4], u16) = ([198, 51, 100, 9], 53);
 
-/// A datagram of a session, from the side that opens it or from the other one.
+/// Returns a datagram of a session, from the side that opens it or from the other side.
 fn datagram(session: u16, reply: bool, payload: &[u8]) -> Vec<u8> {
     let inside = ([10, 0, 0, 7], 4_000 + session);
     let (from, to) = if reply { (PEER, inside) } else { (inside, PEER) };
@@ -30,7 +30,7 @@ fn datagram(session: u16, reply: bool, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A firewall that lets everything pass, and rules behind it.
+/// A firewall that permits everything, and rules after it.
 struct Bench {
     surroundings: Surroundings,
     wall: Rig,
@@ -53,22 +53,22 @@ impl Bench {
         Rig::within::<Nids>(&params, surroundings).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Puts other rules in the place of these, as a reload does.
+    /// Replaces the rules, as a reload does.
     fn reload(&mut self, rules: &[impl AsRef<str>]) {
         let now = self.ids.now;
         self.ids = Self::ids(rules, &mut self.surroundings);
         self.ids.now = now;
     }
 
-    /// The rules that report a frame.
+    /// Returns the rules that report a frame.
     fn run(&mut self, frame: &[u8]) -> Vec<u32> {
         assert_eq!(self.wall.run(frame).0, Gate::FIRST);
         reported(&mut self.ids, frame)
     }
 }
 
-/// A module before the one that opens sessions saw all datagrams of a batch as the first of their session: a command
-/// right behind what forbids it passed.
+/// In the past, a module before the one that opens sessions took all datagrams of a batch for the first of their
+/// session. A command right after the datagram that forbids it passed.
 #[test]
 fn packets_behind_others_of_an_unknown_session_in_a_batch_are_undecided() {
     let rules =
@@ -98,7 +98,8 @@ fn on(payload: &str, bits: &str, sid: u32) -> String {
 
 #[test]
 fn each_operation_has_a_packet_that_matches_and_one_that_does_not() {
-    // The operation after these packets; the packets before which the question matches, and those before which not.
+    // The operation after these datagrams. The datagrams before it after which the test matches, and those after which
+    // it does not.
     let cases: [(&str, &[&str], &[&str]); 24] = [
         ("isset,a", &["set a"], &[]),
         ("isset,a", &["set b", "set a"], &["set b"]),
@@ -126,9 +127,9 @@ fn each_operation_has_a_packet_that_matches_and_one_that_does_not() {
         ("isset,c", &["set c", "set a,g", "unset all,g"], &["set c,g", "unset all,g"]),
         ("isset,a", &["set b,g", "set a,g", "toggle all,g", "toggle all,g"], &["set a,g", "reset g"]),
     ];
-    for (asked, yes, no) in cases {
+    for (test, yes, no) in cases {
         for (before, expected) in [(yes, true), (no, false)] {
-            let mut rules = vec![on("question", asked, 99)];
+            let mut rules = vec![on("question", test, 99)];
             let operations: BTreeSet<&str> = before.iter().copied().collect();
             for (sid, operation) in (1..).zip(operations) {
                 rules.push(on(&format!("<{operation}>"), &operation.replacen(' ', ",", 1), sid));
@@ -139,9 +140,9 @@ fn each_operation_has_a_packet_that_matches_and_one_that_does_not() {
                 assert_eq!(bench.run(&frame).len(), 1, "{operation}");
             }
             let matched = bench.run(&datagram(1, true, b"question")) == [99];
-            assert_eq!(matched, expected, "{asked} after {before:?}");
-            // Another session has none of it.
-            assert_eq!(bench.run(&datagram(2, false, b"question")) == [99], asked.starts_with("isnot"), "{asked}");
+            assert_eq!(matched, expected, "{test} after {before:?}");
+            // Another session does not have these bits.
+            assert_eq!(bench.run(&datagram(2, false, b"question")) == [99], test.starts_with("isnot"), "{test}");
         }
     }
 }
@@ -193,7 +194,7 @@ fn packets_of_no_known_session_have_no_bits_and_keep_none() {
     }
 }
 
-/// A segment of TCP of one session.
+/// Returns a TCP segment of one session.
 fn segment(reply: bool, flags: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = tcp(payload, if reply { 80 } else { 4_000 }, if reply { 4_000 } else { 80 }, flags);
     if reply {
@@ -211,7 +212,7 @@ fn a_connection_that_takes_the_ports_of_one_that_is_over_has_no_bits() {
         "alert tcp any any -> any any (content:\"ask\"; flowbits:isset,login; sid:2;)",
     ];
     let mut bench = Bench::new(&rules);
-    // The one in front must say the same.
+    // The rig in front must give the same result.
     for front in [false, true] {
         let mut run = |frame: &[u8]| {
             let first = front.then(|| reported(&mut bench.ids, frame));
@@ -224,21 +225,21 @@ fn a_connection_that_takes_the_ports_of_one_that_is_over_has_no_bits() {
             assert_eq!(run(&segment(false, ACK, b"ask")), [0; 0], "in front: {front}");
             assert_eq!(run(&segment(false, ACK, b"login")), [1]);
             assert_eq!(run(&segment(true, ACK, b"ask")), [2]);
-            assert_eq!(run(&segment(false, FIN | ACK, b"ask")), [2], "it ends");
+            assert_eq!(run(&segment(false, FIN | ACK, b"ask")), [2], "the connection ends");
             assert_eq!(run(&segment(true, FIN | ACK, b"ask")), [2]);
-            // Ends and a SYN may be forged. The answer to the SYN is that of another connection.
+            // Ends and a SYN may be forged. The reply to the SYN belongs to another connection.
             assert_eq!(run(&segment(false, SYN, b"ask")), [2]);
-            assert_eq!(run(&segment(true, SYN | ACK, b"ask")), [0; 0], "another one");
+            assert_eq!(run(&segment(true, SYN | ACK, b"ask")), [0; 0], "another connection");
         }
-        // So may a reset and a SYN.
+        // A reset and a SYN may be forged, too.
         run(&segment(false, ACK, b"login"));
         assert_eq!(run(&segment(true, RST, b"ask")), [2]);
-        assert_eq!(run(&segment(false, ACK, b"ask")), [2], "it lives on");
+        assert_eq!(run(&segment(false, ACK, b"ask")), [2], "the connection continues");
         run(&segment(true, RST, b""));
         assert_eq!(run(&segment(false, SYN, b"ask")), [2]);
         assert_eq!(run(&segment(true, SYN | ACK, b"ask")), [0; 0], "in front: {front}");
         assert_eq!(run(&segment(false, ACK, b"ask")), [0; 0]);
-        // It ends for the next round.
+        // The connection ends before the next round.
         run(&segment(false, FIN | ACK, b""));
         run(&segment(true, FIN | ACK, b""));
     }
@@ -253,7 +254,7 @@ fn a_translated_session_has_its_bits_on_both_sides() {
     let rules = [on("set", "set,a", 1), on("ask", "isset,a", 2)];
     let ids = json!({ "flow": { "state": "nat1" }, "rules": rules });
     let mut make = || Rig::within::<Nids>(&ids, &mut surroundings).unwrap_or_else(|error| panic!("{error}"));
-    // All modules that look up one table share its bits.
+    // All modules that use one table share its bits.
     let (mut within, mut outside) = (make(), make());
     let out = Rig::within::<NatOut>(&json!({ "state": "nat1" }), &mut surroundings);
     let back = Rig::within::<NatIn>(&json!({ "state": "nat1" }), &mut surroundings);
@@ -277,7 +278,7 @@ fn a_translated_session_has_its_bits_on_both_sides() {
     assert_eq!(reported(&mut within, &datagram(1, false, b"ask")), [2]);
 }
 
-/// The table has one entry: each session takes over the entry of the one before.
+/// The table has one entry: each session reuses the entry of the one before.
 #[test]
 fn a_session_inherits_no_bits_with_its_entry() {
     let rules = [on("set", "set,a", 1), on("ask", "isset,a", 2), on("flip", "toggle,b", 3), on("ask", "isset,b", 4)];
@@ -299,13 +300,13 @@ fn a_reload_keeps_the_bits_of_names_that_stay() {
     let both = [on("set", "set,a", 1), on("set", "set,b", 2), on("ask", "isset,a", 3), on("ask", "isset,b", 4)];
     let mut bench = Bench::new(&both);
     assert_eq!(bench.run(&datagram(1, false, b"set")), [1, 2]);
-    // Other rules, other numbers of the bits: the names count.
+    // The rules are different and their bits have other numbers. The names identify the bits.
     bench.reload(&[on("ask", "isset,c", 5), on("ask", "isset,b", 6)]);
     assert_eq!(bench.run(&datagram(1, false, b"ask")), [6]);
-    // A name that was away begins unset.
+    // A name that no module held begins unset.
     bench.reload(&both);
     assert_eq!(bench.run(&datagram(1, false, b"ask")), [4]);
-    // Rules without flowbits between keep none.
+    // Rules without flowbits in between do not keep the bits.
     bench.reload(&["alert udp any any -> any any (content:\"ask\"; sid:7;)"]);
     assert_eq!(bench.run(&datagram(1, false, b"ask")), [7]);
     bench.reload(&both);
@@ -314,12 +315,12 @@ fn a_reload_keeps_the_bits_of_names_that_stay() {
     assert_eq!(bench.run(&datagram(1, true, b"ask")), [3, 4]);
 }
 
-/// One module looks at requests before the firewall, another one at answers behind it.
+/// One module sees requests before the firewall, another one sees replies after it.
 #[test]
 fn modules_that_look_up_one_table_share_its_bits() {
     let mut bench = Bench::new(&[on("ask", "isset,a", 1), on("ask", "isset,b", 2)]);
     let mut front = Bench::ids(&[on("set", "set,c", 3), on("set", "set,b", 4)], &mut bench.surroundings);
-    // Before the firewall the first packet is of no known session.
+    // Before the firewall, the first packet belongs to no known session.
     for expected in [vec![], vec![2]] {
         assert_eq!(reported(&mut front, &datagram(1, false, b"set")), [3, 4]);
         bench.run(&datagram(1, false, b"set"));
@@ -328,7 +329,7 @@ fn modules_that_look_up_one_table_share_its_bits() {
     assert_eq!(bench.run(&datagram(2, false, b"ask")), [0; 0]);
 }
 
-/// A translation has no session of IPv6.
+/// A translation has no IPv6 sessions.
 #[test]
 fn packets_of_ipv6_have_no_bits_in_a_translation() {
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
@@ -348,7 +349,7 @@ fn packets_of_ipv6_have_no_bits_in_a_translation() {
     }
 }
 
-/// A fragment does not show its session: rules that ask for bits are undecided. ICMP errors are of no session.
+/// A fragment does not show its session, so rules that test bits are undecided. ICMP errors belong to no session.
 #[test]
 fn packets_without_a_session_have_no_bits_and_keep_none() {
     let rules = [("set,a", 1), ("isset,a", 2), ("isnotset,a", 3)];
@@ -367,14 +368,14 @@ fn packets_without_a_session_have_no_bits_and_keep_none() {
 }
 
 #[test]
-fn there_may_be_thousands_of_bits_and_no_more_than_the_limit() {
+fn thousands_of_bits_are_allowed_up_to_the_limit() {
     let rules = |bits: usize| {
         let bit = |bit: usize| [on(&format!("s{bit:04}"), &format!("set,bit.{bit}"), bit as u32 + 1)];
         (0..bits).flat_map(bit).collect::<Vec<_>>()
     };
-    let asks = |bit: usize| on(&format!("q{bit:04}"), &format!("isset,bit.{bit}"), 100_000 + bit as u32);
+    let tests = |bit: usize| on(&format!("q{bit:04}"), &format!("isset,bit.{bit}"), 100_000 + bit as u32);
     let mut all = rules(1_000);
-    all.extend((0..1_000).map(asks));
+    all.extend((0..1_000).map(tests));
     let mut bench = Bench::new(&all);
     for bit in [0, 63, 64, 500, 999] {
         bench.run(&datagram(1, false, format!("s{bit:04}").as_bytes()));
@@ -383,13 +384,13 @@ fn there_may_be_thousands_of_bits_and_no_more_than_the_limit() {
         assert_eq!(bench.run(&datagram(1, true, format!("q{bit:04}").as_bytes())).len(), expected, "{bit}");
     }
     let dialect = Dialect { flow: FlowMode::Session, ..Dialect::default() };
-    let file = parse("r", rules(MOST_BITS).join("\n").as_bytes(), &dialect).expect("as many as may be");
-    assert_eq!((file.bits.len(), &*file.bits[17]), (MOST_BITS, "bit.17"));
-    let error = parse("r", rules(MOST_BITS + 1).join("\n").as_bytes(), &dialect).expect_err("too many");
-    assert!(error.starts_with("r:4097: flowbits: allowed are 4096 names"), "{error}");
+    let file = parse("r", rules(MAX_BITS).join("\n").as_bytes(), &dialect).expect("as many as may be");
+    assert_eq!((file.bits.len(), &*file.bits[17]), (MAX_BITS, "bit.17"));
+    let error = parse("r", rules(MAX_BITS + 1).join("\n").as_bytes(), &dialect).expect_err("too many");
+    assert!(error.starts_with("r:4097: flowbits: too many names: all rules together may have 4096"), "{error}");
     let skipping = Dialect { skip: true, ..dialect };
-    let file = parse("r", rules(MOST_BITS + 2).join("\n").as_bytes(), &skipping).expect("the rest");
-    assert_eq!((file.rules.len(), file.skipped.len(), &*file.skipped[1].keyword), (MOST_BITS, 2, "flowbits"));
+    let file = parse("r", rules(MAX_BITS + 2).join("\n").as_bytes(), &skipping).expect("the rest");
+    assert_eq!((file.rules.len(), file.skipped.len(), &*file.skipped[1].keyword), (MAX_BITS, 2, "flowbits"));
 }
 
 #[test]
@@ -405,13 +406,13 @@ fn wrong_flowbits_are_refused_with_what_is_allowed() {
         ("set,a,", "flowbits group '': allowed are 1 to 128"),
         ("set,a,g,h", "flowbits 'set' with 'h': allowed are names and a group"),
         ("set,all,g", "flowbits 'set,all': allowed are names"),
-        ("setx,a", "flowbits 'setx': write a group behind the names"),
-        ("isset,any", "flowbits 'isset,any': write a group behind it"),
-        ("isset,a,g", "flowbits 'isset' with the group 'g': allowed is a group behind 'all'"),
+        ("setx,a", "flowbits 'setx': write a group after the names"),
+        ("isset,any", "flowbits 'isset,any': write a group after it"),
+        ("isset,a,g", "flowbits 'isset' with the group 'g': a group is only allowed after 'all'"),
         ("unset,any,g", "flowbits 'unset,any': allowed are names, or 'all' and a group"),
         ("reset,g,h", "flowbits 'reset' with 'h': allowed is nothing, or a group"),
         ("reset,", "flowbits group '': allowed are 1 to 128"),
-        ("noalert,a", "flowbits 'noalert' with 'a': allowed is nothing"),
+        ("noalert,a", "flowbits 'noalert' with 'a': 'noalert' takes no names"),
     ] {
         let text = format!("alert tcp any any -> any any (flowbits:{value}; sid:1;)");
         let dialect = Dialect { flow: FlowMode::Session, ..Dialect::default() };

@@ -1,5 +1,5 @@
-//! Options that depend on each other: numbers in payloads, expressions that others follow, and what the plain matcher
-//! says.
+//! Tests of options that depend on each other: numbers in payloads, and options after expressions. The naive matcher
+//! must agree.
 
 use super::keywords::matches;
 use super::*;
@@ -70,16 +70,16 @@ fn options_about_payloads_have_a_packet_that_matches_and_one_that_does_not() {
 }
 
 #[test]
-fn arguments_that_are_not_known_are_refused_by_name() {
+fn unknown_arguments_are_refused_by_name() {
     for (options, reported) in [
         ("byte_test:1,>,3,0,dce;", "byte_test 'dce': DCE/RPC is not decoded"),
         ("byte_test:1,~,3,0;", "byte_test '~': allowed are the operators"),
         ("byte_test:1,>,3;", "byte_test '1,>,3': write BYTES, OPERATOR, VALUE, OFFSET"),
         ("byte_test:5,>,3,0;", "byte_test '5': allowed are 1 to 4 bytes"),
         ("byte_test:11,>,3,0,string;", "byte_test '11': allowed are 1 to 10 bytes"),
-        ("byte_test:1,>,x,0;", "byte_test 'x': no byte_extract before sets a variable of this name"),
+        ("byte_test:1,>,x,0;", "byte_test 'x': no earlier byte_extract sets a variable of this name"),
         ("byte_test:1,>,3,99999;", "byte_test '99999': allowed are -65535 to 65535"),
-        ("byte_test:1,>,3,0,hex;", "hex, dec and oct go with string"),
+        ("byte_test:1,>,3,0,hex;", "hex, dec and oct are allowed only with string"),
         ("byte_test:1,>,3,0,bitmask 0x1ff;", "a bitmask of more than 1 bytes"),
         ("byte_test:1,>,3,0,align;", "byte_test 'align': allowed with byte_test are relative"),
         ("byte_jump:5,0;", "byte_jump '5': allowed are 0 to 4 bytes (1 to 10 with string)"),
@@ -88,10 +88,10 @@ fn arguments_that_are_not_known_are_refused_by_name() {
         ("byte_jump:1;", "byte_jump '1': write BYTES, OFFSET"),
         ("byte_jump:1,0,multiplier 0;", "multiplier 0"),
         ("byte_extract:1,0;", "byte_extract '1,0': write BYTES, OFFSET, NAME"),
-        ("byte_extract:1,0,1x;", "a name begins with a letter"),
-        ("byte_extract:1,0,a; byte_extract:1,0,b; byte_extract:1,0,c;", "a rule has up to 2 variables"),
+        ("byte_extract:1,0,1x;", "a name must begin with a letter"),
+        ("byte_extract:1,0,a; byte_extract:1,0,b; byte_extract:1,0,c;", "a rule may have 2 variables"),
         ("isdataat:5,absolute;", "isdataat 'absolute': allowed are relative and rawbytes"),
-        ("isdataat:n;", "isdataat 'n': no byte_extract before"),
+        ("isdataat:n;", "isdataat 'n': no earlier byte_extract"),
         ("pcre:\"/a/U\";", "the flag 'U': HTTP buffers are not supported yet"),
     ] {
         let error = read(&format!("alert udp any any -> any any ({options} sid:1;)")).expect_err(options);
@@ -99,7 +99,7 @@ fn arguments_that_are_not_known_are_refused_by_name() {
     }
 }
 
-/// A search that takes too many steps: an alert is silent, a packet that a rule might drop is dropped, and both are
+/// If a search takes too many steps, an alert is not reported, and a packet that a rule might drop is dropped. Both are
 /// counted.
 #[test]
 fn a_packet_that_takes_too_many_steps_is_undecided() {
@@ -116,7 +116,7 @@ fn a_packet_that_takes_too_many_steps_is_undecided() {
         rig.run(&udp(b"aac", 1, 2, 3));
         assert_eq!(rig.counters("packets")["undecided"], 1, "{action}");
     }
-    // A rule that passes the packet decides, and one that drops it has its own reason.
+    // A rule that passes the packet decides. A rule that drops it gives its own reason.
     let drop = format!("drop udp any any -> any any ({slow} sid:1;)");
     let mut passed = rig(&[&drop, "pass udp any any -> any any (sid:2;)"]);
     assert_eq!(passed.run(&hostile).0, Gate::FIRST);
@@ -126,9 +126,9 @@ fn a_packet_that_takes_too_many_steps_is_undecided() {
     assert!(error.contains("steps: 9: allowed are 1000 to 100000000"), "{error}");
 }
 
-/// What would be exponential by trying each way is decided here.
+/// Chains that would take exponential time if each way was tried are decided.
 #[test]
-fn chains_of_options_take_no_exponential_time() {
+fn chains_of_options_do_not_take_exponential_time() {
     let options = format!("content:\"a\"; {}byte_test:1,=,98,0,relative;", "content:\"a\"; distance:0; ".repeat(30));
     let rule = format!("alert udp any any -> any any ({options} sid:1;)");
     let mut rig = rig(&[&rule]);
@@ -183,7 +183,7 @@ fn options() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
     #[test]
-    fn chains_match_what_a_plain_matcher_says(
+    fn chains_match_like_the_naive_matcher(
         options in options(),
         payloads in vec(vec(prop::sample::select(b"abAB\x00\x01\x02\x0312".to_vec()), 0..14), 1..10),
     ) {

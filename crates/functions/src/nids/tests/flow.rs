@@ -1,5 +1,5 @@
-//! The option `flow` asked of a table of sessions, before and behind the module that opens them and on both sides of a
-//! translation.
+//! Tests of the option `flow` with a table of sessions, before and after the module that opens sessions and on both
+//! sides of a translation.
 
 use std::net::Ipv4Addr;
 
@@ -24,7 +24,7 @@ const RULES: [&str; 4] = [
     "alert ip any any -> any any (flow:from_server; sid:4;)",
 ];
 
-/// A segment with these control bits; a datagram of UDP where there are none.
+/// Returns a TCP segment with these control bits, or a UDP datagram if there are none.
 pub(super) fn frame(from: ([u8; 4], u16), to: ([u8; 4], u16), flags: u8) -> Vec<u8> {
     let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from.0, to.0, 64);
     let mut frame = Vec::new();
@@ -38,7 +38,7 @@ pub(super) fn frame(from: ([u8; 4], u16), to: ([u8; 4], u16), flags: u8) -> Vec<
     frame
 }
 
-/// Source and destination of a frame without options.
+/// Returns source and destination of a frame without IP options.
 fn ends(frame: &[u8]) -> (([u8; 4], u16), ([u8; 4], u16)) {
     let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     let address = |at: usize| <[u8; 4]>::try_from(&frame[at..at + 4]).expect("four");
@@ -50,7 +50,7 @@ fn nids(state: &str, rules: &[&str], surroundings: &mut Surroundings) -> Rig {
     Rig::within::<Nids>(&params, surroundings).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The numbers of the rules that match a frame.
+/// Returns the numbers of the rules that match a frame.
 pub(super) fn reported(rig: &mut Rig, frame: &[u8]) -> Vec<u32> {
     let counts = |rig: &Rig| {
         let lines = matched(rig);
@@ -67,14 +67,14 @@ pub(super) fn firewall(surroundings: &mut Surroundings) {
     firewall_with(&json!({}), surroundings);
 }
 
-/// A table of connections called `fw`.
+/// Creates a table of connections named `fw`.
 pub(super) fn firewall_with(params: &Value, surroundings: &mut Surroundings) {
     let params = serde_json::from_value(params.clone()).expect("parameters");
     let state = Connections::new(params, &mut Setup::new("fw", surroundings)).unwrap_or_else(|error| panic!("{error}"));
     surroundings.state.insert("fw".to_owned(), Arc::new(state));
 }
 
-/// The same over IPv6.
+/// Like `frame`, over IPv6.
 fn frame_v6(reply: bool, flags: u8) -> Vec<u8> {
     let ((from, to), ports) =
         if reply { (([0xfe; 16], [0xfd; 16]), (80, 4_000)) } else { (([0xfd; 16], [0xfe; 16]), (4_000, 80)) };
@@ -90,7 +90,7 @@ fn frame_v6(reply: bool, flags: u8) -> Vec<u8> {
     frame
 }
 
-/// An echo request, or the answer to it.
+/// Returns an echo request or the reply to it.
 fn echo(v6: bool, reply: bool) -> Vec<u8> {
     let ethernet = PacketBuilder::ethernet2([2; 6], [4; 6]);
     let mut frame = Vec::new();
@@ -104,7 +104,7 @@ fn echo(v6: bool, reply: bool) -> Vec<u8> {
     frame
 }
 
-/// The first fragment of a frame that carries TCP or UDP, or another one.
+/// Returns the first fragment of a TCP or UDP frame, or a later fragment.
 pub(super) fn fragment_of(mut frame: Vec<u8>, later: bool) -> Vec<u8> {
     // RFC 791 section 3.1: flags and offset. RFC 8200 section 4.5: offset and flag.
     let (v4, v6) = if later { (2u16, 16u16) } else { (0x2000, 1) };
@@ -120,7 +120,7 @@ pub(super) fn fragment_of(mut frame: Vec<u8>, later: bool) -> Vec<u8> {
     frame
 }
 
-/// An ICMP error about a frame of IPv4, with so many bytes of it.
+/// Returns an ICMP error about an IPv4 frame, with `quoted` bytes of it.
 fn error_about(frame: &[u8], quoted: usize) -> Vec<u8> {
     let port = Icmpv4Type::DestinationUnreachable(DestUnreachableHeader::Port);
     let mut error = Vec::new();
@@ -137,7 +137,7 @@ fn a_session_says_the_same_before_and_behind_the_firewall() {
     let (out, back) = (|flags| frame(inside, peer, flags), |flags| frame(peer, inside, flags));
     let (out6, back6) = (|flags| frame_v6(false, flags), |flags| frame_v6(true, flags));
     let picks_up = json!({ "pick_up": true });
-    // Parameters of the table; packets, the rules that report each, and the gate of the firewall.
+    // Parameters of the table. Packets, the rules that report each, and the gate of the firewall.
     let cases = [
         (
             json!({}),
@@ -167,7 +167,7 @@ fn a_session_says_the_same_before_and_behind_the_firewall() {
                 (back6(0), vec![1, 4], PASSES),
                 (fragment_of(out6(0), false), vec![], FRAGMENT),
                 (fragment_of(out6(0), true), vec![], FRAGMENT),
-                // Nothing is remembered of the answer to a query.
+                // The firewall does not keep the response to a query.
                 (echo(true, false), vec![2, 3], PASSES),
                 (echo(true, true), vec![1, 4], PASSES),
                 (echo(true, false), vec![2, 3], PASSES),
@@ -179,7 +179,7 @@ fn a_session_says_the_same_before_and_behind_the_firewall() {
                 (echo(false, false), vec![2, 3], PASSES),
                 (echo(false, true), vec![1, 4], PASSES),
                 (echo(false, false), vec![2, 3], PASSES),
-                // An error is of no session.
+                // An error belongs to no session.
                 (error_about(&echo(false, false), 28), vec![2], PASSES),
             ],
         ),
@@ -223,7 +223,7 @@ fn a_session_says_the_same_before_and_behind_the_firewall() {
     for (case, (params, sent)) in cases.iter().enumerate() {
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
         firewall_with(params, &mut surroundings);
-        // The one in front is made first: it makes the table that the firewall fills.
+        // The rig in front is created first. It creates the table that the firewall fills.
         let mut front = nids("fw", &RULES, &mut surroundings);
         let wall = Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), &mut surroundings);
         let mut wall = wall.unwrap_or_else(|error| panic!("{error}"));
@@ -236,7 +236,7 @@ fn a_session_says_the_same_before_and_behind_the_firewall() {
     }
 }
 
-/// A first fragment with the content of a rule that drops passed as clean.
+/// In the past, a first fragment with the content of a rule that drops passed as clean.
 #[test]
 fn a_rule_that_drops_drops_packets_that_do_not_show_their_session() {
     let (inside, peer) = ((INSIDE, 4_000), (PEER, 80));
@@ -252,7 +252,7 @@ fn a_rule_that_drops_drops_packets_that_do_not_show_their_session() {
     let (first, later) = (fragment_of(segment(ACK), false), fragment_of(segment(ACK), true));
     let (first6, later6) = (fragment_of(frame_v6(false, ACK), false), fragment_of(frame_v6(false, ACK), true));
     let cut = error_about(&segment(ACK), 24);
-    // The rule behind its action; the packet; whether the rule drops it, and whether that is known.
+    // The rule without its action. The packet. Whether the rule drops it, and whether that is known.
     for (protocol, rule, frame, drops, known) in [
         ("tcp", established, &first, true, false),
         ("ip", established, &first, true, false),
@@ -266,13 +266,13 @@ fn a_rule_that_drops_drops_packets_that_do_not_show_their_session() {
         ("tcp", established, &later, false, true),
         ("tcp", any, &later, true, false),
         ("tcp", any, &later6, true, false),
-        // The rule does not depend on the session. It keeps no bit.
+        // The rule neither depends on the session nor keeps a bit.
         ("tcp", sets, &first, true, true),
-        // The packet is of no session.
+        // The packet belongs to no session.
         ("icmp", icmp, &error_about(&segment(ACK), 28), false, true),
-        // The error does not show which packet it is about.
+        // The error does not show which packet it refers to.
         ("icmp", icmp, &cut, true, false),
-        // A packet that shows that it has no session.
+        // The packet shows that it has no session.
         ("tcp", established, &segment(ACK), false, true),
     ] {
         for (action, drop) in [("drop", true), ("alert", false), ("pass", false)] {
@@ -292,7 +292,7 @@ fn a_rule_that_drops_drops_packets_that_do_not_show_their_session() {
             assert_eq!(matched(&rig).len(), usize::from(drops && known), "{text}");
         }
     }
-    // A rule with 'pass' that matches decides, and so does a rule that drops and matches.
+    // A matching rule with 'pass' decides, and so does a matching rule that drops.
     for (more, gate) in [("pass", Gate::FIRST), ("drop", DENIED)] {
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
         firewall(&mut surroundings);
@@ -309,7 +309,7 @@ fn a_session_that_is_not_known_is_not_established() {
     let mut rig = nids("fw", &RULES, &mut surroundings);
     let (inside, peer) = ((INSIDE, 4_000), (PEER, 80));
     for _ in 0..2 {
-        // Looking it up opens none.
+        // The look-up does not open a session.
         assert_eq!(reported(&mut rig, &frame(inside, peer, SYN)), [2, 3]);
         assert_eq!(reported(&mut rig, &frame(peer, inside, SYN | ACK)), [2]);
         assert_eq!(reported(&mut rig, &frame(inside, peer, ACK)), [2]);
@@ -332,7 +332,7 @@ fn a_session_whose_end_is_past_is_not_known() {
     assert_eq!(reported(&mut rig, &frame(peer, inside, ACK)), [2]);
 }
 
-/// A table of translations called `nat1`.
+/// Creates a table of translations named `nat1`.
 fn translation(params: &Value, surroundings: &mut Surroundings) {
     let params = serde_json::from_value(params.clone()).expect("parameters");
     let nat = Nat::new(params, &mut Setup::new("nat1", surroundings)).unwrap_or_else(|error| panic!("{error}"));
@@ -373,7 +373,7 @@ fn a_session_says_the_same_inside_and_outside_of_a_translation() {
     }
 }
 
-/// The session of a packet is not known while another module has the table. It may be there.
+/// The session of a packet is unknown while another module holds the table. It may exist.
 #[test]
 fn a_rule_that_drops_drops_packets_whose_session_cannot_be_looked_up() {
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
@@ -462,9 +462,9 @@ fn flow_that_no_table_can_answer_is_refused() {
     }
 }
 
-/// Of two options `flow` only the last one was asked.
+/// In the past, only the last of two options `flow` was tested.
 #[test]
-fn a_rule_with_flow_twice_asks_both() {
+fn a_rule_with_two_flow_options_tests_both() {
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
     firewall(&mut surroundings);
     let wall = Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), &mut surroundings);
@@ -489,6 +489,6 @@ fn a_rule_with_flow_twice_asks_both() {
     for twice in ["flow:to_server; flow:to_client;", "flow:established; flow:to_server,not_established;"] {
         let text = format!("alert tcp any any -> any any ({twice} sid:1;)");
         let error = parse("r", text.as_bytes(), &dialect).expect_err(twice);
-        assert!(error.starts_with("r:1: ") && error.contains("contradicts a word before it"), "{error}");
+        assert!(error.starts_with("r:1: ") && error.contains("contradicts an earlier word"), "{error}");
     }
 }

@@ -1,8 +1,8 @@
-//! Each option with a packet that it must match and one that it must not.
+//! Tests of each option with a packet that it must match and a packet that it must not match.
 
 use super::*;
 
-/// A TCP segment with every field that rules compare.
+/// Returns a TCP segment with a distinctive value in every field that rules compare.
 pub(super) fn segment(payload: &[u8]) -> Vec<u8> {
     let mut frame = tcp(payload, 1_000, 80, 0x18);
     frame[15] = 0x10;
@@ -14,16 +14,16 @@ pub(super) fn segment(payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A ping with identifier 1 and sequence number 2.
-pub(super) fn ping4(kind: u8, code: u8) -> Vec<u8> {
+/// Returns an ICMP message with identifier 1 and sequence number 2.
+pub(super) fn ping4(message_type: u8, code: u8) -> Vec<u8> {
     let mut frame = Vec::new();
     let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [192, 0, 2, 1], 3);
     builder.icmpv4_echo_request(1, 2).write(&mut frame, b"ping").expect("memory");
-    (frame[34], frame[35]) = (kind, code);
+    (frame[34], frame[35]) = (message_type, code);
     frame
 }
 
-/// A datagram with a record-route option.
+/// Returns a datagram with a record-route option.
 pub(super) fn with_options() -> Vec<u8> {
     let mut frame = Vec::new();
     let options = etherparse::Ipv4Options::try_from(&[1, 7, 7, 4, 0, 0, 0, 0][..]).expect("options");
@@ -36,7 +36,7 @@ pub(super) fn with_options() -> Vec<u8> {
     frame
 }
 
-/// Whether a rule matches a frame; the plain matcher must say the same.
+/// Returns true if a rule matches a frame. Checks that the naive matcher agrees.
 pub(super) fn matches(protocol: &str, options: &str, frame: &[u8]) -> bool {
     let text = format!("alert {protocol} any any -> any any ({options} sid:7;)");
     let file = read(&text).unwrap_or_else(|error| panic!("{error}"));
@@ -44,7 +44,7 @@ pub(super) fn matches(protocol: &str, options: &str, frame: &[u8]) -> bool {
     rig.run(frame);
     let matched = rig.counters("packets")["alerted"] == 1;
     let plain = naive::read(frame).expect("IP");
-    assert_eq!(naive::matches(&file.rules[0], &plain), matched, "the plain matcher: {options}");
+    assert_eq!(naive::matches(&file.rules[0], &plain), matched, "the naive matcher: {options}");
     matched
 }
 
@@ -86,14 +86,16 @@ fn options_about_headers_have_a_packet_that_matches_and_one_that_does_not() {
     assert!(!matches("ip", "ipopts:any;", &segment));
 }
 
-/// `A<>B` leaves its ends out, but for `dsize`, as Snort 2 does; `A<=>B` includes them (Snort 3).
+/// `A<>B` excludes its ends, except for `dsize`, as in Snort 2. `A<=>B` includes them (Snort 3).
 #[test]
 fn ranges_mean_what_each_option_documents() {
-    let kinds = |options: &str| (0..12).filter(|kind| matches("icmp", options, &ping4(*kind, 4))).collect::<Vec<u8>>();
-    assert_eq!(kinds("itype:0<>8;"), [1, 2, 3, 4, 5, 6, 7]);
-    assert_eq!(kinds("itype:0<=>8;"), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
-    assert_eq!(kinds("itype:!2<>9;"), [0, 1, 2, 9, 10, 11]);
-    assert_eq!(kinds("itype:>8;"), [9, 10, 11]);
+    let types = |options: &str| {
+        (0..12).filter(|message_type| matches("icmp", options, &ping4(*message_type, 4))).collect::<Vec<u8>>()
+    };
+    assert_eq!(types("itype:0<>8;"), [1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(types("itype:0<=>8;"), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(types("itype:!2<>9;"), [0, 1, 2, 9, 10, 11]);
+    assert_eq!(types("itype:>8;"), [9, 10, 11]);
     assert!(matches("icmp", "icode:3<>5;", &ping4(3, 4)) && !matches("icmp", "icode:4<>6;", &ping4(3, 4)));
     let sizes = |options: &str| {
         (0..9).filter(|size| matches("udp", options, &udp(&[0; 9][..*size], 1, 2, 3))).collect::<Vec<usize>>()
@@ -118,7 +120,7 @@ fn ranges_mean_what_each_option_documents() {
         let exclusive = with(name, "3<>9").expect(name);
         let name = if name == "id" { "id" } else { name };
         assert_eq!(exclusive, with(name, "4<=>8").expect(name), "{name}");
-        assert!(with(name, "3<>4").expect_err(name).contains("no number is so"), "{name}");
+        assert!(with(name, "3<>4").expect_err(name).contains("no number passes this test"), "{name}");
         if name != "ttl" {
             assert!(with(name, "3-9").is_err(), "{name}");
         }
@@ -127,7 +129,7 @@ fn ranges_mean_what_each_option_documents() {
 }
 
 #[test]
-fn ports_of_rules_of_icmp_and_ip_are_read_and_not_compared() {
+fn ports_in_rules_for_icmp_and_ip_are_parsed_and_not_compared() {
     let rule = "alert ip any any -> any 53 (content:\"a\"; sid:1;)";
     let mut rig = rig(&[rule, "alert icmp any any -> any 80 (sid:2;)"]);
     rig.run(&udp(b"a", 1, 9, 80));
@@ -143,7 +145,7 @@ fn fast_pattern_takes_arguments() {
         ("content:\"evil.example\"; fast_pattern:0,8;", false),
         ("content:\"Evil.Example\"; fast_pattern:4,4;", true),
         ("content:\"Evil.Example\"; fast_pattern:only; content:\"xx\"; content:\"Evil\"; distance:1; within:4;", true),
-        // Nothing is relative to a content that only finds the rule.
+        // No option is relative to a content with `fast_pattern:only`.
         ("content:\"xx\"; content:\"evil.example\"; fast_pattern:only; content:\"Evil\"; distance:1; within:4;", true),
         ("content:\"nothing\"; fast_pattern:only;", false),
         ("content:\"xx\"; startswith;", true),
@@ -155,8 +157,8 @@ fn fast_pattern_takes_arguments() {
         ("content:\"abc\"; fast_pattern:1,3;", "allowed are only, and OFFSET,LENGTH within the 3 bytes"),
         ("content:\"abc\"; fast_pattern:0,0;", "allowed are only"),
         ("content:\"abc\"; offset:1; fast_pattern:only;", "with offset, depth, distance or within"),
-        ("content:!\"abc\"; fast_pattern:only;", "a content that must not be there"),
-        ("content:\"abc\"; offset:1; startswith;", "'startswith' of a content with offset"),
+        ("content:!\"abc\"; fast_pattern:only;", "a negated content"),
+        ("content:\"abc\"; offset:1; startswith;", "'startswith' is not allowed for a content with offset"),
     ] {
         let error = read(&format!("alert tcp any any -> any any ({options} sid:1;)")).expect_err(options);
         assert!(error.contains(reported), "{error}");
@@ -164,14 +166,14 @@ fn fast_pattern_takes_arguments() {
 }
 
 #[test]
-fn noalert_reports_nothing_and_drops_all_the_same() {
+fn a_rule_with_noalert_drops_without_a_report() {
     let mut rig = rig(&["alert udp any any -> any 1 (noalert; sid:1;)", "drop udp any any -> any 2 (noalert; sid:2;)"]);
     assert_eq!(rig.run(&udp(b"", 1, 9, 1)).0, Gate::FIRST);
     assert_eq!(rig.run(&udp(b"", 1, 9, 2)).0, DENIED);
     assert_eq!((rig.counters("packets")["clean"], rig.counters("packets")["dropped"]), (1, 1));
 }
 
-/// Every refusal names the true reason.
+/// Each refusal has the right reason.
 #[test]
 fn options_that_are_not_supported_are_refused_by_their_reason() {
     for (options, reported) in [
@@ -182,9 +184,9 @@ fn options_that_are_not_supported_are_refused_by_their_reason() {
         ("dns.query; content:\"a\";", "buffers of application protocols are not supported yet"),
         ("tls.sni; content:\"a\";", "buffers of application protocols are not supported yet"),
         ("stream_size:server,<,10;", "stream reassembly is not supported yet"),
-        ("tag:session,1,packets;", "no rule answers, records or changes packets"),
-        ("logto:\"x\";", "no rule answers, records or changes packets"),
-        ("gid:116;", "gid 116: allowed are 1 and from 1000000"),
+        ("tag:session,1,packets;", "rules do not respond to, record or change packets"),
+        ("logto:\"x\";", "rules do not respond to, record or change packets"),
+        ("gid:116;", "gid 116: allowed are 1, and 1000000 and above"),
     ] {
         let error = read(&format!("alert tcp any any -> any any ({options} sid:1;)")).expect_err(options);
         assert!(error.contains(reported), "{options}: {error}");

@@ -1,4 +1,4 @@
-//! Files with the keywords of real rule sets: how many of their rules load.
+//! Tests of files with the keywords of real rule sets, and of the number of their rules that load.
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn of_rules_with_the_keywords_of_real_rule_sets_six_of_ten_load() {
     let without = Dialect { skip: true, flow: FlowMode::Approximate, ..Dialect::default() };
     for (dialect, least, allowed) in [
         (with_table, 540, &["dns_query", "stream_size"][..]),
-        // Without a table of sessions no rule keeps bits.
+        // Without a table of sessions, rules with flowbits are refused.
         (without, 360, &["flowbits", "dns_query", "stream_size"]),
     ] {
         let file = parse("r", mixed().as_bytes(), &dialect).expect("it loads");
@@ -61,11 +61,11 @@ fn of_rules_with_the_keywords_of_real_rule_sets_six_of_ten_load() {
 }
 
 #[test]
-fn files_full_of_mistakes_load_where_unknown_rules_are_skipped() {
+fn files_full_of_mistakes_load_with_skip() {
     let dialect = Dialect { skip: true, ..Dialect::default() };
     let whole = mixed();
     let mut text = String::new();
-    // Every rule is cut somewhere else, or has a letter too many.
+    // Every rule is cut at another position or has one more letter.
     for (number, line) in whole.lines().enumerate() {
         let at = (number * 7) % line.len();
         text += &line[..at];

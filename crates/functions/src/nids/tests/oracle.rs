@@ -1,13 +1,13 @@
-//! Rules against a matcher that is written plainly, on drawn packets and on captured ones.
+//! Tests of rules against the naive matcher, on generated packets and on captured ones.
 
 use super::*;
 
-/// Rules and packets that have much in common, as text.
+/// Generates rules as text. They have much in common with the generated packets.
 fn rule_text() -> impl Strategy<Value = String> {
     let letters = || {
         vec(prop::sample::select(b"abAB".to_vec()), 1..4).prop_map(|bytes| String::from_utf8(bytes).expect("letters"))
     };
-    let place = prop_oneof![
+    let position = prop_oneof![
         3 => Just(String::new()),
         2 => (0u32..6, 3u32..8).prop_map(|(offset, depth)| format!(" offset:{offset}; depth:{depth};")),
         1 => (0u32..6).prop_map(|offset| format!(" offset:{offset};")),
@@ -16,8 +16,12 @@ fn rule_text() -> impl Strategy<Value = String> {
         1 => (3u32..9).prop_map(|within| format!(" within:{within};")),
     ];
     let content =
-        (prop::bool::weighted(0.25), letters(), any::<bool>(), place).prop_map(|(not, text, nocase, place)| {
-            format!("content:{}\"{text}\";{}{place} ", if not { "!" } else { "" }, if nocase { " nocase;" } else { "" })
+        (prop::bool::weighted(0.25), letters(), any::<bool>(), position).prop_map(|(not, text, nocase, position)| {
+            format!(
+                "content:{}\"{text}\";{}{position} ",
+                if not { "!" } else { "" },
+                if nocase { " nocase;" } else { "" }
+            )
         });
     let header = prop::sample::select(vec![
         "tcp any any -> any any",
@@ -48,7 +52,7 @@ fn rule_text() -> impl Strategy<Value = String> {
     ]);
     let action = prop::sample::select(vec!["alert", "alert", "log"]);
     (action, header, vec(content, 0..4), other).prop_map(|(action, header, contents, other)| {
-        // Nothing is relative to what must not be there, and expressions come last.
+        // No option is relative to a negated content, and expressions come last.
         format!("{action} {header} ({}{other}", contents.concat())
     })
 }
@@ -56,7 +60,7 @@ fn rule_text() -> impl Strategy<Value = String> {
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     let payload = vec(prop_oneof![8 => prop::sample::select(b"abAB".to_vec()), 1 => Just(b'\n')], 0..24);
     let port = || prop::sample::select(vec![53u16, 80, 91, 1_000]);
-    (payload, port(), port(), 0u8..4, 0u8..6).prop_map(|(payload, from, to, kind, source)| match kind {
+    (payload, port(), port(), 0u8..4, 0u8..6).prop_map(|(payload, from, to, choice, source)| match choice {
         0 => tcp(&payload, from, to, 0x18),
         1 => ping(&payload),
         2 => {
@@ -71,7 +75,7 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
     #[test]
-    fn rules_match_what_a_naive_matcher_says(texts in vec(rule_text(), 1..25), frames in vec(frame(), 1..20)) {
+    fn rules_match_like_the_naive_matcher(texts in vec(rule_text(), 1..25), frames in vec(frame(), 1..20)) {
         let texts: Vec<String> = texts.into_iter().zip(1..).map(|(text, sid)| format!("{text}sid:{sid};)")).collect();
         let rules = read(&texts.join("\n")).unwrap_or_else(|error| panic!("{error}")).rules;
         let mut rig = Rig::of::<Nids>(&json!({ "rules": texts })).unwrap_or_else(|error| panic!("{error}"));
@@ -85,18 +89,18 @@ proptest! {
             }
         }
         rig.process(&mut batch);
-        let mut told = vec![0u64; rules.len()];
+        let mut counts = vec![0u64; rules.len()];
         for line in matched(&rig) {
             let words: Vec<u64> = line.split(' ').take(2).map(|word| word.parse().expect("a number")).collect();
-            told[words[1] as usize - 1] = words[0];
+            counts[words[1] as usize - 1] = words[0];
         }
-        prop_assert_eq!(told, expected);
+        prop_assert_eq!(counts, expected);
     }
 }
 
-/// What was exponential: contents that each may follow each of those before.
+/// Contents that may each follow every position of the one before once took exponential time.
 #[test]
-fn contents_that_follow_each_other_take_no_exponential_time() {
+fn contents_in_sequence_do_not_take_exponential_time() {
     let options = format!("content:\"a\"; {}", "content:\"a\"; distance:0; ".repeat(62)) + "content:\"b\"; distance:0;";
     let rule = format!("alert udp any any -> any any ({options} sid:1;)");
     let mut rig = rig(&[&rule]);
@@ -108,9 +112,9 @@ fn contents_that_follow_each_other_take_no_exponential_time() {
 
 const CAPTURED: &str = include_str!("../testing/captured.rules");
 
-/// Real captures: as many matches of each rule as the naive matcher finds.
+/// Each rule has as many matches in real captures as the naive matcher finds.
 #[test]
-fn rules_match_in_captures_what_a_naive_matcher_says() {
+fn rules_match_in_captures_like_the_naive_matcher() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/pcap");
     let rules = read(CAPTURED).unwrap_or_else(|error| panic!("{error}")).rules;
     let texts: Vec<&str> = CAPTURED.lines().collect();
@@ -124,10 +128,10 @@ fn rules_match_in_captures_what_a_naive_matcher_says() {
         let mut rig = Rig::of::<Nids>(&json!({ "rules": texts })).unwrap_or_else(|error| panic!("{error}"));
         let mut expected = vec![0u64; rules.len()];
         let mut batch = Batch::with_capacity(256);
-        let bytes = std::fs::read(&path).expect("it is there");
+        let bytes = std::fs::read(&path).expect("a readable file");
         let (mut frames, fault) = forebay_ports::pcap::read_memory(&bytes);
         assert!(fault.is_none() && !frames.is_empty(), "{name} is a capture");
-        // Enough of the largest one.
+        // A part of the largest capture is enough.
         frames.truncate(20_000);
         for chunk in frames.chunks(256) {
             batch.drain_each(|_, packet| drop(packet));
@@ -142,15 +146,15 @@ fn rules_match_in_captures_what_a_naive_matcher_says() {
         }
         let expected: std::collections::BTreeMap<u64, u64> =
             rules.iter().map(|rule| u64::from(rule.sid)).zip(expected).filter(|(_, count)| *count > 0).collect();
-        let told: std::collections::BTreeMap<u64, u64> = matched(&rig)
+        let counts: std::collections::BTreeMap<u64, u64> = matched(&rig)
             .iter()
             .map(|line| {
                 let words: Vec<u64> = line.split(' ').take(2).map(|word| word.parse().expect("a number")).collect();
                 (words[1], words[0])
             })
             .collect();
-        assert_eq!(told, expected, "{name}");
-        all += told.values().sum::<u64>();
+        assert_eq!(counts, expected, "{name}");
+        all += counts.values().sum::<u64>();
     }
-    assert!(all > 100 || !folder.exists(), "{all} matches: rules that match nothing try nothing");
+    assert!(all > 100 || !folder.exists(), "{all} matches: too few for a meaningful test");
 }

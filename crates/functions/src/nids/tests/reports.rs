@@ -1,8 +1,8 @@
-//! Reports of matches: lines in a file, and no more of them than limits allow.
+//! Tests of reports: lines in a file, within the limits.
 
 use super::*;
 
-/// A folder for one test's files, removed with it.
+/// A folder for one test's files. It is removed when the value is dropped.
 pub(super) struct Folder(std::path::PathBuf);
 
 impl Folder {
@@ -56,7 +56,8 @@ fn alerts_are_lines_in_a_file() {
     assert_eq!(
         lines[0],
         json!({
-            "time": "1970-01-01T00:00:01.500000000Z", "module": "rig", "action": "alert", "sid": 1, "rev": 2, "msg": "one \"q\"",
+            "time": "1970-01-01T00:00:01.500000000Z", "module": "rig", "action": "alert", "sid": 1, "rev": 2,
+            "msg": "one \"q\"",
             "class": "trojan-activity", "priority": 1, "references": ["url,a.b"], "protocol": 17,
             "source": "10.0.0.1", "source_port": 9, "destination": "192.0.2.1", "destination_port": 53, "payload": 3,
         })
@@ -89,7 +90,7 @@ fn every_alert_is_written_or_counted_as_lost_and_workers_share_the_file() {
     let count = |name: &str| rigs.iter().map(|rig| rig.counters("alerts")[name]).sum::<u64>();
     assert_eq!(count("written") + count("lost"), 64_000);
     assert_eq!(folder.lines().len() as u64, count("written"));
-    // Nothing that was there is lost when it starts anew.
+    // A new run appends to the file.
     drop((rigs, surroundings));
     let mut rig = Rig::within::<Nids>(&params, &mut folder.surroundings()).unwrap_or_else(|error| panic!("{error}"));
     let before = folder.lines().len();
@@ -98,9 +99,9 @@ fn every_alert_is_written_or_counted_as_lost_and_workers_share_the_file() {
     assert_eq!(folder.lines().len(), before + 1);
 }
 
-/// Other rules go on with the file that those before them write; another module does not.
+/// After a reload, the module continues the file of its predecessor. Another module may not write the same file.
 #[test]
-fn changed_rules_go_on_with_the_file() {
+fn changed_rules_continue_the_file() {
     let folder = Folder::new("changed");
     let mut surroundings = folder.surroundings();
     let params = |sid: u32| json!({ "alerts": { "file": "alerts.json" }, "rules": [format!("alert ip any any -> any any (sid:{sid};)")] });
@@ -116,26 +117,26 @@ fn changed_rules_go_on_with_the_file() {
         rig.run(&udp(b"", source, 2, 3));
         rig.function.close().expect("it can be written");
     }
-    let told: Vec<_> = folder.lines().iter().map(|line| (line["sid"].clone(), line["source"].clone())).collect();
-    assert_eq!(told, [(json!(5), json!("10.0.0.1")), (json!(6), json!("10.0.0.2"))]);
+    let reported: Vec<_> = folder.lines().iter().map(|line| (line["sid"].clone(), line["source"].clone())).collect();
+    assert_eq!(reported, [(json!(5), json!("10.0.0.1")), (json!(6), json!("10.0.0.2"))]);
 }
 
 #[test]
 fn a_file_that_cannot_be_written_is_refused() {
     let folder = Folder::new("faults");
-    for (file, told) in [("no/such/folder/a", "no/such/folder/a"), (".", "allowed are regular files")] {
+    for (file, expected) in [("no/such/folder/a", "no/such/folder/a"), (".", "allowed are regular files")] {
         let params = json!({ "alerts": { "file": file }, "rules": [] });
         let error = Rig::within::<Nids>(&params, &mut folder.surroundings()).err().expect("refused").to_string();
-        assert!(error.starts_with("alerts.file: ") && error.contains(told), "{error}");
+        assert!(error.starts_with("alerts.file: ") && error.contains(expected), "{error}");
     }
-    for (params, told) in [
+    for (params, expected) in [
         (json!({ "rules": [], "trackers": 0 }), "trackers: 0: allowed are 1 to 4194304"),
         (json!({ "rules": [], "alerts": { "file": "x", "rate": 0 } }), "alerts.rate: 0: allowed are 1 to 1000000"),
         (json!({ "rules": "none.rules" }), "none.rules: "),
-        (json!({ "rules": ["alert"] }), "rules[0]: a rule without '('"),
+        (json!({ "rules": ["alert"] }), "rules[0]: the rule has no '('"),
     ] {
         let error = Rig::within::<Nids>(&params, &mut folder.surroundings()).err().expect("refused").to_string();
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
 }
 
@@ -153,22 +154,22 @@ fn limits_count_within_windows() {
         let params = json!({ "alerts": { "file": "alerts.json" }, "rules": [rule] });
         let mut rig =
             Rig::within::<Nids>(&params, &mut folder.surroundings()).unwrap_or_else(|error| panic!("{error}"));
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for second in [0, 1, 2, 3, 9, 10] {
             rig.now = Ticks(second * 1_000_000_000);
             let before = rig.counters("alerts")["written"];
             rig.run(&udp(b"", 1, 2, 3));
-            told.push(rig.counters("alerts")["written"] > before);
-            // Another source is another account.
+            reported.push(rig.counters("alerts")["written"] > before);
+            // Another source is counted separately.
             let other = udp(b"", 10 + second as u8, 2, 3);
             rig.run(&other);
         }
-        assert_eq!(told, expected, "{kind}");
+        assert_eq!(reported, expected, "{kind}");
     }
 }
 
 #[test]
-fn addresses_beyond_the_room_are_told_of_unlimited_and_never_filtered_in() {
+fn addresses_beyond_the_table_are_reported_without_limit_and_never_pass_a_filter() {
     let rules = [
         "alert udp any any -> any 1 (threshold: type limit, track by_src, count 1, seconds 10; sid:1;)",
         "alert udp any any -> any 2 (detection_filter: track by_src, count 1, seconds 10; sid:2;)",
@@ -183,7 +184,7 @@ fn addresses_beyond_the_room_are_told_of_unlimited_and_never_filtered_in() {
     assert_eq!((rig.counters("alerts")["written"], matched(&rig)), (4, vec!["4 1 rule 1".to_owned()]));
 }
 
-/// Each line of a file with `format: eve` is an event of the schema.
+/// Each line of a file with `format: eve` is an event that matches the schema.
 #[test]
 fn alerts_are_events_of_eve_json() {
     let folder = Folder::new("eve");
@@ -237,7 +238,7 @@ fn alerts_are_events_of_eve_json() {
     }
 }
 
-/// A worker waits for the file where no packet is lost by it; else alerts above the default rate are counted.
+/// A worker waits for the file if no packet is lost by that. Otherwise alerts above the default rate are only counted.
 #[test]
 fn alerts_of_packets_that_wait_are_all_written() {
     let frame = udp(b"", 1, 2, 3);

@@ -1,7 +1,7 @@
-//! A row for each keyword that rules may have: a packet that must match, one that must not, and what the keyword
-//! changes.
+//! A row for each keyword of rules: a packet that must match, a packet that must not match, and the effect of the
+//! keyword.
 //!
-//! A test compares the keywords of the rows with the list of the parser: a new keyword fails it until it has a row.
+//! A test compares the keywords of the rows with the parser's list. A new keyword fails the test until it has a row.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,41 +12,41 @@ use super::*;
 use crate::firewall::Firewall;
 use crate::nids::parse::options::{KNOWN, MODIFIERS};
 
-/// The effect of a keyword, against the same rule without it.
+/// The effect of a keyword, compared with the same rule without it.
 enum Effect {
     /// At least one of the two packets has another outcome.
     Matching,
-    /// Both packets have the same outcome. The alert differs at these keys only, which have these values.
+    /// Both packets have the same outcome. The alert differs only at these keys, which have these values.
     Alert(&'static [(&'static str, &'static str)]),
-    /// Three packets that match are reported so often, not three times.
+    /// Of three packets that match, this many are reported instead of three.
     Lines(usize),
-    /// The rule is found by this content; the outcome of both packets is the same.
+    /// The rule is found by this content. Both packets have the same outcome.
     FoundBy(&'static [u8]),
 }
 
 use Effect::{Alert, FoundBy, Lines, Matching};
 
-/// No key of an alert: the keyword is read, and changes nothing.
+/// An empty list of keys: the keyword is parsed and has no effect.
 const NOTHING: Effect = Alert(&[]);
 
 struct Row {
     keyword: &'static str,
     /// The protocol of the rule.
     protocol: &'static str,
-    /// All options of the rule but `sid:1`.
+    /// All options of the rule except `sid:1`.
     options: &'static str,
     /// The packet that must match.
     yes: Vec<u8>,
     /// The packet that must not match.
     no: Vec<u8>,
-    /// Packets that come before either. A table of sessions sees them, too.
+    /// Packets that come before each of the two. A table of sessions sees them, too.
     before: Vec<Vec<u8>>,
     /// The parameter `flow`.
     flow: Value,
     effect: Effect,
 }
 
-/// A row whose rule needs no packets before.
+/// Creates a row whose rule needs no earlier packets.
 fn row(
     keyword: &'static str,
     (protocol, options): (&'static str, &'static str),
@@ -56,7 +56,7 @@ fn row(
     Row { keyword, protocol, options, yes, no, before: Vec::new(), flow: json!("refuse"), effect }
 }
 
-/// A segment with a byte or a word of another value.
+/// Returns a segment with some bytes changed.
 fn changed(at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut frame = segment(b"GET /a");
     frame[at..at + bytes.len()].copy_from_slice(bytes);
@@ -127,7 +127,7 @@ fn of_headers() -> Vec<Row> {
     ]
 }
 
-/// Rows of keywords about reports, which change no outcome.
+/// Rows of keywords about reports, which do not change the outcome.
 fn of_reports() -> Vec<Row> {
     const CLASS: &[(&str, &str)] = &[
         ("/eve/alert/category", "\"Traffic of a trojan\""),
@@ -172,7 +172,7 @@ fn of_reports() -> Vec<Row> {
     ]
 }
 
-/// Rows of keywords that depend on packets before.
+/// Rows of keywords that depend on earlier packets.
 fn of_histories() -> Vec<Row> {
     use super::flow::frame;
     use crate::connection::flags::{ACK, SYN};
@@ -216,18 +216,18 @@ fn rows() -> Vec<Row> {
     [of_payloads(), of_headers(), of_reports(), of_histories()].into_iter().flatten().collect()
 }
 
-/// The keyword of an option.
+/// Returns the keyword of an option.
 fn keyword(option: &str) -> &str {
     option.split(':').next().unwrap_or_default().trim()
 }
 
-/// Options, none of which has a semicolon in quotes.
+/// Splits options. None of them may have a semicolon in quotes.
 fn options(text: &str) -> impl Iterator<Item = &str> {
     text.split(';').map(str::trim).filter(|option| !option.is_empty())
 }
 
 impl Row {
-    /// The rule, or the same without the keyword.
+    /// Returns the rule, or the same rule without the keyword.
     fn rule(&self, action: &str, with: bool) -> String {
         let kept = options(self.options).filter(|option| with || keyword(option) != self.keyword);
         let mut all: Vec<_> = kept.collect();
@@ -237,7 +237,7 @@ impl Row {
         format!("{action} {} any any -> any any ({};)", self.protocol, all.join("; "))
     }
 
-    /// A module with one rule, and the table of sessions that it asks.
+    /// Creates a module with one rule, and the table of sessions that the rule uses.
     fn bench(&self, rule: &str, mut params: Value, surroundings: &mut Surroundings) -> (Rig, Option<Rig>) {
         let sessions = self.flow.is_object().then(|| {
             firewall(surroundings);
@@ -249,7 +249,7 @@ impl Row {
         (rig.unwrap_or_else(|error| panic!("{}: {error}", self.keyword)), sessions)
     }
 
-    /// Whether a rule that drops packets drops this one.
+    /// Returns true if a rule that drops packets drops this one.
     fn drops(&self, rule: &str, frame: &[u8]) -> bool {
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
         let (mut rig, mut sessions) = self.bench(rule, json!({}), &mut surroundings);
@@ -262,7 +262,7 @@ impl Row {
         rig.run(frame).0 == DENIED
     }
 
-    /// The lines that a rule writes of packets, in both forms: keys and values.
+    /// Returns the keys and values of the lines that a rule writes, in both formats.
     fn lines(&self, rule: &str, frames: &[&[u8]]) -> Vec<BTreeMap<String, String>> {
         let folder = Folder::new(&format!("row-{}", self.keyword));
         let mut all: Vec<BTreeMap<_, _>> = Vec::new();
@@ -283,7 +283,7 @@ impl Row {
     }
 }
 
-/// Notes each value that has no parts under its key.
+/// Adds each scalar value with its key to a map.
 fn leaves(value: &Value, key: &str, into: &mut BTreeMap<String, String>) {
     match value {
         Value::Object(object) => object.iter().for_each(|(name, value)| leaves(value, &format!("{key}/{name}"), into)),
@@ -294,7 +294,7 @@ fn leaves(value: &Value, key: &str, into: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Keywords that have no row, and rows of keywords that the parser does not have.
+/// Returns the keywords without a row, and the rows without a keyword in the parser.
 fn unequal<'a>(known: &[&'a str], rows: &[&'a str]) -> Vec<&'a str> {
     let (known, rows): (BTreeSet<_>, BTreeSet<_>) = (known.iter().copied().collect(), rows.iter().copied().collect());
     known.symmetric_difference(&rows).copied().collect()
@@ -305,7 +305,7 @@ fn every_keyword_has_a_row() {
     let rows = rows();
     let keywords: Vec<_> = rows.iter().map(|row| row.keyword).collect();
     assert_eq!(unequal(&KNOWN, &keywords), [""; 0], "keywords of the parser or of the rows, not of both");
-    // The comparison finds what is missing on either side.
+    // The comparison finds a missing keyword on either side.
     assert_eq!(unequal(&[&KNOWN[..], &["new"]].concat(), &keywords), ["new"]);
     assert_eq!(
         unequal(&KNOWN, &keywords[1..].iter().copied().filter(|name| *name != "msg").collect::<Vec<_>>()),
@@ -317,7 +317,7 @@ fn every_keyword_has_a_row() {
     }
 }
 
-/// The list is the one that the parser uses: a name that it lacks is refused, whatever the code below would do with it.
+/// The parser uses this list: a name that is not in it is refused.
 #[test]
 fn the_parser_accepts_the_keywords_of_its_list_alone() {
     for name in ["xmsg", "Content", "detection_filter2", "byte_math", ""] {
@@ -333,7 +333,7 @@ fn each_keyword_matches_one_packet_and_not_another() {
         let [yes, no] = [&row.yes, &row.no].map(|frame| row.drops(&with, frame));
         assert!(yes, "{with}: the first packet must match");
         assert!(!no, "{with}: the second packet must not match");
-        // A rule that cannot be read without its keyword depends on it.
+        // A rule that cannot be parsed without its keyword depends on it.
         let same = read(&without).is_ok() && row.drops(&without, &row.yes) && !row.drops(&without, &row.no);
         assert_eq!(!same, matches!(row.effect, Matching), "{with}: against {without}");
     }
@@ -371,7 +371,7 @@ fn keywords_of_reports_change_the_report_alone() {
     }
 }
 
-/// A modifier means the same behind a comma in its content, as Snort 3 writes it.
+/// A modifier has the same meaning after a comma in its content, as Snort 3 writes it.
 #[test]
 fn modifiers_mean_the_same_behind_a_comma() {
     let mut seen = BTreeSet::new();

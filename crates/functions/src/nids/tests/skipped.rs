@@ -1,4 +1,4 @@
-//! Rules that are skipped: which, and how they are listed.
+//! Tests of skipped rules and of their list.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn unknown_rules_are_skipped_and_listed_completely() {
 }
 
 #[test]
-fn rules_that_drop_are_skipped_only_where_that_is_wanted() {
+fn rules_that_drop_are_skipped_only_if_configured() {
     for action in ["drop", "block", "reject", "sdrop", "rejectboth"] {
         let text = format!("alert ip any any -> any any (sid:1;)\n{action} tcp any any -> any any (http_uri; sid:2;)");
         let error = skipping(text.as_bytes(), false).expect_err(action);
@@ -44,7 +44,7 @@ fn rules_that_drop_are_skipped_only_where_that_is_wanted() {
 }
 
 #[test]
-fn files_that_are_no_text_or_too_large_are_refused_also_where_rules_are_skipped() {
+fn files_that_are_not_text_or_too_large_are_refused_even_with_skip() {
     let long = format!("alert tcp any any -> any any (msg:\"{}\"; sid:1;)", "a".repeat(70_000));
     for (bytes, reported) in [
         (&b"# one\n\0\x01"[..], "r:2: a byte of value 0"),
@@ -67,8 +67,8 @@ fn the_newest_revision_of_a_rule_counts() {
         assert_eq!((skipped.line, skipped.sid, &*skipped.keyword), (line, Some(1), "rev"));
     }
     let error = read(&(rule(1, "a") + &rule(1, "b"))).expect_err("twice");
-    assert!(error.contains("sid 1 is that of the rule in line 1"), "{error}");
-    // Another generator is another number.
+    assert!(error.contains("sid 1 is already used by the rule in line 1"), "{error}");
+    // Numbers of different generators are different.
     let other = "alert tcp any any -> any any (gid:1000001; sid:1; rev:1;)\n";
     assert_eq!(read(&(rule(1, "a") + other)).expect("it loads").rules.len(), 2);
 }

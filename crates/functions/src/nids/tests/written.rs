@@ -1,9 +1,9 @@
-//! Rules as they are written: read whole, or refused with their line.
+//! Tests of rule syntax: a rule is parsed completely, or refused with its line.
 
 use super::*;
 
 #[test]
-fn a_rule_is_read_whole() {
+fn a_rule_is_parsed_completely() {
     let file = read(
         "ipvar HOME 10.0.0.0/8\nportvar WEB [80,8080]\nconfig classification: own, of our own, 7\n# nothing\n\
          alert tcp !$HOME any <> $HOME $WEB (msg:\"a \\\"b\\; c\"; \\\n  content:!\"x|0d 0A|y\\\"\\;\"; nocase; offset:3; depth:9; \
@@ -17,50 +17,56 @@ fn a_rule_is_read_whole() {
     assert_eq!(rule.message, "a \"b; c");
     let contents: Vec<_> =
         rule.contents.iter().map(|content| (&content.bytes[..], content.not, content.nocase, content.place)).collect();
-    let absolute = rule::Place::Absolute { offset: 3, depth: Some(9) };
-    let relative = rule::Place::Relative { distance: -2, within: Some(5) };
+    let absolute = rule::ContentRange::Absolute { offset: 3, depth: Some(9) };
+    let relative = rule::ContentRange::Relative { distance: -2, within: Some(5) };
     assert_eq!(contents, [(&b"x\r\ny\";"[..], true, true, absolute), (b"z", false, false, relative)]);
     assert_eq!(rule.fast().expect("one").bytes, b"z");
     assert_eq!(rule.pcres[0].regex.text(), "/a;b\\\"\\/c/i");
-    assert_eq!(rule.tests[0], rule::Test::Size(rule::Span { first: 3, last: 9, not: false }));
-    assert_eq!(rule.tests[1], rule::Test::Flags { how: rule::Bits::All, bits: 2, mask: !0xc0 });
+    assert_eq!(rule.tests[0], rule::Test::Size(rule::NumberRange { first: 3, last: 9, not: false }));
+    assert_eq!(rule.tests[1], rule::Test::Flags { how: rule::BitMatch::All, bits: 2, mask: !0xc0 });
     assert_eq!(rule.references, ["url,example.org/a"]);
 }
 
 #[test]
-fn what_is_not_known_is_refused_with_its_line_and_what_to_write() {
-    for (rule, told) in [
-        ("alert tcp any any -> any any (msg:\"a\";)", "r:2: a rule without a number: write sid: NUMBER, from 1"),
-        ("alrt tcp any any -> any any (sid:1;)", "r:2: 'alrt' begins no rule (did you mean 'alert'?)"),
+fn unknown_syntax_is_refused_with_its_line_and_advice() {
+    for (rule, expected) in [
+        ("alert tcp any any -> any any (msg:\"a\";)", "r:2: the rule has no number: write sid: NUMBER, from 1"),
+        ("alrt tcp any any -> any any (sid:1;)", "r:2: 'alrt' does not begin a rule (did you mean 'alert'?)"),
         (
             "reject tcp any any -> any any (sid:1;)",
-            "r:2: the action 'reject' is not known: allowed are alert, drop, pass and log",
+            "r:2: the action 'reject' is not supported: allowed are alert, drop, pass and log",
         ),
         ("alert http any any -> any any (sid:1;)", "r:2: the protocol 'http': HTTP buffers are not supported yet"),
-        ("alert tcp any any <- any any (sid:1;)", "'<-' is not known: write the other way round"),
-        ("alert tcp any any -> any (sid:1;)", "r:2: a header of 6 words"),
-        ("alert tcp any any -> any any sid:1;", "a rule without '('"),
-        ("alert tcp any any -> any any (sid:1;", "a rule without ')'"),
-        ("alert tcp any any -> any any (\n  sid:1;\n)", "all but the last end with a backslash"),
+        ("alert tcp any any <- any any (sid:1;)", "'<-' is not supported: swap both sides"),
+        ("alert tcp any any -> any (sid:1;)", "r:2: the header has 6 words"),
+        ("alert tcp any any -> any any sid:1;", "the rule has no '('"),
+        ("alert tcp any any -> any any (sid:1;", "the rule has no ')'"),
+        ("alert tcp any any -> any any (\n  sid:1;\n)", "if the line ends with a backslash"),
         ("alert tcp any any -> any any (byte_math:bytes 1,offset 0,oper +,rvalue 1,result x; sid:1;)", "byte_math"),
         ("alert tcp any any -> any any (sid:1)", "no ';' after 'sid:1'"),
-        ("alert tcp $X any -> any any (sid:1;)", "no variable is called 'X'"),
+        ("alert tcp $X any -> any any (sid:1;)", "unknown variable 'X'"),
         ("alert tcp any any -> any any (xbits:set,x; sid:1;)", "the option 'xbits' is not supported yet"),
         ("alert tcp any any -> any any (http_uri; sid:1;)", "HTTP buffers are not supported yet"),
         ("alert tcp any any -> any any (contet:\"a\"; sid:1;)", "did you mean 'content'?"),
         ("alert tcp any any -> any any (flow:established; sid:1;)", "'flow' needs the state of connections"),
         ("alert tcp any any -> any any (content:\"\"; sid:1;)", "a content of 0 bytes: allowed are 1 to 1024"),
         ("alert tcp any any -> any any (content:\"|0|\"; sid:1;)", "two digits each"),
-        ("alert tcp any any -> any any (nocase; sid:1;)", "'nocase' before any content"),
-        ("alert tcp any any -> any any (content:\"abc\"; depth:2; sid:1;)", "depth 2 of a content of 3 bytes"),
-        ("alert tcp any any -> any any (content:\"abc\"; offset:2; within:9; sid:1;)", "allowed are either"),
+        ("alert tcp any any -> any any (nocase; sid:1;)", "'nocase' comes before any content"),
+        (
+            "alert tcp any any -> any any (content:\"abc\"; depth:2; sid:1;)",
+            "depth 2 is less than the 3 bytes of the content",
+        ),
+        (
+            "alert tcp any any -> any any (content:\"abc\"; offset:2; within:9; sid:1;)",
+            "'within' cannot be combined with offset or depth",
+        ),
         (
             "alert tcp any any -> any any (pcre:\"/(?<=a+)b/\"; sid:1;)",
             "r:2: pcre: '/(?<=a+)b/': look-behind of something whose length is not fixed",
         ),
         ("alert tcp any any -> any any (classtype:trojan-activty; sid:1;)", "did you mean 'trojan-activity'?"),
-        ("alert udp any any -> any any (flags:S; sid:1;)", "'flags' of a rule that is not of tcp"),
-        ("alert tcp any any -> any any (dsize:>65535; sid:1;)", "no number is so"),
+        ("alert udp any any -> any any (flags:S; sid:1;)", "'flags' is allowed only in rules for tcp"),
+        ("alert tcp any any -> any any (dsize:>65535; sid:1;)", "no number passes this test"),
         ("alert tcp any any -> any any (ttl:5-; ttl:x; sid:1;)", "ttl 'x': allowed are numbers from 0 to 255"),
         (
             "alert tcp any any -> any any (threshold: type limit, track by_src, count 0, seconds 5; sid:1;)",
@@ -70,13 +76,16 @@ fn what_is_not_known_is_refused_with_its_line_and_what_to_write() {
             "alert tcp any any -> any any (detection_filter: track by_src; sid:1;)",
             "write track by_src|by_dst|by_both|by_rule, count N, seconds N",
         ),
-        ("alert tcp any any -> any any (sid:9;)", "r:2: sid 9 is that of the rule in line 1: allowed is each once"),
-        ("include more.rules", "'include' is not known"),
-        ("config something", "'config something' is not known"),
+        (
+            "alert tcp any any -> any any (sid:9;)",
+            "r:2: sid 9 is already used by the rule in line 1: each sid is allowed once",
+        ),
+        ("include more.rules", "'include' is not supported"),
+        ("config something", "'config something' is not supported"),
         ("var X", "write var NAME VALUE"),
     ] {
         let error = read(&format!("alert ip any any -> any any (sid:9;)\n{rule}\n")).expect_err(rule);
-        assert!(error.contains(told) && error.starts_with("r:2: "), "{rule}: {error}");
+        assert!(error.contains(expected) && error.starts_with("r:2: "), "{rule}: {error}");
     }
     let many = "x\n".repeat(50);
     assert!(read(&many).expect_err("50 faults").contains("and 30 more"));
@@ -100,6 +109,6 @@ fn hostile_rules_are_refused_or_read_in_bounded_time() {
     assert!(
         with("pcre:\"/(((((a{1,100}){1,100}){1,100}){1,100}){1,100})/\";")
             .expect_err("large")
-            .contains("allowed are fewer repetitions")
+            .contains("use fewer repetitions")
     );
 }

@@ -5,7 +5,7 @@ use super::Building;
 use crate::nids::rule::{BitNames, BitOperation, BitStep};
 
 /// The longest name of a bit or a group, in bytes.
-const MOST_NAME: usize = 128;
+const MAX_NAME: usize = 128;
 
 const OPERATIONS: &str = "set, setx, unset, toggle, isset, isnotset, reset and noalert";
 
@@ -26,7 +26,7 @@ impl Building<'_> {
             "reset" => BitOperation::Reset,
             "noalert" => {
                 if let Some(names) = names {
-                    return Err(format!("flowbits 'noalert' with '{}': allowed is nothing", short(names)));
+                    return Err(format!("flowbits 'noalert' with '{}': 'noalert' takes no names", short(names)));
                 }
                 self.rule.silent = true;
                 return Ok(());
@@ -35,7 +35,7 @@ impl Building<'_> {
         };
         if self.flow != FlowMode::Session {
             return Err(format!(
-                "flowbits '{word}' needs a state of sessions, which keeps the bits: name it by \
+                "flowbits '{word}' needs a state of sessions, which keeps the bits: name it with \
                  'flow: {{ state: NAME }}'"
             ));
         }
@@ -53,12 +53,12 @@ impl Building<'_> {
         let group = group.map(|group| checked(group, "group")).transpose()?;
         let names = names.unwrap_or_default();
         let names = names.strip_prefix('[').and_then(|names| names.strip_suffix(']')).unwrap_or(names);
-        let asks = matches!(operation, BitOperation::IsSet | BitOperation::IsNotSet);
+        let tests = matches!(operation, BitOperation::IsSet | BitOperation::IsNotSet);
         let sets = operation == BitOperation::Set;
         if names.eq_ignore_ascii_case("all") || names.eq_ignore_ascii_case("any") {
             let all = names.eq_ignore_ascii_case("all");
-            let group = group.ok_or_else(|| format!("flowbits '{word},{names}': write a group behind it"))?;
-            if sets || !(all || asks) {
+            let group = group.ok_or_else(|| format!("flowbits '{word},{names}': write a group after it"))?;
+            if sets || !(all || tests) {
                 let allowed = if sets { "names" } else { "names, or 'all' and a group" };
                 return Err(format!("flowbits '{word},{names}': allowed are {allowed}"));
             }
@@ -66,17 +66,17 @@ impl Building<'_> {
             return Ok(());
         }
         let all = !names.contains('|');
-        if !all && (!asks || names.contains('&')) {
-            let allowed = if asks { "either '&' or '|'" } else { "'&'" };
+        if !all && (!tests || names.contains('&')) {
+            let allowed = if tests { "either '&' or '|'" } else { "'&'" };
             return Err(format!("flowbits '{}': allowed between the names is {allowed}", short(names)));
         }
         let listed =
             names.split(['&', '|']).map(|name| checked(name.trim_ascii(), "name")).collect::<Result<_, _>>()?;
         match (group, word.eq_ignore_ascii_case("setx")) {
-            (None, true) => return Err("flowbits 'setx': write a group behind the names".to_owned()),
+            (None, true) => return Err("flowbits 'setx': write a group after the names".to_owned()),
             (Some(group), _) if !sets => {
                 return Err(format!(
-                    "flowbits '{word}' with the group '{}': allowed is a group behind 'all'",
+                    "flowbits '{word}' with the group '{}': a group is only allowed after 'all'",
                     short(&group)
                 ));
             }
@@ -94,12 +94,12 @@ impl Building<'_> {
     }
 }
 
-/// Returns the name of a bit or a group.
+/// Checks the name of a bit or a group, and returns it.
 fn checked(name: &str, subject: &str) -> Result<String, String> {
     let letter = |byte: u8| byte.is_ascii_graphic() && !b"[]\"\\!&|".contains(&byte);
-    if name.is_empty() || name.len() > MOST_NAME || !name.bytes().all(letter) {
+    if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(letter) {
         return Err(format!(
-            "flowbits {subject} '{}': allowed are 1 to {MOST_NAME} ASCII letters, digits and signs without blanks",
+            "flowbits {subject} '{}': allowed are 1 to {MAX_NAME} ASCII letters, digits and signs without blanks",
             short(name)
         ));
     }

@@ -1,8 +1,8 @@
-//! The option `flow`: which side of a connection a packet is from.
+//! The option `flow`: the side of a connection from which a packet comes, and whether the connection is established.
 
 use super::super::{FlowMode, short};
 use super::Building;
-use crate::nids::rule::{Bits, FlowTest, Protocol, Test};
+use crate::nids::rule::{BitMatch, FlowTest, Protocol, Test};
 
 impl Building<'_> {
     pub(super) fn flow(&mut self, value: &str) -> Result<(), String> {
@@ -32,47 +32,47 @@ impl Building<'_> {
             return Ok(());
         }
         match self.flow {
-            FlowMode::Session => self.ask_session(&words),
+            FlowMode::Session => self.test_session(&words),
             FlowMode::Approximate => {
                 self.approximate(&words);
                 Ok(())
             }
             FlowMode::Refuse => Err(
-                "'flow' needs the state of connections: leave it out, name the state by 'flow: { state: NAME }', or \
+                "'flow' needs the state of connections: leave it out, name the state with 'flow: { state: NAME }', or \
                  set 'flow: approximate'"
                     .to_owned(),
             ),
         }
     }
 
-    /// Asks for the flags of the packet.
+    /// Approximates the option by tests of the packet's flags.
     fn approximate(&mut self, words: &[&str]) {
-        // In a rule for any protocol the test is of its TCP packets.
+        // In a rule for any protocol, the tests apply to TCP packets only.
         let of_tcp = matches!(self.rule.protocol, Protocol::Tcp | Protocol::Ip);
-        let mut ask = |how, bits, mask| self.rule.tests.push(Test::FlagsOfTcp { how, bits, mask });
+        let mut add_test = |how, bits, mask| self.rule.tests.push(Test::FlagsOfTcp { how, bits, mask });
         if of_tcp && words.contains(&"established") {
-            // What is after the handshake acknowledges and neither opens nor resets (RFC 9293 section 3.10.7.4).
-            ask(Bits::Exactly, 16, 16 | 2 | 4);
+            // Segments after the handshake have ACK, and neither SYN nor RST (RFC 9293 section 3.10.7.4).
+            add_test(BitMatch::Exactly, 16, 16 | 2 | 4);
         }
         if of_tcp && words.contains(&"not_established") {
-            ask(Bits::None, 16, 16);
+            add_test(BitMatch::None, 16, 16);
         }
     }
 
-    /// Asks the packet's session, which a table has.
-    fn ask_session(&mut self, words: &[&str]) -> Result<(), String> {
+    /// Adds conditions on the packet's session, which is looked up in a table.
+    fn test_session(&mut self, words: &[&str]) -> Result<(), String> {
         let mut test = self.rule.flow.unwrap_or_default();
         for word in words {
-            let (asked, wanted) = match *word {
+            let (condition, value) = match *word {
                 "established" => (&mut test.established, true),
                 "not_established" => (&mut test.established, false),
                 "to_server" | "from_client" => (&mut test.to_server, true),
                 "to_client" | "from_server" => (&mut test.to_server, false),
                 _ => continue,
             };
-            if asked.replace(wanted).is_some_and(|before| before != wanted) {
+            if condition.replace(value).is_some_and(|previous| previous != value) {
                 return Err(format!(
-                    "flow '{}': it contradicts a word before it: allowed are one direction, and one of established \
+                    "flow '{}': it contradicts an earlier word: allowed are one direction, and one of established \
                      and not_established",
                     short(word)
                 ));

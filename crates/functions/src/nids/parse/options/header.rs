@@ -1,24 +1,25 @@
 //! Options about headers: comparisons with numbers, and TCP's control bits.
 
 use super::super::short;
-use super::{Building, MOST_OFFSET, number};
-use crate::nids::rule::{Bits, Field, Protocol, Span, Test};
+use super::{Building, MAX_OFFSET, number};
+use crate::nids::rule::{BitMatch, Field, NumberRange, Protocol, Test};
 
-/// How an option writes a range.
+/// The notation of a range in an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RangeForm {
-    /// `A<>B` leaves A and B out, as Snort 2 (`itype`, `icode`) and Snort 3 do; `A<=>B` includes them.
+    /// `A<>B` excludes A and B, as in Snort 2 (`itype`, `icode`) and Snort 3. `A<=>B` includes them.
     Between,
-    /// `A<>B` includes A and B: `dsize`, as the manual of Snort 2 says (section 3.6.7).
+    /// `A<>B` includes A and B: `dsize`, according to the manual of Snort 2 (section 3.6.7).
     Inclusive,
-    /// As [`Between`](Self::Between); also `A-B`, `A-` and `-B`, which include A and B: `ttl` (Snort 2, section 3.6.2).
+    /// Like [`Between`](Self::Between). Also `A-B`, `A-` and `-B`, which include A and B: `ttl` (Snort 2, section
+    /// 3.6.2).
     Dashed,
-    /// No range: `ip_proto`.
+    /// Ranges are not allowed: `ip_proto`.
     None,
 }
 
-/// A comparison: `5`, `=5`, `<5`, `>=5`, `!5`, `3<>5`, `3<=>5`.
-pub(super) fn span(name: &str, text: &str, most: u32, form: RangeForm) -> Result<Span, String> {
+/// Parses a comparison: `5`, `=5`, `<5`, `>=5`, `!5`, `3<>5`, `3<=>5`.
+pub(super) fn span(name: &str, text: &str, most: u32, form: RangeForm) -> Result<NumberRange, String> {
     let allowed = match form {
         RangeForm::Between | RangeForm::Inclusive => "<5, >5, <=5, >=5, !5, 3<>5 and 3<=>5",
         RangeForm::Dashed => "<5, >5, <=5, >=5, !5, 3<>5, 3<=>5 and 3-5",
@@ -28,9 +29,9 @@ pub(super) fn span(name: &str, text: &str, most: u32, form: RangeForm) -> Result
         number::<u32>(name, text.trim_ascii(), most.into())
             .map_err(|_| format!("{name} '{}': allowed are numbers from 0 to {most}, {allowed}", short(text)))
     };
-    let nothing = || format!("{name} '{}': no number is so", short(text));
-    let above = |text: &str| one(text)?.checked_add(1).filter(|first| *first <= most).ok_or_else(nothing);
-    let below = |text: &str| one(text)?.checked_sub(1).ok_or_else(nothing);
+    let empty_range = || format!("{name} '{}': no number passes this test", short(text));
+    let above = |text: &str| one(text)?.checked_add(1).filter(|first| *first <= most).ok_or_else(empty_range);
+    let below = |text: &str| one(text)?.checked_sub(1).ok_or_else(empty_range);
     let (not, text) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest.trim_ascii_start()));
     let ranges = form != RangeForm::None;
     let dashed = text.split_once('-').filter(|_| form == RangeForm::Dashed);
@@ -53,12 +54,12 @@ pub(super) fn span(name: &str, text: &str, most: u32, form: RangeForm) -> Result
         (only, only)
     };
     if last < first {
-        return Err(nothing());
+        return Err(empty_range());
     }
-    Ok(Span { first, last, not })
+    Ok(NumberRange { first, last, not })
 }
 
-/// Protocols that `ip_proto` names.
+/// The protocol names that `ip_proto` accepts.
 const PROTOCOLS: [(&str, u8); 12] = [
     ("ip", 0),
     ("icmp", 1),
@@ -74,7 +75,7 @@ const PROTOCOLS: [(&str, u8); 12] = [
     ("sctp", 132),
 ];
 
-/// Options of an IPv4 header by name, with their number (RFC 791 section 3.1, RFC 1108, RFC 1191).
+/// IPv4 header options by name, with their numbers (RFC 791 section 3.1, RFC 1108, RFC 1191).
 const IP_OPTIONS: [(&str, Option<u8>); 10] = [
     ("any", None),
     ("eol", Some(0)),
@@ -89,11 +90,11 @@ const IP_OPTIONS: [(&str, Option<u8>); 10] = [
 ];
 
 impl Building<'_> {
-    /// Reads an option that compares a number of a header.
+    /// Parses an option that compares a number in a header.
     pub(super) fn comparison(&mut self, name: &str, value: &str) -> Result<(), String> {
         let field = match name {
             "dsize" => {
-                let span = span(name, value, MOST_OFFSET, RangeForm::Inclusive)?;
+                let span = span(name, value, MAX_OFFSET, RangeForm::Inclusive)?;
                 self.rule.tests.push(Test::Size(span));
                 return Ok(());
             }
@@ -104,7 +105,7 @@ impl Building<'_> {
             }
             "ip_proto" => return self.ip_protocol(value),
             "itype" | "icode" => {
-                self.of_protocol(name, Protocol::Icmp)?;
+                self.require_protocol(name, Protocol::Icmp)?;
                 let span = span(name, value, 255, RangeForm::Between)?;
                 self.rule.tests.push(if name == "itype" { Test::IcmpType(span) } else { Test::IcmpCode(span) });
                 return Ok(());
@@ -125,8 +126,8 @@ impl Building<'_> {
             _ => 65_535,
         };
         match field {
-            Field::Sequence | Field::Acknowledgement | Field::Window => self.of_protocol(name, Protocol::Tcp)?,
-            Field::IcmpId | Field::IcmpSequence => self.of_protocol(name, Protocol::Icmp)?,
+            Field::Sequence | Field::Acknowledgement | Field::Window => self.require_protocol(name, Protocol::Tcp)?,
+            Field::IcmpId | Field::IcmpSequence => self.require_protocol(name, Protocol::Icmp)?,
             Field::Tos | Field::Id | Field::FragmentOffset => {}
         }
         let span = span(name, value, most, RangeForm::Between)?;
@@ -134,12 +135,12 @@ impl Building<'_> {
         Ok(())
     }
 
-    fn of_protocol(&self, name: &str, protocol: Protocol) -> Result<(), String> {
+    fn require_protocol(&self, name: &str, protocol: Protocol) -> Result<(), String> {
         if self.rule.protocol == protocol {
             return Ok(());
         }
         let word = if protocol == Protocol::Tcp { "tcp" } else { "icmp" };
-        Err(format!("'{name}' of a rule that is not of {word}"))
+        Err(format!("'{name}' is allowed only in rules for {word}"))
     }
 
     fn ip_protocol(&mut self, value: &str) -> Result<(), String> {
@@ -157,10 +158,10 @@ impl Building<'_> {
         let letters = value.trim_matches(['!', '*', '+', ' ']);
         let signs: String = value.chars().filter(|letter| ['!', '*', '+'].contains(letter)).collect();
         let how = match signs.as_str() {
-            "" => Bits::Exactly,
-            "+" => Bits::All,
-            "*" => Bits::Any,
-            "!" => Bits::None,
+            "" => BitMatch::Exactly,
+            "+" => BitMatch::All,
+            "*" => BitMatch::Any,
+            "!" => BitMatch::None,
             _ => return Err(wrong()),
         };
         // RFC 791 section 3.1: reserved, don't fragment, more fragments.
@@ -187,7 +188,7 @@ impl Building<'_> {
 
     pub(super) fn flags(&mut self, value: &str) -> Result<(), String> {
         if self.rule.protocol != Protocol::Tcp {
-            return Err("'flags' of a rule that is not of tcp".to_owned());
+            return Err("'flags' is allowed only in rules for tcp".to_owned());
         }
         let read = |text: &str| {
             text.chars().try_fold(0u8, |bits, letter| {
@@ -201,7 +202,12 @@ impl Building<'_> {
                     'E' | '2' => 64,
                     'C' | '1' => 128,
                     '0' => 0,
-                    _ => return Err(format!("flags '{}': allowed are F, S, R, P, A, U, E, C and 0, with !, * or + and a mask behind a comma", short(value))),
+                    _ => {
+                        return Err(format!(
+                            "flags '{}': allowed are F, S, R, P, A, U, E, C and 0, with !, * or + and a mask after a comma",
+                            short(value)
+                        ));
+                    }
                 })
             })
         };
@@ -209,14 +215,14 @@ impl Building<'_> {
         let letters = bits.trim_ascii().trim_matches(['!', '*', '+']);
         let signs: String = bits.chars().filter(|letter| ['!', '*', '+'].contains(letter)).collect();
         let how = match signs.as_str() {
-            "" => Bits::Exactly,
-            "+" => Bits::All,
-            "*" => Bits::Any,
-            "!" => Bits::None,
+            "" => BitMatch::Exactly,
+            "+" => BitMatch::All,
+            "*" => BitMatch::Any,
+            "!" => BitMatch::None,
             _ => return Err(format!("flags '{}': allowed is one of !, * and +", short(value))),
         };
         if letters.is_empty() {
-            return Err(format!("flags '{}': no flag", short(value)));
+            return Err(format!("flags '{}': it has no flag", short(value)));
         }
         self.rule.tests.push(Test::Flags { how, bits: read(letters)?, mask: !read(mask)? });
         Ok(())

@@ -1,10 +1,10 @@
-//! `threshold` and `detection_filter`: how often a rule matches, or is reported.
+//! The options `threshold` and `detection_filter`, which limit how often a rule matches or is reported.
 
 use super::super::short;
 use super::number;
-use crate::nids::rule::{Kind, Limit, Track};
+use crate::nids::rule::{Limit, LimitKind, Track};
 
-/// `track by_src, count 5, seconds 60`, and for a threshold `type limit`.
+/// Parses a limit: `track by_src, count 5, seconds 60`, and for a threshold also `type limit`.
 pub(super) fn limit(name: &str, value: &str) -> Result<Limit, String> {
     let filter = name == "detection_filter";
     let form = if filter {
@@ -13,14 +13,14 @@ pub(super) fn limit(name: &str, value: &str) -> Result<Limit, String> {
         "type limit|threshold|both, track by_src|by_dst|by_both|by_rule, count N, seconds N"
     };
     let wrong = |part: &str| format!("{name} '{}': write {form}", short(part));
-    let (mut kind, mut track, mut count, mut seconds) = (filter.then_some(Kind::Filter), None, None, None);
+    let (mut kind, mut track, mut count, mut seconds) = (filter.then_some(LimitKind::Filter), None, None, None);
     for part in value.split(',').map(str::trim_ascii) {
         let (key, value) = part.split_once(' ').ok_or_else(|| wrong(part))?;
         let positive = |value: &str| number::<u32>(name, value, 1_000_000).ok().filter(|number| *number > 0);
         match (key, value.trim_ascii()) {
-            ("type", "limit") if !filter => kind = Some(Kind::Limit),
-            ("type", "threshold") if !filter => kind = Some(Kind::Threshold),
-            ("type", "both") if !filter => kind = Some(Kind::Both),
+            ("type", "limit") if !filter => kind = Some(LimitKind::Limit),
+            ("type", "threshold") if !filter => kind = Some(LimitKind::Threshold),
+            ("type", "both") if !filter => kind = Some(LimitKind::Both),
             ("track", "by_src") => track = Some(Track::Source),
             ("track", "by_both") => track = Some(Track::Both),
             ("track", "by_rule") => track = Some(Track::Rule),

@@ -1,18 +1,19 @@
-//! Options that read numbers from payloads: `byte_test`, `byte_jump`, `byte_extract`; and `isdataat`.
+//! Options that read numbers from payloads (`byte_test`, `byte_jump`, `byte_extract`), and `isdataat`.
 
 use super::super::short;
-use super::{Building, MOST_OFFSET, number};
+use super::{Building, MAX_OFFSET, number};
 use crate::nids::rule::{Amount, Base, Jump, Link, Number, NumberForm, Operator};
 
-/// The most bytes of a number, and of one that is written in digits.
-const MOST_BYTES: u64 = 4;
-const MOST_DIGITS: u64 = 10;
-/// The most variables of a rule, as in Snort.
-const MOST_VARIABLES: usize = 2;
+/// The largest number of bytes of a binary number.
+const MAX_BYTES: u64 = 4;
+/// The largest number of digits of a number in text.
+const MAX_DIGITS: u64 = 10;
+/// The largest number of variables of a rule, as in Snort.
+const MAX_VARIABLES: usize = 2;
 
-/// Arguments that come in any order.
+/// The arguments that may come in any order.
 #[derive(Default)]
-struct Rest {
+struct Arguments {
     relative: bool,
     little: bool,
     text: bool,
@@ -25,12 +26,12 @@ struct Rest {
 }
 
 impl Building<'_> {
-    /// A number within bounds, or the name of a variable that is set before.
+    /// Parses a number within bounds, or the name of a variable that is already set.
     pub(super) fn amount(&self, name: &str, text: &str, least: i64, most: i64) -> Result<Amount, String> {
         let text = text.trim_ascii();
         if text.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_') {
             return self.variable(text).map(Amount::Variable).ok_or_else(|| {
-                format!("{name} '{}': no byte_extract before sets a variable of this name", short(text))
+                format!("{name} '{}': no earlier byte_extract sets a variable of this name", short(text))
             });
         }
         let (minus, digits) = match text.strip_prefix('-') {
@@ -48,29 +49,29 @@ impl Building<'_> {
         })
     }
 
-    /// The index of a variable.
+    /// Returns the index of a variable.
     pub(super) fn variable(&self, name: &str) -> Option<u8> {
         self.variables.iter().position(|known| known == name).map(|index| index as u8)
     }
 
-    /// The number that an option reads: how many bytes, where, and the arguments behind.
-    fn source(&self, name: &str, bytes: &str, offset: &str, rest: &Rest) -> Result<Number, String> {
+    /// Parses the number that an option reads: its size, its position and the other arguments.
+    fn source(&self, name: &str, bytes: &str, offset: &str, rest: &Arguments) -> Result<Number, String> {
         if rest.base.is_some() && !rest.text {
-            return Err(format!("{name}: hex, dec and oct go with string"));
+            return Err(format!("{name}: hex, dec and oct are allowed only with string"));
         }
         if rest.text && rest.little {
-            return Err(format!("{name}: little goes without string"));
+            return Err(format!("{name}: little is not allowed with string"));
         }
-        let most = if rest.text { MOST_DIGITS } else { MOST_BYTES };
-        // `byte_jump: 0, 0, from_end, post_offset -6` of the Snort 2 manual: a number of no bytes is 0.
+        let most = if rest.text { MAX_DIGITS } else { MAX_BYTES };
+        // `byte_jump: 0, 0, from_end, post_offset -6` in the Snort 2 manual: a number of 0 bytes has the value 0.
         let none = name == "byte_jump" && !rest.text && rest.mask == 0;
         let least = u8::from(!none);
         let bytes =
             number::<u8>(name, bytes.trim_ascii(), most).ok().filter(|bytes| *bytes >= least).ok_or_else(|| {
-                let digits = if rest.text { String::new() } else { format!(" (1 to {MOST_DIGITS} with string)") };
+                let digits = if rest.text { String::new() } else { format!(" (1 to {MAX_DIGITS} with string)") };
                 format!("{name} '{}': allowed are {least} to {most} bytes{digits}", short(bytes))
             })?;
-        let offset = self.amount(name, offset, -i64::from(MOST_OFFSET), MOST_OFFSET.into())?;
+        let offset = self.amount(name, offset, -i64::from(MAX_OFFSET), MAX_OFFSET.into())?;
         if !rest.text && u32::from(bytes) < 4 && rest.mask >> (8 * u32::from(bytes)) != 0 {
             return Err(format!("{name}: a bitmask of more than {bytes} bytes"));
         }
@@ -82,9 +83,14 @@ impl Building<'_> {
         Ok(Number { bytes, offset, relative: rest.relative, form, mask: rest.mask })
     }
 
-    /// Reads the arguments that come in any order. `allowed` are those that not every option has.
-    fn rest<'t>(&self, name: &str, words: impl Iterator<Item = &'t str>, allowed: &[&str]) -> Result<Rest, String> {
-        let mut rest = Rest::default();
+    /// Parses the arguments that may come in any order. `allowed` are those that only some options have.
+    fn rest<'t>(
+        &self,
+        name: &str,
+        words: impl Iterator<Item = &'t str>,
+        allowed: &[&str],
+    ) -> Result<Arguments, String> {
+        let mut rest = Arguments::default();
         for word in words {
             let (key, value) = word.split_once([' ', ':']).map_or((word, ""), |(key, value)| (key, value.trim_ascii()));
             let own = ["multiplier", "align", "from_beginning", "from_end", "post_offset"].contains(&key);
@@ -124,7 +130,7 @@ impl Building<'_> {
                 ("from_beginning", "") if rest.jump.is_none() => rest.jump = Some(Base::Start),
                 ("from_end", "") if rest.jump.is_none() => rest.jump = Some(Base::End),
                 ("post_offset", value) => {
-                    rest.post = Some(self.amount(name, value, -i64::from(MOST_OFFSET), MOST_OFFSET.into())?);
+                    rest.post = Some(self.amount(name, value, -i64::from(MAX_OFFSET), MAX_OFFSET.into())?);
                 }
                 _ => {
                     return Err(format!("{name} '{}': allowed with {name} are {}", short(word), arguments(allowed)));
@@ -135,7 +141,7 @@ impl Building<'_> {
     }
 
     pub(super) fn byte_test(&mut self, value: &str) -> Result<(), String> {
-        self.room()?;
+        self.check_room()?;
         let words: Vec<&str> = value.split(',').map(str::trim_ascii).collect();
         let [bytes, operator, wanted, offset, rest @ ..] = &words[..] else {
             return Err(format!("byte_test '{}': write BYTES, OPERATOR, VALUE, OFFSET", short(value)));
@@ -146,7 +152,7 @@ impl Building<'_> {
             "<" => Operator::Less,
             ">" => Operator::More,
             "=" => Operator::Equal,
-            // An exclamation mark alone: not equal.
+            // A `!` without an operator means "not equal".
             "" if not => Operator::Equal,
             "<=" => Operator::AtMost,
             ">=" => Operator::AtLeast,
@@ -154,7 +160,7 @@ impl Building<'_> {
             "^" => Operator::Xor,
             _ => {
                 return Err(format!(
-                    "byte_test '{}': allowed are the operators <, >, =, <=, >=, & and ^, each with ! before",
+                    "byte_test '{}': allowed are the operators <, >, =, <=, >=, & and ^, each optionally after !",
                     short(operator)
                 ));
             }
@@ -166,7 +172,7 @@ impl Building<'_> {
     }
 
     pub(super) fn byte_jump(&mut self, value: &str) -> Result<(), String> {
-        self.room()?;
+        self.check_room()?;
         let words: Vec<&str> = value.split(',').map(str::trim_ascii).collect();
         let [bytes, offset, rest @ ..] = &words[..] else {
             return Err(format!("byte_jump '{}': write BYTES, OFFSET", short(value)));
@@ -175,7 +181,7 @@ impl Building<'_> {
         let rest = self.rest("byte_jump", rest.iter().copied(), &allowed)?;
         let number = self.source("byte_jump", bytes, offset, &rest)?;
         if ![0, 4].contains(&rest.align) {
-            return Err("byte_jump align: it is to 4 bytes".to_owned());
+            return Err("byte_jump align: only 4 is allowed".to_owned());
         }
         self.link(Link::Jump(Jump {
             number,
@@ -188,7 +194,7 @@ impl Building<'_> {
     }
 
     pub(super) fn byte_extract(&mut self, value: &str) -> Result<(), String> {
-        self.room()?;
+        self.check_room()?;
         let words: Vec<&str> = value.split(',').map(str::trim_ascii).collect();
         let [bytes, offset, name, rest @ ..] = &words[..] else {
             return Err(format!("byte_extract '{}': write BYTES, OFFSET, NAME", short(value)));
@@ -196,14 +202,14 @@ impl Building<'_> {
         let plain =
             name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.' || byte == b'-');
         if !plain || !name.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_') {
-            return Err(format!("byte_extract '{}': a name begins with a letter", short(name)));
+            return Err(format!("byte_extract '{}': a name must begin with a letter", short(name)));
         }
         let rest = self.rest("byte_extract", rest.iter().copied(), &["multiplier", "align"])?;
         let number = self.source("byte_extract", bytes, offset, &rest)?;
         let variable = match self.variable(name) {
             Some(known) => known,
-            None if self.variables.len() == MOST_VARIABLES => {
-                return Err(format!("byte_extract '{}': a rule has up to {MOST_VARIABLES} variables", short(name)));
+            None if self.variables.len() == MAX_VARIABLES => {
+                return Err(format!("byte_extract '{}': a rule may have {MAX_VARIABLES} variables", short(name)));
             }
             None => {
                 self.variables.push((*name).to_owned());
@@ -216,10 +222,10 @@ impl Building<'_> {
     }
 
     pub(super) fn data_at(&mut self, value: &str) -> Result<(), String> {
-        self.room()?;
+        self.check_room()?;
         let (not, value) = value.strip_prefix('!').map_or((false, value), |value| (true, value.trim_ascii()));
         let mut words = value.split(',').map(str::trim_ascii);
-        let at = self.amount("isdataat", words.next().unwrap_or(""), -i64::from(MOST_OFFSET), MOST_OFFSET.into())?;
+        let at = self.amount("isdataat", words.next().unwrap_or(""), -i64::from(MAX_OFFSET), MAX_OFFSET.into())?;
         let mut relative = false;
         for word in words {
             match word {
@@ -233,7 +239,7 @@ impl Building<'_> {
     }
 }
 
-/// The arguments of an option, as errors list them.
+/// Formats the arguments of an option for errors.
 fn arguments(own: &[&str]) -> String {
     let all = ["relative", "big", "little", "string", "hex", "dec", "oct", "bitmask"];
     all.iter().chain(own).copied().collect::<Vec<_>>().join(", ")

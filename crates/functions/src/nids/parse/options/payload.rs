@@ -1,20 +1,20 @@
 //! Options about the payload: `content` with its modifiers, and `pcre`.
 
 use super::super::short;
-use super::{Building, MOST_OFFSET, number, quoted};
+use super::{Building, MAX_OFFSET, number, quoted};
 use crate::nids::regex::Regex;
-use crate::nids::rule::{Amount, ChainStep, Content, Link, Number, Pcre, Place, Rule};
+use crate::nids::rule::{Amount, ChainStep, Content, ContentRange, Link, Number, Pcre, Rule};
 
-/// The most contents and expressions of a rule.
-const MOST_PARTS: usize = 64;
+/// The largest number of contents, expressions and similar options of a rule.
+const MAX_PARTS: usize = 64;
 /// The longest content, in bytes.
-const MOST_CONTENT: usize = 1_024;
+const MAX_CONTENT: usize = 1_024;
 
-/// Options of the content before them, which may also stand behind a comma in it.
+/// Options that modify the content before them. They may also follow after a comma in the content option.
 pub(in crate::nids) const MODIFIERS: [&str; 9] =
     ["nocase", "offset", "depth", "distance", "within", "startswith", "endswith", "fast_pattern", "rawbytes"];
 
-/// The bytes of a content; of Latin-1 each character is one.
+/// Parses the bytes of a content. With `latin1`, each character is one byte.
 fn bytes(text: &str, latin1: bool) -> Result<Vec<u8>, String> {
     let encoded: Vec<u8> =
         if latin1 { text.chars().map(|letter| letter as u8).collect() } else { text.as_bytes().to_vec() };
@@ -46,25 +46,30 @@ fn bytes(text: &str, latin1: bool) -> Result<Vec<u8>, String> {
             byte => bytes.push(byte),
         }
     }
-    if (1..=MOST_CONTENT).contains(&bytes.len()) {
+    if (1..=MAX_CONTENT).contains(&bytes.len()) {
         Ok(bytes)
     } else {
-        Err(format!("a content of {} bytes: allowed are 1 to {MOST_CONTENT}", bytes.len()))
+        Err(format!("a content of {} bytes: allowed are 1 to {MAX_CONTENT}", bytes.len()))
     }
 }
 
-/// Completes what a rule asks of the payload.
+/// Completes the tests of the payload after all options are parsed.
 pub(super) fn finish(rule: &mut Rule, links: Vec<Link>) -> Result<(), String> {
     for content in rule.contents.iter_mut().filter(|content| content.only) {
-        if (Place::Absolute { offset: 0, depth: None }) != content.place || content.by != (None, None) || content.end {
-            return Err("'fast_pattern:only' of a content with offset, depth, distance or within".to_owned());
+        if (ContentRange::Absolute { offset: 0, depth: None }) != content.place
+            || content.by != (None, None)
+            || content.end
+        {
+            return Err(
+                "'fast_pattern:only' is not allowed for a content with offset, depth, distance or within".to_owned()
+            );
         }
-        // Snort looks for it with those of other rules, in either case.
+        // Snort searches for it only together with the contents of other rules, in either case.
         content.nocase = true;
     }
     rule.chain = chain(rule, links);
     if rule.chain.is_empty() {
-        // Nothing is relative to them: they come last.
+        // No option is relative to them, so they come last.
         rule.contents.sort_by_key(|content| content.only);
     }
     for (index, pcre) in rule.pcres.iter_mut().enumerate() {
@@ -74,19 +79,20 @@ pub(super) fn finish(rule: &mut Rule, links: Vec<Link>) -> Result<(), String> {
     Ok(())
 }
 
-/// The options in order, where one depends on others in a way that contents by themselves do not.
+/// Returns the options in order if one depends on others in a way that the matcher for contents alone cannot handle.
+/// Otherwise returns nothing.
 fn chain(rule: &Rule, mut links: Vec<Link>) -> Vec<ChainStep> {
     let content = |link: &Link| match link {
         Link::Content(index) => Some(&rule.contents[*index]),
         _ => None,
     };
-    // Nothing is relative to contents that rules are only found by.
+    // No option is relative to contents with `fast_pattern:only`.
     links.sort_by_key(|link| content(link).is_some_and(|content| content.only));
     let mut after_pcre = false;
     let depends = links.iter().any(|link| match link {
         Link::Content(index) => {
             let content = &rule.contents[*index];
-            let relative = matches!(content.place, Place::Relative { .. });
+            let relative = matches!(content.place, ContentRange::Relative { .. });
             after_pcre &= relative || content.not;
             content.end || content.by != (None, None) || relative && after_pcre
         }
@@ -113,7 +119,7 @@ fn chain(rule: &Rule, mut links: Vec<Link>) -> Vec<ChainStep> {
         match &link {
             Link::Content(index) => {
                 let content = &rule.contents[*index];
-                relative = matches!(content.place, Place::Relative { .. });
+                relative = matches!(content.place, ContentRange::Relative { .. });
                 moves = !content.not;
                 used.extend(content.by.0.into_iter().chain(content.by.1).map(Amount::Variable));
             }
@@ -157,18 +163,18 @@ impl Building<'_> {
         self.links.push(link);
     }
 
-    pub(super) fn room(&self) -> Result<(), String> {
-        if self.links.len() < MOST_PARTS {
+    pub(super) fn check_room(&self) -> Result<(), String> {
+        if self.links.len() < MAX_PARTS {
             return Ok(());
         }
-        Err(format!("more than {MOST_PARTS} contents, expressions and the like"))
+        Err(format!("more than {MAX_PARTS} contents, expressions and similar options"))
     }
 
     pub(super) fn content(&mut self, value: &str) -> Result<(), String> {
-        self.room()?;
+        self.check_room()?;
         let (not, value) = value.strip_prefix('!').map_or((false, value), |rest| (true, rest.trim_ascii_start()));
         let (text, rest) = quoted("content", value)?;
-        let place = Place::Absolute { offset: 0, depth: None };
+        let place = ContentRange::Absolute { offset: 0, depth: None };
         self.rule.contents.push(Content {
             bytes: bytes(text, self.latin1)?,
             nocase: false,
@@ -180,7 +186,7 @@ impl Building<'_> {
             end: false,
         });
         self.link(Link::Content(self.rule.contents.len() - 1));
-        // As of Snort 3: behind commas, where 2 has options of their own.
+        // Snort 3 writes modifiers after commas, Snort 2 as options of their own.
         let Some(rest) = rest.strip_prefix(',') else {
             return if rest.is_empty() {
                 Ok(())
@@ -203,7 +209,7 @@ impl Building<'_> {
         let variable = value.and_then(|value| self.variable(value));
         let fast_before = self.rule.contents.iter().any(|content| content.fast);
         let Some(content) = self.rule.contents.last_mut() else {
-            return Err(format!("'{name}' before any content: write it after the content that it is of"));
+            return Err(format!("'{name}' comes before any content: write it after the content that it modifies"));
         };
         let value = value.unwrap_or("");
         match name {
@@ -211,23 +217,25 @@ impl Building<'_> {
             "nocase" => content.nocase = true,
             "endswith" => content.end = true,
             "startswith" => {
-                let Place::Absolute { offset: 0, depth: None } = content.place else {
-                    return Err("'startswith' of a content with offset, depth, distance or within".to_owned());
+                let ContentRange::Absolute { offset: 0, depth: None } = content.place else {
+                    return Err(
+                        "'startswith' is not allowed for a content with offset, depth, distance or within".to_owned()
+                    );
                 };
-                content.place = Place::Absolute { offset: 0, depth: Some(content.bytes.len() as u32) };
+                content.place = ContentRange::Absolute { offset: 0, depth: Some(content.bytes.len() as u32) };
             }
             "fast_pattern" => {
                 if content.not {
-                    return Err("'fast_pattern' of a content that must not be there".to_owned());
+                    return Err("'fast_pattern' is not allowed for a negated content".to_owned());
                 }
                 let length = content.bytes.len() as u32;
                 match value {
                     "" => {}
                     "only" => content.only = true,
-                    // Rules are found by the whole content, which finds no more and no less.
+                    // Rules are found by the whole content. The result is the same.
                     _ => {
                         let part = value.split_once(',').and_then(|(offset, size)| {
-                            let one = |text: &str| number::<u32>(name, text.trim_ascii(), MOST_OFFSET.into()).ok();
+                            let one = |text: &str| number::<u32>(name, text.trim_ascii(), MAX_OFFSET.into()).ok();
                             one(offset)?.checked_add(one(size).filter(|size| *size > 0)?)
                         });
                         if part.is_none_or(|end| end > length) {
@@ -239,17 +247,17 @@ impl Building<'_> {
                     }
                 }
                 if fast_before {
-                    return Err("'fast_pattern' twice: allowed is once a rule".to_owned());
+                    return Err("'fast_pattern' occurs twice: it is allowed once a rule".to_owned());
                 }
                 content.fast = true;
             }
             "offset" | "depth" => {
-                let Place::Absolute { offset, depth } = &mut content.place else {
-                    return Err(format!("'{name}' of a content with distance or within: allowed are either"));
+                let ContentRange::Absolute { offset, depth } = &mut content.place else {
+                    return Err(format!("'{name}' cannot be combined with distance or within"));
                 };
                 let numbered = variable.is_none();
                 let number =
-                    if numbered { number(name, value, MOST_OFFSET.into())? } else { content.bytes.len() as u32 };
+                    if numbered { number(name, value, MAX_OFFSET.into())? } else { content.bytes.len() as u32 };
                 if name == "offset" {
                     *offset = if numbered { number } else { 0 };
                     content.by.0 = variable;
@@ -259,43 +267,43 @@ impl Building<'_> {
                 }
             }
             _ => {
-                if let Place::Absolute { offset: 0, depth: None } = content.place
+                if let ContentRange::Absolute { offset: 0, depth: None } = content.place
                     && content.by == (None, None)
                 {
-                    content.place = Place::Relative { distance: 0, within: None };
+                    content.place = ContentRange::Relative { distance: 0, within: None };
                 }
-                let Place::Relative { distance, within } = &mut content.place else {
-                    return Err(format!("'{name}' of a content with offset or depth: allowed are either"));
+                let ContentRange::Relative { distance, within } = &mut content.place else {
+                    return Err(format!("'{name}' cannot be combined with offset or depth"));
                 };
                 if name == "within" {
                     content.by.1 = variable;
                     *within = Some(match variable {
                         Some(_) => content.bytes.len() as u32,
-                        None => number(name, value, MOST_OFFSET.into())?,
+                        None => number(name, value, MAX_OFFSET.into())?,
                     });
                 } else if variable.is_some() {
                     (*distance, content.by.0) = (0, variable);
                 } else {
                     let (minus, digits) = value.strip_prefix('-').map_or((false, value), |rest| (true, rest));
-                    let number: i32 = number(name, digits, MOST_OFFSET.into())?;
+                    let number: i32 = number(name, digits, MAX_OFFSET.into())?;
                     (*distance, content.by.0) = (if minus { -number } else { number }, None);
                 }
             }
         }
         let length = content.bytes.len() as u32;
         let (name, bytes) = match content.place {
-            Place::Absolute { depth: Some(depth), .. } => ("depth", depth),
-            Place::Relative { within: Some(within), .. } => ("within", within),
+            ContentRange::Absolute { depth: Some(depth), .. } => ("depth", depth),
+            ContentRange::Relative { within: Some(within), .. } => ("within", within),
             _ => return Ok(()),
         };
         if bytes < length {
-            return Err(format!("{name} {bytes} of a content of {length} bytes: allowed is as much or more"));
+            return Err(format!("{name} {bytes} is less than the {length} bytes of the content"));
         }
         Ok(())
     }
 
     pub(super) fn pcre(&mut self, value: &str) -> Result<(), String> {
-        self.room()?;
+        self.check_room()?;
         let (not, value) = value.strip_prefix('!').map_or((false, value), |rest| (true, rest.trim_ascii_start()));
         let (text, rest) = quoted("pcre", value)?;
         if !rest.is_empty() {

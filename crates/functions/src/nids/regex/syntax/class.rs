@@ -1,4 +1,4 @@
-//! Sets of bytes, and classes in brackets.
+//! Sets of bytes, and the parser of bracketed classes.
 
 use super::Parser;
 
@@ -7,14 +7,14 @@ use super::Parser;
 pub struct ByteSet([u64; 4]);
 
 impl ByteSet {
-    /// These bytes.
+    /// Creates the set of these bytes.
     pub fn of(bytes: impl IntoIterator<Item = u8>) -> Self {
         let mut set = Self::default();
         bytes.into_iter().for_each(|byte| set.add(byte));
         set
     }
 
-    /// Every byte.
+    /// Returns the set of all bytes.
     #[must_use]
     pub fn all() -> Self {
         Self([u64::MAX; 4])
@@ -24,30 +24,30 @@ impl ByteSet {
         self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
     }
 
-    /// Adds those of another set.
+    /// Adds the bytes of another set.
     pub fn join(&mut self, other: Self) {
         self.0.iter_mut().zip(other.0).for_each(|(word, other)| *word |= other);
     }
 
-    /// All others.
+    /// Returns the complement of the set.
     #[must_use]
     pub fn not(self) -> Self {
         Self(self.0.map(|word| !word))
     }
 
-    /// Whether it has a byte.
+    /// Returns true if the set contains `byte`.
     #[inline]
     #[must_use]
     pub fn has(&self, byte: u8) -> bool {
         self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
     }
 
-    /// The bytes, in order.
+    /// Iterates over the bytes in order.
     pub fn bytes(&self) -> impl Iterator<Item = u8> + '_ {
         (0..=255).filter(|byte| self.has(*byte))
     }
 
-    /// With letters in either case, where that is wanted.
+    /// Adds the other case of all letters if `nocase` is true.
     #[must_use]
     pub fn folded(self, nocase: bool) -> Self {
         let mut set = self;
@@ -60,7 +60,7 @@ impl ByteSet {
         set
     }
 
-    /// `\d`, `\w`, `\s`, `\h`, `\v` and their opposites, by the letter.
+    /// Returns the set of `\d`, `\w`, `\s`, `\h`, `\v` or their complements, by the letter.
     pub(super) fn named(letter: u8) -> Option<Self> {
         let set = match letter.to_ascii_lowercase() {
             b'd' => Self::of(b'0'..=b'9'),
@@ -73,9 +73,9 @@ impl ByteSet {
         Some(if letter.is_ascii_uppercase() { set.not() } else { set })
     }
 
-    /// A class of POSIX, by its name.
+    /// Returns a POSIX class by its name.
     fn posix(name: &[u8]) -> Option<Self> {
-        let holds: fn(&u8) -> bool = match name {
+        let contains: fn(&u8) -> bool = match name {
             b"alpha" => u8::is_ascii_alphabetic,
             b"digit" => u8::is_ascii_digit,
             b"alnum" => u8::is_ascii_alphanumeric,
@@ -92,12 +92,12 @@ impl ByteSet {
             b"word" => |byte| byte.is_ascii_alphanumeric() || *byte == b'_',
             _ => return None,
         };
-        Some(Self::of((0..=255u8).filter(holds)))
+        Some(Self::of((0..=255u8).filter(contains)))
     }
 }
 
 impl Parser<'_> {
-    /// What follows `[`.
+    /// Parses a class after its `[`.
     pub(super) fn class(&mut self) -> Result<ByteSet, String> {
         let not = self.take(b"^");
         let (mut set, mut first) = (ByteSet::default(), true);
@@ -117,7 +117,7 @@ impl Parser<'_> {
                 }
                 Member::Byte(low) => low,
             };
-            // A hyphen before the end, or before a set, is itself.
+            // A hyphen before the end of the class or before a set is a literal.
             let range = self.rest().starts_with(b"-") && self.bytes.get(self.at + 1).is_some_and(|byte| *byte != b']');
             if !range {
                 set.add(low);
@@ -146,7 +146,7 @@ impl Parser<'_> {
         Ok(if not { set.not() } else { set })
     }
 
-    /// `[:alpha:]` or `[:^alpha:]`, where one is there.
+    /// Parses `[:alpha:]` or `[:^alpha:]`, if there is one.
     fn posix(&mut self) -> Result<Option<ByteSet>, String> {
         let Some(rest) = self.rest().strip_prefix(b"[:") else { return Ok(None) };
         let Some(length) = memchr::memmem::find(rest, b":]") else { return Ok(None) };
@@ -155,8 +155,8 @@ impl Parser<'_> {
             return Ok(None);
         }
         let (not, name) = name.strip_prefix(b"^").map_or((false, name), |name| (true, name));
-        let set = ByteSet::posix(name)
-            .ok_or_else(|| format!("the class '[:{}:]' is not known", String::from_utf8_lossy(name)))?;
+        let set =
+            ByteSet::posix(name).ok_or_else(|| format!("unknown class '[:{}:]'", String::from_utf8_lossy(name)))?;
         self.at += length + 4;
         Ok(Some(if not { set.not() } else { set }))
     }
@@ -179,7 +179,7 @@ impl Parser<'_> {
         if letter == b'Q' || letter == b'E' {
             return Err("\\Q and \\E within a class are not supported".to_owned());
         }
-        // No back-reference: digits are octal.
+        // A class has no back-references: the digits are octal.
         if (b'0'..=b'7').contains(&letter) {
             return Ok(Member::Byte(self.octal(3)));
         }

@@ -1,9 +1,9 @@
-//! What follows a backslash.
+//! Parses escape sequences.
 
 use super::{ByteSet, Node, Parser, Position};
 
 impl Parser<'_> {
-    /// What follows a backslash outside of classes.
+    /// Parses an escape sequence outside of classes, after the backslash.
     pub(super) fn escape(&mut self) -> Result<Node, String> {
         let letter = self.peek().ok_or("a backslash at the end")?;
         self.at += 1;
@@ -17,7 +17,7 @@ impl Parser<'_> {
             b'z' => Node::At(Position::End),
             b'Z' => Node::At(Position::LastLineEnd),
             b'G' => Node::At(Position::SearchStart),
-            // The reported match would begin here; where it ends is the same.
+            // `\K` sets the start of the reported match. The end is the same.
             b'K' => Node::Empty,
             b'N' => Node::Byte(ByteSet::of([b'\n']).not()),
             b'C' => Node::Byte(ByteSet::all()),
@@ -40,7 +40,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `\1`, or `\101` where there are not as many groups.
+    /// Parses `\1` as a back-reference, or `\101` as an octal number if there are not as many groups.
     fn number(&mut self) -> Result<Node, String> {
         let digits = self.rest().iter().take_while(|byte| byte.is_ascii_digit()).take(4).count();
         let number = self.rest()[..digits].iter().fold(0usize, |number, digit| number * 10 + usize::from(digit - b'0'));
@@ -48,7 +48,7 @@ impl Parser<'_> {
             self.at += digits;
             return self.back(number);
         }
-        // PCRE: up to three octal digits where the first is one; else the digit itself.
+        // PCRE: up to three octal digits if the first digit is octal, otherwise the digit itself.
         let byte = if self.peek().is_some_and(|digit| digit <= b'7') {
             self.octal(3)
         } else {
@@ -58,7 +58,7 @@ impl Parser<'_> {
         Ok(self.literal(byte))
     }
 
-    /// Up to so many octal digits.
+    /// Parses up to `most` octal digits.
     pub(super) fn octal(&mut self, most: usize) -> u8 {
         let digits = self.rest().iter().take_while(|byte| (b'0'..=b'7').contains(byte)).take(most).count();
         let number = self.rest()[..digits].iter().fold(0u32, |number, digit| number << 3 | u32::from(digit - b'0'));
@@ -68,12 +68,12 @@ impl Parser<'_> {
 
     fn back(&self, number: usize) -> Result<Node, String> {
         if number == 0 || number > self.groups {
-            return Err(format!("a reference to group {number} of {}", self.groups));
+            return Err(format!("a reference to group {number}, but there are {}", self.groups));
         }
         Ok(Node::Back(number, self.flags.nocase))
     }
 
-    /// `\k<name>`, `\k{name}`, `\k'name'`, `\g1`, `\g{1}`, `\g{-1}`, `\g{name}`.
+    /// Parses `\k<name>`, `\k{name}`, `\k'name'`, `\g1`, `\g{1}`, `\g{-1}` or `\g{name}`.
     fn reference(&mut self, letter: u8) -> Result<Node, String> {
         let name = if self.take(b"{") {
             self.until(b'}')?
@@ -97,7 +97,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The byte that a letter behind a backslash stands for: itself where it is none of these.
+    /// Returns the byte of an escape sequence. A letter without a special meaning stands for itself.
     pub(super) fn byte_escape(&mut self, letter: u8) -> Result<u8, String> {
         Ok(match letter {
             b'a' => 7,

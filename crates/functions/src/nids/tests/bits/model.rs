@@ -1,4 +1,4 @@
-//! `flowbits` against a plain model: a map from sessions to their bits.
+//! Tests of `flowbits` against a simple model: a map from sessions to their bits.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -8,7 +8,7 @@ const SECOND: u64 = 1_000_000_000;
 /// The time-out of sessions, in seconds.
 const LASTS: u64 = 100;
 
-/// The module that opens sessions, and the packets that it gets.
+/// The module that opens sessions, and the address family of its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum World {
     Firewall4,
@@ -16,14 +16,14 @@ enum World {
     Nat,
 }
 
-/// The two ways through a module that opens sessions, and rules on either side of it.
+/// The two directions through a module that opens sessions, and rules that see the packets before or after it.
 struct Path {
     surroundings: Surroundings,
     world: World,
-    /// The way of openers, and the way of answers.
+    /// The module for packets of the openers, and for packets of the peers.
     ways: [Rig; 2],
     ids: Rig,
-    /// By session, its address and port outside of the translation.
+    /// The address and port of each session outside the translation.
     outside: HashMap<u16, ([u8; 4], u16)>,
 }
 
@@ -62,7 +62,7 @@ impl Path {
         }
     }
 
-    /// Sends a packet of a session. Returns the rules that report it, before or behind the module that opens sessions.
+    /// Sends a packet of a session. Returns the rules that report it, before or after the module that opens sessions.
     fn run(&mut self, session: u16, reply: bool, payload: &[u8], front: bool) -> BTreeSet<u32> {
         let frame = if self.world == World::Firewall6 {
             let (inside, peer) = ([0xfd; 16], [0xfe; 16]);
@@ -93,12 +93,12 @@ impl Path {
     }
 }
 
-/// By session, the time of its last packet and its bits.
+/// The time of the last packet and the bits of each session.
 #[derive(Default)]
 struct Model(HashMap<u16, (u64, HashSet<usize>)>);
 
 const BITS: usize = 3;
-/// Operations on a bit, as rules have them.
+/// Operations on a bit, as `flowbits` writes them.
 const OPERATIONS: [(&str, &str); 9] = [
     ("set", "set,B,all.of.them"),
     ("unset", "unset,B"),
@@ -111,20 +111,21 @@ const OPERATIONS: [(&str, &str); 9] = [
     ("none", ""),
 ];
 
-/// Rules with all operations on all bits, and questions. Each `turn` has another order and other bits among them.
+/// Returns rules with all operations on all bits, and with tests. Each `turn` gives another order and other bits
+/// between them.
 fn rules(turn: usize) -> Vec<String> {
     let mut rules = Vec::new();
-    let asks = |options: &str, sid| on("", options, sid).replace("content:\"\"; ", "");
+    let tests = |options: &str, sid| on("", options, sid).replace("content:\"\"; ", "");
     for bit in 0..BITS {
         for (at, (name, options)) in OPERATIONS.iter().enumerate().filter(|(_, (_, options))| !options.is_empty()) {
             let options = options.replace('B', &format!("b{bit}"));
             rules.push(on(&format!("<{name}{bit}>"), &options, (10 * at + bit + 1) as u32));
         }
-        rules.push(asks(&format!("isset,b{bit}"), 100 + bit as u32));
+        rules.push(tests(&format!("isset,b{bit}"), 100 + bit as u32));
     }
-    let questions = ["isset,b0&b1", "isset,b0|b2", "isnotset,b0&b1", "isnotset,b0|b2", "isset,any,all.of.them"];
-    for (sid, options) in (200..).zip(questions) {
-        rules.push(asks(options, sid));
+    let conditions = ["isset,b0&b1", "isset,b0|b2", "isnotset,b0&b1", "isnotset,b0|b2", "isset,any,all.of.them"];
+    for (sid, options) in (200..).zip(conditions) {
+        rules.push(tests(options, sid));
     }
     rules.rotate_left(turn * 5 % 16);
     for extra in 0..turn * 40 {
@@ -145,7 +146,7 @@ impl Model {
         if !known {
             bits.clear();
         }
-        // The session of the first packet is there behind the module that opens it.
+        // After the module that opens sessions, the session of the first packet exists.
         let mut none = HashSet::new();
         let has_row = known || !front;
         let bits = if has_row { bits } else { &mut none };
@@ -168,8 +169,8 @@ impl Model {
         }
         reports.extend(bits.iter().map(|bit| 100 + *bit as u32));
         let [zero, one, two] = [0, 1, 2].map(|bit| bits.contains(&bit));
-        let met = [zero && one, zero || two, !(zero && one), !(zero || two), zero || one || two];
-        reports.extend((200..).zip(met).filter(|(_, met)| *met).map(|(sid, _)| sid));
+        let conditions = [zero && one, zero || two, !(zero && one), !(zero || two), zero || one || two];
+        reports.extend((200..).zip(conditions).filter(|(_, conditions)| *conditions).map(|(sid, _)| sid));
         reports
     }
 }
@@ -181,9 +182,10 @@ fn worlds() -> impl Strategy<Value = World> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// Sessions end, other sessions take over their entries, and rules are reloaded: each has the bits of the model.
+    /// Sessions end, other sessions reuse their entries, and rules are reloaded. Each session has the bits of the
+    /// model.
     #[test]
-    fn sessions_have_the_bits_of_a_plain_model(
+    fn sessions_have_the_bits_of_the_model(
         world in worlds(),
         steps in vec((0u16..5, 0..OPERATIONS.len(), 0..BITS, any::<(bool, bool)>(), 0..24u8), 1..60),
     ) {
@@ -201,7 +203,7 @@ proptest! {
                     now += 1;
                 }
             }
-            // The translation lets no answer pass before the opener's packet.
+            // The translation drops replies before the opener's first packet.
             let reply = reply && (world != World::Nat || model.knows(now, session));
             let payload = format!("<{}{bit}>", OPERATIONS[at].0);
             let reports = path.run(session, reply, payload.as_bytes(), front);
