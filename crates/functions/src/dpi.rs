@@ -1,7 +1,8 @@
 //! Deep packet inspection: sends packets to gates by the patterns in their payloads.
 //!
-//! Each packet is looked at by itself. (A pattern that two TCP segments share is found once sessions carry the state of a
-//! search from one to the next; `inspection::strings` is where that state would come out and go in.)
+//! Each packet is inspected on its own. (A pattern that spans two TCP segments could be found if sessions carried the
+//! state of the search from one segment to the next. `inspection::strings` is the module that would return and take
+//! this state.)
 
 pub mod pattern;
 pub mod set;
@@ -19,7 +20,7 @@ use forebay_packet::{MAX_BATCH, Packet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::inspection::payload::{Part, Seen};
+use crate::inspection::payload::{Fragmentation, PacketLayout};
 use crate::parameters::{LISTED, of_elements};
 use pattern::{is_name, parse_file};
 use set::{MOST_CLASSES, Verdict};
@@ -29,24 +30,27 @@ use table::{Current, Next, Patterns};
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The patterns: a file's name, a pattern a line, or a list of such lines.
+    /// The patterns: the name of a file with a pattern a line, or a list of such lines.
     patterns: Source,
-    /// The classes of patterns, from the strongest: of a packet with patterns of several classes the first of them decides.
-    /// One, `match`, whose packets leave by the gate `match`, where there are none.
+    /// The classes of patterns, from the strongest. If a packet contains patterns of several classes, the first of
+    /// these classes decides. Without this parameter there is one class, `match`, whose packets leave by the gate
+    /// `match`.
     classes: Option<Vec<Class>>,
-    /// Whether ASCII letters are found in either case where a pattern does not say.
+    /// True if ASCII letters match in either case for patterns without `case` or `nocase`.
     #[serde(default)]
     nocase: bool,
-    /// How many bytes of each payload are looked at, 1 to 65535; all of them by default.
+    /// The number of bytes of each payload that are inspected, 1 to 65535; all by default.
     depth: Option<usize>,
-    /// Fragments: `scan` what each carries (the default), `pass` them unseen, or `drop` them.
+    /// The treatment of fragments: `scan` inspects what each carries (the default), `pass` lets them pass uninspected,
+    /// `drop` drops them.
     #[serde(default)]
     fragments: Fragments,
-    /// What counts are told in reports: of each `class` (the default), or of each `pattern`, too, that was there at first.
-    /// Of all patterns the table `matches` tells them.
+    /// The counts in reports: those of each `class` (the default), or also those of each `pattern` in the
+    /// configuration. The table `matches` has the counts of all patterns.
     #[serde(default)]
     count: Count,
-    /// How many patterns there may be at a time, 1 to 1048576; 65536 by default. Each takes 8 bytes a worker for its count.
+    /// The largest number of patterns at a time, 1 to 1048576; 65536 by default. Each takes 8 bytes a worker for its
+    /// count.
     #[serde(default = "capacity")]
     capacity: usize,
 }
@@ -56,17 +60,17 @@ fn capacity() -> usize {
 }
 
 /// The largest `capacity`.
-const MOST_PATTERNS: usize = 1 << 20;
-/// The largest `depth`: what the largest packets have.
-const MOST_DEPTH: usize = u16::MAX as usize;
+const MAX_PATTERNS: usize = 1 << 20;
+/// The largest `depth`: the size of the largest packets.
+const MAX_DEPTH: usize = u16::MAX as usize;
 
-/// Where patterns come from.
+/// The source of the patterns.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged, expecting = "patterns are a file's name or a list of patterns")]
 enum Source {
-    /// A file, relative to the configuration.
+    /// A file. Its name is relative to the configuration.
     File(String),
-    /// The lines of such a file.
+    /// The lines of a pattern file.
     Inline(Vec<String>),
 }
 
@@ -74,34 +78,34 @@ enum Source {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Class {
-    /// What patterns say (`class=NAME`).
+    /// The name, which patterns refer to (`class=NAME`).
     name: String,
-    /// The name of the gate by which such packets leave, or `drop`. Several classes may have one; `clean` is the gate of
-    /// packets without patterns.
+    /// The gate by which packets of the class leave, or `drop`. Several classes may share a gate. `clean` is the gate
+    /// of packets without patterns.
     gate: String,
 }
 
-/// What becomes of fragments.
+/// The treatment of fragments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Fragments {
-    /// What each carries is looked at.
+    /// The part of the payload in each fragment is inspected.
     #[default]
     Scan,
-    /// They leave as clean packets do, and are counted as not seen.
+    /// Fragments leave like clean packets and are counted as unseen.
     Pass,
-    /// They are dropped.
+    /// Fragments are dropped.
     Drop,
 }
 
-/// What counts are told.
+/// The counts in reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Count {
     /// Packets of each class.
     #[default]
     Class,
-    /// Those that each pattern decided, too.
+    /// Also the packets that each pattern decided.
     Pattern,
 }
 
@@ -115,51 +119,51 @@ const DROPS: &[Reason] = &[
     Reason { name: "fragment", help: "The packet is a fragment, and fragments are to be dropped ('fragments')." },
 ];
 
-/// One module's patterns and counts.
+/// The patterns and counters of one module.
 struct Inspector {
     patterns: Reader<Current, Next>,
-    /// By class.
+    /// The gate of each class.
     gates: Box<[Gate]>,
     depth: usize,
     fragments: Fragments,
-    /// Packets by class, then clean ones and those that were not looked at.
+    /// Packets by class, then clean packets and packets that were not inspected.
     classes: Arc<[Counter]>,
-    /// By place, packets that each pattern decided.
+    /// The packets that each pattern decided, by slot.
     matches: Arc<[Counter]>,
-    /// By place, the same for the report, where that is wanted.
-    shown: Arc<[Counter]>,
+    /// The same for the report, if the parameter `count` asks for it.
+    report_matches: Arc<[Counter]>,
 }
 
-/// The function.
+/// The function `dpi`.
 pub struct Dpi {
     inspector: Inspector,
     scratch: Box<Scratch>,
 }
 
-/// What a batch is worked on in.
+/// The working memory of a batch.
 struct Scratch {
     ranges: [(u16, u16); MAX_BATCH],
-    places: [u16; MAX_BATCH],
+    indices: [u16; MAX_BATCH],
     verdicts: [Verdict; MAX_BATCH],
 }
 
 impl Scratch {
     fn new() -> Box<Self> {
-        Box::new(Self { ranges: [(0, 0); MAX_BATCH], places: [0; MAX_BATCH], verdicts: [Verdict::CLEAN; MAX_BATCH] })
+        Box::new(Self { ranges: [(0, 0); MAX_BATCH], indices: [0; MAX_BATCH], verdicts: [Verdict::CLEAN; MAX_BATCH] })
     }
 }
 
-/// The classes and what becomes of them.
+/// The classes and their gates.
 struct Classes {
     names: Vec<String>,
-    /// By class.
+    /// The gate of each class.
     gates: Vec<Gate>,
-    /// By the number of the gate.
+    /// The names of the gates, by number.
     gate_names: Vec<String>,
 }
 
 impl Params {
-    /// The classes, their gates by number, and the gates' names.
+    /// Returns the classes, their gates and the names of the gates.
     fn classes(&self) -> Result<Classes, SetupError> {
         let only = || vec![Class { name: "match".to_owned(), gate: "match".to_owned() }];
         let classes = self.classes.clone().unwrap_or_else(only);
@@ -175,13 +179,14 @@ impl Params {
                 if !is_name(word) || key == "name" && [CLEAN, "unseen"].contains(&&word[..]) {
                     let word: String = word.chars().take(60).collect();
                     let message = format!(
-                        "'{word}': allowed are letters, digits, '_', '-', '.' and '/', but for the words clean and unseen as a name"
+                        "'{word}': allowed are letters, digits, '_', '-', '.' and '/'; a name must not be 'clean' or \
+                         'unseen'"
                     );
                     return Err(SetupError::at(format!("classes[{index}].{key}"), message));
                 }
             }
             if classes[..index].iter().any(|before| before.name == *name) {
-                let message = format!("two classes are called '{name}': allowed is each once");
+                let message = format!("two classes have the name '{name}': each name is allowed once");
                 return Err(SetupError::at(format!("classes[{index}].name"), message));
             }
             if gate == DROP {
@@ -216,16 +221,17 @@ impl Declare for Dpi {
     const NAME: &'static str = "dpi";
     const SUMMARY: &'static str = "sends packets to gates by the patterns in their payloads";
     const HELP: &'static str = "\
-        A pattern is a line: text as it stands, with |0d 0a| or \\x0d for bytes; or text in quotes, after which may stand \
-        'nocase', 'class=CLASS' and 'name=NAME'. Empty lines and lines that begin with # are passed over. A pattern without a \
-        class is of the first. Of a packet with several patterns the strongest class decides, and within it the pattern that \
-        ends first; it alone is counted, in the table 'matches'. The payload is what follows the header of TCP or UDP, else \
-        what follows that of IP, up to the IP packet's end; a transport header that contradicts itself is payload. \
-        Where the header above IP cannot be found (behind more than 8 IPv6 extension headers, or cut short), all \
-        behind IP's header is, whatever `depth` says; where IP cannot be found (behind more than 4 VLAN tags), the \
-        frame is. IP in tunnels is payload. Each packet is looked at by itself: a pattern that two packets share is \
-        not found. Frames that are not IP leave by 'clean'. Patterns can be added and removed while packets run, by \
-        the table 'patterns'.";
+        A pattern is a line: plain text, with |0d 0a| or \\x0d for bytes; or text in quotes, which 'nocase', \
+        'class=CLASS' and 'name=NAME' may follow. Empty lines and lines that begin with # are skipped. A pattern \
+        without a class belongs to the first class. If a packet contains several patterns, the strongest class \
+        decides, and within it the pattern that ends first. Only this pattern is counted, in the table 'matches'. \
+        The payload is everything after the header of TCP or UDP, or otherwise after the header of IP, up to the end \
+        of the IP packet. A transport header that contradicts itself is part of the payload. If the header above IP \
+        cannot be found (behind more than 8 IPv6 extension headers, or cut short), everything after the IP header is \
+        inspected, whatever `depth` is. If IP cannot be found (behind more than 4 VLAN tags), the whole frame is \
+        inspected. IP in tunnels is payload. Each packet is inspected on its own: a pattern that spans two packets \
+        is not found. Frames that are not IP leave by 'clean'. Patterns can be added and removed while packets run, \
+        with the table 'patterns'.";
     const EXAMPLE: &'static str = "\
         { patterns: ['\"X-Evil: \" nocase class=bad', '|13|BitTorrent protocol'], \
         classes: [{ name: bad, gate: drop }, { name: p2p, gate: slow }] }";
@@ -239,7 +245,7 @@ impl Declare for Dpi {
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         for (path, value, most) in
-            [("depth", params.depth.unwrap_or(MOST_DEPTH), MOST_DEPTH), ("capacity", params.capacity, MOST_PATTERNS)]
+            [("depth", params.depth.unwrap_or(MAX_DEPTH), MAX_DEPTH), ("capacity", params.capacity, MAX_PATTERNS)]
         {
             if !(1..=most).contains(&value) {
                 return Err(SetupError::at(path, format!("{value}: allowed are 1 to {most}")));
@@ -260,16 +266,16 @@ impl Declare for Dpi {
         })?;
         let counted = names.iter().cloned().chain([CLEAN, "unseen"].map(str::to_owned));
         let classes = setup.counters("payloads", counted);
-        let shown =
+        let report_matches =
             if params.count == Count::Pattern { setup.counters("matches", patterns.titles()) } else { Arc::default() };
         let inspector = Inspector {
             patterns: patterns.reader(),
             gates: gates.into(),
-            depth: params.depth.unwrap_or(MOST_DEPTH),
+            depth: params.depth.unwrap_or(MAX_DEPTH),
             fragments: params.fragments,
             classes,
             matches: patterns.tally().counters(),
-            shown,
+            report_matches,
         };
         setup.table("matches", Arc::clone(patterns.tally()) as Arc<dyn forebay_graph::Table>);
         setup.table("patterns", patterns);
@@ -278,73 +284,73 @@ impl Declare for Dpi {
 }
 
 impl Inspector {
-    /// What of a packet is looked at; nothing where it is not to be.
+    /// Returns the part of a packet to inspect, or the gate of a packet that is not inspected.
     #[inline]
     fn look(&self, packet: &mut Packet) -> Result<Range<usize>, Gate> {
-        let Some(seen) = Seen::of(packet) else {
-            // IP that cannot be found is looked for patterns as a whole.
-            return if packet.hidden().is_some() { Ok(0..packet.len().min(MOST_DEPTH)) } else { Err(Gate::FIRST) };
+        let Some(layout) = PacketLayout::of(packet) else {
+            // If IP cannot be found, the whole frame is inspected.
+            return if packet.hidden().is_some() { Ok(0..packet.len().min(MAX_DEPTH)) } else { Err(Gate::FIRST) };
         };
-        match (seen.part, self.fragments) {
-            (Part::Whole, _) | (_, Fragments::Scan) => {}
+        match (layout.fragmentation, self.fragments) {
+            (Fragmentation::Whole, _) | (_, Fragments::Scan) => {}
             (_, Fragments::Pass) => return Err(Gate::FIRST),
             (_, Fragments::Drop) => return Err(FRAGMENT),
         }
-        let Range { start, end } = seen.payload;
-        // Headers that cannot be found do not push the payload out of what is looked at.
-        let depth = if seen.unsure { MOST_DEPTH } else { self.depth };
+        let Range { start, end } = layout.payload;
+        // Hidden headers must not push the payload beyond the inspected depth.
+        let depth = if layout.headers_hidden { MAX_DEPTH } else { self.depth };
         Ok(start..end.min(start + depth))
     }
 
-    /// Inspects the packets of the batch at these places.
+    /// Inspects the packets of the batch at these indices.
     #[inline]
     fn inspect(
         &mut self,
         scratch: &mut Scratch,
         batch: &mut [Packet],
-        places: impl Iterator<Item = usize>,
+        indices: impl Iterator<Item = usize>,
         context: &mut Context<'_>,
     ) {
-        let Scratch { ranges, places: seen, verdicts } = scratch;
+        let Scratch { ranges, indices: inspected, verdicts } = scratch;
         let (mut count, mut unseen) = (0, 0);
-        for place in places {
-            let Some(packet) = batch.get_mut(place) else { continue };
+        for index in indices {
+            let Some(packet) = batch.get_mut(index) else { continue };
             match self.look(packet) {
                 Ok(range) => {
                     ranges[count % MAX_BATCH] = (range.start as u16, range.end as u16);
-                    seen[count % MAX_BATCH] = place as u16;
+                    inspected[count % MAX_BATCH] = index as u16;
                     count += 1;
                 }
                 Err(gate) => {
                     unseen += 1;
                     if gate != Gate::FIRST {
-                        context.put(place, gate);
+                        context.put(index, gate);
                     }
                 }
             }
         }
         let current = self.patterns.read();
-        let (ranges, seen, verdicts) = (&ranges[..count], &seen[..count], &mut verdicts[..count]);
+        let (ranges, inspected, verdicts) = (&ranges[..count], &inspected[..count], &mut verdicts[..count]);
         let payload = |at: usize| -> &[u8] {
             let (start, end) = ranges[at];
-            let data = batch.get(usize::from(seen[at])).map_or(&[][..], |packet| packet.data());
+            let data = batch.get(usize::from(inspected[at])).map_or(&[][..], |packet| packet.data());
             data.get(usize::from(start)..usize::from(end)).unwrap_or_default()
         };
         current.0.judge(payload, verdicts);
         let mut clean = 0;
-        for (place, verdict) in seen.iter().zip(verdicts) {
+        for (index, verdict) in inspected.iter().zip(verdicts) {
             let Some(gate) = self.gates.get(usize::from(verdict.class)) else {
                 clean += 1;
                 continue;
             };
             self.classes[usize::from(verdict.class)].add(1);
-            for counts in [&self.matches, &self.shown] {
+            for counts in [&self.matches, &self.report_matches] {
                 if let Some(count) = counts.get(verdict.slot as usize) {
                     count.add(1);
                 }
             }
             if *gate != Gate::FIRST {
-                context.put(usize::from(*place), *gate);
+                context.put(usize::from(*index), *gate);
             }
         }
         let [.., cleans, unseens] = &*self.classes else { return };
@@ -360,7 +366,7 @@ impl Function for Dpi {
     }
 }
 
-/// The patterns of many branches: each is asked for its own packets.
+/// The patterns of many branches. Each branch's packets are inspected with its own patterns.
 struct Folded {
     inspectors: PerBranch<Inspector>,
     scratch: Box<Scratch>,
@@ -372,7 +378,8 @@ impl Function for Folded {
         if let Some(only) = inspectors.common(branches, batch) {
             return only.inspect(scratch, batch, 0..batch.len(), context);
         }
-        inspectors.each(branches, batch, |inspector, batch, places| inspector.inspect(scratch, batch, places, context));
+        inspectors
+            .each(branches, batch, |inspector, batch, indices| inspector.inspect(scratch, batch, indices, context));
     }
 }
 

@@ -1,4 +1,5 @@
-//! What functions share that look into payloads: where a payload is, many strings sought at once, counts of many things.
+//! Shared parts of functions that look into payloads: the position of a payload, a search for many strings at once, and
+//! counts of many items.
 
 pub mod payload;
 pub mod strings;

@@ -46,7 +46,8 @@ const DROPS: &[Reason] = &[
     Reason { name: "rule", help: "A rule with the action 'drop' matches the packet, and none with 'pass'." },
     Reason {
         name: "undecidable",
-        help: "The packet hides its addresses, protocol or transport header, and there are rules with the action 'drop'.",
+        help: "The packet hides its addresses, protocol or transport header, and there are rules with the action \
+               'drop'.",
     },
     Reason {
         name: "undecided",
@@ -64,7 +65,7 @@ const PASSED: usize = 4;
 const UNSEEN: usize = 5;
 /// Packets whose headers or session are hidden from rules that need them, and packets whose search took more steps than
 /// allowed. If the packet was dropped or another rule matched it, it is also counted there.
-const UNSURE: usize = 6;
+const UNDECIDED_PACKETS: usize = 6;
 /// The index, after the counters of a [`journal`], of the counter of alerts that a `threshold` suppresses.
 const LIMITED: usize = journal::COUNTERS.len();
 
@@ -447,7 +448,7 @@ impl Nids {
 /// Returns the gate and counter of a packet on which some rules are undecided. `drop` is the gate if such a rule has
 /// the action 'drop'. A matching rule with 'pass' still decides.
 #[cold]
-fn unsure(judged: (Gate, usize), drop: Option<Gate>) -> (Gate, Option<usize>) {
+fn undecided_outcome(judged: (Gate, usize), drop: Option<Gate>) -> (Gate, Option<usize>) {
     match (judged, drop) {
         ((DENIED, counter) | (_, counter @ PASSED), _) => (judged.0, Some(counter)),
         (_, Some(reason)) => (reason, Some(DROPPED)),
@@ -477,7 +478,7 @@ impl Function for Nids {
                         counts[UNSEEN] += 1;
                         continue;
                     }
-                    counts[UNSURE] += 1;
+                    counts[UNDECIDED_PACKETS] += 1;
                     if self.rules.drops {
                         counts[DROPPED] += 1;
                         context.put(begun + index, UNDECIDABLE);
@@ -491,11 +492,11 @@ impl Function for Nids {
                 }
                 let (mut gate, counter) = self.judge(&view, now);
                 let mut counter = Some(counter);
-                if view.unsure || self.undecided.0 {
-                    let hidden = (view.unsure && self.rules.drops).then_some(UNDECIDABLE);
+                if view.headers_hidden || self.undecided.0 {
+                    let hidden = (view.headers_hidden && self.rules.drops).then_some(UNDECIDABLE);
                     let unfinished = self.undecided.1.then_some(UNDECIDED);
-                    (gate, counter) = unsure((gate, counter.unwrap_or(CLEAN)), hidden.or(unfinished));
-                    counts[UNSURE] += 1;
+                    (gate, counter) = undecided_outcome((gate, counter.unwrap_or(CLEAN)), hidden.or(unfinished));
+                    counts[UNDECIDED_PACKETS] += 1;
                 }
                 if let Some(counter) = counter {
                     counts[counter] += 1;

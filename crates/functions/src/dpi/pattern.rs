@@ -1,32 +1,32 @@
-//! One pattern as people write it, and a file of them.
+//! Parses patterns and pattern files.
 //!
-//! A line is a pattern as it stands, so that any list of words is a file of patterns; one in quotes can say more of itself.
+//! A line of plain text is a pattern, so any list of words is a pattern file. A pattern in quotes can have options.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 
 /// The longest pattern, in bytes.
-pub const MOST_LENGTH: usize = 1_024;
-/// The longest name.
-const MOST_NAME: usize = 60;
-/// Faults of a file that are told one by one.
-const MOST_FAULTS: usize = 20;
+pub const MAX_LENGTH: usize = 1_024;
+/// The longest name, in bytes.
+const MAX_NAME: usize = 60;
+/// The largest number of faults of a file that are reported.
+const MAX_FAULTS: usize = 20;
 
 /// A pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// The bytes that are sought.
+    /// The bytes to search for.
     pub bytes: Vec<u8>,
-    /// Whether ASCII letters are found in either case.
+    /// True if ASCII letters match in either case.
     pub nocase: bool,
-    /// What it is called, where it is called anything.
+    /// Its name, if it has one.
     pub name: Option<String>,
-    /// Its class, where it says one.
+    /// Its class, if it has one.
     pub class: Option<String>,
 }
 
 impl Pattern {
-    /// What no two patterns of a module have in common.
+    /// Returns the key, in which all patterns of a module differ.
     #[must_use]
     pub fn key(&self) -> Key {
         Key {
@@ -35,10 +35,10 @@ impl Pattern {
         }
     }
 
-    /// Reads a line; `nocase` is what holds where the line does not say.
+    /// Parses a line. `nocase` applies if the line has neither `case` nor `nocase`.
     ///
     /// # Errors
-    /// What is wrong with it and what is allowed.
+    /// The error and the allowed values.
     pub fn parse(line: &str, nocase: bool) -> Result<Self, String> {
         let line = line.trim_ascii();
         let (bytes, rest) = match line.strip_prefix('"') {
@@ -46,10 +46,10 @@ impl Pattern {
             None => unescape(line, false)?,
         };
         if bytes.is_empty() {
-            return Err(format!("a pattern of no bytes: allowed are 1 to {MOST_LENGTH}"));
+            return Err(format!("the pattern is empty: allowed are 1 to {MAX_LENGTH} bytes"));
         }
-        if bytes.len() > MOST_LENGTH {
-            return Err(format!("a pattern of {} bytes: allowed are 1 to {MOST_LENGTH}", bytes.len()));
+        if bytes.len() > MAX_LENGTH {
+            return Err(format!("a pattern of {} bytes: allowed are 1 to {MAX_LENGTH}", bytes.len()));
         }
         let mut pattern = Self { bytes, nocase, name: None, class: None };
         for option in rest.split_ascii_whitespace() {
@@ -61,13 +61,13 @@ impl Pattern {
                 Some(("name", name)) if is_name(name) => pattern.name = Some(name.to_owned()),
                 Some((key @ ("class" | "name"), _)) => {
                     return Err(format!(
-                        "'{shown}': allowed as a {key} are up to {MOST_NAME} letters, digits, '_', '-', '.' and '/'"
+                        "'{shown}': allowed as a {key} are up to {MAX_NAME} letters, digits, '_', '-', '.' and '/'"
                     ));
                 }
                 _ => return Err(format!("unknown '{shown}': allowed are nocase, case, class=CLASS and name=NAME")),
             }
         }
-        // Where there are no letters, there is no case.
+        // Without letters, both settings are the same.
         pattern.nocase |= !pattern.bytes.iter().any(u8::is_ascii_alphabetic);
         Ok(pattern)
     }
@@ -75,7 +75,7 @@ impl Pattern {
     fn text(&self) -> String {
         let mut text = String::from("\"");
         for byte in &self.bytes {
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = match byte {
                 b'"' | b'\\' | b'|' => write!(text, "\\{}", char::from(*byte)),
                 b' '..=b'~' => write!(text, "{}", char::from(*byte)),
@@ -86,7 +86,7 @@ impl Pattern {
     }
 }
 
-/// As a line that can be read again, whatever holds where lines do not say.
+/// Writes the pattern as a line that can be parsed again, whatever the default of `nocase` is.
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text())?;
@@ -101,20 +101,20 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// What a pattern is found by: patterns of one key would find the same.
+/// The identity of a pattern: patterns with equal keys would find the same.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     bytes: Vec<u8>,
     nocase: bool,
 }
 
-/// Whether a word may be a name of a class or pattern.
+/// Returns true if a word may be the name of a class or a pattern.
 pub fn is_name(word: &str) -> bool {
-    (1..=MOST_NAME).contains(&word.len())
+    (1..=MAX_NAME).contains(&word.len())
         && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte))
 }
 
-/// The bytes that a text means, and what follows the closing quote where it is `quoted`.
+/// Decodes the bytes of a text. If it is `quoted`, also returns the rest after the closing quote.
 fn unescape(text: &str, quoted: bool) -> Result<(Vec<u8>, &str), String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -122,7 +122,7 @@ fn unescape(text: &str, quoted: bool) -> Result<(Vec<u8>, &str), String> {
         rest = after;
         match byte {
             b'"' if quoted => {
-                // The quote is one byte, so that this is no place within a character.
+                // The quote is one byte, so this position is a character boundary.
                 let rest = &text[text.len() - rest.len()..];
                 if !rest.is_empty() && !rest.starts_with(|next: char| next.is_ascii_whitespace()) {
                     return Err("no space after the closing quote: write \\\" for a quote within a pattern".to_owned());
@@ -153,11 +153,11 @@ fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
 
-/// Pairs of digits, with spaces between pairs where one likes.
+/// Decodes pairs of hexadecimal digits. There may be spaces between pairs.
 fn hexadecimal(text: &[u8], bytes: &mut Vec<u8>) -> Result<(), String> {
     let wrong = || {
         let text: String = String::from_utf8_lossy(text).chars().take(60).collect();
-        format!("'|{text}|' is no list of bytes: write two hexadecimal digits for each, such as |0d 0a|")
+        format!("'|{text}|' is not a list of bytes: write two hexadecimal digits for each, such as |0d 0a|")
     };
     let mut rest = text.trim_ascii();
     if rest.is_empty() {
@@ -171,7 +171,7 @@ fn hexadecimal(text: &[u8], bytes: &mut Vec<u8>) -> Result<(), String> {
     if rest.is_empty() { Ok(()) } else { Err(wrong()) }
 }
 
-/// What follows a backslash.
+/// Decodes an escape sequence after its backslash.
 fn escaped(text: &[u8]) -> Result<(u8, &[u8]), String> {
     match text {
         [b'x', high, low, after @ ..] => match (digit(*high), digit(*low)) {
@@ -184,13 +184,14 @@ fn escaped(text: &[u8]) -> Result<(u8, &[u8]), String> {
         [b't', after @ ..] => Ok((b'\t', after)),
         [byte @ (b'\\' | b'"' | b'|' | b'#' | b' '), after @ ..] => Ok((*byte, after)),
         _ => Err(
-            "a '\\' before nothing that it changes: allowed are \\xNN, \\n, \\r, \\t, \\\\, \\\", \\|, \\# and '\\ '"
+            "a '\\' before a character that it does not escape: allowed are \\xNN, \\n, \\r, \\t, \\\\, \\\", \\|, \\# \
+             and '\\ '"
                 .to_owned(),
         ),
     }
 }
 
-/// The patterns of a file, each with its line. `shown` is what the file is called in errors.
+/// Parses the patterns of a file, each with its line. `shown` is the file's name in errors.
 ///
 /// # Errors
 /// The first faults, each with its line.
@@ -202,7 +203,7 @@ pub fn parse_file(shown: &str, bytes: &[u8], nocase: bool) -> Result<Vec<(usize,
         let result = match std::str::from_utf8(line) {
             Ok(line) if line.trim_ascii().is_empty() || line.trim_ascii_start().starts_with('#') => continue,
             Ok(line) => Pattern::parse(line, nocase),
-            Err(_) => Err("it is no UTF-8: write other bytes as \\xNN".to_owned()),
+            Err(_) => Err("the line is not UTF-8: write other bytes as \\xNN".to_owned()),
         };
         let result = result.and_then(|pattern| match known.insert(pattern.key(), number) {
             None => Ok(pattern),
@@ -216,20 +217,20 @@ pub fn parse_file(shown: &str, bytes: &[u8], nocase: bool) -> Result<Vec<(usize,
     if faults.is_empty() {
         return Ok(patterns);
     }
-    let more = faults.len().saturating_sub(MOST_FAULTS);
-    faults.truncate(MOST_FAULTS);
+    let more = faults.len().saturating_sub(MAX_FAULTS);
+    faults.truncate(MAX_FAULTS);
     if more > 0 {
         faults.push(format!("and {more} more"));
     }
     Err(faults.join("\n"))
 }
 
-/// What a fuzzer tries: any bytes are patterns or have a fault, and patterns are read again as they were.
+/// The entry for fuzzers: checks that any bytes parse or give an error, and that patterns read back from their text.
 pub fn fuzz_patterns(bytes: &[u8]) {
     if let Ok(patterns) = parse_file("fuzz", bytes, false) {
         for (_, pattern) in patterns {
             let again = Pattern::parse(&pattern.to_string(), true);
-            assert_eq!(again.as_ref(), Ok(&pattern), "as it is shown it is read");
+            assert_eq!(again.as_ref(), Ok(&pattern), "a shown pattern parses to itself");
         }
     }
 }
@@ -257,25 +258,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_told() {
-        for (line, told) in [
-            ("\"\"", "a pattern of no bytes"),
+    fn invalid_patterns_are_refused() {
+        for (line, expected) in [
+            ("\"\"", "the pattern is empty"),
             ("\"abc", "no closing quote"),
             ("\"a\"b", "no space after the closing quote"),
             ("a|0d", "a '|' without a second"),
-            ("||", "'||' is no list of bytes"),
-            ("|0|", "'|0|' is no list of bytes"),
-            ("|0d 0|", "'|0d 0|' is no list"),
-            ("|xx|", "'|xx|' is no list"),
+            ("||", "'||' is not a list of bytes"),
+            ("|0|", "'|0|' is not a list of bytes"),
+            ("|0d 0|", "'|0d 0|' is not a list"),
+            ("|xx|", "'|xx|' is not a list"),
             ("\\q", "allowed are \\xNN"),
             ("\\x0", "without two hexadecimal digits"),
-            ("\\", "before nothing"),
+            ("\\", "before a character that it does not escape"),
             ("\"a\" nocas", "unknown 'nocas': allowed are nocase, case, class=CLASS and name=NAME"),
             ("\"a\" class=", "'class=': allowed as a class are"),
             ("\"a\" name=a,b", "allowed as a name are"),
         ] {
             let error = parse(line).expect_err(line);
-            assert!(error.contains(told), "{line}: {error}");
+            assert!(error.contains(expected), "{line}: {error}");
         }
         assert!(
             parse(&"x".repeat(1_025)).expect_err("long").contains("a pattern of 1025 bytes: allowed are 1 to 1024")
@@ -288,9 +289,9 @@ mod tests {
         let error = parse_file("p.txt", file, false).expect_err("three faults");
         assert_eq!(
             error,
-            "p.txt:4: '|zz|' is no list of bytes: write two hexadecimal digits for each, such as |0d 0a|\n\
+            "p.txt:4: '|zz|' is not a list of bytes: write two hexadecimal digits for each, such as |0d 0a|\n\
              p.txt:6: the same pattern as in line 2: allowed is each once\n\
-             p.txt:7: it is no UTF-8: write other bytes as \\xNN"
+             p.txt:7: the line is not UTF-8: write other bytes as \\xNN"
         );
         let many = "|\n".repeat(30);
         assert!(parse_file("p", many.as_bytes(), false).expect_err("30").ends_with("and 10 more"));
@@ -298,7 +299,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn patterns_are_read_as_they_are_shown(bytes in prop::collection::vec(any::<u8>(), 1..60), nocase: bool, by_default: bool) {
+        fn patterns_parse_as_they_are_shown(
+            bytes in prop::collection::vec(any::<u8>(), 1..60),
+            nocase: bool,
+            by_default: bool,
+        ) {
             let nocase = nocase || !bytes.iter().any(u8::is_ascii_alphabetic);
             let pattern = Pattern { bytes, nocase, name: Some("a.b".to_owned()), class: Some("c".to_owned()) };
             prop_assert_eq!(Pattern::parse(&pattern.to_string(), by_default), Ok(pattern));

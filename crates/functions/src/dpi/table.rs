@@ -1,7 +1,7 @@
-//! The patterns of a module, sought by workers and changed by the control plane at the same time.
+//! The patterns of a module, which workers search with while the control plane changes them.
 //!
-//! A change makes the whole automaton anew, aside, and puts it in place of the old one: there is no adding a string to one. So
-//! changes are best made many at a time.
+//! An automaton cannot be extended by a string. Each change therefore builds a new automaton and then replaces the old
+//! one. It is best to make many changes at once.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,11 +14,11 @@ use super::pattern::{Key, Pattern};
 use super::set::{Entry, Set, SetError};
 use crate::inspection::tally::Tally;
 
-/// The set that is in force.
+/// The set in use.
 #[derive(Clone)]
 pub struct Current(pub Arc<Set>);
 
-/// The set that is to be.
+/// The set that will be used next.
 #[derive(Default)]
 pub struct Next(Option<Arc<Set>>);
 
@@ -30,13 +30,13 @@ impl Replay<Next> for Current {
     }
 }
 
-/// A module's patterns.
+/// The patterns of a module.
 pub struct Patterns {
     state: Mutex<State>,
     live: Arc<Live<Current, Next>>,
-    /// Packets by the pattern that decided.
+    /// The packets that each pattern decided.
     tally: Arc<Tally>,
-    /// How many patterns there are, how many of them are shadowed, what the automaton takes in memory.
+    /// The number of patterns, the number of shadowed patterns, and the memory of the automaton.
     gauges: Arc<[Counter]>,
     classes: Vec<String>,
     nocase: bool,
@@ -44,38 +44,39 @@ pub struct Patterns {
 
 struct State {
     entries: BTreeMap<Key, Entry>,
-    /// Places at which nothing is counted; those that were freed last are taken last.
+    /// Unused slots. The slot that was freed last is used last.
     free: std::collections::VecDeque<u32>,
 }
 
-/// Why a change of the patterns was refused.
+/// The reason why a change of the patterns was refused.
 #[derive(Debug, Error)]
 enum ChangeError {
     #[error("{0}")]
     Words(String),
-    #[error("{0} is there already: allowed is 'replace'")]
+    #[error("{0} exists already: use 'replace'")]
     Known(Pattern),
-    #[error("there is no pattern {0}: allowed are those that are there, with their case")]
+    #[error("there is no pattern {0}: allowed are patterns in the table, with their case")]
     Unknown(Pattern),
     #[error("there is no class '{0}': there are {1}")]
     Class(String, String),
-    #[error("there is no room for another pattern: 'capacity' allows {0}")]
+    #[error("no more patterns can be added: 'capacity' allows {0}")]
     Full(usize),
-    #[error("with it the patterns cannot be sought: {0}")]
+    #[error("with this change the patterns cannot be compiled: {0}")]
     Set(#[from] SetError),
 }
 
 const SYNTAX: &str = "\
-add PATTERN        a new pattern
-remove PATTERN     a pattern that is there
-replace PATTERN    another class or name for a pattern; a new one where there is none
+add PATTERN        adds a new pattern
+remove PATTERN     removes a pattern
+replace PATTERN    changes the class or the name of a pattern, or adds it
 where PATTERN is as in a file of patterns: \"GET /admin|0d 0a|\" nocase class=web name=admin";
 
 impl Patterns {
-    /// Patterns with their lines, `capacity` of them at most. `shown` is where the lines are.
+    /// Creates the table of patterns with their lines, at most `capacity` of them. `shown` is the name of the file in
+    /// errors.
     ///
     /// # Errors
-    /// A class that there is not; too many.
+    /// A pattern has an unknown class, or there are too many patterns.
     pub fn new(
         patterns: Vec<(usize, Pattern)>,
         (classes, nocase, capacity): (Vec<String>, bool, usize),
@@ -99,12 +100,12 @@ impl Patterns {
         Ok(Self { live: Arc::new(Live::new(Arc::new(Current(set)))), ..patterns })
     }
 
-    /// A worker's way to the patterns.
+    /// Creates a worker's reader of the patterns.
     pub fn reader(&self) -> Reader<Current, Next> {
         Reader::new(Arc::clone(&self.live))
     }
 
-    /// Each pattern by its place, from the first on.
+    /// Returns the text of each pattern, by slot.
     pub fn titles(&self) -> Vec<String> {
         let state = self.lock();
         let last = state.entries.values().map(|entry| entry.slot as usize + 1).max().unwrap_or(0);
@@ -113,7 +114,7 @@ impl Patterns {
         titles
     }
 
-    /// Packets by the pattern that decided.
+    /// Returns the counts of packets by the pattern that decided.
     pub fn tally(&self) -> &Arc<Tally> {
         &self.tally
     }
@@ -167,7 +168,7 @@ impl State {
         let class = class as u16;
         let slot = match self.entries.get(&key) {
             Some(_) if verb == Verb::Add => return Err(ChangeError::Known(pattern)),
-            Some(there) => there.slot,
+            Some(existing) => existing.slot,
             None => self.free.pop_front().ok_or(ChangeError::Full(capacity))?,
         };
         let pattern = Pattern { class: classes.get(usize::from(class)).cloned(), ..pattern };
@@ -207,7 +208,7 @@ impl Table for Patterns {
                 self.publish(set, &state);
                 outcome
             }
-            // All of them together are too much: none is made, and each is told so.
+            // Together, the changes are too large: none is made, and each of them is refused.
             Err(error) => {
                 let error = ChangeError::Set(error);
                 state.restore(before, &self.tally);
@@ -236,7 +237,7 @@ impl Table for Patterns {
 }
 
 impl State {
-    /// Goes back to what was there before.
+    /// Restores the entries from before the changes.
     fn restore(&mut self, before: BTreeMap<Key, Entry>, tally: &Tally) {
         for (key, entry) in &self.entries {
             if !before.contains_key(key) {
@@ -245,8 +246,8 @@ impl State {
             }
         }
         for (key, entry) in &before {
-            let there = self.entries.get(key);
-            if there.is_none_or(|there| there.slot != entry.slot || there.pattern != entry.pattern) {
+            let present = self.entries.get(key);
+            if present.is_none_or(|present| present.slot != entry.slot || present.pattern != entry.pattern) {
                 tally.name(entry.slot as usize, entry.pattern.to_string());
                 self.free.retain(|slot| *slot != entry.slot);
             }

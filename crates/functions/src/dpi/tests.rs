@@ -28,13 +28,15 @@ fn rig(params: &Value) -> Rig {
 }
 
 fn classes() -> Value {
-    json!([{ "name": "bad", "gate": "drop" }, { "name": "video", "gate": "video" }, { "name": "seen", "gate": "clean" }])
+    json!([
+        { "name": "bad", "gate": "drop" }, { "name": "video", "gate": "video" }, { "name": "seen", "gate": "clean" },
+    ])
 }
 
-/// Which gate, by name.
+/// Runs a frame and returns the name of its gate.
 fn gate(rig: &mut Rig, frame: &[u8]) -> String {
     let (gate, after) = rig.run(frame);
-    assert_eq!(after, frame, "packets stay as they are");
+    assert_eq!(after, frame, "packets do not change");
     match gate.decision() {
         Decision::Out(number) => rig.declared.gates[number].clone(),
         Decision::Drop(reason) => DROPS[reason].name.to_owned(),
@@ -54,34 +56,34 @@ fn the_strongest_class_decides_and_the_first_pattern_of_it_is_counted() {
         assert_eq!(gate(&mut rig, &make(b"GET /watch?v=1")), "video");
         assert_eq!(gate(&mut rig, &make(b"GET /watch?v=1 Evil")), "pattern");
         assert_eq!(gate(&mut rig, &make(b"x\0y")), "pattern");
-        assert_eq!(gate(&mut rig, &make(b"WATCH")), "clean", "this one has a case");
+        assert_eq!(gate(&mut rig, &make(b"WATCH")), "clean", "this pattern is case-sensitive");
     }
     assert_eq!(gate(&mut rig, &[7; 60]), "clean");
     let counts = rig.counters("payloads");
     let expected = [("bad", 4), ("clean", 4), ("seen", 2), ("unseen", 1), ("video", 2)];
     assert_eq!(counts.into_iter().collect::<Vec<_>>(), expected);
     let (_, matches) = rig.declared.tables.iter().find(|(name, _)| name == "matches").expect("a table");
-    let told = matches.entries(None, 9).expect("all");
+    let lines = matches.entries(None, 9).expect("all");
     let expected = [
         "2 \"EVIL\" nocase class=bad",
         "2 \"GET \" case class=seen",
         "2 \"watch\" case class=video",
         "2 \"x\\x00y\" case class=bad",
     ];
-    assert_eq!(told, expected, "/watch?v contains watch and never decides");
+    assert_eq!(lines, expected, "/watch?v contains watch and never decides");
     assert_eq!(rig.counters("patterns")["shadowed"], 2);
 }
 
 #[test]
-fn only_payload_is_looked_at_and_only_so_much_of_it() {
+fn only_payload_is_inspected_up_to_the_depth() {
     let mut first = rig(&json!({ "patterns": ["ab"], "depth": 4 }));
     assert_eq!(gate(&mut first, &udp(b"..ab")), "match");
     assert_eq!(gate(&mut first, &udp(b"...ab")), "clean");
     let mut frame = udp(b"....");
     frame.extend(b"ab");
     let mut all = rig(&json!({ "patterns": ["ab"] }));
-    assert_eq!(gate(&mut all, &frame), "clean", "padding is nobody's");
-    // The ports' bytes are not the payload's.
+    assert_eq!(gate(&mut all, &frame), "clean", "padding is not payload");
+    // The bytes of the ports do not belong to the payload.
     let mut ports = rig(&json!({ "patterns": ["|03 e8|"] }));
     assert_eq!(gate(&mut ports, &udp(b"x")), "clean");
     assert_eq!(gate(&mut ports, &udp(b"\x03\xe8")), "match");
@@ -109,13 +111,13 @@ fn patterns_come_and_go_while_packets_run() {
     let outcome =
         table.apply(&["remove one", "add \"two\" class=video", "add two", "remove three", "add \"x\" class=no"]);
     assert_eq!(outcome.made, 2);
-    let told: Vec<_> = outcome.refused.iter().map(ToString::to_string).collect();
+    let refused: Vec<_> = outcome.refused.iter().map(ToString::to_string).collect();
     let expected = [
-        "change 3: \"two\" case is there already: allowed is 'replace'",
-        "change 4: there is no pattern \"three\" case: allowed are those that are there, with their case",
+        "change 3: \"two\" case exists already: use 'replace'",
+        "change 4: there is no pattern \"three\" case: allowed are patterns in the table, with their case",
         "change 5: there is no class 'no': there are bad, video, seen",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(refused, expected);
     assert_eq!(gate(&mut rig, &udp(b"one two")), "video");
     assert_eq!(table.apply(&["replace \"two\" class=seen"]).made, 1);
     assert_eq!(gate(&mut rig, &udp(b"one two")), "clean");
@@ -127,8 +129,8 @@ fn patterns_come_and_go_while_packets_run() {
 }
 
 #[test]
-fn what_makes_no_dpi_is_named() {
-    for (params, told) in [
+fn invalid_parameters_are_refused() {
+    for (params, expected) in [
         (json!({ "patterns": ["a", "", "|0"] }), "patterns[2]: a '|' without a second"),
         (json!({ "patterns": ["a", "\"b\" class=c"] }), "patterns[1]: there is no class 'c': there are match"),
         (json!({ "patterns": "no/such/file" }), "patterns: no/such/file: "),
@@ -138,12 +140,12 @@ fn what_makes_no_dpi_is_named() {
         (json!({ "patterns": [], "classes": [{ "name": "clean", "gate": "x" }] }), "classes[0].name: 'clean': allowed"),
         (
             json!({ "patterns": [], "classes": [{ "name": "a", "gate": "x" }, { "name": "a", "gate": "y" }] }),
-            "classes[1].name: two classes are called 'a'",
+            "classes[1].name: two classes have the name 'a'",
         ),
         (json!({ "patterns": 3 }), "patterns are a file's name or a list of patterns"),
     ] {
         let error = Rig::of::<Dpi>(&params).err().expect("refused").to_string();
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
 }
 
@@ -164,18 +166,18 @@ fn branches_are_inspected_by_their_own_patterns() {
     assert_eq!(rig.process(&mut batch), [drop, clean, clean, drop]);
 }
 
-/// Patterns that differ in case alone are compared one by one, so that there is a limit to them.
+/// Patterns that differ only in case are compared one by one, so their number is limited.
 #[test]
 fn too_many_variants_of_one_word_are_refused() {
     let variants = (0..200u32).map(|n| (0..8).map(|at| if n >> at & 1 == 1 { 'A' } else { 'a' }).collect::<String>());
     let patterns: Vec<String> = variants.chain(["z".to_owned()]).map(|text| format!("\"{text}\"")).collect();
     let mixed: Vec<String> = patterns.iter().cloned().chain(["\"other\" nocase".to_owned()]).collect();
-    assert!(Rig::of::<Dpi>(&json!({ "patterns": patterns })).is_ok(), "where case is never disregarded they are apart");
+    assert!(Rig::of::<Dpi>(&json!({ "patterns": patterns })).is_ok(), "case-sensitive patterns are all different");
     let error = Rig::of::<Dpi>(&json!({ "patterns": mixed })).err().expect("refused").to_string();
     assert!(error.contains("200 patterns end with") && error.contains("write nocase"), "{error}");
 }
 
-/// Each is compared with none of the others: with all of them, it would be billions of comparisons before they are refused.
+/// The variants are not compared with each other. That would take billions of comparisons before they are refused.
 #[test]
 fn thousands_of_variants_of_one_word_are_refused_without_comparing_them() {
     let variant = |n: u32| (0..16).map(|at| if n >> at & 1 == 1 { b'A' + at } else { b'a' + at }).collect();
@@ -185,16 +187,16 @@ fn thousands_of_variants_of_one_word_are_refused_without_comparing_them() {
         slot,
     };
     let mut entries: Vec<Entry> = (0..1 << 16).map(|n| entry(variant(n), false, n)).collect();
-    // Any that is found in either case has them all found so first.
+    // A case-insensitive pattern makes the search ignore the case of all strings.
     entries.push(entry(b"other".to_vec(), true, 1 << 16));
     let error = Set::new(&entries).expect_err("too many").to_string();
     assert!(error.starts_with("65536 patterns end with"), "{error}");
-    // Where one of them stands for all there is but that one.
+    // A case-insensitive variant shadows all the others.
     entries.push(entry(variant(0), true, 1 + (1 << 16)));
-    assert_eq!(Set::new(&entries).expect("two are left").shadowed, 1 << 16);
+    assert_eq!(Set::new(&entries).expect("two patterns remain").shadowed, 1 << 16);
 }
 
-/// The verdict as the rule of the module's documentation has it, found by looking at every place for every pattern.
+/// The verdict as the module's documentation defines it, found by trying every pattern at every position.
 fn naive(entries: &[Entry], payload: &[u8]) -> Option<(u16, u32)> {
     let mut best: Option<(u16, usize, usize, bool, u32)> = None;
     for Entry { pattern, class, slot } in entries {
@@ -240,22 +242,26 @@ proptest! {
         let mut verdicts = vec![Verdict::CLEAN; payloads.len()];
         set.judge(|at| &payloads[at], &mut verdicts);
         for (payload, verdict) in payloads.iter().zip(verdicts) {
-            let told = (verdict.class != Verdict::CLEAN.class).then_some((verdict.class, verdict.slot));
-            prop_assert_eq!(told, naive(&entries, payload), "{:?}", payload);
+            let found = (verdict.class != Verdict::CLEAN.class).then_some((verdict.class, verdict.slot));
+            prop_assert_eq!(found, naive(&entries, payload), "{:?}", payload);
         }
     }
 
     #[test]
-    fn what_is_in_a_packet_is_found(before in vec(any::<u8>(), 0..900), after in vec(any::<u8>(), 0..400), over_tcp: bool) {
+    fn a_pattern_in_a_packet_is_found(
+        before in vec(any::<u8>(), 0..900),
+        after in vec(any::<u8>(), 0..400),
+        over_tcp: bool,
+    ) {
         let mut rig = rig(&json!({ "patterns": ["needle in a haystack"] }));
         let payload = [&before[..], b"needle in a haystack", &after].concat();
         prop_assert_eq!(gate(&mut rig, &if over_tcp { tcp(&payload) } else { udp(&payload) }), "match");
     }
 }
 
-/// A table that is changed at random finds what one finds that was made of what is left.
+/// After random changes, a table finds the same as a table that is built from the remaining patterns.
 #[test]
-fn changes_are_as_if_all_were_made_anew() {
+fn a_changed_table_equals_a_new_one() {
     let mut runner = proptest::test_runner::TestRunner::default();
     let changes = vec((0usize..3, vec(byte(), 1..4), any::<bool>(), 0usize..3), 1..30);
     runner
@@ -272,9 +278,9 @@ fn changes_are_as_if_all_were_made_anew() {
             for batch in lines.chunks(4) {
                 table.apply(&batch.iter().map(String::as_str).collect::<Vec<_>>());
             }
-            let mut anew =
+            let mut rebuilt =
                 self::rig(&json!({ "patterns": table.entries(None, 99).expect("all"), "classes": classes() }));
-            prop_assert_eq!(gate(&mut rig, &udp(&payload)), gate(&mut anew, &udp(&payload)));
+            prop_assert_eq!(gate(&mut rig, &udp(&payload)), gate(&mut rebuilt, &udp(&payload)));
             Ok(())
         })
         .unwrap_or_else(|error| panic!("{error}"));

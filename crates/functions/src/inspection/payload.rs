@@ -1,6 +1,7 @@
-//! Where a packet's payload is: behind the headers that say so, whatever they say.
+//! Finds the payload of a packet, which follows the headers.
 //!
-//! Nobody gets past an inspection by a header that contradicts itself: what cannot be told apart from payload is payload.
+//! A packet cannot avoid an inspection with a header that contradicts itself: everything that cannot be parsed as a
+//! header is payload.
 
 use std::ops::Range;
 
@@ -13,40 +14,40 @@ use forebay_packet::{Network, Packet};
 /// ICMP over IPv6 (RFC 4443).
 pub const ICMPV6: u8 = 58;
 
-/// Whether a packet is a whole datagram.
+/// Whether a packet is a whole datagram or a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// It is.
+pub enum Fragmentation {
+    /// A whole datagram.
     Whole,
-    /// It is the first fragment of one: it shows the transport header.
+    /// The first fragment of a datagram, which shows the transport header.
     First,
-    /// It is a later fragment.
+    /// A later fragment.
     Later,
 }
 
-/// An IP packet's parts, in bytes into the frame.
+/// The positions of an IP packet's headers and payload, in bytes into the frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// Which IP it is: never [`Network::Other`].
+pub struct PacketLayout {
+    /// The IP version; never [`Network::Other`].
     pub network: Network,
-    /// Where its header starts.
+    /// The start of the IP header.
     pub start: usize,
-    /// The upper layer's protocol number, of later fragments too.
+    /// The upper layer's protocol number, also in later fragments.
     pub protocol: u8,
     /// Whether it is a fragment.
-    pub part: Part,
-    /// Where the transport header starts, where it is there whole and its length is one: of TCP, UDP and ICMP.
+    pub fragmentation: Fragmentation,
+    /// The start of the transport header, if it is complete and its length is valid. Only for TCP, UDP and ICMP.
     pub transport: Option<usize>,
-    /// Whether the header above IP cannot be found, or that of TCP, UDP or ICMP not be read: what it would show is not
-    /// known, and all behind the last header that was found is payload.
-    pub unsure: bool,
-    /// The payload: of TCP and UDP behind their headers, of everything else behind the network layer's. Ends where the IP
-    /// packet does: padding is none of it.
+    /// True if the header above IP cannot be found, or the header of TCP, UDP or ICMP cannot be parsed. Its fields are
+    /// then unknown, and everything behind the last header found is payload.
+    pub headers_hidden: bool,
+    /// The payload. For TCP and UDP it begins after their headers, otherwise after the headers of the network layer. It
+    /// ends with the IP packet and does not include padding.
     pub payload: Range<usize>,
 }
 
-impl Seen {
-    /// What a frame's headers show; `None` where it carries no IP.
+impl PacketLayout {
+    /// Parses a frame's headers. Returns `None` if the frame does not contain IP.
     #[inline]
     pub fn of(packet: &mut Packet) -> Option<Self> {
         let (network, start) = packet.network();
@@ -60,7 +61,7 @@ impl Seen {
             }
             Network::Ipv6 => {
                 let next = packet.view::<Ipv6>(start)?.next_header;
-                // Without extension headers, which is nearly all there is, no more has to be walked.
+                // Nearly all packets have no extension headers. For these the walk is skipped.
                 let plain = transport.is_some_and(|(protocol, _)| protocol == next);
                 let fragment = !plain && ipv6::is_fragment(packet.data(), start);
                 let protocol = if plain { next } else { ipv6::upper_protocol(packet.data(), start).unwrap_or(next) };
@@ -69,32 +70,40 @@ impl Seen {
             }
             Network::Other => return None,
         };
-        let part = match (fragment, later) {
-            (false, _) => Part::Whole,
-            (true, false) => Part::First,
-            (true, true) => Part::Later,
+        let fragmentation = match (fragment, later) {
+            (false, _) => Fragmentation::Whole,
+            (true, false) => Fragmentation::First,
+            (true, true) => Fragmentation::Later,
         };
         let clamp = |from: usize| from.min(end)..end;
         let Some((protocol, at)) = transport else {
-            // Of a later fragment that starts with an extension header the upper layer is not known.
-            let unsure = !later || network == Network::Ipv6 && ipv6::is_extension(protocol);
-            return Some(Self { network, start, protocol, part, transport: None, unsure, payload: clamp(behind) });
+            // If a later fragment starts with an extension header, the upper layer is unknown.
+            let headers_hidden = !later || network == Network::Ipv6 && ipv6::is_extension(protocol);
+            return Some(Self {
+                network,
+                start,
+                protocol,
+                fragmentation,
+                transport: None,
+                headers_hidden,
+                payload: clamp(behind),
+            });
         };
         let length = match protocol {
-            // RFC 9293 section 3.1: at least five words.
+            // RFC 9293 section 3.1: the header has at least five words.
             TCP => {
                 packet.view::<Tcp>(at).map(|header| usize::from(header.offset >> 4) * 4).filter(|length| *length >= 20)
             }
             UDP => Some(size_of::<Udp>()),
-            // Its header is the network layer's business: what inspects it takes it off.
+            // The ICMP header counts as payload. Callers that need the message body skip the header.
             ICMP | ICMPV6 => Some(0),
             _ => None,
         };
         let least = if matches!(protocol, ICMP | ICMPV6) { 8 } else { length.unwrap_or(0) };
         let sound = length.filter(|_| at + least <= end);
         let payload = clamp(at + sound.unwrap_or(0));
-        let unsure = sound.is_none() && matches!(protocol, TCP | UDP | ICMP | ICMPV6);
-        Some(Self { network, start, protocol, part, transport: sound.map(|_| at), unsure, payload })
+        let headers_hidden = sound.is_none() && matches!(protocol, TCP | UDP | ICMP | ICMPV6);
+        Some(Self { network, start, protocol, fragmentation, transport: sound.map(|_| at), headers_hidden, payload })
     }
 }
 
@@ -105,11 +114,11 @@ mod tests {
 
     use super::*;
 
-    fn seen(frame: &[u8]) -> Option<Seen> {
+    fn seen(frame: &[u8]) -> Option<PacketLayout> {
         let pool = Pool::new(PoolOptions { chunks: 4, ..PoolOptions::default() }).expect("memory");
         let mut packet = pool.take().expect("a packet");
         assert!(packet.write(frame));
-        Seen::of(&mut packet)
+        PacketLayout::of(&mut packet)
     }
 
     fn tcp(payload: &[u8]) -> Vec<u8> {
@@ -124,7 +133,10 @@ mod tests {
         let mut frame = tcp(b"payload");
         frame.extend([0; 9]);
         let seen = seen(&frame).expect("IP");
-        assert_eq!((&frame[seen.payload.clone()], seen.transport, seen.part), (&b"payload"[..], Some(34), Part::Whole));
+        assert_eq!(
+            (&frame[seen.payload.clone()], seen.transport, seen.fragmentation),
+            (&b"payload"[..], Some(34), Fragmentation::Whole)
+        );
     }
 
     #[test]
@@ -141,14 +153,17 @@ mod tests {
     fn later_fragments_are_payload_behind_the_network_layer() {
         let mut frame = tcp(b"payload");
         frame[20..22].copy_from_slice(&0x2000_u16.to_be_bytes());
-        assert_eq!(seen(&frame).expect("IP").part, Part::First);
+        assert_eq!(seen(&frame).expect("IP").fragmentation, Fragmentation::First);
         frame[20..22].copy_from_slice(&0x0001_u16.to_be_bytes());
         let later = seen(&frame).expect("IP");
-        assert_eq!((later.part, later.payload.start, later.transport, later.protocol), (Part::Later, 34, None, 6));
+        assert_eq!(
+            (later.fragmentation, later.payload.start, later.transport, later.protocol),
+            (Fragmentation::Later, 34, None, 6)
+        );
     }
 
     #[test]
-    fn what_is_no_ip_has_none() {
+    fn frames_without_ip_have_no_payload() {
         assert_eq!(seen(&[0; 60]), None);
         assert_eq!(seen(&[]), None);
     }

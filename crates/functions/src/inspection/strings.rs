@@ -1,8 +1,8 @@
-//! Thousands of strings sought in many payloads at once.
+//! Searches many payloads for thousands of strings at once.
 //!
-//! An Aho-Corasick automaton (Aho and Corasick, *Communications of the ACM* 18, 1975) takes one step for each byte, and each
-//! step waits for the one before: the processor idles for the cache most of the time. So several payloads are stepped
-//! through in turn ([`LANES`]), which has as many loads under way.
+//! An Aho-Corasick automaton (Aho and Corasick, *Communications of the ACM* 18, 1975) takes one step for each byte, and
+//! each step depends on the one before. The processor therefore mostly waits for the cache. To overlap the loads, the
+//! search interleaves several payloads ([`LANES`]).
 
 use std::ops::ControlFlow;
 
@@ -10,40 +10,40 @@ use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::{Anchored, MatchKind, PatternID, dfa, nfa};
 use thiserror::Error;
 
-/// Payloads that are stepped through in turn: more do not fit the registers.
+/// The number of payloads that are interleaved. The state of more does not fit into the registers.
 const LANES: usize = 4;
-/// The most memory that a table of all steps may take: beyond it states are kept as lists, which take a fraction of it and
-/// are walked more slowly.
+/// The largest memory of a transition table, in bytes. A larger automaton keeps its transitions as lists, which take a
+/// fraction of the memory and are slower.
 pub const MOST_TABLE: usize = 64 << 20;
-/// The most bytes of all strings together.
+/// The largest number of bytes of all strings together.
 pub const MOST_BYTES: usize = 8 << 20;
 
-/// Strings that were compiled together. Each is known by its place among them.
+/// A compiled set of strings. Each string has its index in the set as a number.
 #[derive(Clone, Debug)]
-pub struct Strings(Form);
+pub struct Strings(CompiledStrings);
 
 #[derive(Clone, Debug)]
-enum Form {
+enum CompiledStrings {
     Table(Box<dfa::DFA>),
     Lists(Box<nfa::contiguous::NFA>),
 }
 
-/// Why strings cannot be compiled.
+/// The reason why strings cannot be compiled.
 #[derive(Debug, Error)]
 pub enum BuildError {
-    /// There are too many.
+    /// The strings have too many bytes.
     #[error("the strings have {0} bytes together: allowed are up to {MOST_BYTES}")]
     TooLong(usize),
-    /// The library refuses them.
+    /// The library refuses the strings.
     #[error("{0}")]
     Refused(#[from] aho_corasick::BuildError),
 }
 
 impl Strings {
-    /// Compiles strings, none of which may be empty. With `nocase` ASCII letters are found in either case.
+    /// Compiles strings, none of which may be empty. With `nocase`, ASCII letters match in either case.
     ///
     /// # Errors
-    /// They are too much.
+    /// The strings are too large.
     pub fn new(strings: &[&[u8]], nocase: bool) -> Result<Self, BuildError> {
         let bytes = strings.iter().map(|string| string.len()).sum();
         if bytes > MOST_BYTES {
@@ -54,49 +54,51 @@ impl Strings {
         let built = builder.build(strings)?;
         if table_bytes(strings, nocase) <= MOST_TABLE {
             let table = dfa::Builder::new().build_from_noncontiguous(&built)?;
-            return Ok(Self(Form::Table(Box::new(table))));
+            return Ok(Self(CompiledStrings::Table(Box::new(table))));
         }
         let lists = nfa::contiguous::Builder::new().build_from_noncontiguous(&built)?;
-        Ok(Self(Form::Lists(Box::new(lists))))
+        Ok(Self(CompiledStrings::Lists(Box::new(lists))))
     }
 
-    /// What it takes in memory, in bytes.
+    /// Returns the memory taken, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match &self.0 {
-            Form::Table(table) => table.memory_usage(),
-            Form::Lists(lists) => lists.memory_usage(),
+            CompiledStrings::Table(table) => table.memory_usage(),
+            CompiledStrings::Lists(lists) => lists.memory_usage(),
         }
     }
 
-    /// Whether each step is one load.
+    /// Returns true if the automaton is a table, whose steps take one load each.
     #[must_use]
     pub fn is_table(&self) -> bool {
-        matches!(self.0, Form::Table(_))
+        matches!(self.0, CompiledStrings::Table(_))
     }
 
-    /// Tells `sink` of everything that is found in `bytes`, place by place from the first.
+    /// Calls `sink` with all matches in `bytes`, in the order of their ends.
     #[inline]
     pub fn scan(&self, bytes: &[u8], sink: &mut impl FnMut(Found<'_>) -> ControlFlow<()>) {
         let mut numbered = |_: usize, found: Found<'_>| sink(found);
         match &self.0 {
-            Form::Table(table) => Lane::new(&**table, 0, bytes).finish(&mut numbered),
-            Form::Lists(lists) => Lane::new(&**lists, 0, bytes).finish(&mut numbered),
+            CompiledStrings::Table(table) => Lane::new(&**table, 0, bytes).finish(&mut numbered),
+            CompiledStrings::Lists(lists) => Lane::new(&**lists, 0, bytes).finish(&mut numbered),
         }
     }
 }
 
-/// About what a state of a list takes, in bytes: two steps, for a letter in either case, and where to go on elsewhere.
+/// The approximate memory of a state with lists, in bytes: two transitions, for a letter in either case, and the
+/// failure transition.
 const LIST_STATE: usize = 32;
 
-/// About what strings will take in memory, in bytes, told without compiling them.
+/// Estimates the memory of the compiled strings, in bytes, without compiling them.
 #[must_use]
 pub fn estimate(strings: &[&[u8]], nocase: bool) -> usize {
     let table = table_bytes(strings, nocase);
     if table <= MOST_TABLE { table } else { strings.iter().map(|string| string.len()).sum::<usize>() * LIST_STATE }
 }
 
-/// What a table of all steps takes: a state for each different beginning of a string, a column for each different byte.
+/// Returns the memory of a transition table: a state for each different prefix of a string, and a column for each
+/// different byte.
 fn table_bytes(strings: &[&[u8]], nocase: bool) -> usize {
     let fold = |bytes: &[u8]| if nocase { bytes.to_ascii_lowercase() } else { bytes.to_vec() };
     let mut sorted: Vec<Vec<u8>> = strings.iter().map(|string| fold(string)).collect();
@@ -108,67 +110,67 @@ fn table_bytes(strings: &[&[u8]], nocase: bool) -> usize {
         states += string.len() - common;
         before = string;
     }
-    let mut there = [false; 256];
-    sorted.iter().flatten().for_each(|byte| there[usize::from(*byte)] = true);
-    let columns = there.iter().filter(|there| **there).count() * if nocase { 2 } else { 1 } + 1;
+    let mut present = [false; 256];
+    sorted.iter().flatten().for_each(|byte| present[usize::from(*byte)] = true);
+    let columns = present.iter().filter(|present| **present).count() * if nocase { 2 } else { 1 } + 1;
     states * columns.next_power_of_two().min(256) * size_of::<u32>()
 }
 
-/// Strings that end at one place of a payload: each is the end of the one before.
+/// The strings that end at one position of a payload. Each is a suffix of the one before.
 pub struct Found<'a> {
-    form: At<'a>,
+    automaton: AutomatonRef<'a>,
     state: StateID,
-    /// How many bytes of the payload are up to there.
+    /// The position: the number of bytes of the payload up to the end of the strings.
     pub end: usize,
 }
 
 #[derive(Clone, Copy)]
-enum At<'a> {
+enum AutomatonRef<'a> {
     Table(&'a dfa::DFA),
     Lists(&'a nfa::contiguous::NFA),
 }
 
 impl Found<'_> {
-    /// The strings' numbers, from the longest. Equal strings come in their order.
+    /// Iterates over the numbers of the strings, from the longest to the shortest. Equal strings come in their order.
     #[inline]
     pub fn strings(&self) -> impl Iterator<Item = usize> + '_ {
-        let count = match self.form {
-            At::Table(table) => table.match_len(self.state),
-            At::Lists(lists) => lists.match_len(self.state),
+        let count = match self.automaton {
+            AutomatonRef::Table(table) => table.match_len(self.state),
+            AutomatonRef::Lists(lists) => lists.match_len(self.state),
         };
         (0..count).map(|at| self.string(at))
     }
 
     #[inline]
     fn string(&self, at: usize) -> usize {
-        let id: PatternID = match self.form {
-            At::Table(table) => table.match_pattern(self.state, at),
-            At::Lists(lists) => lists.match_pattern(self.state, at),
+        let id: PatternID = match self.automaton {
+            AutomatonRef::Table(table) => table.match_pattern(self.state, at),
+            AutomatonRef::Lists(lists) => lists.match_pattern(self.state, at),
         };
         id.as_usize()
     }
 }
 
-/// An automaton that says what it is.
-trait Steps: Automaton {
-    fn at(&self) -> At<'_>;
+/// An automaton of one of the two kinds.
+trait StringAutomaton: Automaton {
+    fn by_kind(&self) -> AutomatonRef<'_>;
 }
 
-impl Steps for dfa::DFA {
+impl StringAutomaton for dfa::DFA {
     #[inline(always)]
-    fn at(&self) -> At<'_> {
-        At::Table(self)
+    fn by_kind(&self) -> AutomatonRef<'_> {
+        AutomatonRef::Table(self)
     }
 }
 
-impl Steps for nfa::contiguous::NFA {
+impl StringAutomaton for nfa::contiguous::NFA {
     #[inline(always)]
-    fn at(&self) -> At<'_> {
-        At::Lists(self)
+    fn by_kind(&self) -> AutomatonRef<'_> {
+        AutomatonRef::Lists(self)
     }
 }
 
-/// A payload in which strings are sought.
+/// A payload and the strings to search it for.
 #[derive(Clone, Copy)]
 pub struct Job<'a> {
     /// The strings.
@@ -177,18 +179,18 @@ pub struct Job<'a> {
     pub bytes: &'a [u8],
 }
 
-/// A payload that is being stepped through.
+/// The state of the search in one payload.
 struct Lane<'a, A> {
     automaton: &'a A,
     job: usize,
-    /// What is left of it.
+    /// The bytes that remain.
     rest: &'a [u8],
-    /// How many bytes are done.
+    /// The number of bytes processed.
     done: usize,
     state: StateID,
 }
 
-// By hand: the automaton need not be one that can be copied.
+// By hand, because `derive` would require `A: Copy`.
 impl<A> Clone for Lane<'_, A> {
     fn clone(&self) -> Self {
         *self
@@ -197,23 +199,23 @@ impl<A> Clone for Lane<'_, A> {
 
 impl<A> Copy for Lane<'_, A> {}
 
-impl<'a, A: Steps> Lane<'a, A> {
+impl<'a, A: StringAutomaton> Lane<'a, A> {
     #[inline]
     fn new(automaton: &'a A, job: usize, bytes: &'a [u8]) -> Self {
-        // Both forms are made for searches that begin anywhere.
+        // Both kinds are built for unanchored searches.
         let (state, rest) =
             automaton.start_state(Anchored::No).map_or((StateID::ZERO, &[][..]), |state| (state, bytes));
         Self { automaton, job, rest, done: 0, state }
     }
 
-    /// Goes on to the payload's end.
+    /// Searches the rest of the payload.
     #[inline]
     fn finish(self, sink: &mut impl FnMut(usize, Found<'_>) -> ControlFlow<()>) {
         let Self { automaton, job, rest, done, mut state } = self;
         for (at, byte) in rest.iter().enumerate() {
             state = automaton.next_state(Anchored::No, state, *byte);
             if automaton.is_special(state) && automaton.is_match(state) {
-                let found = Found { form: automaton.at(), state, end: done + at + 1 };
+                let found = Found { automaton: automaton.by_kind(), state, end: done + at + 1 };
                 if sink(job, found).is_break() {
                     return;
                 }
@@ -222,8 +224,8 @@ impl<'a, A: Steps> Lane<'a, A> {
     }
 }
 
-/// Tells `sink` of everything that is found in each of the payloads, by its number, until it has had enough of that one. What is
-/// found in one payload is told from its beginning on; the payloads take turns.
+/// Calls `sink` with all matches in each of the payloads and the payload's number, until `sink` breaks for that
+/// payload. The matches of one payload come in order; the payloads are interleaved.
 #[inline]
 pub fn scan<'a, J: Iterator<Item = Job<'a>> + Clone>(
     jobs: J,
@@ -231,25 +233,25 @@ pub fn scan<'a, J: Iterator<Item = Job<'a>> + Clone>(
 ) {
     let mut lists = false;
     let tables = jobs.clone().enumerate().filter_map(|(number, job)| match &job.strings.0 {
-        Form::Table(table) => Some(Lane::new(&**table, number, job.bytes)),
-        Form::Lists(_) => {
+        CompiledStrings::Table(table) => Some(Lane::new(&**table, number, job.bytes)),
+        CompiledStrings::Lists(_) => {
             lists = true;
             None
         }
     });
-    by_turns(tables, sink);
+    search_interleaved(tables, sink);
     if lists {
         let lists = jobs.enumerate().filter_map(|(number, job)| match &job.strings.0 {
-            Form::Lists(lists) => Some(Lane::new(&**lists, number, job.bytes)),
-            Form::Table(_) => None,
+            CompiledStrings::Lists(lists) => Some(Lane::new(&**lists, number, job.bytes)),
+            CompiledStrings::Table(_) => None,
         });
-        by_turns(lists, sink);
+        search_interleaved(lists, sink);
     }
 }
 
-/// Steps through payloads by turns.
+/// Searches payloads in an interleaved way.
 #[inline]
-fn by_turns<'a, A: Steps + 'a>(
+fn search_interleaved<'a, A: StringAutomaton + 'a>(
     waiting: impl Iterator<Item = Lane<'a, A>>,
     sink: &mut impl FnMut(usize, Found<'_>) -> ControlFlow<()>,
 ) {
@@ -257,7 +259,7 @@ fn by_turns<'a, A: Steps + 'a>(
     let mut lanes: [Option<Lane<'_, A>>; LANES] = std::array::from_fn(|_| waiting.next());
     while let [Some(a), Some(b), Some(c), Some(d)] = lanes {
         let mut running = [a, b, c, d];
-        stretch(&mut running, sink);
+        advance_together(&mut running, sink);
         for (lane, ran) in lanes.iter_mut().zip(running) {
             *lane = if ran.rest.is_empty() { waiting.next() } else { Some(ran) };
         }
@@ -267,9 +269,12 @@ fn by_turns<'a, A: Steps + 'a>(
     }
 }
 
-/// Steps through all lanes until one of them is at its end.
+/// Advances all lanes by the same number of steps, until one of them is at its end or `sink` breaks.
 #[inline(always)]
-fn stretch<A: Steps>(lanes: &mut [Lane<'_, A>; LANES], sink: &mut impl FnMut(usize, Found<'_>) -> ControlFlow<()>) {
+fn advance_together<A: StringAutomaton>(
+    lanes: &mut [Lane<'_, A>; LANES],
+    sink: &mut impl FnMut(usize, Found<'_>) -> ControlFlow<()>,
+) {
     let length = lanes.iter().map(|lane| lane.rest.len()).min().unwrap_or(0);
     let automata = lanes.map(|lane| lane.automaton);
     let mut states = lanes.map(|lane| lane.state);
@@ -283,7 +288,7 @@ fn stretch<A: Steps>(lanes: &mut [Lane<'_, A>; LANES], sink: &mut impl FnMut(usi
             special |= automata[lane].is_special(states[lane]);
         }
         if special {
-            let enough = tell(lanes, &states, at, sink);
+            let enough = report_matches(lanes, &states, at, sink);
             if enough != [false; LANES] {
                 for (lane, _) in lanes.iter_mut().zip(enough).filter(|(_, enough)| *enough) {
                     lane.rest = &[];
@@ -299,9 +304,9 @@ fn stretch<A: Steps>(lanes: &mut [Lane<'_, A>; LANES], sink: &mut impl FnMut(usi
     }
 }
 
-/// Tells what was found at place `at` of the stretch, and which lanes' payloads that was enough of.
+/// Reports the matches at position `at` of the present steps. Returns the lanes for which `sink` breaks.
 #[inline(never)]
-fn tell<A: Steps>(
+fn report_matches<A: StringAutomaton>(
     lanes: &[Lane<'_, A>; LANES],
     states: &[StateID; LANES],
     at: usize,
@@ -309,7 +314,8 @@ fn tell<A: Steps>(
 ) -> [bool; LANES] {
     std::array::from_fn(|lane| {
         let (Lane { automaton, job, done, .. }, state) = (lanes[lane], states[lane]);
-        automaton.is_match(state) && sink(job, Found { form: automaton.at(), state, end: done + at + 1 }).is_break()
+        automaton.is_match(state)
+            && sink(job, Found { automaton: automaton.by_kind(), state, end: done + at + 1 }).is_break()
     })
 }
 
@@ -323,10 +329,10 @@ mod tests {
     fn lists(strings: &[&[u8]], nocase: bool) -> Strings {
         let mut builder = nfa::contiguous::Builder::new();
         builder.match_kind(MatchKind::Standard).ascii_case_insensitive(nocase).prefilter(false);
-        Strings(Form::Lists(Box::new(builder.build(strings).expect("few"))))
+        Strings(CompiledStrings::Lists(Box::new(builder.build(strings).expect("few"))))
     }
 
-    /// Every string at every place: payload, string, end.
+    /// Compares every string at every position. Returns payload, string and end of each match.
     fn naive(strings: &[Vec<u8>], payloads: &[Vec<u8>], nocase: bool) -> Vec<(usize, usize, usize)> {
         let mut all = Vec::new();
         for (job, payload) in payloads.iter().enumerate() {
@@ -348,8 +354,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_that_is_there_is_found(
-            strings in vec(vec(byte(), 1..6), 1..20), payloads in vec(vec(byte(), 0..40), 0..12), nocase: bool, as_lists: bool,
+        fn all_matches_are_found(
+            strings in vec(vec(byte(), 1..6), 1..20),
+            payloads in vec(vec(byte(), 0..40), 0..12),
+            nocase: bool,
+            as_lists: bool,
         ) {
             let given: Vec<&[u8]> = strings.iter().map(Vec::as_slice).collect();
             let compiled = if as_lists { lists(&given, nocase) } else { Strings::new(&given, nocase).expect("few") };
@@ -364,7 +373,7 @@ mod tests {
             });
             found.sort_unstable();
             prop_assert_eq!(&found, &naive(&strings, &payloads, nocase));
-            // Whoever has enough after the first hears of no second.
+            // If `sink` breaks after the first match, it is not called again for that payload.
             let mut first = Vec::new();
             scan(jobs.iter().copied(), &mut |job, at| {
                 first.push((job, at.end));
@@ -375,7 +384,7 @@ mod tests {
             expected.sort_unstable();
             expected.dedup_by_key(|(job, _)| *job);
             prop_assert_eq!(first, expected);
-            // One by one it is the same.
+            // The search of single payloads gives the same matches.
             let mut alone = Vec::new();
             for (job, bytes) in payloads.iter().enumerate() {
                 compiled.scan(bytes, &mut |at| {
@@ -389,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_for_a_table_is_kept_as_lists() {
+    fn strings_too_large_for_a_table_are_kept_as_lists() {
         let strings: Vec<Vec<u8>> =
             (0..3_000u32).map(|n| (0..40).map(|at| (n * 31 + at * n / 7) as u8).collect()).collect();
         let given: Vec<&[u8]> = strings.iter().map(Vec::as_slice).collect();

@@ -1,7 +1,8 @@
-//! Counts of thousands of things, of which the most frequent are told.
+//! Counts of thousands of items, listed by frequency.
 //!
-//! A report with a line for each of ten thousand patterns is read by nobody. So counts are kept apart from reports, each worker
-//! its own, and are a table that operators ask for its beginning.
+//! A report with a line for each of ten thousand patterns is not useful. The counts are therefore kept apart from
+//! reports, each worker with its own counters. They are shown as a table whose first entries are the most frequent
+//! items.
 
 use std::cmp::Reverse;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,33 +10,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forebay_graph::{Outcome, Table, Verb};
 use forebay_measure::Counter;
 
-/// Counts by place, of all workers together.
+/// Counts by slot, summed over all workers.
 pub struct Tally {
-    places: usize,
+    slots: usize,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// By place; empty where nothing is counted. Never two alike.
+    /// The name of each slot; empty if the slot is unused. All names are different.
     names: Vec<String>,
-    /// What is not to be told any more: counts of what had the place before, or was taken out.
-    told: Vec<u64>,
-    /// Counts of workers that are gone.
+    /// The count of each slot at its last reset, which is subtracted from the sum.
+    baseline: Vec<u64>,
+    /// The counts of workers that have ended.
     past: Vec<u64>,
     workers: Vec<Arc<[Counter]>>,
 }
 
 impl State {
-    fn sum(&self, place: usize) -> u64 {
-        let count = |counts: &Arc<[Counter]>| counts.get(place).map_or(0, Counter::get);
-        self.past.get(place).copied().unwrap_or(0) + self.workers.iter().map(count).sum::<u64>()
+    fn sum(&self, slot: usize) -> u64 {
+        let count = |counts: &Arc<[Counter]>| counts.get(slot).map_or(0, Counter::get);
+        self.past.get(slot).copied().unwrap_or(0) + self.workers.iter().map(count).sum::<u64>()
     }
 
-    /// What was counted of each name, the most first.
+    /// Returns the names with their counts, the most frequent first.
     fn ranked(&self) -> Vec<(u64, &str)> {
-        let counted = self.names.iter().enumerate().map(|(place, name)| {
-            (self.sum(place).saturating_sub(self.told.get(place).copied().unwrap_or(0)), name.as_str())
+        let counted = self.names.iter().enumerate().map(|(slot, name)| {
+            (self.sum(slot).saturating_sub(self.baseline.get(slot).copied().unwrap_or(0)), name.as_str())
         });
         let mut all: Vec<_> = counted.filter(|(count, name)| *count > 0 && !name.is_empty()).collect();
         all.sort_unstable_by_key(|(count, name)| (Reverse(*count), *name));
@@ -44,27 +45,27 @@ impl State {
 }
 
 impl Tally {
-    /// Room for so many.
+    /// Creates a tally with `slots` slots.
     #[must_use]
-    pub fn new(places: usize) -> Self {
+    pub fn new(slots: usize) -> Self {
         let state = State {
-            names: vec![String::new(); places],
-            told: vec![0; places],
-            past: vec![0; places],
+            names: vec![String::new(); slots],
+            baseline: vec![0; slots],
+            past: vec![0; slots],
             workers: Vec::new(),
         };
-        Self { places, state: Mutex::new(state) }
+        Self { slots, state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One worker's counters.
+    /// Creates a worker's counters.
     pub fn counters(&self) -> Arc<[Counter]> {
         let mut state = self.lock();
         let State { past, workers, .. } = &mut *state;
-        // Those of workers that are gone become the past, so that they do not gather.
+        // The counters of workers that have ended are added to `past`, so that they do not accumulate.
         workers.retain(|counts| {
             let gone = Arc::strong_count(counts) == 1;
             if gone {
@@ -72,31 +73,31 @@ impl Tally {
             }
             !gone
         });
-        let counts: Arc<[Counter]> = (0..self.places).map(|_| Counter::new()).collect();
+        let counts: Arc<[Counter]> = (0..self.slots).map(|_| Counter::new()).collect();
         workers.push(Arc::clone(&counts));
         counts
     }
 
-    /// What is counted at a place from now on.
-    pub fn name(&self, place: usize, name: String) {
+    /// Sets the name of a slot and resets its count.
+    pub fn name(&self, slot: usize, name: String) {
         let mut state = self.lock();
-        let sum = state.sum(place);
-        if let Some(slot) = state.names.get_mut(place) {
-            *slot = name;
-            state.told[place] = sum;
+        let sum = state.sum(slot);
+        if let Some(known) = state.names.get_mut(slot) {
+            *known = name;
+            state.baseline[slot] = sum;
         }
     }
 
-    /// What was counted of each name, the most first.
+    /// Returns the names with their counts, the most frequent first.
     pub fn ranked(&self) -> Vec<(u64, String)> {
         self.lock().ranked().into_iter().map(|(count, name)| (count, name.to_owned())).collect()
     }
 }
 
 const SYNTAX: &str = "\
-remove [COUNT] NAME    starts the count of this name anew";
+remove [COUNT] NAME    resets the count of this name";
 
-/// The count, where there is one, and the name.
+/// Parses the optional count and the name.
 fn parse(entry: &str) -> (Option<u64>, &str) {
     match entry.split_once(' ') {
         Some((count, name)) if count.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -121,12 +122,12 @@ impl Table for Tally {
                     return Err(format!("counts cannot be changed by '{verb}': allowed is remove"));
                 }
                 let (_, name) = parse(entry);
-                let place = state.names.iter().position(|known| known == name && !name.is_empty());
-                let place = place.ok_or_else(|| {
+                let slot = state.names.iter().position(|known| known == name && !name.is_empty());
+                let slot = slot.ok_or_else(|| {
                     let name: String = name.chars().take(80).collect();
-                    format!("nothing is counted as '{name}': allowed are names as they are listed")
+                    format!("there is no count with the name '{name}': allowed are names as listed")
                 })?;
-                state.told[place] = state.sum(place);
+                state.baseline[slot] = state.sum(slot);
                 Ok(())
             };
             let result = forget(&mut state);
@@ -145,7 +146,7 @@ impl Table for Tally {
             Some((Some(count), name)) => Some((Reverse(count), name)),
             Some((None, name)) => {
                 return Err(format!(
-                    "'{}' is no line of counts: allowed is COUNT NAME",
+                    "'{}' is not a line of the table of counts: allowed is COUNT NAME",
                     name.chars().take(80).collect::<String>()
                 ));
             }
@@ -162,10 +163,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_frequent_come_first_whoever_counted_them() {
+    fn the_most_frequent_come_first_over_all_workers() {
         let tally = Tally::new(4);
-        for (place, name) in ["one", "two", "three"].into_iter().enumerate() {
-            tally.name(place, name.to_owned());
+        for (slot, name) in ["one", "two", "three"].into_iter().enumerate() {
+            tally.name(slot, name.to_owned());
         }
         let (a, b) = (tally.counters(), tally.counters());
         a[0].add(1);
@@ -175,7 +176,7 @@ mod tests {
         assert_eq!(tally.entries(None, 9).expect("all"), ["7 two", "1 one", "1 three"]);
         assert_eq!(tally.entries(Some("7 two"), 1).expect("one"), ["1 one"]);
         assert!(tally.entries(Some("two"), 1).is_err());
-        // Counts outlast their worker.
+        // The counts remain after their worker has ended.
         drop(a);
         let c = tally.counters();
         c[0].add(1);
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!((outcome.made, outcome.refused.len(), tally.len()), (2, 2, 1));
         b[1].add(1);
         assert_eq!(tally.entries(None, 9).expect("all"), ["2 one", "1 two"]);
-        // A place that something else has now begins at none.
+        // A slot with a new name begins at 0.
         tally.name(0, "other".to_owned());
         assert_eq!(tally.entries(None, 9).expect("all"), ["1 two"]);
     }

@@ -175,7 +175,9 @@ impl Regex {
     ) -> Result<bool, Undecided> {
         let input = Input::new(bytes).anchored(Anchored::No).earliest(true);
         match (&self.automaton, &mut cache.0) {
-            (Some(CompiledRegex::Table(table)), _) => Ok(table.try_search_fwd(&input).is_ok_and(|found| found.is_some())),
+            (Some(CompiledRegex::Table(table)), _) => {
+                Ok(table.try_search_fwd(&input).is_ok_and(|found| found.is_some()))
+            }
             (Some(CompiledRegex::Simulated(states)), Some(cache)) => Ok(states.is_match(cache, input)),
             (Some(CompiledRegex::Simulated(_)), None) => Ok(false),
             (None, _) => self.find(walk, bytes, 0, budget).map(|found| found.is_some()),

@@ -498,7 +498,7 @@ pub struct Rule {
     pub references: Vec<String>,
     /// The conditions on the packet's session. They are tested last.
     pub flow: Option<FlowTest>,
-    /// Options `flowbits`, in order. Tests of bits come after all other tests. BitMatch change only if the rule matches.
+    /// Options `flowbits`, in order. Tests of bits come after all other tests. Bits change only if the rule matches.
     pub bits: Vec<BitStep>,
     /// Tests of headers.
     pub tests: Vec<Test>,

@@ -5,7 +5,7 @@ use forebay_packet::wire::ipv6::Ipv6;
 use forebay_packet::{Network, Packet};
 
 use super::rule::{Field, Protocol};
-use crate::inspection::payload::{ICMPV6, Seen};
+use crate::inspection::payload::{ICMPV6, PacketLayout};
 
 /// The fields of a packet that rules test.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,7 +21,7 @@ pub struct View {
     /// The protocol above IP.
     pub protocol: u8,
     /// True if the packet hides its protocol or its transport header.
-    pub unsure: bool,
+    pub headers_hidden: bool,
     /// The time to live, or the hop limit.
     pub ttl: u8,
     /// TCP's control bits, if the packet shows them.
@@ -38,24 +38,31 @@ impl View {
     /// Extracts the fields of a packet. Returns `None` if it is not IP.
     #[inline]
     pub fn of(packet: &mut Packet) -> Option<Self> {
-        let seen = Seen::of(packet)?;
-        let (v6, source, destination, ttl) = match seen.network {
+        let layout = PacketLayout::of(packet)?;
+        let (v6, source, destination, ttl) = match layout.network {
             Network::Ipv6 => {
-                let header = packet.view::<Ipv6>(seen.start)?;
+                let header = packet.view::<Ipv6>(layout.start)?;
                 (true, u128::from_be_bytes(header.source), u128::from_be_bytes(header.destination), header.hop_limit)
             }
             _ => {
-                let header = packet.view::<Ipv4>(seen.start)?;
+                let header = packet.view::<Ipv4>(layout.start)?;
                 let number = |address: [u8; 4]| u128::from(u32::from_be_bytes(address));
                 (false, number(header.source), number(header.destination), header.ttl)
             }
         };
-        let mut view =
-            Self { v6, source, destination, protocol: seen.protocol, ttl, unsure: seen.unsure, ..Self::default() };
-        let mut start = seen.payload.start;
-        if let Some(header) = seen.transport.and_then(|at| packet.data().get(at..)) {
+        let mut view = Self {
+            v6,
+            source,
+            destination,
+            protocol: layout.protocol,
+            ttl,
+            headers_hidden: layout.headers_hidden,
+            ..Self::default()
+        };
+        let mut start = layout.payload.start;
+        if let Some(header) = layout.transport.and_then(|at| packet.data().get(at..)) {
             let word = |at: usize| header.get(at..at + 2).map(|word| u16::from_be_bytes([word[0], word[1]]));
-            match seen.protocol {
+            match layout.protocol {
                 TCP | UDP => view.ports = word(0).zip(word(2)),
                 ICMP | ICMPV6 => {
                     view.icmp = header.first().copied().zip(header.get(1).copied());
@@ -64,12 +71,12 @@ impl View {
                 }
                 _ => {}
             }
-            if seen.protocol == TCP {
+            if layout.protocol == TCP {
                 view.flags = header.get(13).copied();
             }
         }
-        view.headers = (seen.start as u16, seen.transport.unwrap_or(0) as u16);
-        view.payload = (start.min(seen.payload.end) as u16, seen.payload.end as u16);
+        view.headers = (layout.start as u16, layout.transport.unwrap_or(0) as u16);
+        view.payload = (start.min(layout.payload.end) as u16, layout.payload.end as u16);
         Some(view)
     }
 

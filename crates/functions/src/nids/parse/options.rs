@@ -83,7 +83,8 @@ fn advice(name: &str) -> String {
         "resp" | "react" | "activates" | "activated_by" | "logto" | "session" | "tag" | "replace"
         | "detection_filter2" => {
             format!(
-                "the option '{name}' is not supported: rules do not respond to, record or change packets; remove the option"
+                "the option '{name}' is not supported: rules do not respond to, record or change packets; \
+                 remove the option"
             )
         }
         "uricontent" | "urilen" | "file_data" | "pkt_data" | "base64_data" | "base64_decode" | "cookie" => {

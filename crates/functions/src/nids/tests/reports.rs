@@ -38,7 +38,8 @@ impl Drop for Folder {
 fn alerts_are_lines_in_a_file() {
     let folder = Folder::new("lines");
     let params = json!({ "alerts": { "file": "alerts.json", "rate": 3 }, "rules": [
-        "alert udp any any -> any 53 (msg:\"one \\\"q\\\"\"; content:\"x\"; classtype:trojan-activity; reference:url,a.b; rev:2; sid:1;)",
+        "alert udp any any -> any 53 (msg:\"one \\\"q\\\"\"; content:\"x\"; classtype:trojan-activity; \
+         reference:url,a.b; rev:2; sid:1;)",
         "drop icmp any any -> any any (msg:\"two\"; sid:2;)",
     ] });
     let mut rig = Rig::within::<Nids>(&params, &mut folder.surroundings()).unwrap_or_else(|error| panic!("{error}"));
@@ -73,7 +74,8 @@ fn alerts_are_lines_in_a_file() {
 #[test]
 fn every_alert_is_written_or_counted_as_lost_and_workers_share_the_file() {
     let folder = Folder::new("flood");
-    let params = json!({ "alerts": { "file": "alerts.json", "rate": 1_000_000 }, "rules": ["alert ip any any -> any any (sid:1;)"] });
+    let rules = ["alert ip any any -> any any (sid:1;)"];
+    let params = json!({ "alerts": { "file": "alerts.json", "rate": 1_000_000 }, "rules": rules });
     let mut surroundings = folder.surroundings();
     let mut rigs: Vec<Rig> = (0..2)
         .map(|_| Rig::within::<Nids>(&params, &mut surroundings).unwrap_or_else(|error| panic!("{error}")))
@@ -104,7 +106,10 @@ fn every_alert_is_written_or_counted_as_lost_and_workers_share_the_file() {
 fn changed_rules_continue_the_file() {
     let folder = Folder::new("changed");
     let mut surroundings = folder.surroundings();
-    let params = |sid: u32| json!({ "alerts": { "file": "alerts.json" }, "rules": [format!("alert ip any any -> any any (sid:{sid};)")] });
+    let params = |sid: u32| {
+        let rules = [format!("alert ip any any -> any any (sid:{sid};)")];
+        json!({ "alerts": { "file": "alerts.json" }, "rules": rules })
+    };
     let mut rigs = [5, 6]
         .map(|sid| Rig::within::<Nids>(&params(sid), &mut surroundings).unwrap_or_else(|error| panic!("{error}")));
     let other = Nids::new(

@@ -6,9 +6,10 @@ use super::*;
 fn a_rule_is_parsed_completely() {
     let file = read(
         "ipvar HOME 10.0.0.0/8\nportvar WEB [80,8080]\nconfig classification: own, of our own, 7\n# nothing\n\
-         alert tcp !$HOME any <> $HOME $WEB (msg:\"a \\\"b\\; c\"; \\\n  content:!\"x|0d 0A|y\\\"\\;\"; nocase; offset:3; depth:9; \
-         content:\"z\",fast_pattern,distance -2, within 5; pcre:\"/a;b\\\"\\/c/i\"; dsize:3<>9; flags:S+,CE; classtype:own; \
-         reference:url,example.org/a; metadata:x y; threshold: type limit, track by_src, count 1, seconds 60; \
+         alert tcp !$HOME any <> $HOME $WEB (msg:\"a \\\"b\\; c\"; \\\n  content:!\"x|0d 0A|y\\\"\\;\"; nocase; \
+         offset:3; depth:9; content:\"z\",fast_pattern,distance -2, within 5; pcre:\"/a;b\\\"\\/c/i\"; dsize:3<>9; \
+         flags:S+,CE; classtype:own; reference:url,example.org/a; metadata:x y; \
+         threshold: type limit, track by_src, count 1, seconds 60; \
          detection_filter: track by_dst, count 2, seconds 3; rev:3; sid:5;)",
     )
     .unwrap_or_else(|error| panic!("{error}"));

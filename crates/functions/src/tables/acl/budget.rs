@@ -2,7 +2,7 @@
 //! machine or on none.
 //!
 //! Every back end crosses fields, and a list can be written so that all crossings differ. For 100 000 rules that differ
-//! in the ranges of both ports and in bits of the protocol, the bit vectors would take 1.9 GB and 40 seconds. Such a
+//! in the ranges of both ports and in bits of the protocol, the bit vectors would take 1.9 GB and 40 seconds. This
 //! list is not compiled. Code that builds classes takes its work and memory from the budget before it starts.
 
 /// The largest number of steps, of about a nanosecond each. Typical lists take less than half.

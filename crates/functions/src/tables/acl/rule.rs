@@ -286,7 +286,7 @@ impl<A: Address> Rule<A> {
         }
     }
 
-    /// Returns true if the rule constrains ports or ICMP types. Such a rule does not match a packet that has neither.
+    /// Returns true if the rule constrains ports or ICMP types. The rule then does not match a packet that has neither.
     pub fn constrains_ports(&self) -> bool {
         !(self.sport.is_any() && self.dport.is_any())
     }

@@ -2,7 +2,7 @@
 //!
 //! The hash is folded multiplication (the step of wyhash and foldhash): both halves of a 128-bit product are combined,
 //! and a secret of its own is mixed into each word. It is not a cryptographic hash. It must withstand an attacker who
-//! sees no hashes and cannot learn from responses how long a look-up took. Such an attacker gains little by guessing: a
+//! sees no hashes and cannot learn from responses how long a look-up took. This attacker gains little by guessing: a
 //! crowded bucket spills into its other bucket and a bounded stash, and after that a session is refused and counted.
 
 /// The secrets of one table.

@@ -192,23 +192,25 @@ impl Building<'_> {
         }
         let read = |text: &str| {
             text.chars().try_fold(0u8, |bits, letter| {
-                Ok(bits | match letter.to_ascii_uppercase() {
-                    'F' => 1,
-                    'S' => 2,
-                    'R' => 4,
-                    'P' => 8,
-                    'A' => 16,
-                    'U' => 32,
-                    'E' | '2' => 64,
-                    'C' | '1' => 128,
-                    '0' => 0,
-                    _ => {
-                        return Err(format!(
-                            "flags '{}': allowed are F, S, R, P, A, U, E, C and 0, with !, * or + and a mask after a comma",
-                            short(value)
-                        ));
-                    }
-                })
+                Ok(bits
+                    | match letter.to_ascii_uppercase() {
+                        'F' => 1,
+                        'S' => 2,
+                        'R' => 4,
+                        'P' => 8,
+                        'A' => 16,
+                        'U' => 32,
+                        'E' | '2' => 64,
+                        'C' | '1' => 128,
+                        '0' => 0,
+                        _ => {
+                            return Err(format!(
+                                "flags '{}': allowed are F, S, R, P, A, U, E, C and 0, with !, * or + and a mask \
+                             after a comma",
+                                short(value)
+                            ));
+                        }
+                    })
             })
         };
         let (bits, mask) = value.split_once(',').map_or((value, ""), |(bits, mask)| (bits, mask.trim_ascii()));
