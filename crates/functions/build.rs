@@ -1,4 +1,4 @@
-//! A new file in `src` is a new function: Cargo must look again, which by itself it does for files it knows only.
+//! A new file in `src` is a new function. Cargo must look at the folder again; by itself it watches only known files.
 
 fn main() {
     println!("cargo:rerun-if-changed=src");

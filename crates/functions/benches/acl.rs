@@ -1,8 +1,9 @@
-//! Ticks of the time-stamp counter per key for each way to compile a rule list, and for a list that is being changed.
+//! Measures the ticks of the time-stamp counter per key for each way to compile a rule list, and for a list that is
+//! being changed.
 //!
-//! 4 096 sessions in an order without pattern, batches of 32, median of several passes: what a worker pays beyond
-//! reading the key out of the packet. `cargo bench -p forebay-functions --bench acl`;
-//! with `-- compiling` how long lists take to compile that are as usual, and such that are made to take long.
+//! The keys are 4 096 sessions in random order, in batches of 32. The figure is the median of several passes: the time
+//! that a worker pays beyond reading the key out of the packet. Run with `cargo bench -p forebay-functions --bench
+//! acl`. With `-- compiling` it measures how long usual and deliberately costly lists take to compile.
 
 use std::hint::black_box;
 
@@ -15,22 +16,22 @@ const SESSIONS: usize = 4096;
 const BATCH: usize = 32;
 const PASSES: usize = 41;
 
-/// What compiling takes at worst.
+/// Prints how long usual and costly lists take to compile.
 fn compiling() {
     println!("{:>8} {:>7} {:>9} {:>9} {:>12}", "list", "rules", "back end", "build ms", "table bytes");
-    let told = |name: &str, rules: Vec<Rule<u32>>| {
+    let print_row = |name: &str, rules: Vec<Rule<u32>>| {
         for backend in Backend::ALL {
             let start = Tsc.now();
             let built = Classifier::build_with(rules.clone(), Decision::Permit, backend);
             let ms = Tsc.frequency().seconds(Tsc.now().since(start)) * 1e3;
             let bytes = built.map(|built| built.memory_bytes().to_string());
-            let bytes = bytes.unwrap_or_else(|_| "given up".to_owned());
+            let bytes = bytes.unwrap_or_else(|_| "too costly".to_owned());
             println!("{name:>8} {:>7} {:>9} {ms:>9.1} {bytes:>12}", rules.len(), backend.to_string());
         }
     };
     for count in [1_000, 4_096, 10_000, 100_000] {
-        told("usual", synthetic::rules(count, 1));
-        told("costly", synthetic::costly(count));
+        print_row("usual", synthetic::rules(count, 1));
+        print_row("costly", synthetic::costly(count));
     }
 }
 
@@ -79,7 +80,7 @@ fn family<A: Address>(name: &str, count: usize, hit_share: f64) {
     println!("{name:>4} {count:>7} {hit_share:>6}   tuples {median:>7.1} {least:>7.1} {:>10} {build:>9.1}", "");
 }
 
-/// Median and least ticks a key.
+/// Returns the median and the least ticks per key.
 fn ticks<A: Address>(keys: &[Key<A>], mut classify: impl FnMut(&[Key<A>], &mut [Verdict])) -> [f64; 2] {
     let mut verdicts = [Verdict::default(); BATCH];
     let mut ticks: Vec<f64> = (0..PASSES)

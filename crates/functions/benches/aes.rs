@@ -1,9 +1,10 @@
-//! Ticks of the time-stamp counter per packet: `aes_gcm_encrypt` and `aes_gcm_decrypt` beside `ring`'s own seal of the same
-//! bytes, in turns within one run; and what packets cost in ESP.
+//! Measures the ticks of the time-stamp counter per packet: `aes_gcm_encrypt` and `aes_gcm_decrypt` beside `ring`'s own
+//! seal of the same bytes, in turns within one run; and the cost of a packet in ESP.
 //!
-//! Batches of 32, AES-128, median of many passes. What the rig itself takes, told by a function that does nothing, is
-//! taken off. `cargo bench -p forebay-functions --bench aes`; each row's ratio is to `ring`'s seal of as many bytes. With
-//! `--record` what `aes_gcm_encrypt` takes goes into `target/bench.json`, with UDP's checksum and without one.
+//! Batches of 32, AES-128, median of many passes. The cost of the test rig itself, measured with a function that does
+//! nothing, is subtracted. Run with `cargo bench -p forebay-functions --bench aes`. Each row's ratio is to `ring`'s
+//! seal of the same number of bytes. With `--record` the figures of `aes_gcm_encrypt`, with and without UDP checksum,
+//! go into `target/bench.json`.
 
 mod record;
 
@@ -23,10 +24,10 @@ use serde_json::json;
 const BATCH: usize = 32;
 const PASSES: usize = 2_001;
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";
-/// Where a payload starts.
+/// Offset of the payload in a frame.
 const HEADERS: usize = 42;
 
-/// A frame of IPv4 and UDP with a payload of so many bytes, and a right UDP checksum where `summed`.
+/// Returns a frame of IPv4 and UDP with a payload of `len` bytes. The UDP checksum is correct if `summed`, otherwise 0.
 fn frame(len: usize, session: u8, summed: bool) -> Vec<u8> {
     let mut frame = Vec::new();
     let payload: Vec<u8> = (0..len).map(|at| at as u8 ^ session).collect();
@@ -47,7 +48,7 @@ fn batch(rig: &Rig, frames: &[Vec<u8>]) -> Batch {
     batch
 }
 
-/// Ticks per packet of one call on these frames.
+/// Returns the ticks per packet of one call with these frames.
 fn run(rig: &mut Rig, frames: &[Vec<u8>]) -> f64 {
     let mut batch = batch(rig, frames);
     let start = Tsc.now();
@@ -58,7 +59,7 @@ fn run(rig: &mut Rig, frames: &[Vec<u8>]) -> f64 {
     ticks
 }
 
-/// The same frames as the function leaves them.
+/// Returns the frames as the function leaves them.
 fn through(rig: &mut Rig, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     frames.iter().map(|frame| rig.run(frame).1).collect()
 }
@@ -80,23 +81,24 @@ fn main() -> Result<(), String> {
     for len in [18, 64, 256, 1_400] {
         let [plain, summed] =
             [false, true].map(|summed| (0..BATCH as u8).map(|at| frame(len, at, summed)).collect::<Vec<_>>());
-        let mut idle = Rig::of::<Bypass>(&json!({})).expect("right");
+        let mut empty = Rig::of::<Bypass>(&json!({})).expect("right");
         let mut seal = Rig::of::<AesGcmEncrypt>(&keys("hardware")).expect("right");
-        let mut open = Rig::of::<AesGcmDecrypt>(&keys("hardware")).expect("right");
+        let mut open = Rig::of::<AesGcmDecrypt>(&keys("hardware")).expect("valid parameters");
         let sealed = [&plain, &summed].map(|frames| through(&mut seal, frames));
         let esp = |backend: &str| {
             let line = format!("0x1001 key={KEY}deadbeef peer=192.0.2.10 for=0.0.0.0/0");
             Rig::of::<EspEncrypt>(&json!({ "source": "192.0.2.1", "associations": [line], "backend": backend }))
-                .expect("right")
+                .expect("valid parameters")
         };
         let mut into = esp("hardware");
         let mut sent = esp("hardware");
         let line = json!([format!("0x1001 key={KEY}deadbeef")]);
-        let mut out = Rig::of::<EspDecrypt>(&json!({ "associations": line, "backend": "hardware" })).expect("right");
+        let mut out =
+            Rig::of::<EspDecrypt>(&json!({ "associations": line, "backend": "hardware" })).expect("valid parameters");
         let mut ticks: [Vec<f64>; 8] = Default::default();
         let mut number = 0u64;
         for _ in 0..PASSES {
-            let mut packets = batch(&idle, &plain);
+            let mut packets = batch(&empty, &plain);
             let mut tags = [[0u8; 16]; BATCH];
             let start = Tsc.now();
             for (index, tag) in tags.iter_mut().enumerate() {
@@ -105,13 +107,13 @@ fn main() -> Result<(), String> {
                 nonce[4..].copy_from_slice(&number.to_be_bytes());
                 let nonce = Nonce::assume_unique_for_key(nonce);
                 let text = &mut packets[index].data_mut()[HEADERS..];
-                let made = ring.seal_in_place_separate_tag(nonce, Aad::empty(), text).expect("short");
-                tag.copy_from_slice(made.as_ref());
+                let tag_bytes = ring.seal_in_place_separate_tag(nonce, Aad::empty(), text).expect("short");
+                tag.copy_from_slice(tag_bytes.as_ref());
             }
             ticks[0].push(Tsc.now().since(start).0 as f64 / BATCH as f64);
             black_box((&packets, &tags));
             drop(packets);
-            ticks[1].push(run(&mut idle, &plain));
+            ticks[1].push(run(&mut empty, &plain));
             ticks[2].push(run(&mut seal, &plain));
             ticks[3].push(run(&mut seal, &summed));
             ticks[4].push(run(&mut open, &sealed[0]));
@@ -120,9 +122,9 @@ fn main() -> Result<(), String> {
             let fresh = through(&mut sent, &plain);
             ticks[7].push(run(&mut out, &fresh));
         }
-        let own = |of: usize| ticks[of].iter().zip(&ticks[1]).map(|(seal, idle)| seal - idle).collect::<Vec<f64>>();
-        let (without, with) = (own(2), own(3));
-        let [ring, idle, rest @ ..] = ticks.map(median);
+        let net = |of: usize| ticks[of].iter().zip(&ticks[1]).map(|(seal, empty)| seal - empty).collect::<Vec<f64>>();
+        let (without, with) = (net(2), net(3));
+        let [ring, empty, rest @ ..] = ticks.map(median);
         for (of, name, ticks) in [
             (64, "aes_64", &with),
             (64, "aes_64_unsummed", &without),
@@ -143,11 +145,11 @@ fn main() -> Result<(), String> {
             "esp_decrypt",
         ];
         for (name, ticks) in names.into_iter().zip(rest) {
-            row(name, len, ticks - idle, ring);
+            row(name, len, ticks - empty, ring);
         }
-        let mut software = Rig::of::<AesGcmEncrypt>(&keys("software")).expect("right");
+        let mut software = Rig::of::<AesGcmEncrypt>(&keys("software")).expect("valid parameters");
         let slow = median((0..101).map(|_| run(&mut software, &plain)).collect());
-        row("encrypt, software", len, slow - idle, ring);
+        row("encrypt, software", len, slow - empty, ring);
     }
     Ok(())
 }

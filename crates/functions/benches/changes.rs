@@ -1,7 +1,8 @@
-//! Changes a second of tables that change while packets run: routes, mappings, rules, users' sessions.
+//! Measures changes per second of tables that change while packets run: routes, mappings, rules, users' sessions.
 //!
-//! One thread, no readers; text in, as the control plane gets it, in batches of several sizes. Every second change undoes
-//! the one before, so that tables keep their sizes. `cargo bench -p forebay-functions --bench changes`
+//! One thread, no readers. The changes are text, as the control plane receives them, in batches of several sizes. Every
+//! second change undoes the one before it, so that tables keep their sizes. Run with `cargo bench -p forebay-functions
+//! --bench changes`.
 
 use std::net::Ipv4Addr;
 use std::time::Instant;
@@ -13,12 +14,13 @@ use forebay_graph::{Declaration, Setup, Surroundings, functions, states};
 use forebay_measure::Frequency;
 use serde_json::{Value, json};
 
-/// What is changed: a name, a function with its parameters, and pairs of changes of which the second undoes the first.
+/// A table to change: a name, a function with its parameters, and pairs of changes of which the second undoes the
+/// first.
 struct Subject {
     name: String,
     function: &'static str,
     params: Value,
-    /// A state that the parameters name, called `state`: its kind and its own parameters.
+    /// A state that the parameters name `state`: its declaration's name and its own parameters.
     state: Option<(&'static str, Value)>,
     pairs: Vec<[String; 2]>,
 }
@@ -26,9 +28,9 @@ struct Subject {
 fn routes<A: synthetic::Family>(family: &str, count: u32) -> Subject {
     let routes = synthetic::routes::<A>(count as usize, 16, 1);
     let lines: Vec<_> = routes.iter().map(|(prefix, next_hop)| format!("{prefix} {next_hop}")).collect();
-    // Spread over the table, in an order without pattern.
-    let places = (0..lines.len()).map(|at| at * 7_919 % lines.len());
-    let pairs = places.take(100_000).map(|at| [format!("remove {}", routes[at].0), format!("add {}", lines[at])]);
+    // Spread over the table, in random order.
+    let indexes = (0..lines.len()).map(|at| at * 7_919 % lines.len());
+    let pairs = indexes.take(100_000).map(|at| [format!("remove {}", routes[at].0), format!("add {}", lines[at])]);
     Subject {
         name: format!("routes, {family}, {count}"),
         function: "ip_lookup",
@@ -73,14 +75,14 @@ fn rules<A: acl::Address>(family: &str, count: usize) -> Subject {
     }
 }
 
-/// Rules of one pair of prefixes, that are equal or differ in source ports alone.
-fn rules_alike(name: &str, count: usize, sport: impl Fn(usize) -> usize) -> Subject {
+/// Rules of one pair of prefixes that are equal or differ only in their source ports.
+fn rules_alike(name: &str, count: usize, source_port: impl Fn(usize) -> usize) -> Subject {
     let rule = |at: usize| {
-        let port = sport(at);
+        let port = source_port(at);
         format!("@10.0.0.0/8 0.0.0.0/0 {port} : {port} 22 : 22 0x06/0xff deny")
     };
     let list: Vec<_> = (0..count).map(rule).collect();
-    // Of places all over the list, by position and by what they are.
+    // Rules all over the list, changed by position and by content in turn.
     let pairs = (0..20_000).map(|turn| {
         let at = turn * 7_919 % count;
         match turn % 2 {
@@ -103,8 +105,8 @@ fn sessions(count: u32) -> Subject {
         let user = Ipv4Addr::from_bits(0x0a00_0001 + at);
         let teid = at + 1;
         format!(
-            "{user} teid={teid} peer=192.0.2.10 peer-teid={teid} qfi=9 ambr-up=50Mbps ambr-down=200Mbps bearer qfi=1 gbr \
-             mbr-down=1Mbps filter=10,udp,net=198.51.100.0/24,port=5060"
+            "{user} teid={teid} peer=192.0.2.10 peer-teid={teid} qfi=9 ambr-up=50Mbps ambr-down=200Mbps bearer qfi=1 \
+             gbr mbr-down=1Mbps filter=10,udp,net=198.51.100.0/24,port=5060"
         )
     };
     let list: Vec<_> = (0..count).map(line).collect();
@@ -121,16 +123,21 @@ fn sessions(count: u32) -> Subject {
     }
 }
 
-/// Seconds that this thread has had a processor for; a busy machine does not add to them. NaN where Linux does not say.
+/// Returns the seconds that this thread has run on a processor, which a busy machine does not inflate. NaN if Linux
+/// does not report it.
 fn processor_seconds() -> f64 {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    told.split_whitespace().next().and_then(|nanos| nanos.parse::<f64>().ok()).map_or(f64::NAN, |nanos| nanos / 1e9)
+    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    statistics
+        .split_whitespace()
+        .next()
+        .and_then(|nanos| nanos.parse::<f64>().ok())
+        .map_or(f64::NAN, |nanos| nanos / 1e9)
 }
 
-/// Memory that the process has, in MB. NaN where Linux does not say.
+/// Returns the resident memory of the process in MB. NaN if Linux does not report it.
 fn resident_mb() -> f64 {
-    let told = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = told.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok()).map_or(f64::NAN, |kb| kb / 1e3)
 }
 
@@ -172,7 +179,7 @@ fn measure(subject: &Subject) {
     drop(built);
 }
 
-/// Makes a subject, when its turn comes.
+/// Builds a subject when it is about to be measured.
 type Make = fn() -> Subject;
 
 fn main() {

@@ -1,10 +1,12 @@
-//! Ticks a packet that `dpi` takes with its patterns, against the crate `aho-corasick`'s own scan of the same payloads.
+//! Measures the ticks per packet of `dpi` with its patterns, against the scan of the same payloads by the crate
+//! `aho-corasick`.
 //!
-//! 4 096 payloads of 1 400 bytes in batches of 32, in which no pattern is (every byte is looked at); each side takes its turn in
-//! every pass, so that what slows the machine down slows both. The function's figure is that of a whole call, with the layers
-//! found and packets put into the batch and taken out. `cargo bench -p forebay-functions --bench dpi`; with a number, only that many
-//! patterns; with `rules` what `nids` takes for as many rules instead; with
-//! `--record` the figure of 1 000 patterns goes into `target/bench.json`.
+//! 4 096 payloads of 1 400 bytes in batches of 32. No payload contains a pattern, so every byte is looked at. All sides
+//! take turns in every pass, so that whatever slows the machine down slows all of them. The function's figure is that
+//! of a whole call: it includes finding the layers, and putting packets into the batch and taking them out. Run with
+//! `cargo bench -p forebay-functions --bench dpi`. With a number it measures only that many patterns. With `rules` it
+//! measures `nids` with as many rules instead. With `--record` the figure of 1 000 patterns goes into
+//! `target/bench.json`.
 
 mod record;
 
@@ -22,10 +24,10 @@ const PACKETS: usize = 4_096;
 const BATCH: usize = 32;
 const PASSES: usize = 15;
 const LENGTH: usize = 1_400;
-/// Those that hold what is measured at a time: the pool of a rig has no more.
+/// Packets that are measured at a time: a rig's pool has no more.
 const POOL: usize = 512;
 
-/// Numbers without pattern (SplitMix64).
+/// Pseudo-random numbers (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -44,7 +46,7 @@ impl Random {
     }
 }
 
-/// Names and parts of addresses, and a fifth of them bytes.
+/// Returns patterns: words like names and parts of addresses, and every fifth one of random bytes.
 fn patterns(count: usize) -> Vec<Vec<u8>> {
     let mut random = Random(1);
     (0..count)
@@ -55,7 +57,7 @@ fn patterns(count: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Words, among them beginnings of patterns; or bytes of any value.
+/// Returns payloads of words, among them beginnings of patterns, or of random bytes.
 fn payloads(patterns: &[Vec<u8>], text: bool) -> Vec<Vec<u8>> {
     let mut random = Random(2);
     let one = |random: &mut Random| {
@@ -110,7 +112,7 @@ fn main() -> Result<(), String> {
     Ok(())
 }
 
-/// Ticks a packet of a function's calls.
+/// Returns the ticks per packet of a function's calls.
 fn process(rig: &mut Rig, payloads: &[Vec<u8>]) -> f64 {
     let mut spent = 0;
     for payloads in payloads.chunks(POOL) {
@@ -131,7 +133,7 @@ fn process(rig: &mut Rig, payloads: &[Vec<u8>]) -> f64 {
     spent as f64 / payloads.len() as f64
 }
 
-/// What `nids` takes where nothing matches: rules of several ports, half of them for those that the packets have.
+/// Measures `nids` where no rule matches: rules of several ports, half of them for the port that the packets have.
 fn rules() {
     println!("{:>8} {:>8} {:>10}", "rules", "payload", "function");
     for count in [100, 1_000, 5_000] {
@@ -156,7 +158,7 @@ fn compare(patterns: &[Vec<u8>], text: bool, nocase: bool) -> Result<(), String>
     let build = |kind| {
         let mut builder = AhoCorasick::builder();
         builder.kind(kind).ascii_case_insensitive(nocase).match_kind(MatchKind::Standard);
-        builder.build(patterns).expect("few")
+        builder.build(patterns).expect("few enough patterns")
     };
     let crates = [None, Some(AhoCorasickKind::DFA), Some(AhoCorasickKind::ContiguousNFA)].map(build);
     let payloads: Vec<_> =

@@ -1,7 +1,7 @@
-//! Ticks per lookup, build and update times and memory of the longest-prefix-match table.
+//! Measures the ticks per lookup, the build and update times and the memory of the longest-prefix-match table.
 //!
-//! A plain timing loop: the figures to steer by are ratios within one run, and the minimum of many short rounds shakes
-//! off a noisy machine. Run with `cargo bench -p forebay-functions --bench lpm`.
+//! A plain timing loop. Compare ratios within one run; the minimum of many short rounds removes the noise of the
+//! machine. Run with `cargo bench -p forebay-functions --bench lpm`.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -10,20 +10,20 @@ use forebay_functions::tables::lpm::Table;
 use forebay_functions::tables::lpm::routes_file::parse_routes;
 use forebay_functions::tables::lpm::synthetic::{self, Family, Random};
 
-/// Addresses per round, many more than caches remember the order of.
+/// Addresses per round: many more than caches can hold.
 const ADDRESSES: usize = 1 << 18;
 const BATCH: usize = 32;
 const ROUNDS: usize = 25;
 
-/// The time-stamp counter's rate: Linux reports it as the processor's clock on virtual machines; elsewhere the figure
-/// is nanoseconds.
+/// Returns the rate of the time-stamp counter. Linux reports it as the processor's clock on virtual machines; elsewhere
+/// the figure is nanoseconds.
 fn ticks_per_nanosecond() -> f64 {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let rate = cpu.lines().find_map(|line| line.strip_prefix("cpu MHz")?.split_once(':')?.1.trim().parse::<f64>().ok());
     rate.map_or(1.0, |megahertz| megahertz / 1000.0)
 }
 
-/// The quickest of some rounds over all addresses, in nanoseconds per address.
+/// Returns the time of the quickest round over all addresses, in nanoseconds per address.
 fn quickest<A>(addresses: &[A], mut round: impl FnMut(&[A])) -> f64 {
     let times = (0..ROUNDS).map(|_| {
         let start = Instant::now();
@@ -33,7 +33,7 @@ fn quickest<A>(addresses: &[A], mut round: impl FnMut(&[A])) -> f64 {
     times.fold(f64::INFINITY, f64::min)
 }
 
-/// Looks a batch up as `ip_lookup` does.
+/// Looks a batch up in the steps that `ip_lookup` uses.
 fn in_steps<'n, A: Family>(table: &Table<A>, batch: &[A], next_hops: &'n mut [u32]) -> &'n [u32] {
     let next_hops = &mut next_hops[..batch.len()];
     batch.iter().for_each(|address| table.prefetch(*address));
@@ -88,7 +88,7 @@ fn measure<A: Family>(family: &str, count: usize) {
     });
     println!("  hits, ticks by batch size: {}", sizes.join(", "));
     if A::BITS == 32 {
-        // For comparison within the run: one load a lookup from a flat table of 2^24 words.
+        // For comparison within the run: one load per lookup from a flat table of 2^24 words.
         let flat = vec![1u32; 1 << 24];
         for (name, addresses) in &traffic {
             let mut next_hops = [0; BATCH];

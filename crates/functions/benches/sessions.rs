@@ -1,10 +1,10 @@
-//! Ticks of the time-stamp counter per look-up of the session table, batches of 32, at 85 % of its places: the two
-//! sizes of the design, each with keys in an order without pattern. Beside it, in the same run, a hash map of the crate
-//! `hashbrown` with the same keys and entries, asked one by one, as it can be.
+//! Measures the ticks of the time-stamp counter per look-up in the session table, in batches of 32, at 85 % of its
+//! capacity. The table has each of the sizes of the design, with keys in random order. In the same run, a hash map of
+//! the crate `hashbrown` with the same keys and entries is looked up one key at a time, as its interface allows.
 //!
-//! Every round goes through all sessions once, so that a table larger than a cache is cold. Medians and least of several
-//! rounds. `cargo bench -p forebay-functions --bench sessions`; with `--record` the figures
-//! go into `target/bench.json`.
+//! Every round visits all sessions once, so that a table larger than a cache is cold. The figures are the median and
+//! the least of several rounds. Run with `cargo bench -p forebay-functions --bench sessions`. With `--record` the
+//! figures go into `target/bench.json`.
 
 mod record;
 
@@ -17,7 +17,7 @@ use zerocopy::FromZeros;
 
 const BATCH: usize = 32;
 
-/// As long as a translator's.
+/// An entry of the same size as a translator's.
 #[derive(Clone, Copy, FromZeros)]
 #[repr(C)]
 struct Entry {
@@ -49,7 +49,7 @@ fn keys(count: u32) -> Vec<Tuple4> {
     keys
 }
 
-/// Ticks a key of each round through all keys, the least first.
+/// Returns the ticks per key of each round over all keys, in ascending order.
 fn ticks(keys: &[Tuple4], mut look: impl FnMut(&[Tuple4]) -> u64) -> Vec<f64> {
     let rounds = (40_000_000 / keys.len()).clamp(15, 401);
     let mut ticks: Vec<f64> = (0..rounds)

@@ -21,7 +21,7 @@ use crate::parameters::Rejected;
 use crate::parameters::{LISTED, of_elements};
 use crate::tables::acl::{Address, Decision, Hits, Key, Key4, Key6, Verdict, rule_file, synthetic};
 pub(crate) use judge::Judge;
-use list::{Asks, Form, List, Log};
+use list::{Form, List, Log, Needs};
 use rules::RuleTable;
 
 /// Parameters of `acl`.
@@ -29,20 +29,20 @@ use rules::RuleTable;
 #[serde(deny_unknown_fields)]
 pub struct Params {
     /// The rules, first match wins: the name of a file, a list of lines such as `permit tcp from 10.0.0.0/8 to any port
-    /// 80` or of ClassBench's form, or made-up ones.
+    /// 80` or in ClassBench's form, or synthetic rules.
     rules: Rules,
     /// What happens to IP packets that no rule matches.
     #[serde(default)]
     default: Default,
-    /// What happens to frames that are not IP (ARP, say), to which no rule can apply.
+    /// What happens to frames that are not IP (ARP, for example), to which no rule applies.
     #[serde(default)]
     other: Default,
-    /// What becomes of IP packets that are denied: `drop` (the default), or `gate`: they leave by the gate `denied`.
+    /// What happens to IP packets that are denied: `drop` (the default), or `gate`: they leave by the gate `denied`.
     #[serde(default)]
     denied: Rejected,
 }
 
-/// Where rules come from.
+/// The source of the rules.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(
     untagged,
@@ -53,17 +53,17 @@ pub(crate) enum Rules {
     File(String),
     /// The lines of such a file.
     Inline(Vec<String>),
-    /// Made up: a list like those that ClassBench makes, the same for the same seed.
+    /// Generated rules, like those of ClassBench. The same seed generates the same list.
     Synthetic(Synthetic),
 }
 
-/// Made-up rules.
+/// Parameters of generated rules.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Synthetic {
-    /// How many, 1 to 100 000.
+    /// The number of rules, 1 to 100 000.
     synthetic: usize,
-    /// What they are drawn from.
+    /// The seed of the generator.
     #[serde(default)]
     seed: u64,
 }
@@ -96,11 +96,11 @@ const DROPS: &[Reason] = &[
     Reason { name: "not_ip", help: "The frame is not IP, and such frames are denied ('other')." },
     Reason {
         name: "undecidable",
-        help: "The packet hides its addresses, protocol or ports, and a rule asks for them: whether it matches is not known.",
+        help: "The packet hides its addresses, protocol or ports, and a rule needs them to decide whether it matches.",
     },
 ];
 
-/// A list with one module's counts.
+/// A rule list with the counters of one module.
 struct Counted {
     rules: Reader<List, Log>,
     other: Default,
@@ -123,7 +123,8 @@ impl Params {
                 parsed.map_err(|errors| of_elements("rules", lines, &errors.to_string()))?
             }
             Rules::File(name) if is_rule(name) => {
-                let message = format!("it is a rule, and one text is the name of a file: write rules: ['{name}']");
+                let message =
+                    format!("a single text is the name of a file, but this is a rule; write rules: ['{name}']");
                 return Err(SetupError::at("rules", message));
             }
             Rules::File(name) => {
@@ -134,18 +135,18 @@ impl Params {
                 rule_file::parse(&shown, &bytes).map_err(|errors| SetupError::at("rules", errors.to_string()))?
             }
         };
-        let refused = |error: crate::tables::acl::BuildError| SetupError::at("rules", error.to_string());
-        List::of(file.v4, file.v6, file.sets, self.default.into(), setup.secret()).map_err(refused)
+        let build_error = |error: crate::tables::acl::BuildError| SetupError::at("rules", error.to_string());
+        List::of(file.v4, file.v6, file.sets, self.default.into(), setup.secret()).map_err(build_error)
     }
 
-    /// `table` is what the list's table is called.
+    /// Compiles the rules and creates their counters. `table` is the name of the list's table.
     fn count(self, table: &str, setup: &mut Setup<'_>) -> Result<Counted, SetupError> {
-        // Equal parameters mean equal rules: files do not change while a pipeline is being made.
+        // Equal parameters mean equal rules: files do not change while a pipeline is being built.
         let key = format!("acl {}", serde_json::to_string(&self).unwrap_or_default());
         let list = setup.once(&key, |setup| self.compile(setup))?;
         let rules = setup.once_a_module(&key, |setup| {
-            let given_up = setup.gauges("compiling given up", ["IPv4", "IPv6"].map(str::to_owned));
-            Ok(RuleTable::of(Arc::clone(&list), given_up).made_up(matches!(self.rules, Rules::Synthetic(_))))
+            let too_costly = setup.gauges("compiling given up", ["IPv4", "IPv6"].map(str::to_owned));
+            Ok(RuleTable::of(Arc::clone(&list), too_costly).synthetic(matches!(self.rules, Rules::Synthetic(_))))
         })?;
         let hits4 = setup.counters("rules, IPv4", numbered(&list.v4));
         let hits6 = setup.counters("rules, IPv6", numbered(&list.v6));
@@ -158,7 +159,7 @@ impl Params {
     }
 }
 
-/// Whether a text is a rule, where the name of a file is expected.
+/// Returns whether a text is a rule where the name of a file is expected.
 fn is_rule(text: &str) -> bool {
     let mut words = text.split_whitespace();
     let first = words.next().unwrap_or_default();
@@ -166,24 +167,24 @@ fn is_rule(text: &str) -> bool {
     begins && words.next().is_some()
 }
 
-/// Each rule as it is shown beside its count.
+/// Returns each rule as it is shown beside its counter.
 fn numbered<A: Address>(list: &Form<A>) -> impl Iterator<Item = String> {
     let rules = list.rules().unwrap_or_default();
     rules.iter().enumerate().map(|(at, rule)| format!("{at}: {rule}"))
 }
 
-/// The function.
+/// The network function `acl`.
 pub struct Acl {
     list: Counted,
     scratch: Box<Scratch>,
 }
 
-/// What a batch is gathered into: keys by family with their places in the batch.
+/// Buffers in which a batch is gathered: keys by family, with their indexes in the batch.
 struct Scratch {
     keys4: [Key4; MAX_BATCH],
-    places4: [u8; MAX_BATCH],
+    indexes4: [u8; MAX_BATCH],
     keys6: [Key6; MAX_BATCH],
-    places6: [u8; MAX_BATCH],
+    indexes6: [u8; MAX_BATCH],
     verdicts: [Verdict; MAX_BATCH],
 }
 
@@ -191,9 +192,9 @@ impl Scratch {
     fn new() -> Box<Self> {
         Box::new(Self {
             keys4: [Key::without_ports(0, 0, 0); MAX_BATCH],
-            places4: [0; MAX_BATCH],
+            indexes4: [0; MAX_BATCH],
             keys6: [Key::without_ports(0, 0, 0); MAX_BATCH],
-            places6: [0; MAX_BATCH],
+            indexes6: [0; MAX_BATCH],
             verdicts: [Verdict::by_default(Decision::Permit); MAX_BATCH],
         })
     }
@@ -204,21 +205,22 @@ impl Declare for Acl {
     const NAME: &'static str = "acl";
     const SUMMARY: &'static str = "permits, denies or counts packets by a list of rules";
     const HELP: &'static str = "\
-        One rule a line, the first that matches decides: 'permit tcp from 10.0.0.0/8 to 192.168.1.10 port 80,443'. A rule \
-        permits, denies, or counts the packet and goes on to the next rule. Sources and destinations are prefixes, named \
-        sets of prefixes ('set office = 10.0.0.0/8, 2001:db8::/32') or any; ICMP has types ('icmp type echo-request'). \
-        Lines of ClassBench are read, too: \
-        '@source/length destination/length low : high low : high protocol/mask [flags/mask] [permit|deny|count]'. \
-        Both forms, and rules of IPv4 and IPv6, may stand in one list. Packets that show no ports (fragments but the first, protocols without ports) match only rules that \
-        allow every port. A packet whose protocol cannot be found (behind more than 8 IPv6 extension headers, or one \
-        that is cut short), or that ends before the ports of a protocol that has some, is dropped where a rule of its \
-        family asks for what is missing; so is IP behind more than 4 VLAN tags, and IP whose header cannot be read \
-        (RFC 7113 section 3, RFC 8504 section 5.3). Where all rules ask for addresses alone, they decide. The flags \
-        column is read and not matched. Each rule's matches are counted and shown with the module; those of rules \
-        that were added while packets ran are counted together. Permitted packets leave by the first gate, unchanged; \
-        with `denied: gate` denied ones leave by a gate of that name.";
+        One rule a line; the first rule that matches decides: 'permit tcp from 10.0.0.0/8 to 192.168.1.10 port \
+        80,443'. A rule permits the packet, denies it, or counts it and goes on to the next rule. Sources and \
+        destinations are prefixes, named sets of prefixes ('set office = 10.0.0.0/8, 2001:db8::/32') or any; ICMP has \
+        types ('icmp type echo-request'). Lines of ClassBench are read, too: '@source/length destination/length low : \
+        high low : high protocol/mask [flags/mask] [permit|deny|count]'. A list may contain both forms, and rules of \
+        IPv4 and IPv6. Packets that show no ports (fragments except the first, protocols without ports) match only \
+        rules that allow every port. A packet is dropped if a rule of its family needs a field that the packet does \
+        not show: its protocol cannot be found (behind more than 8 IPv6 extension headers, or behind one that is cut \
+        short), or it ends before the ports of a protocol that has some. IP behind more than 4 VLAN tags and IP with \
+        an unreadable header are dropped, too (RFC 7113 section 3, RFC 8504 section 5.3). If all rules check only \
+        addresses, the addresses decide. The flags column is read and not matched. Each rule's matches are counted and \
+        shown with the module; those of rules that were added while packets ran are counted together. Permitted \
+        packets leave by the first gate, unchanged; with `denied: gate` denied packets leave by a gate of that name.";
     const EXAMPLE: &'static str = "\
-        { rules: [deny tcp from 10.0.0.0/8 to any port ssh, count ip udp from any to any port domain], default: permit }";
+        { rules: [deny tcp from 10.0.0.0/8 to any port ssh, count ip udp from any to any port domain], default: \
+        permit }";
     const TRAFFIC: &'static str = "{ source: [10.0.0.0/8, 198.18.0.0/16], destination_port: 53-54 }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::SharedReadOnly;
@@ -235,7 +237,7 @@ impl Declare for Acl {
     }
 }
 
-/// The key of an IPv4 packet with TCP or UDP ports and no options; `None` for any other packet.
+/// Returns the key of an IPv4 packet with TCP or UDP ports and no options; `None` for any other packet.
 #[inline]
 fn plain_key4(packet: &Packet) -> Option<Key4> {
     let (header, from, to) = packet.plain_ipv4_ports()?;
@@ -243,24 +245,25 @@ fn plain_key4(packet: &Packet) -> Option<Key4> {
     Some(Key::new(source, destination, from, to, header.protocol))
 }
 
-/// The key of an IPv4 packet; `None` of another, and of one that ends before its ports where a rule `asks` for such.
-fn key4(packet: &mut Packet, asks: Asks) -> Option<Key4> {
+/// Returns the key of an IPv4 packet. `None` for any other packet, and for one that ends before its ports if a rule
+/// needs them.
+fn key4(packet: &mut Packet, needs: Needs) -> Option<Key4> {
     let header = *packet.ipv4()?;
     let ports = packet.ports();
     let has_ports = matches!(header.protocol, TCP | UDP | DCCP | SCTP | UDP_LITE);
-    if ports.is_none() && has_ports && packet.hidden().is_some_and(|hidden| asks.for_hidden(hidden)) {
+    if ports.is_none() && has_ports && packet.hidden().is_some_and(|hidden| needs.for_hidden(hidden)) {
         return None;
     }
     let (source, destination) = (u32::from_be_bytes(header.source), u32::from_be_bytes(header.destination));
     match ports {
         Some((protocol, from, to)) => Some(Key::new(source, destination, from, to, protocol)),
-        None if header.protocol == u32::ICMP && asks.for_icmp() => icmp_key(packet, source, destination),
+        None if header.protocol == u32::ICMP && needs.for_icmp() => icmp_key(packet, source, destination),
         None => Some(Key::without_ports(source, destination, header.protocol)),
     }
 }
 
-/// The key of a packet of ICMP, where a rule asks for its type. `None` of one that ends before its code and is no later
-/// fragment.
+/// Returns the key of an ICMP packet, when a rule needs its type. `None` for a packet that ends before its code and is
+/// not a later fragment.
 fn icmp_key<A: Address>(packet: &mut Packet, source: A, destination: A) -> Option<Key<A>> {
     match packet.upper() {
         Upper::Found { offset, .. } => {
@@ -274,11 +277,11 @@ fn icmp_key<A: Address>(packet: &mut Packet, source: A, destination: A) -> Optio
     }
 }
 
-/// The key of an IPv6 packet. Its protocol is that at the end of the extension headers, of a later fragment too. `None`
-/// of another packet, and of one that hides what a rule `asks` for.
-fn key6(packet: &mut Packet, asks: Asks) -> Option<Key6> {
+/// Returns the key of an IPv6 packet. The protocol is the one at the end of the extension headers, for later fragments
+/// too. `None` for any other packet, and for one that hides a field that a rule needs.
+fn key6(packet: &mut Packet, needs: Needs) -> Option<Key6> {
     let ports = packet.ports();
-    if ports.is_none() && asks.any() && packet.hidden().is_some_and(|hidden| asks.for_hidden(hidden)) {
+    if ports.is_none() && needs.any() && packet.hidden().is_some_and(|hidden| needs.for_hidden(hidden)) {
         return None;
     }
     let (_, start) = packet.network();
@@ -289,40 +292,40 @@ fn key6(packet: &mut Packet, asks: Asks) -> Option<Key6> {
     match ports {
         Some((protocol, from, to)) => Some(Key::new(source, destination, from, to, protocol)),
         None => match upper.unwrap_or(next) {
-            protocol if protocol == u128::ICMP && asks.for_icmp() => icmp_key(packet, source, destination),
+            protocol if protocol == u128::ICMP && needs.for_icmp() => icmp_key(packet, source, destination),
             protocol => Some(Key::without_ports(source, destination, protocol)),
         },
     }
 }
 
 impl Scratch {
-    /// Classifies the packets of the batch at these places by one list.
+    /// Classifies the packets of the batch at these indexes by one list.
     #[inline(always)]
     fn classify(
         &mut self,
         list: &mut Counted,
         batch: &mut [Packet],
-        places: impl Iterator<Item = usize>,
+        indexes: impl Iterator<Item = usize>,
         context: &mut Context<'_>,
     ) {
-        let Self { keys4, places4, keys6, places6, verdicts } = self;
+        let Self { keys4, indexes4, keys6, indexes6, verdicts } = self;
         let Counted { rules, other, denied, hits4, hits6 } = list;
         let denied = *denied;
         let rules = rules.read();
         let rules: &List = &rules;
         let (mut n4, mut n6) = (0, 0);
-        for index in places {
+        for index in indexes {
             let Some(packet) = batch.get_mut(index) else { continue };
-            if let Some(key) = plain_key4(packet).or_else(|| key4(packet, rules.v4.asks())) {
-                (keys4[n4 % MAX_BATCH], places4[n4 % MAX_BATCH]) = (key, index as u8);
+            if let Some(key) = plain_key4(packet).or_else(|| key4(packet, rules.v4.needs())) {
+                (keys4[n4 % MAX_BATCH], indexes4[n4 % MAX_BATCH]) = (key, index as u8);
                 n4 += 1;
                 continue;
             }
             match packet.network().0 {
                 Network::Ipv4 => context.put(index, UNDECIDABLE),
-                Network::Ipv6 => match key6(packet, rules.v6.asks()) {
+                Network::Ipv6 => match key6(packet, rules.v6.needs()) {
                     Some(key) => {
-                        (keys6[n6 % MAX_BATCH], places6[n6 % MAX_BATCH]) = (key, index as u8);
+                        (keys6[n6 % MAX_BATCH], indexes6[n6 % MAX_BATCH]) = (key, index as u8);
                         n6 += 1;
                     }
                     None => context.put(index, UNDECIDABLE),
@@ -332,18 +335,18 @@ impl Scratch {
                 Network::Other => {}
             }
         }
-        let mut deny = |places: &[u8], verdicts: &[Verdict]| {
-            for (place, _) in places.iter().zip(verdicts).filter(|(_, verdict)| verdict.denies()) {
-                context.put(usize::from(*place), denied);
+        let mut deny = |indexes: &[u8], verdicts: &[Verdict]| {
+            for (index, _) in indexes.iter().zip(verdicts).filter(|(_, verdict)| verdict.denies()) {
+                context.put(usize::from(*index), denied);
             }
         };
         if n4 > 0 {
             rules.v4.classify_batch(&keys4[..n4], &mut verdicts[..n4], hits4);
-            deny(&places4[..n4], &verdicts[..n4]);
+            deny(&indexes4[..n4], &verdicts[..n4]);
         }
         if n6 > 0 {
             rules.v6.classify_batch(&keys6[..n6], &mut verdicts[..n6], hits6);
-            deny(&places6[..n6], &verdicts[..n6]);
+            deny(&indexes6[..n6], &verdicts[..n6]);
         }
     }
 }
@@ -354,7 +357,7 @@ impl Function for Acl {
     }
 }
 
-/// The lists of many branches: each is asked for its own packets.
+/// The lists of many branches. Each list classifies the packets of its own branch.
 struct Folded {
     lists: PerBranch<Counted>,
     scratch: Box<Scratch>,
@@ -366,7 +369,7 @@ impl Function for Folded {
         if let Some(only) = lists.common(branches, batch) {
             return scratch.classify(only, batch, 0..batch.len(), context);
         }
-        lists.each(branches, batch, |list, batch, places| scratch.classify(list, batch, places, context));
+        lists.each(branches, batch, |list, batch, indexes| scratch.classify(list, batch, indexes, context));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Decrypts what `aes_gcm_encrypt` has encrypted, and drops what it has not.
+//! Decrypts the packets that `aes_gcm_encrypt` has encrypted, and drops all others.
 
 use forebay_aead::{Aead, Key, TAG};
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
@@ -17,14 +17,14 @@ use crate::tunnel::first_unusual;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The keys that packets may be encrypted under: each `{ id: N, key: DIGITS }` or `{ id: N, file: NAME }`, with an id
-    /// from 0 to 255 that packets carry, and 32 (AES-128) or 64 (AES-256) hexadecimal digits in quotes or in a file.
+    /// The keys that packets may be encrypted with: each `{ id: N, key: DIGITS }` or `{ id: N, file: NAME }`, with an
+    /// id from 0 to 255 that packets carry, and 32 (AES-128) or 64 (AES-256) hexadecimal digits in quotes or in a file.
     keys: Vec<KeySettings>,
-    /// What decrypts: `hardware`, the processor's instructions for AES; `software`, which does without; `auto` (the
-    /// default), the first where the processor has them.
+    /// The implementation of AES: `hardware` uses the processor's AES instructions, `software` does without them,
+    /// `auto` (the default) is `hardware` if the processor has the instructions and `software` otherwise.
     #[serde(default)]
     backend: Implementation,
-    /// What becomes of packets that are not UDP: `drop` (the default) or `pass`, as they are.
+    /// What happens to packets that are not UDP: `drop` (the default), or `pass` unchanged.
     #[serde(default)]
     others: Others,
 }
@@ -37,20 +37,23 @@ const UNKNOWN_KEY: Gate = Gate::drop(4);
 const FORGED: Gate = Gate::drop(5);
 const UNDECIDABLE: Gate = Gate::drop(6);
 const DROPS: &[Reason] = &[
-    Reason { name: "not_udp", help: "The frame is no IP and UDP, and such frames are to be dropped ('others')." },
-    Reason { name: "fragment", help: "The packet is a fragment of a datagram, which can only be decrypted whole." },
-    Reason { name: "bad_length", help: "A length of the headers contradicts another, or what the frame holds." },
+    Reason { name: "not_udp", help: "The frame is not UDP over IP, and such frames are dropped ('others')." },
+    Reason { name: "fragment", help: "The packet is a fragment; only a whole datagram can be decrypted." },
+    Reason {
+        name: "bad_length",
+        help: "A length in the headers contradicts another length or the length of the frame.",
+    },
     Reason { name: "too_short", help: "The payload is shorter than a number and a tag." },
-    Reason { name: "unknown_key", help: "The payload says that it is encrypted under a key that is not listed." },
-    Reason { name: "forged", help: "The payload was not encrypted under the key, or has been changed since." },
+    Reason { name: "unknown_key", help: "The packet carries the id of a key that is not listed." },
+    Reason { name: "forged", help: "The payload was not encrypted with the key, or has been changed since." },
     Reason { name: "undecidable", help: "The packet hides whether it is UDP. It is dropped whatever `others` says." },
 ];
 
-/// The function.
+/// The network function `aes_gcm_decrypt`.
 pub struct AesGcmDecrypt {
     keys: Vec<Key>,
-    /// By id: which of the keys it is, or one that is not there.
-    places: [u16; 256],
+    /// By key id: the index in `keys`. An index outside `keys` where no key has the id.
+    index_of: [u16; 256],
     sums: Sums,
     others: Gate,
 }
@@ -58,33 +61,34 @@ pub struct AesGcmDecrypt {
 impl Declare for AesGcmDecrypt {
     type Params = Params;
     const NAME: &'static str = "aes_gcm_decrypt";
-    const SUMMARY: &'static str = "decrypts what UDP carries with AES-GCM";
+    const SUMMARY: &'static str = "decrypts UDP payloads with AES-GCM";
     const HELP: &'static str = "\
-        What `aes_gcm_encrypt` has encrypted is as it was before: the payload is decrypted in place (NIST SP 800-38D), the \
-        12 bytes before it and the 16 behind it are taken off, lengths and checksums follow. A packet whose tag is \
-        wrong, by whatever change on the way, is dropped. Its key is that of the id which it carries; several can be \
-        listed, so that packets under an old and a new one are understood. Addresses and ports are not authenticated; a \
-        UDP checksum that was wrong stays wrong. Fragments are dropped, and so is a packet that hides its \
-        protocol behind more than 8 IPv6 extension headers or 4 VLAN tags (`undecidable`). \
-        A packet that is sent again is taken again; \
-        `esp_decrypt` does not.";
-    const EXAMPLE: &'static str = r#"{ keys: [{ id: 1, key: "000102030405060708090a0b0c0d0e0f" }, { id: 2, key: "0f0e0d0c0b0a09080706050403020100" }] }"#;
+        Restores packets that `aes_gcm_encrypt` has encrypted: the payload is decrypted in place (NIST SP 800-38D), \
+        the 12 bytes before it and the 16 after it are removed, and lengths and checksums are updated. A packet with a \
+        wrong tag is dropped, whatever changed it on the way. The packet carries the id of its key; several keys can \
+        be listed, so that packets under an old and a new key are decrypted. Addresses and ports are not \
+        authenticated; a UDP checksum that was wrong stays wrong. Fragments are dropped, and so is a packet that hides \
+        its protocol behind more than 8 IPv6 extension headers or 4 VLAN tags (`undecidable`). Replayed packets are \
+        accepted; `esp_decrypt` drops them.";
+    const EXAMPLE: &'static str = "\
+        { keys: [{ id: 1, key: \"000102030405060708090a0b0c0d0e0f\" }, { id: 2, key: \
+        \"0f0e0d0c0b0a09080706050403020100\" }] }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::SharedReadOnly;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let listed = read_keys(&params.keys, params.backend.backend(), setup)?;
-        let (mut keys, mut places) = (Vec::new(), [u16::MAX; 256]);
+        let (mut keys, mut index_of) = (Vec::new(), [u16::MAX; 256]);
         for (id, _, key) in listed {
-            places[usize::from(id)] = keys.len() as u16;
+            index_of[usize::from(id)] = keys.len() as u16;
             keys.push(key);
         }
-        Ok(Self { keys, places, sums: Sums::new(), others: params.others.gate(NOT_UDP) })
+        Ok(Self { keys, index_of, sums: Sums::new(), others: params.others.gate(NOT_UDP) })
     }
 }
 
 impl AesGcmDecrypt {
-    /// Decrypts the payload of a datagram with which the frame ends.
+    /// Decrypts the payload of a datagram that extends to the end of the frame.
     #[inline(always)]
     fn decrypt(&self, packet: &mut Packet, datagram: Datagram) -> Gate {
         let payload = datagram.payload();
@@ -93,7 +97,7 @@ impl AesGcmDecrypt {
         let Some((nonce, rest)) = whole.split_first_chunk_mut::<HEADER>() else { return TOO_SHORT };
         let Some((text, tag)) = rest.split_last_chunk_mut::<TAG>() else { return TOO_SHORT };
         let before = if summed { Some(self.sums.whole(nonce, text, tag)) } else { None };
-        let Some(key) = self.keys.get(usize::from(self.places[usize::from(nonce[0])])) else { return UNKNOWN_KEY };
+        let Some(key) = self.keys.get(usize::from(self.index_of[usize::from(nonce[0])])) else { return UNKNOWN_KEY };
         if key.open(nonce, &[], text, tag).is_err() {
             return FORGED;
         }
@@ -112,7 +116,7 @@ impl AesGcmDecrypt {
         Gate::FIRST
     }
 
-    /// Sees to what is not as nearly all packets are.
+    /// Handles packets that are not plain IPv4 with UDP.
     #[cold]
     #[inline(never)]
     fn unusual(&self, packet: &mut Packet) -> Gate {
@@ -134,7 +138,7 @@ impl AesGcmDecrypt {
 impl Function for AesGcmDecrypt {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let mut gate = Gate::FIRST;
-        // A packet is decrypted once, whatever comes of it: what is known of it is not asked again.
+        // A packet is decrypted only once, whatever the result; its result is kept, not computed again.
         let mut first = 0;
         while let Some(further) = first_unusual(&mut batch[first..], |packet| {
             gate = self.decide(packet);

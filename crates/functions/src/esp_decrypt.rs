@@ -1,4 +1,4 @@
-//! Takes IP packets out of ESP tunnels: what a gateway of a virtual private network does on the way in.
+//! Takes IP packets out of ESP tunnels: the inbound side of a VPN gateway.
 
 mod associations;
 mod window;
@@ -29,21 +29,21 @@ use window::Refused;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The security associations: a list, or `{ file: NAME }` with one a line. Each is `SPI key=KEY`, with KEY as `@FILE` or
-    /// 40 (AES-128) or 72 (AES-256) hexadecimal digits, the last 8 of which are the salt; then, as needed,
-    /// `peer=ADDRESS` and `local=ADDRESS` (the outer addresses, where only these may be), `for=PREFIX,...` (the inner
-    /// sources that may be), `esn`, `soft-packets=N`, `hard-packets=N`, `soft-bytes=N`, `hard-bytes=N`. They can be
-    /// changed while packets run.
+    /// The security associations: a list, or `{ file: NAME }` with one per line. Each is `SPI key=KEY`, with KEY as
+    /// `@FILE` or 40 (AES-128) or 72 (AES-256) hexadecimal digits, the last 8 of which are the salt. Optional words
+    /// follow: `peer=ADDRESS` and `local=ADDRESS` (the only outer addresses that are accepted), `for=PREFIX,...` (the
+    /// only inner sources that are accepted), `esn`, `soft-packets=N`, `hard-packets=N`, `soft-bytes=N`,
+    /// `hard-bytes=N`. Associations can be changed while packets run.
     #[serde(default = "none")]
     associations: Listed,
-    /// How many sequence numbers before the highest one may still come, 64 to 4096; by default 1024.
+    /// The number of sequence numbers below the highest one that are still accepted, 64 to 4096; by default 1024.
     #[serde(default = "window")]
     window: u16,
-    /// The port at which ESP in UDP arrives, such as 4500, where a translator is on the way. Without it only ESP straight
-    /// above IP is taken.
+    /// The port at which ESP in UDP arrives, such as 4500, if there is a NAT on the way. Without it only ESP directly
+    /// above IP is accepted.
     udp: Option<u16>,
-    /// What decrypts: `hardware`, the processor's instructions for AES; `software`, which does without; `auto` (the
-    /// default), the first where the processor has them.
+    /// The implementation of AES: `hardware` uses the processor's AES instructions, `software` does without them,
+    /// `auto` (the default) is `hardware` if the processor has the instructions and `software` otherwise.
     #[serde(default)]
     backend: Implementation,
 }
@@ -70,53 +70,50 @@ const NOT_IP: Gate = Gate::drop(10);
 const WRONG_SOURCE: Gate = Gate::drop(11);
 const CONGESTION: Gate = Gate::drop(12);
 const DROPS: &[Reason] = &[
-    Reason { name: "not_esp", help: "The frame is no IP and ESP, nor UDP to the port of ESP." },
+    Reason { name: "not_esp", help: "The frame is neither ESP over IP nor UDP to the port of ESP." },
     Reason { name: "fragment", help: "The outer packet is a fragment (RFC 4303 section 3.4.1)." },
-    Reason { name: "bad_length", help: "A length contradicts another, or there is less than ESP must have." },
+    Reason { name: "bad_length", help: "A length contradicts another length, or the packet is too short for ESP." },
     Reason { name: "unknown_spi", help: "There is no security association of this index." },
     Reason { name: "wrong_address", help: "The outer addresses are not those of the security association." },
-    Reason { name: "expired", help: "The security association has had as many packets or bytes as it may have." },
-    Reason { name: "replayed", help: "A packet with this sequence number has come already." },
+    Reason { name: "expired", help: "The security association has had as many packets or bytes as are allowed." },
+    Reason { name: "replayed", help: "A packet with this sequence number has already come." },
     Reason { name: "too_old", help: "The sequence number lies before the window." },
-    Reason { name: "forged", help: "The packet was not encrypted under the key, or has been changed since." },
+    Reason { name: "forged", help: "The packet was not encrypted with the key, or has been changed since." },
     Reason { name: "bad_padding", help: "The padding is not 1, 2, 3 and so on, or longer than the packet." },
-    Reason {
-        name: "not_ip",
-        help: "What the tunnel carries is not the IP packet that it is said to be, or not whole.",
-    },
-    Reason { name: "wrong_source", help: "The inner source address may not come by the security association." },
+    Reason { name: "not_ip", help: "The payload is not the kind of IP packet that the trailer says, or is cut short." },
+    Reason { name: "wrong_source", help: "The security association does not accept the inner source address." },
     Reason {
         name: "congestion",
-        help: "The outer packet has met congestion, and the inner one cannot say so (RFC 6040).",
+        help: "The outer packet has met congestion, and the inner packet cannot be marked (RFC 6040).",
     },
 ];
 const CONSUMES: &[Reason] = &[
-    Reason { name: "dummy", help: "The packet carried nothing, and was sent only to be sent (RFC 4303 section 2.6)." },
-    Reason { name: "keepalive", help: "The packet kept a translator's entry alive (RFC 3948 section 2.3)." },
+    Reason { name: "dummy", help: "The packet is a dummy packet without payload (RFC 4303 section 2.6)." },
+    Reason { name: "keepalive", help: "The packet kept a NAT's entry alive (RFC 3948 section 2.3)." },
 ];
 const DUMMY: Gate = Gate::consume(0);
 const KEEPALIVE: Gate = Gate::consume(1);
 const IKE: Gate = Gate::out(1);
 
-/// The function.
+/// The network function `esp_decrypt`.
 pub struct EspDecrypt {
     associations: Reader<Associations, Vec<Step>>,
-    with: With,
+    receiver: Receiver,
 }
 
-/// All but the associations.
-struct With {
+/// The settings, without the associations.
+struct Receiver {
     window: u16,
     udp: Option<u16>,
     soft: Arc<[Counter]>,
 }
 
-/// Where ESP is in a frame.
+/// The location of ESP in a frame, with fields of the outer header.
 #[derive(Clone, Copy)]
-struct Found {
-    /// Where it starts.
+struct Located {
+    /// The offset of its first byte.
     start: usize,
-    /// One past it.
+    /// The offset after its last byte.
     end: usize,
     /// The outer traffic class.
     class: u8,
@@ -129,20 +126,22 @@ impl Declare for EspDecrypt {
     const NAME: &'static str = "esp_decrypt";
     const SUMMARY: &'static str = "takes IP packets out of ESP tunnels, decrypted with AES-GCM";
     const HELP: &'static str = "\
-        ESP in tunnel mode (RFC 4303) with AES-128-GCM or AES-256-GCM and a tag of 16 bytes (RFC 4106), over IPv4 or IPv6, \
-        and in UDP where a port is given (RFC 3948). Gate `0`: the inner IPv4 or IPv6 packets, behind an Ethernet header \
-        that has the outer addresses. The association is found by its index alone. A packet that has come already, or lies \
-        before the window, is dropped, before and not only after it is decrypted; the window moves for authentic packets \
-        only. With `esn` sequence numbers have 64 bits (RFC 4303 appendix A). Padding, next header and the inner packet's \
-        length are checked; padding of traffic flow confidentiality is cut off, dummy packets are consumed. Congestion \
-        that the outer packet has met is passed on (RFC 6040). Near its end ('soft') an association is counted under \
-        `lifetime`, at its end ('hard') its packets are dropped. Fragments of outer packets are not put together. \
-        A window is one worker's: with several workers, name one for the module. With `udp`, gate `ike`: what begins \
-        with four zeros, as the key exchange does.";
-    const EXAMPLE: &'static str = r#"{ associations: ["0x1001 key=000102030405060708090a0b0c0d0e0fdeadbeef for=10.60.0.0/16,2001:db8:60::/48 hard-packets=4000000000"], udp: 4500 }"#;
+        ESP in tunnel mode (RFC 4303) with AES-128-GCM or AES-256-GCM and a tag of 16 bytes (RFC 4106), over IPv4 or \
+        IPv6, and in UDP if a port is given (RFC 3948). Gate `0`: the inner IPv4 or IPv6 packets, behind an Ethernet \
+        header that has the outer addresses. The association is found by its index alone. A packet that has already \
+        come, or lies before the window, is dropped, both before and after decryption; the window moves only for \
+        authentic packets. With `esn` sequence numbers have 64 bits (RFC 4303 appendix A). Padding, next header and \
+        the inner packet's length are checked; padding for traffic flow confidentiality is removed, dummy packets are \
+        consumed. Congestion that the outer packet has met is passed on (RFC 6040). An association that reaches its \
+        soft limit is counted under `lifetime`; at its hard limit its packets are dropped. Fragments of outer packets \
+        are not reassembled. A window belongs to one worker: with several workers, assign the module to one of them. \
+        With `udp`, gate `ike`: packets that begin with four zero bytes, as the key exchange does.";
+    const EXAMPLE: &'static str = "\
+        { associations: [\"0x1001 key=000102030405060708090a0b0c0d0e0fdeadbeef for=10.60.0.0/16,2001:db8:60::/48 \
+        hard-packets=4000000000\"], udp: 4500 }";
     const DROPS: &'static [Reason] = DROPS;
     const CONSUMES: &'static [Reason] = CONSUMES;
-    // Whoever has a window must see all packets of its association.
+    // The worker that has a window must see all packets of its association.
     const STATE: StateKind = StateKind::Global;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
@@ -151,7 +150,7 @@ impl Declare for EspDecrypt {
             return Err(SetupError::at("window", format!("{}: allowed are {least} to {most}", params.window)));
         }
         if params.udp == Some(0) {
-            return Err(SetupError::at("udp", "0 is no port: allowed are 1 to 65535, such as 4500"));
+            return Err(SetupError::at("udp", "0 is not a port: allowed are 1 to 65535, such as 4500"));
         }
         let backend = params.backend.backend().resolve();
         let backend = backend.map_err(|error| SetupError::at("backend", error.to_string()))?;
@@ -167,12 +166,12 @@ impl Declare for EspDecrypt {
         let associations = inbounds.reader();
         setup.table("associations", inbounds as Arc<dyn Table>);
         let soft = setup.counters("lifetime", ["soft".to_owned()]);
-        Ok(Self { associations, with: With { window: params.window, udp: params.udp, soft } })
+        Ok(Self { associations, receiver: Receiver { window: params.window, udp: params.udp, soft } })
     }
 }
 
-/// Where ESP is in a packet of IPv4 that says it carries it.
-fn in_ipv4(packet: &Packet, ip: usize) -> Result<Found, Gate> {
+/// Locates ESP in an IPv4 packet whose header announces it.
+fn in_ipv4(packet: &Packet, ip: usize) -> Result<Located, Gate> {
     let bytes = packet.data().get(ip..).ok_or(BAD_LENGTH)?;
     let (header, _) = Ipv4::ref_from_prefix(bytes).map_err(|_| BAD_LENGTH)?;
     if header.is_fragment() {
@@ -181,11 +180,11 @@ fn in_ipv4(packet: &Packet, ip: usize) -> Result<Found, Gate> {
     let start = ip + header.header_len().ok_or(BAD_LENGTH)?;
     let end = ip + usize::from(header.total_length.get());
     let (source, destination) = (header.source.into(), header.destination.into());
-    Ok(Found { start, end, class: header.traffic_class, source, destination })
+    Ok(Located { start, end, class: header.traffic_class, source, destination })
 }
 
-/// The same of IPv6.
-fn in_ipv6(packet: &Packet, ip: usize) -> Result<Found, Gate> {
+/// Locates ESP in an IPv6 packet.
+fn in_ipv6(packet: &Packet, ip: usize) -> Result<Located, Gate> {
     let bytes = packet.data().get(ip..).ok_or(BAD_LENGTH)?;
     if ipv6::is_fragment(bytes, 0) {
         return Err(FRAGMENT);
@@ -194,13 +193,13 @@ fn in_ipv6(packet: &Packet, ip: usize) -> Result<Found, Gate> {
     let (_, above) = ipv6::upper_layer(bytes, 0).ok_or(BAD_LENGTH)?;
     let end = ip + size_of::<Ipv6>() + usize::from(header.payload_length.get());
     let class = (header.version_class_label.get() >> 20) as u8;
-    Ok(Found { start: ip + above, end, class, source: header.source.into(), destination: header.destination.into() })
+    Ok(Located { start: ip + above, end, class, source: header.source.into(), destination: header.destination.into() })
 }
 
-impl With {
+impl Receiver {
     /// Finds ESP in a frame.
     #[inline(always)]
-    fn find(&self, packet: &mut Packet) -> Result<Found, Gate> {
+    fn find(&self, packet: &mut Packet) -> Result<Located, Gate> {
         match packet.network() {
             (Network::Ipv4, ip) => match packet.known_ipv4().map(|header| header.protocol) {
                 Some(ESP) => in_ipv4(packet, ip),
@@ -216,9 +215,9 @@ impl With {
         }
     }
 
-    fn find_in_udp(&self, packet: &mut Packet) -> Result<Found, Gate> {
+    fn find_in_udp(&self, packet: &mut Packet) -> Result<Located, Gate> {
         let port = self.udp.ok_or(NOT_ESP)?;
-        // The tag says more than a checksum, which translators may have left wrong (RFC 3948 section 2.1).
+        // The UDP checksum is not checked: NATs may have left it wrong (RFC 3948 section 2.1), and the tag is stronger.
         let found = datagram(packet, port, false).map_err(|fault| match fault {
             Fault::Other | Fault::Checksum => NOT_ESP,
             Fault::Fragment => FRAGMENT,
@@ -230,10 +229,10 @@ impl With {
             _ => {}
         }
         let (source, destination) = (found.source, found.destination);
-        Ok(Found { start: found.payload, end: found.end, class: found.class, source, destination })
+        Ok(Located { start: found.payload, end: found.end, class: found.class, source, destination })
     }
 
-    /// Decrypts a packet and takes it out of its tunnel, or says why not.
+    /// Decrypts a packet and takes it out of its tunnel. Returns the gate of the packet, or of the error.
     #[inline(always)]
     fn run(&self, associations: &Associations, packet: &mut Packet) -> Gate {
         let found = match self.find(packet) {
@@ -288,13 +287,14 @@ impl With {
     }
 }
 
-/// The packet that was in a tunnel.
+/// The packet inside a tunnel.
 struct Inner {
     length: usize,
     source: IpAddr,
 }
 
-/// What decrypted text holds: its padding is as it must be, its packet what it is said to be, and whole.
+/// Checks decrypted text and returns its packet: the padding must be correct, and the packet complete and of the
+/// announced type.
 #[inline(always)]
 fn inside(text: &[u8]) -> Result<Inner, Gate> {
     let Some((rest, &[pad, protocol])) = text.split_last_chunk::<TRAILER>() else { return Err(BAD_PADDING) };
@@ -318,11 +318,11 @@ fn inside(text: &[u8]) -> Result<Inner, Gate> {
         }
         _ => return Err(NOT_IP),
     };
-    // What is longer than its packet was padded so that its length is not seen (RFC 4303 section 2.7).
+    // A payload longer than its packet was padded to hide the packet's length (RFC 4303 section 2.7).
     if length > payload.len() { Err(NOT_IP) } else { Ok(Inner { length, source }) }
 }
 
-/// Fuzz entry: what decrypted text holds is within it, whatever it is.
+/// Fuzz entry: asserts that the inner packet lies within the text, for any text.
 #[doc(hidden)]
 pub fn fuzz_inside(text: &[u8]) {
     if let Ok(Inner { length, .. }) = inside(text) {
@@ -332,11 +332,11 @@ pub fn fuzz_inside(text: &[u8]) {
 
 impl Function for EspDecrypt {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        let Self { associations, with } = self;
+        let Self { associations, receiver } = self;
         let associations = associations.read();
         let associations: &Associations = &associations;
         for (index, packet) in batch.iter_mut().enumerate() {
-            let gate = with.run(associations, packet);
+            let gate = receiver.run(associations, packet);
             if gate != Gate::FIRST {
                 context.put(index, gate);
             }

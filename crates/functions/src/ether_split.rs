@@ -15,15 +15,15 @@ use crate::parameters::number;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// A gate for each of these types, in this order: `ipv4`, `ipv6`, `arp`, `vlan` (every kind of tag), or a number
+    /// One gate for each of these types, in this order: `ipv4`, `ipv6`, `arp`, `vlan` (every kind of tag), or a number
     /// from `0x0600`.
     types: Vec<TypeName>,
 }
 
-/// An EtherType as a configuration names it.
+/// An EtherType as written in a configuration.
 #[derive(Clone, Debug)]
 pub struct TypeName {
-    /// As written, and the gate's name.
+    /// As written, which is also the gate's name.
     name: String,
     /// One value, or those of VLAN tags.
     values: Vec<u16>,
@@ -45,12 +45,13 @@ impl<'de> Deserialize<'de> for TypeName {
                 [vec![EtherType::VLAN, EtherType::PROVIDER_VLAN], EtherType::OLD_PROVIDER_VLANS.to_vec()].concat()
             }
             text => {
-                // Values below are lengths of IEEE 802.3 frames.
+                // Smaller values are lengths of IEEE 802.3 frames.
                 let value = number(text).and_then(|value| u16::try_from(value).ok()).filter(|value| *value >= 0x0600);
                 let allowed = "ipv4, ipv6, arp, vlan, or a number from 0x0600 to 0xffff";
                 vec![
-                    value
-                        .ok_or_else(|| de::Error::custom(format!("'{text}' is no EtherType: allowed are {allowed}")))?,
+                    value.ok_or_else(|| {
+                        de::Error::custom(format!("'{text}' is not an EtherType: allowed are {allowed}"))
+                    })?,
                 ]
             }
         };
@@ -71,8 +72,8 @@ impl JsonSchema for TypeName {
     }
 }
 
-/// The function: a gate for every EtherType, in two levels. The upper byte says which page of 256 gates, so that two
-/// loads without a branch decide, and the many types that nobody lists share one page.
+/// The network function `ether_split`: a gate for every EtherType, in two levels. The upper byte selects a page of 256
+/// gates, so that two loads without a branch decide. Types that are not listed share one page.
 pub struct EtherSplit {
     pages: [u8; 256],
     gates: Vec<[Gate; 256]>,
@@ -84,10 +85,10 @@ impl Declare for EtherSplit {
     const NAME: &'static str = "ether_split";
     const SUMMARY: &'static str = "splits frames by EtherType";
     const HELP: &'static str = "\
-        One gate for each listed type, in order and named as written, and a last one, `other`. The type is that of \
-        the outer header: a frame with a VLAN tag (0x8100, 0x88a8 of IEEE 802.1ad, or 0x9100, 0x9200 or 0x9300 of \
-        before) is of type `vlan`, whatever the tag encloses. Frames without a type go to `other`: those of IEEE \
-        802.3 with a length in its place, and those that end inside the header.";
+        One gate for each listed type, in order and named as written, and a last one, `other`. The type is that of the \
+        outer header: a frame with a VLAN tag (0x8100, 0x88a8 of IEEE 802.1ad, or the older 0x9100, 0x9200 and 0x9300) \
+        is of type `vlan`, whatever the tag encloses. Frames without a type go to `other`: IEEE 802.3 frames, which \
+        have a length instead, and frames that end inside the header.";
     const EXAMPLE: &'static str = "{ types: [ipv4, ipv6, arp, vlan, 0x88cc] }";
     const STATE: StateKind = StateKind::None;
 
@@ -99,7 +100,7 @@ impl Declare for EtherSplit {
             for value in &listed.values {
                 let gate = split.slot(*value);
                 if *gate != other {
-                    let message = format!("'{}' is EtherType {value:#06x}, which is listed before", listed.name);
+                    let message = format!("'{}' is EtherType {value:#06x}, which is already listed", listed.name);
                     return Err(SetupError::at(format!("types[{index}]"), message));
                 }
                 *gate = Gate::out(index as u16);
@@ -110,12 +111,12 @@ impl Declare for EtherSplit {
 }
 
 impl EtherSplit {
-    /// Where the gate of a type stands, in a page of its own.
+    /// Returns the entry of a type's gate, in a page that is not shared.
     fn slot(&mut self, ether_type: u16) -> &mut Gate {
         let [high, low] = ether_type.to_be_bytes();
         let page = &mut self.pages[usize::from(high)];
         if *page == 0 {
-            // Types start at 0x0600, so that at most 250 pages are made beside the shared one.
+            // Types start at 0x0600, so there are at most 250 pages besides the shared one.
             *page = self.gates.len() as u8;
             self.gates.push([self.other; 256]);
         }
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn each_type_has_the_gate_of_its_place() {
+    fn each_type_has_the_gate_of_its_position() {
         let mut rig = Rig::of::<EtherSplit>(&json!({ "types": ["vlan", "ipv6", "0x88cc", "ipv4", 0x8847, "arp"] }))
             .expect("parameters");
         assert_eq!(rig.declared.gates, ["vlan", "ipv6", "0x88cc", "ipv4", "0x8847", "arp", "other"]);
@@ -172,25 +173,25 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_passed_as_they_are() {
+    fn frames_are_not_changed() {
         let mut rig = Rig::of::<EtherSplit>(&json!({ "types": ["ipv4"] })).expect("parameters");
         assert_eq!(rig.run(&frame(0x0800)).1, frame(0x0800));
     }
 
     #[test]
-    fn what_is_no_type_is_named() {
+    fn invalid_types_are_named() {
         for wrong in ["ipx", "0x05ff", "0x10000", "-1", ""] {
             let error = Rig::of::<EtherSplit>(&json!({ "types": ["ipv4", wrong] })).err().expect("refused");
             assert_eq!(error.faults[0].path, "types[1]");
             assert!(error.to_string().contains(&format!("'{wrong}'")), "{error}");
         }
         let twice = Rig::of::<EtherSplit>(&json!({ "types": ["ipv4", "arp", "2048"] })).err().expect("refused");
-        assert_eq!(twice.to_string(), "types[2]: '2048' is EtherType 0x0800, which is listed before");
+        assert_eq!(twice.to_string(), "types[2]: '2048' is EtherType 0x0800, which is already listed");
     }
 
     proptest! {
         #[test]
-        fn every_type_goes_where_a_scan_of_the_list_says(
+        fn every_type_goes_to_the_gate_that_a_scan_of_the_list_finds(
             types in prop::collection::btree_set(0x0600u16.., 0..40),
             ether_type: u16,
             pick: prop::sample::Index,

@@ -13,19 +13,19 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::parameters::{Miss, no_memory, numbered};
-use field::{Field, Layer, Needs, Part};
+use field::{Field, KeyWord, Layer, Needs};
 use table::{MOST_WORDS, Table};
 
 /// Parameters of `exact_match`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The fields that make the key, in order: names such as `ipv4.dst` or `tcp.dport`, or bytes of the frame, such as
+    /// The fields that form the key, in order: names such as `ipv4.dst` or `tcp.dport`, or bytes of the frame, such as
     /// `raw: { offset: 36, length: 2, mask: 0x0fff }`.
     fields: Vec<Field>,
     /// The keys and their gates.
     rules: Vec<Rule>,
-    /// Where packets go that no rule names or that lack a field: `drop` (the default) or a gate.
+    /// Where packets go that match no rule or lack a field: `drop` (the default) or a gate.
     #[serde(default)]
     #[schemars(extend("default" = "drop"))]
     miss: Miss,
@@ -44,19 +44,16 @@ struct Rule {
 const NO_MATCH: Gate = Gate::drop(0);
 const UNDECIDABLE: Gate = Gate::drop(1);
 const DROPS: &[Reason] = &[
-    Reason {
-        name: "no_match",
-        help: "No rule has the packet's values, or it lacks a field, and such packets are to be dropped.",
-    },
+    Reason { name: "no_match", help: "The packet matches no rule or lacks a field, and 'miss' is 'drop'." },
     Reason {
         name: "undecidable",
-        help: "The packet hides a field of the network layer or the one above it: whether a rule has its value is not known.",
+        help: "The packet hides a field of the network or transport layer, so whether it matches is unknown.",
     },
 ];
 
-/// The function: how a key is read, and the table of keys.
+/// The network function `exact_match`: how a key is read, and the table of keys.
 pub struct ExactMatch {
-    parts: Vec<Part>,
+    words: Vec<KeyWord>,
     needs: Needs,
     table: Table,
     miss: Gate,
@@ -67,15 +64,15 @@ impl Declare for ExactMatch {
     const NAME: &'static str = "exact_match";
     const SUMMARY: &'static str = "sends packets to gates by the values of header fields";
     const HELP: &'static str = "\
-        A packet's values of all fields together are looked up among the rules; gates are named by their numbers, as \
-        many as rules and `miss` name. Two rules of the same values are an error. A packet that lacks a field is a \
-        miss: it is of another protocol, too short, or a fragment without the port asked for. A packet that has a \
-        field and hides it is dropped: one behind more tags or extension headers than are looked through, or that is \
-        cut short before the field of a transport header (RFC 7113 section 3). `ether.*` and `vlan.*` are of the \
-        outer header and tag; IP is found behind up to four tags, TCP, UDP and ICMP behind IPv4 options and up to 8 \
-        IPv6 extension headers. `raw` is counted from the start of the frame and read in network order; bits outside \
-        its mask count as 0. A field is at most 16 bytes; the key at most eight words, a field of more than 8 bytes \
-        being two.";
+        A packet's values of all fields together are looked up among the rules. Gates are named by their numbers; \
+        there are as many as `rules` and `miss` mention. Two rules with the same values are an error. A packet that \
+        lacks a field is a miss: it is of another protocol, too short, or a fragment without the required port. A \
+        packet that has a field and hides it is dropped: one behind more tags or extension headers than are searched, \
+        or that is cut short before the field of a transport header (RFC 7113 section 3). `ether.*` and `vlan.*` are \
+        of the outer header and tag; IP is found behind up to four tags, TCP, UDP and ICMP behind IPv4 options and up \
+        to 8 IPv6 extension headers. The offset of `raw` counts from the start of the frame; the bytes are read in \
+        network order, and bits outside its mask count as 0. A field has at most 16 bytes, the key at most eight \
+        words; a field of more than 8 bytes takes two words.";
     const EXAMPLE: &'static str =
         "{ fields: [ipv4.dst, udp.dport], rules: [{ values: [192.0.2.1, 53], gate: 0 }], miss: 1 }";
     const TRAFFIC: &'static str = "{ destination: [192.0.2.1/32, 198.19.0.0/16], destination_port: 53 }";
@@ -86,11 +83,11 @@ impl Declare for ExactMatch {
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let Params { fields, rules, miss } = params;
         let mut needs = Needs::default();
-        let parts: Vec<Part> = fields.iter().flat_map(Field::words).map(|(part, _)| part).collect();
-        parts.iter().for_each(|part| needs.add(part));
-        if !(1..=MOST_WORDS).contains(&parts.len()) {
+        let words: Vec<KeyWord> = fields.iter().flat_map(Field::words).map(|(word, _)| word).collect();
+        words.iter().for_each(|word| needs.add(word));
+        if !(1..=MOST_WORDS).contains(&words.len()) {
             let message =
-                format!("{} fields in {} words of 8 bytes: allowed are 1 to {MOST_WORDS}", fields.len(), parts.len());
+                format!("{} fields in {} words of 8 bytes: allowed are 1 to {MOST_WORDS}", fields.len(), words.len());
             return Err(SetupError::at("fields", message));
         }
         let missed = if let Miss::Gate(number) = miss { Some(number) } else { None };
@@ -98,7 +95,7 @@ impl Declare for ExactMatch {
         let gates = named.max().map_or(1, |last| last.saturating_add(1));
         setup.gates(numbered(gates))?;
         let mut faults = SetupError::default();
-        let mut table = Table::new(rules.len(), parts.len())
+        let mut table = Table::new(rules.len(), words.len())
             .map_err(no_memory("rules", format!("the table of {} rules", rules.len())))?;
         for (index, rule) in rules.iter().enumerate() {
             if let Err(fault) = add(&mut table, &fields, rule, &format!("rules[{index}]")) {
@@ -109,7 +106,7 @@ impl Declare for ExactMatch {
             return Err(faults);
         }
         let miss = miss.resolve("miss", gates, NO_MATCH)?;
-        Ok(Self { parts, needs, table, miss })
+        Ok(Self { words, needs, table, miss })
     }
 }
 
@@ -126,39 +123,39 @@ fn add(table: &mut Table, fields: &[Field], rule: &Rule, path: &str) -> Result<(
     }
     match table.insert(&key, Gate::out(rule.gate)) {
         None => Ok(()),
-        Some(_) => Err(SetupError::at(path, "a rule before it has the same values")),
+        Some(_) => Err(SetupError::at(path, "an earlier rule has the same values")),
     }
 }
 
 impl ExactMatch {
-    /// The gate of the rule that a packet meets, or where a packet goes that lacks a field; `None` where no rule has
-    /// its values.
+    /// Returns the gate of the matching rule, or the gate of a packet that lacks a field. `None` if no rule has its
+    /// values.
     #[inline(always)]
     fn gate(&self, packet: &mut Packet) -> Option<Gate> {
         let starts = self.needs.find(packet);
         let mut key = [0; MOST_WORDS];
         let frame = packet.data();
-        for (word, part) in key.iter_mut().zip(&self.parts) {
-            let Some(read) = part.read(frame, &starts) else { return Some(self.lacks(packet, part.layer)) };
-            *word = read;
+        for (slot, word) in key.iter_mut().zip(&self.words) {
+            let Some(read) = word.read(frame, &starts) else { return Some(self.lacks(packet, word.layer)) };
+            *slot = read;
         }
-        self.table.get(&key[..self.parts.len()])
+        self.table.get(&key[..self.words.len()])
     }
 
-    /// Where a packet goes whose field of this layer could not be read: it is a miss if the packet has none, and
-    /// dropped if the packet hides it.
+    /// Returns the gate of a packet whose field of this layer could not be read. It is a miss if the packet has no such
+    /// field, and dropped if the packet hides it.
     #[cold]
     #[inline(never)]
     fn lacks(&self, packet: &mut Packet, layer: Layer) -> Gate {
-        let asks = |layers: &[Layer]| self.parts.iter().any(|part| layers.contains(&part.layer));
+        let needs = |layers: &[Layer]| self.words.iter().any(|word| layers.contains(&word.layer));
         let unknown = match packet.hidden() {
             Some(Hidden::Network) => self.needs.network(),
             // A packet that hides its protocol is IPv6, which has no field of IPv4.
-            Some(Hidden::Protocol) => self.needs.transport() && !asks(&[Layer::Ipv4, Layer::Icmp]),
-            Some(Hidden::Ports { protocol: TCP }) => asks(&[Layer::Tcp]),
-            Some(Hidden::Ports { protocol: UDP }) => asks(&[Layer::Udp]),
+            Some(Hidden::Protocol) => self.needs.transport() && !needs(&[Layer::Ipv4, Layer::Icmp]),
+            Some(Hidden::Ports { protocol: TCP }) => needs(&[Layer::Tcp]),
+            Some(Hidden::Ports { protocol: UDP }) => needs(&[Layer::Udp]),
             Some(Hidden::Ports { .. }) => false,
-            // The header is there, and the packet ends before the field.
+            // The header is present, but the packet ends before the field.
             None => layer.is_transport() && self.needs.begins(packet, layer),
         };
         if unknown { UNDECIDABLE } else { self.miss }

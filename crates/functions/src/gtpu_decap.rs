@@ -1,4 +1,4 @@
-//! Takes users' packets out of GTP-U tunnels, and answers what a tunnel's end has to answer.
+//! Takes users' packets out of GTP-U tunnels, and sends the answers required of a tunnel's end.
 
 pub(crate) mod answer;
 mod teids;
@@ -25,36 +25,35 @@ use answer::Answer;
 use teids::Teids;
 pub use teids::{File, Part, Source};
 
-/// The metadata word that tunnels are written to.
+/// The metadata word for the tunnel.
 const WORD: &str = "teid";
-/// The metadata word that QoS flows are written to, with [`HAS_QFI`] set where a packet names one.
+/// The metadata word for the QoS flow, with [`HAS_QFI`] set if the packet names one.
 const QFI_WORD: &str = "uplink_qfi";
-/// The metadata words that outer addresses of IPv4 are written to, where they are to be kept.
+/// The metadata words for outer IPv4 addresses, if they are kept.
 pub(crate) const SOURCE_WORD: &str = "gtpu_source";
 pub(crate) const DESTINATION_WORD: &str = "gtpu_destination";
-/// A bit above the six of a QoS flow.
+/// A bit above the six bits of a QoS flow identifier.
 pub(crate) const HAS_QFI: u32 = 1 << 6;
 
 /// Parameters of `gtpu_decap`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The tunnels that there are: `any`, a number, a range such as `0x1000-0x1fff`, a list of them, or `{ file: NAME }`
-    /// with one a line.
+    /// The tunnels that exist: `any`, a number, a range such as `0x1000-0x1fff`, a list of them, or `{ file: NAME }`
+    /// with one per line.
     teids: Source,
-    /// The addresses that packets may be sent to, of IPv4 and IPv6, up to 8; without them any.
+    /// The IPv4 and IPv6 addresses that packets may be sent to, up to 8; without them any.
     #[serde(default)]
     local: Vec<AnyEndpoint>,
-    /// How many errors a second are told to senders of packets that are of no tunnel, or have extension headers that
-    /// are not understood; after a pause as many at once; 0 for none.
+    /// The number of error messages per second that may be sent to senders of packets of unknown tunnels or with
+    /// extension headers that are not understood. After a pause as many may be sent at once. 0 sends none.
     #[serde(default = "errors")]
     errors_per_second: u32,
-    /// Whether outer addresses of IPv4 are kept in the metadata words `gtpu_source` and `gtpu_destination` (0 over
-    /// IPv6): `true` for an `upf_uplink` with `error_indications`; `false` by default.
+    /// Whether outer IPv4 addresses are kept in the metadata words `gtpu_source` and `gtpu_destination` (0 over IPv6):
+    /// `true` for an `upf_uplink` with `error_indications`; `false` by default.
     #[serde(default)]
     keep_addresses: bool,
-    /// Whether outer UDP checksums, where there are any, are verified, and over IPv6, that there is one: `true` (the
-    /// default) or `false`.
+    /// Whether outer UDP checksums are verified if present, and over IPv6 required: `true` (the default) or `false`.
     #[serde(default = "yes")]
     verify: bool,
 }
@@ -79,21 +78,24 @@ const NOT_IP: Gate = Gate::drop(8);
 const CONGESTION: Gate = Gate::drop(9);
 const NO_ANSWER: Gate = Gate::drop(10);
 const DROPS: &[Reason] = &[
-    Reason { name: "not_gtpu", help: "The frame is no IP and UDP to port 2152 of one of the local addresses." },
+    Reason { name: "not_gtpu", help: "The frame is not UDP over IP to port 2152 of one of the local addresses." },
     Reason { name: "fragment", help: "The outer packet is a fragment." },
-    Reason { name: "bad_length", help: "A length of the outer headers contradicts another, or what the frame holds." },
-    Reason { name: "bad_checksum", help: "The outer UDP checksum is wrong, or over IPv6 there is none." },
+    Reason {
+        name: "bad_length",
+        help: "A length in the outer headers contradicts another length or the length of the frame.",
+    },
+    Reason { name: "bad_checksum", help: "The outer UDP checksum is wrong, or over IPv6 it is missing." },
     Reason {
         name: "malformed",
-        help: "The GTP-U header is of another version, or is cut short, or its length or an extension header's is wrong.",
+        help: "The GTP-U header has another version, is cut short, or has a wrong length or extension header length.",
     },
-    Reason { name: "unknown_teid", help: "The tunnel is none of those that are known." },
-    Reason { name: "unknown_extension", help: "An extension header that must be understood is not." },
-    Reason { name: "unknown_message", help: "The message is of a type that GTP-U does not have." },
-    Reason { name: "not_ip", help: "What the tunnel carries is no whole header of IPv4 or IPv6." },
+    Reason { name: "unknown_teid", help: "The tunnel is unknown." },
+    Reason { name: "unknown_extension", help: "An extension header that must be understood is not understood." },
+    Reason { name: "unknown_message", help: "The message type does not exist in GTP-U." },
+    Reason { name: "not_ip", help: "The payload has no complete IPv4 or IPv6 header." },
     Reason {
         name: "congestion",
-        help: "The outer packet has met congestion, and the inner one cannot say so (RFC 6040).",
+        help: "The outer packet has met congestion, and the inner packet cannot be marked (RFC 6040).",
     },
     Reason {
         name: "no_answer",
@@ -104,24 +106,24 @@ const DROPS: &[Reason] = &[
 const REPLY: Gate = Gate::out(1);
 const CONTROL: Gate = Gate::out(2);
 
-/// Positions in [`CREATES`].
+/// Indexes in [`CREATES`].
 const ERROR_INDICATION: usize = 0;
 const SUPPORTED_EXTENSIONS: usize = 1;
 const CREATES: &[Reason] = &[
-    Reason { name: "error_indication", help: "A packet of a tunnel that does not exist has come." },
+    Reason { name: "error_indication", help: "Sent for a packet of a tunnel that does not exist." },
     Reason {
         name: "supported_extensions",
-        help: "A packet with an extension header that must be understood and is not has come.",
+        help: "Sent for a packet with an extension header that must be understood and is not.",
     },
 ];
 
-/// A T-PDU of IPv4 whose headers have no options, straight above Ethernet: what nearly all are. Fields that are compared
-/// together are one number.
+/// A T-PDU of IPv4 without options, directly above Ethernet, as nearly all packets are. Fields that are compared
+/// together form one number.
 #[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Plain {
     addresses: [u8; 12],
-    /// Ethernet's type; of the outer IPv4 header version and length, traffic class, total length, identification.
+    /// EtherType; version and header length, traffic class, total length and identification of the outer IPv4 header.
     start: U64,
     /// Flags and fragment offset, time to live, protocol.
     middle: U32,
@@ -136,30 +138,30 @@ struct Plain {
     inner: Ipv4,
 }
 
-/// What of [`Plain::start`] must be as expected: of the traffic class the bit that [`ecn::is_neutral`] asks for.
+/// The bits of [`Plain::start`] that are compared. Of the traffic class it is the bit that [`ecn::is_neutral`] checks.
 const START: u64 = 0xffff_ff01_ffff_0000;
-/// What of [`Plain::middle`] must be: more fragments, offset, protocol.
+/// The bits of [`Plain::middle`] that are compared: more fragments, offset, protocol.
 const MIDDLE: u32 = 0x3fff_00ff;
-/// Where the UDP checksum is in [`Plain::end`].
+/// The bits of the UDP checksum in [`Plain::end`].
 const END_CHECKSUM: u64 = 0xffff << 32;
 
-/// What is before the inner packet.
+/// Bytes before the inner packet.
 const HEADERS: usize = size_of::<Plain>() - size_of::<Ipv4>();
 const ETHERNET: usize = size_of::<Ethernet>();
 
-/// The function.
+/// The network function `gtpu_decap`.
 pub struct GtpuDecap {
     teids: Teids,
     word: Word,
     qfi: Word,
-    /// Where outer addresses are kept.
+    /// The words for outer addresses, if they are kept.
     addresses: Option<Addresses>,
     local: Local,
     bucket: Bucket,
     verify: bool,
 }
 
-/// The words for outer addresses.
+/// The metadata words for outer addresses.
 #[derive(Clone, Copy)]
 struct Addresses {
     source: Word,
@@ -176,7 +178,7 @@ impl Addresses {
 
 /// The addresses that packets may be sent to.
 struct Local {
-    /// All may be: none is listed.
+    /// No address is listed, so every address is allowed.
     any: bool,
     ipv4: Vec<u32>,
     ipv6: Vec<[u8; 16]>,
@@ -212,16 +214,16 @@ impl Declare for GtpuDecap {
     const NAME: &'static str = "gtpu_decap";
     const SUMMARY: &'static str = "takes IP packets out of GTP-U tunnels over IPv4 and IPv6";
     const HELP: &'static str = "\
-        Gate `0`: the inner IPv4 or IPv6 packets of T-PDUs (3GPP TS 29.281) behind an Ethernet header that has the outer \
-        addresses; their tunnel is in the metadata word `teid`. Optional fields and extension headers are skipped; \
-        the QoS flow of a PDU Session Container is in the metadata word `uplink_qfi`, for `upf_uplink`. Congestion \
-        that the outer packet has met is passed on (RFC 6040). Gate `reply`: echo responses, made of the requests, \
-        and errors. Gate `control`: echo responses, error indications, end markers and notifications from others, as \
-        they came. The sender of a packet of an unknown tunnel gets an Error Indication. The sender of a packet \
-        with an extension header that must be understood gets a Supported Extension Headers Notification. At most \
-        `errors_per_second` of both are sent. With `keep_addresses: true`, `upf_uplink` can send Error Indications about \
-        tunnels that are known here and are no session's. The outer IPv4 checksum is not looked at (`ip_validate` \
-        before does), and fragments are not put together.";
+        Gate `0`: the inner IPv4 or IPv6 packets of T-PDUs (3GPP TS 29.281) behind an Ethernet header that has the \
+        outer addresses; their tunnel is in the metadata word `teid`. Optional fields and extension headers are \
+        skipped; the QoS flow of a PDU Session Container is in the metadata word `uplink_qfi`, for `upf_uplink`. \
+        Congestion that the outer packet has met is passed on (RFC 6040). Gate `reply`: echo responses, made from the \
+        requests, and errors. Gate `control`: echo responses, error indications, end markers and notifications from \
+        others, unchanged. The sender of a packet of an unknown tunnel gets an Error Indication. The sender of a \
+        packet with an extension header that must be understood and is not gets a Supported Extension Headers \
+        Notification. At most `errors_per_second` of both are sent. With `keep_addresses: true`, `upf_uplink` can send \
+        Error Indications about tunnels that are known here but belong to no session. The outer IPv4 checksum is not \
+        checked (`ip_validate` before it does that), and fragments are not reassembled.";
     const EXAMPLE: &'static str =
         r#"{ teids: ["0x1000-0x1fff", 7], local: [192.0.2.1, "2001:db8::1"], errors_per_second: 10 }"#;
     const TRAFFIC: &'static str =
@@ -229,7 +231,7 @@ impl Declare for GtpuDecap {
     const DROPS: &'static [Reason] = DROPS;
     const CREATES: &'static [Reason] = CREATES;
     const WRITES: &'static [&'static str] = &[WORD, QFI_WORD, SOURCE_WORD, DESTINATION_WORD];
-    // The rate of errors is each replica's own.
+    // Each replica has its own rate limit of errors.
     const STATE: StateKind = StateKind::SharedReadOnly;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
@@ -258,16 +260,17 @@ impl Declare for GtpuDecap {
 }
 
 impl GtpuDecap {
-    /// Takes a plain T-PDU out whose destination and tunnel are `known`; `false`, and nothing changed, for everything
-    /// else. With `KEEP` the outer addresses are kept.
+    /// Unwraps a plain T-PDU if `known` accepts its destination and tunnel. Returns false, and changes nothing, for all
+    /// other packets. With `KEEP` the outer addresses are kept.
     #[inline(always)]
     fn usual<const KEEP: bool>(&self, packet: &mut Packet, known: impl Fn(u32, u32) -> bool) -> bool {
         let Some(plain) = packet.view::<Plain>(0) else { return false };
         let len = packet.len() as u64;
-        // No options and no fragment; everything is where it is expected, and each length says that nothing follows.
+        // No options and no fragment. Every header is at its expected offset, and each length says that nothing
+        // follows.
         let [ip, udp, inner] = [ETHERNET, ETHERNET + size_of::<Ipv4>(), HEADERS].map(|before| len - before as u64);
         let end = (udp << 48 | u64::from(Gtpu::PLAIN_G_PDU) << 16) + inner;
-        // A checksum counts as right where it is not verified.
+        // A checksum that is not verified counts as correct.
         let compared = if self.verify { u64::MAX } else { !END_CHECKSUM };
         let teid = plain.teid.get();
         let start = (u64::from(EtherType::IPV4) << 48 | 0x4500 << 32) + (ip << 16);
@@ -281,14 +284,14 @@ impl GtpuDecap {
             return false;
         }
         let (source, destination) = (plain.source.get(), plain.destination.get());
-        // With the type: it is the inner packet's too.
+        // The EtherType is kept with the addresses: the inner packet has the same.
         let Some(ethernet) = Start::of(packet) else { return false };
         if !packet.unwrap_to_ipv4(HEADERS - ETHERNET, ETHERNET) {
             return false;
         }
         ethernet.put(packet.data_mut());
         packet.set_word(self.word, teid);
-        // An outer tunnel may have left a QoS flow here.
+        // A QoS flow of an outer tunnel must not remain here.
         packet.set_word(self.qfi, 0);
         if KEEP && let Some(addresses) = self.addresses {
             addresses.keep(packet, source, destination);
@@ -296,13 +299,13 @@ impl GtpuDecap {
         true
     }
 
-    /// The same with whatever tunnels are known.
+    /// The same for any set of tunnels and addresses.
     #[inline(always)]
     fn usual_of_any<const KEEP: bool>(&self, packet: &mut Packet) -> bool {
         self.usual::<KEEP>(packet, |destination, teid| self.local.has_ipv4(destination) && self.teids.contains(teid))
     }
 
-    /// Sees to every other packet.
+    /// Handles all other packets.
     #[cold]
     #[inline(never)]
     fn unusual(&mut self, packet: &mut Packet, context: &mut Context<'_>) -> Gate {
@@ -322,11 +325,11 @@ impl GtpuDecap {
                 let end = start + payload.len();
                 if !self.teids.contains(teid) {
                     let signal = Signal::ErrorIndication { teid, peer: datagram.destination };
-                    self.tell(packet, &datagram, &signal, ERROR_INDICATION, context);
+                    self.report_error(packet, &datagram, &signal, ERROR_INDICATION, context);
                     return UNKNOWN_TEID;
                 }
                 if not_understood.is_some() {
-                    self.tell(packet, &datagram, &Signal::SupportedExtensions, SUPPORTED_EXTENSIONS, context);
+                    self.report_error(packet, &datagram, &Signal::SupportedExtensions, SUPPORTED_EXTENSIONS, context);
                     return UNKNOWN_EXTENSION;
                 }
                 if !unwrap_ip(packet, start, end) {
@@ -336,7 +339,9 @@ impl GtpuDecap {
                 packet.set_word(self.qfi, qfi.map_or(0, |qfi| HAS_QFI | u32::from(qfi)));
                 if let Some(addresses) = self.addresses {
                     match (datagram.source, datagram.destination) {
-                        (IpAddr::V4(peer), IpAddr::V4(here)) => addresses.keep(packet, peer.to_bits(), here.to_bits()),
+                        (IpAddr::V4(peer), IpAddr::V4(local)) => {
+                            addresses.keep(packet, peer.to_bits(), local.to_bits())
+                        }
                         _ => addresses.keep(packet, 0, 0),
                     }
                 }
@@ -355,8 +360,8 @@ impl GtpuDecap {
         }
     }
 
-    /// Tells the sender of a packet that it cannot be taken, as long as there are not too many such.
-    fn tell(
+    /// Sends an error message to the sender of a packet, within the rate limit.
+    fn report_error(
         &mut self,
         packet: &Packet,
         datagram: &Datagram,
@@ -365,7 +370,7 @@ impl GtpuDecap {
         context: &mut Context<'_>,
     ) {
         let Some(answer) = Answer::to(packet, datagram, signal, 0) else { return };
-        // A chunk that held this frame holds the answer, which may be the longer one.
+        // The chunk of this frame must have room for the answer, which may be longer.
         if packet.len() + packet.tailroom() < answer.frame().len() || !self.bucket.take(context.now()) {
             return;
         }
@@ -374,7 +379,8 @@ impl GtpuDecap {
         }
     }
 
-    /// A batch whose outer addresses are kept: compiled apart, so that it does not burden the other.
+    /// Processes a batch whose outer addresses are kept. Compiled separately, so that it does not slow the other case
+    /// down.
     #[inline(never)]
     fn process_and_keep(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         if let Some(first) = first_unusual(batch, |packet| self.usual_of_any::<true>(packet)) {
@@ -382,8 +388,8 @@ impl GtpuDecap {
         }
     }
 
-    /// The rest of a batch, from the first packet that is not usual on: out of line, so that what it needs does not
-    /// burden the other.
+    /// Processes the rest of a batch, from the first packet that is not plain on. Out of line, so that it does not slow
+    /// the plain case down.
     #[inline(never)]
     fn process_from<const KEEP: bool>(&mut self, first: usize, batch: &mut [Packet], context: &mut Context<'_>) {
         for (index, packet) in batch.iter_mut().enumerate().skip(first) {
@@ -402,7 +408,7 @@ impl Function for GtpuDecap {
         if self.addresses.is_some() {
             return self.process_and_keep(batch, context);
         }
-        // Nearly all gateways know one range of tunnels: nothing is asked for each packet but whether it is in it.
+        // Nearly all gateways know one range of tunnels: then one comparison per packet suffices.
         let first = match self.teids.only_range() {
             Some(range) if self.local.any => {
                 first_unusual(batch, |packet| self.usual::<false>(packet, |_, teid| range.contains(teid)))

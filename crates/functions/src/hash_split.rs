@@ -11,16 +11,16 @@ use crate::parameters::numbered;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// How many gates, 1 to 16384.
+    /// The number of gates, 1 to 16384.
     gates: u16,
-    /// Splits of one salt (and as many gates) put a session on the same gate. By default each module has a salt of
-    /// its own, from the pipeline's seed and its name.
+    /// Splits with the same salt and number of gates put a session on the same gate. By default each module has a salt
+    /// of its own, derived from the pipeline's seed and its name.
     salt: Option<u64>,
 }
 
 /// A hash of session hashes: multiply, add, shift, which with a random multiplier and addend is strongly universal
-/// (Dietzfelbinger 1996). Splits of different salts decide independently of each other: with the session hash alone
-/// the second of two in a row would find all of its packets on one side.
+/// (Dietzfelbinger 1996). Splits with different salts decide independently. With the session hash alone, the second of
+/// two splits in a row would find all of its packets on one side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {
     multiplier: u64,
@@ -33,15 +33,15 @@ impl Spread {
         Self { multiplier: random.next(), addend: random.next() }
     }
 
-    /// A place in `0..places`, each equally likely over all sessions.
+    /// Returns a number in `0..places`; each is equally likely over all sessions.
     #[inline]
     pub(crate) fn place(self, session: u32, places: u32) -> u32 {
         scale((self.multiplier.wrapping_mul(session.into()).wrapping_add(self.addend) >> 32) as u32, places)
     }
 }
 
-/// A number from all of `u32` taken to `0..places`, without a division (Lemire 2019, without the rejection: the bias
-/// is below `places` / 2³²).
+/// Maps a number from the range of `u32` to `0..places` without a division (Lemire 2019, without the rejection: the
+/// bias is below `places` / 2³²).
 #[inline]
 pub(crate) fn scale(random: u32, places: u32) -> u32 {
     ((u64::from(random) * u64::from(places)) >> 32) as u32
@@ -67,7 +67,7 @@ impl Random {
     }
 }
 
-/// The function.
+/// The network function `hash_split`.
 pub struct HashSplit {
     spread: Spread,
     gates: u32,
@@ -78,10 +78,10 @@ impl Declare for HashSplit {
     const NAME: &'static str = "hash_split";
     const SUMMARY: &'static str = "spreads sessions evenly over gates";
     const HELP: &'static str = "\
-        Gates are named by their numbers. All packets of a session, in both directions, leave by the same gate: it \
-        follows from a symmetric hash of addresses, ports and protocol (of the MAC addresses where a frame is not \
-        IP). Fragments, the first too, go by addresses and protocol alone, so that all of a datagram leave by one gate. \
-        Packets in GTP-U tunnels go by the packets inside.";
+        Gates are named by their numbers. All packets of a session, in both directions, leave by the same gate: it is \
+        derived from a symmetric hash of addresses, ports and protocol (of the MAC addresses if a frame is not IP). \
+        Fragments, including the first, use addresses and protocol alone, so that all of a datagram leave by one gate. \
+        Packets in GTP-U tunnels use the packets inside.";
     const EXAMPLE: &'static str = "{ gates: 4 }";
     const STATE: StateKind = StateKind::None;
 
@@ -109,7 +109,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A frame of session `n`, in one direction or the other.
+    /// Returns a frame of session `n`, in one direction or the other.
     pub(crate) fn session(n: u32, back: bool) -> Vec<u8> {
         let [_, a, b, c] = n.to_be_bytes();
         let (mut from, mut to) = (([10, a, b, c], 1_000), ([192, 0, 2, 1], 80));
@@ -126,7 +126,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn out(gate: Gate) -> usize {
-        let Decision::Out(number) = gate.decision() else { panic!("{gate:?} is no way out") };
+        let Decision::Out(number) = gate.decision() else { panic!("{gate:?} is not an output gate") };
         number
     }
 
@@ -146,7 +146,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn splits_agree_by_salt_and_are_else_independent() {
+    fn splits_with_one_salt_agree_and_others_are_independent() {
         let gates = |params| {
             let mut rig = Rig::of::<HashSplit>(&params).expect("parameters");
             (0..2_000).map(|n| out(rig.run(&session(n, false)).0)).collect::<Vec<_>>()
@@ -162,7 +162,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_number_of_gates_that_cannot_be_is_refused() {
+    fn an_invalid_number_of_gates_is_refused() {
         for gates in [0, 16_385] {
             let error = Rig::of::<HashSplit>(&json!({ "gates": gates })).err().expect("refused").to_string();
             assert!(error.contains(&gates.to_string()) && error.contains("1 to 16384"), "{error}");

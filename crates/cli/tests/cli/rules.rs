@@ -37,7 +37,7 @@ fn rules_are_shown_in_words_and_removed_by_their_numbers() {
     let refused = table(&["remove", "2"]);
     assert_eq!(
         (refused.code, refused.err.as_str()),
-        (Some(1), "change 1: no rule has the number 2: allowed are 0 to 1\n")
+        (Some(1), "change 1: no rule has number 2: allowed are 0 to 1\n")
     );
     // A change that is not quoted, and one of which the entry is; a set of the list; ClassBench's form.
     assert_eq!(

@@ -1,21 +1,21 @@
-//! Puts figures beside those of whole pipelines, in `target/bench.json`, where a bench is called with `--record`.
+//! Writes figures beside those of whole pipelines into `target/bench.json` when a bench is called with `--record`.
 
 use forebay_measure::machine::Cpu;
 use serde_json::{Value, json};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/bench.json");
 
-/// A figure: ticks a packet, or a look-up, in several rounds; and what it is compared with, in the same run.
+/// A figure: ticks per packet or lookup in several rounds, and the figure of the same run that it is compared with.
 pub struct Figure<'a> {
     pub name: &'a str,
     pub ticks: &'a [f64],
     pub against: (&'a str, f64),
 }
 
-/// Adds figures to the file, in place of those of the same name.
+/// Adds figures to the file and replaces those of the same name.
 ///
 /// # Errors
-/// The file can be neither read nor made: in words.
+/// The file cannot be read or written: a message.
 pub fn record(figures: &[Figure<'_>]) -> Result<(), String> {
     if !std::env::args().any(|word| word == "--record") {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Rules for who asks about some packets only: those that would open a session.
+//! Rules for functions that check only some packets: those that would open a session.
 
 use forebay_graph::{Setup, SetupError};
 use forebay_packet::Packet;
@@ -9,33 +9,34 @@ use crate::tables::sessions::Tuple4;
 
 use super::{Counted, Decision, Key4, Params, Rules, Verdict, key4, key6};
 
-/// Packets that are judged in one go.
-const GO: usize = 32;
+/// Packets that are classified at a time.
+const CHUNK: usize = 32;
 
-/// A list of rules with a module's counts.
+/// A rule list with a module's counters.
 pub(crate) struct Judge(Counted);
 
 impl Judge {
-    /// The rules of a module, in its table `rules`; what no rule matches is permitted or denied by default.
+    /// Compiles the rules of a module and puts them into its table `rules`. Packets that match no rule are permitted or
+    /// denied as `permits` says.
     pub(crate) fn new(rules: Rules, permits: bool, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let default = if permits { super::Default::Permit } else { super::Default::Deny };
         let params = Params { rules, default, other: super::Default::Permit, denied: Rejected::default() };
         Ok(Self(params.count("rules", setup)?))
     }
 
-    /// Whether packets over IPv4 that show ports are permitted, one after the other.
+    /// Writes for each tuple whether an IPv4 packet with these addresses and ports is permitted.
     #[inline]
     pub(crate) fn permits_each(&mut self, tuples: &[Tuple4], permitted: &mut [bool]) {
         let Counted { rules, hits4, .. } = &mut self.0;
         let rules = rules.read();
-        for (tuples, permitted) in tuples.chunks(GO).zip(permitted.chunks_mut(GO)) {
-            let mut keys: [Key4; GO] = [Key::without_ports(0, 0, 0); GO];
+        for (tuples, permitted) in tuples.chunks(CHUNK).zip(permitted.chunks_mut(CHUNK)) {
+            let mut keys: [Key4; CHUNK] = [Key::without_ports(0, 0, 0); CHUNK];
             for (key, tuple) in keys.iter_mut().zip(tuples) {
                 let (source, destination) =
                     (u32::from_be_bytes(tuple.source()), u32::from_be_bytes(tuple.destination()));
                 *key = Key::new(source, destination, tuple.ports().0, tuple.ports().1, tuple.protocol());
             }
-            let mut verdicts = [Verdict::by_default(Decision::Deny); GO];
+            let mut verdicts = [Verdict::by_default(Decision::Deny); CHUNK];
             rules.v4.classify_batch(&keys[..tuples.len()], &mut verdicts[..tuples.len()], hits4);
             for (permitted, verdict) in permitted.iter_mut().zip(verdicts) {
                 *permitted = !verdict.denies();
@@ -43,14 +44,15 @@ impl Judge {
         }
     }
 
-    /// Whether a packet of IP is permitted; another one is not, nor is one that hides what a rule asks for.
+    /// Returns whether an IP packet is permitted. False for other packets and for a packet that hides a field that a
+    /// rule needs.
     pub(crate) fn permits(&mut self, packet: &mut Packet) -> bool {
         let Counted { rules, hits4, hits6, .. } = &mut self.0;
         let rules = rules.read();
         let mut verdict = [Verdict::by_default(Decision::Deny)];
-        if let Some(key) = key4(packet, rules.v4.asks()) {
+        if let Some(key) = key4(packet, rules.v4.needs()) {
             rules.v4.classify_batch(&[key], &mut verdict, hits4);
-        } else if let Some(key) = key6(packet, rules.v6.asks()) {
+        } else if let Some(key) = key6(packet, rules.v6.needs()) {
             rules.v6.classify_batch(&[key], &mut verdict, hits6);
         }
         !verdict[0].denies()

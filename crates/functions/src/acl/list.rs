@@ -1,8 +1,9 @@
-//! A rule list as packets are judged by it: compiled, or as tuples while it is being changed.
+//! A rule list in the form by which packets are classified: compiled, or as tuples while it is being changed.
 //!
-//! Both answer alike. The first change makes tuples of what is compiled; a list that has been left alone for a while is
-//! compiled again ([`super::rest`]), and keeps its tuples for the next change, which then need not be made anew. A list of
-//! which tuples are faster, or that takes too much to compile, is judged by them from the start, and stays so.
+//! Both forms give the same verdicts. The first change makes tuples out of the compiled form. A list without changes
+//! for a while is compiled again ([`super::rest`]) and keeps its tuples, so that the next change need not build them
+//! again. A list for which tuples are faster, or which is too costly to compile, uses tuples from the start and keeps
+//! them.
 
 use std::sync::Arc;
 
@@ -19,12 +20,12 @@ use crate::tables::acl::{
 pub(super) struct List {
     pub(super) v4: Form<u32>,
     pub(super) v6: Form<u128>,
-    /// The sets that rules may name which are added.
+    /// The named sets that added rules may use.
     pub(super) sets: Arc<Sets>,
 }
 
 impl List {
-    /// A list as it is at first. The seed is that of its tuples' hashes.
+    /// Builds the initial form of a list. `seed` is the seed of the tuples' hashes.
     ///
     /// # Errors
     /// [`BuildError::TooManyRules`].
@@ -42,26 +43,26 @@ impl List {
 /// The rules of one family, in one or both of two forms.
 #[derive(Clone)]
 pub(super) struct Form<A: Address> {
-    /// Present where these are the rules as they are: the form that is faster to ask.
+    /// The faster form. Present while it holds the current rules.
     compiled: Option<Arc<Classifier<A>>>,
-    /// The form that changes. Of lists that are compiled there is none until there has been a change.
+    /// The form that can change. Lists that are compiled have none before the first change.
     tuples: Option<Box<Tuples<A>>>,
-    /// The rules of a list that nobody has changed, and why it is not compiled.
+    /// The rules of a list that has not been changed, and why it is not compiled.
     listed: Option<(Arc<[Rule<A>]>, BuildError)>,
     seed: u64,
-    /// How many rules ask for what a packet may hide.
-    asks: Asks,
+    /// Counts of the rules that need fields that a packet may hide.
+    needs: Needs,
 }
 
-/// How many rules ask for a protocol, how many for ports, and how many for a type of ICMP.
+/// Counts of the rules that need a protocol, ports, or an ICMP type.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Asks {
+pub(super) struct Needs {
     protocol: usize,
     ports: usize,
     icmp: usize,
 }
 
-impl Asks {
+impl Needs {
     fn add<A: Address>(&mut self, rule: &Rule<A>) {
         self.protocol += usize::from(!rule.protocol.is_any());
         self.ports += usize::from(rule.constrains_ports() && !rule.constrains_icmp());
@@ -74,7 +75,7 @@ impl Asks {
         self.icmp = self.icmp.saturating_sub(usize::from(rule.constrains_icmp()));
     }
 
-    /// Whether the list cannot say what becomes of a packet that hides this: one of its rules asks for it.
+    /// Returns whether the verdict on a packet that hides this is unknown: one of the rules needs it.
     pub(super) fn for_hidden(self, hidden: Hidden) -> bool {
         match hidden {
             Hidden::Network => true,
@@ -83,27 +84,27 @@ impl Asks {
         }
     }
 
-    /// Whether any rule asks for a type of ICMP.
+    /// Returns whether any rule needs an ICMP type.
     pub(super) fn for_icmp(self) -> bool {
         self.icmp > 0
     }
 
-    /// Whether any rule asks for a protocol or a port.
+    /// Returns whether any rule needs a protocol or a port.
     #[inline]
     pub(super) fn any(self) -> bool {
         self.protocol > 0 || self.ports > 0
     }
 }
 
-/// What is done to the rules of one family.
+/// A change of the rules of one family.
 pub(super) enum Change<A: Address> {
-    /// One of them comes, goes or moves.
+    /// A rule is added, removed or relabelled.
     Step(Step<A>),
-    /// They have been compiled.
+    /// The rules have been compiled.
     Compiled(Arc<Classifier<A>>),
 }
 
-/// What is done to a list.
+/// The changes of a list.
 #[derive(Default)]
 pub(super) struct Log {
     pub(super) v4: Vec<Change<u32>>,
@@ -113,19 +114,19 @@ pub(super) struct Log {
 impl<A: Address> Form<A> {
     fn of(rules: Vec<Rule<A>>, default: Decision, seed: u64) -> Result<Self, BuildError> {
         let rules: Arc<[Rule<A>]> = rules.into();
-        let mut asks = Asks::default();
-        rules.iter().for_each(|rule| asks.add(rule));
+        let mut needs = Needs::default();
+        rules.iter().for_each(|rule| needs.add(rule));
         match Classifier::build(Arc::clone(&rules), default) {
-            Ok(built) => Ok(Self { compiled: Some(Arc::new(built)), tuples: None, listed: None, seed, asks }),
+            Ok(built) => Ok(Self { compiled: Some(Arc::new(built)), tuples: None, listed: None, seed, needs }),
             Err(error @ BuildError::TooManyRules { .. }) => Err(error),
             Err(why) => {
                 let tuples = Some(Box::new(tuples(&rules, default, seed)));
-                Ok(Self { compiled: None, tuples, listed: Some((rules, why)), seed, asks })
+                Ok(Self { compiled: None, tuples, listed: Some((rules, why)), seed, needs })
             }
         }
     }
 
-    /// The verdict on every key, and in `hits` one more for each rule that decided or counted.
+    /// Writes the verdict on every key, and adds one to `hits` for each rule that decided or counted.
     #[inline]
     pub(super) fn classify_batch(&self, keys: &[Key<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
         match (&self.compiled, &self.tuples) {
@@ -135,50 +136,50 @@ impl<A: Address> Form<A> {
         }
     }
 
-    /// How many rules ask for what a packet may hide.
+    /// Returns the counts of the rules that need fields that a packet may hide.
     #[inline]
-    pub(super) fn asks(&self) -> Asks {
-        self.asks
+    pub(super) fn needs(&self) -> Needs {
+        self.needs
     }
 
-    /// How many rules there are.
+    /// Returns the number of rules.
     pub(super) fn len(&self) -> usize {
         let compiled = self.compiled.as_ref().map(|classifier| classifier.rules().len());
         compiled.or(self.tuples.as_ref().map(|tuples| tuples.len())).unwrap_or(0)
     }
 
-    /// Whether packets are judged by what is compiled.
+    /// Returns whether the compiled form classifies packets.
     #[cfg(test)]
     pub(super) fn is_compiled(&self) -> bool {
         self.compiled.is_some()
     }
 
-    /// The rules in order, where nobody has changed them since they were compiled, or since the start.
+    /// Returns the rules in order, if they have not changed since they were compiled or since the start.
     pub(super) fn rules(&self) -> Option<&[Rule<A>]> {
         let compiled = self.compiled.as_ref().map(|classifier| &**classifier.rules());
         compiled.or(self.listed.as_ref().map(|(rules, _)| &**rules))
     }
 
-    /// Why the rules are not compiled, where nobody has changed them.
+    /// Returns why the rules are not compiled, if they have not been changed.
     pub(super) fn not_compiled(&self) -> Option<&BuildError> {
         self.listed.as_ref().map(|(_, why)| why)
     }
 
-    /// The tuples, where the rules have changed since they were compiled, or since the start.
+    /// Returns the tuples, if the rules have changed since they were compiled or since the start.
     pub(super) fn changing(&self) -> Option<&Tuples<A>> {
         self.tuples.as_deref().filter(|_| self.compiled.is_none() && self.listed.is_none())
     }
 
-    /// The label of the first rule that is equal to this one.
+    /// Returns the label of the first rule that equals `rule`.
     pub(super) fn find(&self, rule: &Rule<A>) -> Option<Label> {
         if let Some(tuples) = &self.tuples {
             return tuples.find(rule);
         }
         let rules = self.rules()?;
-        labels(rules.len()).zip(rules).find(|(_, there)| *there == rule).map(|(label, _)| label)
+        labels(rules.len()).zip(rules).find(|(_, listed)| *listed == rule).map(|(label, _)| label)
     }
 
-    /// Makes a change and notes it.
+    /// Makes a change and appends it to `log`.
     pub(super) fn change(&mut self, change: Change<A>, log: &mut Vec<Change<A>>) {
         self.apply(&change);
         log.push(change);
@@ -190,8 +191,8 @@ impl<A: Address> Form<A> {
             Change::Step(step) => {
                 self.listed = None;
                 match step {
-                    Step::Insert { rule, .. } => self.asks.add(rule),
-                    Step::Remove { rule, .. } => self.asks.remove(rule),
+                    Step::Insert { rule, .. } => self.needs.add(rule),
+                    Step::Remove { rule, .. } => self.needs.remove(rule),
                     Step::Relabel { .. } => {}
                 }
                 let compiled = self.compiled.take();
@@ -206,7 +207,7 @@ impl<A: Address> Form<A> {
     }
 }
 
-/// The tuples of a list that nobody has changed. Labels are those that [`Order`](crate::tables::acl::Order) gives it too.
+/// Builds the tuples of an unchanged list. The labels are the same as those of [`Order`](crate::tables::acl::Order).
 fn tuples<A: Address>(rules: &[Rule<A>], default: Decision, seed: u64) -> Tuples<A> {
     let mut tuples = Tuples::new(rules.len(), default, seed);
     for ((rule, number), label) in rules.iter().zip(0..).zip(labels(rules.len())) {

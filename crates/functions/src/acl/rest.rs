@@ -1,7 +1,8 @@
-//! Compiles lists that have come to rest after changes.
+//! Compiles a list once it has not changed for a while.
 //!
-//! A thread of the control side waits for it: made by the first change, gone when the list is compiled. Workers only come
-//! upon the compiled list instead of the tuples. Verdicts are the same before and after, so nothing depends on the time.
+//! The first change starts a thread of the control side, which waits for the pause and ends when the list is compiled.
+//! Workers then find the compiled list instead of the tuples. Verdicts are the same before and after, so nothing
+//! depends on the time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -11,23 +12,23 @@ use super::list::Change;
 use super::rules::{Lists, Rules, Shared};
 use crate::tables::acl::{Address, BuildError, Classifier, Decision, Rule, Tuples};
 
-/// For how long there must be no change where it is not known how long the list takes to compile: who changes rules one by
-/// one rarely pauses for longer, and who pauses does not notice a second.
+/// The pause after which a list is compiled if its compile time is not known yet. Programs that change rules one by one
+/// rarely pause for longer, and after a pause one more second is not noticed.
 pub(super) const QUIET: Duration = Duration::from_secs(1);
 
-/// How much longer than it took to compile the list there must be no change, so that one list's compilation takes no more
-/// than a small share of a core however changes come.
+/// The pause is at least this many times as long as compiling took, so that compiling one list takes only a small share
+/// of a core, whatever the pattern of changes.
 const SHARE: u32 = 10;
 
-/// One list is compiled at a time: there may be more modules than cores.
+/// Only one list is compiled at a time: there may be more modules than cores.
 static COMPILING: Mutex<()> = Mutex::new(());
 
-/// Has the list compiled once it has not been changed for so long. False where the system has no thread to give: then the
-/// list stays as it is until the next change.
+/// Starts a thread that compiles the list after a pause in changes. Returns false if the system cannot start a thread;
+/// the list then keeps its form until the next change.
 pub(super) fn wait(shared: &Arc<Shared>, quiet: Duration) -> bool {
     let shared = Arc::clone(shared);
     let waiting = move || {
-        // What compiles in no time need not wait long for it either.
+        // A list that compiles quickly need not wait long.
         let pause = |compiling: Option<Duration>| compiling.map_or(quiet, |time| (time * SHARE).max(quiet / 20));
         let mut state = shared.lock();
         let mut wait = pause(state.compiling);
@@ -55,36 +56,36 @@ pub(super) fn wait(shared: &Arc<Shared>, quiet: Duration) -> bool {
     thread::Builder::new().name("rules".to_owned()).spawn(waiting).is_ok()
 }
 
-/// What has become of a family's rules.
+/// The result of compiling a family's rules.
 type Built<A> = Result<Arc<Classifier<A>>, BuildError>;
 
-/// The rules of a family, taken out to be compiled.
-struct Taken<A> {
+/// A copy of a family's rules, to be compiled.
+struct FamilySnapshot<A> {
     rules: Vec<Rule<A>>,
     numbers: Vec<u32>,
     default: Decision,
 }
 
-impl<A: Address> Taken<A> {
+impl<A: Address> FamilySnapshot<A> {
     fn of(rules: &Rules<A>, default: Decision) -> Self {
-        let (rules, numbers) = rules.order.from(0).map(|place| (place.rule, place.number)).unzip();
+        let (rules, numbers) = rules.order.from(0).map(|entry| (entry.rule, entry.number)).unzip();
         Self { rules, numbers, default }
     }
 
-    /// An error where tuples are faster or compiling would take too much.
+    /// Compiles the rules. An error if tuples are faster or compiling would be too costly.
     fn compile(self) -> Built<A> {
         Ok(Arc::new(Classifier::build(self.rules, self.default)?.numbered(&self.numbers)))
     }
 }
 
-/// A list as it was after so many changes, of the families that have changed since they were compiled.
+/// A copy of a list after `changes` changes, of the families that have changed since they were compiled.
 pub(super) struct Snapshot {
     changes: u64,
-    v4: Option<Taken<u32>>,
-    v6: Option<Taken<u128>>,
+    v4: Option<FamilySnapshot<u32>>,
+    v6: Option<FamilySnapshot<u128>>,
 }
 
-/// The same, compiled, and how long that took.
+/// The compiled form of a snapshot, and how long compiling took.
 pub(super) struct Compiled {
     changes: u64,
     v4: Option<Built<u32>>,
@@ -96,16 +97,16 @@ impl Snapshot {
     pub(super) fn compile(self) -> Compiled {
         let _turn = COMPILING.lock().unwrap_or_else(PoisonError::into_inner);
         let start = Instant::now();
-        let (v4, v6) = (self.v4.map(Taken::compile), self.v6.map(Taken::compile));
+        let (v4, v6) = (self.v4.map(FamilySnapshot::compile), self.v6.map(FamilySnapshot::compile));
         Compiled { changes: self.changes, v4, v6, took: start.elapsed() }
     }
 }
 
 impl Shared {
-    /// Compiles the list and has packets judged by that.
+    /// Compiles the list and switches packets to the compiled form.
     ///
     /// # Errors
-    /// It was changed meanwhile, or nobody wants it any more: how long compiling took.
+    /// The list was changed meanwhile, or is no longer in use: how long compiling took.
     pub(super) fn compile(&self) -> Result<(), Duration> {
         let compiled = self.snapshot().compile();
         let took = compiled.took;
@@ -120,12 +121,12 @@ impl Shared {
         let default6 = list.v6.changing().map(Tuples::default_decision);
         Snapshot {
             changes: state.changes,
-            v4: rules.zip(default4).map(|(Lists { v4, .. }, default)| Taken::of(v4, default)),
-            v6: rules.zip(default6).map(|(Lists { v6, .. }, default)| Taken::of(v6, default)),
+            v4: rules.zip(default4).map(|(Lists { v4, .. }, default)| FamilySnapshot::of(v4, default)),
+            v6: rules.zip(default6).map(|(Lists { v6, .. }, default)| FamilySnapshot::of(v6, default)),
         }
     }
 
-    /// Has packets judged by what was compiled; false where the list was changed meanwhile, or nobody wants it any more.
+    /// Switches packets to the compiled form. Returns false if the list was changed meanwhile or is no longer in use.
     pub(super) fn put(&self, compiled: Compiled) -> bool {
         let Compiled { changes, v4, v6, took } = compiled;
         let mut state = self.lock();
@@ -147,7 +148,7 @@ impl Shared {
                 list.v6.change(Change::Compiled(v6), &mut log.v6);
             }
         });
-        // Once more, so that the other copy follows and lets go of what was compiled before.
+        // A second, empty change makes the other copy follow and release the previous compiled form.
         self.live.change(|_, _| ());
         true
     }

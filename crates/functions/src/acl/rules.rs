@@ -1,7 +1,7 @@
-//! The rules of a module, asked by workers and changed by the control plane at the same time.
+//! The rules of a module: workers classify by them while the control plane changes them.
 //!
-//! Their order is here once; of what packets are judged by there are two ([`Live`]), which follow it step by step. A rule
-//! keeps the number under which it is counted wherever it moves.
+//! There is one ordered list of rules, and two copies of the form that classifies packets ([`Live`]), which follow the
+//! list step by step. A rule keeps the number of its counter wherever it moves.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::tables::acl::{Address, BuildError, MAX_RULES, Order, Rule, Rule4, Rul
 /// One family's rules, in order.
 pub(super) struct Rules<A> {
     pub(super) order: Order<A>,
-    /// The number of rules that were not there at first.
+    /// The number of rules at the start. Rules added later are counted under this number.
     added: u32,
 }
 
@@ -30,7 +30,8 @@ impl<A: Address> Rules<A> {
         Self { added: order.len() as u32, order }
     }
 
-    /// Puts rules in one behind the other, from a position on or at the end, in `form` too, and notes them in `log`.
+    /// Inserts rules one after the other, from a position on or at the end. Applies the changes to `form`, too, and
+    /// notes them in `log`.
     fn insert(&mut self, position: Option<usize>, rules: &[Rule<A>], form: &mut Form<A>, log: &mut Vec<Change<A>>) {
         let position = position.unwrap_or(self.order.len());
         let mut step = |step| form.change(Change::Step(step), log);
@@ -40,25 +41,25 @@ impl<A: Address> Rules<A> {
         }
     }
 
-    /// Puts rules in the place of one.
+    /// Replaces one rule by others.
     fn replace(&mut self, position: usize, rules: &[Rule<A>], form: &mut Form<A>, log: &mut Vec<Change<A>>) {
-        let (Some(place), Some((&rule, others))) = (self.order.get(position).copied(), rules.split_first()) else {
+        let (Some(entry), Some((&rule, others))) = (self.order.get(position).copied(), rules.split_first()) else {
             return;
         };
         let number = self.added;
         self.order.set(position, rule, number);
-        form.change(Change::Step(Step::Remove { rule: place.rule, label: place.label }), log);
-        form.change(Change::Step(Step::Insert { rule, label: place.label, number }), log);
+        form.change(Change::Step(Step::Remove { rule: entry.rule, label: entry.label }), log);
+        form.change(Change::Step(Step::Insert { rule, label: entry.label, number }), log);
         self.insert(Some(position + 1), others, form, log);
     }
 
-    /// Takes out the rule at a position.
+    /// Removes the rule at a position.
     fn remove_at(&mut self, position: usize, form: &mut Form<A>, log: &mut Vec<Change<A>>) {
-        let place = self.order.remove(position);
-        form.change(Change::Step(Step::Remove { rule: place.rule, label: place.label }), log);
+        let entry = self.order.remove(position);
+        form.change(Change::Step(Step::Remove { rule: entry.rule, label: entry.label }), log);
     }
 
-    /// Takes out the first rule like this one, if there is one.
+    /// Removes the first rule equal to `rule`, if there is one.
     fn remove(&mut self, rule: Rule<A>, form: &mut Form<A>, log: &mut Vec<Change<A>>) {
         if let Some(label) = form.find(&rule) {
             self.order.remove_labelled(label);
@@ -66,36 +67,36 @@ impl<A: Address> Rules<A> {
         }
     }
 
-    /// The lines from a position on; `before` entries of the table come before this family's first.
+    /// Returns the lines from a position on. `before` entries of the table come before this family's first.
     fn lines(&self, before: usize, from: usize) -> impl Iterator<Item = String> {
         (before + from..).zip(self.order.from(from)).map(|(number, it)| format!("{number} {}", Readable(&it.rule)))
     }
 }
 
-/// The lists that changes are made on.
+/// The ordered lists that changes are made to.
 pub(super) struct Lists {
     pub(super) v4: Rules<u32>,
     pub(super) v6: Rules<u128>,
 }
 
-/// What those who change a list hold.
+/// The state that all users of a list share under the lock.
 pub(super) struct State {
-    /// None before the first change: then the rules are those that are compiled.
+    /// `None` before the first change: the rules are those that were compiled at the start.
     pub(super) lists: Option<Lists>,
-    /// How often there were changes.
+    /// The number of change requests that took effect.
     pub(super) changes: u64,
-    /// How long it last took to compile the list.
+    /// How long compiling the list took the last time.
     pub(super) compiling: Option<Duration>,
-    /// Whether somebody waits for the list to come to rest.
+    /// Whether a thread waits for a pause in changes.
     pub(super) awaited: bool,
-    /// Whether nobody can change it any more.
+    /// Whether the table has been dropped, so that no more changes can come.
     pub(super) gone: bool,
-    /// How often compiling the rules of IPv4 and IPv6 was given up, as it would have taken too much.
+    /// By family, IPv4 and IPv6: how often compiling was given up as too costly.
     given_up: Arc<[Counter]>,
 }
 
 impl State {
-    /// Counts a family's rules that were not compiled, where what it would have taken is the reason.
+    /// Counts a family whose rules were not compiled because compiling would be too costly.
     pub(super) fn note(&self, family: usize, why: Option<&BuildError>) {
         if let (Some(BuildError::DoesNotFit { .. }), Some(count)) = (why, self.given_up.get(family)) {
             count.add(1);
@@ -103,17 +104,17 @@ impl State {
     }
 }
 
-/// A module's rules, for all who change them.
+/// A module's rules, shared by the table and the thread that compiles them.
 pub(super) struct Shared {
     state: Mutex<State>,
     pub(super) live: Arc<Live<List, Log>>,
-    /// Told when nobody can change the rules any more.
+    /// Notified when the table is dropped.
     pub(super) going: Condvar,
 }
 
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that holds it panics half way but for want of memory.
+        // No code panics while it holds the lock, except when memory runs out.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -128,14 +129,14 @@ impl Shared {
 /// A module's rules.
 pub(super) struct RuleTable {
     pub(super) shared: Arc<Shared>,
-    /// Whether the rules are made up, which hide one another as they come.
-    made_up: bool,
-    /// For how long there must be no change before the list is compiled for the first time.
+    /// Whether the rules are synthetic; synthetic rules hide one another by design.
+    synthetic: bool,
+    /// The pause in changes before the list is compiled for the first time.
     quiet: Duration,
 }
 
 impl RuleTable {
-    /// Counts in `given_up`, one counter a family, how often compiling the list was given up.
+    /// Creates the table. `given_up` has one counter per family, for how often compiling the list was given up.
     pub(super) fn of(list: Arc<List>, given_up: Arc<[Counter]>) -> Self {
         Self::compiled_after(rest::QUIET, list, given_up)
     }
@@ -145,16 +146,16 @@ impl RuleTable {
         state.note(0, list.v4.not_compiled());
         state.note(1, list.v6.not_compiled());
         let shared = Shared { state: Mutex::new(state), live: Arc::new(Live::new(list)), going: Condvar::new() };
-        Self { shared: Arc::new(shared), made_up: false, quiet }
+        Self { shared: Arc::new(shared), synthetic: false, quiet }
     }
 
-    /// The same, of rules that are made up.
-    pub(super) fn made_up(mut self, made_up: bool) -> Self {
-        self.made_up = made_up;
+    /// Sets whether the rules are synthetic.
+    pub(super) fn synthetic(mut self, synthetic: bool) -> Self {
+        self.synthetic = synthetic;
         self
     }
 
-    /// A worker's way to the rules.
+    /// Returns a worker's reader of the rules.
     pub(super) fn reader(&self) -> Reader<List, Log> {
         Reader::new(Arc::clone(&self.shared.live))
     }
@@ -167,15 +168,15 @@ impl Drop for RuleTable {
     }
 }
 
-/// How many pairs of rules one request's changes may compare: some milliseconds.
+/// The most pairs of rules that the changes of one request may compare: some milliseconds of work.
 const LOOKS: usize = 1 << 20;
 
-/// How rules are changed.
+/// The syntax of changes.
 const SYNTAX: &str = "\
-add [NUMBER] RULE       a new rule, behind the others or before the rule that has this number
-remove RULE             a rule that is there, the first of its kind
-remove NUMBER [RULE]    the rule that has this number; with a rule behind it, only if it is that one
-replace NUMBER RULE     another rule in the place of the one that has this number
+add [NUMBER] RULE       adds a rule at the end, or before the rule with this number
+remove RULE             removes the first rule equal to this one
+remove NUMBER [RULE]    removes the rule with this number; if RULE is given, only if it is that rule
+replace NUMBER RULE     replaces the rule with this number by another one
 where NUMBER is as the table is shown, and RULE as in a file of rules: permit tcp from 10.0.0.0/8 to any port 80";
 
 const EXAMPLE: &str = "permit tcp from 10.0.0.0/8 to any port 80";
@@ -187,35 +188,35 @@ enum ChangeError {
     Verb(String),
     #[error("{0}: write a rule such as {EXAMPLE}")]
     Rule(String),
-    #[error("'{0}' is no number of a rule: allowed are whole numbers from 0")]
+    #[error("'{0}' is not a rule number: allowed are whole numbers from 0")]
     NoNumber(String),
-    #[error("no rule has the number {number}: allowed are {least} to {most}")]
+    #[error("no rule has number {number}: allowed are {least} to {most}")]
     Number { number: usize, least: usize, most: usize },
-    #[error("no rule has a number: the table has no rules")]
+    #[error("no rule has a number: the table is empty")]
     Empty,
-    #[error("the number {number} is among the rules of the other address family: allowed are {least} to {most}")]
+    #[error("number {number} belongs to a rule of the other address family: allowed are {least} to {most}")]
     Family { number: usize, least: usize, most: usize },
-    #[error("there are no rules of this rule's address family that it could replace")]
+    #[error("the table has no rule of this address family that could be replaced")]
     NoneOfFamily,
     #[error(
-        "the rule is of IPv4 and of IPv6, and a number is among the rules of one: write ip or ip6 before the protocol"
+        "the rule applies to IPv4 and IPv6, but a number belongs to one family: write ip or ip6 before the protocol"
     )]
     BothFamilies,
-    #[error("'add' of which rule is missing: write add [NUMBER] RULE, such as add 0 {EXAMPLE}")]
+    #[error("'add' needs a rule: write add [NUMBER] RULE, such as add 0 {EXAMPLE}")]
     NoRule,
-    #[error("'replace' has no number and rule: write replace NUMBER RULE")]
+    #[error("'replace' needs a number and a rule: write replace NUMBER RULE")]
     NoReplacement,
-    #[error("the number {number} has the rule {there}: allowed is that one")]
-    Other { number: usize, there: String },
+    #[error("rule number {number} is {current}: allowed is that rule")]
+    Other { number: usize, current: String },
     #[error(
-        "there is no rule {0}: allowed are rules that are there, with the same addresses, protocol, ports and action"
+        "the table has no rule {0}: the addresses, protocol, ports and action must equal those of a rule in the table"
     )]
     Unknown(String),
-    #[error("there are {MAX_RULES} rules: no more are allowed")]
+    #[error("the table is full: it has {MAX_RULES} rules")]
     Full,
 }
 
-/// The number, where there is one, and what follows it.
+/// Splits an entry into its number, if it has one, and the text after it.
 fn split(entry: &str) -> Result<(Option<usize>, &str), ChangeError> {
     let (word, rest) = entry.split_once(|byte: char| byte.is_ascii_whitespace()).unwrap_or((entry, ""));
     if !word.starts_with(|first: char| first.is_ascii_digit() || first == '-' || first == '+') {
@@ -226,61 +227,61 @@ fn split(entry: &str) -> Result<(Option<usize>, &str), ChangeError> {
     Ok((Some(number.ok_or_else(|| ChangeError::NoNumber(word.chars().take(60).collect()))?), rest.trim_ascii()))
 }
 
-/// A rule's place: its family and its position there.
-enum Spot {
+/// The position of a rule: its family and its index there.
+enum Position {
     V4(usize),
     V6(usize),
 }
 
 impl Lists {
-    /// The place of the rule that has a number.
-    fn spot(&self, number: usize) -> Result<Spot, ChangeError> {
+    /// Returns the position of the rule with a number.
+    fn position_of(&self, number: usize) -> Result<Position, ChangeError> {
         let (v4, v6) = (self.v4.order.len(), self.v6.order.len());
         match number.checked_sub(v4) {
             _ if v4 + v6 == 0 => Err(ChangeError::Empty),
-            None => Ok(Spot::V4(number)),
-            Some(position) if position < v6 => Ok(Spot::V6(position)),
+            None => Ok(Position::V4(number)),
+            Some(position) if position < v6 => Ok(Position::V6(position)),
             Some(_) => Err(ChangeError::Number { number, least: 0, most: v4 + v6 - 1 }),
         }
     }
 
-    /// The rule that has a number.
-    fn at(&self, number: usize) -> Result<(Spot, AnyRule), ChangeError> {
-        let spot = self.spot(number)?;
-        let rule = match spot {
-            Spot::V4(position) => self.v4.order.get(position).map(|place| AnyRule::V4(place.rule)),
-            Spot::V6(position) => self.v6.order.get(position).map(|place| AnyRule::V6(place.rule)),
+    /// Returns the position and the rule of a number.
+    fn at(&self, number: usize) -> Result<(Position, AnyRule), ChangeError> {
+        let position = self.position_of(number)?;
+        let rule = match position {
+            Position::V4(position) => self.v4.order.get(position).map(|entry| AnyRule::V4(entry.rule)),
+            Position::V6(position) => self.v6.order.get(position).map(|entry| AnyRule::V6(entry.rule)),
         };
-        Ok((spot, rule.ok_or(ChangeError::Empty)?))
+        Ok((position, rule.ok_or(ChangeError::Empty)?))
     }
 }
 
-/// Rules by family.
+/// Splits rules by family.
 fn by_family(rules: &[AnyRule]) -> (Vec<Rule4>, Vec<Rule6>) {
     let v4 = rules.iter().filter_map(|rule| if let AnyRule::V4(rule) = rule { Some(*rule) } else { None });
     let v6 = rules.iter().filter_map(|rule| if let AnyRule::V6(rule) = rule { Some(*rule) } else { None });
     (v4.collect(), v6.collect())
 }
 
-/// Looks for rules that are hidden among those that changes have put in.
-struct Look {
-    /// How many pairs of rules may still be compared.
+/// Searches the rules that changes have inserted for hidden ones.
+struct HiddenSearch {
+    /// The number of pairs of rules that may still be compared.
     budget: usize,
     warnings: Vec<String>,
 }
 
-impl Look {
+impl HiddenSearch {
     fn at<A: Address>(&mut self, order: &Order<A>, before: usize, at: usize, count: usize) {
         for at in at..at + count {
             let Some((hidden, by)) = shadow::hidden_near(order, at, &mut self.budget) else { continue };
-            let shown = |at| order.get(at).map(|place| Readable(&place.rule).to_string()).unwrap_or_default();
+            let shown = |at| order.get(at).map(|entry| Readable(&entry.rule).to_string()).unwrap_or_default();
             let (hidden, by) = ((before + hidden, shown(hidden)), (before + by, shown(by)));
             self.warnings.push(shadow::warning((hidden.0, &hidden.1), (by.0, &by.1)));
         }
     }
 }
 
-/// The warnings about all rules of a family.
+/// Returns the warnings about all rules of a family.
 fn hidden<'r, A: Address>(rules: &'r [Rule<A>], before: usize) -> impl Iterator<Item = String> + 'r {
     shadow::hidden(rules).into_iter().map(move |(hidden, by)| {
         let shown = |at: usize| Readable(&rules[at]).to_string();
@@ -288,12 +289,18 @@ fn hidden<'r, A: Address>(rules: &'r [Rule<A>], before: usize) -> impl Iterator<
     })
 }
 
-/// Makes a change, and returns how many rules it added, took out or replaced.
-fn change(lists: &mut Lists, list: &mut List, log: &mut Log, look: &mut Look, line: &str) -> Result<u64, ChangeError> {
+/// Makes a change. Returns the number of rules that it added, removed or replaced.
+fn change(
+    lists: &mut Lists,
+    list: &mut List,
+    log: &mut Log,
+    search: &mut HiddenSearch,
+    line: &str,
+) -> Result<u64, ChangeError> {
     let (verb, entry) = Verb::split(line, SYNTAX).map_err(ChangeError::Verb)?;
     let (number, text) = split(entry)?;
     if let (Verb::Remove, Some(number), "") = (verb, number, text) {
-        remove_at(lists, list, log, lists.spot(number)?);
+        remove_at(lists, list, log, lists.position_of(number)?);
         return Ok(1);
     }
     if text.is_empty() {
@@ -309,20 +316,20 @@ fn change(lists: &mut Lists, list: &mut List, log: &mut Log, look: &mut Look, li
         (Verb::Add, None) => {
             lists.v4.insert(None, &v4, &mut list.v4, &mut log.v4);
             lists.v6.insert(None, &v6, &mut list.v6, &mut log.v6);
-            look.at(&lists.v4.order, 0, count4, v4.len());
-            look.at(&lists.v6.order, lists.v4.order.len(), count6, v6.len());
+            search.at(&lists.v4.order, 0, count4, v4.len());
+            search.at(&lists.v6.order, lists.v4.order.len(), count6, v6.len());
         }
         (Verb::Add, Some(number)) => {
-            // Behind the last one is allowed, too.
+            // A number one past the last rule is allowed, too.
             let (least, most) = if v6.is_empty() { (0, count4) } else { (count4, count4 + count6) };
             match number.checked_sub(least).filter(|_| number <= most) {
                 Some(at) if v6.is_empty() => {
                     lists.v4.insert(Some(at), &v4, &mut list.v4, &mut log.v4);
-                    look.at(&lists.v4.order, 0, at, v4.len());
+                    search.at(&lists.v4.order, 0, at, v4.len());
                 }
                 Some(at) => {
                     lists.v6.insert(Some(at), &v6, &mut list.v6, &mut log.v6);
-                    look.at(&lists.v6.order, count4, at, v6.len());
+                    search.at(&lists.v6.order, count4, at, v6.len());
                 }
                 None if number > count4 + count6 => return Err(ChangeError::Number { number, least, most }),
                 None => return Err(ChangeError::Family { number, least, most }),
@@ -330,31 +337,33 @@ fn change(lists: &mut Lists, list: &mut List, log: &mut Log, look: &mut Look, li
         }
         (Verb::Replace, None) => return Err(ChangeError::NoReplacement),
         (Verb::Replace, Some(number)) => {
-            let spot = lists.spot(number)?;
-            // One goes.
+            let position = lists.position_of(number)?;
+            // One rule is removed.
             if count4 + v4.len() > MAX_RULES + 1 || count6 + v6.len() > MAX_RULES + 1 {
                 return Err(ChangeError::Full);
             }
-            match spot {
-                Spot::V4(_) | Spot::V6(_) if !v4.is_empty() && !v6.is_empty() => return Err(ChangeError::BothFamilies),
-                Spot::V4(at) if v6.is_empty() => {
+            match position {
+                Position::V4(_) | Position::V6(_) if !v4.is_empty() && !v6.is_empty() => {
+                    return Err(ChangeError::BothFamilies);
+                }
+                Position::V4(at) if v6.is_empty() => {
                     lists.v4.replace(at, &v4, &mut list.v4, &mut log.v4);
-                    look.at(&lists.v4.order, 0, at, v4.len());
+                    search.at(&lists.v4.order, 0, at, v4.len());
                 }
-                Spot::V6(at) if v4.is_empty() => {
+                Position::V6(at) if v4.is_empty() => {
                     lists.v6.replace(at, &v6, &mut list.v6, &mut log.v6);
-                    look.at(&lists.v6.order, count4, at, v6.len());
+                    search.at(&lists.v6.order, count4, at, v6.len());
                 }
-                Spot::V4(_) => return Err(other_family(number, count4, count4 + count6)),
-                Spot::V6(_) => return Err(other_family(number, 0, count4)),
+                Position::V4(_) => return Err(other_family(number, count4, count4 + count6)),
+                Position::V6(_) => return Err(other_family(number, 0, count4)),
             }
         }
         (Verb::Remove, Some(number)) => {
-            let (spot, there) = lists.at(number)?;
-            if !rules.contains(&there) {
-                return Err(ChangeError::Other { number, there: there.to_string() });
+            let (position, current) = lists.at(number)?;
+            if !rules.contains(&current) {
+                return Err(ChangeError::Other { number, current: current.to_string() });
             }
-            remove_at(lists, list, log, spot);
+            remove_at(lists, list, log, position);
             return Ok(1);
         }
         (Verb::Remove, None) => {
@@ -372,7 +381,7 @@ fn change(lists: &mut Lists, list: &mut List, log: &mut Log, look: &mut Look, li
     Ok(rules.len() as u64)
 }
 
-/// Why a rule cannot stand in the place of one of the other family, whose own are from `least` to before `end`.
+/// Returns why a rule cannot replace one of the other family, whose numbers are from `least` to before `end`.
 fn other_family(number: usize, least: usize, end: usize) -> ChangeError {
     match end.checked_sub(1) {
         Some(most) if most >= least => ChangeError::Family { number, least, most },
@@ -380,10 +389,10 @@ fn other_family(number: usize, least: usize, end: usize) -> ChangeError {
     }
 }
 
-fn remove_at(lists: &mut Lists, list: &mut List, log: &mut Log, spot: Spot) {
-    match spot {
-        Spot::V4(position) => lists.v4.remove_at(position, &mut list.v4, &mut log.v4),
-        Spot::V6(position) => lists.v6.remove_at(position, &mut list.v6, &mut log.v6),
+fn remove_at(lists: &mut Lists, list: &mut List, log: &mut Log, position: Position) {
+    match position {
+        Position::V4(position) => lists.v4.remove_at(position, &mut list.v4, &mut log.v4),
+        Position::V6(position) => lists.v6.remove_at(position, &mut list.v6, &mut log.v6),
     }
 }
 
@@ -397,11 +406,11 @@ impl ControlTable for RuleTable {
         let outcome = self.shared.with_lists(&mut state, |lists| {
             self.shared.live.change(|list, log| {
                 let mut outcome = Outcome::default();
-                let mut look = Look { budget: LOOKS, warnings: Vec::new() };
+                let mut search = HiddenSearch { budget: LOOKS, warnings: Vec::new() };
                 for (at, line) in changes.iter().enumerate() {
-                    outcome.note_entries(at, change(lists, list, log, &mut look, line));
+                    outcome.note_entries(at, change(lists, list, log, &mut search, line));
                 }
-                outcome.warnings = look.warnings;
+                outcome.warnings = search.warnings;
                 outcome
             })
         });
@@ -415,9 +424,9 @@ impl ControlTable for RuleTable {
     fn warnings(&self) -> Vec<String> {
         let state = self.shared.lock();
         let (v4, v6): (Vec<Rule4>, Vec<Rule6>) = match &state.lists {
-            None if self.made_up => return Vec::new(),
+            None if self.synthetic => return Vec::new(),
             Some(Lists { v4, v6 }) => {
-                (v4.order.from(0).map(|place| place.rule).collect(), v6.order.from(0).map(|place| place.rule).collect())
+                (v4.order.from(0).map(|entry| entry.rule).collect(), v6.order.from(0).map(|entry| entry.rule).collect())
             }
             None => {
                 let list = self.shared.live.look();

@@ -1,4 +1,4 @@
-//! The list in a module: which packets it reads what from, what it counts, and many lists folded into one.
+//! The list in a module: the packets and fields that it reads, its counters, and many lists folded into one.
 
 use etherparse::PacketBuilder;
 use forebay_graph::{Rig, Surroundings};
@@ -57,8 +57,8 @@ fn rules_decide_in_order_and_are_counted() {
         (tcp6(1, 80), DENIED),
     ];
     for (frame, gate) in &cases {
-        let (told, after) = rig.run(frame);
-        assert_eq!((told, &after), (*gate, frame));
+        let (decided, after) = rig.run(frame);
+        assert_eq!((decided, &after), (*gate, frame));
     }
     assert_eq!(rig.counters("rules, IPv4").values().copied().collect::<Vec<_>>(), [1, 1, 1, 2]);
     assert_eq!(rig.counters("rules, IPv6").values().copied().collect::<Vec<_>>(), [1]);
@@ -70,7 +70,7 @@ fn a_fragment_that_shows_no_ports_matches_no_rule_about_ports() {
     let mut frame = tcp4([10, 0, 0, 1], [8, 8, 8, 8], 22);
     assert_eq!(rig.run(&frame).0, DENIED);
     frame[20..22].copy_from_slice(&[0x00, 0x10]);
-    assert_eq!(rig.run(&frame).0, Gate::FIRST, "what stands where the ports would be is payload");
+    assert_eq!(rig.run(&frame).0, Gate::FIRST, "the bytes at the offset of the ports are payload");
 }
 
 fn ping(kind: u8, code: u8, ipv6: bool) -> Vec<u8> {
@@ -88,7 +88,7 @@ fn ping(kind: u8, code: u8, ipv6: bool) -> Vec<u8> {
 }
 
 #[test]
-fn types_of_icmp_are_told_apart_and_are_no_ports() {
+fn types_of_icmp_are_distinguished_and_are_not_ports() {
     let rules = [
         "permit icmp type echo-request, unreachable code 0-3 from any to any",
         "permit icmp6 type packet-too-big from any to any",
@@ -108,8 +108,8 @@ fn types_of_icmp_are_told_apart_and_are_no_ports() {
         assert_eq!(rig.run(&frame).0, gate, "{:02x?}", &frame[14..]);
     }
     let counted: Vec<u64> = rig.counters("rules, IPv4").values().copied().collect();
-    assert_eq!(counted[2], 0, "a rule about ports matches no message of ICMP");
-    // A packet that ends before its type might match a rule, and is dropped.
+    assert_eq!(counted[2], 0, "a rule about ports matches no ICMP message");
+    // A packet that ends before its type might match a rule; it is dropped.
     let mut cut = ping(8, 0, false);
     cut[16..18].copy_from_slice(&21u16.to_be_bytes());
     assert_eq!(rig.run(&cut).0, UNDECIDABLE);
@@ -123,7 +123,7 @@ fn types_of_icmp_are_told_apart_and_are_no_ports() {
 }
 
 #[test]
-fn a_rule_in_the_place_of_a_file_is_answered_with_the_line_to_write() {
+fn a_rule_instead_of_a_file_name_is_refused_with_the_line_to_write() {
     let refused = |rules: &str| {
         let error = Rig::of::<Acl>(&json!({ "rules": rules })).map(|_| ()).expect_err("no file");
         error.to_string()
@@ -135,7 +135,7 @@ fn a_rule_in_the_place_of_a_file_is_answered_with_the_line_to_write() {
 }
 
 #[test]
-fn what_is_not_ip_is_treated_as_stated() {
+fn frames_that_are_not_ip_are_treated_as_configured() {
     let arp = [[0xff; 12].as_slice(), &[0x08, 0x06], &[0; 46]].concat();
     for (other, gate) in [("permit", Gate::FIRST), ("deny", NOT_IP)] {
         let mut rig =
@@ -167,7 +167,7 @@ fn modules_with_equal_rules_share_the_table_and_not_the_counts() {
         params.clone().count("rules", &mut setup).expect("it compiles")
     });
     let (first, second) = (first.rules.live().look(), second.rules.live().look());
-    let [first, second] = [&first, &second].map(|list| list.v4.rules().expect("nobody has changed it"));
+    let [first, second] = [&first, &second].map(|list| list.v4.rules().expect("the list is unchanged"));
     assert!(std::ptr::eq(first, second));
 }
 
@@ -187,7 +187,7 @@ proptest! {
         }
         let gates = rig.process(&mut batch);
         for (packet, gate) in batch.iter_mut().zip(gates) {
-            let key = key4(packet, Asks::default()).expect("IPv4");
+            let key = key4(packet, Needs::default()).expect("IPv4");
             let verdict = oracle::classify(&rules, Decision::Permit, &key, &mut Hits::new(rules.len()));
             prop_assert_eq!(gate, Some(if verdict.denies() { DENIED } else { Gate::FIRST }));
         }
@@ -201,14 +201,15 @@ proptest! {
         let keys = synthetic::keys(&all, branches.len(), 0.8, seed);
         let mut batch = Batch::with_capacity(64);
         for (key, branch) in keys.iter().zip(&branches) {
-            let mut packet = folded.packet(&udp4(key.src().to_be_bytes(), key.dst().to_be_bytes(), key.ports().map_or(7, |(_, port)| port)));
+            let ports = key.ports().map_or(7, |(_, port)| port);
+            let mut packet = folded.packet(&udp4(key.src().to_be_bytes(), key.dst().to_be_bytes(), ports));
             packet.set_flow(*branch);
             batch.push(packet).expect("room");
         }
         let gates = folded.process(&mut batch);
         let mut alone: Vec<_> = params.iter().map(|params| Rig::of::<Acl>(params).expect("parameters")).collect();
         for (index, branch) in branches.iter().enumerate() {
-            // What is of none of the branches is taken for the first one's.
+            // A packet of no known branch is treated as one of the first branch.
             let branch = if *branch < 4 { *branch as usize } else { 0 };
             prop_assert_eq!(gates[index], Some(alone[branch].run(batch[index].data()).0));
         }

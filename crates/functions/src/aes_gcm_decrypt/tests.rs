@@ -1,4 +1,5 @@
-//! What is refused, and keys that follow each other; that what was encrypted comes back is shown beside the other side.
+//! Packets that are refused, and changes of keys. Tests of `aes_gcm_encrypt` show that decryption restores what was
+//! encrypted.
 
 use forebay_graph::Rig;
 use serde_json::json;
@@ -11,12 +12,12 @@ const OLD: &str = "000102030405060708090a0b0c0d0e0f";
 const NEW: &str = "101112131415161718191a1b1c1d1e1f";
 
 fn seal(id: u8, key: &str, frame: &[u8]) -> Vec<u8> {
-    let mut rig = Rig::of::<AesGcmEncrypt>(&json!({ "keys": [{ "id": id, "key": key }] })).expect("right parameters");
+    let mut rig = Rig::of::<AesGcmEncrypt>(&json!({ "keys": [{ "id": id, "key": key }] })).expect("valid parameters");
     rig.run(frame).1
 }
 
 fn open(keys: serde_json::Value) -> Rig {
-    Rig::of::<AesGcmDecrypt>(&json!({ "keys": keys })).expect("right parameters")
+    Rig::of::<AesGcmDecrypt>(&json!({ "keys": keys })).expect("valid parameters")
 }
 
 #[test]
@@ -25,7 +26,7 @@ fn every_flipped_bit_of_a_payload_is_refused() {
         let sealed = seal(7, OLD, &frame);
         for backend in ["auto", "software"] {
             let params = json!({ "keys": [{ "id": 7, "key": OLD }], "backend": backend });
-            let mut rig = Rig::of::<AesGcmDecrypt>(&params).expect("right parameters");
+            let mut rig = Rig::of::<AesGcmDecrypt>(&params).expect("valid parameters");
             for bit in at * 8..sealed.len() * 8 {
                 let mut wrong = sealed.clone();
                 wrong[bit / 8] ^= 1 << (bit % 8);
@@ -45,13 +46,13 @@ fn keys_follow_each_other() {
     assert_eq!([both.run(&old), both.run(&new)], [(Gate::FIRST, frame.clone()), (Gate::FIRST, frame.clone())]);
     let mut after = open(json!([{ "id": 2, "key": NEW }]));
     assert_eq!((after.run(&old).0, after.run(&new).0), (UNKNOWN_KEY, Gate::FIRST));
-    // Nobody may say that a packet is of another key.
+    // A packet that claims another key is refused.
     let mut crossed = open(json!([{ "id": 1, "key": NEW }]));
     assert_eq!(crossed.run(&old).0, FORGED);
 }
 
 #[test]
-fn what_cannot_be_decrypted_is_dropped_with_its_reason() {
+fn packets_that_cannot_be_decrypted_are_dropped_with_their_reason() {
     let mut rig = open(json!([{ "id": 0, "key": OLD }]));
     for len in 0..MORE {
         assert_eq!(rig.run(&ipv4(0, &vec![0; len])).0, TOO_SHORT, "{len}");
@@ -67,12 +68,12 @@ fn what_cannot_be_decrypted_is_dropped_with_its_reason() {
     assert_eq!(rig.run(&with(20, 0x20)).0, FRAGMENT);
     assert_eq!(rig.run(&with(39, 38)).0, BAD_LENGTH);
     let mut rig = Rig::of::<AesGcmDecrypt>(&json!({ "keys": [{ "id": 0, "key": OLD }], "others": "pass" }))
-        .expect("right parameters");
+        .expect("valid parameters");
     assert_eq!(rig.run(&with(23, 6)).0, Gate::FIRST);
 }
 
 #[test]
-fn a_batch_with_bad_packets_among_good_ones_is_taken_apart() {
+fn bad_packets_among_good_ones_are_dropped_alone() {
     let mut rig = open(json!([{ "id": 1, "key": OLD }]));
     let frame = ipv4(0, b"abc");
     let good = seal(1, OLD, &frame);

@@ -1,4 +1,5 @@
-//! The frames that are made: their layout against two other implementations, headers against etherparse, and reasons.
+//! The frames that the function makes: their layout against two other implementations, headers against etherparse, and
+//! drop reasons.
 
 use forebay_aead::{Aead, Backend, Key, Material};
 use forebay_graph::{Rig, Surroundings};
@@ -15,14 +16,14 @@ const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 const LONG_KEY: &str = "202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f";
 
 fn rig(params: serde_json::Value) -> Rig {
-    Rig::of::<AesGcmEncrypt>(&params).expect("right parameters")
+    Rig::of::<AesGcmEncrypt>(&params).expect("valid parameters")
 }
 
 fn plain() -> Rig {
     rig(json!({ "keys": [{ "id": 7, "key": KEY }] }))
 }
 
-/// The parts of an encrypted payload that begins at `at`: nonce, text, tag.
+/// Returns the parts of an encrypted payload that begins at `at`: nonce, text, tag.
 fn parts(frame: &[u8], at: usize) -> ([u8; NONCE], Vec<u8>, [u8; TAG]) {
     let (nonce, rest) = frame[at..].split_first_chunk().expect("a number");
     let (text, tag) = rest.split_last_chunk().expect("a tag");
@@ -38,9 +39,9 @@ fn the_layout_is_number_text_tag() {
         let (nonce, mut text, tag) = parts(&out, at);
         assert_eq!((nonce[0], text.len()), (7, 14));
         let software = Key::new(&Material::from_hex(key).expect("digits"), Backend::Software).expect("a key");
-        software.open(&nonce, &[], &mut text, &tag).expect("it is what was encrypted");
+        software.open(&nonce, &[], &mut text, &tag).expect("the tag is correct");
         assert_eq!(text, b"attack at dawn");
-        // The next one has the next number.
+        // The next packet has the next number.
         let next = parts(&rig.run(&frame).1, at).0;
         assert_eq!(next[..4], nonce[..4]);
         let number = |nonce: [u8; NONCE]| u64::from_be_bytes(nonce[4..].try_into().expect("eight"));
@@ -68,13 +69,13 @@ fn openssl_encrypts_alike() {
     }
 }
 
-/// That lengths and checksums are right, by etherparse.
+/// Asserts by etherparse that lengths and checksums are correct.
 fn check_headers(frame: &[u8], udp: usize) {
     let sliced = etherparse::SlicedPacket::from_ethernet(frame).expect("whole headers");
     let Some(etherparse::TransportSlice::Udp(datagram)) = &sliced.transport else { panic!("no UDP: {sliced:?}") };
     assert_eq!(usize::from(datagram.length()), frame.len() - udp);
     let header = datagram.to_header();
-    let right = match sliced.net.as_ref().expect("IP") {
+    let correct = match sliced.net.as_ref().expect("IP") {
         etherparse::NetSlice::Ipv4(ip) => {
             assert_eq!(ip.header().to_header().calc_header_checksum(), ip.header().header_checksum());
             assert_eq!(usize::from(ip.header().total_len()), frame.len() - 14 - sliced.link_exts.len() * 4);
@@ -85,14 +86,14 @@ fn check_headers(frame: &[u8], udp: usize) {
         }
         other => panic!("{other:?}"),
     };
-    assert!(header.checksum == right || header.checksum == 0, "{:04x} for {right:04x}", header.checksum);
+    assert!(header.checksum == correct || header.checksum == 0, "{:04x} for {correct:04x}", header.checksum);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn what_is_encrypted_is_decrypted(
+    fn encrypted_packets_are_decrypted(
         len in 0usize..1_460, fill: u8, six: bool, tag: bool, summed: bool, padding in 0usize..8,
         (one, other) in prop::sample::select(vec![("auto", "software"), ("software", "auto"), ("auto", "auto")]),
     ) {
@@ -107,14 +108,15 @@ proptest! {
         }
         let keys = json!([{ "id": 1, "key": LONG_KEY }, { "id": fill.max(2), "key": KEY }]);
         let mut seal = rig(json!({ "keys": keys, "use": fill.max(2), "backend": one }));
-        let mut open = Rig::of::<crate::aes_gcm_decrypt::AesGcmDecrypt>(&json!({ "keys": keys, "backend": other })).expect("right");
+        let params = json!({ "keys": keys, "backend": other });
+        let mut open = Rig::of::<crate::aes_gcm_decrypt::AesGcmDecrypt>(&params).expect("valid parameters");
         let padded = [frame.clone(), vec![0xee; padding]].concat();
         let (gate, sealed) = seal.run(&padded);
         prop_assert_eq!(gate, Gate::FIRST);
         prop_assert_eq!(sealed.len(), frame.len() + MORE);
         let udp = if six { 54 } else { 34 } + if tag { 4 } else { 0 };
         check_headers(&sealed, udp);
-        prop_assert_eq!(sealed[udp + 6..udp + 8] == [0, 0], !six && !summed, "a checksum is there as before");
+        prop_assert_eq!(sealed[udp + 6..udp + 8] == [0, 0], !six && !summed, "the checksum is present as before");
         let sealed = [sealed, vec![0xee; padding]].concat();
         let (gate, opened) = open.run(&sealed);
         prop_assert_eq!(gate, Gate::FIRST);
@@ -128,9 +130,9 @@ fn a_checksum_that_was_wrong_stays_wrong() {
     frame[40] ^= 0x10;
     let (_, sealed) = plain().run(&frame);
     let result = std::panic::catch_unwind(|| check_headers(&sealed, 34));
-    assert!(result.is_err(), "it is not mended");
-    let mut open =
-        Rig::of::<crate::aes_gcm_decrypt::AesGcmDecrypt>(&json!({ "keys": [{ "id": 7, "key": KEY }] })).expect("right");
+    assert!(result.is_err(), "the checksum is not corrected");
+    let mut open = Rig::of::<crate::aes_gcm_decrypt::AesGcmDecrypt>(&json!({ "keys": [{ "id": 7, "key": KEY }] }))
+        .expect("valid parameters");
     assert_eq!(open.run(&sealed), (Gate::FIRST, frame));
 }
 
@@ -151,7 +153,7 @@ fn layers_are_what_would_be_found() {
 }
 
 #[test]
-fn what_cannot_be_encrypted_is_dropped_with_its_reason() {
+fn packets_that_cannot_be_encrypted_are_dropped_with_their_reason() {
     let mut rig = rig(json!({ "keys": [{ "id": 7, "key": KEY }], "mtu": 128 }));
     let usual = ipv4(0, &[1; 40]);
     let with = |at: usize, bytes: &[u8]| {
@@ -174,10 +176,10 @@ fn what_cannot_be_encrypted_is_dropped_with_its_reason() {
         (usual[..60].to_vec(), BAD_LENGTH),
         (ipv4(0, &[1; 73]), TOO_LONG),
     ] {
-        assert_eq!(rig.run(&frame), (gate, frame.clone()), "it is as it was");
+        assert_eq!(rig.run(&frame), (gate, frame.clone()), "the frame is unchanged");
     }
     assert_eq!(rig.run(&ipv4(0, &[1; 72])).1.len(), 14 + 128);
-    // Another fragment of IPv6.
+    // A fragment of IPv6.
     let mut six = ipv6(0, &[1; 40]);
     (six[18], six[19], six[20]) = (0, 56, 44);
     six.splice(54..54, [17, 0, 0, 8, 0, 0, 0, 1]);
@@ -185,7 +187,7 @@ fn what_cannot_be_encrypted_is_dropped_with_its_reason() {
 }
 
 #[test]
-fn a_chunk_without_room_is_told() {
+fn a_chunk_without_room_is_reported() {
     let mut rig = plain();
     let room = rig.packet(b"").tailroom();
     let most = ipv4(0, &vec![1; room - 42 - TAG]);
@@ -193,10 +195,10 @@ fn a_chunk_without_room_is_told() {
     let more = ipv4(0, &vec![1; room - 42 - TAG + 1]);
     assert_eq!(rig.run(&more).0, NO_ROOM);
     let mut packet = rig.packet(&ipv4(0, b"abc"));
-    let left = packet.headroom() - HEADER + 1;
-    packet.prepend(left).expect("room").fill(0);
+    let most_but_one = packet.headroom() - HEADER + 1;
+    packet.prepend(most_but_one).expect("room").fill(0);
     assert!(packet.headroom() < HEADER);
-    // The frame begins further on, behind what nobody asked for: moved to the start.
+    // The frame starts later in the chunk, with too little headroom before it.
     let frame = ipv4(0, &[2; 200]);
     assert!(packet.write(&frame));
     let mut batch = Batch::with_capacity(1);
@@ -219,22 +221,22 @@ fn others_pass_where_asked() {
 fn a_key_is_used_as_often_as_allowed_by_all_that_have_it() {
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
     let params = json!({ "keys": [{ "id": 7, "key": KEY }], "packets": 3 });
-    let mut one = Rig::within::<AesGcmEncrypt>(&params, &mut surroundings).expect("right");
-    let mut other = Rig::within::<AesGcmEncrypt>(&params, &mut surroundings).expect("right");
+    let mut one = Rig::within::<AesGcmEncrypt>(&params, &mut surroundings).expect("valid parameters");
+    let mut other = Rig::within::<AesGcmEncrypt>(&params, &mut surroundings).expect("valid parameters");
     let frame = ipv4(0, b"abc");
     let gates: Vec<_> = (0..4).map(|_| one.run(&frame).0).collect();
     assert_eq!(gates, [Gate::FIRST, Gate::FIRST, Gate::FIRST, KEY_SPENT]);
     assert_eq!(other.run(&frame), (KEY_SPENT, frame.clone()));
-    // A configuration that follows may allow more.
+    // A later configuration may allow more.
     let params = json!({ "keys": [{ "id": 7, "key": KEY }], "packets": 4 });
-    let mut next = Rig::within::<AesGcmEncrypt>(&params, &mut surroundings).expect("right");
+    let mut next = Rig::within::<AesGcmEncrypt>(&params, &mut surroundings).expect("valid parameters");
     assert_eq!([next.run(&frame).0, next.run(&frame).0], [Gate::FIRST, KEY_SPENT]);
 }
 
 #[test]
 fn no_two_packets_have_one_number() {
     let mut seen = std::collections::HashSet::new();
-    // Several modules, several pipelines: one key.
+    // Several modules and several pipelines share one key.
     let mut rigs: Vec<_> = (0..3).map(|_| plain()).collect();
     for round in 0..3_000 {
         let (_, out) = rigs[round % 3].run(&ipv4(0, b""));
@@ -248,7 +250,7 @@ fn where_time_is_simulated_all_happens_again() {
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
         surroundings.simulated = true;
         let params = json!({ "keys": [{ "id": 7, "key": KEY }] });
-        let mut rig = Rig::within::<AesGcmEncrypt>(&params, &mut surroundings).expect("right");
+        let mut rig = Rig::within::<AesGcmEncrypt>(&params, &mut surroundings).expect("valid parameters");
         [rig.run(&ipv4(0, b"abc")).1, rig.run(&ipv4(0, b"abc")).1]
     };
     assert_eq!(once(), once());
@@ -257,29 +259,33 @@ fn where_time_is_simulated_all_happens_again() {
 
 #[test]
 fn faults_are_named_and_keys_are_not_shown() {
-    for (params, told) in [
-        (json!({ "keys": [] }), "keys: there is none"),
+    for (params, message) in [
+        (json!({ "keys": [] }), "keys: the list is empty"),
         (json!({ "keys": [{ "id": 1 }] }), "keys[0]: give either 'key' or"),
         (json!({ "keys": [{ "id": 1, "key": "00ff", "file": "x" }] }), "keys[0]: give either"),
         (json!({ "keys": [{ "id": 1, "key": "00ff" }] }), "keys[0].key: 2 bytes: allowed are 16"),
         (json!({ "keys": [{ "id": 1, "key": "00ffgg" }] }), "keys[0].key: byte 5 of the key"),
-        (json!({ "keys": [{ "id": 1, "key": 12_345 }] }), "keys[0].key: it is no text (and not shown)"),
+        (json!({ "keys": [{ "id": 1, "key": 12_345 }] }), "keys[0].key: the value (not shown) is not text"),
         (json!({ "keys": [{ "id": 1, "file": "none.key" }] }), "keys[0].file: cannot read 'none.key'"),
         (json!({ "keys": [{ "id": 256, "key": KEY }] }), "256"),
-        (json!({ "keys": [{ "id": 1, "key": KEY }, { "id": 1, "key": LONG_KEY }] }), "keys[1].id: 1 is another key's"),
+        (
+            json!({ "keys": [{ "id": 1, "key": KEY }, { "id": 1, "key": LONG_KEY }] }),
+            "keys[1].id: 1 is used by another key",
+        ),
         (
             json!({ "keys": [{ "id": 1, "key": KEY }, { "id": 2, "key": KEY }] }),
-            "keys[1]: it is the same key as that of id 1",
+            "keys[1]: the key is the same as that of id 1",
         ),
-        (json!({ "keys": [{ "id": 1, "key": KEY }], "use": 2 }), "use: there is no key 2: allowed are 1"),
+        (json!({ "keys": [{ "id": 1, "key": KEY }], "use": 2 }), "use: no key has id 2: allowed are 1"),
         (json!({ "keys": [{ "id": 1, "key": KEY }], "packets": 0 }), "packets: 0: allowed"),
         (json!({ "keys": [{ "id": 1, "key": KEY }], "mtu": 67 }), "mtu: 67: allowed are 68"),
         (json!({ "keys": [{ "id": 1, "key": KEY }], "backend": "gpu" }), "gpu"),
     ] {
-        let error = Rig::of::<AesGcmEncrypt>(&params).err().unwrap_or_else(|| panic!("{told}")).to_string();
-        assert!(error.contains(told), "{error}");
+        let error = Rig::of::<AesGcmEncrypt>(&params).err().unwrap_or_else(|| panic!("{message}")).to_string();
+        assert!(error.contains(message), "{error}");
         assert!(!error.contains("00ff") && !error.contains("0001") && !error.contains("12345"), "{error}");
     }
-    let params: Params = serde_json::from_value(json!({ "keys": [{ "id": 1, "key": KEY }] })).expect("right");
+    let params: Params =
+        serde_json::from_value(json!({ "keys": [{ "id": 1, "key": KEY }] })).expect("valid parameters");
     assert!(!format!("{params:?}").contains("0001"));
 }

@@ -1,4 +1,4 @@
-//! Where the parts of a UDP datagram are in a frame, and what changes in its headers when it grows or shrinks.
+//! Locates the parts of a UDP datagram in a frame, and updates its headers when it grows or shrinks.
 
 use forebay_packet::wire::checksum;
 use forebay_packet::wire::ethernet::{EtherType, Ethernet};
@@ -11,36 +11,36 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 const UDP: usize = size_of::<Udp>();
 
-/// Where a datagram's parts are, in bytes into the frame, which ends where the datagram does.
+/// The offsets of a datagram's parts in a frame, in bytes. The frame ends where the datagram ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Datagram {
     /// The IP header.
     pub(crate) ip: usize,
     /// The UDP header.
     pub(crate) udp: usize,
-    /// Whether the first is of IPv6.
+    /// Whether the IP header is of IPv6.
     pub(crate) six: bool,
 }
 
 /// Why a frame's payload cannot be encrypted or decrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
-    /// It is no IP and UDP.
+    /// It is not UDP over IP.
     Other,
     /// It hides its addresses or its protocol: it may be UDP.
     Hidden,
-    /// It is part of a datagram.
+    /// It is a fragment.
     Fragment,
     /// Its lengths contradict each other.
     Length,
 }
 
-/// IPv4 without options and UDP straight above Ethernet. Fields that are compared together are one number.
+/// IPv4 without options and UDP directly above Ethernet. Fields that are compared together form one number.
 #[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Plain {
     macs: [u8; 12],
-    /// Ethernet's type; version and length, traffic class, total length, identification.
+    /// EtherType; version and header length, traffic class, total length, identification.
     start: U64,
     /// Flags and fragment offset, time to live, protocol.
     middle: U32,
@@ -52,11 +52,12 @@ struct Plain {
 }
 
 impl Datagram {
-    /// Where the parts are in what nearly all frames are.
+    /// The offsets in nearly all frames: IPv4 without options, directly above Ethernet.
     pub(crate) const PLAIN: Self =
         Self { ip: size_of::<Ethernet>(), udp: size_of::<Ethernet>() + size_of::<Ipv4>(), six: false };
 
-    /// Whether the parts of a frame are [there](Self::PLAIN), and it has no padding. `false` says nothing.
+    /// Returns whether the parts of a frame are at [these offsets](Self::PLAIN) and it has no padding. False is no
+    /// statement: such a frame may still be a datagram.
     #[inline(always)]
     pub(crate) fn is_plain(packet: &Packet) -> bool {
         const START: u64 = 0xffff_ff00_ffff_0000;
@@ -70,7 +71,7 @@ impl Datagram {
             && u64::from(plain.length.get()) == datagram
     }
 
-    /// Finds the parts in any frame, and takes padding off.
+    /// Finds the parts in any frame, and removes padding.
     pub(crate) fn find(packet: &mut Packet) -> Result<Self, Unfit> {
         let found = Self::locate(packet);
         let hides = |packet: &mut Packet| matches!(packet.hidden(), Some(Hidden::Network | Hidden::Protocol));
@@ -106,7 +107,7 @@ impl Datagram {
             }
             Network::Other => return Err(Unfit::Other),
         };
-        // What follows a datagram in its packet (RFC 9868) would be in the way of the tag.
+        // Bytes after the datagram in its packet (UDP options, RFC 9868) would be in the way of the tag.
         let datagram = packet.data().get(udp..end).ok_or(Unfit::Length)?;
         let (header, _) = Udp::ref_from_prefix(datagram).map_err(|_| Unfit::Length)?;
         if usize::from(header.length.get()) != datagram.len() {
@@ -116,20 +117,20 @@ impl Datagram {
         Ok(Self { ip, udp, six })
     }
 
-    /// Where the payload starts.
+    /// Returns the offset of the payload.
     #[inline(always)]
     pub(crate) fn payload(self) -> usize {
         self.udp + UDP
     }
 
-    /// Whether the datagram has a checksum.
+    /// Returns whether the datagram has a checksum.
     #[inline(always)]
     pub(crate) fn is_summed(self, packet: &Packet) -> bool {
         packet.view::<Udp>(self.udp).is_some_and(|header| header.checksum.get() != 0)
     }
 
-    /// Writes the lengths of a datagram that has become `more` bytes longer, or shorter where it is negative; the payload
-    /// is behind the headers already. `sum` changes the UDP checksum.
+    /// Updates the lengths of a datagram that has become `more` bytes longer, or shorter if `more` is negative. The
+    /// payload is already behind the headers. `sum` changes the UDP checksum.
     #[inline(always)]
     pub(crate) fn resize(self, packet: &mut Packet, more: i16, sum: impl FnOnce(u16) -> u16) {
         if self.six {

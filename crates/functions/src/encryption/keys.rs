@@ -7,47 +7,47 @@ use serde::{Deserialize, Serialize};
 
 use super::settings::{Secret, read_key};
 
-/// The parameter that faults name.
+/// The parameter named in errors.
 const PATH: &str = "keys";
 
 /// A key.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeySettings {
-    /// What packets say which key they are encrypted under by, 0 to 255.
+    /// The id by which a packet says which key it is encrypted with, 0 to 255.
     pub(crate) id: u8,
     /// The key: 32 hexadecimal digits for AES-128, 64 for AES-256.
     key: Option<Secret>,
-    /// Instead of it the name of a file that has the digits, relative to the configuration.
+    /// Instead of `key`: the name of a file that has the digits, relative to the configuration.
     file: Option<String>,
 }
 
-/// What becomes of packets that are not UDP.
+/// What happens to packets that are not UDP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Others {
     /// They are dropped.
     #[default]
     Drop,
-    /// They pass as they are.
+    /// They pass unchanged.
     Pass,
 }
 
 impl Others {
-    /// Where they go; `drop` for what is dropped.
+    /// Returns the gate of such packets; `drop` is the gate that drops them.
     pub(crate) fn gate(self, drop: Gate) -> Gate {
         if self == Self::Drop { drop } else { Gate::FIRST }
     }
 }
 
-/// Reads the keys and makes them ready.
+/// Reads and prepares the keys.
 pub(crate) fn read_keys(
     settings: &[KeySettings],
     backend: Backend,
     setup: &Setup<'_>,
 ) -> Result<Vec<(u8, Material, Key)>, SetupError> {
     if settings.is_empty() {
-        return Err(SetupError::at(PATH, "there is none: allowed are 1 to 256, such as { id: 1, file: site.key }"));
+        return Err(SetupError::at(PATH, "the list is empty: allowed are 1 to 256, such as { id: 1, file: site.key }"));
     }
     let backend = backend.resolve().map_err(|error| SetupError::at("backend", error.to_string()))?;
     let mut faults = SetupError::default();
@@ -57,13 +57,13 @@ pub(crate) fn read_keys(
             Err((field, message)) => faults.and(SetupError::at(format!("{PATH}[{index}]{field}"), message)),
             Ok((material, key)) => match keys.iter().find(|(id, known, _)| *id == one.id || *known == material) {
                 Some((id, ..)) if *id == one.id => {
-                    faults.and(SetupError::at(format!("{PATH}[{index}].id"), format!("{id} is another key's already")));
+                    faults.and(SetupError::at(format!("{PATH}[{index}].id"), format!("{id} is used by another key")));
                 }
-                // Whoever changed the id of a packet would not be noticed.
+                // A changed id in a packet would not be detected if both ids had the same key.
                 Some((id, ..)) => {
                     faults.and(SetupError::at(
                         format!("{PATH}[{index}]"),
-                        format!("it is the same key as that of id {id}"),
+                        format!("the key is the same as that of id {id}"),
                     ));
                 }
                 None => keys.push((one.id, material, key)),
@@ -73,18 +73,18 @@ pub(crate) fn read_keys(
     if faults.faults.is_empty() { Ok(keys) } else { Err(faults) }
 }
 
-/// What is wrong with digits that may have been meant for the name of a file.
+/// Returns an error about digits, with a hint in case they were meant as the name of a file.
 fn of_file(error: &MaterialError) -> String {
-    format!("{error}; a file that has it is named by `file`, as in {{ id: 1, file: site.key }}")
+    format!("{error}; for a file that has the key write `file`, as in {{ id: 1, file: site.key }}")
 }
 
 impl KeySettings {
-    /// The key, or the field and what is wrong with it.
+    /// Returns the key, or the field and what is wrong with it.
     fn read(&self, backend: Backend, setup: &Setup<'_>) -> Result<(Material, Key), (&'static str, String)> {
         let (field, material) = match (&self.key, &self.file) {
             (Some(key), None) => (".key", Material::from_hex(key.text()).map_err(|error| (".key", of_file(&error)))?),
             (None, Some(file)) => (".file", read_key(file, &setup.path(file)).map_err(|message| (".file", message))?),
-            _ => return Err(("", "give either 'key' or the name of a 'file' that has it".to_owned())),
+            _ => return Err(("", "give either 'key', or 'file' with the name of a file that has it".to_owned())),
         };
         let key = Key::new(&material, backend).map_err(|error| (field, error.to_string()))?;
         Ok((material, key))

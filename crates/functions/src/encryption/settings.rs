@@ -1,4 +1,4 @@
-//! Parameters of functions that encrypt: keys, which no error shows, and the implementation.
+//! Parameters of functions that encrypt: keys, which no error shows, and the choice of implementation.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,10 +12,10 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-/// The most bytes of a file with a key.
+/// The most bytes that a key file may have.
 const MOST: u64 = 4_096;
 
-/// A text that is not shown.
+/// A text that is never shown.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<String>);
 
@@ -33,10 +33,10 @@ impl fmt::Debug for Secret {
 
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // What is none is not shown either: YAML takes a key of digits alone for a number.
+        // A value of another type is not shown either: YAML reads a key of digits alone as a number.
         match Value::deserialize(deserializer)? {
             Value::String(text) => Ok(Self(Zeroizing::new(text))),
-            _ => Err(de::Error::custom("it is no text (and not shown): write it in quotes")),
+            _ => Err(de::Error::custom("the value (not shown) is not text: write it in quotes")),
         }
     }
 }
@@ -46,20 +46,20 @@ impl JsonSchema for Secret {
         "Secret".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        // Faults under the mapping or list that has it quote nothing: a key may stand anywhere there by mistake.
+        // Errors under the mapping or list that contains it quote nothing: a key may be misplaced anywhere there.
         json_schema!({ "type": "string", "x-secret": true })
     }
 }
 
-/// Which implementation encrypts.
+/// The implementation that encrypts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Implementation {
-    /// The processor's instructions.
+    /// The processor's AES instructions.
     Hardware,
-    /// None of them.
+    /// Software, without AES instructions.
     Software,
-    /// The processor's, where it has them.
+    /// The processor's AES instructions if it has them, otherwise software.
     #[default]
     Auto,
 }
@@ -74,24 +74,24 @@ impl Implementation {
     }
 }
 
-/// A file's name as errors show it: that of a file that is there, or one with an extension. Another word may be a key
-/// that stands in its place.
+/// Returns a file's name as errors show it: the name of an existing file, or a name with an extension. Any other word
+/// may be a misplaced key and is not shown.
 pub(crate) fn file_name<'n>(name: &'n str, path: &Path) -> &'n str {
     let is_name = path.extension().is_some_and(|extension| !is_key(&extension.to_string_lossy())) && !is_key(name);
-    if is_name || path.exists() { name } else { "(a name that is not shown: it may be a key)" }
+    if is_name || path.exists() { name } else { "(name not shown: it may be a key)" }
 }
 
-/// Reads a key from a file: hexadecimal digits on its first line that is neither empty nor a comment. `name` is what the
-/// configuration calls it.
+/// Reads a key from a file: hexadecimal digits on its first line that is neither empty nor a comment. `name` is the
+/// file's name in the configuration.
 pub(crate) fn read_key(name: &str, path: &Path) -> Result<Material, String> {
     let name = file_name(name, path);
     let bytes = read_text(path, MOST).map_err(|error| format!("cannot read '{name}': {error}"))?;
     let bytes = Zeroizing::new(bytes);
-    let text = std::str::from_utf8(&bytes).map_err(|_| format!("'{name}' is no text"))?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| format!("'{name}' is not text"))?;
     let lines = || text.lines().map(str::trim_ascii).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let line = lines().next().ok_or_else(|| format!("'{name}' has no key: write its hexadecimal digits"))?;
     if lines().nth(1).is_some() {
-        return Err(format!("'{name}' has several keys: allowed is one a file"));
+        return Err(format!("'{name}' has several keys: allowed is one key per file"));
     }
     Material::from_hex(line).map_err(|error| format!("'{name}': {error}"))
 }
@@ -116,24 +116,24 @@ mod tests {
         std::fs::create_dir_all(&folder).expect("a folder for temporary files");
         let read = |text: &str| {
             let path = folder.join("one.key");
-            std::fs::write(&path, text).expect("it can be written");
+            std::fs::write(&path, text).expect("a writable file");
             read_key("one.key", &path)
         };
         assert_eq!(read("# of the first site\n\n 00ff \n").expect("a key").bytes(), [0, 255]);
-        for (text, told) in [
+        for (text, message) in [
             ("", "'one.key' has no key"),
             ("00\n11\n", "'one.key' has several keys"),
             ("001122zz", "'one.key': byte 7 of the key is not a hexadecimal digit"),
             ("001", "'one.key': the key has an odd number"),
         ] {
-            let error = read(text).expect_err(told);
-            assert!(error.contains(told) && !error.contains("zz"), "{error}");
+            let error = read(text).expect_err(message);
+            assert!(error.contains(message) && !error.contains("zz"), "{error}");
         }
-        let error = read_key("none.key", &folder.join("none.key")).expect_err("there is none");
+        let error = read_key("none.key", &folder.join("none.key")).expect_err("no such file");
         assert!(error.starts_with("cannot read 'none.key'"), "{error}");
-        // It said "longer than 0 MiB".
+        // Regression: the error said "longer than 0 MiB".
         let error = read(&"0".repeat(5_000)).expect_err("too long");
         assert_eq!(error, "cannot read 'one.key': it is longer than 4 KiB: it has 4.9 KiB");
-        std::fs::remove_dir_all(&folder).expect("it was made");
+        std::fs::remove_dir_all(&folder).expect("the folder exists");
     }
 }

@@ -1,11 +1,11 @@
-//! What tests of encryption share: another implementation, which is not of this program.
+//! Shared code of encryption tests: an independent implementation.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use crate::tunnel::testing::skip;
 
-/// A key, a nonce, associated bytes, a text.
+/// A key, a nonce, associated data, a text.
 pub(crate) type Case = (Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
@@ -16,8 +16,8 @@ pub(crate) fn bytes(digits: &str) -> Vec<u8> {
     forebay_aead::Material::from_hex(digits).expect("digits").bytes().to_vec()
 }
 
-/// What Python's `cryptography`, which is OpenSSL, makes of texts: each encrypted, with its tag. `None` where it is not
-/// installed, which is said.
+/// Encrypts texts with Python's `cryptography`, which uses OpenSSL, and returns each with its tag. If the package is
+/// not installed, reports that and returns `None`.
 pub(crate) fn by_openssl(cases: &[Case]) -> Option<Vec<Vec<u8>>> {
     const SCRIPT: &str = "\
 import sys
@@ -31,12 +31,12 @@ for line in sys.stdin:
         command.args(["-c", code]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         command
     };
-    let there = python("import cryptography").status().is_ok_and(|status| status.success());
-    if !there {
+    let installed = python("import cryptography").status().is_ok_and(|status| status.success());
+    if !installed {
         skip("Python's 'cryptography' is not installed");
         return None;
     }
-    let mut child = python(SCRIPT).spawn().expect("it was there");
+    let mut child = python(SCRIPT).spawn().expect("it is installed");
     let lines: String = cases
         .iter()
         .map(|(key, nonce, associated, text)| {
@@ -45,8 +45,8 @@ for line in sys.stdin:
         .collect();
     let mut input = child.stdin.take().expect("a pipe");
     let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
-    let output = child.wait_with_output().expect("it ends");
-    writer.join().expect("it does not panic").expect("it was read");
+    let output = child.wait_with_output().expect("the process ends");
+    writer.join().expect("the writer does not panic").expect("the process reads its input");
     assert!(output.status.success(), "{}", output.status);
     Some(String::from_utf8_lossy(&output.stdout).lines().map(bytes).collect())
 }

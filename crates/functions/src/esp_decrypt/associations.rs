@@ -1,4 +1,4 @@
-//! The associations that packets come by: found by their index, changed while packets run.
+//! The associations of inbound packets: found by their index, changed while packets run.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ pub(super) const WORDS: [&str; 9] =
 /// Changes that are published together.
 const CHUNK: usize = 1 << 10;
 
-/// What of an association changes with each packet. One worker writes it.
+/// The state of an association that changes with each packet. One worker writes it.
 #[derive(Debug)]
 pub(super) struct Receiving {
     pub(super) window: Window,
@@ -34,13 +34,13 @@ pub(super) struct Inbound {
 }
 
 impl Inbound {
-    /// Whether its packets may have these outer addresses.
+    /// Returns whether its packets may have these outer addresses.
     #[inline(always)]
     pub(super) fn is_between(&self, source: IpAddr, destination: IpAddr) -> bool {
         self.line.peer.is_none_or(|peer| peer == source) && self.line.local.is_none_or(|local| local == destination)
     }
 
-    /// Whether packets from this address may be inside (RFC 4301 section 5.2, step 4).
+    /// Returns whether packets from this address may be inside (RFC 4301 section 5.2, step 4).
     pub(super) fn admits(&self, source: IpAddr) -> bool {
         self.line.prefixes.is_empty()
             || self.line.prefixes.iter().any(|prefix| match (prefix, source) {
@@ -51,15 +51,15 @@ impl Inbound {
     }
 }
 
-/// The associations as packets see them.
+/// The associations that packets are matched with.
 #[derive(Clone, Default)]
 pub(super) struct Associations {
     by_spi: HashMap<u32, Arc<Inbound>>,
-    /// In order, for whoever lists them.
+    /// The indexes in order, for listing.
     order: BTreeMap<u32, ()>,
 }
 
-/// What was done.
+/// A change that was made.
 pub(super) enum Step {
     Added(Arc<Inbound>),
     Removed(u32),
@@ -77,7 +77,7 @@ impl Replay<Vec<Step>> for Associations {
 }
 
 impl Associations {
-    /// That of an index.
+    /// Returns the association of an index.
     #[inline(always)]
     pub(super) fn get(&self, spi: u32) -> Option<&Inbound> {
         self.by_spi.get(&spi).map(|association| &**association)
@@ -86,7 +86,7 @@ impl Associations {
     fn add(&mut self, association: Arc<Inbound>) -> Result<(), String> {
         let spi = association.line.spi;
         if self.by_spi.contains_key(&spi) {
-            return Err(format!("{spi:#x} is there already: allowed is 'replace'"));
+            return Err(format!("{spi:#x} already exists: use 'replace'"));
         }
         self.by_spi.insert(spi, association);
         self.order.insert(spi, ());
@@ -106,15 +106,16 @@ pub(super) struct Inbounds {
     states: Arc<Lasting<Receiving>>,
 }
 
-/// How associations are changed.
+/// The syntax of changes.
 const SYNTAX: &str = "\
-add SPI key=KEY [peer=ADDRESS] [local=ADDRESS] [for=PREFIX,...] [esn] [soft-packets=N] [hard-packets=N] [soft-bytes=N] [hard-bytes=N]   a new association
-remove SPI   an association that is there; also its line as it is listed
-replace SPI key=KEY ...   another in the place of the one with this index, or a new one
+add SPI key=KEY [peer=ADDRESS] [local=ADDRESS] [for=PREFIX,...] [esn] [soft-packets=N] [hard-packets=N] \
+[soft-bytes=N] [hard-bytes=N]   adds an association
+remove SPI   removes an association; the listed line is allowed, too
+replace SPI key=KEY ...   replaces the association with this index, or adds it
 where KEY is @FILE, or hexadecimal digits, and the last 4 bytes are the salt";
 
 impl Inbounds {
-    /// What the configuration lists, to begin with.
+    /// Creates the associations that the configuration lists.
     pub(super) fn new(listed: Vec<(Line, Keyed)>, keys: Keys, states: Arc<Lasting<Receiving>>) -> Result<Self, String> {
         let all = Arc::new(Live::new(Arc::default()));
         let mut inbounds = Self { live: all, keys, states };
@@ -130,7 +131,7 @@ impl Inbounds {
         Reader::new(Arc::clone(&self.live))
     }
 
-    /// An association of a line.
+    /// Builds the association of a line.
     fn make(&self, (line, keyed): (Line, Keyed)) -> Arc<Inbound> {
         let make = || Receiving { window: Window::new(), used: Used::default() };
         let receiving = self.states.get(line.spi, keyed.fingerprint, |_| true, make);
@@ -142,8 +143,8 @@ impl Inbounds {
         let (verb, entry) = split_change(change, SYNTAX)?;
         let spi = index_of(entry)?;
         if verb == Verb::Remove {
-            let there = associations.get(spi).ok_or_else(|| format!("{spi:#x} is not there"))?;
-            only_listed(entry, &there.line, &there.keyed, &self.keys)?;
+            let current = associations.get(spi).ok_or_else(|| format!("{spi:#x} does not exist"))?;
+            only_listed(entry, &current.line, &current.keyed, &self.keys)?;
             associations.remove(spi);
             log.push(Step::Removed(spi));
             return Ok(());

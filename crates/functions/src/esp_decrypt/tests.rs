@@ -1,5 +1,5 @@
-//! What is refused and why, what is consumed, and associations that change; that packets come back is shown beside the
-//! other side.
+//! Packets that are refused and why, packets that are consumed, and associations that change. Tests of `esp_encrypt`
+//! show that packets are restored.
 
 use forebay_aead::{Backend, Key, Material};
 use forebay_graph::{Rig, Surroundings};
@@ -14,7 +14,7 @@ use crate::tunnel::testing::{ipv4, ipv6, outer};
 const KEY: &str = "4c80cdefbb5d10da906ac73c3613a6342e443b68";
 
 fn rig(params: &Value) -> Rig {
-    Rig::of::<EspDecrypt>(params).expect("right parameters")
+    Rig::of::<EspDecrypt>(params).expect("valid parameters")
 }
 
 fn open(more: &str) -> Rig {
@@ -23,10 +23,10 @@ fn open(more: &str) -> Rig {
 
 fn sealer(more: &str) -> Rig {
     let line = format!("0x1001 key={KEY} peer=192.0.2.10 for=0.0.0.0/0,::/0 {more}");
-    Rig::of::<EspEncrypt>(&json!({ "source": "192.0.2.1", "associations": [line] })).expect("right parameters")
+    Rig::of::<EspEncrypt>(&json!({ "source": "192.0.2.1", "associations": [line] })).expect("valid parameters")
 }
 
-/// ESP around a text of any kind, by hand: from 192.0.2.1 to 192.0.2.10, with a sequence number.
+/// Builds ESP around any text by hand: from 192.0.2.1 to 192.0.2.10, with a sequence number.
 fn esp(class: u8, sequence: u64, extended: bool, text: &[u8]) -> Vec<u8> {
     let material = Material::from_hex(KEY).expect("digits").split_last(4).expect("20 bytes");
     let key = Key::new(&material.0, Backend::Software).expect("a key");
@@ -48,7 +48,7 @@ fn esp(class: u8, sequence: u64, extended: bool, text: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The text of a packet: its IP packet with padding and trailer.
+/// Returns the text of a packet: its IP packet with padding and trailer.
 fn text(frame: &[u8]) -> Vec<u8> {
     let mut text = frame[14..].to_vec();
     let protocol = if text[0] >> 4 == 4 { 4 } else { 41 };
@@ -58,12 +58,14 @@ fn text(frame: &[u8]) -> Vec<u8> {
     text
 }
 
-/// draft-mcgrew-gcm-test-01, the first case: AES-128 with extended sequence numbers. Nonce and associated bytes are put
-/// together as packets' are.
+/// draft-mcgrew-gcm-test-01, the first case: AES-128 with extended sequence numbers. Nonce and associated data are
+/// built as for packets.
 #[test]
 fn the_packet_of_the_draft() {
-    let plain = "45000048699a000080114db7c0a80102c0a801010a9bf15638d301000001000000000000045f736970045f756470037369700963796265726369747902646b000021000101020201";
-    let cipher = "fecf537e729d5b07dc30df528dd22b768d1b98736696a6fd348509fa13ceac34cfa2436f14a3f3cf65925bf1f4a13c5d15b21e1884f5ff6247aeabb786b93bce61bc17d768fd9732";
+    let plain = "45000048699a000080114db7c0a80102c0a801010a9bf15638d301000001000000000000045f736970045f75647003736970\
+         0963796265726369747902646b000021000101020201";
+    let cipher = "fecf537e729d5b07dc30df528dd22b768d1b98736696a6fd348509fa13ceac34cfa2436f14a3f3cf65925bf1f4a13c5d15b2\
+         1e1884f5ff6247aeabb786b93bce61bc17d768fd9732";
     let tag = "459018148f6cbe722fd04796562dfdb4";
     let (key, salt) = Material::from_hex(KEY).expect("digits").split_last(4).expect("20 bytes");
     let salt = salt.bytes().try_into().expect("four");
@@ -74,8 +76,8 @@ fn the_packet_of_the_draft() {
         let mut text = bytes(plain);
         let sealed = key.seal(&nonce, &associated[..count], &mut text);
         assert_eq!((&text, &sealed[..]), (&bytes(cipher), &bytes(tag)[..]));
-        key.open(&nonce, &associated[..count], &mut text, &sealed).expect("it is what was encrypted");
-        // What is said to be ICMP is none of a tunnel's.
+        key.open(&nonce, &associated[..count], &mut text, &sealed).expect("the tag is correct");
+        // A payload announced as ICMP is not a tunnelled packet.
         assert_eq!((text == bytes(plain), inside(&text).err()), (true, Some(NOT_IP)));
     }
 }
@@ -94,12 +96,12 @@ fn every_flipped_bit_is_refused() {
                 let gate = rig.run(&wrong).0;
                 match bit / 8 - at {
                     0..4 => assert_eq!(gate, UNKNOWN_SPI, "bit {bit}"),
-                    // A number of 0 is none; an upper half may be guessed from a lower one.
+                    // Sequence number 0 is invalid; an upper half may be inferred from a lower one.
                     4..8 => assert!([FORGED, REPLAYED, TOO_OLD].contains(&gate), "bit {bit}: {gate:?}"),
                     _ => assert_eq!(gate, FORGED, "bit {bit}"),
                 }
             }
-            assert_eq!(rig.run(&sealed).0, Gate::FIRST, "none of them has moved the window");
+            assert_eq!(rig.run(&sealed).0, Gate::FIRST, "no forged packet has moved the window");
             assert_eq!(rig.run(&sealed).0, REPLAYED);
         }
     }
@@ -115,12 +117,12 @@ fn numbers_come_once_and_in_the_window() {
 }
 
 #[test]
-fn extended_numbers_are_told_from_their_lower_halves() {
+fn extended_numbers_are_inferred_from_their_lower_halves() {
     let mut rig = open("esn");
     let inner = text(&ipv4(0, b"abc"));
     let ok = Gate::FIRST;
     for (number, gate) in [
-        // Below the window of the first numbers, which reaches back before them.
+        // Below the window of the first numbers, which extends below 0.
         (0xffff_ff00, ok),
         (0xffff_fff0, ok),
         (0x1_0000_0005, ok),
@@ -128,17 +130,17 @@ fn extended_numbers_are_told_from_their_lower_halves() {
         (0x1_0000_0005, REPLAYED),
         (0x1_8000_0000, ok),
         (0x2_0000_0001, ok),
-        // Far behind: taken for one far ahead, whose tag would be another.
+        // Far behind: taken for a number far ahead, for which the tag is wrong.
         (0x1_8000_0001, FORGED),
     ] {
         assert_eq!(rig.run(&esp(0, number, true, &inner)).0, gate, "{number:#x}");
     }
-    // Without them the same packets are of another association.
+    // Without `esn` the same packets belong to another association.
     assert_eq!(open("").run(&esp(0, 1, true, &inner)).0, FORGED);
 }
 
 #[test]
-fn what_is_inside_is_checked() {
+fn inner_packets_are_checked() {
     let good = text(&ipv4(0, b"abc"));
     let len = good.len();
     let with = |at: usize, value: u8| {
@@ -172,7 +174,7 @@ fn what_is_inside_is_checked() {
         (with(0, 0x44), NOT_IP),
         (with(3, 32), NOT_IP),
         (with(3, 19), NOT_IP),
-        // Traffic flow confidentiality: cut off.
+        // Padding for traffic flow confidentiality is removed.
         (longer(2), Gate::FIRST),
         (vec![1, 2, 2, 59], DUMMY),
         (vec![0, 0, 0, 4], NOT_IP),
@@ -192,7 +194,7 @@ fn congestion_is_passed_on() {
 }
 
 #[test]
-fn what_is_no_esp_is_dropped_with_its_reason() {
+fn frames_without_esp_are_dropped_with_their_reason() {
     let good = esp(0, 1, false, &text(&ipv4(0, b"abc")));
     let with = |at: usize, bytes: &[u8]| {
         let mut frame = good.clone();
@@ -261,65 +263,65 @@ fn associations_change_while_packets_run() {
     let shown = table.entries(None, 9).expect("two");
     let listed = format!("0x00001001 key=(hidden) # packets 1 bytes {} sequence 7", inner.len());
     assert_eq!(shown, ["0x00001000 key=(hidden) # packets 0 bytes 0 sequence 0", &listed]);
-    // What is replaced with the same key remembers what has come.
+    // A replaced association with the same key keeps its window.
     assert_eq!(apply(&format!("replace 0x1001 key={KEY} peer=192.0.2.1")), "");
     assert_eq!(rig.run(&esp(0, 7, false, &inner)).0, REPLAYED);
     assert_eq!(apply(&format!("remove {}", shown[1])), "");
     assert_eq!(rig.run(&esp(0, 8, false, &inner)).0, UNKNOWN_SPI);
-    assert!(apply("remove 0x1001").contains("0x1001 is not there"));
+    assert!(apply("remove 0x1001").contains("0x1001 does not exist"));
     let refused = apply(&format!("remove 0x1000 {KEY}"));
-    assert!(refused.contains("word 2 (not shown) is not of 0x1000 as it is listed"), "{refused}");
+    assert!(refused.contains("word 2 (not shown) differs from the listed line of 0x1000"), "{refused}");
     assert_eq!(table.len(), 1);
-    assert!(apply(&format!("add 0x1000 key={KEY}")).contains("is there already"));
-    assert!(apply(&format!("add 0x1002 key={KEY} udp=4500")).contains("word 3 is not known"));
+    assert!(apply(&format!("add 0x1000 key={KEY}")).contains("already exists"));
+    assert!(apply(&format!("add 0x1002 key={KEY} udp=4500")).contains("word 3 is unknown"));
 }
 
 #[test]
-fn a_following_configuration_remembers_what_has_come() {
+fn the_next_configuration_keeps_the_window() {
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
     let params = |more: &str| json!({ "associations": [format!("0x1001 key={KEY} {more}")] });
     let frame = esp(0, 1, false, &text(&ipv4(0, b"abc")));
-    let mut first = Rig::within::<EspDecrypt>(&params(""), &mut surroundings).expect("right");
+    let mut first = Rig::within::<EspDecrypt>(&params(""), &mut surroundings).expect("valid parameters");
     assert_eq!(first.run(&frame).0, Gate::FIRST);
-    let mut next = Rig::within::<EspDecrypt>(&params("peer=192.0.2.1"), &mut surroundings).expect("right");
+    let mut next = Rig::within::<EspDecrypt>(&params("peer=192.0.2.1"), &mut surroundings).expect("valid parameters");
     assert_eq!(next.run(&frame).0, REPLAYED);
 }
 
-/// Another window began with nothing: all that had come before could be sent again.
+/// Regression: a changed window size started with an empty window, so that all earlier packets could be replayed.
 #[test]
-fn another_window_remembers_what_has_come() {
+fn a_window_of_another_size_keeps_the_numbers() {
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
     let mut made = |window: u16| {
         let line = format!("0x1001 key={KEY} hard-packets=8");
         let params = json!({ "associations": [line], "window": window });
-        Rig::within::<EspDecrypt>(&params, &mut surroundings).expect("right")
+        Rig::within::<EspDecrypt>(&params, &mut surroundings).expect("valid parameters")
     };
     let (mut small, mut large) = (made(64), made(4_096));
     let frame = |number| esp(0, number, false, &text(&ipv4(0, b"abc")));
     let ok = Gate::FIRST;
     assert_eq!([5, 300, 250].map(|number| small.run(&frame(number)).0), [ok; 3]);
-    // The one before it runs on until the change, and what comes meanwhile is known, too.
+    // The function before runs on until the switch; packets that come meanwhile are remembered, too.
     assert_eq!([5, 300, 250, 0].map(|number| large.run(&frame(number)).0), [REPLAYED; 4]);
-    assert_eq!([6, 301].map(|number| large.run(&frame(number)).0), [ok; 2], "a larger one reaches back");
+    assert_eq!([6, 301].map(|number| large.run(&frame(number)).0), [ok; 2], "a larger window extends further back");
     let mut least = made(65);
     assert_eq!([6, 250, 300, 301].map(|number| least.run(&frame(number)).0), [TOO_OLD, REPLAYED, REPLAYED, REPLAYED]);
-    // What an association may have it has once.
+    // The limits of an association apply to all configurations together.
     assert_eq!([302, 303, 304, 305].map(|number| least.run(&frame(number)).0), [ok, ok, ok, EXPIRED]);
 }
 
 #[test]
 fn faults_are_named() {
-    for (params, told) in [
+    for (params, message) in [
         (json!({ "window": 63 }), "window: 63: allowed are 64 to 4096"),
         (json!({ "window": 4_097 }), "window: 4097"),
-        (json!({ "udp": 0 }), "udp: 0 is no port"),
-        (json!({ "associations": ["0x1001"] }), "associations[0]: it has no key"),
+        (json!({ "udp": 0 }), "udp: 0 is not a port"),
+        (json!({ "associations": ["0x1001"] }), "associations[0]: the key is missing"),
         (
             json!({ "associations": [format!("0x1001 key={KEY}"), format!("4097 key={KEY}")] }),
-            "associations[1]: 0x1001 stands twice",
+            "associations[1]: 0x1001 is given twice",
         ),
     ] {
         let error = Rig::of::<EspDecrypt>(&params).err().map_or(String::new(), |error| error.to_string());
-        assert!(error.contains(told) && !error.contains("4c80"), "{error}");
+        assert!(error.contains(message) && !error.contains("4c80"), "{error}");
     }
 }

@@ -1,22 +1,23 @@
-//! Which sequence numbers have come: a window that moves with the highest one, so that no packet is taken twice (RFC 4303
-//! section 3.4.3, appendix A).
+//! Replay protection: a window of sequence numbers that moves with the highest one, so that no packet is accepted twice
+//! (RFC 4303 section 3.4.3, appendix A).
 //!
-//! Bits stand in a ring of words; where the window moves on, whole words are cleared (RFC 6479), so that no packet makes
-//! it shift all of them.
+//! The bits are in a ring of words. When the window moves on, whole words are cleared (RFC 6479), so that no packet has
+//! to shift all of them.
 //!
-//! The ring has bits for the largest window there may be, 1 KiB an association; how large it is, is said by whoever asks. So a
-//! changed configuration may ask of the same ring with another size, and knows of every number whether it has come.
+//! The ring has bits for the largest window allowed, 1 KiB per association; the caller passes the size with each call.
+//! A changed configuration can therefore use the same ring with another size, and knows of every number whether it has
+//! come.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Sizes of windows that are allowed.
+/// Window sizes that are allowed.
 pub(super) const LEAST: u16 = 64;
 pub(super) const MOST: u16 = 4_096;
 
-/// Words of the ring, one more than the largest window has: a power of two.
+/// Words of the ring: a power of two, with at least one word more than the largest window fills.
 const WORDS: usize = (MOST as usize / 64 + 1).next_power_of_two();
 
-/// A window. One worker writes it, others may look: there are no read-modify-write operations.
+/// A window. One worker writes it and others may read it, so there are no read-modify-write operations.
 #[derive(Debug)]
 pub(super) struct Window {
     /// The highest number of an authenticated packet.
@@ -27,9 +28,9 @@ pub(super) struct Window {
 /// Why a number is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// It has come already, or is none.
+    /// It has already come, or it is 0, which is invalid.
     Replayed,
-    /// It is before the window.
+    /// It lies before the window.
     TooOld,
 }
 
@@ -47,17 +48,17 @@ impl Window {
         &self.words[(number >> 6) as usize % WORDS]
     }
 
-    /// The whole number of which a packet carries the lower 32 bits (RFC 4303 appendix A2.2): that nearest to the window of
-    /// `size`. `None` where it would be before the first.
+    /// Returns the whole number of which a packet carries the lower 32 bits (RFC 4303 appendix A2.2): the number
+    /// nearest to the window of `size`. `None` if it would lie before the first number.
     #[inline(always)]
     pub(super) fn extend(&self, low: u32, size: u16) -> Option<u64> {
         let top = self.top();
         let (high, bottom) = (top >> 32, (top as u32).wrapping_sub(u32::from(size) - 1));
         let high = if top as u32 >= u32::from(size) - 1 {
-            // The window is within one subspace: what is below it is of the next one.
+            // The window lies within one subspace: a lower number belongs to the next subspace.
             if low >= bottom { high } else { high.checked_add(1).filter(|high| *high <= u32::MAX.into())? }
         } else if low >= bottom {
-            // It spans two: what is above its bottom is of the one before.
+            // The window spans two subspaces: a number above its bottom belongs to the previous one.
             high.checked_sub(1)?
         } else {
             high
@@ -65,14 +66,14 @@ impl Window {
         Some(high << 32 | u64::from(low))
     }
 
-    /// Whether a number may come, with a window of `size`.
+    /// Checks whether a number is accepted, with a window of `size`.
     #[inline(always)]
     pub(super) fn check(&self, number: u64, size: u16) -> Result<(), Refused> {
         let top = self.top();
         if number > top {
             return Ok(());
         }
-        // The first is 1 (RFC 4303 section 2.2).
+        // The first number is 1 (RFC 4303 section 2.2).
         if number == 0 {
             return Err(Refused::Replayed);
         }
@@ -85,7 +86,7 @@ impl Window {
         Ok(())
     }
 
-    /// Notes a number that has been [checked](Self::check), and whose packet is authentic.
+    /// Marks a [checked](Self::check) number, whose packet is authentic, as received.
     #[inline(always)]
     pub(super) fn note(&self, number: u64) {
         let top = self.top();
@@ -109,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// What RFC 4303 section 3.4.3 says, with every number remembered.
+    /// The rules of RFC 4303 section 3.4.3, with every number remembered.
     #[derive(Default)]
     struct Model {
         top: u64,
@@ -129,8 +130,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_simple_model(
-            sizes in prop::collection::vec(prop::sample::select(vec![64u16, 65, 127, 128, 1_000, 1_024, 4_095, 4_096]), 1..4),
+        fn it_equals_the_simple_model(
+            sizes in prop::collection::vec(
+                prop::sample::select(vec![64u16, 65, 127, 128, 1_000, 1_024, 4_095, 4_096]), 1..4,
+            ),
             start in prop::sample::select(vec![0u64, 1, 63, u32::MAX.into(), 1 << 40]),
             steps in prop::collection::vec(prop_oneof![
                 6 => -70i64..70, 2 => -5_000i64..5_000, 1 => -100_000i64..100_000,
@@ -140,7 +143,7 @@ mod tests {
             let mut at = start;
             for (count, step) in steps.into_iter().enumerate() {
                 at = at.saturating_add_signed(step);
-                // Now and then it is another.
+                // The size changes from time to time.
                 let size = sizes[count / 50 % sizes.len()];
                 let expected = model.check(at, size.into());
                 prop_assert_eq!(window.check(at, size), expected, "{} after {}", at, model.top);
@@ -150,24 +153,24 @@ mod tests {
                     model.top = model.top.max(at);
                 }
                 prop_assert_eq!(window.top(), model.top);
-                prop_assert_ne!(window.check(at, size), Ok(()), "not twice");
+                prop_assert_ne!(window.check(at, size), Ok(()), "no number is accepted twice");
             }
         }
 
         #[test]
-        fn upper_halves_are_told_while_numbers_are_near(
+        fn upper_halves_are_inferred_while_numbers_are_near(
             size in LEAST..=MOST, top in 1u64..1 << 40, near in -(1i64 << 31)..1 << 31,
         ) {
             let window = Window::new();
             window.note(top);
-            // A number in the window or up to 2^31 above it (RFC 4303 appendix A2): all that are not before it.
+            // A number in the window or up to 2^31 above it (RFC 4303 appendix A2), so never one before the window.
             let number = top.saturating_add_signed(near.max(1 - i64::from(size)));
             prop_assert_eq!(window.extend(number as u32, size), Some(number));
         }
     }
 
     #[test]
-    fn numbers_before_the_first_are_none() {
+    fn numbers_before_the_first_are_refused() {
         let window = Window::new();
         assert_eq!(window.extend(1, 64), Some(1));
         assert_eq!(window.extend(u32::MAX, 64), None);

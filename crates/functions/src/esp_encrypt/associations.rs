@@ -1,7 +1,7 @@
-//! The associations that packets leave by: found by where a packet is for, or by a number; changed while packets run.
+//! The associations of outbound packets: found by a packet's destination or by a number, and changed while packets run.
 //!
-//! Several may be for the same packets: the one that was added last has them. So a new key comes into use when its
-//! association is added, and the old association, by then without packets, can be removed at any time.
+//! Several associations may match the same packets: the one added last is used. A new key comes into use when its
+//! association is added; from then on the old association has no packets and can be removed at any time.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) const WORDS: [&str; 10] =
 /// Changes that are published together.
 const CHUNK: usize = 1 << 10;
 
-/// What of an association changes with each packet. One worker writes it.
+/// The state of an association that changes with each packet. One worker writes it.
 #[derive(Debug, Default)]
 pub(super) struct Sending {
     /// The sequence number of the last packet.
@@ -30,7 +30,7 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// The next sequence number, none above `last`.
+    /// Returns the next sequence number; `None` if it would exceed `last`.
     #[inline(always)]
     pub(super) fn next(&self, last: u64) -> Option<u64> {
         let next = self.sequence.load(Ordering::Relaxed).checked_add(1).filter(|next| *next <= last)?;
@@ -48,36 +48,36 @@ pub(super) struct Outbound {
 }
 
 impl Outbound {
-    /// The last sequence number that there is (RFC 4303 section 3.3.3).
+    /// Returns the last sequence number that may be used (RFC 4303 section 3.3.3).
     #[inline(always)]
     pub(super) fn last(&self) -> u64 {
         if self.line.extended { u64::MAX } else { u32::MAX.into() }
     }
 }
 
-/// What associations are found by.
+/// The key by which an association is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Selector {
     Prefix(IpPrefix),
     Number(u32),
 }
 
-/// The associations as packets see them.
+/// The associations that packets are matched with.
 #[derive(Clone, Default)]
 pub(super) struct Associations {
-    /// Each in a place of its own.
-    places: Vec<Option<Arc<Outbound>>>,
-    /// Places that were left, so that none has to be looked for.
+    /// The associations, each in its own slot.
+    slots: Vec<Option<Arc<Outbound>>>,
+    /// Free slots, so that no search for one is needed.
     free: Vec<u32>,
     by_spi: std::collections::BTreeMap<u32, u32>,
-    /// Who wants packets, in the order of their coming.
-    wanted: HashMap<Selector, Vec<u32>>,
+    /// By selector: the slots of the associations that match it, in the order in which they were added.
+    candidates: HashMap<Selector, Vec<u32>>,
     by_number: HashMap<u32, u32>,
     ipv4: Option<Ipv4Table>,
     ipv6: Option<Ipv6Table>,
 }
 
-/// What was done.
+/// A change that was made.
 pub(super) enum Step {
     Added(Arc<Outbound>),
     Removed(u32),
@@ -96,24 +96,24 @@ impl Replay<Vec<Step>> for Associations {
 
 impl Associations {
     #[inline(always)]
-    fn at(&self, place: u32) -> Option<&Outbound> {
-        self.places.get(place as usize)?.as_deref()
+    fn at(&self, slot: u32) -> Option<&Outbound> {
+        self.slots.get(slot as usize)?.as_deref()
     }
 
-    /// That of packets to an address of IPv4.
+    /// Returns the association of packets to an IPv4 address.
     #[inline(always)]
     pub(super) fn for_ipv4(&self, address: u32) -> Option<&Outbound> {
-        // No place has the number that stands for no route.
+        // No slot has the number that means no route.
         self.at(self.ipv4.as_ref().map_or(NO_ROUTE, |table| table.lookup(address)))
     }
 
-    /// That of packets to an address of IPv6.
+    /// Returns the association of packets to an IPv6 address.
     #[inline(always)]
     pub(super) fn for_ipv6(&self, address: u128) -> Option<&Outbound> {
         self.at(self.ipv6.as_ref().map_or(NO_ROUTE, |table| table.lookup(address)))
     }
 
-    /// That of packets with a number.
+    /// Returns the association of packets with a number.
     #[inline(always)]
     pub(super) fn for_number(&self, number: u32) -> Option<&Outbound> {
         self.at(*self.by_number.get(&number)?)
@@ -122,62 +122,62 @@ impl Associations {
     fn add(&mut self, association: Arc<Outbound>) -> Result<(), String> {
         let spi = association.line.spi;
         if self.by_spi.contains_key(&spi) {
-            return Err(format!("{spi:#x} is there already: allowed is 'replace'"));
+            return Err(format!("{spi:#x} already exists: use 'replace'"));
         }
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push(None);
-            (self.places.len() - 1) as u32
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            (self.slots.len() - 1) as u32
         });
         for selector in selectors(&association.line) {
-            let wanted = self.wanted.entry(selector).or_default();
-            wanted.push(place);
-            self.lead(selector);
+            let candidates = self.candidates.entry(selector).or_default();
+            candidates.push(slot);
+            self.update_lookup(selector);
         }
-        self.by_spi.insert(spi, place);
-        self.places[place as usize] = Some(association);
+        self.by_spi.insert(spi, slot);
+        self.slots[slot as usize] = Some(association);
         Ok(())
     }
 
     fn remove(&mut self, spi: u32) -> Option<Arc<Outbound>> {
-        let place = self.by_spi.remove(&spi)?;
-        let association = self.places.get_mut(place as usize)?.take()?;
-        self.free.push(place);
+        let slot = self.by_spi.remove(&spi)?;
+        let association = self.slots.get_mut(slot as usize)?.take()?;
+        self.free.push(slot);
         for selector in selectors(&association.line) {
-            if let Some(wanted) = self.wanted.get_mut(&selector) {
-                wanted.retain(|other| *other != place);
+            if let Some(candidates) = self.candidates.get_mut(&selector) {
+                candidates.retain(|other| *other != slot);
             }
-            self.lead(selector);
+            self.update_lookup(selector);
         }
         Some(association)
     }
 
-    /// Gives the packets of a selector to whoever has wanted them last.
-    fn lead(&mut self, selector: Selector) {
-        let last = self.wanted.get(&selector).and_then(|wanted| wanted.last().copied());
+    /// Updates the lookup tables: packets of a selector belong to its association that was added last.
+    fn update_lookup(&mut self, selector: Selector) {
+        let last = self.candidates.get(&selector).and_then(|candidates| candidates.last().copied());
         if last.is_none() {
-            self.wanted.remove(&selector);
+            self.candidates.remove(&selector);
         }
-        // There are fewer places than next hops: an association takes more than a kilobyte.
+        // There are fewer slots than next hops: an association takes more than a kilobyte.
         match (selector, last) {
-            (Selector::Prefix(IpPrefix::V4(prefix)), Some(place)) => {
-                let _ = self.ipv4.get_or_insert_default().insert(prefix, place);
+            (Selector::Prefix(IpPrefix::V4(prefix)), Some(slot)) => {
+                let _ = self.ipv4.get_or_insert_default().insert(prefix, slot);
             }
             (Selector::Prefix(IpPrefix::V4(prefix)), None) => {
                 self.ipv4.as_mut().map(|table| table.remove(prefix));
             }
-            (Selector::Prefix(IpPrefix::V6(prefix)), Some(place)) => {
-                let _ = self.ipv6.get_or_insert_default().insert(prefix, place);
+            (Selector::Prefix(IpPrefix::V6(prefix)), Some(slot)) => {
+                let _ = self.ipv6.get_or_insert_default().insert(prefix, slot);
             }
             (Selector::Prefix(IpPrefix::V6(prefix)), None) => {
                 self.ipv6.as_mut().map(|table| table.remove(prefix));
             }
-            (Selector::Number(number), Some(place)) => drop(self.by_number.insert(number, place)),
+            (Selector::Number(number), Some(slot)) => drop(self.by_number.insert(number, slot)),
             (Selector::Number(number), None) => drop(self.by_number.remove(&number)),
         }
     }
 }
 
-/// What a line wants; each once.
+/// Returns the selectors of a line without duplicates.
 fn selectors(line: &Line) -> Vec<Selector> {
     let mut all: Vec<Selector> = line.prefixes.iter().copied().map(Selector::Prefix).collect();
     all.extend(line.number.map(Selector::Number));
@@ -186,12 +186,12 @@ fn selectors(line: &Line) -> Vec<Selector> {
     all
 }
 
-/// The other end of the tunnel, which is of the kind that tunnels run over.
+/// Returns the other end of the tunnel. It must have the same address family as the local end.
 pub(super) fn peer_of(line: &Line, six: bool) -> Result<IpAddr, String> {
-    let peer = line.peer.ok_or("it has no peer: write peer=ADDRESS")?;
+    let peer = line.peer.ok_or("the peer is missing: write peer=ADDRESS")?;
     if peer.is_ipv6() != six {
-        let kind = if six { "IPv6" } else { "IPv4" };
-        return Err(format!("peer: the address is of another kind than `source`: allowed are addresses of {kind}"));
+        let family = if six { "IPv6" } else { "IPv4" };
+        return Err(format!("peer: the address family differs from that of `source`: allowed are {family} addresses"));
     }
     Ok(peer)
 }
@@ -200,20 +200,21 @@ pub(super) fn peer_of(line: &Line, six: bool) -> Result<IpAddr, String> {
 pub(super) struct Outbounds {
     live: Arc<Live<Associations, Vec<Step>>>,
     keys: Keys,
-    /// Whether the module's own end is of IPv6.
+    /// Whether the local end is of IPv6.
     six: bool,
     states: Arc<Lasting<Sending>>,
 }
 
-/// How associations are changed.
+/// The syntax of changes.
 const SYNTAX: &str = "\
-add SPI key=KEY peer=ADDRESS [for=PREFIX,...] [number=N] [udp=PORT] [esn] [soft-packets=N] [hard-packets=N] [soft-bytes=N] [hard-bytes=N]   a new association
-remove SPI   an association that is there; also its line as it is listed
-replace SPI key=KEY peer=ADDRESS ...   another in the place of the one with this index, or a new one
+add SPI key=KEY peer=ADDRESS [for=PREFIX,...] [number=N] [udp=PORT] [esn] [soft-packets=N] [hard-packets=N] \
+[soft-bytes=N] [hard-bytes=N]   adds an association
+remove SPI   removes an association; the listed line is allowed, too
+replace SPI key=KEY peer=ADDRESS ...   replaces the association with this index, or adds it
 where KEY is @FILE, or hexadecimal digits, and the last 4 bytes are the salt";
 
 impl Outbounds {
-    /// What the configuration lists, to begin with.
+    /// Creates the associations that the configuration lists.
     pub(super) fn new(
         listed: Vec<(Line, Keyed)>,
         keys: Keys,
@@ -234,7 +235,7 @@ impl Outbounds {
         Reader::new(Arc::clone(&self.live))
     }
 
-    /// An association of a line.
+    /// Builds the association of a line.
     fn make(&self, (line, keyed): (Line, Keyed)) -> Result<Arc<Outbound>, String> {
         let peer = peer_of(&line, self.six)?;
         let last = if line.extended { u64::MAX } else { u32::MAX.into() };
@@ -248,9 +249,9 @@ impl Outbounds {
         let (verb, entry) = split_change(change, SYNTAX)?;
         let spi = index_of(entry)?;
         if verb == Verb::Remove {
-            let there = associations.by_spi.get(&spi).and_then(|place| associations.at(*place));
-            let there = there.ok_or_else(|| format!("{spi:#x} is not there"))?;
-            only_listed(entry, &there.line, &there.keyed, &self.keys)?;
+            let current = associations.by_spi.get(&spi).and_then(|slot| associations.at(*slot));
+            let current = current.ok_or_else(|| format!("{spi:#x} does not exist"))?;
+            only_listed(entry, &current.line, &current.keyed, &self.keys)?;
             associations.remove(spi);
             log.push(Step::Removed(spi));
             return Ok(());
@@ -290,12 +291,12 @@ impl ControlTable for Outbounds {
         use std::ops::Bound::{Excluded, Unbounded};
         let after = after.map(index_of).transpose()?.map_or(Unbounded, Excluded);
         let associations = self.live.look();
-        let line = |place: &u32| {
-            let Outbound { line, sending, .. } = associations.at(*place)?;
+        let line = |slot: &u32| {
+            let Outbound { line, sending, .. } = associations.at(*slot)?;
             Some(line.list(&sending.used, sending.sequence.load(Ordering::Relaxed)))
         };
         let following = associations.by_spi.range((after, Unbounded));
-        Ok(following.filter_map(|(_, place)| line(place)).take(most).collect())
+        Ok(following.filter_map(|(_, slot)| line(slot)).take(most).collect())
     }
 }
 
@@ -306,16 +307,16 @@ mod tests {
 
     use super::*;
 
-    /// None is looked for: with thousands of associations each new one took as many steps as there were.
+    /// Regression: a search for a free slot took as many steps as there were associations.
     #[test]
-    fn places_that_were_left_are_known_and_taken_again() {
-        let backend = forebay_aead::Backend::Software.resolve().expect("it is always there");
+    fn free_slots_are_known_and_used_again() {
+        let backend = forebay_aead::Backend::Software.resolve().expect("the software back end is always available");
         let keys = Keys { base: ".".into(), backend };
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
         let states = Lasting::of("some", &mut Setup::new("m", &mut surroundings)).expect("states");
-        let table = Outbounds::new(Vec::new(), keys, false, states).expect("none");
+        let table = Outbounds::new(Vec::new(), keys, false, states).expect("an empty list");
         let key = "4c80cdefbb5d10da906ac73c3613a6342e443b68";
-        let (mut there, mut most) = (std::collections::BTreeSet::new(), 0);
+        let (mut present, mut most) = (std::collections::BTreeSet::new(), 0);
         for (verb, spis) in [
             ("add", (0x100..0x500).step_by(1)),
             ("remove", (0x100..0x500).step_by(3)),
@@ -328,15 +329,15 @@ mod tests {
             let lines: Vec<String> = lines.collect();
             let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
             assert_eq!(table.apply(&lines).made, lines.len());
-            spis.for_each(|spi: u32| _ = if verb == "remove" { there.remove(&spi) } else { there.insert(spi) });
-            most = there.len().max(most);
+            spis.for_each(|spi: u32| _ = if verb == "remove" { present.remove(&spi) } else { present.insert(spi) });
+            most = present.len().max(most);
             let all = table.live.look();
-            let free = all.places.iter().zip(0u32..).filter(|(place, _)| place.is_none()).map(|(_, number)| number);
+            let free = all.slots.iter().zip(0u32..).filter(|(slot, _)| slot.is_none()).map(|(_, number)| number);
             let mut known = all.free.clone();
             known.sort_unstable();
             assert_eq!(known, free.collect::<Vec<_>>());
-            assert_eq!((all.places.len(), all.by_spi.len()), (most, there.len()));
-            assert!(there.iter().all(|spi| all.for_number(*spi).is_some_and(|found| found.line.spi == *spi)));
+            assert_eq!((all.slots.len(), all.by_spi.len()), (most, present.len()));
+            assert!(present.iter().all(|spi| all.for_number(*spi).is_some_and(|found| found.line.spi == *spi)));
         }
     }
 }

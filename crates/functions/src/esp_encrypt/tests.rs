@@ -1,4 +1,5 @@
-//! ESP packets that are made: against their peer, OpenSSL and tshark; and what is not made, with reasons.
+//! The ESP packets that the function makes, compared with its peer, OpenSSL and tshark; and packets that it refuses,
+//! with reasons.
 
 use etherparse::PacketBuilder;
 use forebay_graph::{Rig, Surroundings};
@@ -11,12 +12,12 @@ use crate::encryption::testing::{by_openssl, bytes, hex};
 use crate::esp_decrypt::EspDecrypt;
 use crate::tunnel::testing::{FROM, TO, ipv4, ipv6, skip, tagged};
 
-/// RFC 4106's key and salt, as draft-mcgrew-gcm-test-01 has them in its first case.
+/// RFC 4106's key and salt, as in the first case of draft-mcgrew-gcm-test-01.
 const KEY: &str = "4c80cdefbb5d10da906ac73c3613a6342e443b68";
 const LONG: &str = "abbccddef00112233445566778899aababbccddef00112233445566778899aab11223344";
 
 fn rig(params: &Value) -> Rig {
-    Rig::of::<EspEncrypt>(params).expect("right parameters")
+    Rig::of::<EspEncrypt>(params).expect("valid parameters")
 }
 
 fn to_all(key: &str, more: &str) -> String {
@@ -32,7 +33,8 @@ fn over_ipv6(more: &str) -> Value {
     json!({ "source": "2001:db8::1", "associations": [line] })
 }
 
-/// The associated bytes, initialisation vector, and encrypted text with its tag of ESP that begins at `at`.
+/// Returns the associated data, the initialisation vector, and the encrypted text with its tag, of ESP that begins at
+/// `at`.
 fn parts(frame: &[u8], at: usize) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     (frame[at..at + 8].to_vec(), frame[at + 8..at + 16].to_vec(), frame[at + 16..].to_vec())
 }
@@ -73,7 +75,7 @@ fn openssl_makes_the_same_packets() {
 }
 
 #[test]
-fn outer_headers_are_right_and_numbers_go_up() {
+fn outer_headers_are_correct_and_numbers_increase() {
     let mut rig = rig(&over_ipv4(""));
     for expected in 1u32..=3 {
         let (_, out) = rig.run(&ipv4(0xba, b"abc"));
@@ -95,12 +97,12 @@ fn outer_headers_are_right_and_numbers_go_up() {
     assert_eq!((header.traffic_class, usize::from(header.payload_length)), (0x2c, out.len() - 54));
     let Some(etherparse::TransportSlice::Udp(udp)) = sliced.transport else { panic!("UDP") };
     assert_eq!((udp.source_port(), udp.destination_port(), usize::from(udp.length())), (4_500, 4_501, out.len() - 54));
-    let right = udp.to_header().calc_checksum_ipv6(&header, udp.payload()).expect("short");
-    assert_eq!(udp.checksum(), right);
+    let correct = udp.to_header().calc_checksum_ipv6(&header, udp.payload()).expect("short");
+    assert_eq!(udp.checksum(), correct);
 }
 
 #[test]
-fn the_outer_packet_may_be_fragmented_as_asked() {
+fn the_outer_packet_may_be_fragmented_as_configured() {
     let df = |df: &str, inner: bool| {
         let mut params = over_ipv4("");
         params["df"] = json!(df);
@@ -108,7 +110,11 @@ fn the_outer_packet_may_be_fragmented_as_asked() {
         frame[20] = if inner { 0x40 } else { 0 };
         let mut rig = rig(&params);
         let flags = [rig.run(&frame).1, rig.run(&frame).1].map(|out| (out[20] & 0x40 != 0, [out[18], out[19]]));
-        assert_eq!(flags[0].1 == flags[1].1, flags[0].0, "numbered where it may be");
+        assert_eq!(
+            flags[0].1 == flags[1].1,
+            flags[0].0,
+            "packets have different numbers where fragmentation is allowed"
+        );
         flags[0].0
     };
     assert!(df("copy", true) && !df("copy", false) && df("set", false) && !df("clear", true));
@@ -118,7 +124,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn what_goes_in_comes_out(
+    fn tunnelled_packets_are_restored(
         len in 0usize..1_400, fill: u8, six_inside: bool, six_outside: bool, udp: bool, esn: bool, tag: bool,
         padding in 0usize..8, pad_to in prop::sample::select(vec![0u16, 100, 1_000]),
         (one, other) in prop::sample::select(vec![("auto", "software"), ("software", "auto"), ("auto", "auto")]),
@@ -133,7 +139,8 @@ proptest! {
         let key = if six_outside { LONG } else { KEY };
         let (peer, local) = if six_outside { ("2001:db8::1", "2001:db8::10") } else { ("192.0.2.1", "192.0.2.10") };
         let line = format!("0x1001 key={key} peer={peer} local={local} {}", if esn { "esn" } else { "" });
-        let mut open = Rig::of::<EspDecrypt>(&json!({ "associations": [line], "udp": 4500, "backend": other })).expect("right");
+        let params = json!({ "associations": [line], "udp": 4500, "backend": other });
+        let mut open = Rig::of::<EspDecrypt>(&params).expect("valid parameters");
         let sent = [if tag { tagged(&frame) } else { frame.clone() }, vec![0xee; padding]].concat();
         let (gate, out) = seal.run(&sent);
         prop_assert_eq!(gate, Gate::FIRST);
@@ -142,7 +149,7 @@ proptest! {
         let (gate, inner) = open.run(&[out.clone(), vec![0xee; padding]].concat());
         prop_assert_eq!(gate, Gate::FIRST);
         prop_assert_eq!(inner, frame);
-        prop_assert_ne!(open.run(&out).0, Gate::FIRST, "not twice");
+        prop_assert_ne!(open.run(&out).0, Gate::FIRST, "a packet is not accepted twice");
     }
 }
 
@@ -168,7 +175,7 @@ fn packets_that_cannot_leave_are_dropped_with_their_reason() {
     ] {
         assert_eq!(rig.run(&frame), (gate, frame.clone()));
     }
-    // 20 outside, 16 of ESP, 28 and 38 inside, 2 behind, 16 of the tag.
+    // 20 of the outer header, 16 of ESP, 28 and 38 of the inner packet, 2 of the trailer, 16 of the tag.
     assert_eq!(rig.run(&ipv4(0, &[1; 38])).1.len(), 14 + 120);
     let mut rig = self::rig(&over_ipv4(""));
     let room = rig.packet(b"").tailroom();
@@ -176,7 +183,7 @@ fn packets_that_cannot_leave_are_dropped_with_their_reason() {
 }
 
 #[test]
-fn unmatched_packets_bypass_where_asked() {
+fn unmatched_packets_bypass_where_configured() {
     let mut rig = rig(&json!({ "source": "192.0.2.1", "unmatched": "bypass" }));
     assert_eq!(rig.declared.gates, ["0", "bypass"]);
     let frame = ipv4(0, b"abc");
@@ -197,7 +204,7 @@ fn lifetimes_end_softly_and_hard() {
 fn sequence_numbers_end() {
     let sending = associations::Sending::default();
     assert_eq!((sending.next(2), sending.next(2), sending.next(2)), (Some(1), Some(2), None));
-    assert_eq!(sending.next(3), Some(3), "it was not used up by asking");
+    assert_eq!(sending.next(3), Some(3), "a refused request uses no number");
 }
 
 #[test]
@@ -214,7 +221,7 @@ fn associations_change_while_packets_run() {
     assert_eq!(spi(&mut rig), None);
     assert_eq!(apply(&format!("add 0x100 key={KEY} peer=192.0.2.10 for=10.0.0.0/8")), "");
     assert_eq!(spi(&mut rig), Some(0x100));
-    // The longer prefix; of equal ones the later.
+    // The longer prefix; among equal prefixes the later association.
     assert_eq!(apply(&format!("add 0x101 key={KEY} peer=192.0.2.11 for=10.60.0.0/16 # a site")), "");
     assert_eq!(apply(&format!("add 0x102 key={KEY} peer=192.0.2.12 for=10.60.0.0/16,10.61.0.0/16")), "");
     assert_eq!(spi(&mut rig), Some(0x102));
@@ -232,57 +239,63 @@ fn associations_change_while_packets_run() {
     assert_eq!(spi(&mut rig), Some(0x101));
     assert_eq!(apply("remove 257"), "");
     assert_eq!(spi(&mut rig), Some(0x100));
-    // With the same key it goes on where it was.
+    // With the same key the state is kept.
     assert_eq!(apply(&format!("replace 0x100 key={KEY} peer=192.0.2.10 for=0.0.0.0/0")), "");
     assert!(table.entries(None, 1).expect("one")[0].ends_with("sequence 2"));
     assert_eq!(apply(&format!("replace 0x100 key={LONG} peer=192.0.2.10 for=0.0.0.0/0")), "");
     assert!(table.entries(None, 1).expect("one")[0].ends_with("sequence 0"));
-    for (line, told) in [
+    for (line, message) in [
         ("add 0x100 key=00 peer=192.0.2.10", "the key has 1 bytes: allowed are 20"),
-        (&format!("add 0x100 key={KEY} peer=192.0.2.10"), "0x100 is there already"),
-        (&format!("add 0x200 key={KEY}"), "it has no peer"),
-        (&format!("add 0x200 key={KEY} peer=2001:db8::1"), "of another kind than `source`"),
-        (&format!("add 255 key={KEY}"), "the first word (not shown) is no security parameters index"),
-        (&format!("add {KEY}"), "the first word (not shown) is no security"),
+        (&format!("add 0x100 key={KEY} peer=192.0.2.10"), "0x100 already exists"),
+        (&format!("add 0x200 key={KEY}"), "the peer is missing"),
+        (&format!("add 0x200 key={KEY} peer=2001:db8::1"), "the address family differs from that of `source`"),
+        (&format!("add 255 key={KEY}"), "the first word (not shown) is not a security parameters index"),
+        (&format!("add {KEY}"), "the first word (not shown) is not a security"),
         (KEY, "the first word (not shown) is no change"),
         (&KEY[..12], "the first word (not shown) is no change"),
-        (&format!("add {}", &KEY[..12]), "the first word (not shown) is no security"),
-        (&format!("add 0x200 key={KEY} {}=1", &KEY[..16]), "word 3 is not known"),
-        (&format!("add 0x200 key={KEY} peer={KEY}"), "peer: no address"),
-        (&format!("add 0x200 key={KEY} for=192.0.2.0/24,{KEY}"), "for: no prefix"),
-        (&format!("add 0x200 key={KEY} for=192.0.2.0/{KEY}"), "for: no prefix"),
-        (&format!("add 0x200 key={KEY} for={KEY}/24"), "for: no prefix"),
-        (&format!("add 0x200 key={KEY} soft-bytes={KEY}"), "soft-bytes: no such number"),
-        (&format!("add 0x200 key={KEY} number={KEY}"), "number: no number"),
-        (&format!("add 0x200 key={KEY} udp={KEY}"), "udp: no port"),
-        (&format!("add 0x200 key=@{KEY}"), "a name that is not shown"),
-        (&format!("add 0x200 {KEY} peer=192.0.2.10"), "word 2 is not known: allowed are key, peer"),
-        (&format!("add 0x200 {KEY}=1 peer=192.0.2.10"), "word 2 is not known"),
+        (&format!("add {}", &KEY[..12]), "the first word (not shown) is not a security"),
+        (&format!("add 0x200 key={KEY} {}=1", &KEY[..16]), "word 3 is unknown"),
+        (&format!("add 0x200 key={KEY} peer={KEY}"), "peer: not an address"),
+        (&format!("add 0x200 key={KEY} for=192.0.2.0/24,{KEY}"), "for: not a prefix"),
+        (&format!("add 0x200 key={KEY} for=192.0.2.0/{KEY}"), "for: not a prefix"),
+        (&format!("add 0x200 key={KEY} for={KEY}/24"), "for: not a prefix"),
+        (&format!("add 0x200 key={KEY} soft-bytes={KEY}"), "soft-bytes: not a valid number"),
+        (&format!("add 0x200 key={KEY} number={KEY}"), "number: not a valid number"),
+        (&format!("add 0x200 key={KEY} udp={KEY}"), "udp: not a port"),
+        (&format!("add 0x200 key=@{KEY}"), "name not shown"),
+        (&format!("add 0x200 {KEY} peer=192.0.2.10"), "word 2 is unknown: allowed are key, peer"),
+        (&format!("add 0x200 {KEY}=1 peer=192.0.2.10"), "word 2 is unknown"),
         (&format!("add 0x200 key={KEY}zz"), "byte 41 of the key is no"),
-        (&format!("add 0x200 key={KEY} key={KEY}"), "'key' stands twice"),
-        (&format!("add 0x200 key={KEY} window=5"), "word 3 is not known"),
-        (&format!("add 0x200 key={KEY} for=10.0.0.0/33"), "for: no prefix"),
+        (&format!("add 0x200 key={KEY} key={KEY}"), "'key' is given twice"),
+        (&format!("add 0x200 key={KEY} window=5"), "word 3 is unknown"),
+        (&format!("add 0x200 key={KEY} for=10.0.0.0/33"), "for: not a prefix"),
         (
             &format!("add 0x200 key={KEY} hard-packets=0"),
-            "hard-packets: no such number: allowed are whole numbers from 1",
+            "hard-packets: not a valid number: allowed are whole numbers from 1",
         ),
-        (&format!("add 0x200 key={KEY} esn=1"), "esn: it stands alone"),
-        ("add 0x200 peer=192.0.2.10", "it has no key"),
+        (&format!("add 0x200 key={KEY} esn=1"), "esn: it takes no value"),
+        ("add 0x200 peer=192.0.2.10", "the key is missing"),
         ("add 0x200 key=(hidden) peer=192.0.2.10", "the key is hidden"),
         ("add 0x200 key=@none.key peer=192.0.2.10", "cannot read 'none.key'"),
-        ("remove 0x200", "0x200 is not there"),
-        (&format!("remove 0x100 {KEY}"), "word 2 (not shown) is not of 0x100 as it is listed: allowed are the index"),
-        (&format!("remove 0x100 key={KEY} peer=192.0.2.10"), "word 2 (not shown) is not of 0x100"),
-        ("remove 0x100 peer=192.0.2.10 peer=192.0.2.11", "word 3 (not shown) is not of 0x100"),
-        ("remove 0x100 0x101", "word 2 (not shown) is not of 0x100"),
+        ("remove 0x200", "0x200 does not exist"),
+        (
+            &format!("remove 0x100 {KEY}"),
+            "word 2 (not shown) differs from the listed line of 0x100: allowed are the index",
+        ),
+        (
+            &format!("remove 0x100 key={KEY} peer=192.0.2.10"),
+            "word 2 (not shown) differs from the listed line of 0x100",
+        ),
+        ("remove 0x100 peer=192.0.2.10 peer=192.0.2.11", "word 3 (not shown) differs from the listed line of 0x100"),
+        ("remove 0x100 0x101", "word 2 (not shown) differs from the listed line of 0x100"),
         ("drop 0x200", "the first word (not shown) is no change"),
     ] {
-        let told_us = apply(line);
-        assert!(told_us.contains(told), "{line}: {told_us}");
-        assert!(!told_us.contains("4c80"), "{told_us}");
+        let refused = apply(line);
+        assert!(refused.contains(message), "{line}: {refused}");
+        assert!(!refused.contains("4c80"), "{refused}");
     }
     assert_eq!(table.len(), 1);
-    // The line as a file has it, with its key.
+    // The line as in a file, with its key.
     assert_eq!(apply(&format!("remove 0x100 key={LONG} peer=192.0.2.10")), "");
 }
 
@@ -294,7 +307,7 @@ fn a_number_finds_an_association() {
         format!("0x101 key={LONG} peer=192.0.2.10 number=6")
     ]);
     let params = json!({ "source": "192.0.2.1", "by": "next_hop", "associations": lines });
-    let mut rig = Rig::within::<EspEncrypt>(&params, &mut surroundings).expect("right");
+    let mut rig = Rig::within::<EspEncrypt>(&params, &mut surroundings).expect("valid parameters");
     let word = surroundings.words["next_hop"];
     for (number, expected) in [(5, Some(0)), (6, Some(1)), (7, None)] {
         let mut batch = forebay_packet::Batch::with_capacity(1);
@@ -310,13 +323,14 @@ fn a_number_finds_an_association() {
 }
 
 #[test]
-fn a_following_configuration_goes_on_where_the_last_one_was() {
+fn the_next_configuration_continues_the_sequence_numbers() {
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
     let sequence = |rig: &mut Rig| rig.run(&ipv4(0, b"abc")).1[41];
-    let mut first = Rig::within::<EspEncrypt>(&over_ipv4(""), &mut surroundings).expect("right");
+    let mut first = Rig::within::<EspEncrypt>(&over_ipv4(""), &mut surroundings).expect("valid parameters");
     assert_eq!((sequence(&mut first), sequence(&mut first)), (1, 2));
-    // With another lifetime it is another configuration, and the same association.
-    let mut next = Rig::within::<EspEncrypt>(&over_ipv4("hard-packets=9"), &mut surroundings).expect("right");
+    // Another lifetime makes another configuration with the same association.
+    let mut next =
+        Rig::within::<EspEncrypt>(&over_ipv4("hard-packets=9"), &mut surroundings).expect("valid parameters");
     assert_eq!(sequence(&mut next), 3);
 }
 
@@ -324,22 +338,25 @@ fn a_following_configuration_goes_on_where_the_last_one_was() {
 fn a_file_lists_associations_and_names_keys() {
     let folder = std::env::temp_dir().join(format!("forebay-esp-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for temporary files");
-    std::fs::write(folder.join("site.key"), KEY).expect("it can be written");
+    std::fs::write(folder.join("site.key"), KEY).expect("a writable file");
     let line = "0x1001 key=@site.key peer=192.0.2.10 for=0.0.0.0/0\n";
-    std::fs::write(folder.join("vpn.sas"), format!("# the sites\n\n{line}")).expect("it can be written");
+    std::fs::write(folder.join("vpn.sas"), format!("# the sites\n\n{line}")).expect("a writable file");
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
     surroundings.base = folder.clone();
     let params = json!({ "source": "192.0.2.1", "associations": { "file": "vpn.sas" } });
-    let mut rig = Rig::within::<EspEncrypt>(&params, &mut surroundings).expect("right");
+    let mut rig = Rig::within::<EspEncrypt>(&params, &mut surroundings).expect("valid parameters");
     assert_eq!(rig.run(&ipv4(0, b"abc")).0, Gate::FIRST);
     let table = rig.declared.tables[0].1.entries(None, 9).expect("one");
     assert!(table[0].starts_with("0x00001001 key=@site.key peer"), "{table:?}");
     let read: Vec<_> = surroundings.reads.borrow().iter().map(|(_, path)| path.clone()).collect();
     assert!(read.contains(&folder.join("site.key")) && read.contains(&folder.join("vpn.sas")));
-    std::fs::write(folder.join("vpn.sas"), format!("{line}{line}x\n")).expect("it can be written");
+    std::fs::write(folder.join("vpn.sas"), format!("{line}{line}x\n")).expect("a writable file");
     let error = Rig::within::<EspEncrypt>(&params, &mut surroundings).err().expect("twice").to_string();
-    assert!(error.contains("vpn.sas:2: 0x1001 stands twice") && error.contains("vpn.sas:3: the first word"), "{error}");
-    std::fs::remove_dir_all(&folder).expect("it was made");
+    assert!(
+        error.contains("vpn.sas:2: 0x1001 is given twice") && error.contains("vpn.sas:3: the first word"),
+        "{error}"
+    );
+    std::fs::remove_dir_all(&folder).expect("the folder exists");
 }
 
 #[test]
@@ -349,22 +366,22 @@ fn faults_are_named() {
         params[key] = value;
         Rig::of::<EspEncrypt>(&params).err().map_or(String::new(), |error| error.to_string())
     };
-    for (key, value, told) in [
-        ("ttl", json!(0), "ttl: 0 would"),
+    for (key, value, message) in [
+        ("ttl", json!(0), "ttl: with 0"),
         ("mtu", json!(67), "mtu: 67: allowed are 68"),
         ("pad_to", json!(9_001), "pad_to: 9001"),
-        ("associations", json!(["x"]), "associations[0]: the first word (not shown) is no security"),
+        ("associations", json!(["x"]), "associations[0]: the first word (not shown) is not a security"),
         ("associations", json!([5]), "associations"),
         ("df", json!("keep"), "keep"),
     ] {
         let error = with(key, value);
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(message), "{error}");
     }
-    let shown = format!("{:?}", serde_json::from_value::<Params>(over_ipv4("")).expect("right"));
+    let shown = format!("{:?}", serde_json::from_value::<Params>(over_ipv4("")).expect("valid parameters"));
     assert!(!shown.contains("4c80"), "{shown}");
 }
 
-/// tshark finds what is inside, with the key, and that the tag is right.
+/// tshark with the key decrypts the packets and confirms the tags.
 #[test]
 fn tshark_decrypts() {
     let version = std::process::Command::new("tshark").arg("--version").output();
@@ -389,12 +406,12 @@ fn tshark_decrypts() {
         association("IPv6", "2001:db8::1", "2001:db8::10", LONG, cipher),
     ];
     let path = std::env::temp_dir().join(format!("forebay-esp-{}.txt", std::process::id()));
-    // text2pcap's format, which tshark reads by itself through a capture: offset and bytes.
+    // The format of text2pcap: offset and bytes. tshark reads it through a capture file.
     let dump: String = frames
         .iter()
         .map(|frame| format!("000000 {}\n\n", frame.iter().map(|byte| format!("{byte:02x} ")).collect::<String>()))
         .collect();
-    std::fs::write(&path, dump).expect("it can be written");
+    std::fs::write(&path, dump).expect("a writable file");
     let capture = path.with_extension("pcap");
     let made = std::process::Command::new("text2pcap").arg("-q").args([&path, &capture]).status();
     assert!(made.is_ok_and(|status| status.success()), "text2pcap comes with tshark");
@@ -414,9 +431,9 @@ fn tshark_decrypts() {
         "-e",
         "_ws.malformed",
     ]);
-    let output = command.arg("-r").arg(&capture).output().expect("it was there");
-    std::fs::remove_file(&path).expect("it was made");
-    std::fs::remove_file(&capture).expect("it was made");
+    let output = command.arg("-r").arg(&capture).output().expect("tshark is installed");
+    std::fs::remove_file(&path).expect("the file exists");
+    std::fs::remove_file(&capture).expect("the file exists");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();

@@ -1,4 +1,4 @@
-//! Header fields by name: where they are, how wide, and how their values are written.
+//! Header fields by name: their offset, width, and text form.
 
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::parameters::number;
 
-/// From where a field's offset counts; absent in packets that are of another protocol.
+/// The header from whose start a field's offset counts. Absent in packets of other protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layer {
     Frame,
@@ -28,18 +28,18 @@ pub(super) enum Layer {
 const LAYERS: usize = 8;
 
 impl Layer {
-    /// Whether it is above IP.
+    /// Returns whether the layer is above IP.
     pub(super) fn is_transport(self) -> bool {
         matches!(self, Self::Tcp | Self::Udp | Self::Icmp | Self::Icmpv6)
     }
 }
 
-/// The start of a layer that is absent: beyond the end of every frame, whose length is a 16-bit number.
+/// The start of an absent layer: beyond the end of every frame, because a frame's length is a 16-bit number.
 const ABSENT: u16 = u16::MAX;
 
-/// How a field's values are written.
+/// The text form of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ValueFormat {
     Number,
     Mac,
     Ipv4,
@@ -47,44 +47,44 @@ enum Kind {
 }
 
 /// A field's definition: name, layer, offset and length in bytes, right shift, significant bits (0: all).
-type Definition = (&'static str, Layer, u16, u8, u8, u8, Kind);
+type Definition = (&'static str, Layer, u16, u8, u8, u8, ValueFormat);
 
 /// The fields that have names.
 const FIELDS: &[Definition] = &[
-    ("ether.dst", Layer::Frame, 0, 6, 0, 0, Kind::Mac),
-    ("ether.src", Layer::Frame, 6, 6, 0, 0, Kind::Mac),
-    ("ether.type", Layer::Frame, 12, 2, 0, 0, Kind::Number),
-    ("vlan.id", Layer::Vlan, 0, 2, 0, 12, Kind::Number),
-    ("vlan.priority", Layer::Vlan, 0, 2, 13, 3, Kind::Number),
-    ("vlan.type", Layer::Vlan, 2, 2, 0, 0, Kind::Number),
-    ("ipv4.dscp", Layer::Ipv4, 1, 1, 2, 6, Kind::Number),
-    ("ipv4.ecn", Layer::Ipv4, 1, 1, 0, 2, Kind::Number),
-    ("ipv4.length", Layer::Ipv4, 2, 2, 0, 0, Kind::Number),
-    ("ipv4.id", Layer::Ipv4, 4, 2, 0, 0, Kind::Number),
-    ("ipv4.flags", Layer::Ipv4, 6, 1, 5, 3, Kind::Number),
-    ("ipv4.offset", Layer::Ipv4, 6, 2, 0, 13, Kind::Number),
-    ("ipv4.ttl", Layer::Ipv4, 8, 1, 0, 0, Kind::Number),
-    ("ipv4.proto", Layer::Ipv4, 9, 1, 0, 0, Kind::Number),
-    ("ipv4.src", Layer::Ipv4, 12, 4, 0, 0, Kind::Ipv4),
-    ("ipv4.dst", Layer::Ipv4, 16, 4, 0, 0, Kind::Ipv4),
-    ("ipv6.dscp", Layer::Ipv6, 0, 2, 6, 6, Kind::Number),
-    ("ipv6.ecn", Layer::Ipv6, 0, 2, 4, 2, Kind::Number),
-    ("ipv6.label", Layer::Ipv6, 0, 4, 0, 20, Kind::Number),
-    ("ipv6.length", Layer::Ipv6, 4, 2, 0, 0, Kind::Number),
-    ("ipv6.next", Layer::Ipv6, 6, 1, 0, 0, Kind::Number),
-    ("ipv6.hops", Layer::Ipv6, 7, 1, 0, 0, Kind::Number),
-    ("ipv6.src", Layer::Ipv6, 8, 16, 0, 0, Kind::Ipv6),
-    ("ipv6.dst", Layer::Ipv6, 24, 16, 0, 0, Kind::Ipv6),
-    ("tcp.sport", Layer::Tcp, 0, 2, 0, 0, Kind::Number),
-    ("tcp.dport", Layer::Tcp, 2, 2, 0, 0, Kind::Number),
-    ("tcp.flags", Layer::Tcp, 13, 1, 0, 0, Kind::Number),
-    ("udp.sport", Layer::Udp, 0, 2, 0, 0, Kind::Number),
-    ("udp.dport", Layer::Udp, 2, 2, 0, 0, Kind::Number),
-    ("udp.length", Layer::Udp, 4, 2, 0, 0, Kind::Number),
-    ("icmp.type", Layer::Icmp, 0, 1, 0, 0, Kind::Number),
-    ("icmp.code", Layer::Icmp, 1, 1, 0, 0, Kind::Number),
-    ("icmpv6.type", Layer::Icmpv6, 0, 1, 0, 0, Kind::Number),
-    ("icmpv6.code", Layer::Icmpv6, 1, 1, 0, 0, Kind::Number),
+    ("ether.dst", Layer::Frame, 0, 6, 0, 0, ValueFormat::Mac),
+    ("ether.src", Layer::Frame, 6, 6, 0, 0, ValueFormat::Mac),
+    ("ether.type", Layer::Frame, 12, 2, 0, 0, ValueFormat::Number),
+    ("vlan.id", Layer::Vlan, 0, 2, 0, 12, ValueFormat::Number),
+    ("vlan.priority", Layer::Vlan, 0, 2, 13, 3, ValueFormat::Number),
+    ("vlan.type", Layer::Vlan, 2, 2, 0, 0, ValueFormat::Number),
+    ("ipv4.dscp", Layer::Ipv4, 1, 1, 2, 6, ValueFormat::Number),
+    ("ipv4.ecn", Layer::Ipv4, 1, 1, 0, 2, ValueFormat::Number),
+    ("ipv4.length", Layer::Ipv4, 2, 2, 0, 0, ValueFormat::Number),
+    ("ipv4.id", Layer::Ipv4, 4, 2, 0, 0, ValueFormat::Number),
+    ("ipv4.flags", Layer::Ipv4, 6, 1, 5, 3, ValueFormat::Number),
+    ("ipv4.offset", Layer::Ipv4, 6, 2, 0, 13, ValueFormat::Number),
+    ("ipv4.ttl", Layer::Ipv4, 8, 1, 0, 0, ValueFormat::Number),
+    ("ipv4.proto", Layer::Ipv4, 9, 1, 0, 0, ValueFormat::Number),
+    ("ipv4.src", Layer::Ipv4, 12, 4, 0, 0, ValueFormat::Ipv4),
+    ("ipv4.dst", Layer::Ipv4, 16, 4, 0, 0, ValueFormat::Ipv4),
+    ("ipv6.dscp", Layer::Ipv6, 0, 2, 6, 6, ValueFormat::Number),
+    ("ipv6.ecn", Layer::Ipv6, 0, 2, 4, 2, ValueFormat::Number),
+    ("ipv6.label", Layer::Ipv6, 0, 4, 0, 20, ValueFormat::Number),
+    ("ipv6.length", Layer::Ipv6, 4, 2, 0, 0, ValueFormat::Number),
+    ("ipv6.next", Layer::Ipv6, 6, 1, 0, 0, ValueFormat::Number),
+    ("ipv6.hops", Layer::Ipv6, 7, 1, 0, 0, ValueFormat::Number),
+    ("ipv6.src", Layer::Ipv6, 8, 16, 0, 0, ValueFormat::Ipv6),
+    ("ipv6.dst", Layer::Ipv6, 24, 16, 0, 0, ValueFormat::Ipv6),
+    ("tcp.sport", Layer::Tcp, 0, 2, 0, 0, ValueFormat::Number),
+    ("tcp.dport", Layer::Tcp, 2, 2, 0, 0, ValueFormat::Number),
+    ("tcp.flags", Layer::Tcp, 13, 1, 0, 0, ValueFormat::Number),
+    ("udp.sport", Layer::Udp, 0, 2, 0, 0, ValueFormat::Number),
+    ("udp.dport", Layer::Udp, 2, 2, 0, 0, ValueFormat::Number),
+    ("udp.length", Layer::Udp, 4, 2, 0, 0, ValueFormat::Number),
+    ("icmp.type", Layer::Icmp, 0, 1, 0, 0, ValueFormat::Number),
+    ("icmp.code", Layer::Icmp, 1, 1, 0, 0, ValueFormat::Number),
+    ("icmpv6.type", Layer::Icmpv6, 0, 1, 0, 0, ValueFormat::Number),
+    ("icmpv6.code", Layer::Icmpv6, 1, 1, 0, 0, ValueFormat::Number),
 ];
 
 /// A field of 1 to 16 bytes, read as one number in network order, shifted, and masked.
@@ -96,10 +96,10 @@ pub struct Field {
     length: u8,
     shift: u8,
     mask: u128,
-    kind: Kind,
+    format: ValueFormat,
 }
 
-/// Bytes of the frame as a field.
+/// Parameters of a field that is given as bytes of the frame.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
@@ -114,7 +114,7 @@ struct Wrapped {
     raw: Raw,
 }
 
-/// All bits of `bytes` bytes.
+/// Returns `bytes` bytes with all bits set.
 fn ones(bytes: u8) -> u128 {
     u128::MAX >> (128 - 8 * u32::from(bytes))
 }
@@ -123,75 +123,73 @@ impl Field {
     fn named(name: &str) -> Result<Self, String> {
         let definition = FIELDS.iter().find(|field| field.0 == name).ok_or_else(|| {
             let known: Vec<_> = FIELDS.iter().map(|field| field.0).collect();
-            format!("'{name}' is no field: allowed are {}, or raw: {{ offset, length, mask }}", known.join(", "))
+            format!("'{name}' is not a field: allowed are {}, or raw: {{ offset, length, mask }}", known.join(", "))
         })?;
-        let (_, layer, offset, length, shift, bits, kind) = *definition;
+        let (_, layer, offset, length, shift, bits, format) = *definition;
         let mask = if bits == 0 { ones(length) } else { (1 << bits) - 1 };
-        Ok(Self { name: name.to_owned(), layer, offset, length, shift, mask, kind })
+        Ok(Self { name: name.to_owned(), layer, offset, length, shift, mask, format })
     }
 
     fn raw(raw: &Raw) -> Result<Self, String> {
         let Raw { offset, length, .. } = *raw;
         if !(1..=16).contains(&length) {
-            return Err(format!("a length of {length} bytes: allowed are 1 to 16"));
+            return Err(format!("the length is {length} bytes: allowed are 1 to 16"));
         }
         let mask = match &raw.mask {
             None => ones(length),
             Some(mask) => {
                 let read = read_number(mask).filter(|read| (1..=ones(length)).contains(read));
                 read.ok_or_else(|| {
-                    format!("{mask} is no mask of {length} bytes: allowed are numbers from 1 to {:#x}", ones(length))
+                    format!("{mask} is not a mask of {length} bytes: allowed are numbers from 1 to {:#x}", ones(length))
                 })?
             }
         };
         let name = format!("raw {offset}+{length}");
-        Ok(Self { name, layer: Layer::Frame, offset, length, shift: 0, mask, kind: Kind::Number })
+        Ok(Self { name, layer: Layer::Frame, offset, length, shift: 0, mask, format: ValueFormat::Number })
     }
 
-    /// The field's value as a rule writes it.
+    /// Reads a rule's value of this field.
     ///
     /// # Errors
-    /// What is not a value of the field, with what is allowed.
+    /// The value is not one of the field: what is wrong and what is allowed.
     pub(super) fn value(&self, value: &Value) -> Result<u128, String> {
         let text = value.as_str();
-        let (read, example) = match self.kind {
-            Kind::Number => (read_number(value), "a number, such as 80 or 0x50"),
-            Kind::Mac => {
+        let (read, example) = match self.format {
+            ValueFormat::Number => (read_number(value), "a number, such as 80 or 0x50"),
+            ValueFormat::Mac => {
                 let read = text.and_then(|text| text.parse::<MacAddress>().ok());
                 (
                     read.map(|address| address.0.iter().fold(0, |all, byte| all << 8 | u128::from(*byte))),
                     "an address such as 02:00:00:00:00:01",
                 )
             }
-            Kind::Ipv4 => (
+            ValueFormat::Ipv4 => (
                 text.and_then(|text| text.parse::<Ipv4Addr>().ok()).map(|address| address.to_bits().into()),
                 "an address such as 192.0.2.1",
             ),
-            Kind::Ipv6 => (
+            ValueFormat::Ipv6 => (
                 text.and_then(|text| text.parse::<Ipv6Addr>().ok()).map(Ipv6Addr::to_bits),
                 "an address such as 2001:db8::1",
             ),
         };
-        let read = read.ok_or_else(|| format!("{value} is no value of {}: allowed is {example}", self.name))?;
+        let read = read.ok_or_else(|| format!("{value} is not a value of {}: allowed is {example}", self.name))?;
         if read & !self.mask != 0 {
-            return Err(format!(
-                "{value} can never be the value of {}: it has bits outside {:#x}",
-                self.name, self.mask
-            ));
+            return Err(format!("{value} cannot be a value of {}: it has bits outside {:#x}", self.name, self.mask));
         }
         Ok(read)
     }
 
-    /// The field in words of at most eight bytes, upper first.
-    pub(super) fn words(&self) -> impl Iterator<Item = (Part, u32)> {
+    /// Returns the field as words of at most eight bytes, the upper one first, each with the shift of its bits in a
+    /// value.
+    pub(super) fn words(&self) -> impl Iterator<Item = (KeyWord, u32)> {
         let split = self.length.saturating_sub(8);
-        let upper = (split > 0).then(|| (self.part(self.offset, split, self.mask >> 64), 64));
-        let lower = (self.part(self.offset.saturating_add(split.into()), self.length - split, self.mask), 0);
+        let upper = (split > 0).then(|| (self.word(self.offset, split, self.mask >> 64), 64));
+        let lower = (self.word(self.offset.saturating_add(split.into()), self.length - split, self.mask), 0);
         upper.into_iter().chain([lower])
     }
 
-    fn part(&self, offset: u16, length: u8, mask: u128) -> Part {
-        Part { layer: self.layer, offset, length, shift: self.shift + 64 - 8 * length, mask: mask as u64 }
+    fn word(&self, offset: u16, length: u8, mask: u128) -> KeyWord {
+        KeyWord { layer: self.layer, offset, length, shift: self.shift + 64 - 8 * length, mask: mask as u64 }
     }
 }
 
@@ -220,7 +218,7 @@ impl JsonSchema for Field {
         let names: Vec<_> = FIELDS.iter().map(|field| field.0).collect();
         let raw = json_schema!({
             "type": "object",
-            "description": "Bytes of the frame: offset from its start, length, and which of their bits count.",
+            "description": "Bytes of the frame: offset from its start, length, and the bits that count.",
             "properties": {
                 "offset": { "type": "integer", "minimum": 0, "maximum": 65_535 },
                 "length": { "type": "integer", "minimum": 1, "maximum": 16 },
@@ -242,42 +240,42 @@ impl JsonSchema for Field {
     }
 }
 
-/// Where each layer starts in one packet.
+/// The start of each layer in one packet.
 pub(super) struct Starts([u16; LAYERS]);
 
-/// Which layers a key needs to be looked for.
+/// The layers that must be found for a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Needs {
     vlan: bool,
     network: bool,
-    /// One past the furthest byte of a field above IP, from that layer's start; 0 where no field is above IP.
+    /// The offset after the last byte of any field above IP, from that layer's start; 0 if no field is above IP.
     furthest: u16,
 }
 
 impl Needs {
-    pub(super) fn add(&mut self, part: &Part) {
-        match part.layer {
+    pub(super) fn add(&mut self, word: &KeyWord) {
+        match word.layer {
             Layer::Frame => {}
             Layer::Vlan => self.vlan = true,
             Layer::Ipv4 | Layer::Ipv6 => self.network = true,
             Layer::Tcp | Layer::Udp | Layer::Icmp | Layer::Icmpv6 => {
                 self.network = true;
-                self.furthest = self.furthest.max(part.offset + u16::from(part.length));
+                self.furthest = self.furthest.max(word.offset + u16::from(word.length));
             }
         }
     }
 
-    /// Whether a field is of IP or above it.
+    /// Returns whether any field is of IP or above it.
     pub(super) fn network(self) -> bool {
         self.network
     }
 
-    /// Whether a field is above IP.
+    /// Returns whether any field is above IP.
     pub(super) fn transport(self) -> bool {
         self.furthest != 0
     }
 
-    /// Whether the packet has a layer above IP, though it may end before a field of it.
+    /// Returns whether the packet has this layer above IP. The packet may end before a field of it.
     #[cold]
     pub(super) fn begins(self, packet: &mut Packet, layer: Layer) -> bool {
         let (network, transport) = (packet.network().0, packet.transport());
@@ -304,7 +302,7 @@ impl Needs {
             {
                 let Some(layer) = above(network, protocol) else { return Starts(starts) };
                 let furthest = upper + usize::from(self.furthest);
-                // Padding of Ethernet behind the packet is no field of it.
+                // Ethernet padding after the packet does not belong to a field.
                 let length = match packet.known_ipv4() {
                     Some(ip) => ip.total_length.get().into(),
                     None => packet
@@ -321,7 +319,7 @@ impl Needs {
     }
 }
 
-/// The layer of a protocol above IP, where it has fields.
+/// Returns the layer of a protocol above IP, if it has fields.
 #[inline(always)]
 fn above(network: Network, protocol: u8) -> Option<Layer> {
     match (network, protocol) {
@@ -346,19 +344,19 @@ const IPV6_HEADER: usize = size_of::<ipv6::Ipv6>();
 const ICMPV6: u8 = 58;
 const _: () = assert!(IPV6_HEADER == 40, "the offsets above are of this header");
 
-/// Up to eight bytes of a field: a word of the key.
+/// One word of the key: up to eight bytes of a field.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct KeyWord {
     pub(super) layer: Layer,
     offset: u16,
     length: u8,
-    /// From eight bytes read in network order down to the field.
+    /// The right shift from eight bytes in network order to the field.
     shift: u8,
     mask: u64,
 }
 
-impl Part {
-    /// Reads the word; `None` where the packet lacks the layer or ends before.
+impl KeyWord {
+    /// Reads the word. `None` if the packet lacks the layer or ends before the field.
     #[inline]
     pub(super) fn read(&self, frame: &[u8], starts: &Starts) -> Option<u64> {
         let start = usize::from(starts.0[self.layer as usize]) + usize::from(self.offset);
@@ -369,7 +367,8 @@ impl Part {
         Some(word >> self.shift & self.mask)
     }
 
-    /// The eight bytes from `start` on, of which the frame has only those of the field.
+    /// Returns the eight bytes from `start` on when the frame ends early. The frame must have at least those of the
+    /// field.
     #[cold]
     #[inline(never)]
     fn read_end(&self, frame: &[u8], start: usize) -> Option<u64> {

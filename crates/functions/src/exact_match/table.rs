@@ -11,39 +11,40 @@ pub(super) struct Table {
     words: usize,
     shift: u32,
     keys: Box<[u64]>,
-    /// `None`: the place is empty.
+    /// `None`: the slot is empty.
     gates: Box<[Option<Gate>]>,
 }
 
 impl Table {
-    /// A table for `entries` keys of `words` words.
+    /// Creates a table for `entries` keys of `words` words.
     pub(super) fn new(entries: usize, words: usize) -> Result<Self, NoMemory> {
-        let places = (entries * 2).next_power_of_two().max(2);
-        let (keys, gates) = (filled(0, places * words)?, filled(None, places)?);
-        Ok(Self { words, shift: 64 - places.trailing_zeros(), keys, gates })
+        let slots = (entries * 2).next_power_of_two().max(2);
+        let (keys, gates) = (filled(0, slots * words)?, filled(None, slots)?);
+        Ok(Self { words, shift: 64 - slots.trailing_zeros(), keys, gates })
     }
 
-    /// A key's index and gate, or the empty index where it would be.
+    /// Returns a key's index and gate, or the index of the empty slot where it belongs.
     #[inline]
     fn find(&self, key: &[u64]) -> (usize, Option<Gate>) {
-        // Multiply and fold, word by word: each bit of each word reaches the upper bits of the last product.
+        // Multiply and fold each word: every bit of every word reaches the upper bits of the last product.
         let mix = |hash: u64, word: &u64| {
             let product = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             product ^ product >> 32
         };
         let mut at = (key.iter().fold(0, mix).wrapping_mul(0xd6e8_feb8_6659_fd93) >> self.shift) as usize;
-        // Word by word: a call that compares any number of bytes takes longer than these few.
-        let is = |at: usize| self.keys[at * self.words..][..self.words].iter().zip(key).all(|(a, b)| a == b);
-        // Half of the entries are empty, so that this ends.
+        // Compared word by word: a call that compares any number of bytes takes longer than these few words.
+        let equals = |at: usize| self.keys[at * self.words..][..self.words].iter().zip(key).all(|(a, b)| a == b);
+        // The loop ends because half of the slots are empty.
         loop {
             match self.gates[at] {
-                Some(_) if !is(at) => at = (at + 1) & (self.gates.len() - 1),
+                Some(_) if !equals(at) => at = (at + 1) & (self.gates.len() - 1),
                 gate => return (at, gate),
             }
         }
     }
 
-    /// Adds a key, while fewer are there than the table was made for; the gate it has already, where it is not new.
+    /// Adds a key; at most `entries` keys may be added. A key that is already present keeps its gate, which is
+    /// returned.
     pub(super) fn insert(&mut self, key: &[u64], gate: Gate) -> Option<Gate> {
         let (at, present) = self.find(key);
         if present.is_none() {
@@ -53,7 +54,7 @@ impl Table {
         present
     }
 
-    /// The key's gate.
+    /// Returns the key's gate.
     #[inline]
     pub(super) fn get(&self, key: &[u64]) -> Option<Gate> {
         self.find(key).1

@@ -23,12 +23,12 @@ fn tagged(frame: &[u8], control: u16) -> Vec<u8> {
     [&frame[..12], &[0x81, 0x00], &control.to_be_bytes(), &frame[12..]].concat()
 }
 
-/// The gate of a frame under one rule, which leads to gate 0; a miss leads to gate 1.
+/// Returns whether a frame matches one rule that leads to gate 0; a miss leads to gate 1.
 fn matches(fields: Value, values: Value, frame: &[u8]) -> bool {
     let params = json!({ "fields": fields, "rules": [{ "values": values, "gate": 0 }], "miss": 1 });
     let mut rig = Rig::of::<ExactMatch>(&params).expect("parameters");
     let (gate, after) = rig.run(frame);
-    assert_eq!(after, frame, "nothing is changed");
+    assert_eq!(after, frame, "the frame is not changed");
     assert!(gate == Gate::out(0) || gate == Gate::out(1) || gate == UNDECIDABLE);
     gate == Gate::out(0)
 }
@@ -38,7 +38,7 @@ fn refusal(params: Value) -> String {
 }
 
 #[test]
-fn named_fields_are_where_they_should_be() {
+fn named_fields_have_the_right_offsets() {
     let v4 = udp4([192, 0, 2, 1], 53);
     for (field, value) in [
         ("ether.dst", json!("04:04:04:04:04:04")),
@@ -104,7 +104,7 @@ fn other_values_and_missing_fields_are_misses() {
     for field in ["tcp.dport", "ipv6.hops", "vlan.id", "icmp.type"] {
         assert!(!matches(json!([field]), json!([0]), &v4), "{field}");
     }
-    assert!(!matches(json!(["tcp.dport"]), json!([53]), &v4), "the port is another protocol's");
+    assert!(!matches(json!(["tcp.dport"]), json!([53]), &v4), "the port belongs to another protocol");
     for cut in 0..38 {
         assert!(!matches(json!(["udp.dport"]), json!([53]), &v4[..cut]), "{cut} bytes");
     }
@@ -115,7 +115,7 @@ fn other_values_and_missing_fields_are_misses() {
     assert!(matches(json!(["ipv4.offset"]), json!([1]), &fragment));
 }
 
-/// Ports, flags and types were read from the padding of Ethernet behind a packet that ends before them.
+/// Regression: ports, flags and types were read from the Ethernet padding after a packet that ends before them.
 #[test]
 fn padding_behind_a_packet_has_no_field() {
     let mut icmp = Vec::new();
@@ -143,11 +143,11 @@ fn padding_behind_a_packet_has_no_field() {
             }
         }
     }
-    // Of IPv4 a length of zero is none: the packet ends with its frame.
+    // An IPv4 total length of 0 means that the packet ends with its frame.
     let mut unset = udp4([192, 0, 2, 1], 53);
     unset[16..18].fill(0);
     assert!(matches(json!(["udp.dport"]), json!([53]), &unset));
-    // A field of the frame may be of its padding.
+    // A field of the frame may lie in its padding.
     let mut padded = udp4([192, 0, 2, 1], 53);
     padded[16..18].copy_from_slice(&[0, 20]);
     assert!(matches(json!([{ "raw": { "offset": 36, "length": 2 } }]), json!([53]), &padded));
@@ -175,26 +175,26 @@ fn faults_are_named() {
     let one = |fields: Value, rule: Value| json!({ "fields": fields, "rules": [rule] });
     let rule = |values, gate: u32| one(json!(["ipv4.dst", "vlan.id"]), json!({ "values": values, "gate": gate }));
     let fields = |fields: Value| refusal(json!({ "fields": fields, "rules": [] }));
-    for (error, told) in [
-        (fields(json!(["ipv4.dest"])), "fields[0]: 'ipv4.dest' is no field: allowed are ether.dst,"),
+    for (error, message) in [
+        (fields(json!(["ipv4.dest"])), "fields[0]: 'ipv4.dest' is not a field: allowed are ether.dst,"),
         (fields(json!([])), "fields: 0 fields in 0 words of 8 bytes: allowed are 1 to 8"),
         (fields(json!(["ipv6.src", "ipv6.dst", "ipv6.src", "ipv6.dst", "ipv6.hops"])), "fields: 5 fields in 9 words"),
-        (fields(json!([{ "raw": { "offset": 1, "length": 17 } }])), "a length of 17 bytes: allowed are 1 to 16"),
-        (fields(json!([{ "raw": { "offset": 1, "length": 1, "mask": 256 } }])), "256 is no mask of 1 bytes"),
-        (fields(json!([{ "raw": { "offset": 1, "length": 1, "mask": 0 } }])), "0 is no mask of 1 bytes"),
+        (fields(json!([{ "raw": { "offset": 1, "length": 17 } }])), "the length is 17 bytes: allowed are 1 to 16"),
+        (fields(json!([{ "raw": { "offset": 1, "length": 1, "mask": 256 } }])), "256 is not a mask of 1 bytes"),
+        (fields(json!([{ "raw": { "offset": 1, "length": 1, "mask": 0 } }])), "0 is not a mask of 1 bytes"),
         (fields(json!([{ "raw": { "offset": 1, "length": 1, "base": 1 } }])), "unknown field `base`"),
         (refusal(rule(json!(["10.0.0.1"]), 0)), "rules[0].values: 1 values for 2 fields"),
         (
             refusal(rule(json!(["10.0.0", 1]), 0)),
-            "rules[0].values[0]: \"10.0.0\" is no value of ipv4.dst: allowed is an address such as 192.0.2.1",
+            "rules[0].values[0]: \"10.0.0\" is not a value of ipv4.dst: allowed is an address such as 192.0.2.1",
         ),
         (
             refusal(rule(json!(["10.0.0.1", 4096]), 0)),
-            "rules[0].values[1]: 4096 can never be the value of vlan.id: it has bits outside 0xfff",
+            "rules[0].values[1]: 4096 cannot be a value of vlan.id: it has bits outside 0xfff",
         ),
         (
             refusal(rule(json!(["10.0.0.1", -1]), 0)),
-            "rules[0].values[1]: -1 is no value of vlan.id: allowed is a number",
+            "rules[0].values[1]: -1 is not a value of vlan.id: allowed is a number",
         ),
         (refusal(rule(json!(["10.0.0.1", 1]), 16_384)), "16384"),
         (
@@ -202,15 +202,15 @@ fn faults_are_named() {
                 "fields": ["tcp.dport"],
                 "rules": [{ "values": [80], "gate": 0 }, { "values": ["0x50"], "gate": 1 }],
             })),
-            "rules[1]: a rule before it has the same values",
+            "rules[1]: an earlier rule has the same values",
         ),
     ] {
-        assert!(error.contains(told), "{error}\nshould tell\n{told}");
+        assert!(error.contains(message), "{error}\nshould contain\n{message}");
     }
 }
 
 #[test]
-fn gates_are_as_many_as_are_named_and_a_miss_is_dropped_by_default() {
+fn gates_are_as_many_as_mentioned_and_a_miss_is_dropped_by_default() {
     let params = json!({ "fields": ["udp.dport"], "rules": [{ "values": [53], "gate": 2 }] });
     let mut rig = Rig::of::<ExactMatch>(&params).expect("parameters");
     assert_eq!(rig.declared.gates, ["0", "1", "2"]);

@@ -1,4 +1,4 @@
-//! What a tunnel's end sends back of its own: echo responses and errors (TS 29.281 sections 7.2 and 7.3).
+//! Messages that a tunnel's end sends on its own: echo responses and errors (TS 29.281 sections 7.2 and 7.3).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -14,24 +14,24 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::tunnel::receive::Datagram;
 use crate::tunnel::settings::is_any_host;
 
-/// The shortest and the longest link header: Ethernet without and with all tags that are looked through.
+/// The shortest and the longest link header: Ethernet without tags, and with all tags that are searched.
 const LINK: RangeInclusive<usize> = size_of::<Ethernet>()..=size_of::<Ethernet>() + MOST_TAGS * size_of::<VlanTag>();
-/// A link header, IPv6, UDP, message.
+/// The longest frame: link header, IPv6, UDP, message.
 const LONGEST: usize = *LINK.end() + size_of::<Ipv6>() + size_of::<Udp>() + LONGEST_SIGNAL;
 
-/// A whole frame.
+/// A complete frame to send back.
 pub(crate) struct Answer {
     bytes: [u8; LONGEST],
     len: usize,
 }
 
 impl Answer {
-    /// The answer to a frame that came as `datagram`: Ethernet and IP addresses are exchanged, tags stay. A response goes to
-    /// the port that the request came from, other messages to the registered one (section 4.4.2). `None` where the frame
-    /// came from an address that is no single host's, or was sent to one.
+    /// Builds the answer to a frame that carries `datagram`. Ethernet and IP addresses are exchanged, tags stay. An
+    /// echo response goes to the source port of the request, other messages go to the registered port (section 4.4.2).
+    /// `None` if the source or destination is not the address of a single host.
     pub(crate) fn to(packet: &Packet, datagram: &Datagram, signal: &Signal, sequence: u16) -> Option<Self> {
         let link = packet.data().get(..datagram.ip).filter(|link| LINK.contains(&link.len()))?;
-        // An Ethernet address with the group bit is no source either.
+        // An Ethernet address with the group bit is not a valid source either.
         let hosts = [datagram.source, datagram.destination].into_iter().all(is_any_host);
         if !hosts || (link[0] | link[6]) & 1 == 1 {
             return None;
@@ -47,23 +47,23 @@ impl Answer {
         answer.put(&link[12..]);
         let class = datagram.class & !0x03;
         match (datagram.source, datagram.destination) {
-            (IpAddr::V4(peer), IpAddr::V4(here)) => {
-                let ip = ipv4_header(here, peer, class, header.length.get());
+            (IpAddr::V4(peer), IpAddr::V4(local)) => {
+                let ip = ipv4_header(local, peer, class, header.length.get());
                 answer.put(ip.as_bytes());
                 answer.put_datagram(header, message, |datagram| udp::sum_over_ipv4(&ip, datagram));
             }
-            (IpAddr::V6(peer), IpAddr::V6(here)) => {
-                let ip = ipv6_header(here, peer, class, header.length.get());
+            (IpAddr::V6(peer), IpAddr::V6(local)) => {
+                let ip = ipv6_header(local, peer, class, header.length.get());
                 answer.put(ip.as_bytes());
                 answer.put_datagram(header, message, |datagram| udp::sum_over_ipv6(&ip, datagram));
             }
-            // A packet has both of one kind.
+            // Both addresses of a packet have the same family.
             _ => return None,
         }
         Some(answer)
     }
 
-    /// Adds header and payload of UDP, whose sum with the pseudo header `sum` tells.
+    /// Adds the header and payload of UDP. `sum` computes their sum with the pseudo header.
     fn put_datagram(&mut self, header: Udp, payload: &[u8], sum: impl Fn(&[u8]) -> u16) {
         let at = self.len;
         self.put(header.as_bytes());
@@ -73,7 +73,7 @@ impl Answer {
     }
 
     fn put(&mut self, part: &[u8]) {
-        // The parts are as long as the array was made for.
+        // The array has room for the longest frame.
         if let Some(slot) = self.bytes.get_mut(self.len..self.len + part.len()) {
             slot.copy_from_slice(part);
             self.len += part.len();
@@ -89,7 +89,7 @@ fn ipv4_header(source: Ipv4Addr, destination: Ipv4Addr, class: u8, payload: u16)
     let mut ip = Ipv4::new_zeroed();
     (ip.version_ihl, ip.traffic_class) = (0x45, class);
     ip.total_length = (size_of::<Ipv4>() as u16 + payload).into();
-    // Not to be fragmented, so that the identification means nothing (RFC 6864 section 4.1).
+    // Fragmentation is not allowed, so the identification has no meaning (RFC 6864 section 4.1).
     ip.flags_fragment = 0x4000.into();
     (ip.ttl, ip.protocol) = (64, ipv4::UDP);
     (ip.source, ip.destination) = (source.octets(), destination.octets());

@@ -1,4 +1,4 @@
-//! Which tunnels there are: numbers and ranges of them, asked for each packet.
+//! The set of known tunnels: numbers and ranges, checked for each packet.
 
 use forebay_graph::files::{MOST_TABLE, read_text};
 use forebay_graph::{Setup, SetupError};
@@ -9,16 +9,16 @@ use serde::Deserialize;
 use crate::hash_split::Random;
 use crate::parameters::{no_memory, number};
 
-/// The parameter that faults name.
+/// The parameter named in errors.
 const PATH: &str = "teids";
-/// Faults of a file that are told one by one.
+/// Errors of a file that are reported one by one.
 const MOST_FAULTS: usize = 20;
-/// As many ranges are compared one by one.
+/// Up to this many ranges are compared one by one.
 const MOST_RANGES: usize = 4;
-/// The most numbers that are kept one by one: a table of 128 MiB.
+/// The most numbers that are stored one by one: a table of 128 MiB.
 const MOST_NUMBERS: u64 = 1 << 24;
 
-/// The tunnels that are known.
+/// The known tunnels.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(
     untagged,
@@ -29,7 +29,7 @@ pub enum Source {
     One(Part),
     /// Several.
     List(Vec<Part>),
-    /// A file of them.
+    /// A file with numbers and ranges.
     File(File),
 }
 
@@ -47,18 +47,18 @@ pub enum Part {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// Its name, relative to the configuration: a number or range a line.
+    /// The name of the file, relative to the configuration; one number or range per line.
     file: String,
 }
 
-/// Numbers from 1, first and last.
+/// The first and the last number of a range, from 1.
 type Range = (u32, u32);
 
-/// A range, to be asked in one comparison.
+/// A range that is checked with one comparison.
 #[derive(Clone, Copy)]
 pub(super) struct OnlyRange {
     first: u32,
-    /// How many follow the first.
+    /// The distance from the first number to the last.
     span: u32,
 }
 
@@ -69,15 +69,16 @@ impl OnlyRange {
     }
 }
 
-/// The set: a few ranges, or every number by itself in a table with open addressing, at most half full, in which 0 is an
-/// empty place.
+/// The set: a few ranges, or every number in a hash table with open addressing, at most half full, in which 0 marks an
+/// empty slot.
 #[derive(Debug)]
 pub(super) enum Teids {
     Ranges([Range; MOST_RANGES]),
     Each {
-        places: Box<[u32]>,
+        slots: Box<[u32]>,
         shift: u32,
-        /// Odd, and by chance: anyone can send any number, and whoever knew it could choose such as take long to look for.
+        /// Odd and random: anyone can send any number, and a known multiplier would allow attackers to choose numbers
+        /// with long searches.
         multiplier: u32,
     },
 }
@@ -86,12 +87,12 @@ impl Teids {
     #[inline(always)]
     pub(super) fn contains(&self, teid: u32) -> bool {
         match self {
-            // Empty ranges end before they start. Only the first is asked nearly always.
+            // The end of an empty range is before its start. Nearly always only the first range is compared.
             Self::Ranges(ranges) => ranges.iter().any(|(first, last)| *first <= teid && teid <= *last),
-            Self::Each { places, shift, multiplier } => {
+            Self::Each { slots, shift, multiplier } => {
                 let mut at = start(teid, *multiplier, *shift);
                 loop {
-                    match places.get(at & (places.len() - 1)) {
+                    match slots.get(at & (slots.len() - 1)) {
                         Some(0) | None => return false,
                         Some(found) if *found == teid => return true,
                         Some(_) => at += 1,
@@ -101,7 +102,7 @@ impl Teids {
         }
     }
 
-    /// The range, where all that are known are in one.
+    /// Returns the range if all known tunnels are in one range.
     #[inline(always)]
     pub(super) fn only_range(&self) -> Option<OnlyRange> {
         match self {
@@ -116,7 +117,7 @@ impl Teids {
 
     fn of(mut ranges: Vec<Range>, seed: u64) -> Result<Self, SetupError> {
         ranges.sort_unstable();
-        // Ranges that touch or overlap are one.
+        // Ranges that touch or overlap are merged.
         let mut merged: Vec<Range> = Vec::new();
         for (first, last) in ranges {
             match merged.last_mut() {
@@ -132,7 +133,8 @@ impl Teids {
         let count: u64 = merged.iter().map(|(first, last)| u64::from(last - first) + 1).sum();
         if count > MOST_NUMBERS {
             let message = format!(
-                "{count} numbers in {} ranges: allowed are {MOST_NUMBERS}, or any number in up to {MOST_RANGES} ranges",
+                "{count} numbers in {} ranges: allowed are {MOST_NUMBERS} numbers, or any number in up to \
+                 {MOST_RANGES} ranges",
                 merged.len()
             );
             return Err(SetupError::at(PATH, message));
@@ -140,18 +142,18 @@ impl Teids {
         let length = (count * 2).next_power_of_two() as usize;
         let shift = 32 - length.trailing_zeros();
         let multiplier = Random::new(seed).next() as u32 | 1;
-        let mut places = filled(0, length).map_err(no_memory(PATH, format!("the table of {count} numbers")))?;
+        let mut slots = filled(0, length).map_err(no_memory(PATH, format!("the table of {count} numbers")))?;
         for teid in merged.into_iter().flat_map(|(first, last)| first..=last) {
             let mut at = start(teid, multiplier, shift);
-            while places[at & (length - 1)] != 0 {
+            while slots[at & (length - 1)] != 0 {
                 at += 1;
             }
-            places[at & (length - 1)] = teid;
+            slots[at & (length - 1)] = teid;
         }
-        Ok(Self::Each { places, shift, multiplier })
+        Ok(Self::Each { slots, shift, multiplier })
     }
 
-    /// Reads the numbers.
+    /// Reads the set of tunnels.
     pub(super) fn load(source: &Source, setup: &Setup<'_>) -> Result<Self, SetupError> {
         let mut faults = SetupError::default();
         let mut ranges = Vec::new();
@@ -191,14 +193,14 @@ impl Teids {
     }
 }
 
-/// Where the search for a number starts: the upper bits of a product, which with a random odd factor is universal
-/// (Dietzfelbinger and others 1997).
+/// Returns the slot at which the search for a number starts: the upper bits of a product, which with a random odd
+/// factor is a universal hash (Dietzfelbinger and others 1997).
 #[inline(always)]
 fn start(teid: u32, multiplier: u32, shift: u32) -> usize {
     (teid.wrapping_mul(multiplier) >> shift) as usize
 }
 
-/// A number or range, or `any`. 0 is of no tunnel (TS 29.281 section 5.1).
+/// Parses a number or range, or `any`. 0 never identifies a tunnel (TS 29.281 section 5.1).
 fn range(text: &str) -> Result<Range, String> {
     if text == "any" {
         return Ok((1, u32::MAX));
@@ -207,7 +209,10 @@ fn range(text: &str) -> Result<Range, String> {
     let one = |text: &str| {
         let teid = number(text.trim()).and_then(|teid| u32::try_from(teid).ok());
         teid.filter(|teid| *teid > 0).ok_or_else(|| {
-            format!("'{short}' is no tunnel or range: allowed are 1 to 4294967295 (0xffffffff), such as 0x1000-0x1fff, or any")
+            format!(
+                "'{short}' is not a tunnel or range: allowed are 1 to 4294967295 (0xffffffff), \
+                 such as 0x1000-0x1fff, or any"
+            )
         })
     };
     let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -246,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn one_range_is_known_as_such() {
+    fn a_single_range_is_recognized() {
         assert!(Teids::of(vec![(1, u32::MAX)], 7).expect("any").only_range().is_some());
         assert!(Teids::of(vec![(5, 9), (10, 12)], 7).expect("they touch").only_range().is_some());
         assert!(Teids::of(vec![(5, 9), (11, 12)], 7).expect("two").only_range().is_none());
@@ -254,28 +259,32 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_lie_together_by_one_seed_do_not_by_another() {
-        let by = |seed| Teids::of((0..50).map(|n| (2 * n + 1, 2 * n + 1)).collect(), seed).expect("few");
-        let place = |set: &Teids, teid| match set {
+    fn numbers_that_collide_with_one_seed_do_not_with_another() {
+        let with_seed = |seed| Teids::of((0..50).map(|n| (2 * n + 1, 2 * n + 1)).collect(), seed).expect("few numbers");
+        let slot = |set: &Teids, teid| match set {
             Teids::Each { shift, multiplier, .. } => start(teid, *multiplier, *shift),
             Teids::Ranges(_) => panic!("more than four"),
         };
-        let known = by(1);
-        let together: Vec<u32> = (1..).filter(|teid| place(&known, *teid) == 5).take(200).collect();
+        let known = with_seed(1);
+        let colliding: Vec<u32> = (1..).filter(|teid| slot(&known, *teid) == 5).take(200).collect();
         for seed in 2..10 {
-            let set = by(seed);
-            let places: std::collections::HashSet<_> = together.iter().map(|teid| place(&set, *teid)).collect();
-            assert!(places.len() > 50, "{} of 128 places for 200 numbers", places.len());
+            let set = with_seed(seed);
+            let slots: std::collections::HashSet<_> = colliding.iter().map(|teid| slot(&set, *teid)).collect();
+            assert!(slots.len() > 50, "{} of 128 slots for 200 numbers", slots.len());
         }
     }
 
     proptest! {
         #[test]
-        fn what_is_in_a_range_is_in_the_set(
-            ranges in prop::collection::vec((1u32..2_000, 0u32..20), 0..40).prop_union(prop::collection::vec((1u32..2_000, 0u32..20), 1..2)), far: u32, seed: u64, base in prop::sample::select(vec![0, u32::MAX - 2_100]),
+        fn numbers_in_a_range_are_in_the_set(
+            ranges in prop::collection::vec((1u32..2_000, 0u32..20), 0..40)
+                .prop_union(prop::collection::vec((1u32..2_000, 0u32..20), 1..2)),
+            far: u32,
+            seed: u64,
+            base in prop::sample::select(vec![0, u32::MAX - 2_100]),
         ) {
             let ranges: Vec<_> = ranges.into_iter().map(|(first, more)| (base + first, base + first + more)).collect();
-            let set = Teids::of(ranges.clone(), seed).expect("few");
+            let set = Teids::of(ranges.clone(), seed).expect("few numbers");
             for teid in (0..2_100).map(|teid| base + teid).chain([far, 0]) {
                 let expected = ranges.iter().any(|(first, last)| (*first..=*last).contains(&teid));
                 prop_assert_eq!(set.contains(teid), expected, "{}", teid);

@@ -1,4 +1,5 @@
-//! T-PDUs of an independent writer, answers byte by byte and as tshark reads them, and what must hold whatever comes.
+//! T-PDUs from an independent encoder, answers byte by byte and as tshark reads them, and properties that hold for any
+//! frame.
 
 use forebay_graph::{Rig, Surroundings};
 use forebay_measure::Frequency;
@@ -27,17 +28,17 @@ fn rig(more: &[(&str, Value)]) -> Rig {
     Rig::of::<GtpuDecap>(&params(more)).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A GTP-U message with these flags and this type.
+/// Returns a GTP-U message with these flags and this type.
 fn message(flags: u8, kind: u8, teid: u32, body: &[u8]) -> Vec<u8> {
     [&[flags, kind][..], &(body.len() as u16).to_be_bytes(), &teid.to_be_bytes(), body].concat()
 }
 
-/// A frame with such a message, as etherparse writes it.
+/// Returns a frame with such a message, as etherparse writes it.
 fn frame(flags: u8, kind: u8, teid: u32, body: &[u8]) -> Vec<u8> {
     outer(0, (40_000, 2_152), false, &message(flags, kind, teid, body))
 }
 
-/// Runs a frame: gate, frame, tunnel.
+/// Runs a frame. Returns its gate, the frame afterwards, and its tunnel.
 fn run(rig: &mut Rig, frame: &[u8]) -> (Gate, Vec<u8>, u32) {
     let word = Word::new(0).expect("the first");
     let mut batch = Batch::with_capacity(1);
@@ -64,7 +65,7 @@ fn inner_packets_come_out_with_their_tunnels() {
     assert!(rig.emitted().is_empty());
 }
 
-/// A plain packet kept the QoS flow of the tunnel that it was taken out of before.
+/// Regression: a plain packet kept the QoS flow of the tunnel that it was taken out of before.
 #[test]
 fn a_packet_without_a_qos_flow_has_none_whatever_an_outer_tunnel_left() {
     let [teid, qfi] = [0, 1].map(|number| Word::new(number).expect("a word"));
@@ -96,7 +97,7 @@ fn congestion_is_passed_on() {
     let mut rig = rig(&[]);
     let marked = |inner: &[u8], class: u8| outer(class, (1, 2_152), false, &message(0x30, 255, TEID, &inner[14..]));
     for inner in [ipv4, ipv6] {
-        // The outer packet met congestion (CE); the inner one is of a transport that hears of it, ECT(0).
+        // The outer packet has met congestion (CE); the inner packet's transport supports notification, ECT(0).
         assert_eq!(run(&mut rig, &marked(&inner(0x28 | 2, b"x"), 3)).1, inner(0x28 | 3, b"x"));
         assert_eq!(run(&mut rig, &marked(&inner(0x28 | 2, b"x"), 1)).1, inner(0x28 | 1, b"x"));
         assert_eq!(run(&mut rig, &marked(&inner(0x28 | 3, b"x"), 1)).1, inner(0x28 | 3, b"x"));
@@ -105,7 +106,7 @@ fn congestion_is_passed_on() {
 }
 
 #[test]
-fn what_is_not_sound_has_its_reason() {
+fn invalid_packets_have_their_reason() {
     let mut rig = rig(&[("local", json!(["192.0.2.10"]))]);
     let inner = ipv4(0, b"data");
     let good = frame(0x30, 255, TEID, &inner[14..]);
@@ -132,12 +133,12 @@ fn what_is_not_sound_has_its_reason() {
         (with(42, 0x50), MALFORMED, "version 2"),
         (with(42, 0x20), MALFORMED, "GTP'"),
         (with(45, 200), MALFORMED, "longer than UDP"),
-        (with(42, 0x36), MALFORMED, "extension headers that are none"),
+        (with(42, 0x36), MALFORMED, "invalid extension headers"),
         (good[..49].to_vec(), BAD_LENGTH, "a cut header"),
         (outer(0, (1, 2_152), false, &[0x30; 7]), MALFORMED, "seven bytes"),
-        (with(46, 1), UNKNOWN_TEID, "a tunnel that is not"),
+        (with(46, 1), UNKNOWN_TEID, "a tunnel that does not exist"),
         (frame(0x34, 255, TEID, &[0, 0, 0, 0xc0, 1, 0, 5, 0, 0x45]), UNKNOWN_EXTENSION, "a PDCP number"),
-        (with(43, 3), UNKNOWN_MESSAGE, "a type that is not"),
+        (with(43, 3), UNKNOWN_MESSAGE, "a type that does not exist"),
         (with(50, 0x55), NOT_IP, "version 5 inside"),
         (frame(0x30, 255, TEID, &inner[14..33]), NOT_IP, "a cut inner header"),
         (frame(0x30, 255, TEID, &ipv6(0, b"")[14..53]), NOT_IP, "a cut inner IPv6 header"),
@@ -145,15 +146,15 @@ fn what_is_not_sound_has_its_reason() {
         (vec![0; 13], NOT_GTPU, "no Ethernet"),
     ];
     for (frame, gate, what) in cases {
-        let (told, after, _) = run(&mut rig, &frame);
-        assert_eq!((told, after), (gate, frame), "{what}");
+        let (gate_after, after, _) = run(&mut rig, &frame);
+        assert_eq!((gate_after, after), (gate, frame), "{what}");
     }
     let mut trusting = super::tests::rig(&[("verify", json!(false))]);
     assert_eq!(run(&mut trusting, &wrong_sum).0, Gate::FIRST);
 }
 
 #[test]
-fn echo_requests_are_turned_round() {
+fn echo_requests_become_responses() {
     let mut rig = rig(&[]);
     let request = outer(0xb8, (40_000, 2_152), true, &message(0x32, 1, 0, &[0x12, 0x34, 0, 0]));
     let mut tagged_more = request.clone();
@@ -163,16 +164,16 @@ fn echo_requests_are_turned_round() {
         let (gate, answer, _) = run(&mut rig, &request);
         assert_eq!(gate, REPLY);
         assert_eq!(answer[..12], [FROM, TO].concat());
-        assert_eq!(answer[12..link], request[12..link], "its tags stay");
+        assert_eq!(answer[12..link], request[12..link], "tags stay");
         let ip = &answer[link..];
         assert_eq!(ip[..10], [0x45, 0xb8, 0, 42, 0, 0, 0x40, 0, 64, 17]);
         assert_eq!(ip[12..20], [THERE, HERE].concat());
-        assert_eq!(ip[20..26], [0x08, 0x68, 0x9c, 0x40, 0, 22], "from 2152 to where it came from");
+        assert_eq!(ip[20..26], [0x08, 0x68, 0x9c, 0x40, 0, 22], "from 2152 to the source port");
         assert_eq!(ip[28..], [0x32, 2, 0, 6, 0, 0, 0, 0, 0x12, 0x34, 0, 0, 14, 0]);
         assert_eq!(checksum::sum(&ip[..20]), 0xffff);
     }
-    assert!(rig.emitted().is_empty(), "the request is the answer");
-    // Nobody is answered who cannot be.
+    assert!(rig.emitted().is_empty(), "the request's chunk holds the answer");
+    // Sources that are not a single host's address get no answer.
     for (at, value) in [(26, 224), (26, 0), (6, 1)] {
         let mut strange = outer(0, (1, 2_152), false, &message(0x32, 1, 0, &[0; 4]));
         strange[at] = value;
@@ -181,7 +182,7 @@ fn echo_requests_are_turned_round() {
 }
 
 #[test]
-fn messages_of_others_go_to_control_as_they_are() {
+fn other_messages_go_to_control_unchanged() {
     let mut rig = rig(&[]);
     for kind in [2, 26, 31, 254] {
         let frame = frame(0x32, kind, 0, &[0, 1, 0, 0, 14, 0]);
@@ -191,16 +192,16 @@ fn messages_of_others_go_to_control_as_they_are() {
 }
 
 #[test]
-fn senders_of_what_is_of_no_tunnel_are_told_as_often_as_allowed() {
+fn senders_with_unknown_tunnels_get_errors_within_the_rate_limit() {
     let mut rig = rig(&[("errors_per_second", json!(3))]);
     let body = &ipv4(0, &[7; 100])[14..];
     let stranger = frame(0x30, 255, 0xaabb_ccdd, body);
     for _ in 0..10 {
         assert_eq!(run(&mut rig, &stranger).0, UNKNOWN_TEID);
     }
-    let told = rig.emitted();
-    assert_eq!((told.len(), rig.created()), (3, vec![3, 0]));
-    for (packet, gate) in told {
+    let errors = rig.emitted();
+    assert_eq!((errors.len(), rig.created()), (3, vec![3, 0]));
+    for (packet, gate) in errors {
         assert_eq!(gate, REPLY);
         let answer = packet.data();
         assert_eq!(answer[..14], [&FROM[..], &TO, &[0x08, 0x00]].concat());
@@ -208,18 +209,18 @@ fn senders_of_what_is_of_no_tunnel_are_told_as_often_as_allowed() {
         assert_eq!(answer[34..38], [0x08, 0x68, 0x08, 0x68], "to the registered port");
         assert_eq!(answer[42..54], [0x32, 26, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(answer[54..], [16, 0xaa, 0xbb, 0xcc, 0xdd, 133, 0, 4, 192, 0, 2, 10]);
-        assert!(answer.len() < stranger.len(), "nothing is amplified");
+        assert!(answer.len() < stranger.len(), "the answer is shorter than the request");
     }
-    // A third of a second later, one more.
+    // A third of a second later one more is sent.
     rig.now = Ticks(333_333_333);
     let extended = frame(0x34, 255, TEID, &[&[0, 0, 0, 0xc0, 1, 0, 5, 0][..], body].concat());
     for _ in 0..5 {
         assert_eq!(run(&mut rig, &extended).0, UNKNOWN_EXTENSION);
     }
-    let told = rig.emitted();
-    assert_eq!((told.len(), rig.created()), (1, vec![3, 1]));
-    assert_eq!(told[0].0.data()[42..], [0x32, 31, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 141, 2, 0x40, 0x85]);
-    drop(told);
+    let errors = rig.emitted();
+    assert_eq!((errors.len(), rig.created()), (1, vec![3, 1]));
+    assert_eq!(errors[0].0.data()[42..], [0x32, 31, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 141, 2, 0x40, 0x85]);
+    drop(errors);
     let mut silent = super::tests::rig(&[("errors_per_second", json!(0))]);
     assert_eq!(run(&mut silent, &stranger).0, UNKNOWN_TEID);
     assert!(silent.emitted().is_empty());
@@ -233,7 +234,7 @@ fn senders_of_what_is_of_no_tunnel_are_told_as_often_as_allowed() {
 fn wrong_parameters_are_named() {
     for (params, path, message) in [
         (json!({}), "", "missing field `teids`"),
-        (json!({ "teids": ["1-5", "0"] }), "teids[1]", "'0' is no tunnel"),
+        (json!({ "teids": ["1-5", "0"] }), "teids[1]", "'0' is not a tunnel"),
         (json!({ "teids": "5-1" }), "teids", "'5-1' ends before"),
         (json!({ "teids": { "file": "/no/such" } }), "teids", "cannot read '/no/such'"),
         (json!({ "teids": "any", "local": ["::1"] }), "local[0]", "::1 is the loopback address"),
@@ -262,7 +263,7 @@ fn a_file_of_tunnels_is_read_and_its_faults_have_lines() {
     assert_eq!(run(&mut rig, &frame(0x30, 255, TEID + 1, &inner[14..])).0, UNKNOWN_TEID);
     let wrong = Rig::within::<GtpuDecap>(&json!({ "teids": { "file": "wrong" } }), &mut surroundings);
     let error = wrong.err().expect("refused").to_string();
-    assert!(error.contains("wrong:3: '0' is no tunnel"), "{error}");
+    assert!(error.contains("wrong:3: '0' is not a tunnel"), "{error}");
     std::fs::remove_dir_all(&folder).expect("made above");
 }
 
@@ -283,22 +284,22 @@ fn tshark_reads_the_answers() {
         "udp.checksum.status",
         "_ws.malformed",
     ];
-    let Some(told) = tshark(&frames, &fields) else { return };
-    assert_eq!(told[0], ["0x02", "0x0009", "", "", "1", "1", ""]);
-    assert_eq!(told[1], ["0x1a", "0x0000", "0xaabbccdd", "192.0.2.10", "1", "1", ""]);
+    let Some(rows) = tshark(&frames, &fields) else { return };
+    assert_eq!(rows[0], ["0x02", "0x0009", "", "", "1", "1", ""]);
+    assert_eq!(rows[1], ["0x1a", "0x0000", "0xaabbccdd", "192.0.2.10", "1", "1", ""]);
     assert_eq!(
-        (told[2][0].as_str(), told[2][4].as_str(), told[2][5].as_str(), told[2][6].as_str()),
+        (rows[2][0].as_str(), rows[2][4].as_str(), rows[2][5].as_str(), rows[2][6].as_str()),
         ("0x1f", "1", "1", "")
     );
-    assert_eq!(told.len(), 3);
+    assert_eq!(rows.len(), 3);
 }
 
-/// The outer addresses of IPv4 without options.
+/// Returns the outer addresses of IPv4 without options.
 fn frame_addresses(frame: &[u8]) -> [u32; 2] {
     [26, 30].map(|at| u32::from_be_bytes(frame[at..at + 4].try_into().expect("four")))
 }
 
-/// A message of a tunnel with some bytes changed, cut at any place.
+/// A message of a tunnel with some bytes changed, cut at any offset.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let whole = prop::sample::select(vec![
         frame(0x30, 255, TEID, &ipv4(0, b"data")[14..]),
@@ -323,7 +324,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_048, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_was_put_in_comes_out(
+    fn encapsulated_packets_are_restored(
         v6: bool, class: u8, payload in vec(any::<u8>(), 0..100), teid in 0x1000u32..0x2000, sequence: bool, qfi: bool,
         summed: bool, tags in 0usize..2,
     ) {
@@ -343,7 +344,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_comes_the_short_way_does_what_the_long_one_does(frame in hostile(), keep: bool) {
+    fn the_fast_path_does_the_same_as_the_slow_path(frame in hostile(), keep: bool) {
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
         let function = || {
             let mut setup = Setup::new("decap", &mut surroundings);
@@ -351,30 +352,30 @@ proptest! {
             GtpuDecap::new(serde_json::from_value(params).expect("parameters"), &mut setup).expect("parameters")
         };
         let decap = std::cell::RefCell::new(function);
-        let short = (decap.borrow_mut())();
+        let fast = (decap.borrow_mut())();
         let mut rig = rig(&[("keep_addresses", json!(keep))]);
         let mut packet = rig.packet(&frame);
-        let usual = if keep { short.usual_of_any::<true>(&mut packet) } else { short.usual_of_any::<false>(&mut packet) };
+        let usual = if keep { fast.usual_of_any::<true>(&mut packet) } else { fast.usual_of_any::<false>(&mut packet) };
         if usual {
-            // The long way, which the same frame takes behind a tag.
+            // The slow path, which the same frame takes behind a tag.
             let mut batch = Batch::with_capacity(1);
             batch.push(rig.packet(&tagged(&frame))).expect("room");
             let gate = rig.process(&mut batch)[0];
             let words = packet.words();
             prop_assert_eq!((gate, batch[0].data(), batch[0].words()), (Some(Gate::FIRST), packet.data(), words));
             if keep {
-                prop_assert_eq!(&words[2..4], &frame_addresses(&frame), "source and destination");
+                prop_assert_eq!(&words[2..4], &frame_addresses(&frame), "the words hold source and destination");
             }
             let known = packet.network();
             packet.forget_layers();
             prop_assert_eq!(known, packet.network());
         } else {
-            prop_assert_eq!(packet.data(), &frame[..], "nothing is changed");
+            prop_assert_eq!(packet.data(), &frame[..], "the frame is not changed");
         }
     }
 
     #[test]
-    fn whatever_comes_answers_go_where_it_came_from_and_are_sound(frame in hostile()) {
+    fn answers_to_any_frame_go_to_its_source_and_are_valid(frame in hostile()) {
         let mut rig = rig(&[]);
         let (gate, after, _) = run(&mut rig, &frame);
         let mut answers: Vec<Vec<u8>> = rig.emitted().into_iter().map(|(packet, _)| packet.data().to_vec()).collect();
@@ -384,7 +385,8 @@ proptest! {
         for answer in answers {
             let link = if answer[12] == 0x81 { 18 } else { 14 };
             prop_assert_eq!(&answer[..6], &frame[6..12]);
-            prop_assert_eq!(&answer[link + 12..link + 20], &[&frame[link + 16..link + 20], &frame[link + 12..link + 16]].concat()[..]);
+            let swapped = [&frame[link + 16..link + 20], &frame[link + 12..link + 16]].concat();
+            prop_assert_eq!(&answer[link + 12..link + 20], &swapped[..]);
             prop_assert_eq!(checksum::sum(&answer[link..link + 20]), 0xffff);
             let read = Message::parse(&answer[link + 28..]).expect("a message");
             prop_assert!(Signal::parse(&read).is_some());

@@ -1,11 +1,11 @@
-//! Packets that are no usual ones, made ready for a tunnel: tags and padding go.
+//! Strips tags and padding from packets before they are put into a tunnel.
 
 use forebay_graph::Gate;
 use forebay_packet::Packet;
 use forebay_packet::wire::ethernet::Ethernet;
 
 use super::tunnels::Tunnel;
-use super::which::Which;
+use super::which::TunnelSelector;
 use super::{NO_HEADROOM, NO_TUNNEL, NOT_IP, TOO_LONG, TRUNCATED};
 use crate::tunnel::entropy::Shown;
 use crate::tunnel::inside::{Unfit, place_of};
@@ -13,32 +13,33 @@ use crate::tunnel::outer::Refusal;
 
 pub(super) const ETHERNET: usize = size_of::<Ethernet>();
 
-/// Leaves any packet that is to go into a tunnel bare behind an Ethernet header whose type means nothing: what of it shows
-/// outside, and its tunnel. Or why it cannot be sent; `allows` says whether an inner packet of so many bytes can.
-pub(super) fn lay_bare(
+/// Reduces a packet to its IP packet behind an Ethernet header whose EtherType has no meaning. Returns the fields that
+/// the outer headers show, and its tunnel; or the gate of a packet that cannot be sent. `allows` says whether an inner
+/// packet of so many bytes fits.
+pub(super) fn strip_to_ip(
     packet: &mut Packet,
-    which: &Which,
+    selector: &TunnelSelector,
     allows: impl Fn(usize) -> bool,
 ) -> Result<(Shown, Tunnel), Gate> {
     let (start, length) = place_of(packet).map_err(|unfit| match unfit {
         Unfit::NotIp => NOT_IP,
         Unfit::Truncated => TRUNCATED,
     })?;
-    let tunnel = which.of(packet).ok_or(NO_TUNNEL)?;
+    let tunnel = selector.of(packet).ok_or(NO_TUNNEL)?;
     if !allows(length) {
         return Err(TOO_LONG);
     }
     let shown = Shown::of(packet);
     packet.truncate(start + length);
-    // The addresses move to where tags end.
+    // The addresses move to the end of the tags.
     packet.data_mut().copy_within(..12, start - ETHERNET);
     packet.strip(start - ETHERNET);
     Ok((shown, tunnel))
 }
 
-/// Where a packet goes that has been put into a tunnel, or not.
-pub(super) fn gate_of(put: Result<(), Refusal>) -> Gate {
-    match put {
+/// Returns the gate of a packet by the result of encapsulation.
+pub(super) fn gate_of(result: Result<(), Refusal>) -> Gate {
+    match result {
         Ok(()) => Gate::FIRST,
         Err(Refusal::TooLong) => TOO_LONG,
         Err(Refusal::NoRoom) => NO_HEADROOM,

@@ -1,24 +1,24 @@
-//! Tunnels over IPv6: the same T-PDUs behind other headers.
+//! GTP-U tunnels over IPv6.
 
 use forebay_graph::{Context, Gate};
 use forebay_packet::Packet;
 use forebay_packet::wire::gtpu::Options;
 
 use super::NO_TUNNEL;
-use super::bare::{gate_of, lay_bare};
+use super::bare::{gate_of, strip_to_ip};
 use super::tunnels::Tunnel;
-use super::which::Which;
+use super::which::TunnelSelector;
 use crate::tunnel::entropy::{Inner, Shown};
 use crate::tunnel::outer::Refusal;
 use crate::tunnel::outer_ipv6::{OVERHEAD, OuterIpv6};
 
-/// Puts headers of IPv6 before packets.
+/// Puts IPv6 headers before packets.
 pub(super) struct Headers {
     pub(super) outer: OuterIpv6,
-    /// Flags and message type, as the upper bits of the header.
+    /// The header's flags and message type in its upper bits.
     pub(super) header: u64,
     pub(super) options: Options,
-    /// The optional part of the header, of which as many bytes count as `options` have.
+    /// The optional part of the header. As many bytes of it count as `options` have.
     pub(super) optional: [u8; 8],
 }
 
@@ -35,44 +35,44 @@ impl Headers {
         Ok(())
     }
 
-    /// Does what nearly all packets need, IPv4 with ports straight above Ethernet; `false`, and nothing changed, for the
-    /// others and for those that cannot be sent on.
+    /// Encapsulates a usual packet: IPv4 with ports directly above Ethernet. Returns false, and changes nothing, for
+    /// all others and for those that cannot be sent.
     #[inline]
-    fn usual(&mut self, packet: &mut Packet, which: &Which) -> bool {
+    fn usual(&mut self, packet: &mut Packet, selector: &TunnelSelector) -> bool {
         let Some(inner) = Inner::of(packet, true) else { return false };
-        let Some(tunnel) = which.of_usual(packet, inner) else { return false };
-        let Some(peer) = which.peer(tunnel) else { return false };
+        let Some(tunnel) = selector.of_usual(packet, inner) else { return false };
+        let Some(peer) = selector.peer(tunnel) else { return false };
         let shown = inner.shown();
         self.put(packet, shown, tunnel, peer).is_ok()
     }
 
-    /// Does the same for any packet, or says why not.
+    /// Encapsulates any packet, or returns the gate of the error.
     #[inline(never)]
-    fn unusual(&mut self, packet: &mut Packet, which: &Which) -> Gate {
+    fn unusual(&mut self, packet: &mut Packet, selector: &TunnelSelector) -> Gate {
         let more = OVERHEAD + self.options.len();
-        let (shown, tunnel) = match lay_bare(packet, which, |length| self.outer.allows(length + more)) {
+        let (shown, tunnel) = match strip_to_ip(packet, selector, |length| self.outer.allows(length + more)) {
             Ok(found) => found,
             Err(gate) => return gate,
         };
-        let Some(peer) = which.peer(tunnel) else { return NO_TUNNEL };
+        let Some(peer) = selector.peer(tunnel) else { return NO_TUNNEL };
         gate_of(self.put(packet, shown, tunnel, peer))
     }
 
-    // Out of line, so that what it needs does not burden the loops for IPv4.
+    // Out of line, so that it does not slow the loops for IPv4 down.
     #[inline(never)]
-    pub(super) fn run(&mut self, which: &Which, batch: &mut [Packet], context: &mut Context<'_>) {
+    pub(super) fn run(&mut self, selector: &TunnelSelector, batch: &mut [Packet], context: &mut Context<'_>) {
         for (index, packet) in batch.iter_mut().enumerate() {
-            let gate = self.run_one(which, packet);
+            let gate = self.run_one(selector, packet);
             if gate != Gate::FIRST {
                 context.put(index, gate);
             }
         }
     }
 
-    /// Puts headers before one packet, or says why not.
+    /// Puts headers before one packet, or returns the gate of the error.
     #[inline(always)]
-    pub(super) fn run_one(&mut self, which: &Which, packet: &mut Packet) -> Gate {
-        if self.usual(packet, which) { Gate::FIRST } else { self.unusual(packet, which) }
+    pub(super) fn run_one(&mut self, selector: &TunnelSelector, packet: &mut Packet) -> Gate {
+        if self.usual(packet, selector) { Gate::FIRST } else { self.unusual(packet, selector) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! T-PDUs byte by byte, against an independent writer, and as tshark reads them.
+//! T-PDUs byte by byte, against an independent encoder, and as tshark reads them.
 
 use forebay_graph::{Rig, Surroundings};
 use forebay_measure::Frequency;
@@ -22,7 +22,7 @@ fn rig(params: &Value) -> Rig {
     Rig::of::<GtpuEncap>(params).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What a frame becomes by an independent writer.
+/// Returns the encapsulated frame of an independent encoder.
 fn expected(frame: &[u8], source_port: u16) -> Vec<u8> {
     let inner = &frame[14..];
     let class = if inner[0] >> 4 == 4 { inner[1] } else { inner[0] << 4 | inner[1] >> 4 };
@@ -49,7 +49,7 @@ fn optional_fields_follow_the_header() {
     assert_eq!(frame[58..], ipv4(0, b"data")[14..]);
     let mut rig = rig(&fixed(&[("sequence", json!(true))]));
     for number in 0..3 {
-        // Usual ones and others are numbered alike.
+        // Packets on the fast and the slow path share the numbers.
         let inner = if number == 1 { tagged(&ipv4(0, b"data")) } else { ipv4(0, b"data") };
         let (_, frame) = rig.run(&inner);
         assert_eq!(frame[42..54], [0x32, 0xff, 0, 36, 1, 2, 3, 4, 0, number, 0, 0]);
@@ -57,7 +57,7 @@ fn optional_fields_follow_the_header() {
 }
 
 #[test]
-fn tags_and_padding_are_taken_off() {
+fn tags_and_padding_are_removed() {
     let port = json!(7_777);
     for inner in [ipv4(0x2a, b"x"), ipv6(0x2a, b"xyz"), ipv6(0xff, b"")] {
         let plain = expected(&inner, 7_777);
@@ -96,7 +96,7 @@ fn packets_go_into_the_tunnels_of_their_users() {
 }
 
 #[test]
-fn packets_go_into_the_tunnels_that_a_word_says() {
+fn packets_go_into_the_tunnels_of_their_metadata_word() {
     for (by, name) in [("tunnel", "tunnel"), ("next_hop", "next_hop")] {
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
         let params =
@@ -120,9 +120,9 @@ fn packets_go_into_the_tunnels_that_a_word_says() {
 }
 
 #[test]
-fn what_cannot_be_sent_on_is_dropped() {
+fn packets_that_cannot_be_sent_are_dropped() {
     let mut rig = rig(&fixed(&[("mtu", json!(100))]));
-    // 36 bytes outside, 28 inside.
+    // 36 bytes of outer headers, 28 of inner headers.
     assert_eq!(rig.run(&ipv4(0, &[7; 36])).0, Gate::FIRST);
     assert_eq!(rig.run(&ipv4(0, &[7; 37])).0, TOO_LONG);
     assert_eq!(rig.run(&tagged(&ipv4(0, &[7; 37]))).0, TOO_LONG);
@@ -132,8 +132,8 @@ fn what_cannot_be_sent_on_is_dropped() {
     assert_eq!(rig.run(&ipv6(0, b"data")[..60]).0, TRUNCATED);
     let mut short = ipv4(0, b"data");
     short[17] = 19;
-    assert_eq!(rig.run(&short).0, TRUNCATED, "less than its own header");
-    // Three tunnels in each other are more than the headroom.
+    assert_eq!(rig.run(&short).0, TRUNCATED, "shorter than its own header");
+    // Nested tunnels until the headroom is used up.
     let mut frame = ipv4(0, b"data");
     let mut batch = Batch::with_capacity(1);
     let mut rig = super::tests::rig(&fixed(&[]));
@@ -146,7 +146,7 @@ fn what_cannot_be_sent_on_is_dropped() {
         let fits = depth < room / 36;
         assert_eq!(gate, Some(if fits { Gate::FIRST } else { NO_HEADROOM }), "{depth} tunnels in {room} bytes");
     }
-    assert_eq!(batch[0].data(), frame, "what is dropped is as it was");
+    assert_eq!(batch[0].data(), frame, "a dropped packet is unchanged");
 }
 
 #[test]
@@ -158,14 +158,14 @@ fn wrong_parameters_are_named() {
         (
             json!({ "source": "2001:db8::1", "teid": 1, "peer": "192.0.2.2" }),
             "peer",
-            "'192.0.2.2' is of IPv4 and `source` of IPv6: allowed are peers of IPv6",
+            "'192.0.2.2' is an IPv4 address and `source` an IPv6 address: allowed are IPv6 peers",
         ),
         (json!({ "source": "ff02::1", "teid": 1, "peer": "2001:db8::2" }), "source", "ff02::1 is a multicast address"),
-        (json!({ "source": "192.0.2.1", "tunnels": ["10.0.0.1 1 192.0.2.2", "x"] }), "tunnels[1]", "'x' is no user"),
+        (json!({ "source": "192.0.2.1", "tunnels": ["10.0.0.1 1 192.0.2.2", "x"] }), "tunnels[1]", "'x' is not a user"),
         (
             json!({ "source": "192.0.2.1", "peer": "192.0.2.2", "tunnels": ["10.0.0.1 1", "10.0.0.1 2"] }),
             "tunnels[1]",
-            "a line before it",
+            "an earlier line",
         ),
         (json!({ "source": "192.0.2.1", "tunnels": "/no/such/file" }), "tunnels", "cannot read '/no/such/file'"),
         (
@@ -177,8 +177,8 @@ fn wrong_parameters_are_named() {
     for (key, value, message) in [
         ("teid", json!(0), "allowed are 1 to"),
         ("tunnels", json!([]), "either"),
-        ("by", json!("tunnel"), "nothing to look up"),
-        ("qfi", json!(64), "64 is no QoS flow: allowed are 0 to 63"),
+        ("by", json!("tunnel"), "there is no look-up"),
+        ("qfi", json!(64), "64 is not a QoS flow: allowed are 0 to 63"),
         ("ttl", json!(0), "allowed are 1 to 255"),
         ("mtu", json!(67), "67: allowed are 68"),
     ] {
@@ -206,10 +206,10 @@ fn a_file_of_tunnels_is_read_and_its_faults_have_lines() {
     surroundings.base.clone_from(&folder);
     let large = json!({ "source": "192.0.2.1", "tunnels": "tunnels" });
     let mut rig = Rig::within::<GtpuEncap>(&large, &mut surroundings).expect("a file");
-    assert_eq!(rig.run(&ipv4(0, b"data")).1[46..50], [0, 0, 0, 2], "a table that is asked ahead");
+    assert_eq!(rig.run(&ipv4(0, b"data")).1[46..50], [0, 0, 0, 2], "a large table, which is prefetched");
     let wrong = json!({ "source": "192.0.2.1", "tunnels": "wrong" });
     let error = Rig::within::<GtpuEncap>(&wrong, &mut surroundings).err().expect("refused").to_string();
-    assert!(error.contains("wrong:3: 'x' is no user") && error.contains("wrong:4: a line before it"), "{error}");
+    assert!(error.contains("wrong:3: 'x' is not a user") && error.contains("wrong:4: an earlier line"), "{error}");
     std::fs::remove_dir_all(&folder).expect("made above");
 }
 
@@ -235,23 +235,23 @@ fn tshark_reads_what_is_written() {
         "_ws.malformed",
         "_ws.expert.message",
     ];
-    let Some(told) = tshark(&frames, &fields) else { return };
-    assert_eq!(told.len(), 6);
-    for (index, told) in told.iter().enumerate() {
-        let [kind, teid, qfi, sequence, ip, udp, ports, malformed, _] = &told[..] else { panic!("{told:?}") };
-        assert_eq!((kind.as_str(), teid.as_str(), malformed.as_str()), ("0xff", "0x01020304", ""), "{told:?}");
-        assert_eq!(qfi, if index / 2 == 1 { "9" } else { "" }, "{told:?}");
-        assert_eq!(sequence.is_empty(), index / 2 != 2, "{told:?}");
-        assert!(ip.split(',').all(|status| status == "1"), "every IPv4 checksum is good: {told:?}");
-        // Of the outer datagram none or good, of the inner one good.
-        assert_eq!(udp, if index / 2 == 1 { "1,1" } else { "3,1" }, "{told:?}");
-        assert_eq!(ports, "2152,2000", "{told:?}");
+    let Some(rows) = tshark(&frames, &fields) else { return };
+    assert_eq!(rows.len(), 6);
+    for (index, row) in rows.iter().enumerate() {
+        let [kind, teid, qfi, sequence, ip, udp, ports, malformed, _] = &row[..] else { panic!("{row:?}") };
+        assert_eq!((kind.as_str(), teid.as_str(), malformed.as_str()), ("0xff", "0x01020304", ""), "{row:?}");
+        assert_eq!(qfi, if index / 2 == 1 { "9" } else { "" }, "{row:?}");
+        assert_eq!(sequence.is_empty(), index / 2 != 2, "{row:?}");
+        assert!(ip.split(',').all(|status| status == "1"), "every IPv4 checksum is correct: {row:?}");
+        // The outer datagram has no checksum or a correct one, the inner one has a correct one.
+        assert_eq!(udp, if index / 2 == 1 { "1,1" } else { "3,1" }, "{row:?}");
+        assert_eq!(ports, "2152,2000", "{row:?}");
     }
 }
 
 proptest! {
     #[test]
-    fn what_goes_in_is_what_an_independent_writer_writes(
+    fn packets_equal_those_of_an_independent_encoder(
         v6: bool, class: u8, payload in prop::collection::vec(any::<u8>(), 0..200), tags in 0usize..3, summed: bool,
         fixed_port: bool,
     ) {
@@ -269,23 +269,24 @@ proptest! {
         let after = packet.data().to_vec();
         let port = u16::from_be_bytes([after[34], after[35]]);
         prop_assert!(port == 2_152 && fixed_port || port >= 0xc000 && !fixed_port);
-        let written = [&[0x30, 0xff][..], &((inner.len() - 14) as u16).to_be_bytes(), &[1, 2, 3, 4], &inner[14..]].concat();
+        let length = ((inner.len() - 14) as u16).to_be_bytes();
+        let written = [&[0x30, 0xff][..], &length, &[1, 2, 3, 4], &inner[14..]].concat();
         let mut expected = outer(class, (port, 2_152), summed, &written);
-        // Etherparse says that its packets may not be fragmented.
+        // Etherparse sets the don't-fragment bit.
         expected[20] = 0;
         expected[24..26].fill(0);
         let sum = !forebay_packet::wire::checksum::sum(&expected[14..34]);
         expected[24..26].copy_from_slice(&sum.to_ne_bytes());
         prop_assert_eq!(&after, &expected);
         prop_assert_eq!(Message::parse(&after[42..]).expect("a message").payload, &inner[14..]);
-        // What is known of the layers is what would be found.
+        // The known layers equal those that a search finds.
         let known = (packet.network(), packet.transport(), packet.session_hash());
         packet.forget_layers();
         prop_assert_eq!(known, (packet.network(), packet.transport(), packet.session_hash()));
     }
 
     #[test]
-    fn packets_that_may_be_fragmented_are_told_apart(count in 1u16..300) {
+    fn packets_that_may_be_fragmented_have_different_numbers(count in 1u16..300) {
         let mut rig = rig(&fixed(&[("df", json!(false))]));
         for number in 0..count {
             let (_, frame) = rig.run(&ipv4(0, b"data"));
@@ -308,7 +309,7 @@ proptest! {
             let rig = &mut rigs[which];
             let mut batch = Batch::with_capacity(count);
             for number in 0..count {
-                // Some are dropped, and some go the long way.
+                // Some packets are dropped, and some take the slow path.
                 let frames = [ipv4(0, b"data"), tagged(&ipv4(0, b"data")), vec![0xff; 60]];
                 batch.push(rig.packet(&frames[number % 3])).expect("room");
             }
@@ -316,7 +317,7 @@ proptest! {
             for (packet, gate) in batch.iter().zip(gates) {
                 if gate == Some(Gate::FIRST) {
                     let data = packet.data();
-                    prop_assert!(seen.insert(u16::from_be_bytes([data[18], data[19]])), "twice");
+                    prop_assert!(seen.insert(u16::from_be_bytes([data[18], data[19]])), "no number is used twice");
                 }
             }
         }
@@ -349,7 +350,7 @@ fn folded_branches_do_what_each_does_alone() {
         for ((branch, (gate, frame)), (packet, got)) in expected.into_iter().zip(batch.iter().zip(gates)) {
             let mut after = packet.data().to_vec();
             let mut frame = frame;
-            // Numbers for fragments are drawn from one counter for all of the source.
+            // Identification numbers come from one counter for all modules of the source.
             if branch == 2 && gate == Gate::FIRST {
                 [&mut after, &mut frame].into_iter().for_each(|frame| frame[18..26].fill(0));
             }

@@ -1,4 +1,4 @@
-//! Tunnels by the user's address, or by a number: read from a configuration, looked up for each packet.
+//! Tunnels by user address or by number: read from a configuration, looked up for each packet.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,73 +14,75 @@ use crate::hash_split::Random;
 use crate::parameters::{no_memory, number};
 use crate::tunnel::settings::{AnyEndpoint, kind_of};
 
-/// The parameter that faults name.
+/// The parameter named in errors.
 const PATH: &str = "tunnels";
-/// Faults of a file that are told one by one.
+/// Errors of a file that are reported one by one.
 const MOST_FAULTS: usize = 20;
-/// A table of more places than this does not stay near the processor: it is asked for ahead.
+/// A table with more slots than this does not stay in the cache: it is prefetched.
 const NEAR: usize = 1 << 12;
 
-/// Where tunnels come from.
+/// The source of tunnels.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a file's name, or a list such as [\"10.60.0.1 0x1001 192.0.2.10\"]")]
 pub enum Source {
-    /// A file's name, relative to the configuration: a tunnel a line.
+    /// A file's name, relative to the configuration; one tunnel per line.
     File(String),
     /// The lines of such a file.
     List(Vec<String>),
 }
 
-/// A tunnel: the peer's number of it, and the peer: its address of IPv4, or which of the [peers](Tunnels::peers) of IPv6 it
-/// is. The number is never 0, which is of no tunnel (TS 29.281 section 5.1).
+/// A tunnel: the peer's number for it, and the peer: its IPv4 address, or the index of its IPv6 address in
+/// [peers](Tunnels::peers). The number is never 0, which does not identify a tunnel (TS 29.281 section 5.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tunnel {
     pub(super) teid: u32,
     pub(super) peer: u32,
 }
 
-/// A hash table filled once: open addressing with linear probing, at most half full, a quarter of a cache line a place.
+/// A hash table filled once: open addressing with linear probing, at most half full, a quarter of a cache line per
+/// slot.
 pub(super) struct Table {
-    places: Box<[(u64, Tunnel)]>,
+    slots: Box<[(u64, Tunnel)]>,
     shift: u32,
-    /// Odd, and by chance: users choose what they send to, and whoever knew it could choose keys that lie together.
+    /// Odd and random: users choose their destinations, and a known multiplier would allow attackers to choose keys
+    /// that collide.
     multiplier: u64,
 }
 
 impl Table {
     fn new(entries: usize, seed: u64) -> Result<Self, NoMemory> {
-        let places = (entries * 2).next_power_of_two().max(2);
+        let slots = (entries * 2).next_power_of_two().max(2);
         let multiplier = Random::new(seed).next() | 1;
-        let shift = 64 - places.trailing_zeros();
-        Ok(Self { places: filled((0, Tunnel::default()), places)?, shift, multiplier })
+        let shift = 64 - slots.trailing_zeros();
+        Ok(Self { slots: filled((0, Tunnel::default()), slots)?, shift, multiplier })
     }
 
-    /// Where the search for a key starts: the upper bits of a product, which with a random odd factor is universal
-    /// (Dietzfelbinger and others 1997).
+    /// Returns the slot at which the search for a key starts: the upper bits of a product, which with a random odd
+    /// factor is a universal hash (Dietzfelbinger and others 1997).
     #[inline(always)]
     fn start(&self, key: u64) -> usize {
         (key.wrapping_mul(self.multiplier) >> self.shift) as usize
     }
 
-    /// Adds a key, while fewer are there than the table was made for; `false` where it is there.
+    /// Adds a key; at most `entries` keys may be added. Returns false if the key is already present.
     fn insert(&mut self, key: u64, tunnel: Tunnel) -> bool {
         let mut at = self.start(key);
-        while self.places[at].1.teid != 0 {
-            if self.places[at].0 == key {
+        while self.slots[at].1.teid != 0 {
+            if self.slots[at].0 == key {
                 return false;
             }
-            at = (at + 1) & (self.places.len() - 1);
+            at = (at + 1) & (self.slots.len() - 1);
         }
-        self.places[at] = (key, tunnel);
+        self.slots[at] = (key, tunnel);
         true
     }
 
     #[inline(always)]
     pub(super) fn get(&self, key: u64) -> Option<Tunnel> {
         let mut at = self.start(key);
-        // Half of the places are empty, so that this ends.
+        // The loop ends because half of the slots are empty.
         loop {
-            let (found, tunnel) = *self.places.get(at & (self.places.len() - 1))?;
+            let (found, tunnel) = *self.slots.get(at & (self.slots.len() - 1))?;
             if tunnel.teid == 0 {
                 return None;
             }
@@ -92,26 +94,26 @@ impl Table {
     }
 
     pub(super) fn is_large(&self) -> bool {
-        self.places.len() > NEAR
+        self.slots.len() > NEAR
     }
 
     #[inline(always)]
     pub(super) fn prefetch(&self, key: u64) {
-        prefetch_read(&self.places, self.start(key));
+        prefetch_read(&self.slots, self.start(key));
     }
 }
 
 /// Tunnels by key.
 pub(super) struct Tunnels {
-    /// By address of IPv4, or by number.
+    /// By IPv4 address, or by number.
     pub(super) ipv4: Table,
-    /// By prefix of IPv6: its 64 bits are the user's (TS 23.501 section 5.8.2.2.3).
+    /// By IPv6 prefix: its 64 bits identify the user (TS 23.501 section 5.8.2.2.3).
     pub(super) ipv6: Table,
-    /// Peers over IPv6, each once.
+    /// IPv6 peers without duplicates.
     pub(super) peers: Peers,
 }
 
-/// Peers over IPv6 by number.
+/// IPv6 peers by index.
 #[derive(Default)]
 pub(super) struct Peers {
     addresses: Vec<[u8; 16]>,
@@ -119,7 +121,7 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// How a [`Tunnel`] names a peer of either kind.
+    /// Returns the value with which a [`Tunnel`] refers to a peer of either family.
     pub(super) fn name(&mut self, peer: IpAddr) -> u32 {
         match peer {
             IpAddr::V4(peer) => peer.to_bits(),
@@ -130,14 +132,14 @@ impl Peers {
         }
     }
 
-    /// The address of one of IPv6.
+    /// Returns the address of an IPv6 peer.
     #[inline]
     pub(super) fn address(&self, name: u32) -> Option<&[u8; 16]> {
         self.addresses.get(name as usize)
     }
 }
 
-/// What a line begins with.
+/// The first word of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Ipv4(u64),
@@ -145,7 +147,7 @@ enum Key {
 }
 
 impl Tunnels {
-    /// Reads tunnels from `local`, by address or, where `numbered`, by number; `peer` is that of lines without one.
+    /// Reads tunnels from `local`, by address or, if `numbered`, by number. `peer` is the peer of lines without one.
     pub(super) fn load(
         source: &Source,
         numbered: bool,
@@ -168,11 +170,11 @@ impl Tunnels {
         let of_file = matches!(source, Source::File(_));
         let (mut faults, mut further) = (SetupError::default(), 0);
         let mut entries = Vec::with_capacity(lines.len());
-        for (place, line) in &lines {
+        for (location, line) in &lines {
             match entry(line, numbered, local, peer) {
-                Ok(entry) => entries.extend(entry.map(|entry| (place, entry))),
+                Ok(entry) => entries.extend(entry.map(|entry| (location, entry))),
                 Err(_) if faults.faults.len() == MOST_FAULTS => further += 1,
-                Err(message) => faults.and(fault(of_file, place, &message)),
+                Err(message) => faults.and(fault(of_file, location, &message)),
             }
         }
         let ipv4 = entries.iter().filter(|(_, (key, ..))| matches!(key, Key::Ipv4(_))).count();
@@ -181,7 +183,7 @@ impl Tunnels {
             Table::new(entries, setup.secret()).map_err(lack)
         };
         let mut tunnels = Self { ipv4: table(ipv4)?, ipv6: table(entries.len() - ipv4)?, peers: Peers::default() };
-        for (place, (key, teid, peer)) in entries {
+        for (location, (key, teid, peer)) in entries {
             let tunnel = Tunnel { teid, peer: tunnels.peers.name(peer) };
             let new = match key {
                 Key::Ipv4(key) => tunnels.ipv4.insert(key, tunnel),
@@ -190,7 +192,7 @@ impl Tunnels {
             match new {
                 true => {}
                 false if faults.faults.len() == MOST_FAULTS => further += 1,
-                false => faults.and(fault(of_file, place, "a line before it is of the same user or number")),
+                false => faults.and(fault(of_file, location, "an earlier line has the same user or number")),
             }
         }
         if further > 0 {
@@ -200,11 +202,11 @@ impl Tunnels {
     }
 }
 
-fn fault(of_file: bool, place: &str, message: &str) -> SetupError {
-    if of_file { SetupError::at(PATH, format!("{place}: {message}")) } else { SetupError::at(place, message) }
+fn fault(of_file: bool, location: &str, message: &str) -> SetupError {
+    if of_file { SetupError::at(PATH, format!("{location}: {message}")) } else { SetupError::at(location, message) }
 }
 
-/// A line: user or number, tunnel, peer; nothing where it is empty or a comment.
+/// Parses a line of user or number, tunnel, peer. `None` if it is empty or a comment.
 fn entry(
     line: &str,
     numbered: bool,
@@ -215,39 +217,39 @@ fn entry(
     let Some(first) = words.next() else { return Ok(None) };
     let key = if numbered {
         let index = number(first).and_then(|index| u32::try_from(index).ok());
-        Key::Ipv4(index.ok_or_else(|| format!("'{first}' is no number: allowed are 0 to 4294967295"))?.into())
+        Key::Ipv4(index.ok_or_else(|| format!("'{first}' is not a number: allowed are 0 to 4294967295"))?.into())
     } else {
         user(first)?
     };
     let teid = words.next().unwrap_or_default();
     let teid = number(teid).and_then(|teid| u32::try_from(teid).ok()).filter(|teid| *teid > 0).ok_or_else(|| {
-        format!("'{teid}' is no tunnel endpoint identifier: allowed are 1 to 4294967295, or 0x1 to 0xffffffff")
+        format!("'{teid}' is not a tunnel endpoint identifier: allowed are 1 to 4294967295, or 0x1 to 0xffffffff")
     })?;
     let peer = match (words.next(), peer) {
         (Some(text), _) => AnyEndpoint::try_from(text.to_owned())?,
         (None, Some(peer)) => peer,
-        (None, None) => return Err("no peer: write its address after the tunnel, or give `peer`".to_owned()),
+        (None, None) => return Err("the peer is missing: write its address after the tunnel, or set `peer`".to_owned()),
     };
     check_kind(local, peer)?;
     match words.next() {
-        Some(more) => Err(format!("'{more}' is too much: allowed are user or number, tunnel, peer")),
+        Some(more) => Err(format!("unexpected '{more}': allowed are user or number, tunnel, peer")),
         None => Ok(Some((key, teid, peer.0))),
     }
 }
 
-/// Both ends of a tunnel are of one kind.
+/// Checks that both ends of a tunnel have the same address family.
 pub(super) fn check_kind(local: AnyEndpoint, peer: AnyEndpoint) -> Result<(), String> {
-    let (here, there) = (kind_of(local.0), kind_of(peer.0));
-    if here == there {
+    let (own, other) = (kind_of(local.0), kind_of(peer.0));
+    if own == other {
         return Ok(());
     }
-    Err(format!("'{}' is of {there} and `source` of {here}: allowed are peers of {here}", peer.0))
+    Err(format!("'{}' is an {other} address and `source` an {own} address: allowed are {own} peers", peer.0))
 }
 
-/// A user's address: one of IPv4, or a /64 of IPv6.
+/// Parses a user's address: an IPv4 address, or an IPv6 /64.
 fn user(text: &str) -> Result<Key, String> {
     let wrong =
-        || format!("'{text}' is no user: allowed are an IPv4 address or an IPv6 /64, such as 2001:db8:0:1::/64");
+        || format!("'{text}' is not a user: allowed are an IPv4 address or an IPv6 /64, such as 2001:db8:0:1::/64");
     let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
     match (address.parse().map_err(|_| wrong())?, length) {
         (IpAddr::V4(address), None | Some("32")) => Ok(Key::Ipv4(address.to_bits().into())),
@@ -268,7 +270,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map(entries in prop::collection::vec((0u64..50, 1u32.., any::<u32>()), 0..200), far: u64, seed: u64) {
+        fn it_is_a_map(
+            entries in prop::collection::vec((0u64..50, 1u32.., any::<u32>()), 0..200), far: u64, seed: u64,
+        ) {
             let mut table = Table::new(entries.len(), seed).expect("memory");
             let mut map = HashMap::new();
             for (key, teid, peer) in entries {
@@ -283,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_nothing_has_nothing() {
+    fn an_empty_table_has_no_keys() {
         assert_eq!(Table::new(0, 7).expect("memory").get(0), None);
     }
 
@@ -299,35 +303,40 @@ mod tests {
         assert_eq!(read("3 7", true, peer), Ok(Some((Key::Ipv4(3), 7, nine))));
         assert_eq!(read("# nothing", false, None), Ok(None));
         for (line, part) in [
-            ("10.0.0.0/24 7", "'10.0.0.0/24' is no user"),
-            ("2001:db8::1 7", "'2001:db8::1' is no user"),
-            ("2001:db8::1/64 7", "'2001:db8::1/64' is no user"),
-            ("10.0.0.1 0", "'0' is no tunnel"),
-            ("10.0.0.1", "'' is no tunnel"),
-            ("10.0.0.1 0x100000000", "'0x100000000' is no tunnel"),
+            ("10.0.0.0/24 7", "'10.0.0.0/24' is not a user"),
+            ("2001:db8::1 7", "'2001:db8::1' is not a user"),
+            ("2001:db8::1/64 7", "'2001:db8::1/64' is not a user"),
+            ("10.0.0.1 0", "'0' is not a tunnel"),
+            ("10.0.0.1", "'' is not a tunnel"),
+            ("10.0.0.1 0x100000000", "'0x100000000' is not a tunnel"),
             ("10.0.0.1 7 224.0.0.1", "224.0.0.1 is a multicast address"),
-            ("10.0.0.1 7 192.0.2.1 8", "'8' is too much"),
-            ("10.0.0.1 7 2001:db8::2", "'2001:db8::2' is of IPv6 and `source` of IPv4"),
+            ("10.0.0.1 7 192.0.2.1 8", "unexpected '8'"),
+            ("10.0.0.1 7 2001:db8::2", "'2001:db8::2' is an IPv6 address and `source` an IPv4 address"),
         ] {
             let error = read(line, false, peer).expect_err(line);
             assert!(error.contains(part) && error.contains("allowed are"), "{line}: {error}");
         }
-        assert!(read("10.0.0.1 7", false, None).expect_err("no peer").contains("no peer"));
-        assert!(read("10.0.0.1 7", true, peer).expect_err("an address").contains("'10.0.0.1' is no number"));
+        assert!(read("10.0.0.1 7", false, None).expect_err("no peer").contains("the peer is missing"));
+        assert!(read("10.0.0.1 7", true, peer).expect_err("an address").contains("'10.0.0.1' is not a number"));
         let local = end("2001:db8::1");
         assert_eq!(entry("3 7 2001:db8::2", true, local, None), Ok(Some((Key::Ipv4(3), 7, end("2001:db8::2").0))));
-        assert!(entry("3 7", true, local, peer).expect_err("a mixture").contains("'192.0.2.9' is of IPv4"));
+        assert!(entry("3 7", true, local, peer).expect_err("a mixture").contains("'192.0.2.9' is an IPv4 address"));
     }
 
     #[test]
-    fn keys_that_lie_together_by_one_seed_do_not_by_another() {
-        let by = |seed| Table::new(4_096, seed).expect("memory");
-        // By the first seed all of these start at one place.
-        let (known, place) = (by(1), by(1).start(77));
-        let keys: Vec<u64> = (0..).filter(|key| known.start(*key) == place).take(200).collect();
-        let places = |seed| keys.iter().map(|key| by(seed).start(*key)).collect::<std::collections::HashSet<_>>().len();
-        assert_eq!(places(1), 1);
-        assert!((2..10).all(|seed| places(seed) > 100), "{:?}", (2..10).map(places).collect::<Vec<_>>());
+    fn keys_that_collide_with_one_seed_do_not_with_another() {
+        let with_seed = |seed| Table::new(4_096, seed).expect("memory");
+        // With the first seed all of these start at one slot.
+        let (known, slot) = (with_seed(1), with_seed(1).start(77));
+        let keys: Vec<u64> = (0..).filter(|key| known.start(*key) == slot).take(200).collect();
+        let distinct_slots =
+            |seed| keys.iter().map(|key| with_seed(seed).start(*key)).collect::<std::collections::HashSet<_>>().len();
+        assert_eq!(distinct_slots(1), 1);
+        assert!(
+            (2..10).all(|seed| distinct_slots(seed) > 100),
+            "{:?}",
+            (2..10).map(distinct_slots).collect::<Vec<_>>()
+        );
     }
 
     #[test]

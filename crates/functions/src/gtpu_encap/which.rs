@@ -1,32 +1,32 @@
-//! Which tunnel a packet goes into.
+//! Selects the tunnel of a packet.
 
 use forebay_packet::{Packet, Word};
 
 use super::tunnels::{Peers, Tunnel, Tunnels};
 use crate::tunnel::entropy::Inner;
 
-/// How a packet's tunnel is found.
-pub(super) enum Which {
-    /// With its peer, where that is of IPv6.
+/// The rule by which a packet's tunnel is found.
+pub(super) enum TunnelSelector {
+    /// One tunnel for all packets, with its peer if that is an IPv6 peer.
     One(Tunnel, Peers),
     ByDestination(Tunnels),
     ByWord(Tunnels, Word),
-    /// Said by these metadata words: number and peer over IPv4; a number of 0 is no tunnel.
+    /// The metadata words contain number and peer over IPv4; number 0 means no tunnel.
     BySession {
         teid: Word,
         peer: Word,
     },
 }
 
-/// The tunnel that a packet's words say.
+/// Returns the tunnel in a packet's metadata words.
 #[inline(always)]
-pub(super) fn said(packet: &Packet, teid: Word, peer: Word) -> Option<Tunnel> {
+pub(super) fn tunnel_in_words(packet: &Packet, teid: Word, peer: Word) -> Option<Tunnel> {
     let tunnel = Tunnel { teid: packet.word(teid), peer: packet.word(peer) };
     (tunnel.teid != 0).then_some(tunnel)
 }
 
-impl Which {
-    /// The address of a tunnel's peer over IPv6.
+impl TunnelSelector {
+    /// Returns the address of a tunnel's peer over IPv6.
     #[inline]
     pub(super) fn peer(&self, tunnel: Tunnel) -> Option<&[u8; 16]> {
         match self {
@@ -36,18 +36,18 @@ impl Which {
         }
     }
 
-    /// The tunnel of a packet that nearly all packets are like.
+    /// Returns the tunnel of a usual packet: IPv4 with ports.
     #[inline(always)]
     pub(super) fn of_usual(&self, packet: &Packet, inner: &Inner) -> Option<Tunnel> {
         match self {
             Self::One(tunnel, _) => Some(*tunnel),
             Self::ByDestination(tunnels) => tunnels.ipv4.get(inner.destination().into()),
             Self::ByWord(tunnels, word) => tunnels.ipv4.get(packet.word(*word).into()),
-            Self::BySession { teid, peer } => said(packet, *teid, *peer),
+            Self::BySession { teid, peer } => tunnel_in_words(packet, *teid, *peer),
         }
     }
 
-    /// The tunnel of any packet.
+    /// Returns the tunnel of any packet.
     pub(super) fn of(&self, packet: &mut Packet) -> Option<Tunnel> {
         match self {
             Self::One(tunnel, _) => Some(*tunnel),
@@ -59,11 +59,11 @@ impl Which {
                 }
             },
             Self::ByWord(tunnels, word) => tunnels.ipv4.get(packet.word(*word).into()),
-            Self::BySession { teid, peer } => said(packet, *teid, *peer),
+            Self::BySession { teid, peer } => tunnel_in_words(packet, *teid, *peer),
         }
     }
 
-    /// Asks for the places of a large table that the batch's packets will be looked up in.
+    /// Prefetches the slots of a large table in which the batch's packets will be looked up.
     pub(super) fn prefetch(&self, batch: &mut [Packet]) {
         match self {
             Self::ByDestination(tunnels) if tunnels.ipv4.is_large() => {

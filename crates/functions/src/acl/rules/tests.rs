@@ -1,4 +1,4 @@
-//! Changes one by one against a plain list that is scanned, in both forms, and a reader beside them.
+//! Changes compared one by one with a plain list that is scanned, in both forms, with a reader running beside them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,7 +15,7 @@ fn table_of(v4: Vec<Rule4>, v6: Vec<Rule6>, quiet: Duration) -> RuleTable {
     RuleTable::compiled_after(quiet, Arc::new(list), [(); 2].map(|()| Counter::new()).into())
 }
 
-/// So long that only the test says when a list is compiled.
+/// So long that the list is compiled only when the test asks for it.
 const NEVER: Duration = Duration::from_secs(3600);
 
 fn table(lines: &[&str]) -> RuleTable {
@@ -33,7 +33,7 @@ const SSH: &str = "@10.0.0.0/8 0.0.0.0/0 0 : 65535 22 : 22 0x06/0xff deny";
 const ALL: &str = "@0.0.0.0/0 0.0.0.0/0 0 : 65535 0 : 65535 0/0 permit";
 const SIX: &str = "@2001:db8::/32 ::/0 0 : 65535 443 : 443 0x06/0xff deny";
 
-/// A line as entries are written: readable.
+/// Returns a line as entries are written: in readable form.
 fn entry(number: usize, line: &str) -> String {
     let rules = parse_line(line, &Sets::default()).expect("a rule");
     assert_eq!(rules.len(), 1);
@@ -48,7 +48,7 @@ fn rules_come_and_go_by_position() {
     let mut denied = || verdicts(&reader.read().v4, &[key], &mut Hits::new(1))[0].denies();
     assert!(!denied());
     assert_eq!(table.apply(&[&format!("add {SSH}"), &format!("add {SIX}")]).refused, []);
-    assert!(!denied(), "a rule at the end comes after the one that permits all");
+    assert!(!denied(), "a rule at the end comes after the rule that permits all packets");
     assert_eq!(table.entries(None, 9).expect("all"), [entry(0, ALL), entry(1, SSH), entry(2, SIX)]);
     assert_eq!(table.apply(&[&format!("add 0 {SSH}")]).made, 1);
     assert!(denied());
@@ -71,23 +71,23 @@ fn pages_follow_each_other() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_and_the_rest_is_done() {
+fn invalid_changes_are_refused_and_the_others_are_made() {
     let table = table(&[ALL]);
     let wrong = [
-        (format!("add 2 {SSH}"), "no rule has the number 2: allowed are 0 to 1"),
-        (format!("replace 1 {SSH}"), "no rule has the number 1: allowed are 0 to 0"),
-        (format!("replace {SSH}"), "'replace' has no number and rule: write replace NUMBER RULE"),
-        ("replace 0".to_owned(), "'replace' has no number and rule: write replace NUMBER RULE"),
-        (format!("replace 0 {SIX}"), "there are no rules of this rule's address family that it could replace"),
-        (format!("add 0 {SIX}"), "the number 0 is among the rules of the other address family: allowed are 1 to 1"),
+        (format!("add 2 {SSH}"), "no rule has number 2: allowed are 0 to 1"),
+        (format!("replace 1 {SSH}"), "no rule has number 1: allowed are 0 to 0"),
+        (format!("replace {SSH}"), "'replace' needs a number and a rule: write replace NUMBER RULE"),
+        ("replace 0".to_owned(), "'replace' needs a number and a rule: write replace NUMBER RULE"),
+        (format!("replace 0 {SIX}"), "the table has no rule of this address family that could be replaced"),
+        (format!("add 0 {SIX}"), "number 0 belongs to a rule of the other address family: allowed are 1 to 1"),
         ("add 0 deny tcp from any to any".to_owned(), "write ip or ip6 before the protocol"),
         ("add 0".to_owned(), "write add [NUMBER] RULE, such as add 0 permit tcp"),
-        (format!("remove 0 {SSH}"), "the number 0 has the rule permit ip from any to any: allowed is that one"),
-        ("remove 1".to_owned(), "no rule has the number 1: allowed are 0 to 0"),
-        ("remove 99999999999999999999".to_owned(), "'99999999999999999999' is no number of a rule"),
-        (format!("remove {SSH}"), "there is no rule deny tcp from 10.0.0.0/8 to any port 22: allowed"),
-        ("remove permit any from any to any".to_owned(), "there is no rule permit ip6 from any to any"),
-        (format!("add -1 {SSH}"), "'-1' is no number of a rule: allowed are whole numbers from 0"),
+        (format!("remove 0 {SSH}"), "rule number 0 is permit ip from any to any: allowed is that rule"),
+        ("remove 1".to_owned(), "no rule has number 1: allowed are 0 to 0"),
+        ("remove 99999999999999999999".to_owned(), "'99999999999999999999' is not a rule number"),
+        (format!("remove {SSH}"), "the table has no rule deny tcp from 10.0.0.0/8 to any port 22: the"),
+        ("remove permit any from any to any".to_owned(), "the table has no rule permit ip6 from any to any"),
+        (format!("add -1 {SSH}"), "'-1' is not a rule number: allowed are whole numbers from 0"),
         ("add set x = 10.0.0.0/8".to_owned(), "sets are defined where the rules are"),
         ("add permit tcp from office to any".to_owned(), "'office' is not a valid address, prefix or set"),
         ("add 0 @10.0.0.0/33 0.0.0.0/0 0 : 1 0 : 1 0/0".to_owned(), "10.0.0.0/33"),
@@ -99,8 +99,8 @@ fn what_cannot_be_done_is_refused_and_the_rest_is_done() {
     lines.push(&good);
     let outcome = table.apply(&lines);
     assert_eq!((outcome.made, outcome.refused.len()), (1, wrong.len()));
-    for ((line, told), refused) in wrong.iter().zip(&outcome.refused) {
-        assert!(refused.message.contains(told) && !refused.message.contains('\n'), "{line}: {refused}");
+    for ((line, message), refused) in wrong.iter().zip(&outcome.refused) {
+        assert!(refused.message.contains(message) && !refused.message.contains('\n'), "{line}: {refused}");
     }
     assert_eq!(table.entries(None, 9).expect("all"), [entry(0, SSH), entry(1, ALL)]);
 }
@@ -108,15 +108,15 @@ fn what_cannot_be_done_is_refused_and_the_rest_is_done() {
 #[test]
 fn a_rule_is_removed_by_the_number_that_is_shown() {
     let table = table(&[ALL, SSH, SIX]);
-    assert_eq!(table.apply(&["remove 3"]).refused[0].message, "no rule has the number 3: allowed are 0 to 2");
-    // Each change of a batch sees the numbers that the one before it has left.
+    assert_eq!(table.apply(&["remove 3"]).refused[0].message, "no rule has number 3: allowed are 0 to 2");
+    // Each change of a batch sees the numbers that the change before it produced.
     assert_eq!(table.apply(&["remove 0", "remove 1"]).refused, []);
     assert_eq!(table.entries(None, 9).expect("all"), [entry(0, SSH)]);
-    // With the rule behind the number no other rule is taken out.
+    // With a rule after the number, no other rule is removed.
     let other = table.apply(&["remove 0 permit ip from any to any"]);
-    assert!(other.refused[0].message.contains("the number 0 has the rule deny tcp from 10.0.0.0/8"), "{other:?}");
+    assert!(other.refused[0].message.contains("rule number 0 is deny tcp from 10.0.0.0/8"), "{other:?}");
     assert_eq!(table.apply(&["remove 0 deny tcp from 10.0.0.0/8 to any port ssh"]).made, 1);
-    assert_eq!(table.apply(&["remove 0"]).refused[0].message, "no rule has a number: the table has no rules");
+    assert_eq!(table.apply(&["remove 0"]).refused[0].message, "no rule has a number: the table is empty");
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_line_that_means_several_rules_adds_and_removes_them_together() {
 #[test]
 fn rules_keep_their_counts_wherever_they_move() {
     for filler in [0, 6_000] {
-        // Few rules and many are compiled in different ways.
+        // Short and long lists are compiled in different ways.
         let count = "@10.0.0.0/8 0.0.0.0/0 0 : 65535 0 : 65535 0/0 count";
         let mut lines = vec![count, SSH];
         let fillers: Vec<String> = (0..filler)
@@ -175,7 +175,7 @@ fn rules_keep_their_counts_wherever_they_move() {
     }
 }
 
-/// While one of two rules that deny is always there, no packet passes.
+/// One of two rules that deny is present at all times, so no packet passes.
 #[test]
 fn a_reader_sees_the_old_list_or_the_new() {
     let table = table(&[SSH, ALL]);
@@ -196,14 +196,15 @@ fn a_reader_sees_the_old_list_or_the_new() {
             assert_eq!(table.apply(&[&format!("replace 0 {other}")]).made, 1);
         }
         done.store(true, Ordering::Relaxed);
-        reader.join().expect("it saw nothing wrong");
+        reader.join().expect("the reader's assertions hold");
     });
 }
 
-/// A rule that is replaced again and again is there in one wording or the other, whatever form the list has: packets that
-/// it is about never come to the rule below, those of one call meet one wording, and the rule above stays as it is.
+/// A rule that is replaced again and again is present in one version or the other, whatever form the list has. Packets
+/// that it matches never reach the rule below; the packets of one call all meet the same version; the rule above stays
+/// as it is.
 #[test]
-fn a_reader_sees_one_wording_or_the_other() {
+fn a_reader_sees_one_version_or_the_other() {
     let (permit, above) = (SSH.replace("deny", "permit"), ALL.replace("0/0 permit", "0x11/0xff deny"));
     let table = table(&[&above, SSH, ALL]);
     let (done, both) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -214,36 +215,39 @@ fn a_reader_sees_one_wording_or_the_other() {
             let keys = [ssh(1), Key::new(1, 1, 1, 1, 17), ssh(2), Key::new(1, 1, 1, 1, 6), ssh(3)];
             let (mut seen, mut calls) = ([false; 2], 0u64);
             while !done.load(Ordering::Relaxed) {
-                let told = verdicts(&reader.read().v4, &keys, &mut Hits::new(4));
-                assert_eq!((told[1].rule(), told[1].denies()), (Some(0), true), "the rule above");
-                assert_eq!((told[3].rule(), told[3].denies()), (Some(2), false), "the rule below");
-                // The wording of the start has number 1, those that follow 3.
-                assert!(matches!(told[0].rule(), Some(1 | 3)), "{:?} after {calls} calls", told[0]);
-                assert!(told[0] == told[2] && told[0] == told[4], "{told:?} in one call");
-                seen[usize::from(told[0].denies())] = true;
+                let verdicts_now = verdicts(&reader.read().v4, &keys, &mut Hits::new(4));
+                assert_eq!((verdicts_now[1].rule(), verdicts_now[1].denies()), (Some(0), true), "the rule above");
+                assert_eq!((verdicts_now[3].rule(), verdicts_now[3].denies()), (Some(2), false), "the rule below");
+                // The version of the start has number 1, later versions have 3.
+                assert!(matches!(verdicts_now[0].rule(), Some(1 | 3)), "{:?} after {calls} calls", verdicts_now[0]);
+                assert!(
+                    verdicts_now[0] == verdicts_now[2] && verdicts_now[0] == verdicts_now[4],
+                    "{verdicts_now:?} in one call"
+                );
+                seen[usize::from(verdicts_now[0].denies())] = true;
                 calls += 1;
                 both.store(seen == [true; 2], Ordering::Relaxed);
             }
         });
         let mut round = 0;
-        // Until the reader has met both wordings, or has ended for what it saw.
+        // Until the reader has met both versions or has ended because an assertion failed.
         while round < 600 || !both.load(Ordering::Relaxed) && !reader.is_finished() {
-            let wording = if round % 2 == 0 { permit.as_str() } else { SSH };
-            assert_eq!(table.apply(&[&format!("replace 1 {wording}")]).made, 1);
+            let version = if round % 2 == 0 { permit.as_str() } else { SSH };
+            assert_eq!(table.apply(&[&format!("replace 1 {version}")]).made, 1);
             if round % 40 == 0 {
                 assert!(table.shared.compile().is_ok());
             }
             round += 1;
         }
         done.store(true, Ordering::Relaxed);
-        reader.join().expect("it saw nothing wrong");
+        reader.join().expect("the reader's assertions hold");
     });
 }
 
-/// Waits for something that comes about in its own time.
-fn comes_about(what: impl Fn() -> bool) -> bool {
+/// Waits until a condition holds. Returns false after 120 s.
+fn becomes_true(condition: impl Fn() -> bool) -> bool {
     let start = Instant::now();
-    while !what() {
+    while !condition() {
         if start.elapsed() > Duration::from_secs(120) {
             return false;
         }
@@ -262,12 +266,12 @@ fn a_list_that_is_left_alone_is_compiled_again() {
     };
     for round in 0..3 {
         assert_eq!(table.apply(&[&format!("add 0 {SSH}"), &format!("add {SSH}")]).made, 2);
-        assert!(compiled().1, "nobody has changed the rules of the other family");
-        assert!(comes_about(|| compiled().0), "round {round}");
+        assert!(compiled().1, "the rules of the other family have not changed");
+        assert!(becomes_true(|| compiled().0), "round {round}");
         assert_eq!(table.len(), 4 + 2 * round);
     }
     assert_eq!(table.apply(&[&format!("remove {SIX}")]).made, 1);
-    assert!(comes_about(|| compiled() == (true, true)));
+    assert!(becomes_true(|| compiled() == (true, true)));
     assert_eq!(table.len(), 7);
 }
 
@@ -279,19 +283,19 @@ fn a_long_list_is_judged_by_tuples_before_and_after_changes() {
     let keys = synthetic::keys(&rules, 200, 0.8, 2);
     let oracle = |key| oracle::classify(&rules, Decision::Permit, key, &mut Hits::new(rules.len())).rule();
     let expected: Vec<_> = keys.iter().map(oracle).collect();
-    let told = |list: &List| {
+    let rules_hit = |list: &List| {
         let all = verdicts(&list.v4, &keys, &mut Hits::new(rules.len()));
         all.iter().map(|verdict| verdict.rule()).collect::<Vec<_>>()
     };
     let list = table.shared.live.look();
     assert!(slow(&list));
-    assert_eq!(told(&list), expected);
+    assert_eq!(rules_hit(&list), expected);
     drop(list);
     assert_eq!(table.apply(&[&format!("add 0 {SSH}"), &format!("remove 0 {SSH}")]).made, 2);
     assert!(table.shared.compile().is_ok());
     let list = table.shared.live.look();
-    assert!(slow(&list) && list.v4.changing().is_some(), "what would be slower is not put in place");
-    assert_eq!(told(&list), expected);
+    assert!(slow(&list) && list.v4.changing().is_some(), "a slower form is not installed");
+    assert_eq!(rules_hit(&list), expected);
 }
 
 #[test]
@@ -302,8 +306,8 @@ fn a_list_that_takes_too_much_to_compile_is_judged_by_tuples_and_counted() {
     let keys = synthetic::hitting_keys(&rules, 200, 2);
     let oracle = |key| oracle::classify(&rules, Decision::Permit, key, &mut Hits::new(rules.len()));
     let expected: Vec<_> = keys.iter().map(oracle).collect();
-    let told = || verdicts(&table.shared.live.look().v4, &keys, &mut Hits::new(rules.len()));
-    assert_eq!((told(), given_up()), (expected.clone(), vec![1, 0]));
+    let verdicts_now = || verdicts(&table.shared.live.look().v4, &keys, &mut Hits::new(rules.len()));
+    assert_eq!((verdicts_now(), given_up()), (expected.clone(), vec![1, 0]));
     assert_eq!(
         (table.len(), table.entries(None, 1).expect("the first")),
         (10_000, vec![format!("0 {}", Readable(&rules[0]))])
@@ -311,21 +315,21 @@ fn a_list_that_takes_too_much_to_compile_is_judged_by_tuples_and_counted() {
     assert_eq!(table.apply(&[&format!("add 0 {SSH}"), &format!("remove {SSH}")]).made, 2);
     assert!(table.shared.compile().is_ok());
     assert!(table.shared.live.look().v4.changing().is_some());
-    assert_eq!((told(), given_up()), (expected, vec![2, 0]));
+    assert_eq!((verdicts_now(), given_up()), (expected, vec![2, 0]));
 }
 
 #[test]
-fn whoever_waits_for_rest_ends_with_the_table() {
+fn the_compiling_thread_ends_with_the_table() {
     let table = table(&[ALL]);
     assert_eq!(table.apply(&[&format!("add {SSH}")]).made, 1);
     let shared = Arc::downgrade(&table.shared);
-    assert!(shared.strong_count() == 2, "one waits");
+    assert!(shared.strong_count() == 2, "the table and the waiting thread");
     drop(table);
-    assert!(comes_about(|| shared.strong_count() == 0));
+    assert!(becomes_true(|| shared.strong_count() == 0));
 }
 
 #[test]
-fn a_list_that_has_changed_meanwhile_is_not_replaced_by_what_it_was() {
+fn a_list_that_has_changed_meanwhile_is_not_replaced_by_its_old_form() {
     let table = table(&[ALL]);
     assert_eq!(table.apply(&[&format!("add 0 {SSH}")]).made, 1);
     let denied = || {
@@ -335,10 +339,10 @@ fn a_list_that_has_changed_meanwhile_is_not_replaced_by_what_it_was() {
     let stale = table.shared.snapshot().compile();
     assert!(denied());
     assert_eq!(table.apply(&[&format!("remove 0 {SSH}")]).made, 1);
-    assert!(!table.shared.put(stale), "what was compiled is of before the change");
+    assert!(!table.shared.put(stale), "the compiled form is older than the change");
     assert!(!denied());
     assert!(!table.shared.live.look().v4.is_compiled());
-    // Of as many rules as before, so that it is not their number that tells.
+    // As many rules as before, so that their number cannot reveal the change.
     let stale = table.shared.snapshot().compile();
     assert_eq!(table.apply(&[&format!("replace 0 {SSH}")]).made, 1);
     assert!(!table.shared.put(stale));
@@ -347,7 +351,7 @@ fn a_list_that_has_changed_meanwhile_is_not_replaced_by_what_it_was() {
     assert!(denied() && table.shared.live.look().v4.is_compiled());
 }
 
-/// One family's side of a table that is tested.
+/// One address family of a table under test.
 trait Side: Address {
     fn table(rules: Vec<Rule<Self>>) -> RuleTable;
     fn form(list: &List) -> &Form<Self>;
@@ -371,7 +375,7 @@ impl Side for u128 {
     }
 }
 
-/// A table, and the plain list that it is to be the same as: rules with what they are counted under.
+/// A table, and the plain list that it must equal: each rule with the number of its counter.
 struct Model<A: Address> {
     table: RuleTable,
     reader: Reader<List, Log>,
@@ -389,13 +393,13 @@ impl<A: Side> Model<A> {
         Self { table, reader, plain, at_first, hits: Hits::new(at_first), counted: vec![0; at_first + 1] }
     }
 
-    /// Makes changes on both.
+    /// Makes changes to both.
     fn change(&mut self, changes: &[(Verb, Option<usize>, Rule<A>)]) {
         let (mut lines, mut refused) = (Vec::new(), Vec::new());
         for (at, (verb, position, rule)) in changes.iter().enumerate() {
             let word = format!("{verb:?}").to_lowercase();
-            let place = position.map_or(String::new(), |position| format!("{position} "));
-            lines.push(format!("{word} {place}{rule}"));
+            let number = position.map_or(String::new(), |position| format!("{position} "));
+            lines.push(format!("{word} {number}{rule}"));
             let len = self.plain.len();
             let found = position.or_else(|| self.plain.iter().position(|(it, _)| it == rule));
             let new = (*rule, self.at_first);
@@ -416,22 +420,22 @@ impl<A: Side> Model<A> {
         assert_eq!(outcome.made, lines.len() - refused.len());
     }
 
-    /// Both answer and count alike for the keys, and hold the same rules.
+    /// Both give the same verdicts and counts for the keys, and hold the same rules.
     fn check(&mut self, keys: &[Key<A>]) {
         let list = self.reader.read();
         assert_eq!(A::form(&list).len(), self.plain.len());
-        let answers = verdicts(A::form(&list), keys, &mut self.hits);
+        let verdicts = verdicts(A::form(&list), keys, &mut self.hits);
         let rules: Vec<_> = self.plain.iter().map(|(rule, _)| *rule).collect();
         let mut hits = Hits::new(rules.len());
-        for (key, answer) in keys.iter().zip(answers) {
+        for (key, verdict) in keys.iter().zip(verdicts) {
             let scan = oracle::classify(&rules, Decision::Permit, key, &mut hits);
             let number = scan.rule().map(|at| self.plain[at as usize].1 as u32);
-            assert_eq!((answer.decision(), answer.rule()), (scan.decision(), number), "{key:?}");
+            assert_eq!((verdict.decision(), verdict.rule()), (scan.decision(), number), "{key:?}");
         }
         for ((_, number), hits) in self.plain.iter().zip(hits.rules()) {
             self.counted[*number] += hits;
         }
-        let (added, at_first) = self.counted.split_last().expect("one for those that were added");
+        let (added, at_first) = self.counted.split_last().expect("one counter for the added rules");
         assert_eq!((self.hits.rules().as_slice(), self.hits.added()), (at_first, *added));
         let entries: Vec<_> =
             rules.iter().enumerate().map(|(number, rule)| format!("{number} {}", Readable(rule))).collect();
@@ -439,8 +443,8 @@ impl<A: Side> Model<A> {
     }
 }
 
-/// Changes in any batches: a verb, a position that may not exist, a rule of a small set so that they meet. After some
-/// batches the list is compiled.
+/// Changes in random batches: a verb, a position that may not exist, and a rule of a small set, so that changes meet.
+/// After some batches the list is compiled.
 type Batches = Vec<(Vec<(Verb, Option<usize>, usize)>, bool)>;
 
 fn batches(rules: usize) -> impl Strategy<Value = Batches> {
@@ -450,7 +454,7 @@ fn batches(rules: usize) -> impl Strategy<Value = Batches> {
 }
 
 fn lists_agree<A: Side>(mut pool: Vec<Rule<A>>, seed: u64, batches: &Batches) {
-    // Some for everybody, so that there are many of one pair of prefixes.
+    // Some rules match all addresses, so that many share one pair of prefixes.
     for rule in pool.iter_mut().skip(1).step_by(3) {
         (rule.src, rule.dst) = (Prefix::ANY, Prefix::ANY);
     }
@@ -479,7 +483,7 @@ proptest! {
     }
 }
 
-/// So many rules come in one place that there is no room for labels between two of them, again and again.
+/// So many rules are inserted at one position that repeatedly no label is free between two of them.
 fn crowds<A: Side>() {
     let pool = synthetic::rules::<A>(400, 5);
     let keys = synthetic::keys(&pool, 300, 0.9, 6);

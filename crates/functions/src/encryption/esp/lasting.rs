@@ -1,7 +1,7 @@
-//! What of an association outlasts a configuration: where its sequence numbers are, and what it has used.
+//! State of an association that outlasts a configuration: its sequence numbers and its usage.
 //!
-//! A changed configuration makes functions anew. An association that it has as the one before had it, the same index under
-//! the same key, goes on where it was: numbers that began again would be taken for packets sent again.
+//! A changed configuration builds new functions. An association that has the same index and key as in the configuration
+//! before continues where it was. Sequence numbers that started again would look like replayed packets.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -9,19 +9,20 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use forebay_aead::Fingerprint;
 use forebay_graph::{Setup, SetupError};
 
-/// States of associations that somebody has, by index and key.
+/// States of the associations in use, by index and key.
 pub(crate) struct Lasting<T> {
     states: Mutex<HashMap<(u32, Fingerprint), Weak<T>>>,
 }
 
 impl<T: Send + Sync + 'static> Lasting<T> {
-    /// Those of a direction, called `name`, of all modules and of the configurations that follow each other.
+    /// Returns the states of one direction, called `name`, of this module. Successive configurations share them.
     pub(crate) fn of(name: &str, setup: &mut Setup<'_>) -> Result<Arc<Self>, SetupError> {
         let name = format!("states of {name} of the module {}", setup.name());
         setup.lasting(&name, |_| Ok(Self { states: Mutex::default() }))
     }
 
-    /// That of an association: as it was, where somebody still has it and `fits` says so.
+    /// Returns the state of an association: the existing one if it is still in use and `fits` accepts it, otherwise a
+    /// new one.
     pub(crate) fn get(
         &self,
         spi: u32,
@@ -33,7 +34,7 @@ impl<T: Send + Sync + 'static> Lasting<T> {
         if let Some(state) = states.get(&(spi, key)).and_then(Weak::upgrade).filter(|state| fits(state)) {
             return state;
         }
-        // Those that nobody has any more go whenever there would have to be more room.
+        // States that are no longer in use are removed before the map would grow.
         if states.len() == states.capacity() {
             states.retain(|_, state| state.strong_count() > 0);
         }

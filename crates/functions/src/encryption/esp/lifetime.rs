@@ -1,9 +1,9 @@
-//! How long an association may be used: so many packets and so many bytes (RFC 4301 section 4.4.2.1). Near the end it is
-//! told once, so that somebody sees to another; at the end nothing passes any more.
+//! The lifetime of an association: a number of packets and of bytes (RFC 4301 section 4.4.2.1). At the soft limit the
+//! end is reported once, so that the association can be replaced. At the hard limit no packet passes any more.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Limits; `u64::MAX` is none.
+/// Limits; `u64::MAX` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) soft_packets: u64,
@@ -18,12 +18,13 @@ impl Default for Limits {
     }
 }
 
-/// What has been used. One worker writes it, others read it: there are no read-modify-write operations.
+/// Packets and bytes used so far. One worker writes them and others read them, so there are no read-modify-write
+/// operations.
 #[derive(Debug, Default)]
 pub(crate) struct Used {
     packets: AtomicU64,
     bytes: AtomicU64,
-    told: AtomicBool,
+    reported: AtomicBool,
 }
 
 impl Used {
@@ -35,18 +36,18 @@ impl Used {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether a packet of so many bytes may still pass.
+    /// Returns whether a packet of so many bytes may still pass.
     #[inline(always)]
     pub(crate) fn allows(&self, limits: &Limits, bytes: u64) -> bool {
         self.packets() < limits.hard_packets && self.bytes().saturating_add(bytes) <= limits.hard_bytes
     }
 
-    /// Counts a packet; whether a soft limit has been reached with it, for the first time.
+    /// Counts a packet. Returns whether it is the first that reaches a soft limit.
     #[inline(always)]
     pub(crate) fn count(&self, limits: &Limits, bytes: u64) -> bool {
         let (packets, bytes) = (self.packets() + 1, self.bytes().saturating_add(bytes));
         self.packets.store(packets, Ordering::Relaxed);
         self.bytes.store(bytes, Ordering::Relaxed);
-        (packets >= limits.soft_packets || bytes >= limits.soft_bytes) && !self.told.swap(true, Ordering::Relaxed)
+        (packets >= limits.soft_packets || bytes >= limits.soft_bytes) && !self.reported.swap(true, Ordering::Relaxed)
     }
 }

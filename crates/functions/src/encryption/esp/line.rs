@@ -1,5 +1,5 @@
-//! An association as a line: its index, then words such as `peer=192.0.2.9`. Configurations, files and changes at run time
-//! are written alike. Nothing that may be a key is ever repeated in an error.
+//! The text form of an association: its index, then words such as `peer=192.0.2.9`. Configurations, files and changes
+//! at run time use the same form. An error never repeats text that may be a key.
 
 use std::collections::HashSet;
 use std::fmt::{self, Write as _};
@@ -20,22 +20,22 @@ use crate::parameters::number;
 use crate::tables::lpm::IpPrefix;
 use crate::tunnel::settings::AnyEndpoint;
 
-/// The parameter that faults name.
+/// The parameter named in errors.
 pub(crate) const PATH: &str = "associations";
-/// What stands in the place of a key that was given itself.
+/// Shown instead of a key that was given as digits.
 const HIDDEN: &str = "(hidden)";
-/// Faults of a file that are told one by one.
+/// Errors of a file that are reported one by one.
 const MOST_FAULTS: usize = 20;
 /// The most prefixes of one association.
 const MOST_PREFIXES: usize = 256;
 
-/// Where associations come from.
+/// The source of associations.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected a list of associations, or { file: NAME } (what is there is not shown)")]
+#[serde(untagged, expecting = "expected a list of associations, or { file: NAME } (the value is not shown)")]
 pub enum Listed {
-    /// Lines.
+    /// The lines themselves.
     List(Vec<Secret>),
-    /// A file of them.
+    /// A file with one association per line.
     File(File),
 }
 
@@ -43,29 +43,29 @@ pub enum Listed {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// Its name, relative to the configuration: an association a line.
+    /// The name of the file, relative to the configuration; one association per line.
     file: String,
 }
 
-/// Where keys are looked for, and who has them.
+/// Where key files are found, and the implementation that uses the keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     pub(crate) base: PathBuf,
     pub(crate) backend: Backend,
 }
 
-/// A key made ready, with its salt.
+/// A prepared key with its salt.
 pub(crate) struct Keyed {
     pub(crate) key: Key,
     pub(crate) salt: [u8; SALT],
     pub(crate) fingerprint: Fingerprint,
 }
 
-/// An association as it stands in a line; what a direction does not know is refused where it is read.
+/// A parsed line. A word that a direction does not know is refused when the line is read.
 #[derive(Default)]
 pub(crate) struct Line {
     pub(crate) spi: u32,
-    /// How the key is listed: by its file's name, or not at all.
+    /// The key as it is listed: the name of its file, or the placeholder [`HIDDEN`].
     key: String,
     pub(crate) peer: Option<IpAddr>,
     pub(crate) local: Option<IpAddr>,
@@ -77,21 +77,25 @@ pub(crate) struct Line {
 }
 
 impl Keyed {
-    /// Of `DIGITS` or `@FILE`: 20 bytes for AES-128, 36 for AES-256, the last four of which are the salt.
+    /// Reads `DIGITS` or `@FILE`: 20 bytes for AES-128, 36 for AES-256, the last four of which are the salt.
     fn read(text: &str, keys: &Keys) -> Result<(String, Self), String> {
         let (material, listed) = match text.strip_prefix('@') {
             Some(name) => (read_key(name, &keys.base.join(Path::new(name)))?, format!("@{name}")),
-            None if text == HIDDEN => return Err("the key is hidden in what is listed: write it anew".to_owned()),
+            None if text == HIDDEN => {
+                return Err("the key is hidden in what is listed: write the key itself or key=@FILE".to_owned());
+            }
             None => (
                 Material::from_hex(text)
-                    .map_err(|error| format!("{error}; a file that has it is named by key=@FILE"))?,
+                    .map_err(|error| format!("{error}; for a file that has the key write key=@FILE"))?,
                 HIDDEN.to_owned(),
             ),
         };
         let wrong = || {
             let length = material.bytes().len();
             format!(
-                "the key has {length} bytes: allowed are 20 (AES-128) and 36 (AES-256), of which the last 4 are the salt (RFC 4106 section 8.1)"
+                "the key has {length} bytes: allowed are 20 (AES-128) and 36 (AES-256), of which the last 4 are the \
+                 salt \
+                 (RFC 4106 section 8.1)"
             )
         };
         let (key, salt) = material.split_last(SALT).ok_or_else(wrong)?;
@@ -105,13 +109,14 @@ impl Keyed {
     }
 }
 
-/// The index that a line begins with.
+/// Returns the index that a line begins with.
 pub(crate) fn index_of(line: &str) -> Result<u32, String> {
     let word = line.split_ascii_whitespace().next().unwrap_or_default();
     let spi = number(word).and_then(|spi| u32::try_from(spi).ok());
     spi.filter(|spi| *spi > 255).ok_or_else(|| {
-        // The word itself may be a key.
-        "the first word (not shown) is no security parameters index: allowed are 256 (0x100) to 4294967295 (RFC 4303 \
+        // The word is not quoted: it may be a key.
+        "the first word (not shown) is not a security parameters index: allowed are 256 (0x100) to 4294967295 (RFC \
+         4303 \
          section 2.1)"
             .to_owned()
     })
@@ -126,7 +131,7 @@ pub(crate) fn split_change<'c>(change: &'c str, syntax: &str) -> Result<(Verb, &
     })
 }
 
-/// Looks whether the words behind an index are those of the association that has it, or its key.
+/// Checks that the words after an index are those of the listed association, or its key.
 pub(crate) fn only_listed(entry: &str, line: &Line, keyed: &Keyed, keys: &Keys) -> Result<(), String> {
     let is_its_key = |word: &str| {
         let key = word.strip_prefix("key=").and_then(|key| Keyed::read(key, keys).ok());
@@ -136,21 +141,22 @@ pub(crate) fn only_listed(entry: &str, line: &Line, keyed: &Keyed, keys: &Keys) 
     let others = foreign_words(entry, &listed).find(|(_, word)| !is_its_key(word));
     match others {
         None => Ok(()),
-        // The word itself may be a key.
+        // The word is not quoted: it may be a key.
         Some((at, _)) => Err(format!(
-            "word {at} (not shown) is not of {:#x} as it is listed: allowed are the index alone, and the listed line",
+            "word {at} (not shown) differs from the listed line of {:#x}: allowed are the index alone, and the listed \
+             line",
             line.spi
         )),
     }
 }
 
-/// The words before a comment.
+/// Returns the line without its comment.
 pub(crate) fn without_comment(line: &str) -> &str {
     line.split('#').next().unwrap_or_default().trim_ascii()
 }
 
 impl Line {
-    /// Reads a line without comment. `known` are the words that the direction knows.
+    /// Reads a line without comment. `known` are the words that the direction allows.
     pub(crate) fn read(line: &str, known: &[&str], keys: &Keys) -> Result<(Self, Keyed), String> {
         let mut read = Self { spi: index_of(line)?, ..Self::default() };
         let mut keyed = None;
@@ -158,11 +164,11 @@ impl Line {
         for (at, word) in line.split_ascii_whitespace().enumerate().skip(1) {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
             if !known.contains(&name) {
-                // The word itself may be a key, or a part of one.
-                return Err(format!("word {} is not known: allowed are {}", at + 1, known.join(", ")));
+                // The word is not quoted: it may be a key or a part of one.
+                return Err(format!("word {} is unknown: allowed are {}", at + 1, known.join(", ")));
             }
             if seen.contains(&name) {
-                return Err(format!("'{name}' stands twice"));
+                return Err(format!("'{name}' is given twice"));
             }
             seen.push(name);
             if name == "key" {
@@ -172,7 +178,7 @@ impl Line {
                 read.set(name, value)?;
             }
         }
-        let keyed = keyed.ok_or("it has no key: write key=DIGITS or key=@FILE")?;
+        let keyed = keyed.ok_or("the key is missing: write key=DIGITS or key=@FILE")?;
         Ok((read, keyed))
     }
 
@@ -181,11 +187,11 @@ impl Line {
             number(value)
                 .and_then(|count| u64::try_from(count).ok())
                 .filter(|count| *count > 0)
-                .ok_or_else(|| format!("{name}: no such number: allowed are whole numbers from 1 to {}", u64::MAX))
+                .ok_or_else(|| format!("{name}: not a valid number: allowed are whole numbers from 1 to {}", u64::MAX))
         };
         let address = || {
             AnyEndpoint::try_from(value.to_owned()).map(|end| end.0).map_err(|_| {
-                format!("{name}: no address: allowed are addresses of one host, such as 192.0.2.1 and 2001:db8::1")
+                format!("{name}: not an address: allowed are addresses of one host, such as 192.0.2.1 and 2001:db8::1")
             })
         };
         match name {
@@ -194,16 +200,17 @@ impl Line {
             "for" => self.prefixes = prefixes(name, value)?,
             "udp" => {
                 let port = number(value).and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
-                self.udp = Some(
-                    port.ok_or_else(|| format!("udp: no port: allowed are 1 to 65535, such as udp={}", super::PORT))?,
-                );
+                self.udp =
+                    Some(port.ok_or_else(|| {
+                        format!("udp: not a port: allowed are 1 to 65535, such as udp={}", super::PORT)
+                    })?);
             }
             "number" => {
                 let index = number(value).and_then(|index| u32::try_from(index).ok());
-                self.number = Some(index.ok_or("number: no number: allowed are 0 to 4294967295")?);
+                self.number = Some(index.ok_or("number: not a valid number: allowed are 0 to 4294967295")?);
             }
             "esn" if value.is_empty() => self.extended = true,
-            "esn" => return Err("esn: it stands alone".to_owned()),
+            "esn" => return Err("esn: it takes no value".to_owned()),
             "soft-packets" => self.limits.soft_packets = count()?,
             "soft-bytes" => self.limits.soft_bytes = count()?,
             "hard-packets" => self.limits.hard_packets = count()?,
@@ -213,7 +220,7 @@ impl Line {
         Ok(())
     }
 
-    /// The line as it is listed, with what it has used as a comment.
+    /// Returns the line as it is listed, with its usage as a comment.
     pub(crate) fn list(&self, used: &Used, sequence: u64) -> String {
         let mut line = self.to_string();
         let _ = write!(line, " # packets {} bytes {} sequence {sequence}", used.packets(), used.bytes());
@@ -227,10 +234,11 @@ fn prefixes(name: &str, value: &str) -> Result<Vec<IpPrefix>, String> {
         return Err(format!("{name}: {} prefixes: allowed are up to {MOST_PREFIXES}", texts.len()));
     }
     let read = |text: &str| {
-        // The text may be a key.
+        // The text is not quoted: it may be a key.
         text.parse::<IpPrefix>().map_err(|_| {
             format!(
-                "{name}: no prefix: allowed are addresses with a length and no bits behind it, such as 10.0.0.0/8 and \
+                "{name}: not a prefix: allowed are addresses with a length and no bits after it, such as 10.0.0.0/8 \
+                 and \
                  2001:db8::/32"
             )
         })
@@ -274,13 +282,13 @@ impl fmt::Display for Line {
     }
 }
 
-/// A line, and the place that faults name.
-type Placed = (String, Zeroizing<String>);
+/// The location of a line, as errors name it, and the line.
+type LocatedLine = (String, Zeroizing<String>);
 
 impl Listed {
-    /// The lines that are no comments, each with the place that faults name.
-    fn lines(&self, setup: &Setup<'_>) -> Result<Vec<Placed>, SetupError> {
-        let lines: Vec<Placed> = match self {
+    /// Returns the lines that are not comments, each with its location.
+    fn lines(&self, setup: &Setup<'_>) -> Result<Vec<LocatedLine>, SetupError> {
+        let lines: Vec<LocatedLine> = match self {
             Self::List(list) => {
                 let line =
                     |(at, line): (usize, &Secret)| (format!("{PATH}[{at}]"), Zeroizing::new(line.text().to_owned()));
@@ -293,7 +301,7 @@ impl Listed {
                     .map_err(|error| SetupError::at(PATH, format!("cannot read '{file}': {error}")))?;
                 let bytes = Zeroizing::new(bytes);
                 let text =
-                    std::str::from_utf8(&bytes).map_err(|_| SetupError::at(PATH, format!("'{file}' is no text")))?;
+                    std::str::from_utf8(&bytes).map_err(|_| SetupError::at(PATH, format!("'{file}' is not text")))?;
                 let line = |(at, line): (usize, &str)| (format!("{file}:{}", at + 1), Zeroizing::new(line.to_owned()));
                 text.lines().enumerate().map(line).collect()
             }
@@ -301,7 +309,7 @@ impl Listed {
         Ok(lines.into_iter().filter(|(_, line)| !without_comment(line).is_empty()).collect())
     }
 
-    /// Reads the lines; `check` says what is wrong with one besides.
+    /// Reads the lines. `check` returns what else is wrong with a line.
     pub(crate) fn read(
         &self,
         known: &[&str],
@@ -312,21 +320,21 @@ impl Listed {
         let (of_file, lines) = (matches!(self, Self::File(_)), self.lines(setup)?);
         let (mut faults, mut further) = (SetupError::default(), 0);
         let (mut all, mut seen) = (Vec::with_capacity(lines.len()), HashSet::new());
-        for (place, line) in lines {
+        for (location, line) in lines {
             let line = without_comment(&line);
-            // Who watches the configuration's files watches these.
+            // Registers the key file, so that it is watched like the configuration's other files.
             for name in line.split_ascii_whitespace().filter_map(|word| word.strip_prefix("key=@")) {
                 let _ = setup.path(name);
             }
             let read = Line::read(line, known, keys).and_then(|(line, keyed)| {
                 check(&line)?;
-                if seen.insert(line.spi) { Ok((line, keyed)) } else { Err(format!("{:#x} stands twice", line.spi)) }
+                if seen.insert(line.spi) { Ok((line, keyed)) } else { Err(format!("{:#x} is given twice", line.spi)) }
             });
             match read {
                 Ok(read) => all.push(read),
                 Err(_) if faults.faults.len() == MOST_FAULTS => further += 1,
-                Err(message) if of_file => faults.and(SetupError::at(PATH, format!("{place}: {message}"))),
-                Err(message) => faults.and(SetupError::at(place, message)),
+                Err(message) if of_file => faults.and(SetupError::at(PATH, format!("{location}: {message}"))),
+                Err(message) => faults.and(SetupError::at(location, message)),
             }
         }
         if further > 0 {
@@ -336,7 +344,8 @@ impl Listed {
     }
 }
 
-/// What names these associations, keys and all, without showing them: equal ones are equal.
+/// Returns a name for these associations, including their keys, which it does not reveal. Equal associations have equal
+/// names.
 pub(crate) fn name_of(all: &[(Line, Keyed)], besides: &str) -> String {
     let mut text = besides.to_owned();
     for (line, keyed) in all {

@@ -1,4 +1,4 @@
-//! T-PDUs over IPv6 byte by byte, against an independent writer, and as tshark reads them.
+//! T-PDUs over IPv6 byte by byte, against an independent encoder, and as tshark reads them.
 
 use std::collections::HashSet;
 
@@ -35,7 +35,7 @@ fn a_packet_byte_by_byte() {
     assert_eq!(frame[18..22], [0, 16 + 32, 17, 64]);
     assert_eq!(frame[22..54], [HERE_6, THERE_6].concat());
     assert_eq!(frame[54..60], [0x08, 0x68, 0x08, 0x68, 0, 16 + 32]);
-    assert_ne!(frame[60..62], [0, 0], "there is a checksum");
+    assert_ne!(frame[60..62], [0, 0], "the checksum is present");
     assert_eq!(frame[62..70], [0x30, 0xff, 0, 32, 1, 2, 3, 4]);
     assert_eq!(frame[70..], ipv4(0xb8, b"data")[14..]);
     let (_, frame) = rig(&fixed(&[("qfi", json!(9))])).run(&ipv4(0, b"data"));
@@ -50,7 +50,7 @@ fn a_packet_byte_by_byte() {
 }
 
 #[test]
-fn sessions_show_in_flow_labels_and_ports() {
+fn sessions_determine_flow_labels_and_ports() {
     let mut rig = rig(&fixed(&[]));
     let (mut labels, mut ports) = (HashSet::new(), HashSet::new());
     for port in 0..500u16 {
@@ -58,12 +58,12 @@ fn sessions_show_in_flow_labels_and_ports() {
         inner[34..36].copy_from_slice(&port.to_be_bytes());
         let (_, frame) = rig.run(&inner);
         assert!(label(&frame) > 0);
-        // The long way comes to the same.
+        // The slow path gives the same result.
         assert_eq!(rig.run(&tagged(&inner)).1, frame);
         labels.insert(label(&frame));
         ports.insert([frame[54], frame[55]]);
     }
-    // 500 balls in a million urns, and in 16 384.
+    // 500 balls in a million bins, and in 16 384.
     assert!(labels.len() > 490 && ports.len() > 450, "{} labels, {} ports", labels.len(), ports.len());
 }
 
@@ -85,9 +85,9 @@ fn packets_go_to_the_peers_of_their_users() {
 }
 
 #[test]
-fn what_cannot_be_sent_on_is_dropped() {
+fn packets_that_cannot_be_sent_are_dropped() {
     let mut rig = rig(&fixed(&[("mtu", json!(1_280))]));
-    // 56 bytes outside, 28 inside.
+    // 56 bytes of outer headers, 28 of inner headers.
     assert_eq!(rig.run(&ipv4(0, &[7; 1_196])).0, Gate::FIRST);
     assert_eq!(rig.run(&ipv4(0, &[7; 1_197])).0, TOO_LONG);
     assert_eq!(rig.run(&tagged(&ipv4(0, &[7; 1_197]))).0, TOO_LONG);
@@ -103,17 +103,17 @@ fn what_cannot_be_sent_on_is_dropped() {
         let gate = rig.process(&mut batch)[0];
         assert_eq!(gate, Some(if fits { Gate::FIRST } else { NO_HEADROOM }), "{depth} tunnels in {room} bytes");
     }
-    assert_eq!(batch[0].data(), frame, "what is dropped is as it was");
+    assert_eq!(batch[0].data(), frame, "a dropped packet is unchanged");
 }
 
 #[test]
 fn wrong_parameters_are_named() {
     for (key, value, message) in [
-        ("udp_checksum", json!(false), "must have one (RFC 8200 section 8.1): allowed is true"),
-        ("df", json!(false), "not fragmented on the way"),
+        ("udp_checksum", json!(false), "the checksum is mandatory (RFC 8200 section 8.1): allowed is true"),
+        ("df", json!(false), "routers do not fragment"),
         ("ttl", json!(0), "allowed are 1 to 255"),
         ("mtu", json!(1_279), "1279: over IPv6 allowed are 1280"),
-        ("peer", json!("192.0.2.10"), "'192.0.2.10' is of IPv4 and `source` of IPv6"),
+        ("peer", json!("192.0.2.10"), "'192.0.2.10' is an IPv4 address and `source` an IPv6 address"),
     ] {
         let error = Rig::of::<GtpuEncap>(&fixed(&[(key, value)])).err().unwrap_or_else(|| panic!("{key} is taken"));
         assert_eq!(error.faults[0].path, key, "{error}");
@@ -121,7 +121,7 @@ fn wrong_parameters_are_named() {
     }
     let tunnels = json!({ "source": "2001:db8::1", "tunnels": ["10.0.0.1 1 2001:db8::2", "10.0.0.2 2 192.0.2.1"] });
     let error = Rig::of::<GtpuEncap>(&tunnels).err().expect("a mixture").to_string();
-    assert!(error.contains("tunnels[1]: '192.0.2.1' is of IPv4"), "{error}");
+    assert!(error.contains("tunnels[1]: '192.0.2.1' is an IPv4 address"), "{error}");
 }
 
 #[test]
@@ -140,20 +140,20 @@ fn tshark_reads_what_is_written() {
         "udp.dstport",
         "_ws.malformed",
     ];
-    let Some(told) = tshark(&frames, &fields) else { return };
-    assert_eq!(told.len(), 6);
-    for (index, told) in told.iter().enumerate() {
-        let [kind, teid, qfi, sequence, udp, ports, malformed] = &told[..] else { panic!("{told:?}") };
-        assert_eq!((kind.as_str(), teid.as_str(), malformed.as_str()), ("0xff", "0x01020304", ""), "{told:?}");
-        assert_eq!(qfi, if index / 2 == 1 { "9" } else { "" }, "{told:?}");
-        assert_eq!(sequence.is_empty(), index / 2 != 2, "{told:?}");
-        assert_eq!((udp.as_str(), ports.as_str()), ("1,1", "2152,2000"), "both checksums are good: {told:?}");
+    let Some(rows) = tshark(&frames, &fields) else { return };
+    assert_eq!(rows.len(), 6);
+    for (index, row) in rows.iter().enumerate() {
+        let [kind, teid, qfi, sequence, udp, ports, malformed] = &row[..] else { panic!("{row:?}") };
+        assert_eq!((kind.as_str(), teid.as_str(), malformed.as_str()), ("0xff", "0x01020304", ""), "{row:?}");
+        assert_eq!(qfi, if index / 2 == 1 { "9" } else { "" }, "{row:?}");
+        assert_eq!(sequence.is_empty(), index / 2 != 2, "{row:?}");
+        assert_eq!((udp.as_str(), ports.as_str()), ("1,1", "2152,2000"), "both checksums are correct: {row:?}");
     }
 }
 
 proptest! {
     #[test]
-    fn what_goes_in_is_what_an_independent_writer_writes(
+    fn packets_equal_those_of_an_independent_encoder(
         v6: bool, class: u8, payload in prop::collection::vec(any::<u8>(), 0..200), tags in 0usize..3,
     ) {
         let inner = if v6 { ipv6(class, &payload) } else { ipv4(class, &payload) };
@@ -169,7 +169,7 @@ proptest! {
         let length = ((inner.len() - 14) as u16).to_be_bytes();
         let message = [&[0x30, 0xff, length[0], length[1], 1, 2, 3, 4], &inner[14..]].concat();
         prop_assert_eq!(&after, &outer_ipv6(class, label(&after), (port, 2_152), &message));
-        // What is known of the layers is what would be found; the session is the inner packet's.
+        // The known layers equal those that a search finds; the session is the inner packet's.
         let known = (packet.network(), packet.transport(), packet.session_hash());
         packet.forget_layers();
         prop_assert_eq!(known, (packet.network(), packet.transport(), packet.session_hash()));
