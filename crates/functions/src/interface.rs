@@ -1,7 +1,7 @@
-//! An interface as its neighbours see it: a state that names its own addresses and knows theirs.
+//! A network interface as its neighbours see it: a state with its own addresses and a table of its neighbours.
 //!
-//! What enters by it (`interface_in`) and what leaves by it (`interface_out`) have it in common, on all workers, and so have
-//! functions that make packets in its name (`icmp_error`).
+//! The functions `interface_in` and `interface_out` share it on all workers, and so do functions that send packets from
+//! it (`icmp_error`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -31,37 +31,38 @@ use neighbours::Neighbours;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// Its Ethernet address, such as `02:00:00:00:00:01`.
+    /// The Ethernet address, such as `02:00:00:00:00:01`.
     mac: MacAddress,
-    /// Its own addresses with the length of the prefix that is connected, such as `[192.0.2.1/24, "2001:db8::1/64"]`, up to
-    /// 16. Where there is one of IPv6 and none is link-local, that made of the Ethernet address is its own, too.
+    /// The interface's own addresses with the length of the connected prefix, such as `[192.0.2.1/24,
+    /// "2001:db8::1/64"]`, up to 16. If there is an IPv6 address and none is link-local, the link-local address made
+    /// from the Ethernet address is added.
     addresses: Vec<InterfaceAddress>,
-    /// Which interface it is where a router has several: what `interface_in` writes to the metadata word `interface`.
+    /// The interface's number in a router with several interfaces: `interface_in` writes it to the metadata word
+    /// `interface`.
     number: Option<u32>,
-    /// Neighbours that are known from the start and stay: `["192.0.2.7 02:00:00:00:00:07"]`.
+    /// Permanent neighbours: `["192.0.2.7 02:00:00:00:00:07"]`.
     #[serde(default)]
     neighbours: Vec<String>,
-    /// For about how many neighbours there is room, 16 to 1048576; 1024 by default. Each takes 128 bytes.
+    /// The approximate number of neighbours that fit, 16 to 1048576; 1024 by default. Each takes 128 bytes.
     #[serde(default = "capacity")]
     capacity: usize,
-    /// How long an answer of a neighbour counts, 1ms to 1d; 30s by default.
+    /// How long a neighbour counts as reachable after an answer, 1ms to 1d; 30s by default.
     #[serde(default = "reachable")]
     reachable: Nanos,
-    /// How long packets go to a neighbour of which nothing was heard for so long before it is asked, 1ms to 1d; 5s by
-    /// default.
+    /// How long packets are sent to a stale neighbour before it is probed, 1ms to 1d; 5s by default.
     #[serde(default = "delay")]
     delay: Nanos,
-    /// How long an answer is waited for before the question is put again, 1ms to 1d; 1s by default.
+    /// How long to wait for an answer before the next request, 1ms to 1d; 1s by default.
     #[serde(default = "retransmit")]
     retransmit: Nanos,
-    /// How often a neighbour is asked before it is given up, 1 to 15; 3 by default.
+    /// The number of requests before a neighbour is given up, 1 to 15; 3 by default.
     #[serde(default = "tries")]
     tries: u8,
     /// How long a neighbour that did not answer is not asked again, 1ms to 1d; 3s by default. It doubles each time, up
     /// to 32 times.
     #[serde(default = "negative")]
     negative: Nanos,
-    /// How long a neighbour that no packet goes to is remembered, 1ms to 1d; 10min by default.
+    /// How long an unused neighbour is remembered, 1ms to 1d; 10min by default.
     #[serde(default = "forget")]
     forget: Nanos,
 }
@@ -88,7 +89,7 @@ fn forget() -> Nanos {
     Nanos(600_000_000_000)
 }
 
-/// An address of an interface, and how long the prefix is that is connected to it.
+/// An address of an interface and the length of the connected prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
@@ -97,15 +98,16 @@ pub(crate) struct InterfaceAddress {
     length: u32,
 }
 
-/// Text that is none.
+/// Why a text is not an address of an interface.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InterfaceAddressError {
-    /// It is not written as one.
+    /// It has the wrong form.
     #[error(
-        "'{0}' is no address of an interface: write it with the length of its prefix, such as 192.0.2.1/24 or 2001:db8::1/64; allowed are unicast addresses"
+        "'{0}' is not an interface address: write it with the length of its prefix, such as 192.0.2.1/24 or \
+         2001:db8::1/64; allowed are unicast addresses"
     )]
     Other(String),
-    /// It is no host's, with the reason.
+    /// It is not a host's address; the reason.
     #[error("{0}")]
     NoHost(String),
 }
@@ -134,9 +136,9 @@ impl TryFrom<String> for InterfaceAddress {
     }
 }
 
-/// An own address with its prefix.
+/// An own address with its prefix mask.
 #[derive(Clone, Copy, Debug)]
-struct Own<A> {
+struct OwnAddress<A> {
     address: A,
     mask: A,
 }
@@ -144,35 +146,35 @@ struct Own<A> {
 /// An interface.
 pub struct Interface {
     pub(crate) mac: MacAddress,
-    v4: Vec<Own<u32>>,
-    v6: Vec<Own<u128>>,
+    v4: Vec<OwnAddress<u32>>,
+    v6: Vec<OwnAddress<u128>>,
     pub(crate) number: Option<u32>,
     pub(crate) neighbours: Neighbours,
-    /// The last time that a worker saw, in ticks: what an operator's change is dated with.
+    /// The latest time that a worker noted, in ticks. Changes by an operator get this time.
     now: AtomicU64,
     frequency: Frequency,
 }
 
 impl Interface {
-    /// Whether an IPv4 address is its own.
+    /// Returns whether an IPv4 address is its own.
     #[inline]
     pub(crate) fn has_v4(&self, address: u32) -> bool {
         self.v4.iter().any(|own| own.address == address)
     }
 
-    /// Whether an IPv6 address is its own.
+    /// Returns whether an IPv6 address is its own.
     #[inline]
     pub(crate) fn has_v6(&self, address: u128) -> bool {
         self.v6.iter().any(|own| own.address == address)
     }
 
-    /// Whether an IPv4 address is in one of its prefixes.
+    /// Returns whether an IPv4 address is in one of its prefixes.
     #[inline]
     pub(crate) fn connects_v4(&self, address: u32) -> bool {
         self.v4.iter().any(|own| (own.address ^ address) & own.mask == 0)
     }
 
-    /// Whether an IPv6 address is in one of its prefixes; those of the link are, wherever there is IPv6.
+    /// Returns whether an IPv6 address is in one of its prefixes. With IPv6 these include the link-local prefix.
     #[inline]
     pub(crate) fn connects_v6(&self, address: u128) -> bool {
         self.v6.iter().any(|own| (own.address ^ address) & own.mask == 0)
@@ -185,21 +187,21 @@ impl Interface {
         }
     }
 
-    /// Whether an address is that of all hosts of one of its prefixes: all ones behind the prefix, or all zeros, which
-    /// is an older form of it (RFC 1812 section 4.2.3.1). A prefix of 31 bits has neither (RFC 3021).
+    /// Returns whether an address is a broadcast address of one of its prefixes: all ones after the prefix, or all
+    /// zeros, an older form (RFC 1812 section 4.2.3.1). A prefix of 31 bits has neither (RFC 3021).
     #[inline]
     pub(crate) fn is_broadcast(&self, address: u32) -> bool {
         address == u32::MAX || self.broadcasts().any(|all| all == address)
     }
 
-    /// The addresses of all hosts of its IPv4 prefixes, both forms.
+    /// Returns the broadcast addresses of its IPv4 prefixes, in both forms.
     pub(crate) fn broadcasts(&self) -> impl Iterator<Item = u32> {
         let wide = self.v4.iter().filter(|own| own.mask < 0xffff_fffe);
         wide.flat_map(|own| [own.address | !own.mask, own.address & own.mask])
     }
 
-    /// Checks that an address is no broadcast address of the interface's IPv4 prefixes, nor the anycast address of all
-    /// routers of its IPv6 prefixes (RFC 4291 section 2.6.1), which a prefix of 127 bits does not have (RFC 6164
+    /// Checks that an address is not a broadcast address of the interface's IPv4 prefixes, and not the anycast address
+    /// of all routers of its IPv6 prefixes (RFC 4291 section 2.6.1), which a prefix of 127 bits does not have (RFC 6164
     /// section 4).
     ///
     /// # Errors
@@ -222,32 +224,32 @@ impl Interface {
         self.v6.iter().any(|own| own.mask < u128::MAX - 1 && address == own.address & own.mask)
     }
 
-    /// Whether one of its addresses listens to this solicited-node address (RFC 4291 section 2.7.1).
+    /// Returns whether one of its addresses has this solicited-node address (RFC 4291 section 2.7.1).
     pub(crate) fn is_solicited(&self, address: u128) -> bool {
         address >> 24 == SOLICITED_NODE && self.v6.iter().any(|own| (own.address ^ address) & 0xff_ffff == 0)
     }
 
-    /// The own IPv4 address that speaks to `peer`: that of the same prefix, or else the first.
+    /// Returns the own IPv4 address for packets to `peer`: one in the same prefix, otherwise the first.
     pub(crate) fn source_v4(&self, peer: u32) -> Option<u32> {
         let near = self.v4.iter().find(|own| (own.address ^ peer) & own.mask == 0);
         near.or(self.v4.first()).map(|own| own.address)
     }
 
-    /// The own IPv6 address that speaks to `peer`: of the same prefix, or else the first that is good beyond the link
-    /// (RFC 6724 rule 2).
+    /// Returns the own IPv6 address for packets to `peer`: one in the same prefix, otherwise the first that is not
+    /// link-local (RFC 6724 rule 2).
     pub(crate) fn source_v6(&self, peer: u128) -> Option<u128> {
         let near = self.v6.iter().find(|own| (own.address ^ peer) & own.mask == 0);
         let wide = || self.v6.iter().find(|own| !is_link_local(own.address));
         near.or_else(wide).or(self.v6.first()).map(|own| own.address)
     }
 
-    /// All its own addresses.
+    /// Returns all its own addresses.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         let v4 = self.v4.iter().map(|own| IpAddr::V4(Ipv4Addr::from_bits(own.address)));
         v4.chain(self.v6.iter().map(|own| IpAddr::V6(Ipv6Addr::from_bits(own.address))))
     }
 
-    /// Notes what time it is.
+    /// Notes the current time.
     #[inline]
     pub(crate) fn note(&self, now: Ticks) {
         self.now.store(now.0, Ordering::Relaxed);
@@ -257,24 +259,24 @@ impl Interface {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// A time in ticks.
+    /// Converts a duration to ticks.
     pub(crate) fn ticks(&self, span: Nanos) -> Ticks {
         self.frequency.ticks(span)
     }
 }
 
-/// What solicited-node addresses begin with, without the last 24 bits.
+/// The prefix of solicited-node addresses, without the last 24 bits.
 const SOLICITED_NODE: u128 = 0xff02_0000_0000_0000_0000_0001_ff00_0000 >> 24;
-/// What link-local addresses begin with (RFC 4291 section 2.5.6).
+/// The prefix of link-local addresses (RFC 4291 section 2.5.6).
 const LINK_LOCAL: u128 = 0xfe80 << 112;
 
-/// Whether an IPv6 address is good on its link only.
+/// Returns whether an IPv6 address is link-local.
 #[inline]
 pub(crate) fn is_link_local(address: u128) -> bool {
     (address ^ LINK_LOCAL) >> 118 == 0
 }
 
-/// The link-local address that is made of an Ethernet address (RFC 4291 appendix A).
+/// Returns the link-local address made from an Ethernet address (RFC 4291 appendix A).
 fn link_local(mac: MacAddress) -> u128 {
     let [a, b, c, d, e, f] = mac.0;
     LINK_LOCAL | u128::from(u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]))
@@ -290,13 +292,15 @@ const MOST: usize = 16;
 impl DeclareState for Interface {
     type Params = Params;
     const NAME: &'static str = "interface";
-    const SUMMARY: &'static str = "an interface's own addresses, and the neighbours that it has learnt";
-    const EXAMPLE: &'static str = r#"{ mac: 02:00:00:00:00:01, addresses: [192.0.2.1/24, "2001:db8::1/64"], neighbours: ["192.0.2.254 02:00:00:00:00:fe"] }"#;
+    const SUMMARY: &'static str = "an interface's own addresses, and the neighbours that it has learned";
+    const EXAMPLE: &'static str = "\
+        { mac: 02:00:00:00:00:01, addresses: [192.0.2.1/24, \"2001:db8::1/64\"], neighbours: [\"192.0.2.254 \
+        02:00:00:00:00:fe\"] }";
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         if params.mac.0[0] & 1 == 1 || params.mac == MacAddress::default() {
             let message =
-                format!("{}: allowed are addresses of one interface, no group's and not all zeros", params.mac);
+                format!("{}: allowed are addresses of one interface, not of a group and not all zeros", params.mac);
             return Err(SetupError::at("mac", message));
         }
         if !(1..=MOST).contains(&params.addresses.len()) {
@@ -326,19 +330,19 @@ impl DeclareState for Interface {
         }
         let [reachable, delay, retransmit, forget, negative] = ticks;
         let timers = Timers { reachable, delay, retransmit, forget, negative, tries: params.tries };
-        let (mut v4, mut v6): (Vec<Own<u32>>, Vec<Own<u128>>) = (Vec::new(), Vec::new());
+        let (mut v4, mut v6): (Vec<OwnAddress<u32>>, Vec<OwnAddress<u128>>) = (Vec::new(), Vec::new());
         for (index, InterfaceAddress { address, length }) in params.addresses.iter().enumerate() {
             let twice = match *address {
                 IpAddr::V4(address) => {
                     let address = address.to_bits();
                     let twice = v4.iter().any(|own| own.address == address);
-                    v4.push(Own { address, mask: mask::<32>(*length) as u32 });
+                    v4.push(OwnAddress { address, mask: mask::<32>(*length) as u32 });
                     twice
                 }
                 IpAddr::V6(address) => {
                     let address = address.to_bits();
                     let twice = v6.iter().any(|own| own.address == address);
-                    v6.push(Own { address, mask: mask::<128>(*length) });
+                    v6.push(OwnAddress { address, mask: mask::<128>(*length) });
                     twice
                 }
             };
@@ -347,7 +351,7 @@ impl DeclareState for Interface {
             }
         }
         if !v6.is_empty() && !v6.iter().any(|own| is_link_local(own.address)) {
-            v6.push(Own { address: link_local(params.mac), mask: mask::<128>(64) });
+            v6.push(OwnAddress { address: link_local(params.mac), mask: mask::<128>(64) });
         }
         let neighbours = Neighbours::new(params.capacity, setup.secret(), timers)
             .map_err(no_memory("capacity", format!("{} neighbours", params.capacity)))?;

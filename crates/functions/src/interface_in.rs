@@ -1,8 +1,8 @@
-//! What enters by an interface: answers who asks for it, learns where its neighbours are, and sorts what is for itself from what
-//! is to be passed on.
+//! Receives at an interface: answers requests for its addresses, learns its neighbours, and separates packets for the
+//! router itself from packets to forward.
 //!
-//! Nearly all frames are IP to the interface's Ethernet address and to somebody else's IP address: two comparisons, and on
-//! they go. The rest is seen to out of line.
+//! Nearly all frames are IP packets to the interface's Ethernet address and another host's IP address: two comparisons
+//! suffice for them. All others are handled out of line.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,41 +24,42 @@ use crate::tunnel::bucket::Bucket;
 mod discovery;
 mod resolution;
 
-/// The metadata word that the interface's number is written to.
+/// The metadata word for the interface's number.
 pub(crate) const WORD: &str = "interface";
 
 /// Parameters of `interface_in`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The name of a state of the kind `interface`.
+    /// The name of a state `interface`.
     interface: String,
-    /// The names of the router's other interfaces: packets to their addresses are for the router itself, too.
+    /// The names of the router's other interfaces. Packets to their addresses are for the router itself, too.
     #[serde(default)]
     others: Vec<String>,
-    /// How many questions for its addresses (ARP, neighbour solicitations) are answered a second, and as many at once after
-    /// a pause; 1000 by default, 0 for none.
+    /// The number of requests for its addresses (ARP, neighbour solicitations) that are answered per second, and at
+    /// once after a pause; 1000 by default, 0 for none.
     #[serde(default = "thousand")]
     answers_per_second: u32,
-    /// How many pings of its addresses are answered a second; 1000 by default. With 0 they leave by the gate `local`.
+    /// The number of pings of its addresses that are answered per second; 1000 by default. With 0 they leave by the
+    /// gate `local`.
     #[serde(default = "thousand")]
     echoes_per_second: u32,
     /// Drops (`drop`, the default) or forwards (`pass`) packets to others whose source is an address of the router
     /// itself or the broadcast address of one of its prefixes.
     #[serde(default)]
     martians: Martians,
-    /// The fate of ARP replies and neighbour advertisements after the interface has learnt from them: `consume`
-    /// (the default), or `pass`: they leave by the gate `local`. A host's stack behind a `tap` that has the interface's
-    /// addresses finds its neighbours by them.
+    /// The fate of ARP replies and neighbour advertisements after the interface has learned from them: `consume` (the
+    /// default), or `pass`: they leave by the gate `local`. A host's stack behind a `tap` that has the interface's
+    /// addresses needs them to find its neighbours.
     #[serde(default)]
-    neighbours: Heard,
+    neighbours: NeighbourReplies,
 }
 
 /// The fate of neighbours' replies.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-enum Heard {
-    /// The interface alone learns from them.
+enum NeighbourReplies {
+    /// Only the interface learns from them.
     #[default]
     Consume,
     /// They leave by the gate `local`.
@@ -84,26 +85,29 @@ const LINK_ONLY: Gate = Gate::drop(7);
 const GROUP: Gate = Gate::drop(8);
 const MARTIAN: Gate = Gate::drop(9);
 const DROPS: &[Reason] = &[
-    Reason { name: "other_station", help: "The frame is to another station's Ethernet address, or from a group's." },
+    Reason {
+        name: "other_station",
+        help: "The frame is to another station's Ethernet address, or from a group address.",
+    },
     Reason { name: "not_ip", help: "The frame carries neither IP nor ARP, or is cut short inside the header." },
     Reason {
         name: "malformed",
-        help: "An ARP message or a neighbour solicitation or advertisement is not as RFC 826 or RFC 4861 say.",
+        help: "An ARP message or a neighbour solicitation or advertisement violates RFC 826 or RFC 4861.",
     },
     Reason { name: "bad_checksum", help: "The checksum of an echo request or a neighbour discovery message is wrong." },
     Reason {
         name: "bad_hop_limit",
-        help: "A neighbour discovery message has another hop limit than 255: a router has passed it on (RFC 4861).",
+        help: "A neighbour discovery message has a hop limit other than 255: a router has forwarded it (RFC 4861).",
     },
-    Reason { name: "answers_limited", help: "More questions for own addresses came than are answered a second." },
-    Reason { name: "echoes_limited", help: "More pings of own addresses came than are answered a second." },
+    Reason { name: "answers_limited", help: "More requests for own addresses came than are answered per second." },
+    Reason { name: "echoes_limited", help: "More pings of own addresses came than are answered per second." },
     Reason {
         name: "link_only",
-        help: "The packet is from or to a link-local address of another, which no router passes on.",
+        help: "The packet is from or to another host's link-local address, which no router forwards.",
     },
     Reason {
         name: "link_broadcast",
-        help: "The frame is to a group of stations, and the packet to one host elsewhere (RFC 1122 section 3.3.6).",
+        help: "The frame is to a group of stations, but the packet to one host elsewhere (RFC 1122 section 3.3.6).",
     },
     Reason {
         name: "martian",
@@ -115,11 +119,11 @@ const DROPS: &[Reason] = &[
 const NEIGHBOUR: Gate = Gate::consume(0);
 const CONFLICT: Gate = Gate::consume(1);
 const CONSUMES: &[Reason] = &[
-    Reason { name: "neighbour", help: "ARP or neighbour discovery that says something, or asks for somebody else." },
-    Reason { name: "conflict", help: "Another station says that it has one of the interface's own addresses." },
+    Reason { name: "neighbour", help: "ARP or neighbour discovery that is not a request for this interface." },
+    Reason { name: "conflict", help: "Another station claims one of the interface's own addresses." },
 ];
 
-/// Which of the counters is which.
+/// Indexes in [`COUNTERS`].
 const ANSWERED: usize = 0;
 const LEARNT: usize = 1;
 const EVICTED: usize = 2;
@@ -130,19 +134,20 @@ const DEFENDED: usize = 6;
 const PASSED: usize = 7;
 const COUNTERS: [&str; 8] = ["answered", "learnt", "evicted", "no_room", "echoed", "conflicts", "defended", "passed"];
 
-/// The function.
+/// The network function `interface_in`.
 pub struct InterfaceIn {
     interface: Arc<Interface>,
-    /// Its Ethernet address as a number.
+    /// The interface's Ethernet address as a number.
     mac: u64,
-    /// All the router's addresses.
+    /// All addresses of the router.
     local: Local,
     martians: Martians,
-    heard: Heard,
+    replies: NeighbourReplies,
     word: Option<(Word, u32)>,
     answers: Bucket,
     echoes: Option<Bucket>,
-    /// How often it insists on its addresses: once in ten seconds at most (RFC 5227 section 2.4, `DEFEND_INTERVAL`).
+    /// The time of the last defence of an own address, at most one in ten seconds (RFC 5227 section 2.4,
+    /// `DEFEND_INTERVAL`).
     defended: Option<u64>,
     counts: Arc<[Counter]>,
 }
@@ -153,7 +158,7 @@ struct Local {
     v6: Vec<u128>,
     /// The broadcast addresses of its prefixes.
     broadcasts: Vec<u32>,
-    /// A bit for the lowest six bits of each of its IPv4 addresses and broadcast addresses: an address whose bit is not
+    /// A bit for the lowest six bits of each of its IPv4 addresses and broadcast addresses. An address whose bit is not
     /// set is none of them.
     low: u64,
 }
@@ -174,7 +179,8 @@ impl Local {
         Self { v4, v6, broadcasts, low }
     }
 
-    /// Whether an address may be one of IPv4 that is the router's or a broadcast address; seldom where it is none.
+    /// Returns whether an IPv4 address may be the router's or a broadcast address. It rarely returns true for other
+    /// addresses.
     #[inline(always)]
     fn may_have_v4(&self, [.., last]: [u8; 4]) -> bool {
         self.low >> (last & 63) & 1 == 1
@@ -195,30 +201,28 @@ impl Declare for InterfaceIn {
     const SUMMARY: &'static str =
         "receives at an interface: answers ARP, neighbour discovery and pings for its addresses";
     const HELP: &'static str = "\
-        Gate `0`: IP packets to be passed on. Gate `local`: packets for the interface itself that are not answered \
-        here: to its addresses, to the network and broadcast addresses of its prefixes, to multicast, and router \
-        discovery. Gate `reply`: answers, made of the \
-        questions, which go back by the port that they came by. ARP requests (RFC 826) and neighbour solicitations \
-        (RFC 4861) for its own addresses are answered; what neighbours say of themselves is learnt in the state of the kind \
-        `interface`, for `interface_out`: who asks for us, from the start, others only where they are known already. \
-        With `neighbours: pass` ARP replies and neighbour advertisements leave by `local` afterwards: a host's stack \
-        that shares the interface's addresses needs them. \
-        Neighbour discovery must have hop limit 255, a right checksum and sound options. Echo requests to own addresses are \
-        answered (RFC 1122 section 3.2.2.6, RFC 4443 section 4.2); those in fragments or with IP options leave by `local`. \
-        Those from an address that is no single host's leave by `local`, too: loopback, IPv4-mapped and \
-        IPv4-compatible addresses are among them (RFC 1122 section 3.2.1.3, RFC 4291 sections 2.5.3 and 2.5.5). \
-        A packet to be passed on is dropped as `martian`, unless `martians: pass`, if its source is one of the \
-        router's own addresses or the network or broadcast address of one of its prefixes (RFC 1812 section 5.3.7); \
-        `ip_validate` behind looks at the other sources that no router forwards. Link-local packets are not \
-        forwarded (RFC 3927 section 7, RFC 4291 section 2.5.6). A station that claims an own address is counted as a \
-        conflict, and a reply defends the address once in 10 seconds (RFC 5227). Frames to other stations are \
-        dropped. Frames are untagged: `vlan_pop` comes before.";
+        Gate `0`: IP packets to forward. Gate `local`: packets for the interface itself that are not answered here: to \
+        its addresses, to the network and broadcast addresses of its prefixes, to multicast, and router discovery. \
+        Gate `reply`: answers, made from the requests, which go back by the port that they came by. ARP requests (RFC \
+        826) and neighbour solicitations (RFC 4861) for its own addresses are answered. Neighbours are learned in the \
+        state `interface`, for `interface_out`: a host that sends a request to us is added, any other host only \
+        updates an existing entry. With `neighbours: pass` ARP replies and neighbour advertisements leave by `local` \
+        afterwards: a host's stack that shares the interface's addresses needs them. Neighbour discovery must have hop \
+        limit 255, a correct checksum and valid options. Echo requests to own addresses are answered (RFC 1122 section \
+        3.2.2.6, RFC 4443 section 4.2); those in fragments or with IP options leave by `local`. Echo requests from an \
+        address that is not a single host's leave by `local`, too: loopback, IPv4-mapped and IPv4-compatible addresses \
+        are among them (RFC 1122 section 3.2.1.3, RFC 4291 sections 2.5.3 and 2.5.5). A packet to forward is dropped \
+        as `martian`, unless `martians: pass`, if its source is one of the router's own addresses or the network or \
+        broadcast address of one of its prefixes (RFC 1812 section 5.3.7); `ip_validate` after it checks the other \
+        sources that no router forwards. Link-local packets are not forwarded (RFC 3927 section 7, RFC 4291 section \
+        2.5.6). A station that claims an own address is counted as a conflict, and a reply defends the address once in \
+        10 seconds (RFC 5227). Frames to other stations are dropped. Frames must be untagged: put `vlan_pop` before.";
     const EXAMPLE: &'static str = "{ interface: interface }";
     const TRAFFIC: &'static str = "{ destination: 198.18.0.0/15, destination_mac: 02:00:00:00:00:01 }";
     const DROPS: &'static [Reason] = DROPS;
     const CONSUMES: &'static [Reason] = CONSUMES;
     const WRITES: &'static [&'static str] = &[WORD];
-    // The neighbours are all workers', changed by few packets; the rates of answers are each replica's own.
+    // All workers share the neighbours, and few packets change them. Each replica has its own rate limits.
     const STATE: StateKind = StateKind::SharedReadOnly;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
@@ -236,7 +240,7 @@ impl Declare for InterfaceIn {
             mac: number(interface.mac.0),
             local,
             martians,
-            heard: params.neighbours,
+            replies: params.neighbours,
             word,
             answers: Bucket::new(params.answers_per_second, setup.frequency()),
             echoes: (params.echoes_per_second > 0).then(|| Bucket::new(params.echoes_per_second, setup.frequency())),
@@ -247,19 +251,20 @@ impl Declare for InterfaceIn {
     }
 }
 
-/// An Ethernet address as a number.
+/// Returns an Ethernet address as a number.
 #[inline(always)]
 fn number([a, b, c, d, e, f]: [u8; 6]) -> u64 {
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
-/// Addresses that no router passes on: 0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 224.0.0.0 and beyond.
+/// Returns whether no router forwards packets to this address: 0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 224.0.0.0 and
+/// above.
 fn is_special(address: u32) -> bool {
     let first = address >> 24;
     first >= 224 || first == 127 || first == 0 || address >> 16 == 0xa9fe
 }
 
-/// The first octets of those.
+/// The first octets of the addresses of [`is_special`].
 const SPECIAL: [bool; 256] = {
     let mut marked = [false; 256];
     let mut octet = 0;
@@ -271,7 +276,7 @@ const SPECIAL: [bool; 256] = {
 };
 
 impl InterfaceIn {
-    /// Whether a packet is one of IPv4 that is only to be passed on.
+    /// Returns whether a packet is an IPv4 packet that only needs to be forwarded.
     #[inline(always)]
     fn passes(&self, packet: &mut Packet) -> bool {
         let Some(ethernet) = packet.view::<Ethernet>(0) else { return false };
@@ -285,7 +290,8 @@ impl InterfaceIn {
         !(special | own) || self.is_transit_v4(u32::from_be_bytes(source), u32::from_be_bytes(destination))
     }
 
-    /// Whether addresses are those of a packet that is only to be passed on, where a quick look does not say so.
+    /// Returns whether a packet with these addresses only needs to be forwarded. Called when the quick check is
+    /// inconclusive.
     #[inline(never)]
     fn is_transit_v4(&self, source: u32, destination: u32) -> bool {
         !self.local.has_v4(destination)
@@ -295,12 +301,12 @@ impl InterfaceIn {
             && !self.is_martian_v4(source)
     }
 
-    /// Whether no packet to be passed on may have this source.
+    /// Returns whether a packet to forward must not have this source.
     fn is_martian_v4(&self, source: u32) -> bool {
         self.martians == Martians::Drop && (self.local.has_v4(source) || self.local.broadcasts.contains(&source))
     }
 
-    /// Sees to every other packet.
+    /// Handles all other packets.
     #[cold]
     #[inline(never)]
     fn unusual(&mut self, packet: &mut Packet, context: &mut Context<'_>) -> Gate {
@@ -325,7 +331,7 @@ impl InterfaceIn {
         let Some(header) = packet.ipv4() else { return NOT_IP };
         let (source, destination) = (u32::from_be_bytes(header.source), u32::from_be_bytes(header.destination));
         if self.local.has_v4(destination) {
-            if group || !self.is_somebody_else_v4(source) {
+            if group || !self.is_other_host_v4(source) {
                 return LOCAL;
             }
             return self.echo(
@@ -376,21 +382,22 @@ impl InterfaceIn {
         if group { GROUP } else { TRANSIT }
     }
 
-    /// Whether an address may be answered: one host's that is not this one (RFC 1122 section 3.2.1.3).
-    fn is_somebody_else_v4(&self, address: u32) -> bool {
+    /// Returns whether an address may be answered: a single host's that is not the router's own (RFC 1122 section
+    /// 3.2.1.3).
+    fn is_other_host_v4(&self, address: u32) -> bool {
         may_be_host_v4(address) && !self.local.has_v4(address) && !self.local.broadcasts.contains(&address)
     }
 
-    /// Where a neighbour's reply goes that has been learnt from.
-    fn heard(&self) -> Gate {
-        if self.heard == Heard::Consume {
+    /// Returns the gate of a neighbour's reply after the interface has learned from it.
+    fn reply_gate(&self) -> Gate {
+        if self.replies == NeighbourReplies::Consume {
             return NEIGHBOUR;
         }
         self.counts[PASSED].add(1);
         LOCAL
     }
 
-    /// Answers an echo request, as long as there are not too many.
+    /// Answers an echo request, within the rate limit.
     fn echo(
         &mut self,
         packet: &mut Packet,

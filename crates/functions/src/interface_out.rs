@@ -1,8 +1,9 @@
-//! What leaves by an interface: finds the Ethernet address of each packet's next hop, and asks for it where it is not known.
+//! Sends through an interface: finds the Ethernet address of each packet's next hop, and requests it if it is unknown.
 //!
-//! Nearly always the address is known: one look at one cache line of the table that all workers share, and twelve bytes are
-//! written. Packets for who is not known yet wait here, a few each, in the worker that has them; answers come in wherever they
-//! do (`interface_in`), so who waits looks again every so often.
+//! Nearly always the address is known: one lookup in one cache line of the table that all workers share, and twelve
+//! bytes are written. Packets to unknown neighbours wait here, a few for each neighbour, on the worker that has them.
+//! Answers may arrive on any worker (`interface_in`), so a worker with waiting packets looks at the table at regular
+//! intervals.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,7 +19,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::interface::Interface;
-use crate::interface::entry::{Action, Entry, Event, Kind};
+use crate::interface::entry::{Action, Entry, Event, NeighbourState};
 use crate::interface::frames::{self, ALL_NODES};
 use crate::interface::neighbours::{Address, Changed, Refused};
 use crate::parameters::{Rejected, no_memory};
@@ -30,34 +31,35 @@ mod waiting;
 use gateways::Gateways;
 use waiting::{Full, Waiting};
 
-/// The metadata word that next hops are read from.
+/// The metadata word with the next hop.
 const WORD: &str = "next_hop";
 
 /// Parameters of `interface_out`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The name of a state of the kind `interface`.
+    /// The name of a state `interface`.
     interface: String,
-    /// The routers that packets to destinations in none of the interface's prefixes go to, one of IPv4 and one of IPv6 at the
-    /// most: `[192.0.2.254, "fe80::1"]`.
+    /// The routers for destinations outside the interface's prefixes, at most one of IPv4 and one of IPv6:
+    /// `[192.0.2.254, "fe80::1"]`.
     #[serde(default)]
     gateway: Vec<IpAddr>,
-    /// The routers by next hop, as `ip_lookup` with `to: both` or `to: word` writes them: `{ "1": [192.0.2.254] }`. A packet
-    /// of a next hop that is not listed goes to its destination itself, or to the `gateway`.
+    /// The routers by next hop, as `ip_lookup` with `to: both` or `to: word` writes them: `{ "1": [192.0.2.254] }`. A
+    /// packet with a next hop that is not listed goes to its destination directly, or to the `gateway`.
     #[serde(default)]
     next_hops: BTreeMap<String, Vec<IpAddr>>,
-    /// How many packets of one neighbour may wait for its answer, 1 to 1024; 32 by default. The oldest gives way.
+    /// The number of packets that may wait for one neighbour's answer, 1 to 1024; 32 by default. When it is exceeded,
+    /// the oldest is dropped.
     #[serde(default = "queue")]
     queue: usize,
-    /// How many packets may wait in all, 1 to 65536; 1024 by default. The pool must have more.
+    /// The number of packets that may wait in total, 1 to 65536; 1024 by default. The pool must have more.
     #[serde(default = "held")]
     held: usize,
-    /// For how many neighbours packets may wait at a time, 1 to 4096; 256 by default.
+    /// The number of neighbours that packets may wait for at a time, 1 to 4096; 256 by default.
     #[serde(default = "resolving")]
     resolving: usize,
-    /// What becomes of packets to neighbours that do not answer: `drop` (the default), or `gate`: they leave by the gate
-    /// `unreachable`.
+    /// What happens to packets to neighbours that do not answer: `drop` (the default), or `gate`: they leave by the
+    /// gate `unreachable`.
     #[serde(default)]
     unreachable: Rejected,
     /// Whether the interface announces its addresses when it starts: `true` (the default) or `false`.
@@ -91,44 +93,47 @@ const NOT_IP: Gate = Gate::drop(9);
 const NOT_ASKED: Gate = Gate::drop(10);
 const DROPS: &[Reason] = &[
     Reason { name: "unresolved", help: "The packet waited for its neighbour, which did not answer." },
-    Reason { name: "unreachable", help: "The neighbour did not answer before, and is not asked again yet." },
-    Reason { name: "queue_full", help: "Later packets for the same neighbour waited, too: the oldest gives way." },
-    Reason { name: "held_full", help: "As many packets wait already as may ('held')." },
-    Reason { name: "resolving_full", help: "Packets wait for as many neighbours already as may be ('resolving')." },
+    Reason { name: "unreachable", help: "The neighbour did not answer before, and no new request is sent yet." },
+    Reason {
+        name: "queue_full",
+        help: "More packets wait for this neighbour than may ('queue'); the oldest is dropped.",
+    },
+    Reason { name: "held_full", help: "As many packets wait already as are allowed ('held')." },
+    Reason {
+        name: "resolving_full",
+        help: "Packets wait for as many neighbours already as are allowed ('resolving').",
+    },
     Reason {
         name: "table_full",
-        help: "There is no room for the neighbour: all its places are taken by permanent ones.",
+        help: "There is no room for the neighbour: permanent neighbours take all slots that it may have.",
     },
-    Reason { name: "table_busy", help: "Another worker was interrupted while it wrote about the neighbour." },
+    Reason { name: "table_busy", help: "Another worker was interrupted while it wrote the neighbour's entry." },
     Reason {
         name: "no_gateway",
         help: "The destination is in none of the interface's prefixes, and there is no gateway.",
     },
     Reason {
         name: "not_for_link",
-        help: "The destination is the interface's own address, or that of all hosts of one of its prefixes (RFC 2644).",
+        help: "The destination is the interface's own address, or a broadcast address of its prefixes (RFC 2644).",
     },
-    Reason {
-        name: "not_ip",
-        help: "The frame carries neither IPv4 nor IPv6, or is to an IPv4-mapped address of IPv6.",
-    },
+    Reason { name: "not_ip", help: "The frame carries neither IPv4 nor IPv6, or is to an IPv4-mapped IPv6 address." },
     Reason {
         name: "not_asked",
-        help: "The neighbour would have to be asked for, and as many were within a second as may be (1000 by each worker).",
+        help: "The neighbour is unknown, and the limit of requests per second is reached (1000 for each worker).",
     },
 ];
 
-/// Positions in [`CREATES`].
+/// Indexes in [`CREATES`].
 const ARP_REQUEST: usize = 0;
 const SOLICITATION: usize = 1;
 const ANNOUNCEMENT: usize = 2;
 const CREATES: &[Reason] = &[
-    Reason { name: "arp_request", help: "A neighbour's Ethernet address is asked for, or whether it still has it." },
+    Reason { name: "arp_request", help: "Sent to find a neighbour's Ethernet address, or to confirm it." },
     Reason { name: "neighbour_solicitation", help: "The same over IPv6." },
-    Reason { name: "announcement", help: "The interface says that it has its addresses." },
+    Reason { name: "announcement", help: "Sent to announce the interface's addresses." },
 ];
 
-/// Which of the counters is which.
+/// Indexes in [`COUNTERS`].
 const HELD_COUNT: usize = 0;
 const RESOLVED_COUNT: usize = 1;
 const FAILED_COUNT: usize = 2;
@@ -136,16 +141,16 @@ const EVICTED_COUNT: usize = 3;
 const FORGOTTEN_COUNT: usize = 4;
 const COUNTERS: [&str; 5] = ["waited", "resolved", "failed", "evicted", "forgotten"];
 
-/// For how many neighbours a second packets have a worker begin to ask. Who sends to all addresses of a prefix would make a
-/// broadcast of each packet (RFC 6583 section 3).
+/// The number of neighbours per second for which a worker begins to send requests. Otherwise packets to all addresses
+/// of a prefix would cause a broadcast each (RFC 6583 section 3).
 const ASKED_PER_SECOND: u32 = 1_000;
-/// How often who waits for an answer looks whether it has come.
+/// The interval at which a worker with waiting packets looks for answers.
 const LOOK_EVERY: Nanos = Nanos(200_000);
-/// How often a few entries are looked at for age, and how many groups of them.
+/// The interval at which some groups of entries are checked for age, and the number of groups.
 const SWEEP_EVERY: Nanos = Nanos(100_000_000);
 const SWEPT_GROUPS: usize = 32;
 
-/// The function.
+/// The network function `interface_out`.
 pub struct InterfaceOut {
     interface: Arc<Interface>,
     gateways: Gateways,
@@ -157,7 +162,7 @@ pub struct InterfaceOut {
     sweep_every: Ticks,
     sweep_at: Ticks,
     swept: usize,
-    /// The flow that what it makes of its own is on.
+    /// The flow of packets that the function itself sends.
     flow: u32,
     counts: Arc<[Counter]>,
 }
@@ -168,21 +173,22 @@ impl Declare for InterfaceOut {
     const SUMMARY: &'static str =
         "sends by an interface: finds out next hops' Ethernet addresses by ARP and neighbour discovery";
     const HELP: &'static str = "\
-        Writes both Ethernet addresses: that of the next hop, and the interface's own. The next hop is the router of the number in \
-        the metadata word `next_hop`, where `next_hops` lists it; the destination itself, where it is in one of the \
-        interface's prefixes; or else the `gateway`. Who is not known is asked for by an ARP request (RFC 826) or a neighbour \
-        solicitation (RFC 4861), again after `retransmit`, `tries` times, while up to `queue` packets wait (each worker begins to ask for \
-        1000 a second at most); then \
-        they are dropped, or leave by the gate `unreachable`, and so do later ones until the neighbour is asked again. Neighbours are \
-        reachable, stale, in delay, probed by unicast, and forgotten as RFC 4861 section 7.3 says, for IPv4 as for IPv6. \
-        Packets to multicast groups need no neighbour (RFC 1112, RFC 2464). The table `neighbours` shows and changes what is \
-        known. Answers reach it by `interface_in` with the same state. Frames are untagged: `vlan_push` comes after.";
+        Writes both Ethernet addresses: the next hop's and the interface's own. The next hop is the router for the \
+        number in the metadata word `next_hop`, if `next_hops` lists it; the destination itself, if it is in one of \
+        the interface's prefixes; or else the `gateway`. An unknown neighbour is requested by ARP (RFC 826) or \
+        neighbour solicitation (RFC 4861), again after `retransmit`, `tries` times, while up to `queue` packets wait \
+        (each worker begins requests for at most 1000 neighbours per second). If no answer comes, they are dropped, or \
+        leave by the gate `unreachable`, and so do later packets until the neighbour is requested again. Neighbours \
+        become reachable, stale, delayed, probed by unicast, and forgotten as in RFC 4861 section 7.3, for IPv4 as for \
+        IPv6. Packets to multicast groups need no neighbour (RFC 1112, RFC 2464). The table `neighbours` shows and \
+        changes the neighbours. Answers reach it by `interface_in` with the same state. Frames are untagged: put \
+        `vlan_push` after.";
     const EXAMPLE: &'static str = "{ interface: interface, gateway: [192.0.2.254, 2001:db8::fe] }";
     const TRAFFIC: &'static str = "{ destination: 192.0.2.254/32 }";
     const DROPS: &'static [Reason] = DROPS;
     const CREATES: &'static [Reason] = CREATES;
     const READS: &'static [&'static str] = &[WORD];
-    // The neighbours are all workers', changed by few packets; what waits is each replica's own.
+    // All workers share the neighbours, and few packets change them. Each replica has its own waiting packets.
     const STATE: StateKind = StateKind::SharedReadOnly;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
@@ -211,13 +217,13 @@ impl Declare for InterfaceOut {
             ))?,
             asking: Bucket::new(ASKED_PER_SECOND, frequency),
             unreachable: [UNRESOLVED, UNREACHABLE].map(|drop| params.unreachable.resolve(1, drop)),
-            // One worker's word is enough.
+            // Only one worker announces the addresses.
             announce: params.announce && setup.share().0 == 0,
             look_every: frequency.ticks(LOOK_EVERY),
             sweep_every: frequency.ticks(SWEEP_EVERY),
             sweep_at: Ticks::ZERO,
             swept: 0,
-            // Of none, until a packet comes.
+            // No flow, until a packet comes.
             flow: u32::MAX,
             counts: setup.counters("neighbours", COUNTERS.map(str::to_owned)),
             interface,
@@ -225,7 +231,7 @@ impl Declare for InterfaceOut {
     }
 }
 
-/// Writes the addresses of a frame: to the Ethernet address in the upper 48 bits of `to`.
+/// Writes the Ethernet addresses of a frame. The destination is in the upper 48 bits of `to`.
 #[inline(always)]
 fn address(packet: &mut Packet, to: u64, from: MacAddress) {
     if let Some(addresses) = packet.data_mut().first_chunk_mut::<12>() {
@@ -248,7 +254,7 @@ fn upper(mac: MacAddress) -> u64 {
 }
 
 impl InterfaceOut {
-    /// Sees to a packet whose next hop is not simply known.
+    /// Handles a packet whose next hop cannot be used directly.
     #[cold]
     #[inline(never)]
     fn unusual(&mut self, index: usize, packet: &mut Packet, context: &mut Context<'_>) {
@@ -259,7 +265,7 @@ impl InterfaceOut {
         }
     }
 
-    /// The Ethernet address of a packet's next hop; `None` where the packet is held.
+    /// Returns the Ethernet address of a packet's next hop; `None` if the packet is held.
     fn resolve(
         &mut self,
         index: usize,
@@ -288,16 +294,16 @@ impl InterfaceOut {
         if !self.waiting.waits(next) {
             let mut changed = self.step(next, now)?;
             if changed.action == Action::Remove {
-                // It did not answer when it was probed: now all are asked.
+                // The neighbour did not answer the probes: now send a request to all hosts.
                 changed = self.step(next, now)?;
             }
             let Changed { entry, action, .. } = changed;
             self.act(next, &entry, action, context);
-            match entry.kind {
-                Kind::Failed => return Err(self.unreachable[1]),
-                Kind::Incomplete => {}
+            match entry.state {
+                NeighbourState::Failed => return Err(self.unreachable[1]),
+                NeighbourState::Incomplete => {}
                 _ => {
-                    if entry.kind.is_timed() && self.waiting.watch(next) {
+                    if entry.state.is_timed() && self.waiting.watch(next) {
                         context.look_at(Ticks(entry.at));
                     }
                     return Ok(Some(entry.mac));
@@ -309,7 +315,7 @@ impl InterfaceOut {
                 if let Some(oldest) = oldest
                     && !context.release(oldest, QUEUE_FULL)
                 {
-                    // It came in this very batch, and is not held yet: this one gives way.
+                    // The oldest packet came in this batch and is not held yet, so this packet is dropped instead.
                     self.waiting.unpop(next, oldest);
                     return Err(QUEUE_FULL);
                 }
@@ -322,20 +328,20 @@ impl InterfaceOut {
         }
     }
 
-    /// Tells the table that there is a packet for a neighbour that none waits for. Where it would have to wait, only if it may:
-    /// nobody is asked for, and nothing put out of the table, for the sake of a packet that is dropped.
+    /// Handles a packet to a neighbour that no packet waits for yet. If the packet would have to wait, it is only
+    /// allowed if there is room: no request is sent, and no entry evicted, for a packet that is dropped.
     fn step(&mut self, next: Address, now: Ticks) -> Result<Changed, Gate> {
-        let (waits, asks) = match self.interface.neighbours.look(next) {
+        let (waits, requests) = match self.interface.neighbours.look(next) {
             None => (true, true),
-            Some(Entry { kind: Kind::Failed, at, .. }) => (now.0 >= at, now.0 >= at),
-            // Another worker's packets may wait for it already.
-            Some(Entry { kind: Kind::Incomplete, at, .. }) => (true, now.0 >= at),
+            Some(Entry { state: NeighbourState::Failed, at, .. }) => (now.0 >= at, now.0 >= at),
+            // Another worker's packets may already wait for it.
+            Some(Entry { state: NeighbourState::Incomplete, at, .. }) => (true, now.0 >= at),
             Some(_) => (false, false),
         };
         if waits {
             self.waiting.room(next).map_err(refusal)?;
         }
-        if asks && !self.asking.take(now) {
+        if requests && !self.asking.take(now) {
             return Err(NOT_ASKED);
         }
         let changed =
@@ -347,7 +353,7 @@ impl InterfaceOut {
         Ok(changed)
     }
 
-    /// Asks, where that is to be done.
+    /// Sends the request that the action requires.
     fn act(&self, next: Address, entry: &Entry, action: Action, context: &mut Context<'_>) {
         let to = match action {
             Action::Ask => None,
@@ -359,8 +365,8 @@ impl InterfaceOut {
         match next.ip() {
             IpAddr::V4(target) => {
                 let Some(source) = self.interface.source_v4(target.to_bits()) else { return };
-                let nobody = MacAddress::default();
-                let request = Arp::of(Arp::REQUEST, (mac, source.to_be_bytes()), (nobody, target.octets()));
+                let unknown = MacAddress::default();
+                let request = Arp::of(Arp::REQUEST, (mac, source.to_be_bytes()), (unknown, target.octets()));
                 let frame = frames::arp(to.unwrap_or(frames::BROADCAST), mac, &request);
                 self.send(ARP_REQUEST, &frame, context);
             }
@@ -382,8 +388,8 @@ impl InterfaceOut {
         }
     }
 
-    /// Says that the interface has its addresses: gratuitous ARP (RFC 5227 section 2.3) and unsolicited advertisements
-    /// (RFC 4861 section 7.2.6).
+    /// Announces the interface's addresses: gratuitous ARP (RFC 5227 section 2.3) and unsolicited advertisements (RFC
+    /// 4861 section 7.2.6).
     fn announce(&self, context: &mut Context<'_>) {
         let mac = self.interface.mac;
         for own in self.interface.addresses() {
@@ -403,25 +409,25 @@ impl InterfaceOut {
         }
     }
 
-    /// Ages a few entries.
+    /// Removes expired entries of a few groups.
     #[cold]
     fn sweep(&mut self, now: Ticks) {
         self.sweep_at = now + self.sweep_every;
         self.interface.note(now);
         for _ in 0..SWEPT_GROUPS.min(self.interface.neighbours.groups()) {
-            let gone = self.interface.neighbours.sweep(self.swept, now.0);
-            self.counts[FORGOTTEN_COUNT].add(gone as u64);
+            let removed = self.interface.neighbours.sweep(self.swept, now.0);
+            self.counts[FORGOTTEN_COUNT].add(removed as u64);
             self.swept = self.swept.wrapping_add(1);
         }
     }
 
-    /// Sees to one neighbour that is waited for or timed; whether it still is.
+    /// Checks one neighbour that packets wait for or that is timed. Returns whether it must be checked again.
     fn look(&mut self, next: Address, context: &mut Context<'_>) -> bool {
         let now = context.now();
         let Some(mut entry) = self.interface.neighbours.look(next) else {
             return self.give_up(next, context);
         };
-        if entry.kind.is_timed() && now.0 >= entry.at {
+        if entry.state.is_timed() && now.0 >= entry.at {
             match self.interface.neighbours.step(next, Event::Time, now.0) {
                 Ok(changed) => {
                     entry = changed.entry;
@@ -430,15 +436,15 @@ impl InterfaceOut {
                         return self.give_up(next, context);
                     }
                 }
-                // Another time.
+                // Try again later.
                 Err(Refused::Busy) => return true,
                 Err(Refused::Full | Refused::Absent) => return self.give_up(next, context),
             }
         }
-        if entry.kind == Kind::Failed {
+        if entry.state == NeighbourState::Failed {
             return self.give_up(next, context);
         }
-        if entry.kind != Kind::Incomplete && self.waiting.waits(next) {
+        if entry.state != NeighbourState::Incomplete && self.waiting.waits(next) {
             self.counts[RESOLVED_COUNT].add(1);
             while let Some(key) = self.waiting.pop(next) {
                 if let Some(packet) = context.held(key) {
@@ -446,23 +452,23 @@ impl InterfaceOut {
                 }
                 context.release(key, Gate::FIRST);
             }
-            // It has been sent to.
+            // Packets have been sent to it now.
             if let Ok(changed) = self.interface.neighbours.step(next, Event::Packet, now.0) {
                 entry = changed.entry;
             }
         }
-        if entry.kind.is_timed() {
-            // The run does not wait for a probe that no packet waits for.
+        if entry.state.is_timed() {
+            // A run need not wait for a probe without waiting packets.
             if self.waiting.waits(next) {
                 context.wake_at(Ticks(entry.at));
             } else {
                 context.look_at(Ticks(entry.at));
             }
         }
-        entry.kind.is_timed()
+        entry.state.is_timed()
     }
 
-    /// What waits for a neighbour will not leave by this way.
+    /// Releases the packets that wait for a neighbour to the gate for unresolved packets.
     fn give_up(&mut self, next: Address, context: &mut Context<'_>) -> bool {
         while let Some(key) = self.waiting.pop(next) {
             context.release(key, self.unreachable[0]);

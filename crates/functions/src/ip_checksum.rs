@@ -1,4 +1,4 @@
-//! Computes the IPv4 header checksum anew.
+//! Recomputes the IPv4 header checksum.
 
 use forebay_graph::{Context, Declare, Fold, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::wire::ipv4::Ipv4;
@@ -18,17 +18,17 @@ const DROPS: &[Reason] = &[Reason {
     help: "The IPv4 header length is below 20 bytes, or the frame ends inside the header.",
 }];
 
-/// The function. It has nothing to remember.
+/// The network function `ip_checksum`. It has no state.
 pub struct IpChecksum;
 
 impl Declare for IpChecksum {
     type Params = Params;
     const NAME: &'static str = "ip_checksum";
-    const SUMMARY: &'static str = "computes the IPv4 header checksum anew";
+    const SUMMARY: &'static str = "recomputes the IPv4 header checksum";
     const HELP: &'static str = "\
-        The checksum of RFC 791 section 3.1 over the header and its options, computed as RFC 1071 says and written \
-        whatever stood there. IPv6, which has none, and frames that are not IP pass as they are. No other field is \
-        looked at but the header length, without which nothing can be computed.";
+        The checksum of RFC 791 section 3.1 over the header and its options is computed as in RFC 1071 and written, \
+        whatever the old value was. IPv6, which has none, and frames that are not IP pass unchanged. Only the header \
+        length is checked, because it is needed for the computation.";
     const EXAMPLE: &'static str = "{}";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;
@@ -39,7 +39,7 @@ impl Declare for IpChecksum {
     }
 }
 
-/// Writes the checksum; `false` where an IPv4 header is not whole.
+/// Writes the checksum. Returns false if an IPv4 header is incomplete.
 #[inline]
 fn recompute(packet: &mut Packet) -> bool {
     let (Network::Ipv4, start) = packet.network() else { return true };
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_without_an_ipv4_header_pass_as_they_are() {
+    fn frames_without_an_ipv4_header_pass_unchanged() {
         let mut v6 = Vec::new();
         PacketBuilder::ethernet2([2; 6], [4; 6])
             .ipv6([1; 16], [2; 16], 64)
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_not_whole_is_dropped() {
+    fn an_incomplete_header_is_dropped() {
         let frame = |first: u8| [&[2; 12], &[0x08, 0x00, first][..], &[0; 30]].concat();
         assert_eq!(rig().run(&frame(0x44)), (BAD_HEADER, frame(0x44)), "four words");
         assert_eq!(rig().run(&frame(0x48)), (BAD_HEADER, frame(0x48)), "32 bytes of 31");
@@ -95,7 +95,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_what_etherparse_computes(
+        fn it_equals_the_checksum_of_etherparse(
             header in prop::collection::vec(any::<u8>(), 60),
             words in 5u8..=15,
             tags in 0usize..3,
@@ -107,7 +107,7 @@ mod tests {
             let (gate, after) = rig().run(&frame);
             prop_assert_eq!(gate, Gate::FIRST);
             let parsed = Ipv4HeaderSlice::from_slice(&after[start..]).expect("a header");
-            // The parsed header loses the reserved flag, so that the sum is compared only where it is not set.
+            // The parsed header loses the reserved flag, so the sum is compared only if that flag is not set.
             if frame[start + 6] & 0x80 == 0 {
                 prop_assert_eq!(parsed.header_checksum(), parsed.to_header().calc_header_checksum());
             }

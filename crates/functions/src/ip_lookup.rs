@@ -1,7 +1,7 @@
-//! Sends packets to the next hop of the longest prefix that contains their destination: what makes a router a router.
+//! Sends packets to the next hop of the longest prefix that contains their destination.
 //!
-//! A batch's IPv4 destinations are collected, looked up at once and turned into gates, each in a loop without branches
-//! that depend on the traffic. Whatever is not IPv4 is seen to afterwards, when there is any.
+//! The IPv4 destinations of a batch are collected, looked up at once and turned into gates, each in a loop without
+//! branches that depend on the traffic. Other packets are handled afterwards, if there are any.
 
 use forebay_graph::effect::{Edit, Effect};
 use forebay_graph::{
@@ -22,7 +22,7 @@ pub use routes::{Source, Synthetic};
 pub use tables::RouteTables;
 use tables::{Fibs, Limit, Loaded, Log};
 
-/// The metadata word that next hops are written to.
+/// The metadata word for the next hop.
 const WORD: &str = "next_hop";
 
 /// Parameters of `ip_lookup`.
@@ -31,11 +31,11 @@ const WORD: &str = "next_hop";
 pub struct Params {
     /// The routes: a file's name, a list such as `["10.0.0.0/8 3"]`, or `{ synthetic: 10000, next_hops: 16 }`.
     routes: Option<Source>,
-    /// Instead of `routes`: the name of a shared state of the kind `routes`.
+    /// Instead of `routes`: the name of a shared state `routes`.
     state: Option<String>,
-    /// How many next hops there are, and so gates; without it as many as the routes and `miss` name.
+    /// The number of next hops, and so of gates; without it as many as the routes and `miss` mention.
     next_hops: Option<u32>,
-    /// What becomes of packets that no route contains: `drop` (the default), or the next hop that they go to.
+    /// What happens to packets that match no route: `drop` (the default), or the next hop that they go to.
     #[serde(default)]
     #[schemars(extend("default" = "drop"))]
     miss: Miss,
@@ -60,41 +60,42 @@ enum To {
 const NO_ROUTE_DROP: Gate = Gate::drop(0);
 const NOT_IP: Gate = Gate::drop(1);
 const DROPS: &[Reason] = &[
-    Reason { name: "no_route", help: "No route contains the destination, and such packets are to be dropped." },
+    Reason { name: "no_route", help: "No route contains the destination, and 'miss' is 'drop'." },
     Reason { name: "not_ip", help: "The frame carries neither IPv4 nor IPv6, or is cut short inside the header." },
 ];
 
-/// The function.
+/// The network function `ip_lookup`.
 pub struct IpLookup {
     routes: Reader<Fibs, Log>,
-    outcome: Outcome,
+    mapping: NextHopMapping,
     word: Option<Word>,
     scratch: Box<Scratch>,
-    /// Its own, and of those that it stands for.
+    /// The limits of this module, and of the modules that it replaces when folded.
     limits: Vec<Limit>,
 }
 
-/// What a next hop becomes.
+/// Maps next hops to gates and metadata words.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Outcome {
-    /// What a next hop keeps of itself as a gate: all, or nothing where there is one gate.
+struct NextHopMapping {
+    /// The bits of a next hop that select the gate: all, or none if there is one gate.
     gate_mask: u16,
-    /// The next hop of what no route contains; [`NO_ROUTE`] where it is dropped.
+    /// The next hop of packets without a route; [`NO_ROUTE`] if they are dropped.
     miss: u32,
     miss_gate: Gate,
 }
 
-/// What a batch is worked on in: written anew for each, and kept because clearing it costs more than using it.
+/// Buffers for a batch. They are overwritten for each batch, and kept because clearing them would cost more than using
+/// them.
 struct Scratch {
     ipv4: [u32; MAX_BATCH],
     ipv6: [u128; MAX_BATCH],
-    /// Which packets of the batch `ipv6` are.
+    /// The indexes in the batch of the packets in `ipv6`.
     ipv6_at: [u8; MAX_BATCH],
     ipv6_next_hops: [u32; MAX_BATCH],
     next_hops: [u32; MAX_BATCH],
 }
 
-const _: () = assert!(MAX_BATCH <= 1 + u8::MAX as usize, "`ipv6_at` holds places in a batch");
+const _: () = assert!(MAX_BATCH <= 1 + u8::MAX as usize, "`ipv6_at` holds indexes in a batch");
 
 impl Declare for IpLookup {
     type Params = Params;
@@ -102,14 +103,14 @@ impl Declare for IpLookup {
     const SUMMARY: &'static str =
         "finds the next hop of the longest prefix that contains the destination, IPv4 and IPv6";
     const HELP: &'static str = "\
-        Gates are named by the numbers of the next hops, from 0. A file of routes has one a line, `10.0.0.0/8 3`, \
-        both families mixed, with comments after #; its name is relative to the configuration. Tables that several \
-        modules share are a state of the kind `routes`. `{ synthetic: n, next_hops: k, seed: s, ipv6: m }` makes \
-        routes up: n of IPv4 and m (none by default) of IPv6 in a mix of lengths like the Internet's, with next hops \
-        from 0 to k - 1. Some of them divide 198.18.0.0/15 (RFC 2544) and 2001:2::/48 (RFC 5180) into equal parts \
-        that go to the next hops in turn, so that traffic to all of a range has a route and meets every next hop. \
-        With `to: word` packets leave by the one gate with their next hop in the metadata word `next_hop`; with `to: \
-        both` it is in both. Checksums, lengths and time to live are not looked at.";
+        Gates are named by the numbers of the next hops, from 0. A file of routes has one per line, `10.0.0.0/8 3`, \
+        both families mixed, with comments after #; its name is relative to the configuration. Several modules can \
+        share a table as a state `routes`. `{ synthetic: n, next_hops: k, seed: s, ipv6: m }` generates n IPv4 routes \
+        and m (none by default) IPv6 routes in a mix of lengths like the Internet's, with next hops from 0 to k - 1. \
+        Some of them divide 198.18.0.0/15 (RFC 2544) and 2001:2::/48 (RFC 5180) into equal parts that go to the next \
+        hops in turn, so that traffic to all of a range has a route and reaches every next hop. With `to: word` \
+        packets leave by the one gate with their next hop in the metadata word `next_hop`; with `to: both` the next \
+        hop selects the gate and is in the word. Checksums, lengths and time to live are not checked.";
     const EXAMPLE: &'static str =
         r#"{ routes: ["0.0.0.0/0 0", "10.0.0.0/8 1", "2001:db8::/32 2"], next_hops: 4, miss: 3 }"#;
     const TRAFFIC: &'static str = "{ destination: [10.0.0.0/8, 198.19.0.0/16] }";
@@ -140,7 +141,7 @@ impl Declare for IpLookup {
             _ => return Err(SetupError::new("give either 'routes' or 'state'")),
         };
         let mut next_hops = params.next_hops.unwrap_or_else(|| tables.next_hops().max(1));
-        // Only shared routes can have been read, or changed, without knowing what is allowed here.
+        // Only shared routes can have been read, or changed, without knowing the limit of this module.
         let name = params.state.unwrap_or_default();
         let beyond = |greatest: u32, last: u32| {
             SetupError::at("state", format!("the state '{name}' has next hop {greatest}: allowed are 0 to {last}"))
@@ -152,7 +153,10 @@ impl Declare for IpLookup {
             Miss::Drop => NO_ROUTE,
             Miss::Gate(miss) if u32::from(miss) <= last => u32::from(miss),
             Miss::Gate(miss) => {
-                return Err(SetupError::at("miss", format!("there is no next hop {miss}: allowed are 0 to {last}")));
+                return Err(SetupError::at(
+                    "miss",
+                    format!("next hop {miss} is out of range: allowed are 0 to {last}"),
+                ));
             }
         };
         if params.next_hops.is_none() && miss != NO_ROUTE {
@@ -164,21 +168,21 @@ impl Declare for IpLookup {
         let word = if params.to == To::Gate { None } else { Some(setup.word(WORD)?) };
         let gate_mask = if to_gates { u16::MAX } else { 0 };
         let miss_gate = if miss == NO_ROUTE { NO_ROUTE_DROP } else { Gate::out(miss as u16 & gate_mask) };
-        let outcome = Outcome { gate_mask, miss, miss_gate };
+        let mapping = NextHopMapping { gate_mask, miss, miss_gate };
         let last = if to_gates { next_hops - 1 } else { last };
         let (routes, limit) = tables.reader(last).map_err(|greatest| beyond(greatest, last))?;
         setup.table("routes", tables);
-        Ok(Self { routes, outcome, word, scratch: Box::new(Scratch::new()), limits: vec![limit] })
+        Ok(Self { routes, mapping, word, scratch: Box::new(Scratch::new()), limits: vec![limit] })
     }
 }
 
 impl IpLookup {
-    /// One that stands for all, where they share one state and do the same with what it says.
+    /// Returns one module that replaces all, if they share one state and map its next hops in the same way.
     fn shared(mut all: Vec<Self>) -> Result<Self, Vec<Self>> {
-        let alike = |a: &Self, b: &Self| {
-            std::ptr::eq(a.routes.live(), b.routes.live()) && a.outcome == b.outcome && a.word == b.word
+        let equal = |a: &Self, b: &Self| {
+            std::ptr::eq(a.routes.live(), b.routes.live()) && a.mapping == b.mapping && a.word == b.word
         };
-        if !all.windows(2).all(|pair| alike(&pair[0], &pair[1])) {
+        if !all.windows(2).all(|pair| equal(&pair[0], &pair[1])) {
             return Err(all);
         }
         let Some(mut one) = all.pop() else { return Err(all) };
@@ -187,13 +191,13 @@ impl IpLookup {
     }
 }
 
-impl Outcome {
+impl NextHopMapping {
     #[inline(always)]
     fn gate(self, next_hop: u32) -> Gate {
         if next_hop == NO_ROUTE { self.miss_gate } else { Gate::out(next_hop as u16 & self.gate_mask) }
     }
 
-    /// What a metadata word holds.
+    /// Returns the value of the metadata word.
     #[inline(always)]
     fn stored(self, next_hop: u32) -> u32 {
         if next_hop == NO_ROUTE { self.miss } else { next_hop }
@@ -211,9 +215,9 @@ impl Scratch {
         }
     }
 
-    /// The packets that are not IPv4: IPv6 is looked up, and the rest has nothing to look up.
+    /// Handles packets that are not IPv4: IPv6 is looked up, the others are dropped.
     #[inline(never)]
-    fn process_others(&mut self, tables: &Fibs, outcome: Outcome, batch: &mut [Packet], gates: &mut [Gate]) {
+    fn process_others(&mut self, tables: &Fibs, mapping: NextHopMapping, batch: &mut [Packet], gates: &mut [Gate]) {
         let (mut count, table) = (0, tables.ipv6.as_ref());
         for (index, (packet, gate)) in batch.iter_mut().zip(&mut *gates).enumerate() {
             match packet.network().0 {
@@ -239,12 +243,12 @@ impl Scratch {
         }
         for (&at, &next_hop) in self.ipv6_at[..count].iter().zip(&self.ipv6_next_hops) {
             self.next_hops[usize::from(at)] = next_hop;
-            gates[usize::from(at)] = outcome.gate(next_hop);
+            gates[usize::from(at)] = mapping.gate(next_hop);
         }
     }
 }
 
-/// The next hop of one packet, [`NO_ROUTE`] without a route; `None` where it is not IP.
+/// Returns the next hop of one packet, [`NO_ROUTE`] without a route; `None` if the packet is not IP.
 #[inline]
 fn lookup(tables: &Fibs, packet: &mut Packet) -> Option<u32> {
     if let Some(header) = packet.ipv4() {
@@ -256,15 +260,15 @@ fn lookup(tables: &Fibs, packet: &mut Packet) -> Option<u32> {
 
 impl Function for IpLookup {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        let Self { routes, outcome, word, scratch, .. } = self;
+        let Self { routes, mapping, word, scratch, .. } = self;
         let tables = routes.read();
         let tables: &Fibs = &tables;
-        let (outcome, len) = (*outcome, batch.len());
+        let (mapping, len) = (*mapping, batch.len());
         let mut others = false;
         for (packet, address) in batch.iter_mut().zip(&mut scratch.ipv4) {
             let header = packet.ipv4();
             others |= header.is_none();
-            // What is not IPv4 is looked up as if it went to 0.0.0.0, and overwritten later.
+            // Packets other than IPv4 are looked up as if sent to 0.0.0.0, and overwritten later.
             *address = header.map_or(0, |header| u32::from_be_bytes(header.destination));
             tables.ipv4.prefetch(*address);
         }
@@ -274,27 +278,27 @@ impl Function for IpLookup {
         tables.ipv4.finish(&scratch.ipv4[..len], &mut scratch.next_hops[..len]);
         let gates = context.each();
         for (gate, &next_hop) in gates.iter_mut().zip(&scratch.next_hops) {
-            *gate = outcome.gate(next_hop);
+            *gate = mapping.gate(next_hop);
         }
         if others {
-            scratch.process_others(tables, outcome, batch, gates);
+            scratch.process_others(tables, mapping, batch, gates);
         }
         if let Some(word) = *word {
             for (packet, &next_hop) in batch.iter_mut().zip(&scratch.next_hops) {
-                packet.set_word(word, outcome.stored(next_hop));
+                packet.set_word(word, mapping.stored(next_hop));
             }
         }
     }
 
     fn effect(&self, packet: &mut Packet) -> Option<Effect> {
         let Some(next_hop) = lookup(&self.routes.live().look(), packet) else { return Some(Effect::to(NOT_IP)) };
-        let (gate, stored) = (self.outcome.gate(next_hop), self.outcome.stored(next_hop));
+        let (gate, stored) = (self.mapping.gate(next_hop), self.mapping.stored(next_hop));
         let word = self.word.filter(|_| stored != NO_ROUTE);
         Some(Effect { edits: word.map(|word| Edit::Word(word, stored)).into_iter().collect(), gate })
     }
 }
 
-/// The routes of many branches: each packet is looked up in its own.
+/// The routes of many branches. Each packet is looked up in its branch's routes.
 struct Folded(PerBranch<IpLookup>);
 
 impl Function for Folded {
@@ -304,14 +308,14 @@ impl Function for Folded {
         }
         let branches = context.branches();
         for (packet, gate) in batch.iter_mut().zip(context.each()) {
-            let IpLookup { routes, outcome, word, .. } = self.0.of_mut(branches, packet);
+            let IpLookup { routes, mapping, word, .. } = self.0.of_mut(branches, packet);
             let Some(next_hop) = lookup(&routes.read(), packet) else {
                 *gate = NOT_IP;
                 continue;
             };
-            *gate = outcome.gate(next_hop);
+            *gate = mapping.gate(next_hop);
             if let Some(word) = *word {
-                packet.set_word(word, outcome.stored(next_hop));
+                packet.set_word(word, mapping.stored(next_hop));
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Swaps source and destination of IP and of the transport above: makes of a packet the answer to it, as an echo server would.
+//! Swaps source and destination of IP and of the transport above: turns a packet into its answer, like an echo server.
 //!
-//! It stands for the other side where a function needs both directions of a session to be itself: a translator's outside port
-//! is chosen as packets come, so that no generator can know where to answer to.
+//! It replaces the remote side where a function needs both directions of a session. A NAT, for example, chooses the
+//! outside port when the first packet comes, so a generator cannot know where to send answers.
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::wire::ipv4::{DCCP, SCTP, TCP, UDP, UDP_LITE};
@@ -19,19 +19,20 @@ pub struct Params {}
 
 const NOT_IP: Gate = Gate::drop(0);
 
-/// The function.
+/// The network function `ip_swap`.
 pub struct IpSwap;
 
 impl Declare for IpSwap {
     type Params = Params;
     const NAME: &'static str = "ip_swap";
-    const SUMMARY: &'static str = "swaps source and destination addresses and ports: sends a packet back as an answer";
+    const SUMMARY: &'static str = "swaps source and destination addresses and ports: turns a packet into its answer";
     const HELP: &'static str = "\
-        The addresses of IPv4 or IPv6 change places, and so do the ports of TCP, UDP, UDP-Lite, SCTP and DCCP where the packet shows \
-        them: the first fragment of a datagram does, later ones do not. Sums are of the same words as before, so that no checksum \
-        changes; an authentication header's check (RFC 4302) covers the addresses and is wrong afterwards. Everything \
-        else stays: Ethernet addresses (`mac_swap`), TCP's flags and numbers, an ICMP message's type. For test \
-        beds: with it a pipeline has the far side of its sessions in itself. Headers are found behind up to four VLAN tags.";
+        The addresses of IPv4 or IPv6 are swapped, and so are the ports of TCP, UDP, UDP-Lite, SCTP and DCCP if the \
+        packet shows them: the first fragment of a datagram does, later ones do not. The sums contain the same words \
+        as before, so no checksum changes; the integrity check of an authentication header (RFC 4302) covers the \
+        addresses and is wrong afterwards. Everything else stays: Ethernet addresses (`mac_swap`), TCP's flags and \
+        numbers, an ICMP message's type. For test beds: a pipeline with it contains the remote side of its sessions. \
+        Headers are found behind up to four VLAN tags.";
     const EXAMPLE: &'static str = "{}";
     const DROPS: &'static [Reason] =
         &[Reason { name: "not_ip", help: "The frame carries neither an IPv4 nor an IPv6 header." }];
@@ -48,7 +49,7 @@ impl Function for IpSwap {
     }
 }
 
-/// Nearly all there are; `false` where nothing was done.
+/// Swaps the fields of a plain IPv4 packet, as nearly all are. Returns false, and changes nothing, for all others.
 #[inline]
 fn swap_plain(packet: &mut Packet) -> bool {
     let Some(plain) = Plain::of_mut(packet) else { return false };
@@ -76,7 +77,7 @@ fn swap(packet: &mut Packet) -> Gate {
         }
         Network::Other => return NOT_IP,
     };
-    // What lies behind the packet's end is padding.
+    // Bytes after the end of the packet are padding.
     if let Some((at, end)) = ports
         && at + 4 <= end
         && let Some([source, destination]) = packet.view_mut::<[[u8; 2]; 2]>(at)
@@ -112,9 +113,9 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_what_the_other_side_would_have_sent() {
-        let (here, there) = (([10, 0, 0, 1], 1_000), ([192, 0, 2, 1], 53));
-        assert_eq!(rig().run(&v4(here, there)), (Gate::FIRST, v4(there, here)), "the checksums too");
+    fn an_answer_equals_a_packet_from_the_other_side() {
+        let (near, remote) = (([10, 0, 0, 1], 1_000), ([192, 0, 2, 1], 53));
+        assert_eq!(rig().run(&v4(near, remote)), (Gate::FIRST, v4(remote, near)), "including the checksums");
         let tcp = |source, destination, ports: (u16, u16)| {
             let mut frame = Vec::new();
             let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).single_vlan(7.try_into().expect("a VLAN"));
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shows_no_ports_keeps_what_stands_there() {
+    fn packets_without_ports_keep_their_payload() {
         let mut later = v4(([10, 0, 0, 1], 1), ([10, 0, 0, 2], 2));
         later[20] |= 0x20;
         later[21] = 5;
@@ -136,7 +137,7 @@ mod tests {
         let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([1; 4], [2; 4], 9).icmpv4_echo_request(1, 2);
         builder.write(&mut echo, b"").expect("memory");
         assert_eq!(rig().run(&echo).1[34..], echo[34..]);
-        // A packet that ends before its ports, padding behind it.
+        // A packet that ends before its ports, followed by padding.
         let mut short = v4(([10, 0, 0, 1], 1), ([10, 0, 0, 2], 2));
         short[17] = 22;
         assert_eq!(rig().run(&short).1[34..], short[34..]);
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ip_is_dropped() {
+    fn frames_that_are_not_ip_are_dropped() {
         assert_eq!(rig().run(&[0xff; 60]).0, NOT_IP);
         assert_eq!(rig().run(&[]).0, NOT_IP);
     }

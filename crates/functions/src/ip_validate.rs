@@ -1,4 +1,4 @@
-//! Checks IPv4 and IPv6 headers before anything trusts them.
+//! Checks IPv4 and IPv6 headers, so that later functions can trust them.
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::wire::checksum;
@@ -21,19 +21,19 @@ pub struct Params {
     #[serde(default)]
     martians: Martians,
     /// Drops (`drop`, the default) or passes (`pass`) packets that are short only because a capture cut them
-    /// (`snaplen`): with the bytes that the capture left out they are as long as their header says.
+    /// (`snaplen`): together with the bytes that the capture left out they are as long as their header says.
     #[serde(default)]
     cut: Cut,
 }
 
-/// Whether packets are refused that a capture cut.
+/// Whether packets that a capture cut are dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Cut {
     /// They are dropped as `truncated`.
     #[default]
     Drop,
-    /// They pass where their IP header is there and sound.
+    /// They pass if their IP header is complete and valid.
     Pass,
 }
 
@@ -46,20 +46,17 @@ const DROPS: &[Reason] = &[
     Reason { name: "bad_checksum", help: "The IPv4 header's checksum is wrong." },
     Reason {
         name: "bad_header",
-        help: "The version contradicts the EtherType, or a length is less than the header's own.",
+        help: "The version contradicts the EtherType, or a length is less than that of the header.",
     },
     Reason { name: "truncated", help: "The frame ends before the header or the packet that the header announces." },
-    Reason {
-        name: "not_ip",
-        help: "The frame's EtherType, behind up to four VLAN tags, is neither that of IPv4 nor of IPv6.",
-    },
+    Reason { name: "not_ip", help: "The frame's EtherType, behind up to four VLAN tags, is neither IPv4 nor IPv6." },
     Reason {
         name: "martian",
-        help: "The source or destination address is one that no router forwards (RFC 1812 section 5.3.7, RFC 4291).",
+        help: "No router forwards the source or destination address (RFC 1812 section 5.3.7, RFC 4291).",
     },
 ];
 
-/// The function.
+/// The network function `ip_validate`.
 pub struct IpValidate {
     martians: Martians,
     cut: Cut,
@@ -68,23 +65,22 @@ pub struct IpValidate {
 impl Declare for IpValidate {
     type Params = Params;
     const NAME: &'static str = "ip_validate";
-    const SUMMARY: &'static str = "drops packets whose IPv4 or IPv6 header is unsound";
+    const SUMMARY: &'static str = "drops packets with an invalid IPv4 or IPv6 header";
     const HELP: &'static str = "\
         IPv4 as RFC 1812 section 5.2.2 requires before a packet is forwarded: the frame holds at least 20 bytes, the \
-        version is 4, the header length at least 5 words, the total length at least the header's and at most what the \
-        frame holds, the checksum right, options included. IPv6 (RFC 8200 section 3): the fixed header is there, the \
-        version 6, and the frame holds the payload length; 0 stands for no payload. A jumbogram (a length of 0 before \
-        hop-by-hop options, RFC 2675) is `truncated`, since no frame is as long. Where several faults come \
-        together the one named is that of form, then of length, then of checksum. \
-        Bytes after the packet, such as the padding of short frames, are allowed and stay. With `cut: pass`, a packet \
-        passes that is short only because a capture cut it, if its IP header is whole and right. \
-        Unless `martians: pass`, \
-        packets are dropped whose source is in 0.0.0.0/8, 127.0.0.0/8 or from 224.0.0.0 on, or whose destination is \
-        in 0.0.0.0/8, 127.0.0.0/8 or 240.0.0.0/4 and not 255.255.255.255 (RFC 1812 section 5.3.7); of IPv6, whose \
-        source is multicast, or source or destination is ::, ::1, IPv4-mapped or IPv4-compatible, or whose \
-        destination is a group of scope 0 or 1 (RFC 4291 sections 2.5.2, 2.5.3, 2.5.5 and 2.7). A source of 0.0.0.0 \
-        or :: passes where the destination is a group of the link or 255.255.255.255: so DHCP and duplicate address \
-        detection do. Own, broadcast and link-local addresses are `interface_in`'s to judge.";
+        version is 4, the header length at least 5 words, the total length at least that of the header and at most \
+        that of the frame, and the checksum is correct, options included. IPv6 (RFC 8200 section 3): the fixed header \
+        is complete, the version 6, and the frame holds the payload length; 0 means no payload. A jumbogram (a length \
+        of 0 before hop-by-hop options, RFC 2675) is `truncated`, because no frame is as long. If a packet has several \
+        faults, the reported one is that of form, then of length, then of checksum. Bytes after the packet, such as \
+        the padding of short frames, are allowed and stay. With `cut: pass`, a packet that is short only because a \
+        capture cut it passes if its IP header is complete and valid. Unless `martians: pass`, packets are dropped \
+        whose source is in 0.0.0.0/8, 127.0.0.0/8 or from 224.0.0.0 on, or whose destination is in 0.0.0.0/8, \
+        127.0.0.0/8 or 240.0.0.0/4 and not 255.255.255.255 (RFC 1812 section 5.3.7); IPv6 packets, if the source is \
+        multicast, or source or destination is ::, ::1, IPv4-mapped or IPv4-compatible, or the destination is a group \
+        of scope 0 or 1 (RFC 4291 sections 2.5.2, 2.5.3, 2.5.5 and 2.7). A source of 0.0.0.0 or :: passes if the \
+        destination is a link-local group or 255.255.255.255, as in DHCP and duplicate address detection. Own, \
+        broadcast and link-local addresses are checked by `interface_in`.";
     const EXAMPLE: &'static str = "{}";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;
@@ -94,8 +90,8 @@ impl Declare for IpValidate {
     }
 }
 
-/// Whether all is right with what is not plain IPv4; why not is asked of [`fault`].
-fn is_sound(packet: &mut Packet) -> bool {
+/// Returns whether a packet that is not plain IPv4 is valid. [`fault`] returns the reason if not.
+fn is_valid(packet: &mut Packet) -> bool {
     let (network, start) = packet.network();
     let Some(bytes) = packet.data().get(start..) else { return false };
     match network {
@@ -107,10 +103,10 @@ fn is_sound(packet: &mut Packet) -> bool {
     }
 }
 
-/// Whether all is right with a packet but for bytes that a capture cut off: its IP header is there, options included,
-/// and announces no more than was on the wire.
+/// Returns whether a packet is valid except for bytes that a capture cut off: its IP header is complete, options
+/// included, and announces no more than was on the wire.
 #[cold]
-fn is_sound_but_cut(packet: &mut Packet) -> bool {
+fn is_valid_but_cut(packet: &mut Packet) -> bool {
     let missing = packet.missing() as usize;
     let (network, start) = packet.network();
     let Some(bytes) = packet.data().get(start..).filter(|_| missing > 0) else { return false };
@@ -130,7 +126,7 @@ fn is_sound_but_cut(packet: &mut Packet) -> bool {
     }
 }
 
-/// Names the fault of a frame that is not sound. A capture cut off `missing` bytes, and that is no fault.
+/// Returns the fault of an invalid frame. The `missing` bytes that a capture cut off are not a fault.
 #[cold]
 fn fault(frame: &[u8], missing: usize) -> Gate {
     let Ok((ethernet, mut rest)) = Ethernet::ref_from_prefix(frame) else { return NOT_IP };
@@ -170,7 +166,7 @@ impl Function for IpValidate {
             batch,
             |packet| packet.is_plain_ipv4(marked),
             |packet| {
-                if !is_sound(packet) && (cut == Cut::Drop || !is_sound_but_cut(packet)) {
+                if !is_valid(packet) && (cut == Cut::Drop || !is_valid_but_cut(packet)) {
                     let missing = if cut == Cut::Pass { packet.missing() } else { 0 };
                     fault(packet.data(), missing as usize)
                 } else if martians.refuses(packet) {
@@ -215,7 +211,8 @@ mod tests {
         frame
     }
 
-    /// The frame with one byte replaced and, where asked, the checksum of `header` bytes made right again.
+    /// Returns the frame with one byte replaced. If `header` is not 0, the checksum of a header of so many bytes is
+    /// corrected.
     fn with(mut frame: Vec<u8>, at: usize, value: u8, header: usize) -> Vec<u8> {
         frame[at] = value;
         if header > 0 {
@@ -231,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_packets_pass_with_their_padding() {
+    fn valid_packets_pass_with_their_padding() {
         let mut rig = rig();
         for frame in [
             ipv4(),
@@ -244,12 +241,12 @@ mod tests {
         ] {
             assert_eq!(rig.run(&frame), (Gate::FIRST, frame));
         }
-        // Options: the header is six words, the last one of what was the UDP header.
+        // Options: the header has six words; the last one was the start of the UDP header.
         assert_eq!(rig.run(&with(ipv4(), 14, 0x46, 24)).0, Gate::FIRST);
     }
 
     #[test]
-    fn each_fault_has_its_reason() {
+    fn each_fault_has_its_drop_reason() {
         let mut rig = rig();
         let cases = [
             (with(ipv4(), 24, ipv4()[24] ^ 1, 0), BAD_CHECKSUM, "checksum"),
@@ -282,9 +279,9 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_only_a_capture_cut_pass_where_they_may() {
+    fn packets_that_only_a_capture_cut_pass_if_configured() {
         let mut strict = rig();
-        let mut open = Rig::of::<IpValidate>(&json!({ "cut": "pass" })).expect("right");
+        let mut open = Rig::of::<IpValidate>(&json!({ "cut": "pass" })).expect("valid parameters");
         let run = |rig: &mut Rig, frame: &[u8], missing: u32| {
             let mut packet = rig.packet(frame);
             packet.set_missing(missing);
@@ -300,12 +297,12 @@ mod tests {
                 let gate = run(&mut open, &frame[..kept], missing);
                 assert_eq!(gate == Some(Gate::FIRST), passes, "{kept} bytes kept");
                 assert_ne!(run(&mut strict, &frame[..kept], missing), Some(Gate::FIRST));
-                // Not cut by the capture, or by less than the packet lacks.
+                // Not cut by the capture, or fewer bytes than the packet lacks.
                 assert_ne!(run(&mut open, &frame[..kept], 0), Some(Gate::FIRST));
                 assert_ne!(run(&mut open, &frame[..kept], missing - 1), Some(Gate::FIRST));
             }
         }
-        // What is wrong besides stays wrong.
+        // Other faults are still detected.
         let wrong = with(ipv4(), 24, ipv4()[24] ^ 1, 0);
         assert_eq!(run(&mut open, &wrong[..40], 10), Some(BAD_CHECKSUM));
         assert_eq!(run(&mut strict, &wrong[..40], 10), Some(TRUNCATED));
@@ -316,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn martians_are_dropped_unless_they_may_pass() {
+    fn martians_are_dropped_unless_configured_to_pass() {
         let v4 = |source: [u8; 4], destination: [u8; 4]| {
             let mut frame = Vec::new();
             let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(source, destination, 64).udp(1, 2);
@@ -332,7 +329,7 @@ mod tests {
         };
         let host = [198, 51, 100, 9];
         let mut strict = rig();
-        let mut open = Rig::of::<IpValidate>(&json!({ "martians": "pass" })).expect("right");
+        let mut open = Rig::of::<IpValidate>(&json!({ "martians": "pass" })).expect("valid parameters");
         for martian in [
             v4([0, 1, 2, 3], host),
             v4([0; 4], host),
@@ -355,7 +352,7 @@ mod tests {
             }
         }
         let wrong = with(v4([127, 0, 0, 1], host), 24, 0x55, 0);
-        assert_eq!(strict.run(&wrong).0, BAD_CHECKSUM, "an address in an unsound header says nothing");
+        assert_eq!(strict.run(&wrong).0, BAD_CHECKSUM, "an invalid header is reported before its addresses");
         for frame in [v4([0; 4], [255; 4]), v4(host, [224, 0, 0, 5]), v6("::", "ff02::1:ff00:9")] {
             assert_eq!(strict.run(&frame).0, Gate::FIRST, "{frame:02x?}");
         }
@@ -363,18 +360,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_passes_is_what_etherparse_reads_with_a_right_checksum(
-            v6: bool, length in 0usize..70, at in 12usize..60, value: u8, mend: bool, padding in 0usize..4,
+        fn packets_pass_if_etherparse_reads_them_with_a_correct_checksum(
+            v6: bool, length in 0usize..70, at in 12usize..60, value: u8, fix_sum: bool, padding in 0usize..4,
         ) {
             let frame = if v6 { ipv6() } else { ipv4() };
             let at = at.min(frame.len() - 1);
-            // etherparse takes the reserved flag for 0 when it computes a checksum.
+            // etherparse ignores the reserved flag when it computes a checksum.
             let value = if at == 20 { value & 0x7f } else { value };
             let mut frame = with(frame, at, value, 0);
             let header = usize::from(frame[14] & 0xf) * 4;
-            if mend && !v6 && (20..=36).contains(&header) {
+            if fix_sum && !v6 && (20..=36).contains(&header) {
                 frame = with(frame, at, value, header);
-                // The value may have been put into the checksum itself; what counts is the frame as it is now.
+                // The value may have been written into the checksum itself; the frame as it is now counts.
             }
             frame.extend(vec![0; padding]);
             if length % 4 == 0 {
@@ -394,7 +391,7 @@ mod tests {
                 }
                 _ => false,
             };
-            let sound = !martian && match frame.get(12..14) {
+            let valid = !martian && match frame.get(12..14) {
                 Some([0x08, 0x00]) => Ipv4HeaderSlice::from_slice(&frame[14..]).is_ok_and(|header| {
                     (header.slice().len()..=frame.len() - 14).contains(&header.total_len().into())
                         && header.header_checksum() == header.to_header().calc_header_checksum()
@@ -403,7 +400,7 @@ mod tests {
                     .is_ok_and(|header| usize::from(header.payload_length()) <= frame.len() - 54),
                 _ => false,
             };
-            prop_assert_eq!(rig().run(&frame).0 == Gate::FIRST, sound, "{:02x?}", frame);
+            prop_assert_eq!(rig().run(&frame).0 == Gate::FIRST, valid, "{:02x?}", frame);
         }
     }
 }

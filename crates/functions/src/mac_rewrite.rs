@@ -1,4 +1,4 @@
-//! Writes both Ethernet addresses: what a router does to a frame that it passes to the next hop.
+//! Writes both Ethernet addresses, as a router does when it sends a frame to the next hop.
 
 use forebay_graph::effect::{Bytes16, Edit, Effect};
 use forebay_graph::{
@@ -22,7 +22,7 @@ pub struct Params {
 const TRUNCATED: Gate = Gate::drop(0);
 const DROPS: &[Reason] = &[Reason { name: "truncated", help: "The frame is shorter than an Ethernet header." }];
 
-/// The function: twelve bytes, in the order of the wire.
+/// The network function `mac_rewrite`: twelve bytes, in the order of the wire.
 pub struct MacRewrite {
     addresses: [u8; 12],
 }
@@ -41,7 +41,7 @@ impl Declare for MacRewrite {
     const NAME: &'static str = "mac_rewrite";
     const SUMMARY: &'static str = "writes the Ethernet source and destination address";
     const HELP: &'static str =
-        "Every frame leaves by the one gate with the addresses given. What follows them is not looked at.";
+        "Every frame leaves by the one gate with the configured addresses. The rest of the frame is not checked.";
     const EXAMPLE: &'static str = "{ source: 02:00:00:00:00:01, destination: 02:00:00:00:00:02 }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;
@@ -54,7 +54,7 @@ impl Declare for MacRewrite {
     }
 }
 
-/// Twelve bytes as the integers in which they are written.
+/// Twelve bytes as the two integers in which they are written.
 #[derive(Clone, Copy)]
 struct Words(u64, u32);
 
@@ -67,7 +67,7 @@ impl MacRewrite {
 }
 
 impl Words {
-    /// Writes them; `false` where the frame ends inside the Ethernet header, and is not to be passed on.
+    /// Writes the addresses. Returns false if the frame ends inside the Ethernet header and must be dropped.
     #[inline]
     fn write(self, packet: &mut Packet) -> bool {
         let Some(header) = packet.data_mut().first_chunk_mut::<{ size_of::<Ethernet>() }>() else { return false };
@@ -156,12 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn its_effect_replayed_is_what_it_does() {
+    fn its_replayed_effect_equals_processing() {
         let mut rig = Rig::of::<MacRewrite>(&params(3)).expect("parameters");
         for frame in [vec![1; 60], vec![1; 5]] {
             let mut packet = rig.packet(&frame);
-            let effect = rig.function.effect(&mut packet).expect("it can always say");
-            let gate = effect.replay(&mut packet).expect("it applies");
+            let effect = rig.function.effect(&mut packet).expect("it always has an effect");
+            let gate = effect.replay(&mut packet).expect("the effect applies");
             assert_eq!((gate, packet.data().to_vec()), rig.run(&frame));
         }
     }

@@ -1,4 +1,4 @@
-//! Swaps the Ethernet addresses: sends a frame back to where it came from, as reflectors and test beds do.
+//! Swaps the Ethernet addresses: sends a frame back to its sender, as reflectors and test beds do.
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::Packet;
@@ -13,14 +13,14 @@ pub struct Params {}
 
 const TRUNCATED: Gate = Gate::drop(0);
 
-/// The function.
+/// The network function `mac_swap`.
 pub struct MacSwap;
 
 impl Declare for MacSwap {
     type Params = Params;
     const NAME: &'static str = "mac_swap";
     const SUMMARY: &'static str = "swaps the Ethernet source and destination address";
-    const HELP: &'static str = "Every frame leaves by the one gate. What follows the addresses is not looked at.";
+    const HELP: &'static str = "Every frame leaves by the one gate. The rest of the frame is not checked.";
     const EXAMPLE: &'static str = "{}";
     const DROPS: &'static [Reason] =
         &[Reason { name: "truncated", help: "The frame is shorter than an Ethernet header." }];
@@ -37,11 +37,11 @@ impl Function for MacSwap {
     }
 }
 
-/// Swaps the addresses; `false` where there are not both.
+/// Swaps the addresses. Returns false if the frame does not have both.
 #[inline]
 fn swap(packet: &mut Packet) -> bool {
     let Some(header) = packet.data_mut().first_chunk_mut::<{ size_of::<Ethernet>() }>() else { return false };
-    // All read before any is written: the compiler makes one shuffle of it.
+    // All bytes are read before any is written, so that the compiler generates one shuffle.
     let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *header;
     header[..12].copy_from_slice(&[s0, s1, s2, s3, s4, s5, d0, d1, d2, d3, d4, d5]);
     true
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_change_places_and_twice_is_nothing() {
+    fn addresses_are_swapped_and_swapped_back() {
         let mut rig = Rig::of::<MacSwap>(&json!({})).expect("no parameters");
         let frame: Vec<u8> = (0..60).collect();
         let (gate, swapped) = rig.run(&frame);

@@ -1,4 +1,4 @@
-//! Sends frames to gates by their destination address: a bridge's table, filled by configuration.
+//! Sends frames to gates by their destination address: a bridge's table, filled by the configuration.
 
 use std::collections::BTreeMap;
 
@@ -17,87 +17,85 @@ use crate::parameters::{self, Miss, no_memory, numbered};
 pub struct Params {
     /// The gate of each address, such as `"02:00:00:00:00:01": 0`.
     addresses: BTreeMap<String, u16>,
-    /// How many gates, 1 to 16384.
+    /// The number of gates, 1 to 16384.
     gates: u16,
-    /// Where frames go whose destination is not listed: `drop` (the default) or a gate.
+    /// The fate of frames whose destination is not listed: `drop` (the default) or a gate.
     #[serde(default)]
     #[schemars(extend("default" = "drop"))]
     miss: Miss,
-    /// Where frames to a multicast or the broadcast address go that is not listed; without it as `miss` says.
+    /// The fate of frames to a multicast or broadcast address that is not listed; without it as in `miss`.
     group: Option<Miss>,
 }
 
 const UNKNOWN: Gate = Gate::drop(0);
 const TRUNCATED: Gate = Gate::drop(1);
 const DROPS: &[Reason] = &[
-    Reason {
-        name: "unknown_address",
-        help: "The destination address is not listed, and such frames are to be dropped.",
-    },
+    Reason { name: "unknown_address", help: "The destination address is not listed, and 'miss' or 'group' is 'drop'." },
     Reason { name: "truncated", help: "The frame is shorter than an Ethernet header." },
 ];
 
-/// The function.
+/// The network function `mac_table`.
 pub struct MacTable {
     table: Table,
     miss: Gate,
     group: Gate,
 }
 
-/// Address to gate, in one array: open addressing with linear probing, at most half full. A place is one word, the
-/// address in the upper 48 bits and the gate in the lower 16, so that a lookup is nearly always one load; 100 000
-/// addresses take 2 MiB.
+/// A map from addresses to gates in one array: open addressing with linear probing, at most half full. A slot is one
+/// word, the address in the upper 48 bits and the gate in the lower 16, so that a lookup is nearly always one load. 100
+/// 000 addresses take 2 MiB.
 struct Table {
-    places: Box<[u64]>,
+    slots: Box<[u64]>,
     shift: u32,
 }
 
-/// No place of an address: no gate has the number 65535.
+/// The value of an empty slot: no gate has the number 65535.
 const EMPTY: u64 = u64::MAX;
 
 impl Table {
     fn new(entries: usize) -> Result<Self, NoMemory> {
-        let places = (entries * 2).next_power_of_two().max(2);
-        Ok(Self { places: filled(EMPTY, places)?, shift: 64 - places.trailing_zeros() })
+        let slots = (entries * 2).next_power_of_two().max(2);
+        Ok(Self { slots: filled(EMPTY, slots)?, shift: 64 - slots.trailing_zeros() })
     }
 
-    /// Where the search for an address starts: the upper bits of a product (Knuth, volume 3, section 6.4).
+    /// Returns the slot at which the search for an address starts: the upper bits of a product (Knuth, volume 3,
+    /// section 6.4).
     #[inline]
     fn start(&self, address: u64) -> usize {
         (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
-    /// Adds an address that must be new, while fewer are there than the table was made for; `false` where it is not.
+    /// Adds an address; at most `entries` addresses may be added. Returns false if it is already present.
     fn insert(&mut self, address: u64, gate: u16) -> bool {
         let mut at = self.start(address);
-        while self.places[at] != EMPTY {
-            if self.places[at] >> 16 == address {
+        while self.slots[at] != EMPTY {
+            if self.slots[at] >> 16 == address {
                 return false;
             }
-            at = (at + 1) & (self.places.len() - 1);
+            at = (at + 1) & (self.slots.len() - 1);
         }
-        self.places[at] = address << 16 | u64::from(gate);
+        self.slots[at] = address << 16 | u64::from(gate);
         true
     }
 
     #[inline]
     fn get(&self, address: u64) -> Option<u16> {
         let mut at = self.start(address);
-        // Half of the places are empty, so that this ends.
+        // The loop ends because half of the slots are empty.
         loop {
-            let place = self.places[at & (self.places.len() - 1)];
-            if place == EMPTY {
+            let slot = self.slots[at & (self.slots.len() - 1)];
+            if slot == EMPTY {
                 return None;
             }
-            if place >> 16 == address {
-                return Some(place as u16);
+            if slot >> 16 == address {
+                return Some(slot as u16);
             }
             at += 1;
         }
     }
 }
 
-/// The address as a number.
+/// Returns the address as a number.
 #[inline]
 fn word(address: [u8; 6]) -> u64 {
     let [a, b, c, d, e, f] = address;
@@ -111,8 +109,8 @@ impl Declare for MacTable {
     const HELP: &'static str = "\
         Gates are named by their numbers. The whole destination address must be listed; a table may hold hundreds of \
         thousands. Multicast and broadcast addresses (the group bit set, IEEE 802) can be listed like any other, such \
-        as 01:80:c2:00:00:0e of LLDP; those that are not go where `group` says: a frame leaves by one gate, it is not \
-        copied to all. Nothing is learnt.";
+        as 01:80:c2:00:00:0e of LLDP; others go where `group` says: a frame leaves by one gate, it is not copied to \
+        all. The table does not learn addresses.";
     const EXAMPLE: &'static str =
         r#"{ addresses: { "02:00:00:00:00:01": 0, "02:00:00:00:00:02": 1 }, gates: 3, miss: drop, group: 2 }"#;
     const DROPS: &'static [Reason] = DROPS;
@@ -128,7 +126,7 @@ impl Declare for MacTable {
             let mut add = || {
                 let address: MacAddress = text.parse().map_err(|error| SetupError::at(path(), format!("{error}")))?;
                 parameters::gate(&path(), *number, params.gates)?;
-                let twice = || SetupError::at(path(), "the address is listed before in another spelling");
+                let twice = || SetupError::at(path(), "the address is already listed in another spelling");
                 table.insert(word(address.0), *number).then_some(()).ok_or_else(twice)
             };
             if let Err(fault) = add() {
@@ -193,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_others_go_as_miss_and_group_say() {
+    fn other_addresses_go_where_miss_and_group_say() {
         let (one, all) = (frame("02:00:00:00:00:02"), frame("ff:ff:ff:ff:ff:ff"));
         for (more, miss, group) in [
             (json!({}), UNKNOWN, UNKNOWN),
@@ -220,7 +218,7 @@ mod tests {
     #[test]
     fn a_hundred_thousand_addresses_are_found() {
         let mut table = Table::new(100_000).expect("memory");
-        // As makers number their devices: consecutive in the lower half.
+        // As vendors number their devices: consecutive in the lower half.
         let address = |n: u64| 0x0200_5e00_0000 + n;
         assert!((0..100_000).all(|n| table.insert(address(n), (n % 5) as u16)));
         assert!((0..100_000).all(|n| table.get(address(n)) == Some((n % 5) as u16)));

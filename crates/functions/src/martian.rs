@@ -9,18 +9,18 @@ use forebay_packet::{Network, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Whether packets are refused for their addresses.
+/// Whether packets are dropped for their addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Martians {
     /// Packets with such addresses are dropped and counted.
     #[default]
     Drop,
-    /// They pass like any other.
+    /// They pass like any other packet.
     Pass,
 }
 
-/// First octets of IPv4 addresses that need a second look: 0, 127, and 224 and beyond.
+/// First octets of IPv4 addresses that need a full check: 0, 127, and 224 and above.
 const SPECIAL: [bool; 256] = {
     let mut marked = [false; 256];
     marked[0] = true;
@@ -35,12 +35,13 @@ const SPECIAL: [bool; 256] = {
 const NONE: [bool; 256] = [false; 256];
 
 impl Martians {
-    /// First octets that [`refuses`](Self::refuses) may say yes to, in either address of a packet of IPv4.
+    /// Returns the first octets of addresses, source or destination, for which [`refuses`](Self::refuses) may return
+    /// true for an IPv4 packet.
     pub(crate) fn marked(self) -> &'static [bool; 256] {
         if self == Self::Drop { &SPECIAL } else { &NONE }
     }
 
-    /// Whether a packet with a sound IP header is refused for its addresses.
+    /// Returns whether a packet with a valid IP header is refused for its addresses.
     pub(crate) fn refuses(self, packet: &mut Packet) -> bool {
         if self == Self::Pass {
             return false;
@@ -50,7 +51,7 @@ impl Martians {
                 let (source, destination) = (header.source, header.destination);
                 is_martian_v4(u32::from_be_bytes(source), u32::from_be_bytes(destination))
             }),
-            // Of global unicast addresses neither begins with 0x00 or 0xff.
+            // No global unicast address begins with 0x00 or 0xff.
             Network::Ipv6 => packet.ipv6().is_some_and(|header| {
                 let [source, destination] = [header.source, header.destination];
                 (source[0].wrapping_add(1) <= 1 || destination[0].wrapping_add(1) <= 1)
@@ -61,8 +62,9 @@ impl Martians {
     }
 }
 
-/// Networks 0 and 127 are no host's, on whichever side; from 224.0.0.0 on there are no sources, and from 240.0.0.0 on
-/// no destinations but all hosts of the link (RFC 1812 section 5.3.7).
+/// Returns whether an IPv4 address is a martian (RFC 1812 section 5.3.7). No host has an address of the networks 0 and
+/// 127, as source or destination. Addresses from 224.0.0.0 on are never sources. From 240.0.0.0 on only the broadcast
+/// address is a destination.
 #[cold]
 fn is_martian_v4(source: u32, destination: u32) -> bool {
     let is_broadcast = destination == u32::MAX;
@@ -78,8 +80,9 @@ fn is_martian_v4(source: u32, destination: u32) -> bool {
     bad_source || bad_destination
 }
 
-/// The unspecified address, loopback, and addresses that stand for IPv4 are no node's on a network (RFC 4291 sections
-/// 2.5.2, 2.5.3, 2.5.5); multicast is no source, and groups of the scopes 0 and 1 leave no node (section 2.7).
+/// Returns whether an IPv6 address is a martian. No node on a network has the unspecified address, the loopback address
+/// or an address that stands for IPv4 (RFC 4291 sections 2.5.2, 2.5.3, 2.5.5). Multicast addresses are never sources,
+/// and packets to groups of the scopes 0 and 1 leave no node (section 2.7).
 #[cold]
 fn is_martian_v6(source: u128, destination: u128) -> bool {
     let link_scope = destination >> 112 == 0xff02;
@@ -95,13 +98,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_addresses_of_hosts_are_forwarded_of_ipv4() {
+    fn only_host_addresses_are_forwarded_in_ipv4() {
         let is_martian = |source: &str, destination: &str| {
             let bits = |text: &str| text.parse::<Ipv4Addr>().expect("an address").to_bits();
             let (source, destination) = (bits(source), bits(destination));
             let marked = SPECIAL[(source >> 24) as usize] || SPECIAL[(destination >> 24) as usize];
             let martian = is_martian_v4(source, destination);
-            assert!(marked || !martian, "{source:x} {destination:x}: the quick look must not miss it");
+            assert!(marked || !martian, "{source:x} {destination:x}: the quick check must not miss it");
             martian
         };
         let host = "198.51.100.9";
@@ -116,14 +119,14 @@ mod tests {
         for good in ["1.0.0.0", "126.255.255.255", "128.0.0.0", "223.255.255.255", "10.0.0.1"] {
             assert!(!is_martian(good, host) && !is_martian(host, good), "{good}");
         }
-        // DHCP and IGMP of hosts that have no address yet stay on their link.
+        // DHCP and IGMP of hosts without an address stay on their link.
         assert!(!is_martian("0.0.0.0", "255.255.255.255") && !is_martian("0.0.0.0", "224.0.0.22"));
         assert!(is_martian("0.0.0.0", "224.0.1.1") && is_martian("0.0.0.1", "255.255.255.255"));
         assert!(is_martian("127.0.0.1", "255.255.255.255"));
     }
 
     #[test]
-    fn only_addresses_of_hosts_are_forwarded_of_ipv6() {
+    fn only_host_addresses_are_forwarded_in_ipv6() {
         let is_martian = |source: &str, destination: &str| {
             let bits = |text: &str| text.parse::<Ipv6Addr>().expect("an address").to_bits();
             is_martian_v6(bits(source), bits(destination))

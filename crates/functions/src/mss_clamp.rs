@@ -1,8 +1,8 @@
-//! Lowers the maximum segment size that TCP hosts announce, so that their segments fit a link behind (RFC 4459
-//! section 3.2).
+//! Lowers the maximum segment size that TCP hosts announce, so that their segments fit a later link (RFC 4459 section
+//! 3.2).
 //!
-//! Path MTU discovery does the same without touching packets, but only where ICMP errors reach the sender. Tunnels
-//! are where they often do not.
+//! Path MTU discovery has the same result without changes to packets, but only if ICMP errors reach the sender. With
+//! tunnels they often do not.
 
 use std::sync::Arc;
 
@@ -16,32 +16,32 @@ use forebay_packet::{Network, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Parameters of `mss_clamp`: one of the two.
+/// Parameters of `mss_clamp`: exactly one of the two.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The length of packets that the link takes from the IP header on, 68 to 65535 bytes: segments get 40 less over
-    /// IPv4 and 60 less over IPv6.
+    /// The MTU of the link, counted from the IP header on, 68 to 65535 bytes. Segments get 40 bytes less over IPv4 and
+    /// 60 less over IPv6.
     mtu: Option<u16>,
-    /// The largest segment itself, 28 to 65495 bytes, over IPv4 and IPv6.
+    /// The largest segment size itself, 28 to 65495 bytes, over IPv4 and IPv6.
     mss: Option<u16>,
 }
 
-/// The headers of a segment without options, which is what the option counts (RFC 6691 section 2).
+/// The headers of a segment without options; the option's value excludes them (RFC 6691 section 2).
 const HEADERS_V4: u16 = 40;
 const HEADERS_V6: u16 = 60;
-/// The least MTU of a link of IPv6 (RFC 8200 section 5).
+/// The least MTU of an IPv6 link (RFC 8200 section 5).
 const LEAST_V6: u16 = 1_280;
 const SYN: u8 = 0x02;
 
 /// Kinds of options (RFC 9293 section 3.2).
-mod kind {
+mod option_kind {
     pub const END: u8 = 0;
     pub const NO_OPERATION: u8 = 1;
     pub const MAXIMUM_SEGMENT_SIZE: u8 = 2;
 }
 
-/// The function.
+/// The network function `mss_clamp`.
 pub struct MssClamp {
     v4: u16,
     v6: u16,
@@ -54,14 +54,13 @@ impl Declare for MssClamp {
     const SUMMARY: &'static str = "lowers the maximum segment size that TCP hosts announce to what a link takes";
     const HELP: &'static str = "\
         Changes the maximum segment size option of TCP segments with the SYN flag, SYN and SYN|ACK alike, if it is \
-        larger than allowed (RFC 4459 section 3.2, RFC 9293 section 3.7.1). With `mtu` the size is that less 40 \
-        bytes over IPv4 and less 60 over IPv6: the fixed headers, whatever options there are (RFC 6691). Over IPv6 \
-        an `mtu` below 1280 counts as 1280 (RFC 8200 section 5). A size is never raised and no option is added: a \
-        host without one uses 536 or 1220 bytes. Headers are found behind up to four VLAN tags and eight \
-        extension headers. A segment behind an authentication header stays as it is: its integrity check \
-        covers all of it (RFC 4302 section 3.3.3). \
-        The checksum changes by the difference (RFC 1624), so a wrong one stays wrong. Options behind one that is \
-        not sound stay as they are. All packets pass.";
+        larger than allowed (RFC 4459 section 3.2, RFC 9293 section 3.7.1). With `mtu` the size is the MTU less 40 \
+        bytes over IPv4 and less 60 over IPv6: the fixed headers, whatever options there are (RFC 6691). Over IPv6 an \
+        `mtu` below 1280 counts as 1280 (RFC 8200 section 5). A size is never raised and no option is added: a host \
+        without one uses 536 or 1220 bytes. Headers are found behind up to four VLAN tags and eight extension headers. \
+        A segment behind an authentication header is not changed: its integrity check covers all of it (RFC 4302 \
+        section 3.3.3). The checksum changes by the difference (RFC 1624), so a wrong one stays wrong. Options after \
+        an invalid one are not changed. All packets pass.";
     const EXAMPLE: &'static str = "{ mtu: 1400 }";
     const DROPS: &'static [Reason] = &[];
     const STATE: StateKind = StateKind::None;
@@ -72,15 +71,17 @@ impl Declare for MssClamp {
             (Some(mtu), None) => return Err(SetupError::at("mtu", format!("{mtu}: allowed are 68 to 65535 bytes"))),
             (None, Some(mss)) if (28..=65_495).contains(&mss) => (mss, mss),
             (None, Some(mss)) => return Err(SetupError::at("mss", format!("{mss}: allowed are 28 to 65495 bytes"))),
-            (None, None) => return Err(SetupError::at("mtu", "it is missing: write `mtu`, or `mss`")),
-            (Some(_), Some(_)) => return Err(SetupError::at("mss", "`mtu` is there, too: write one of the two")),
+            (None, None) => return Err(SetupError::at("mtu", "missing: write `mtu` or `mss`")),
+            (Some(_), Some(_)) => {
+                return Err(SetupError::at("mss", "not allowed together with `mtu`: write one of the two"));
+            }
         };
         Ok(Self { v4, v6, counts: setup.counters("segments", ["clamped".to_owned()]) })
     }
 }
 
 impl MssClamp {
-    /// Lowers the option of a segment that has SYN. The TCP header begins at `start`.
+    /// Lowers the option of a segment with SYN. The TCP header begins at `start`.
     #[cold]
     fn clamp(&self, packet: &mut Packet, start: usize) {
         let most = match packet.network() {
@@ -96,7 +97,7 @@ impl MssClamp {
     }
 }
 
-/// Lowers the maximum segment size of a segment to `most`; whether it was larger.
+/// Lowers the maximum segment size of a segment to `most`. Returns whether it was larger.
 fn lower(segment: &mut [u8], most: u16) -> bool {
     const FIXED: usize = size_of::<Tcp>();
     const CHECKSUM: usize = 16;
@@ -105,15 +106,15 @@ fn lower(segment: &mut [u8], most: u16) -> bool {
     let (mut at, mut lowered) = (FIXED, false);
     while let Some(&kind) = header.get(at) {
         match kind {
-            kind::END => break,
-            kind::NO_OPERATION => at += 1,
+            option_kind::END => break,
+            option_kind::NO_OPERATION => at += 1,
             _ => {
                 let Some(size) = header.get(at + 1).map(|size| usize::from(*size)) else { break };
                 if size < 2 || at + size > header.len() {
                     break;
                 }
-                // A second one overrides the first in some hosts.
-                if kind == kind::MAXIMUM_SEGMENT_SIZE && size == 4 {
+                // In some hosts a second option overrides the first.
+                if kind == option_kind::MAXIMUM_SEGMENT_SIZE && size == 4 {
                     let old = u16::from_be_bytes([header[at + 2], header[at + 3]]);
                     if old > most {
                         header[at + 2..at + 4].copy_from_slice(&most.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Keeps packets to the length that the next link takes: cuts into fragments what may be cut, and rejects what may not.
+//! Keeps packets to the MTU of the next link: fragments packets that may be fragmented, and rejects all others.
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::wire::ipv4::Ipv4;
@@ -14,12 +14,12 @@ mod fragments;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// How long packets may be from the IP header on, 68 to 65535 bytes.
+    /// The greatest length of packets from the IP header on, 68 to 65535 bytes.
     mtu: u16,
-    /// Whether IPv4 packets that are longer and may be cut into fragments are: `true` (the default) or `false`.
+    /// Whether longer IPv4 packets that may be fragmented are fragmented: `true` (the default) or `false`.
     #[serde(default = "yes")]
     fragment: bool,
-    /// What becomes of packets that are too long: `drop` (the default), or `gate`: they leave by the gate `too_big`.
+    /// What happens to packets that are too long: `drop` (the default), or `gate`: they leave by the gate `too_big`.
     #[serde(default)]
     too_big: Rejected,
 }
@@ -32,19 +32,20 @@ const TOO_BIG: Gate = Gate::drop(0);
 const BAD_LENGTH: Gate = Gate::drop(1);
 const POOL_EMPTY: Gate = Gate::drop(2);
 const DROPS: &[Reason] = &[
-    Reason { name: "too_big", help: "The packet is longer than the MTU, and may not or should not be cut." },
+    Reason { name: "too_big", help: "The packet is longer than the MTU, and must not be fragmented." },
     Reason {
         name: "bad_length",
-        help: "A packet that would be cut has lengths that contradict each other, or options that do.",
+        help: "A packet that would be fragmented has lengths or options that contradict each other.",
     },
     Reason { name: "no_chunks", help: "The pool had no chunks for all fragments of the packet: the datagram is lost." },
 ];
 
-/// Position in [`CREATES`].
+/// Index in [`CREATES`].
 const FRAGMENT: usize = 0;
-const CREATES: &[Reason] = &[Reason { name: "fragment", help: "A packet was cut: each fragment but the first." }];
+const CREATES: &[Reason] =
+    &[Reason { name: "fragment", help: "A packet was fragmented: each fragment except the first." }];
 
-/// The function.
+/// The network function `mtu`.
 pub struct Mtu {
     mtu: usize,
     fragment: bool,
@@ -54,14 +55,14 @@ pub struct Mtu {
 impl Declare for Mtu {
     type Params = Params;
     const NAME: &'static str = "mtu";
-    const SUMMARY: &'static str = "cuts IPv4 packets longer than a link takes into fragments, and rejects others";
+    const SUMMARY: &'static str = "fragments IPv4 packets longer than a link's MTU, and rejects others";
     const HELP: &'static str = "\
-        A packet of IPv4 that is longer and may be cut becomes fragments (RFC 791 section 3.2): all but the last \
-        as long as may be, options that say so in each. What may not be (don't fragment), and every longer packet \
-        of IPv6, is dropped or leaves by the gate `too_big`, behind which `icmp_error` with `error: too_big` and \
-        the same `mtu` informs its sender (RFC 1191, RFC 8201). Other frames pass. Lengths are those that IP \
-        headers state. Fragments of a packet with a wrong header checksum have wrong ones, too: `ip_validate` \
-        before drops such packets.";
+        A longer IPv4 packet that may be fragmented becomes fragments (RFC 791 section 3.2): all except the last have \
+        the greatest length allowed; options with the copy flag are in each of them. Packets that may not be \
+        fragmented (don't fragment), and all longer IPv6 packets, are dropped or leave by the gate `too_big`. Put \
+        `icmp_error` with `error: too_big` and the same `mtu` there to inform their sender (RFC 1191, RFC 8201). Other \
+        frames pass. Lengths are those in the IP headers. Fragments of a packet with a wrong header checksum have \
+        wrong ones, too: `ip_validate` before drops such packets.";
     const EXAMPLE: &'static str = "{ mtu: 1400, too_big: gate }";
     const DROPS: &'static [Reason] = DROPS;
     const CREATES: &'static [Reason] = CREATES;
@@ -92,7 +93,7 @@ impl Mtu {
             Network::Ipv4 => match packet.view::<Ipv4>(start) {
                 Some(header) if usize::from(header.total_length.get()) > self.mtu => {
                     if self.fragment && header.flags_fragment.get() & 0x4000 == 0 {
-                        self.cut(packet, start, context)
+                        self.fragment(packet, start, context)
                     } else {
                         self.too_big
                     }
@@ -107,7 +108,8 @@ impl Function for Mtu {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let mtu = self.mtu;
         for (index, packet) in batch.iter_mut().enumerate() {
-            // A frame this short cannot hold a longer packet; one that says it does is cut short, and no link minds its length.
+            // A frame this short cannot hold a longer packet. If its header announces one, it is cut short, and its
+            // length fits the link.
             if packet.len() <= mtu {
                 continue;
             }

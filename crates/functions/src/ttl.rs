@@ -1,4 +1,4 @@
-//! Takes one off the time to live or hop limit: what a router does to every packet that it forwards.
+//! Decrements the time to live or hop limit, as a router does with every packet that it forwards.
 
 use forebay_graph::effect::{Edit, Effect};
 use forebay_graph::{
@@ -15,8 +15,8 @@ use crate::parameters::Rejected;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// What becomes of packets whose time to live or hop limit is 0 or 1: `drop` (the default), or `gate`: they leave by the
-    /// gate `expired`, as they came.
+    /// What happens to packets whose time to live or hop limit is 0 or 1: `drop` (the default), or `gate`: they leave
+    /// unchanged by the gate `expired`.
     #[serde(default)]
     expired: Rejected,
 }
@@ -24,11 +24,11 @@ pub struct Params {
 const EXPIRED: Gate = Gate::drop(0);
 const NOT_IP: Gate = Gate::drop(1);
 const DROPS: &[Reason] = &[
-    Reason { name: "ttl_expired", help: "The time to live or hop limit is 0 or 1: the packet may not be forwarded." },
+    Reason { name: "ttl_expired", help: "The time to live or hop limit is 0 or 1: the packet must not be forwarded." },
     Reason { name: "not_ip", help: "The frame carries neither an IPv4 nor an IPv6 header." },
 ];
 
-/// The function. It has nothing to remember but where expired packets go.
+/// The network function `ttl`. Its only state is the gate of expired packets.
 pub struct Ttl {
     expired: Gate,
 }
@@ -38,10 +38,10 @@ impl Declare for Ttl {
     const NAME: &'static str = "ttl";
     const SUMMARY: &'static str = "decrements the IPv4 time to live or the IPv6 hop limit";
     const HELP: &'static str = "\
-        As RFC 1812 section 5.3.1 and RFC 8200 section 3 ask of a router. The IPv4 header checksum is changed by the \
-        difference (RFC 1624 equation 3), not computed anew: a wrong one stays wrong. A packet whose value is 0 or 1 \
-        is dropped, or leaves by the gate `expired`, behind which `icmp_error` tells its sender. Headers are found behind up \
-        to four VLAN tags.";
+        A router must do this (RFC 1812 section 5.3.1, RFC 8200 section 3). The IPv4 header checksum is changed by the \
+        difference (RFC 1624 equation 3), not recomputed: a wrong one stays wrong. A packet whose value is 0 or 1 is \
+        dropped, or leaves by the gate `expired`, where `icmp_error` can inform its sender. Headers are found behind \
+        up to four VLAN tags.";
     const EXAMPLE: &'static str = "{}";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;
@@ -61,7 +61,8 @@ impl Declare for Ttl {
     }
 }
 
-/// Decrements, or says why not. In line wherever it is used: a module whose packets nobody has looked at before comes here for each.
+/// Decrements the value, or returns the gate of the error. Always inlined: a module whose packets' layers are not known
+/// yet calls it for each packet.
 #[inline(always)]
 fn decrement(packet: &mut Packet, expired: Gate) -> Gate {
     match packet.network().0 {
@@ -86,17 +87,17 @@ impl Function for Ttl {
     }
 
     fn effect(&self, packet: &mut Packet) -> Option<Effect> {
-        let left = match packet.network().0 {
+        let ttl = match packet.network().0 {
             Network::Ipv4 => packet.ipv4()?.ttl,
             Network::Ipv6 => packet.ipv6()?.hop_limit,
             Network::Other => return Some(Effect::to(NOT_IP)),
         };
-        // That this packet has expired says nothing of the session's next one.
-        (left > 1).then(|| Effect { edits: vec![Edit::DecrementTtl], gate: Gate::FIRST })
+        // An expired packet does not predict the session's next one.
+        (ttl > 1).then(|| Effect { edits: vec![Edit::DecrementTtl], gate: Gate::FIRST })
     }
 }
 
-/// Those of many branches that differ in where expired packets go.
+/// Branches that differ in the gate of expired packets.
 struct Folded(PerBranch<Ttl>);
 
 impl Function for Folded {
@@ -144,13 +145,13 @@ mod tests {
     }
 
     #[test]
-    fn a_hop_limit_goes_down_by_one_and_nothing_else_changes() {
+    fn a_hop_limit_is_decremented_and_nothing_else_changes() {
         let (gate, after) = rig().run(&ipv6(64));
         assert_eq!((gate, after), (Gate::FIRST, ipv6(63)));
     }
 
     #[test]
-    fn what_may_not_be_forwarded_is_dropped() {
+    fn packets_that_must_not_be_forwarded_are_dropped() {
         let mut rig = rig();
         for expired in [0, 1] {
             assert_eq!(rig.run(&ipv4(expired, [1; 4], b"")).0, EXPIRED);
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_leaves_as_it_came_where_that_is_asked_for() {
+    fn expired_packets_leave_unchanged_by_their_gate_if_configured() {
         let mut rig = Rig::of::<Ttl>(&json!({ "expired": "gate" })).expect("parameters");
         assert_eq!(rig.declared.gates, ["0", "expired"]);
         for frame in [ipv4(1, [1; 4], b"abc"), ipv6(0)] {
@@ -184,29 +185,29 @@ mod tests {
     }
 
     #[test]
-    fn its_effect_replayed_is_what_it_does() {
+    fn its_replayed_effect_equals_processing() {
         let mut rig = rig();
         for frame in [ipv4(64, [1; 4], b"abc"), ipv4(2, [9; 4], b""), ipv6(255), vec![3; 60]] {
             let mut packet = rig.packet(&frame);
-            let effect = rig.function.effect(&mut packet).expect("it can say");
-            let gate = effect.replay(&mut packet).expect("it applies");
+            let effect = rig.function.effect(&mut packet).expect("it has an effect");
+            let gate = effect.replay(&mut packet).expect("the effect applies");
             assert_eq!((gate, packet.data().to_vec()), rig.run(&frame));
         }
     }
 
     #[test]
-    fn an_expired_packet_says_nothing_of_its_session() {
+    fn an_expired_packet_has_no_effect_to_replay() {
         let rig = rig();
         let mut fresh = rig.packet(&ipv4(64, [1; 4], b"abc"));
         let mut expired = rig.packet(&ipv4(1, [1; 4], b"abc"));
         assert_eq!(rig.function.effect(&mut expired), None);
-        let effect = rig.function.effect(&mut fresh).expect("it can say");
-        assert_eq!(effect.replay(&mut expired), None, "it must take the full chain");
+        let effect = rig.function.effect(&mut fresh).expect("it has an effect");
+        assert_eq!(effect.replay(&mut expired), None, "the packet must take the full chain");
     }
 
     proptest! {
         #[test]
-        fn the_checksum_is_that_of_a_full_recomputation(
+        fn the_checksum_equals_a_full_recomputation(
             ttl in 2u8..,
             source: [u8; 4],
             payload in prop::collection::vec(any::<u8>(), 0..40),

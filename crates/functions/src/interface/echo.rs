@@ -1,4 +1,4 @@
-//! Echoes of ICMP and ICMPv6: a request becomes its answer in place.
+//! ICMP and ICMPv6 echoes: a request becomes its answer in place.
 
 use forebay_packet::Packet;
 use forebay_packet::wire::checksum;
@@ -8,22 +8,22 @@ use forebay_packet::wire::ipv4::Ipv4;
 use forebay_packet::wire::ipv6::Ipv6;
 use zerocopy::FromBytes;
 
-/// The time to live of what is sent (RFC 1122 section 3.2.1.7 leaves the number open; IANA's is 64).
+/// The time to live of packets that the interface sends (RFC 1122 section 3.2.1.7 leaves the value open; IANA's is 64).
 pub(crate) const TTL: u8 = 64;
 
-/// What a message that may be an echo request is.
+/// The result of answering a message that may be an echo request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Echo {
-    /// It was one, and is the answer now.
+    /// It was an echo request, and is the answer now.
     Answered,
-    /// It is none, or one that is not answered here: a fragment, or with options or extension headers.
+    /// It is not an echo request, or one that is not answered here: a fragment, or with options or extension headers.
     Other,
-    /// It is one with a wrong checksum, or that is cut short.
+    /// It is an echo request with a wrong checksum, or cut short.
     Bad,
 }
 
-/// Returns the fixed part of the ICMP message that begins at `at`. `None` if the IP packet ends before it does: padding
-/// of Ethernet behind the packet is no part of it.
+/// Returns the fixed part of the ICMP message that begins at `at`. `None` if the IP packet ends before it does:
+/// Ethernet padding after the packet is not part of it.
 pub(crate) fn message(packet: &mut Packet, at: usize) -> Option<Icmp> {
     let end = packet.network_end();
     Some(*Icmp::ref_from_prefix(packet.data().get(at..end)?).ok()?.0)
@@ -41,25 +41,26 @@ pub(crate) fn is_request_v6(packet: &mut Packet, start: usize) -> bool {
     message(packet, start + size_of::<Ipv6>()).is_some_and(|icmp| (icmp.kind, icmp.code) == (icmp::v6::ECHO, 0))
 }
 
-/// Sends the frame back to where it came from.
+/// Exchanges the Ethernet addresses, so that the frame goes back to its sender.
 fn turn_back(packet: &mut Packet, own: MacAddress) {
-    // The session's hash may be of a direction.
+    // The session hash may depend on the direction.
     packet.forget_layers();
     if let Some(ethernet) = packet.view_mut::<Ethernet>(0) {
         (ethernet.destination, ethernet.source) = (ethernet.source, own);
     }
 }
 
-/// Makes the answer to an echo request of IPv4 whose header is at `start`, from the interface with `own` address.
+/// Turns an IPv4 echo request into its answer. Its IP header is at `start`; `own` is the Ethernet address of the
+/// interface.
 pub(crate) fn answer_v4(packet: &mut Packet, start: usize, own: MacAddress) -> Echo {
     if !is_request_v4(packet, start) {
         return Echo::Other;
     }
     let end = packet.network_end();
     let at = start + size_of::<Ipv4>();
-    let sound = packet.data().get(start..).is_some_and(Ipv4::is_valid)
+    let valid = packet.data().get(start..).is_some_and(Ipv4::is_valid)
         && packet.data().get(at..end).is_some_and(|message| message.len() >= 8 && checksum::sum(message) == 0xffff);
-    if !sound {
+    if !valid {
         return Echo::Bad;
     }
     turn_back(packet, own);
@@ -76,14 +77,15 @@ pub(crate) fn answer_v4(packet: &mut Packet, start: usize, own: MacAddress) -> E
     Echo::Answered
 }
 
-/// Makes the answer to an echo request of IPv6 whose header is at `start`, from the interface with `own` address.
+/// Turns an IPv6 echo request into its answer. Its IP header is at `start`; `own` is the Ethernet address of the
+/// interface.
 pub(crate) fn answer_v6(packet: &mut Packet, start: usize, own: MacAddress) -> Echo {
     if !is_request_v6(packet, start) {
         return Echo::Other;
     }
     let end = packet.network_end();
     let at = start + size_of::<Ipv6>();
-    let sound =
+    let valid =
         packet.data().get(start..).and_then(|bytes| Ipv6::ref_from_prefix(bytes).ok()).is_some_and(|(header, _)| {
             packet.data().get(at..end).is_some_and(|message| {
                 message.len() >= 8
@@ -91,12 +93,12 @@ pub(crate) fn answer_v6(packet: &mut Packet, start: usize, own: MacAddress) -> E
                     && icmp::sum_over_ipv6(header, message) == 0xffff
             })
         });
-    if !sound {
+    if !valid {
         return Echo::Bad;
     }
     turn_back(packet, own);
     if let Some(header) = packet.view_mut::<Ipv6>(start) {
-        // The sum over the addresses is the same.
+        // The sum over the addresses does not change.
         std::mem::swap(&mut header.source, &mut header.destination);
         header.hop_limit = TTL;
     }

@@ -1,4 +1,4 @@
-//! The frames that an interface makes of its own: questions for neighbours, and announcements.
+//! Frames that an interface itself sends: requests for neighbours, and announcements.
 
 use forebay_packet::wire::arp::Arp;
 use forebay_packet::wire::ethernet::{EtherType, Ethernet, MacAddress};
@@ -7,29 +7,29 @@ use forebay_packet::wire::ipv6::Ipv6;
 use forebay_packet::wire::neighbour::{HOP_LIMIT, Neighbour, solicited_node};
 use zerocopy::IntoBytes;
 
-/// All stations (RFC 826).
+/// The broadcast address (RFC 826).
 pub(crate) const BROADCAST: MacAddress = MacAddress([0xff; 6]);
-/// All nodes of the link (RFC 4291 section 2.7.1).
+/// The multicast address of all nodes on the link (RFC 4291 section 2.7.1).
 pub(crate) const ALL_NODES: [u8; 16] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 
-/// An ARP message in a frame.
+/// Bytes of an ARP message in a frame.
 pub(crate) const ARP: usize = size_of::<Ethernet>() + size_of::<Arp>();
-/// A neighbour solicitation or advertisement in a frame.
+/// Bytes of a neighbour solicitation or advertisement in a frame.
 pub(crate) const NEIGHBOUR: usize = size_of::<Ethernet>() + size_of::<Ipv6>() + size_of::<Neighbour>();
 
-/// The Ethernet address of an IPv6 multicast address (RFC 2464 section 7).
+/// Returns the Ethernet address of an IPv6 multicast address (RFC 2464 section 7).
 pub(crate) fn multicast_v6(address: [u8; 16]) -> MacAddress {
     let [.., a, b, c, d] = address;
     MacAddress([0x33, 0x33, a, b, c, d])
 }
 
-/// The Ethernet address of an IPv4 multicast address (RFC 1112 section 6.4).
+/// Returns the Ethernet address of an IPv4 multicast address (RFC 1112 section 6.4).
 pub(crate) fn multicast_v4(address: u32) -> MacAddress {
     let [_, b, c, d] = address.to_be_bytes();
     MacAddress([0x01, 0x00, 0x5e, b & 0x7f, c, d])
 }
 
-/// An ARP message to who has `to`.
+/// Returns an ARP message to the Ethernet address `to`.
 pub(crate) fn arp(to: MacAddress, from: MacAddress, message: &Arp) -> [u8; ARP] {
     let mut frame = [0; ARP];
     let ethernet = Ethernet { destination: to, source: from, ether_type: EtherType::ARP.into() };
@@ -38,7 +38,7 @@ pub(crate) fn arp(to: MacAddress, from: MacAddress, message: &Arp) -> [u8; ARP] 
     frame
 }
 
-/// A solicitation or advertisement from `source` to `destination`, whose checksum is still to be written.
+/// Returns a solicitation or advertisement from `source` to `destination`, with its checksum.
 pub(crate) fn neighbour(
     to: MacAddress,
     from: MacAddress,
@@ -63,7 +63,7 @@ pub(crate) fn neighbour(
     frame
 }
 
-/// A question of all who may be `target` (RFC 4861 section 7.2.2).
+/// Returns a request to all hosts that may have `target` (RFC 4861 section 7.2.2).
 pub(crate) fn solicitation(from: MacAddress, source: [u8; 16], target: [u8; 16]) -> [u8; NEIGHBOUR] {
     let group = solicited_node(target);
     neighbour(multicast_v6(group), from, source, group, Neighbour::solicitation(target, from))

@@ -1,10 +1,11 @@
-//! The neighbours of an interface: a table of fixed size that all workers read without waiting and few events change.
+//! The neighbours of an interface: a table of fixed size that all workers read without waiting, and that few events
+//! change.
 //!
-//! One table for all workers, because an answer comes to one of them and all have packets to send. A place is a cache line: a
-//! reader takes it whole or sees by its version that it was being written (a sequence lock; Boehm, "Can Seqlocks Get Along with
-//! Programming Language Memory Models?", MSPC 2012), and then the packet goes the slow way. Places come in groups of
-//! eight, whose writers exclude each other by a flag that nobody waits for longer than a moment. Who wants a place in a full
-//! group takes the place of what is worth least.
+//! All workers share one table, because an answer comes to one of them and all have packets to send. A slot is a cache
+//! line. A reader either reads a consistent slot or detects by its version that it was being written (a sequence lock;
+//! Boehm, "Can Seqlocks Get Along with Programming Language Memory Models?", MSPC 2012); in that case the packet takes
+//! the slow path. Slots form groups of eight. Writers of a group exclude each other by a flag and wait for it only
+//! briefly. A new entry in a full group replaces the least valuable entry.
 
 use std::array;
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,15 +16,16 @@ use forebay_memory::{NoMemory, numbered};
 use forebay_packet::host_address::is_mapped;
 use forebay_packet::wire::ethernet::MacAddress;
 
-use super::entry::{Action, Entry, Event, Kind, Timers};
+use super::entry::{Action, Entry, Event, NeighbourState, Timers};
 
-/// Places in a group.
+/// Slots in a group.
 const GROUP: usize = 8;
-/// How often a writer looks whether a group is free: longer than a change takes, unless its writer was interrupted.
+/// How often a writer checks whether a group is free: longer than a change takes, unless the other writer was
+/// interrupted.
 const PATIENCE: usize = 256;
 
-/// An address as the table has it: of IPv4 as the IPv6 addresses that stand for them (RFC 4291 section 2.5.5.2),
-/// which are no node's and never come from a packet of IPv6: ARP alone speaks for IPv4.
+/// An address as a key of the table. An IPv4 address is stored as its IPv4-mapped IPv6 address (RFC 4291 section
+/// 2.5.5.2). No node has such an address, and no IPv6 packet provides one: only ARP sets entries of IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Address(u128);
 
@@ -33,7 +35,7 @@ impl Address {
         Self(0xffff_0000_0000 | address as u128)
     }
 
-    /// `None` for an IPv4-mapped address, which would be IPv4's key.
+    /// Returns `None` for an IPv4-mapped address, which would be IPv4's key.
     #[inline(always)]
     pub(crate) fn v6(address: u128) -> Option<Self> {
         (!is_mapped(address)).then_some(Self(address))
@@ -46,7 +48,7 @@ impl Address {
         }
     }
 
-    /// Its bits, in half as many.
+    /// Returns its bits folded into half as many.
     #[inline(always)]
     pub(crate) fn number(self) -> u64 {
         self.0 as u64 ^ (self.0 >> 64) as u64
@@ -60,44 +62,44 @@ impl Address {
 /// One neighbour, in one cache line.
 #[derive(Default)]
 #[repr(align(64))]
-struct Place {
-    /// Odd while it is written.
+struct Slot {
+    /// Odd while the slot is written.
     version: AtomicU32,
     upper: AtomicU64,
     lower: AtomicU64,
-    /// MAC address, and in the lowest 16 bits rounds, tries and kind; 0 for a free place.
+    /// MAC address, and in the lowest 16 bits rounds, tries and state; 0 for a free slot.
     value: AtomicU64,
     at: AtomicU64,
 }
 
 struct Group {
-    /// Lent to who writes.
+    /// Held by the current writer.
     writer: Own<()>,
-    places: [Place; GROUP],
+    slots: [Slot; GROUP],
 }
 
-/// Why nothing was done.
+/// Why a change was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// Somebody else writes in the same group, and was interrupted at that.
+    /// Another thread writes in the same group and was interrupted.
     Busy,
-    /// All places of the group are taken by what is worth more.
+    /// All slots of the group are taken by more valuable entries.
     Full,
-    /// There is no such entry.
+    /// The entry does not exist.
     Absent,
 }
 
-/// What a change came to.
+/// The result of a change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Changed {
-    /// The entry as it is now; where it was removed, as it was last.
+    /// The entry after the change; if it was removed, its last version.
     pub(crate) entry: Entry,
     pub(crate) action: Action,
-    /// Whether another was put out for it.
+    /// Whether another entry was evicted for it.
     pub(crate) evicted: bool,
 }
 
-/// The table.
+/// The table of neighbours.
 pub(crate) struct Neighbours {
     groups: Box<[Group]>,
     shift: u32,
@@ -105,8 +107,8 @@ pub(crate) struct Neighbours {
     pub(crate) timers: Timers,
 }
 
-impl Place {
-    /// What it holds, unless it is being written.
+impl Slot {
+    /// Returns its content, unless it is being written.
     #[inline(always)]
     fn read(&self) -> Option<(Address, u64, u64)> {
         let version = self.version.load(Ordering::Acquire);
@@ -119,13 +121,13 @@ impl Place {
         whole.then_some((Address(u128::from(upper) << 64 | u128::from(lower)), value, at))
     }
 
-    /// The same for who holds the group.
+    /// Returns its content. Only for the thread that holds the group.
     fn held(&self) -> Option<(Address, Entry)> {
         let (address, value, at) = self.read()?;
         Some((address, unpack(value, at)?))
     }
 
-    /// Writes it. Only who holds the group may.
+    /// Writes it. Only for the thread that holds the group.
     fn write(&self, address: Address, entry: Option<Entry>) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
@@ -140,7 +142,7 @@ impl Place {
 
 fn pack(entry: &Entry) -> u64 {
     let [a, b, c, d, e, f] = entry.mac.0;
-    let low = u16::from(entry.rounds) << 8 | u16::from(entry.tries & 0xf) << 4 | entry.kind as u16;
+    let low = u16::from(entry.rounds) << 8 | u16::from(entry.tries & 0xf) << 4 | entry.state as u16;
     let [g, h] = low.to_be_bytes();
     u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
@@ -148,22 +150,22 @@ fn pack(entry: &Entry) -> u64 {
 #[inline(always)]
 fn unpack(value: u64, at: u64) -> Option<Entry> {
     let [a, b, c, d, e, f, rounds, low] = value.to_be_bytes();
-    let kind = Kind::of((low & 0xf).into())?;
-    Some(Entry { kind, mac: MacAddress([a, b, c, d, e, f]), tries: low >> 4, rounds, at })
+    let state = NeighbourState::of((low & 0xf).into())?;
+    Some(Entry { state, mac: MacAddress([a, b, c, d, e, f]), tries: low >> 4, rounds, at })
 }
 
-/// Whether the kind in a place's value is one whose address is used.
+/// Returns whether the state in a slot's value is one whose address is used.
 #[inline(always)]
 fn is_usable(value: u64) -> bool {
     USABLE >> (value & 0xf) & 1 == 1
 }
 
-/// Those of [`Kind::is_usable`], as bits.
+/// The states of [`NeighbourState::is_usable`], as bits.
 const USABLE: u32 = {
     let (mut bits, mut number) = (0, 0);
     while number < 8 {
-        if let Some(kind) = Kind::of(number)
-            && kind.is_usable()
+        if let Some(state) = NeighbourState::of(number)
+            && state.is_usable()
         {
             bits |= 1 << number;
         }
@@ -173,17 +175,18 @@ const USABLE: u32 = {
 };
 
 impl Neighbours {
-    /// Room for about so many neighbours: twice as many places, and at least 64, of 64 bytes each.
+    /// Creates a table for about so many neighbours: twice as many slots, at least 64, of 64 bytes each.
     pub(crate) fn new(capacity: usize, secret: u64, timers: Timers) -> Result<Self, NoMemory> {
         let groups = (capacity * 2 / GROUP).next_power_of_two().max(8);
-        let group = |_| Group { writer: Own::new(()), places: array::from_fn(|_| Place::default()) };
+        let group = |_| Group { writer: Own::new(()), slots: array::from_fn(|_| Slot::default()) };
         let multipliers = [secret | 1, secret.rotate_left(23).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1];
         let shift = 61 - groups.trailing_zeros();
         Ok(Self { groups: numbered(groups, group)?, shift, multipliers, timers })
     }
 
-    /// Where the search for an address begins: its group, and the place in it. A sum of products with odd numbers that
-    /// outsiders do not know (Dietzfelbinger and others 1997), so that nobody can aim at one group.
+    /// Returns the group and slot at which the search for an address begins. It is derived from a sum of products with
+    /// odd numbers that outsiders do not know (Dietzfelbinger and others 1997), so that an attacker cannot aim at one
+    /// group.
     #[inline(always)]
     fn start(&self, address: Address) -> (usize, usize) {
         let [a, b] = self.multipliers;
@@ -192,100 +195,102 @@ impl Neighbours {
         (start as usize / GROUP, start as usize % GROUP)
     }
 
-    /// The Ethernet address that packets to `address` go to at present; `None` where more is to be done.
+    /// Returns the value with the Ethernet address that packets to `address` are sent to now. `None` if the slow path
+    /// must decide.
     #[inline(always)]
     pub(crate) fn usable(&self, address: Address, now: u64) -> Option<u64> {
         let (group, first) = self.start(address);
-        let places = &self.groups.get(group)?.places;
+        let slots = &self.groups.get(group)?.slots;
         for step in 0..GROUP {
-            let (there, value, at) = places[(first + step) % GROUP].read()?;
-            if there == address && value != 0 {
+            let (found, value, at) = slots[(first + step) % GROUP].read()?;
+            if found == address && value != 0 {
                 return (is_usable(value) && now < at).then_some(value);
             }
         }
         None
     }
 
-    /// What is known of an address.
+    /// Returns the entry of an address.
     pub(crate) fn look(&self, address: Address) -> Option<Entry> {
         let group = self.groups.get(self.start(address).0)?;
-        group.places.iter().filter_map(Place::held).find(|(there, _)| *there == address).map(|(_, entry)| entry)
+        group.slots.iter().filter_map(Slot::held).find(|(found, _)| *found == address).map(|(_, entry)| entry)
     }
 
-    /// Lets `change` see to the group of an address, alone; `None` while another does, who was interrupted.
-    fn alone<R>(
+    /// Runs `change` with exclusive access to the group of an address. `None` while another writer, which was
+    /// interrupted, holds the group.
+    fn with_group<R>(
         &self,
         address: Address,
         patience: usize,
-        change: impl FnOnce(&[Place; GROUP], usize) -> R,
+        change: impl FnOnce(&[Slot; GROUP], usize) -> R,
     ) -> Option<R> {
         let (group, first) = self.start(address);
         let group = self.groups.get(group)?;
-        let mut left = patience;
+        let mut remaining = patience;
         let writer = loop {
             match group.writer.lend() {
                 Some(writer) => break writer,
-                None if left == 0 => return None,
+                None if remaining == 0 => return None,
                 None => {
-                    left -= 1;
+                    remaining -= 1;
                     std::hint::spin_loop();
                 }
             }
         };
-        let result = change(&group.places, first);
+        let result = change(&group.slots, first);
         drop(writer);
         Some(result)
     }
 
-    /// What becomes of an entry that is there.
+    /// Handles an event of an existing entry.
     pub(crate) fn step(&self, address: Address, event: Event, now: u64) -> Result<Changed, Refused> {
-        let changed = self.alone(address, PATIENCE, |places, _| {
-            let place = places.iter().find(|place| place.held().is_some_and(|(there, _)| there == address))?;
-            let (_, entry) = place.held()?;
-            Some(step(place, address, entry, event, now, &self.timers))
+        let changed = self.with_group(address, PATIENCE, |slots, _| {
+            let slot = slots.iter().find(|slot| slot.held().is_some_and(|(found, _)| found == address))?;
+            let (_, entry) = slot.held()?;
+            Some(step(slot, address, entry, event, now, &self.timers))
         });
         changed.ok_or(Refused::Busy)?.ok_or(Refused::Absent)
     }
 
-    /// The same, of an entry that is made where it is not there: `wanted` for packets, stale for who asked. What is new
-    /// puts out what is worth less than itself.
+    /// Handles an event of an entry, and creates the entry if it does not exist: [`Entry::wanted`] for packets, stale
+    /// for requests. A new entry evicts a less valuable one.
     pub(crate) fn step_or_make(&self, address: Address, event: Event, now: u64) -> Result<Changed, Refused> {
         let made = match event {
             Event::Asked(mac) => Entry::stale(mac, now, &self.timers),
             _ => Entry::wanted(),
         };
-        let changed = self.alone(address, PATIENCE, |places, first| {
+        let changed = self.with_group(address, PATIENCE, |slots, first| {
             let mut worst = (0, usize::MAX, u64::MAX);
             for step_on in 0..GROUP {
                 let at = (first + step_on) % GROUP;
-                match places[at].held() {
-                    Some((there, entry)) if there == address => {
-                        return Ok(step(&places[at], address, entry, event, now, &self.timers));
+                match slots[at].held() {
+                    Some((found, entry)) if found == address => {
+                        return Ok(step(&slots[at], address, entry, event, now, &self.timers));
                     }
                     Some((_, entry)) => worst = worse(worst, (worth(&entry, now), at, entry.at)),
                     None => worst = worse(worst, (FREE, at, 0)),
                 }
             }
             let (worth, at, _) = worst;
-            // Who merely asks for us puts out nobody that packets go to: a flood of questions would.
+            // A mere request to us does not evict entries in use: a flood of requests would evict all of them.
             let most = if matches!(event, Event::Asked(_)) { PAST } else { IN_USE };
             if worth > most {
                 return Err(Refused::Full);
             }
-            let mut changed = step(&places[at], address, made, event, now, &self.timers);
+            let mut changed = step(&slots[at], address, made, event, now, &self.timers);
             changed.evicted = worth > FREE;
             Ok(changed)
         });
         changed.ok_or(Refused::Busy)?
     }
 
-    /// Puts an entry in, whatever is known; waits for who writes. For operators.
+    /// Writes an entry, whatever is known. Waits for other writers. For changes by operators.
     pub(crate) fn put(&self, address: Address, entry: Entry, now: u64) -> Result<(), Refused> {
-        let put = self.alone(address, usize::MAX, |places, first| {
+        let put = self.with_group(address, usize::MAX, |slots, first| {
             let mut worst = (usize::MAX, 0, u64::MAX);
             for at in (0..GROUP).map(|step| (first + step) % GROUP) {
-                let this = match places[at].held() {
-                    Some((there, _)) if there == address => (0, at, 0),
+                let this = match slots[at].held() {
+                    Some((found, _)) if found == address => (0, at, 0),
                     None => (1, at, 0),
                     Some((_, other)) => (2 + worth(&other, now), at, other.at),
                 };
@@ -294,99 +299,99 @@ impl Neighbours {
             if worst.0 > 2 + IN_USE {
                 return Err(Refused::Full);
             }
-            places[worst.1].write(address, Some(entry));
+            slots[worst.1].write(address, Some(entry));
             Ok(())
         });
         put.ok_or(Refused::Busy)?
     }
 
-    /// Takes an entry out; whether it was there. For operators.
+    /// Removes an entry. Returns whether it existed. For changes by operators.
     pub(crate) fn remove(&self, address: Address) -> bool {
-        let removed = self.alone(address, usize::MAX, |places, _| {
-            let place = places.iter().find(|place| place.held().is_some_and(|(there, _)| there == address));
-            place.map(|place| place.write(Address(0), None)).is_some()
+        let removed = self.with_group(address, usize::MAX, |slots, _| {
+            let slot = slots.iter().find(|slot| slot.held().is_some_and(|(found, _)| found == address));
+            slot.map(|slot| slot.write(Address(0), None)).is_some()
         });
         removed.unwrap_or(false)
     }
 
-    /// Sees to entries that nobody waits for and whose time has come, in the group of this number.
+    /// Handles entries of the group with this number that no worker waits for and whose time has come. Returns the
+    /// number of removed entries.
     pub(crate) fn sweep(&self, group: usize, now: u64) -> usize {
-        let Some(places) = self.groups.get(group % self.groups.len()).map(|group| &group.places) else { return 0 };
-        let mut gone = 0;
-        for place in places {
-            let Some((address, entry)) = place.held() else { continue };
-            // What is timed is somebody's; where that one is no more, it goes after long enough.
+        let Some(slots) = self.groups.get(group % self.groups.len()).map(|group| &group.slots) else { return 0 };
+        let mut removed = 0;
+        for slot in slots {
+            let Some((address, entry)) = slot.held() else { continue };
+            // A timed entry belongs to a worker. If that worker is removed, the entry is removed after a longer time.
             let due =
-                entry.due(&self.timers).saturating_add(if entry.kind.is_timed() { self.timers.forget } else { 0 });
+                entry.due(&self.timers).saturating_add(if entry.state.is_timed() { self.timers.forget } else { 0 });
             if now < due {
                 continue;
             }
-            if entry.kind.is_timed() {
-                gone += usize::from(self.remove_if_unchanged(address, &entry));
+            if entry.state.is_timed() {
+                removed += usize::from(self.remove_if_unchanged(address, &entry));
             } else if let Ok(changed) = self.step(address, Event::Time, now) {
-                gone += usize::from(changed.action == Action::Remove);
+                removed += usize::from(changed.action == Action::Remove);
             }
         }
-        gone
+        removed
     }
 
     fn remove_if_unchanged(&self, address: Address, entry: &Entry) -> bool {
-        let removed = self.alone(address, PATIENCE, |places, _| {
-            let place = places.iter().find(|place| place.held() == Some((address, *entry)));
-            place.map(|place| place.write(Address(0), None)).is_some()
+        let removed = self.with_group(address, PATIENCE, |slots, _| {
+            let slot = slots.iter().find(|slot| slot.held() == Some((address, *entry)));
+            slot.map(|slot| slot.write(Address(0), None)).is_some()
         });
         removed.unwrap_or(false)
     }
 
-    /// How many groups there are.
+    /// Returns the number of groups.
     pub(crate) fn groups(&self) -> usize {
         self.groups.len()
     }
 
-    /// All entries, by address.
+    /// Returns all entries, ordered by address.
     pub(crate) fn all(&self) -> Vec<(Address, Entry)> {
-        let mut all: Vec<_> =
-            self.groups.iter().flat_map(|group| group.places.iter().filter_map(Place::held)).collect();
+        let mut all: Vec<_> = self.groups.iter().flat_map(|group| group.slots.iter().filter_map(Slot::held)).collect();
         all.sort_unstable_by_key(|(address, _)| *address);
         all.dedup_by_key(|(address, _)| *address);
         all
     }
 }
 
-/// Makes a step and writes what has come of it.
-fn step(place: &Place, address: Address, mut entry: Entry, event: Event, now: u64, timers: &Timers) -> Changed {
-    let before = place.held();
+/// Handles an event and writes the result.
+fn step(slot: &Slot, address: Address, mut entry: Entry, event: Event, now: u64, timers: &Timers) -> Changed {
+    let before = slot.held();
     let action = entry.step(event, now, timers);
     if action == Action::Remove {
-        place.write(Address(0), None);
+        slot.write(Address(0), None);
     } else if before != Some((address, entry)) {
-        place.write(address, Some(entry));
+        slot.write(address, Some(entry));
     }
     Changed { entry, action, evicted: false }
 }
 
 const FREE: usize = 0;
-/// What has failed or not been used: the most that who asks for us may put out.
+/// The value of failed and unused entries: the most that a request to us may evict.
 const PAST: usize = 2;
-/// What is in use: the most that a packet may put out.
+/// The value of entries in use: the most that a packet may evict.
 const IN_USE: usize = 4;
 
-/// What an entry is worth when room is needed.
+/// Returns the value of an entry when a slot is needed.
 fn worth(entry: &Entry, now: u64) -> usize {
-    match entry.kind {
-        Kind::Failed => 1,
-        Kind::Stale => PAST,
-        Kind::Reachable if now >= entry.at => PAST,
-        Kind::Incomplete => 3,
-        Kind::Reachable | Kind::Delay | Kind::Probe => IN_USE,
-        Kind::Permanent => 5,
+    match entry.state {
+        NeighbourState::Failed => 1,
+        NeighbourState::Stale => PAST,
+        NeighbourState::Reachable if now >= entry.at => PAST,
+        NeighbourState::Incomplete => 3,
+        NeighbourState::Reachable | NeighbourState::Delay | NeighbourState::Probe => IN_USE,
+        NeighbourState::Permanent => 5,
     }
 }
 
 type Worth = (usize, usize, u64);
 
-/// What goes first: what is worth less, and of two alike what would end earlier. The first free place counts, so that what is
-/// looked for stands near where the search begins.
+/// Returns the candidate to evict: the one with less value, and of two equal ones the one that would end earlier. The
+/// first free slot wins, so that entries are near the start of their search.
 fn worse(a: Worth, b: Worth) -> Worth {
     if a.1 != usize::MAX && (a.0, a.2) <= (b.0, b.2) { a } else { b }
 }

@@ -1,4 +1,4 @@
-//! An interface's neighbours as operators see and change them, a line each.
+//! An interface's neighbours as operators list and change them, one per line.
 
 use std::net::IpAddr;
 
@@ -7,16 +7,16 @@ use forebay_packet::host_address::check_host_address;
 use forebay_packet::wire::ethernet::MacAddress;
 
 use super::Interface;
-use super::entry::{Entry, Kind};
+use super::entry::{Entry, NeighbourState};
 use super::neighbours::Address;
 
 const SYNTAX: &str = "\
-add ADDRESS MAC [permanent|stale]   a new neighbour: add 192.0.2.7 02:00:00:00:00:07; it stays, or is only believed
-remove ADDRESS                      forget a neighbour, learnt or stated
-replace ADDRESS MAC [permanent|stale]   another Ethernet address for a neighbour, or a new one";
+add ADDRESS MAC [permanent|stale]   adds a neighbour: add 192.0.2.7 02:00:00:00:00:07; permanent by default
+remove ADDRESS                      removes a neighbour, learned or permanent
+replace ADDRESS MAC [permanent|stale]   sets another Ethernet address for a neighbour, or adds it";
 
-/// Why there is no room.
-const FULL: &str = "no room: all places that this address may have are taken by permanent neighbours";
+/// The error when there is no room.
+const FULL: &str = "no room: permanent neighbours take all slots that this address may have";
 
 /// Reads an address and a MAC address.
 fn parse(line: &str) -> Result<(Address, MacAddress), String> {
@@ -27,10 +27,13 @@ fn parse(line: &str) -> Result<(Address, MacAddress), String> {
         words.next().ok_or_else(|| format!("{shown} has no Ethernet address: write {shown} 02:00:00:00:00:07"))?;
     let mac: MacAddress = mac.parse().map_err(|error| format!("{error}"))?;
     if mac.0[0] & 1 == 1 {
-        return Err(format!("{mac} is a group's: allowed are addresses of one interface"));
+        return Err(format!("{mac} is a group address: allowed are addresses of one interface"));
     }
     match words.next() {
-        Some(surplus) => Err(format!("'{}' after the Ethernet address", surplus.chars().take(60).collect::<String>())),
+        Some(surplus) => {
+            let surplus: String = surplus.chars().take(60).collect();
+            Err(format!("unexpected '{surplus}' after the Ethernet address"))
+        }
         None => Ok((address, mac)),
     }
 }
@@ -38,7 +41,9 @@ fn parse(line: &str) -> Result<(Address, MacAddress), String> {
 fn address(word: &str) -> Result<Address, String> {
     let bad = || {
         let shown: String = word.chars().take(60).collect();
-        format!("'{shown}' is no neighbour's address: allowed are unicast addresses such as 192.0.2.7 or 2001:db8::7")
+        format!(
+            "'{shown}' is not a neighbour's address: allowed are unicast addresses such as 192.0.2.7 or 2001:db8::7"
+        )
     };
     let address: IpAddr = word.parse().map_err(|_| bad())?;
     check_host_address(address)?;
@@ -46,14 +51,14 @@ fn address(word: &str) -> Result<Address, String> {
 }
 
 impl Interface {
-    /// Adds a neighbour that stays, as the configuration states it.
+    /// Adds a permanent neighbour of the configuration.
     pub(super) fn add_permanent(&self, line: &str) -> Result<(), String> {
         let (address, mac) = parse(line)?;
         self.refuse_own(address.ip())?;
         self.neighbours.put(address, Entry::permanent(mac), 0).map_err(|_| FULL.to_owned())
     }
 
-    /// Refuses the addresses that no neighbour has.
+    /// Refuses addresses that a neighbour cannot have.
     fn refuse_own(&self, address: IpAddr) -> Result<(), String> {
         if self.addresses().any(|own| own == address) {
             return Err(format!("{address} is the interface's own: allowed are addresses of other hosts"));
@@ -67,16 +72,24 @@ impl Interface {
         if verb == Verb::Remove {
             let word = entry.split_ascii_whitespace().next().unwrap_or_default();
             let address = address(word)?;
-            if let Some(there) = self.neighbours.look(address) {
-                // Its state may be another one than when it was listed.
-                let listed = format!("{} {} {}", address.ip(), there.mac, Kind::ALL.map(Kind::name).join(" "));
+            if let Some(known) = self.neighbours.look(address) {
+                // Its state may have changed since it was listed.
+                let listed = format!(
+                    "{} {} {}",
+                    address.ip(),
+                    known.mac,
+                    NeighbourState::ALL.map(NeighbourState::name).join(" ")
+                );
                 if let Some((_, word)) = foreign_words(entry, &listed).next() {
                     let word: String = word.chars().take(60).collect();
-                    return Err(format!("'{word}' is not of {0} as it is listed: write remove {0}", address.ip()));
+                    return Err(format!(
+                        "'{word}' differs from the listed line of {0}: write remove {0}",
+                        address.ip()
+                    ));
                 }
             }
             let removed = self.neighbours.remove(address);
-            return removed.then_some(()).ok_or_else(|| format!("{} is no neighbour that is known", address.ip()));
+            return removed.then_some(()).ok_or_else(|| format!("{} is not a known neighbour", address.ip()));
         }
         let entry = entry.trim_ascii_end();
         let (entry, state) = match entry.rsplit_once(|byte: char| byte.is_ascii_whitespace()) {
@@ -87,16 +100,17 @@ impl Interface {
         let address = key.ip();
         let entry = match state {
             "permanent" => Entry::permanent(mac),
-            // What was learnt is worth a try.
+            // A learned neighbour is worth trying.
             "stale" | "reachable" | "delay" | "probe" => Entry::stale(mac, now, &self.neighbours.timers),
             other => {
                 let other: String = other.chars().take(60).collect();
-                return Err(format!("'{other}' is no neighbour's state: allowed are permanent and stale"));
+                return Err(format!("'{other}' is not a neighbour state: allowed are permanent and stale"));
             }
         };
         self.refuse_own(address)?;
-        if verb == Verb::Add && self.neighbours.look(key).is_some_and(|there| there.kind == Kind::Permanent) {
-            return Err(format!("{address} is there already: write {}", Verb::Replace.form(SYNTAX)));
+        if verb == Verb::Add && self.neighbours.look(key).is_some_and(|known| known.state == NeighbourState::Permanent)
+        {
+            return Err(format!("{address} already exists: write {}", Verb::Replace.form(SYNTAX)));
         }
         self.neighbours.put(key, entry, now).map_err(|_| FULL.to_owned())
     }
@@ -123,7 +137,8 @@ impl Table for Interface {
         let first = |line: &str| address(line.split_ascii_whitespace().next().unwrap_or_default());
         let after = after.map(first).transpose()?;
         let all = self.neighbours.all();
-        let line = |(address, entry): (Address, Entry)| format!("{} {} {}", address.ip(), entry.mac, entry.kind.name());
+        let line =
+            |(address, entry): (Address, Entry)| format!("{} {} {}", address.ip(), entry.mac, entry.state.name());
         Ok(all
             .into_iter()
             .filter(|(address, _)| after.is_none_or(|after| *address > after))

@@ -13,30 +13,30 @@ fn interface(more: Value) -> Result<Interface, SetupError> {
 
 #[test]
 fn its_own_addresses_and_prefixes() {
-    let it = interface(json!({})).expect("right");
+    let it = interface(json!({})).expect("valid parameters");
     let v4 = |text: &str| text.parse::<Ipv4Addr>().expect("an address").to_bits();
     let v6 = |text: &str| text.parse::<Ipv6Addr>().expect("an address").to_bits();
     assert!(it.has_v4(v4("192.0.2.1")) && !it.has_v4(v4("192.0.2.2")));
     assert!(it.connects_v4(v4("192.0.2.254")) && !it.connects_v4(v4("192.0.3.1")));
     assert!(it.is_broadcast(v4("192.0.2.255")) && it.is_broadcast(u32::MAX) && !it.is_broadcast(v4("192.0.2.254")));
     assert!(it.is_broadcast(v4("192.0.2.0")), "the older form, RFC 1812 section 4.2.3.1");
-    // Made of the Ethernet address.
+    // Made from the Ethernet address.
     assert!(it.has_v6(v6("fe80::ff:fe00:1")) && it.connects_v6(v6("fe80::9")) && it.connects_v6(v6("2001:db8::9")));
     assert!(it.is_solicited(v6("ff02::1:ff00:1")) && !it.is_solicited(v6("ff02::1:ff00:2")));
     assert_eq!(it.source_v6(v6("fe80::9")), Some(v6("fe80::ff:fe00:1")));
     assert_eq!(it.source_v6(v6("2001:db8:9::9")), Some(v6("2001:db8::1")));
     assert_eq!(it.source_v4(v4("203.0.113.9")), Some(v4("192.0.2.1")));
-    let point_to_point = interface(json!({ "addresses": ["10.0.0.0/31"] })).expect("right");
+    let point_to_point = interface(json!({ "addresses": ["10.0.0.0/31"] })).expect("valid parameters");
     assert!(!point_to_point.is_broadcast(v4("10.0.0.1")) && point_to_point.connects_v4(v4("10.0.0.1")));
-    assert_eq!(point_to_point.addresses().count(), 1, "no IPv6, no link-local address");
+    assert_eq!(point_to_point.addresses().count(), 1, "without IPv6 there is no link-local address");
 }
 
 #[test]
-fn faults_name_the_place_the_value_and_what_is_allowed() {
+fn errors_name_the_location_the_value_and_what_is_allowed() {
     for (more, error) in [
         (json!({ "mac": "01:00:00:00:00:01" }), "mac: 01:00:00:00:00:01: allowed are addresses of one"),
         (json!({ "addresses": [] }), "addresses: 0 addresses: allowed are 1 to 16"),
-        (json!({ "addresses": ["192.0.2.1"] }), "'192.0.2.1' is no address of an interface"),
+        (json!({ "addresses": ["192.0.2.1"] }), "'192.0.2.1' is not an interface address"),
         (
             json!({ "addresses": ["224.0.0.1/24"] }),
             "224.0.0.1 is a multicast address: allowed are addresses of one host",
@@ -61,15 +61,15 @@ fn faults_name_the_place_the_value_and_what_is_allowed() {
         (json!({ "capacity": 1 }), "capacity: 1: allowed are 16 to 1048576"),
         (json!({ "neighbours": ["192.0.2.7"] }), "neighbours[0]: 192.0.2.7 has no Ethernet address"),
     ] {
-        let told = interface(more).err().expect("refused").to_string();
-        assert!(told.contains(error), "{told}");
+        let message = interface(more).err().expect("refused").to_string();
+        assert!(message.contains(error), "{message}");
     }
 }
 
-/// The configuration accepted addresses that no host may have, and the router sent packets from them.
+/// Regression: the configuration accepted addresses that no host may have, and the router sent packets from them.
 #[test]
 fn own_addresses_that_no_host_may_have_are_refused() {
-    for (address, said) in [
+    for (address, message) in [
         ("240.0.0.1/8", "240.0.0.1 is in the reserved block 240.0.0.0/4: allowed are addresses of one host"),
         ("255.255.255.255/32", "255.255.255.255 is in the reserved block"),
         ("0.0.0.0/0", "0.0.0.0 is in network 0"),
@@ -87,7 +87,7 @@ fn own_addresses_that_no_host_may_have_are_refused() {
         ("2001:db8::/64", "addresses[0]: 2001:db8:: is the address of all routers of a prefix"),
     ] {
         let refusal = interface(json!({ "addresses": [address] })).err().expect(address).to_string();
-        assert!(refusal.contains(said), "{address}: {refusal}");
+        assert!(refusal.contains(message), "{address}: {refusal}");
     }
     let clash = json!({ "addresses": ["192.0.2.1/24", "192.0.2.255/32"] });
     assert!(
@@ -111,7 +111,7 @@ fn own_addresses_that_no_host_may_have_are_refused() {
 
 #[test]
 fn operators_see_and_change_neighbours() {
-    let it = interface(json!({ "neighbours": ["192.0.2.7 02:00:00:00:00:07"] })).expect("right");
+    let it = interface(json!({ "neighbours": ["192.0.2.7 02:00:00:00:00:07"] })).expect("valid parameters");
     assert_eq!(it.entries(None, 9), Ok(vec!["192.0.2.7 02:00:00:00:00:07 permanent".to_owned()]));
     let changes = [
         "add 192.0.2.8 02:00:00:00:00:08",
@@ -126,22 +126,22 @@ fn operators_see_and_change_neighbours() {
     ];
     let outcome = it.apply(&changes);
     assert_eq!(outcome.made, 3);
-    let told: Vec<_> = outcome.refused.iter().map(ToString::to_string).collect();
-    for (told, expected) in told.iter().zip([
-        "change 3: 192.0.2.7 is there already",
-        "change 5: 192.0.2.9 is no neighbour that is known",
+    let refused: Vec<_> = outcome.refused.iter().map(ToString::to_string).collect();
+    for (refused, expected) in refused.iter().zip([
+        "change 3: 192.0.2.7 already exists",
+        "change 5: 192.0.2.9 is not a known neighbour",
         "change 6: 192.0.2.1 is the interface's own: allowed are addresses of other hosts",
-        "change 7: 03:00:00:00:00:0a is a group's",
+        "change 7: 03:00:00:00:00:0a is a group address",
         "change 8: 224.0.0.9 is a multicast address",
-        "change 9: 'forever' is no neighbour's state",
+        "change 9: 'forever' is not a neighbour state",
     ]) {
-        assert!(told.starts_with(expected), "{told}");
+        assert!(refused.starts_with(expected), "{refused}");
     }
     let all = it.entries(None, 9).expect("a list");
     assert_eq!(all[..2], ["192.0.2.7 02:00:00:00:00:0a permanent", "192.0.2.8 02:00:00:00:00:08 permanent"]);
     assert_eq!(all[2], "2001:db8::9 02:00:00:00:00:09 stale");
     assert_eq!(it.entries(Some(&all[0]), 1), Ok(vec![all[1].clone()]));
-    // What is listed can be read again.
+    // The listed lines can be read again.
     let again: Vec<_> = all.iter().map(|line| format!("replace {line}")).collect();
     let again: Vec<_> = again.iter().map(String::as_str).collect();
     assert_eq!((it.apply(&again).made, it.entries(None, 9)), (3, Ok(all)));
@@ -151,10 +151,10 @@ fn operators_see_and_change_neighbours() {
         ("192.0.2.8 02:00:00:00:00:09", "02:00:00:00:00:09"),
     ] {
         let refused = it.apply(&[&format!("remove {wrong}")]).refused;
-        let expected = format!("'{word}' is not of 192.0.2.8 as it is listed: write remove 192.0.2.8");
+        let expected = format!("'{word}' differs from the listed line of 192.0.2.8: write remove 192.0.2.8");
         assert_eq!(refused.first().map(|refused| &*refused.message), Some(&*expected), "{wrong}");
     }
     assert_eq!((it.apply(&["remove 192.0.2.8"]).made, it.len()), (1, 2));
-    // The state may be another one than when the line was listed.
+    // The state may have changed since the line was listed.
     assert_eq!(it.apply(&["remove 192.0.2.7 02:00:00:00:00:0a stale"]).made, 1);
 }

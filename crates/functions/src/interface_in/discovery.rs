@@ -1,4 +1,4 @@
-//! IPv6 neighbour discovery as it comes in (RFC 4861 sections 7.1 and 7.2).
+//! Handles incoming IPv6 neighbour discovery (RFC 4861 sections 7.1 and 7.2).
 
 use forebay_graph::Gate;
 use forebay_packet::host_address::may_be_host_v6;
@@ -20,8 +20,8 @@ use crate::interface::frames::{self, ALL_NODES};
 use crate::interface::neighbours::Address;
 
 impl InterfaceIn {
-    /// Where a neighbour discovery message goes; `None` for every other packet. One with extension headers is not looked for:
-    /// nobody makes such, and one in fragments must be ignored (RFC 6980).
+    /// Returns the gate of a neighbour discovery message; `None` for every other packet. Messages behind extension
+    /// headers are not searched for: no host sends them, and fragmented ones must be ignored (RFC 6980).
     pub(super) fn discovery(&mut self, packet: &mut Packet, start: usize, header: &Ipv6, now: Ticks) -> Option<Gate> {
         if header.next_header != ICMPV6 {
             return None;
@@ -31,38 +31,38 @@ impl InterfaceIn {
         if !(ROUTER_SOLICITATION..=REDIRECT).contains(&kind) {
             return None;
         }
-        // Sections 6.1, 7.1 and 8.1: all five.
+        // Sections 6.1, 7.1 and 8.1: this applies to all five types.
         if header.hop_limit != HOP_LIMIT {
             return Some(BAD_HOP_LIMIT);
         }
         let end = at + usize::from(header.payload_length.get());
-        let Some(message) = packet.data().get(at..end) else { return Some(MALFORMED) };
-        if icmp::sum_over_ipv6(header, message) != 0xffff {
+        let Some(bytes) = packet.data().get(at..end) else { return Some(MALFORMED) };
+        if icmp::sum_over_ipv6(header, bytes) != 0xffff {
             return Some(BAD_CHECKSUM);
         }
         if kind != SOLICITATION && kind != ADVERTISEMENT {
             return Some(LOCAL);
         }
-        let Some(said) = Neighbour::parse(message) else { return Some(MALFORMED) };
+        let Some(message) = Neighbour::parse(bytes) else { return Some(MALFORMED) };
         Some(if kind == SOLICITATION {
-            self.solicited(packet, header, &said, now)
+            self.solicited(packet, header, &message, now)
         } else {
-            self.advertised(packet, header, &said, now)
+            self.advertised(packet, header, &message, now)
         })
     }
 
-    /// Section 7.2.3.
-    fn solicited(&mut self, packet: &mut Packet, header: &Ipv6, said: &Said, now: Ticks) -> Gate {
+    /// Handles a solicitation (section 7.2.3).
+    fn solicited(&mut self, packet: &mut Packet, header: &Ipv6, message: &Said, now: Ticks) -> Gate {
         let (source, destination) = (u128::from_be_bytes(header.source), u128::from_be_bytes(header.destination));
-        let target = u128::from_be_bytes(said.target);
+        let target = u128::from_be_bytes(message.target);
         let unspecified = source == 0;
-        // RFC 4291 sections 2.5.3 and 2.5.5: loopback, IPv4-mapped and IPv4-compatible addresses are no node's on a
-        // link.
+        // RFC 4291 sections 2.5.3 and 2.5.5: no node on a link has a loopback, IPv4-mapped or IPv4-compatible address.
         if !may_be_host_v6(target) || !unspecified && !may_be_host_v6(source) {
             return MALFORMED;
         }
-        // Section 7.1.1: who has no address asks all who may have it, and cannot say where it is.
-        if unspecified && (said.link_layer.is_some() || destination >> 120 != 0xff) {
+        // Section 7.1.1: a node without an address sends the request to a multicast group, without its Ethernet
+        // address.
+        if unspecified && (message.link_layer.is_some() || destination >> 120 != 0xff) {
             return MALFORMED;
         }
         if !self.interface.has_v6(target) {
@@ -72,19 +72,19 @@ impl InterfaceIn {
             return MALFORMED;
         }
         let Some(ethernet) = packet.view::<Ethernet>(0) else { return MALFORMED };
-        let asker = said.link_layer.unwrap_or(ethernet.source);
+        let asker = message.link_layer.unwrap_or(ethernet.source);
         if asker.0[0] & 1 == 1 || self.interface.has_v6(source) {
             return MALFORMED;
         }
         let Some(neighbour) = Address::v6(source) else { return MALFORMED };
-        if !unspecified && said.link_layer.is_some() && self.interface.connects_v6(source) {
+        if !unspecified && message.link_layer.is_some() && self.interface.connects_v6(source) {
             self.learn(neighbour, Event::Asked(asker), now);
         }
         if !self.answers.take(now) {
             return ANSWERS_LIMITED;
         }
-        let (mac, own) = (self.interface.mac, said.target);
-        // Section 7.2.4: who has no address yet is told with all others.
+        let (mac, own) = (self.interface.mac, message.target);
+        // Section 7.2.4: the answer to a node without an address goes to all nodes.
         let (to, to_mac, flags) = if unspecified {
             (ALL_NODES, frames::multicast_v6(ALL_NODES), ROUTER | OVERRIDE)
         } else {
@@ -94,18 +94,18 @@ impl InterfaceIn {
         self.reply(packet, &frame, ANSWERED)
     }
 
-    /// Section 7.2.5.
-    fn advertised(&mut self, packet: &mut Packet, header: &Ipv6, said: &Said, now: Ticks) -> Gate {
-        let solicited = said.flags & SOLICITED != 0;
+    /// Handles an advertisement (section 7.2.5).
+    fn advertised(&mut self, packet: &mut Packet, header: &Ipv6, message: &Said, now: Ticks) -> Gate {
+        let solicited = message.flags & SOLICITED != 0;
         // Section 7.1.2.
-        if solicited && header.destination[0] == 0xff || said.link_layer.is_some_and(|mac| mac.0[0] & 1 == 1) {
+        if solicited && header.destination[0] == 0xff || message.link_layer.is_some_and(|mac| mac.0[0] & 1 == 1) {
             return MALFORMED;
         }
-        let target = u128::from_be_bytes(said.target);
-        // As of a solicitation: RFC 4291 sections 2.5.3 and 2.5.5; RFC 4038 section 4.2.
+        let target = u128::from_be_bytes(message.target);
+        // The same as for a solicitation: RFC 4291 sections 2.5.3 and 2.5.5; RFC 4038 section 4.2.
         let Some(neighbour) = Address::v6(target).filter(|_| may_be_host_v6(target)) else { return MALFORMED };
         if self.interface.has_v6(target) {
-            if said.link_layer == Some(self.interface.mac) {
+            if message.link_layer == Some(self.interface.mac) {
                 return NEIGHBOUR;
             }
             if !self.may_defend(now) {
@@ -113,17 +113,17 @@ impl InterfaceIn {
             }
             // Section 7.2.6: an unsolicited advertisement to all nodes.
             let mac = self.interface.mac;
-            let message = Neighbour::advertisement(ROUTER | OVERRIDE, said.target, mac);
-            let frame = frames::neighbour(frames::multicast_v6(ALL_NODES), mac, said.target, ALL_NODES, message);
+            let reply = Neighbour::advertisement(ROUTER | OVERRIDE, message.target, mac);
+            let frame = frames::neighbour(frames::multicast_v6(ALL_NODES), mac, message.target, ALL_NODES, reply);
             return self.reply(packet, &frame, DEFENDED);
         }
-        let overrides = said.flags & OVERRIDE != 0;
+        let overrides = message.flags & OVERRIDE != 0;
         let event = if solicited {
-            Event::Answered(said.link_layer, overrides)
+            Event::Answered(message.link_layer, overrides)
         } else {
-            Event::Told(said.link_layer, overrides)
+            Event::Announced(message.link_layer, overrides)
         };
         self.learn(neighbour, event, now);
-        self.heard()
+        self.reply_gate()
     }
 }

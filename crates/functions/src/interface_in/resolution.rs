@@ -1,4 +1,4 @@
-//! ARP as it comes in (RFC 826; RFC 5227 for conflicts).
+//! Handles incoming ARP (RFC 826; RFC 5227 for conflicts).
 
 use forebay_graph::Gate;
 use forebay_packet::host_address::may_be_host_v4;
@@ -18,34 +18,34 @@ use crate::interface::neighbours::{Address, Refused};
 const DEFEND_INTERVAL: forebay_measure::Nanos = forebay_measure::Nanos(10_000_000_000);
 
 impl InterfaceIn {
-    /// An ARP message: what was asked is the answer afterwards.
+    /// Handles an ARP message. A request for an own address is turned into its answer.
     pub(super) fn arp(&mut self, packet: &mut Packet, now: Ticks) -> Gate {
         let bytes = packet.data().get(size_of::<Ethernet>()..).unwrap_or_default();
         let Some(&arp) = Arp::parse(bytes) else { return MALFORMED };
         let (sender, target) = (u32::from_be_bytes(arp.sender), u32::from_be_bytes(arp.target));
-        // 0.0.0.0 is the sender of a probe (RFC 5227 section 1.1). Other addresses of the networks 0 and 127, groups
-        // and broadcast addresses are no station's (RFC 1122 section 3.2.1.3).
+        // 0.0.0.0 is the sender of a probe (RFC 5227 section 1.1). Other addresses of the networks 0 and 127, group
+        // addresses and broadcast addresses are not addresses of stations (RFC 1122 section 3.2.1.3).
         let no_host = sender != 0 && (!may_be_host_v4(sender) || self.interface.is_broadcast(sender));
         if arp.sender_mac.0[0] & 1 == 1 || arp.sender_mac == MacAddress::default() || no_host {
             return MALFORMED;
         }
         if self.interface.has_v4(sender) {
-            // An own frame that a switch sent back is no conflict.
+            // An own frame that a switch has sent back is not a conflict.
             return if arp.sender_mac == self.interface.mac { NEIGHBOUR } else { self.defend_v4(packet, sender, now) };
         }
-        let asks = arp.operation.get() == Arp::REQUEST;
+        let is_request = arp.operation.get() == Arp::REQUEST;
         let for_us = self.interface.has_v4(target);
-        // Who only probes whether an address is free has none yet (RFC 5227 section 1.1).
+        // A station that probes whether an address is free has no address yet (RFC 5227 section 1.1).
         if sender != 0 && self.interface.connects_v4(sender) {
-            let event = match (asks, for_us) {
+            let event = match (is_request, for_us) {
                 (true, true) => Event::Asked(arp.sender_mac),
                 (false, true) => Event::Answered(Some(arp.sender_mac), true),
-                _ => Event::Told(Some(arp.sender_mac), true),
+                _ => Event::Announced(Some(arp.sender_mac), true),
             };
             self.learn(Address::v4(sender), event, now);
         }
-        if !(asks && for_us) {
-            return if arp.operation.get() == Arp::REPLY { self.heard() } else { NEIGHBOUR };
+        if !(is_request && for_us) {
+            return if arp.operation.get() == Arp::REPLY { self.reply_gate() } else { NEIGHBOUR };
         }
         if !self.answers.take(now) {
             return ANSWERS_LIMITED;
@@ -55,7 +55,7 @@ impl InterfaceIn {
         self.reply(packet, &frames::arp(arp.sender_mac, mac, &answer), ANSWERED)
     }
 
-    /// Another station uses an own address: it is told that it is ours, but not too often.
+    /// Handles another station's use of an own address: announces the address again, within the rate limit.
     fn defend_v4(&mut self, packet: &mut Packet, address: u32, now: Ticks) -> Gate {
         if !self.may_defend(now) {
             return CONFLICT;
@@ -67,7 +67,7 @@ impl InterfaceIn {
         self.reply(packet, &frames::arp(frames::BROADCAST, mac, &announcement), DEFENDED)
     }
 
-    /// Counts a conflict; whether the address may be defended.
+    /// Counts a conflict. Returns whether the address may be defended now.
     pub(super) fn may_defend(&mut self, now: Ticks) -> bool {
         self.counts[CONFLICTS].add(1);
         let interval = self.interface.ticks(DEFEND_INTERVAL).0;
@@ -78,7 +78,7 @@ impl InterfaceIn {
         may
     }
 
-    /// Puts `frame` in the packet's place.
+    /// Replaces the packet's content by `frame`.
     pub(super) fn reply(&mut self, packet: &mut Packet, frame: &[u8], count: usize) -> Gate {
         if !packet.write(frame) {
             return MALFORMED;
@@ -87,15 +87,15 @@ impl InterfaceIn {
         REPLY
     }
 
-    /// Notes what a neighbour says of itself. Only who asks for us is taken in anew: an answer that nobody waits for, and what
-    /// is told to all, changes nothing but what is known (RFC 826, the merge; RFC 4861 section 7.2.5).
+    /// Updates a neighbour's entry. Only a request to us adds a new entry. Unexpected answers and announcements change
+    /// existing entries only (RFC 826, the merge; RFC 4861 section 7.2.5).
     pub(super) fn learn(&mut self, address: Address, event: Event, now: Ticks) {
         let neighbours = &self.interface.neighbours;
         let changed = match event {
             Event::Asked(_) => neighbours.step_or_make(address, event, now.0),
-            // Nobody has asked it: it says what it likes.
-            Event::Answered(mac, overrides) if !neighbours.look(address).is_some_and(|it| it.kind.is_asked()) => {
-                neighbours.step(address, Event::Told(mac, overrides), now.0)
+            // The neighbour was not asked, so this is not an answer.
+            Event::Answered(mac, overrides) if !neighbours.look(address).is_some_and(|it| it.state.is_asked()) => {
+                neighbours.step(address, Event::Announced(mac, overrides), now.0)
             }
             _ => neighbours.step(address, event, now.0),
         };

@@ -7,7 +7,7 @@ use forebay_packet::wire::neighbour::{self, Neighbour, OVERRIDE, SOLICITED};
 use serde_json::json;
 
 use super::*;
-use crate::interface::entry::{Entry, Event, Kind};
+use crate::interface::entry::{Entry, Event, NeighbourState};
 use crate::interface::frames;
 use crate::interface::neighbours::Address;
 use crate::interface::testing::{OWN, OWN_V4, PEER, PEER_V4, SECOND, arp, ipv4, ipv6, neighbour, surroundings, v6};
@@ -16,11 +16,11 @@ fn rig(more: serde_json::Value) -> (Rig, Arc<Interface>) {
     let (mut surroundings, lan) = surroundings();
     let mut params = json!({ "interface": "lan" });
     params.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
-    (Rig::within::<InterfaceIn>(&params, &mut surroundings).expect("right"), lan)
+    (Rig::within::<InterfaceIn>(&params, &mut surroundings).expect("valid parameters"), lan)
 }
 
-fn known(lan: &Interface, address: [u8; 4]) -> Option<(Kind, MacAddress)> {
-    lan.neighbours.look(Address::v4(u32::from_be_bytes(address))).map(|entry| (entry.kind, entry.mac))
+fn known(lan: &Interface, address: [u8; 4]) -> Option<(NeighbourState, MacAddress)> {
+    lan.neighbours.look(Address::v4(u32::from_be_bytes(address))).map(|entry| (entry.state, entry.mac))
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn a_request_for_an_own_address_becomes_its_answer() {
     let (gate, frame) = rig.run(&arp(frames::BROADCAST, Arp::REQUEST, PEER_V4, OWN_V4));
     let answer = Arp::of(Arp::REPLY, (OWN, OWN_V4), (PEER, PEER_V4));
     assert_eq!((gate, frame), (REPLY, frames::arp(PEER, OWN, &answer).to_vec()));
-    assert_eq!(known(&lan, PEER_V4), Some((Kind::Stale, PEER)), "who asks says where it is");
+    assert_eq!(known(&lan, PEER_V4), Some((NeighbourState::Stale, PEER)), "a request contains the sender's address");
 }
 
 #[test]
@@ -44,53 +44,52 @@ fn arp_of_others_changes_only_what_is_known() {
     ] {
         assert_eq!(rig.run(&frame).0, NEIGHBOUR);
     }
-    assert_eq!(lan.neighbours.all(), [], "nobody has asked");
-    // A probe for an own address is answered, and says nothing of where who has no address is.
+    assert_eq!(lan.neighbours.all(), [], "no request was sent");
+    // A probe for an own address is answered; its sender has no address to learn.
     assert_eq!(rig.run(&arp(frames::BROADCAST, Arp::REQUEST, [0; 4], OWN_V4)).0, REPLY);
-    // Nor is somebody who is not on the link taken in.
+    // A sender that is not on the link is not added either.
     assert_eq!(rig.run(&arp(frames::BROADCAST, Arp::REQUEST, [203, 0, 113, 9], OWN_V4)).0, REPLY);
     assert_eq!(lan.neighbours.all(), []);
     let address = Address::v4(u32::from_be_bytes(PEER_V4));
     lan.neighbours.step_or_make(address, Event::Packet, 0).expect("room");
     rig.run(&arp(OWN, Arp::REPLY, PEER_V4, OWN_V4));
-    assert_eq!(known(&lan, PEER_V4), Some((Kind::Reachable, PEER)), "it was asked");
+    assert_eq!(known(&lan, PEER_V4), Some((NeighbourState::Reachable, PEER)), "the neighbour was asked");
     lan.neighbours.put(address, Entry::stale(OWN, 0, &lan.neighbours.timers), 0).expect("room");
     rig.run(&arp(OWN, Arp::REPLY, PEER_V4, OWN_V4));
-    assert_eq!(known(&lan, PEER_V4), Some((Kind::Stale, PEER)), "nobody has asked it now");
+    assert_eq!(known(&lan, PEER_V4), Some((NeighbourState::Stale, PEER)), "the neighbour was not asked");
 }
 
-/// A host's stack behind a `tap` asks for its neighbours itself, and never got an answer.
+/// Regression: a host's stack behind a `tap` sends its own requests, and never got an answer.
 #[test]
-fn replies_are_learnt_and_passed_to_a_host_that_asked() {
+fn replies_are_learned_and_passed_to_the_host_behind_a_tap() {
     let (mut rig, lan) = rig(json!({ "neighbours": "pass" }));
     lan.neighbours.step_or_make(Address::v4(u32::from_be_bytes(PEER_V4)), Event::Packet, 0).expect("room");
     let reply = arp(OWN, Arp::REPLY, PEER_V4, OWN_V4);
     assert_eq!(rig.run(&reply), (LOCAL, reply.clone()));
-    assert_eq!(known(&lan, PEER_V4), Some((Kind::Reachable, PEER)));
+    assert_eq!(known(&lan, PEER_V4), Some((NeighbourState::Reachable, PEER)));
     let advertisement = neighbour(v6(7), v6(1), Neighbour::advertisement(OVERRIDE | SOLICITED, v6(7), PEER));
     assert_eq!(rig.run(&advertisement), (LOCAL, advertisement.clone()));
     assert_eq!(rig.counters("neighbours")["passed"], 2);
-    // Questions are none of the host's: the interface answers them.
+    // Requests are not passed to the host: the interface answers them.
     assert_eq!(rig.run(&arp(frames::BROADCAST, Arp::REQUEST, PEER_V4, OWN_V4)).0, REPLY);
     assert_eq!(rig.run(&arp(frames::BROADCAST, Arp::REQUEST, PEER_V4, [192, 0, 2, 9])).0, NEIGHBOUR);
-    // A station that claims an own address is a conflict, whatever else it says.
+    // A station that claims an own address is a conflict, whatever else its message contains.
     assert_eq!(rig.run(&arp(OWN, Arp::REPLY, OWN_V4, PEER_V4)).0, REPLY);
     assert_eq!(rig.run(&arp(OWN, Arp::REPLY, OWN_V4, PEER_V4)).0, CONFLICT);
     assert_eq!(rig.counters("neighbours")["passed"], 2);
 }
 
 #[test]
-fn solicitations_are_answered_as_rfc_4861_says() {
+fn solicitations_are_answered_as_rfc_4861_requires() {
     let (mut rig, lan) = rig(json!({}));
     let solicitation = Neighbour::solicitation(v6(1), PEER);
     let (gate, frame) = rig.run(&neighbour(v6(7), neighbour::solicited_node(v6(1)), solicitation));
     let flags = neighbour::ROUTER | SOLICITED | OVERRIDE;
     let expected = frames::neighbour(PEER, OWN, v6(1), v6(7), Neighbour::advertisement(flags, v6(1), OWN));
     assert_eq!((gate, frame), (REPLY, expected.to_vec()));
-    let entry =
-        lan.neighbours.look(Address::v6(u128::from_be_bytes(v6(7))).expect("not mapped")).expect("it said where it is");
-    assert_eq!((entry.kind, entry.mac), (Kind::Stale, PEER));
-    // Who has no address yet: all are told. Its message has no option.
+    let entry = lan.neighbours.look(Address::v6(u128::from_be_bytes(v6(7))).expect("not mapped")).expect("an entry");
+    assert_eq!((entry.state, entry.mac), (NeighbourState::Stale, PEER));
+    // A node without an address: the answer goes to all nodes. Its message has no option.
     let mut bare = neighbour([0; 16], neighbour::solicited_node(v6(1)), solicitation);
     bare.truncate(bare.len() - 8);
     bare[18..20].copy_from_slice(&24u16.to_be_bytes());
@@ -103,14 +102,14 @@ fn solicitations_are_answered_as_rfc_4861_says() {
     checksum(&mut bare);
     let (gate, frame) = rig.run(&bare);
     assert_eq!((gate, &frame[..6], &frame[38..54]), (REPLY, &[0x33, 0x33, 0, 0, 0, 1][..], &frames::ALL_NODES[..]));
-    // For others.
+    // A solicitation for another address.
     let other = neighbour(v6(7), neighbour::solicited_node(v6(9)), Neighbour::solicitation(v6(9), PEER));
     assert_eq!(rig.run(&other).0, NEIGHBOUR);
 }
 
-/// An advertisement for ::ffff:192.0.2.7 changed the entry of 192.0.2.7, past every inspection of ARP.
+/// Regression: an advertisement for ::ffff:192.0.2.7 changed the entry of 192.0.2.7, past every inspection of ARP.
 #[test]
-fn neighbour_discovery_never_speaks_for_ipv4() {
+fn neighbour_discovery_never_changes_ipv4_entries() {
     let (mut rig, lan) = rig(json!({}));
     let mapped = std::net::Ipv4Addr::from(PEER_V4).to_ipv6_mapped().octets();
     let other = MacAddress([2, 0, 0, 0, 0, 8]);
@@ -123,18 +122,19 @@ fn neighbour_discovery_never_speaks_for_ipv4() {
     }
     let frame = neighbour(mapped, v6(1), Neighbour::solicitation(v6(1), other));
     assert_eq!(rig.run(&frame).0, MALFORMED);
-    assert_eq!(known(&lan, PEER_V4), Some((Kind::Stale, PEER)));
+    assert_eq!(known(&lan, PEER_V4), Some((NeighbourState::Stale, PEER)));
 }
 
-/// Addresses that are no node's on a link: RFC 4291 sections 2.5.3, 2.5.5.1 and 2.5.5.2.
+/// Returns addresses that no node on a link has: RFC 4291 sections 2.5.3, 2.5.5.1 and 2.5.5.2.
 fn no_nodes_addresses() -> [[u8; 16]; 4] {
     ["::1", "::2", "::10.1.0.7", "::ffff:10.1.0.7"]
         .map(|text| text.parse::<std::net::Ipv6Addr>().expect("an address").octets())
 }
 
-/// RFC 4291 sections 2.5.3 and 2.5.5: the source is no node's. A ping from it leaves by `local`, as one from 127.0.0.1.
+/// RFC 4291 sections 2.5.3 and 2.5.5: no node has this source. A ping from it leaves by `local`, like one from
+/// 127.0.0.1.
 #[test]
-fn pings_from_loopback_and_addresses_that_stand_for_ipv4_are_not_answered() {
+fn pings_from_loopback_and_ipv4_mapped_addresses_are_not_answered() {
     let (mut rig, _) = rig(json!({}));
     for source in no_nodes_addresses() {
         let mut request = Vec::new();
@@ -151,7 +151,7 @@ fn pings_from_loopback_and_addresses_that_stand_for_ipv4_are_not_answered() {
     assert_eq!(rig.counters("neighbours")["echoed"], 0);
 }
 
-/// RFC 4291 sections 2.5.3 and 2.5.5, RFC 4861 section 7.1: neither source nor target is one of these.
+/// RFC 4291 sections 2.5.3 and 2.5.5, RFC 4861 section 7.1: neither source nor target may be such an address.
 #[test]
 fn neighbour_discovery_from_and_for_addresses_of_no_node_is_malformed() {
     let (mut rig, lan) = rig(json!({}));
@@ -169,7 +169,7 @@ fn neighbour_discovery_from_and_for_addresses_of_no_node_is_malformed() {
     assert_eq!(lan.neighbours.all(), []);
 }
 
-/// RFC 1122 section 3.2.1.3: none of these is a station's address. A probe, from 0.0.0.0, is answered (RFC 5227).
+/// RFC 1122 section 3.2.1.3: no station has such an address. A probe, from 0.0.0.0, is answered (RFC 5227).
 #[test]
 fn arp_from_loopback_and_other_addresses_of_no_station_is_malformed() {
     let (mut rig, lan) = rig(json!({}));
@@ -184,17 +184,17 @@ fn arp_from_loopback_and_other_addresses_of_no_station_is_malformed() {
 }
 
 #[test]
-fn martian_sources_are_not_passed_on() {
+fn martian_sources_are_not_forwarded() {
     let far = [198, 51, 100, 9];
     let wide = [0x20; 16];
     for (source, gate) in [
         (PEER_V4, TRANSIT),
         (OWN_V4, MARTIAN),
         ([192, 0, 2, 255], MARTIAN),
-        // The older form of the same (RFC 1812 section 4.2.3.1).
+        // The older form of the broadcast address (RFC 1812 section 4.2.3.1).
         ([192, 0, 2, 0], MARTIAN),
         ([198, 51, 100, 0], TRANSIT),
-        // The same last octet, and no address of the router.
+        // The same last octet as an address of the router, but another address.
         ([198, 51, 100, 1], TRANSIT),
         ([198, 51, 100, 255], TRANSIT),
         ([169, 254, 1, 1], LINK_ONLY),
@@ -206,14 +206,14 @@ fn martian_sources_are_not_passed_on() {
     }
     assert_eq!(rig(json!({})).0.run(&ipv6(v6(1), wide)).0, MARTIAN);
     assert_eq!(rig(json!({ "martians": "pass" })).0.run(&ipv6(v6(1), wide)).0, TRANSIT);
-    // To the router itself they still come: a host without an address asks for one.
+    // Packets to the router itself are accepted: a host without an address requests one.
     assert_eq!(rig(json!({})).0.run(&ipv4([0; 4], [255; 4])).0, LOCAL);
     assert_eq!(rig(json!({})).0.run(&ipv4(OWN_V4, OWN_V4)).0, LOCAL);
 }
 
 /// A prefix of 31 or 32 bits has no broadcast address (RFC 3021 section 2.1).
 #[test]
-fn on_a_link_of_two_the_other_end_is_no_broadcast_address() {
+fn on_a_link_of_two_the_other_end_is_not_a_broadcast_address() {
     for (prefix, peer) in
         [("192.0.2.0/31", [192, 0, 2, 1]), ("192.0.2.1/31", [192, 0, 2, 0]), ("192.0.2.1/32", PEER_V4)]
     {
@@ -221,47 +221,52 @@ fn on_a_link_of_two_the_other_end_is_no_broadcast_address() {
         let params = json!({ "mac": OWN.to_string(), "addresses": [prefix] });
         let params = serde_json::from_value(params).expect("parameters");
         let link = <Interface as forebay_graph::DeclareState>::new(params, &mut Setup::new("link", &mut surroundings));
-        surroundings.state.insert("link".to_owned(), Arc::new(link.expect("right")));
-        let mut rig = Rig::within::<InterfaceIn>(&json!({ "interface": "link" }), &mut surroundings).expect("right");
+        surroundings.state.insert("link".to_owned(), Arc::new(link.expect("valid parameters")));
+        let mut rig =
+            Rig::within::<InterfaceIn>(&json!({ "interface": "link" }), &mut surroundings).expect("valid parameters");
         assert_eq!(rig.run(&ipv4(peer, [198, 51, 100, 9])).0, TRANSIT, "{prefix}");
     }
 }
 
 #[test]
-fn discovery_that_is_not_sound_is_dropped() {
+fn invalid_discovery_messages_are_dropped() {
     let (mut rig, lan) = rig(json!({}));
-    let right = neighbour(v6(7), v6(1), Neighbour::solicitation(v6(1), PEER));
-    assert_eq!(rig.run(&right).0, REPLY);
+    let valid = neighbour(v6(7), v6(1), Neighbour::solicitation(v6(1), PEER));
+    assert_eq!(rig.run(&valid).0, REPLY);
     lan.neighbours.remove(Address::v6(u128::from_be_bytes(v6(7))).expect("not mapped"));
     for (at, value, gate) in [
         (21, 64, BAD_HOP_LIMIT),
-        (56, right[56] ^ 1, BAD_CHECKSUM),
-        (70, right[70] ^ 1, BAD_CHECKSUM),
+        (56, valid[56] ^ 1, BAD_CHECKSUM),
+        (70, valid[70] ^ 1, BAD_CHECKSUM),
         (19, 200, MALFORMED),
     ] {
-        let mut frame = right.clone();
+        let mut frame = valid.clone();
         frame[at] = value;
         assert_eq!(rig.run(&frame).0, gate, "byte {at}");
     }
     let unspecified = neighbour([0; 16], neighbour::solicited_node(v6(1)), Neighbour::solicitation(v6(1), PEER));
     assert_eq!(rig.run(&unspecified).0, MALFORMED, "with an option");
-    let told = Neighbour::advertisement(SOLICITED, v6(7), PEER);
-    assert_eq!(rig.run(&neighbour(v6(7), frames::ALL_NODES, told)).0, MALFORMED, "solicited by all");
+    let advertisement = Neighbour::advertisement(SOLICITED, v6(7), PEER);
+    assert_eq!(
+        rig.run(&neighbour(v6(7), frames::ALL_NODES, advertisement)).0,
+        MALFORMED,
+        "a solicited message to all nodes"
+    );
     assert_eq!(lan.neighbours.all(), []);
 }
 
 #[test]
-fn who_takes_an_own_address_is_told_once_in_a_while() {
+fn own_addresses_are_defended_within_the_rate_limit() {
     let (mut rig, lan) = rig(json!({}));
     let conflict = arp(frames::BROADCAST, Arp::REQUEST, OWN_V4, [192, 0, 2, 9]);
     let (gate, frame) = rig.run(&conflict);
     let announcement = Arp::of(Arp::REQUEST, (OWN, OWN_V4), (MacAddress::default(), OWN_V4));
     assert_eq!((gate, frame), (REPLY, frames::arp(frames::BROADCAST, OWN, &announcement).to_vec()));
     assert_eq!(rig.run(&conflict).0, CONFLICT);
-    let told = neighbour(v6(1), frames::ALL_NODES, Neighbour::advertisement(OVERRIDE, v6(1), PEER));
-    assert_eq!(rig.run(&told).0, CONFLICT);
+    let advertisement = neighbour(v6(1), frames::ALL_NODES, Neighbour::advertisement(OVERRIDE, v6(1), PEER));
+    assert_eq!(rig.run(&advertisement).0, CONFLICT);
     rig.now = forebay_packet::Ticks(10 * SECOND);
-    assert_eq!(rig.run(&told).0, REPLY);
+    assert_eq!(rig.run(&advertisement).0, REPLY);
     assert_eq!((rig.counters("neighbours")["conflicts"], rig.counters("neighbours")["defended"]), (4, 2));
     assert_eq!(lan.neighbours.all(), []);
 }
@@ -287,9 +292,9 @@ fn pings_of_own_addresses_are_answered() {
     assert_eq!(rig.run(&request).0, ECHOES_LIMITED);
 }
 
-/// Types of ICMP messages were read from the padding of Ethernet behind a packet that has none.
+/// Regression: types of ICMP messages were read from the Ethernet padding after a packet without a message.
 #[test]
-fn padding_behind_a_packet_is_no_message() {
+fn padding_after_a_packet_is_not_a_message() {
     let (mut rig, _) = rig(json!({}));
     let mut solicitation = neighbour(v6(7), [0x20; 16], Neighbour::solicitation(v6(1), PEER));
     solicitation[..6].copy_from_slice(&OWN.0);
@@ -313,7 +318,7 @@ fn padding_behind_a_packet_is_no_message() {
 }
 
 #[test]
-fn what_is_to_be_passed_on_and_what_is_not() {
+fn packets_to_forward_and_others_are_separated() {
     let (mut rig, _) = rig(json!({}));
     let far = [203, 0, 113, 9];
     let to = |mac: MacAddress, mut frame: Vec<u8>| {
@@ -363,12 +368,12 @@ fn the_interfaces_number_is_written_and_others_addresses_are_the_routers_too() {
         params.expect("parameters"),
         &mut Setup::new("wan", &mut surroundings),
     );
-    surroundings.state.insert("wan".to_owned(), Arc::new(wan.expect("right")));
+    surroundings.state.insert("wan".to_owned(), Arc::new(wan.expect("valid parameters")));
     let params = json!({ "interface": "lan", "others": ["wan"] });
-    let mut rig = Rig::within::<InterfaceIn>(&params, &mut surroundings).expect("right");
+    let mut rig = Rig::within::<InterfaceIn>(&params, &mut surroundings).expect("valid parameters");
     assert_eq!(rig.run(&ipv4(PEER_V4, [198, 51, 100, 1])).0, LOCAL);
     let mut batch = forebay_packet::Batch::with_capacity(1);
     batch.push(rig.packet(&ipv4(PEER_V4, [9; 4]))).expect("room");
     rig.process(&mut batch);
-    assert_eq!(batch[0].word(surroundings.words[WORD]), lan.number.expect("it has one"));
+    assert_eq!(batch[0].word(surroundings.words[WORD]), lan.number.expect("the interface has a number"));
 }

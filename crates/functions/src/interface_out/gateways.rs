@@ -1,4 +1,4 @@
-//! Which neighbour a packet goes to: a router, or its destination.
+//! Selects the neighbour that a packet is sent to: a router, or its destination.
 
 use std::collections::BTreeMap;
 use std::hint::cold_path;
@@ -11,7 +11,7 @@ use forebay_packet::{Network, Packet, Word};
 use crate::interface::Interface;
 use crate::interface::neighbours::Address;
 
-/// One router of each family.
+/// One router of each address family.
 #[derive(Clone, Copy, Default)]
 struct Pair {
     v4: Option<Address>,
@@ -41,8 +41,8 @@ impl Pair {
             if interface.addresses().any(|own| own == address) {
                 return Err(at(format!("{address} is the interface's own: allowed are its neighbours")));
             }
-            let place = if address.is_ipv4() { &mut pair.v4 } else { &mut pair.v6 };
-            if place.replace(neighbour).is_some() {
+            let slot = if address.is_ipv4() { &mut pair.v4 } else { &mut pair.v6 };
+            if slot.replace(neighbour).is_some() {
                 return Err(at(format!(
                     "{address} is the second of its family: allowed are one of IPv4 and one of IPv6"
                 )));
@@ -52,9 +52,10 @@ impl Pair {
     }
 }
 
-/// The first address of IPv4 that is no host's: groups, those that are reserved, and all hosts at last (RFC 5735 section 3).
+/// The first IPv4 address above all host addresses: multicast groups, reserved addresses, and the broadcast address
+/// follow (RFC 5735 section 3).
 const PAST_HOSTS: u32 = 0xe000_0000;
-/// The first that is reserved (RFC 1112 section 4).
+/// The first reserved address (RFC 1112 section 4).
 const PAST_GROUPS: u32 = 0xf000_0000;
 
 impl Gateways {
@@ -68,7 +69,7 @@ impl Gateways {
         for (name, addresses) in by_hop {
             let path = format!("next_hops.{name}");
             let hop = name.parse().ok().filter(|hop| *hop < MAX_GATES).ok_or_else(|| {
-                let message = format!("'{name}' is no next hop: allowed are 0 to {}", MAX_GATES - 1);
+                let message = format!("'{name}' is not a next hop: allowed are 0 to {}", MAX_GATES - 1);
                 SetupError::at("next_hops", message)
             })?;
             if hops.len() <= hop {
@@ -79,9 +80,9 @@ impl Gateways {
         Ok(Self { word, by_hop: hops, default: Pair::of("gateway", interface, default)? })
     }
 
-    /// The neighbour that a packet goes to; `None` where the packet is not IP, or is to an IPv4-mapped address. What
-    /// is for a group or for all is for the link, whatever the routes say (RFC 1112 section 6.4, RFC 2464 section 7):
-    /// no router stands for it.
+    /// Returns the neighbour that a packet is sent to. `None` if the packet is not IP, or is to an IPv4-mapped address.
+    /// Multicast and broadcast packets stay on the link, whatever the routes are (RFC 1112 section 6.4, RFC 2464
+    /// section 7): no router receives them instead.
     #[inline(always)]
     pub(super) fn target(&self, interface: &Interface, packet: &mut Packet) -> Option<Address> {
         if let Some(header) = packet.ipv4() {

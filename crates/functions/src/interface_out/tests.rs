@@ -14,7 +14,7 @@ fn rig(more: serde_json::Value) -> (Rig, Arc<Interface>) {
     let (mut surroundings, lan) = surroundings();
     let mut params = json!({ "interface": "lan", "announce": false });
     params.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
-    (Rig::within::<InterfaceOut>(&params, &mut surroundings).expect("right"), lan)
+    (Rig::within::<InterfaceOut>(&params, &mut surroundings).expect("valid parameters"), lan)
 }
 
 fn push(rig: &mut Rig, frames: &[Vec<u8>]) -> Vec<Option<Gate>> {
@@ -30,7 +30,7 @@ fn emitted(rig: &mut Rig) -> Vec<(Gate, Vec<u8>)> {
 }
 
 fn answered(lan: &Interface, address: Address, now: u64) {
-    lan.neighbours.step(address, Event::Answered(Some(PEER), true), now).expect("it was asked");
+    lan.neighbours.step(address, Event::Answered(Some(PEER), true), now).expect("a request was sent");
 }
 
 fn request(target: [u8; 4]) -> Vec<u8> {
@@ -53,11 +53,11 @@ fn packets_wait_until_their_neighbour_has_answered() {
     assert_eq!(emitted(&mut rig), [(Gate::FIRST, request(PEER_V4)), (Gate::FIRST, solicitation)]);
     assert_eq!((rig.created(), rig.held()), (vec![1, 1, 0], 2));
     assert!(rig.keeps_run(), "packets wait");
-    rig.now = rig.wakes_at().expect("it looks again");
+    rig.now = rig.wakes_at().expect("a wake-up time");
     rig.wake();
     assert_eq!((emitted(&mut rig), rig.held()), (vec![], 2));
     answered(&lan, Address::v4(u32::from_be_bytes(PEER_V4)), rig.now.0);
-    // What comes later stays behind what waits.
+    // Later packets stay behind those that wait.
     assert_eq!(push(&mut rig, std::slice::from_ref(&first)), [None]);
     rig.wake();
     assert_eq!(emitted(&mut rig), [(Gate::FIRST, sent(first.clone())), (Gate::FIRST, sent(first.clone()))]);
@@ -69,27 +69,27 @@ fn packets_wait_until_their_neighbour_has_answered() {
 }
 
 #[test]
-fn who_does_not_answer_is_given_up_and_left_alone() {
+fn a_silent_neighbour_is_given_up_for_a_while() {
     for (params, gates) in
         [(json!({}), [UNRESOLVED, UNREACHABLE]), (json!({ "unreachable": "gate" }), [Gate::out(1); 2])]
     {
         let (mut rig, _) = rig(params);
         let frame = ipv4(FAR, PEER_V4);
         push(&mut rig, std::slice::from_ref(&frame));
-        let mut asked = emitted(&mut rig).len();
-        let mut gone = Vec::new();
+        let mut requests = emitted(&mut rig).len();
+        let mut released = Vec::new();
         while let Some(at) = rig.wake() {
             rig.now = at;
             for (gate, frame) in emitted(&mut rig) {
-                if frame == request(PEER_V4) { asked += 1 } else { gone.push((gate, frame)) }
+                if frame == request(PEER_V4) { requests += 1 } else { released.push((gate, frame)) }
             }
         }
-        gone.extend(emitted(&mut rig));
-        assert_eq!((asked, gone), (3, vec![(gates[0], frame.clone())]));
-        assert!((3 * SECOND..3 * SECOND + SECOND / 100).contains(&rig.now.0), "after three times a second");
+        released.extend(emitted(&mut rig));
+        assert_eq!((requests, released), (3, vec![(gates[0], frame.clone())]));
+        assert!((3 * SECOND..3 * SECOND + SECOND / 100).contains(&rig.now.0), "after three requests, one second each");
         assert_eq!(rig.run(&frame).0, gates[1]);
         rig.now.0 += 2 * SECOND;
-        assert_eq!((rig.run(&frame).0, rig.emitted().len()), (gates[1], 0), "it is not asked yet");
+        assert_eq!((rig.run(&frame).0, rig.emitted().len()), (gates[1], 0), "no request is sent yet");
         rig.now.0 += SECOND + 1;
         assert_eq!(push(&mut rig, &[frame]), [None]);
         assert_eq!(emitted(&mut rig), [(Gate::FIRST, request(PEER_V4))]);
@@ -101,7 +101,7 @@ fn a_silent_neighbour_is_probed_by_itself_and_then_forgotten() {
     let (mut rig, lan) = rig(json!({}));
     let (frame, address) = (ipv4(FAR, PEER_V4), Address::v4(u32::from_be_bytes(PEER_V4)));
     lan.neighbours.step_or_make(address, Event::Asked(PEER), 0).expect("room");
-    assert_eq!(rig.run(&frame), (Gate::FIRST, sent(frame.clone())), "it is believed");
+    assert_eq!(rig.run(&frame), (Gate::FIRST, sent(frame.clone())), "a stale address is used");
     assert_eq!(rig.wakes_at(), Some(Ticks(5 * SECOND)));
     assert!(!rig.keeps_run(), "no packet waits for a probe");
     let mut probes = Vec::new();
@@ -115,18 +115,18 @@ fn a_silent_neighbour_is_probed_by_itself_and_then_forgotten() {
     probe[..6].copy_from_slice(&PEER.0);
     assert_eq!(probes, [5, 6, 7].map(|second| (second, probe.clone())));
     assert_eq!(lan.neighbours.look(address), None);
-    assert_eq!(push(&mut rig, &[frame]), [None], "all are asked now");
+    assert_eq!(push(&mut rig, &[frame]), [None], "now a request goes to all hosts");
 }
 
 #[test]
-fn routers_stand_for_what_is_not_on_the_link() {
+fn packets_to_other_networks_go_to_routers() {
     let (mut surroundings, lan) = surroundings();
     let params = json!({
         "interface": "lan", "gateway": ["192.0.2.254"], "next_hops": { "2": ["192.0.2.7", "fe80::7"] },
     });
-    let mut rig = Rig::within::<InterfaceOut>(&params, &mut surroundings).expect("right");
+    let mut rig = Rig::within::<InterfaceOut>(&params, &mut surroundings).expect("valid parameters");
     let word = surroundings.words[WORD];
-    let mut ask = |frame: Vec<u8>, hop: u32| {
+    let mut request_for = |frame: Vec<u8>, hop: u32| {
         let mut batch = Batch::with_capacity(1);
         batch.push(rig.packet(&frame)).expect("room");
         batch.iter_mut().for_each(|packet| packet.set_word(word, hop));
@@ -134,18 +134,22 @@ fn routers_stand_for_what_is_not_on_the_link() {
         rig.now.0 += 1;
         emitted(&mut rig).pop().map(|(_, frame)| frame)
     };
-    assert_eq!(ask(ipv4([9; 4], FAR), 0), Some(request([192, 0, 2, 254])));
-    assert_eq!(ask(ipv4([9; 4], [192, 0, 2, 50]), 0), Some(request([192, 0, 2, 50])), "it is on the link");
-    assert_eq!(ask(ipv4([9; 4], FAR), 2), Some(request([192, 0, 2, 7])));
+    assert_eq!(request_for(ipv4([9; 4], FAR), 0), Some(request([192, 0, 2, 254])));
+    assert_eq!(
+        request_for(ipv4([9; 4], [192, 0, 2, 50]), 0),
+        Some(request([192, 0, 2, 50])),
+        "the destination is on the link"
+    );
+    assert_eq!(request_for(ipv4([9; 4], FAR), 2), Some(request([192, 0, 2, 7])));
     let mut router = [0; 16];
     (router[0], router[1], router[15]) = (0xfe, 0x80, 7);
-    let own = lan.source_v6(u128::from_be_bytes(router)).expect("one").to_be_bytes();
-    assert_eq!(ask(ipv6(v6(9), [0x20; 16]), 2), Some(frames::solicitation(OWN, own, router).to_vec()));
+    let own = lan.source_v6(u128::from_be_bytes(router)).expect("an own address").to_be_bytes();
+    assert_eq!(request_for(ipv6(v6(9), [0x20; 16]), 2), Some(frames::solicitation(OWN, own, router).to_vec()));
     assert_eq!(rig.run(&ipv6(v6(9), [0x20; 16])).0, NO_GATEWAY);
 }
 
 #[test]
-fn groups_need_no_neighbour_and_nobody_sends_to_all() {
+fn multicast_needs_no_neighbour_and_broadcasts_are_dropped() {
     let (mut rig, _) = rig(json!({}));
     let (gate, frame) = rig.run(&ipv4(FAR, [239, 129, 2, 3]));
     assert_eq!((gate, &frame[..6]), (Gate::FIRST, &[0x01, 0x00, 0x5e, 0x01, 2, 3][..]));
@@ -163,13 +167,13 @@ fn groups_need_no_neighbour_and_nobody_sends_to_all() {
     }
 }
 
-/// A resolved gateway is nobody's whom a packet for a group or for all is for, by the default as by a next hop.
+/// Multicast and broadcast packets never go to a known gateway, neither to the default one nor to that of a next hop.
 #[test]
-fn no_router_stands_for_a_group_or_for_all() {
+fn multicast_and_broadcast_packets_never_go_to_a_router() {
     let (mut surroundings, lan) = surroundings();
     let routers = json!(["192.0.2.7", "2001:db8::7"]);
     let params = json!({ "interface": "lan", "announce": false, "gateway": routers, "next_hops": { "2": routers } });
-    let mut rig = Rig::within::<InterfaceOut>(&params, &mut surroundings).expect("right");
+    let mut rig = Rig::within::<InterfaceOut>(&params, &mut surroundings).expect("valid parameters");
     let word = surroundings.words[WORD];
     for router in ["192.0.2.7", "2001:db8::7"] {
         let router = Address::of(router.parse().expect("an address")).expect("not mapped");
@@ -177,12 +181,12 @@ fn no_router_stands_for_a_group_or_for_all() {
     }
     let group = [0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4];
     for hop in [0, 2] {
-        for (frame, ends) in [
+        for (frame, expected) in [
             (ipv4(FAR, [239, 129, 2, 3]), (Gate::FIRST, [0x01, 0x00, 0x5e, 0x01, 2, 3])),
             (ipv4(FAR, [224, 0, 0, 1]), (Gate::FIRST, [0x01, 0x00, 0x5e, 0, 0, 1])),
             (ipv6(v6(9), group), (Gate::FIRST, [0x33, 0x33, 1, 2, 3, 4])),
             (ipv4(FAR, [255; 4]), (NOT_FOR_LINK, OWN.0)),
-            // What is a host's, or is reserved and may be one some day, is the router's.
+            // Packets to hosts, and to reserved addresses that may become host addresses, go to the router.
             (ipv4(OWN_V4, [223, 255, 255, 255]), (Gate::FIRST, PEER.0)),
             (ipv4(OWN_V4, [240, 0, 0, 1]), (Gate::FIRST, PEER.0)),
             (ipv4(OWN_V4, [255, 255, 255, 254]), (Gate::FIRST, PEER.0)),
@@ -191,61 +195,58 @@ fn no_router_stands_for_a_group_or_for_all() {
             let mut batch = Batch::with_capacity(1);
             batch.push(rig.packet(&frame)).expect("room");
             batch.iter_mut().for_each(|packet| packet.set_word(word, hop));
-            let gate = rig.process(&mut batch)[0].expect("it does not wait");
-            assert_eq!((gate, &batch[0].data()[..6]), (ends.0, &ends.1[..]), "{frame:02x?}");
+            let gate = rig.process(&mut batch)[0].expect("the packet does not wait");
+            assert_eq!((gate, &batch[0].data()[..6]), (expected.0, &expected.1[..]), "{frame:02x?}");
         }
     }
     assert_eq!(rig.created(), [0, 0, 0]);
 }
 
-/// Addresses of the link that nobody has.
-fn nobody(number: u32) -> Vec<u8> {
+/// Returns a packet to an address of the link that no host has.
+fn to_unused(number: u32) -> Vec<u8> {
     let mut destination = v6(0);
     destination[8..12].copy_from_slice(&number.to_be_bytes());
     ipv6(v6(9), destination)
 }
 
-/// RFC 6583: a scan of a connected prefix makes as many questions as packets may wait for, whatever its speed.
+/// RFC 6583: a scan of a connected prefix causes only as many requests as packets may wait, whatever its speed.
 #[test]
-fn who_may_not_wait_is_not_asked_for() {
+fn packets_that_may_not_wait_cause_no_requests() {
     let (mut rig, lan) = rig(json!({ "resolving": 16, "held": 20 }));
-    let mut ends = HashMap::<Option<Gate>, usize>::new();
+    let mut outcomes = HashMap::<Option<Gate>, usize>::new();
     for first in (0..10_000).step_by(100) {
-        let frames: Vec<_> = (first..first + 100).map(nobody).collect();
-        push(&mut rig, &frames).into_iter().for_each(|gate| *ends.entry(gate).or_default() += 1);
+        let frames: Vec<_> = (first..first + 100).map(to_unused).collect();
+        push(&mut rig, &frames).into_iter().for_each(|gate| *outcomes.entry(gate).or_default() += 1);
         rig.emitted();
     }
-    assert_eq!(ends, HashMap::from([(None, 16), (Some(RESOLVING_FULL), 9_984)]));
-    assert_eq!(
-        (rig.created(), lan.neighbours.all().len()),
-        (vec![0, 16, 0], 16),
-        "nor is there an entry of the others"
-    );
-    // Those that wait are asked for again, and given up; then others have their turn.
+    assert_eq!(outcomes, HashMap::from([(None, 16), (Some(RESOLVING_FULL), 9_984)]));
+    assert_eq!((rig.created(), lan.neighbours.all().len()), (vec![0, 16, 0], 16), "the other addresses have no entry");
+    // Waiting neighbours get more requests and are given up; then others have their turn.
     for _ in 0..40_000 {
         rig.now.0 += SECOND / 1_000;
         rig.wake();
-        let frame = nobody(rig.now.0 as u32);
+        let frame = to_unused(rig.now.0 as u32);
         push(&mut rig, &[frame]);
         rig.emitted();
     }
-    let asked = rig.created()[1];
-    assert!((400..=16 * 41 + 16).contains(&asked), "sixteen a second: {asked} in 40 seconds");
+    let requests = rig.created()[1];
+    assert!((400..=16 * 41 + 16).contains(&requests), "sixteen per second: {requests} in 40 seconds");
     assert!(rig.held() <= 16);
-    // Without room for the packet nobody is asked either.
+    // Without room for the packet, no request is sent either.
     let (mut rig, _) = self::rig(json!({ "held": 2 }));
-    assert_eq!(push(&mut rig, &[0, 1, 2, 0].map(nobody)), [None, None, Some(HELD_FULL), Some(HELD_FULL)]);
+    assert_eq!(push(&mut rig, &[0, 1, 2, 0].map(to_unused)), [None, None, Some(HELD_FULL), Some(HELD_FULL)]);
     assert_eq!(rig.created(), [0, 2, 0]);
 }
 
-/// Where all answer at once, and who waits makes room for the next, there are still no more questions a second than may be.
+/// If all neighbours answer at once, so that the wait queue always has room, the limit of requests per second still
+/// holds.
 #[test]
-fn no_more_are_asked_for_in_a_second_than_may_be() {
+fn requests_per_second_are_limited() {
     let (mut rig, lan) = rig(json!({}));
     for (numbers, later, asked) in [(0..3_000, 0, 1_000), (5_000..5_600, SECOND / 2, 1_500)] {
         rig.now.0 += later;
         for number in numbers {
-            let frame = nobody(number);
+            let frame = to_unused(number);
             match push(&mut rig, std::slice::from_ref(&frame))[0] {
                 None => {
                     let to = u128::from_be_bytes(frame[38..54].try_into().expect("sixteen bytes"));
@@ -263,13 +264,17 @@ fn no_more_are_asked_for_in_a_second_than_may_be() {
 }
 
 #[test]
-fn no_more_wait_than_may() {
+fn waiting_packets_are_limited() {
     let (mut rig, _) = rig(json!({ "queue": 2, "held": 5, "resolving": 3 }));
     let to = |last| ipv4(FAR, [192, 0, 2, last]);
-    assert_eq!(push(&mut rig, &[to(2), to(2), to(2)]), [None, None, Some(QUEUE_FULL)], "of one batch the last");
+    assert_eq!(
+        push(&mut rig, &[to(2), to(2), to(2)]),
+        [None, None, Some(QUEUE_FULL)],
+        "within one batch the last packet is dropped"
+    );
     assert_eq!(push(&mut rig, &[to(2)]), [None]);
-    let gone: Vec<_> = rig.emitted().into_iter().map(|(_, gate)| gate).collect();
-    assert_eq!(gone, [Gate::FIRST, QUEUE_FULL], "the request, and the oldest");
+    let gates: Vec<_> = rig.emitted().into_iter().map(|(_, gate)| gate).collect();
+    assert_eq!(gates, [Gate::FIRST, QUEUE_FULL], "the request, and the oldest packet");
     assert_eq!(
         push(&mut rig, &[to(3), to(3), to(4), to(4), to(5)]),
         [None, None, None, Some(HELD_FULL), Some(RESOLVING_FULL),]
@@ -278,7 +283,7 @@ fn no_more_wait_than_may() {
 }
 
 #[test]
-fn it_announces_its_addresses_when_it_begins() {
+fn it_announces_its_addresses_at_the_start() {
     let (mut rig, lan) = rig(json!({ "announce": true }));
     assert!(rig.function.begins());
     rig.wake();
@@ -289,11 +294,12 @@ fn it_announces_its_addresses_when_it_begins() {
     assert!(!rig.function.begins() && rig.created() == [0, 0, 3]);
 }
 
-/// The packet went to the neighbour 192.0.2.7: both have one key in the table.
+/// Regression: the packet was sent to the neighbour 192.0.2.7, because both addresses had the same key in the table.
 #[test]
-fn a_packet_to_an_ipv4_mapped_address_goes_nowhere() {
+fn a_packet_to_an_ipv4_mapped_address_is_dropped() {
     let (mut surroundings, lan) = surroundings();
-    let mut rig = Rig::within::<InterfaceOut>(&json!({ "interface": "lan" }), &mut surroundings).expect("right");
+    let mut rig =
+        Rig::within::<InterfaceOut>(&json!({ "interface": "lan" }), &mut surroundings).expect("valid parameters");
     let address = Address::v4(u32::from_be_bytes(PEER_V4));
     lan.neighbours.put(address, Entry::permanent(PEER), 0).expect("room");
     let mapped = std::net::Ipv4Addr::from(PEER_V4).to_ipv6_mapped().octets();
@@ -301,13 +307,13 @@ fn a_packet_to_an_ipv4_mapped_address_goes_nowhere() {
 }
 
 #[test]
-fn faults_name_the_place_the_value_and_what_is_allowed() {
+fn errors_name_the_location_the_value_and_what_is_allowed() {
     for (more, error) in [
         (json!({ "gateway": ["203.0.113.1"] }), "gateway[0]: 203.0.113.1 is in none of the interface's prefixes"),
         (json!({ "gateway": ["192.0.2.8", "192.0.2.9"] }), "gateway[1]: 192.0.2.9 is the second of its family"),
         (json!({ "gateway": ["192.0.2.1"] }), "gateway[0]: 192.0.2.1 is the interface's own"),
         (json!({ "gateway": ["::ffff:192.0.2.8"] }), "gateway[0]: '::ffff:192.0.2.8' is an IPv4-mapped address"),
-        (json!({ "next_hops": { "x": [] } }), "next_hops: 'x' is no next hop: allowed are 0 to 16383"),
+        (json!({ "next_hops": { "x": [] } }), "next_hops: 'x' is not a next hop: allowed are 0 to 16383"),
         (json!({ "next_hops": { "1": ["fd00::9"] } }), "next_hops.1[0]: fd00::9 is in none"),
         (json!({ "queue": 0 }), "queue: 0: allowed are 1 to 1024"),
         (json!({ "interface": "wan" }), "interface: no state is called 'wan' (defined: lan)"),
@@ -315,23 +321,25 @@ fn faults_name_the_place_the_value_and_what_is_allowed() {
         let (mut surroundings, _) = surroundings();
         let mut params = json!({ "interface": "lan" });
         params.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
-        let told = Rig::within::<InterfaceOut>(&params, &mut surroundings).err().expect("refused").to_string();
-        assert!(told.starts_with(error), "{told}");
+        let message = Rig::within::<InterfaceOut>(&params, &mut surroundings).err().expect("refused").to_string();
+        assert!(message.starts_with(error), "{message}");
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 64, ..ProptestConfig::default() })]
 
-    /// Packets and answers in any order and at any time: none is lost, those of one neighbour leave in their order, and
-    /// in the end nothing is left.
+    /// Packets and answers in random order and at random times: no packet is lost, packets of one neighbour leave in
+    /// order, and at the end no packet waits.
     #[test]
-    fn nothing_is_lost_and_order_is_kept(
-        steps in prop::collection::vec((prop::collection::vec(2u8..8, 0..6), 2u8..8, 0u64..1_500_000_000, any::<bool>()), 1..40),
+    fn no_packet_is_lost_and_order_is_kept(
+        steps in prop::collection::vec(
+            (prop::collection::vec(2u8..8, 0..6), 2u8..8, 0u64..1_500_000_000, any::<bool>()), 1..40,
+        ),
         queue in 1usize..5,
     ) {
         let (mut rig, lan) = rig(json!({ "queue": queue, "held": 9, "resolving": 3 }));
-        let (mut given, mut left, mut dropped) = (0u32, 0, 0);
+        let (mut given, mut forwarded, mut dropped) = (0u32, 0, 0);
         let mut last = HashMap::<u8, u32>::new();
         let number = |frame: &[u8]| u32::from_be_bytes(frame[42..46].try_into().expect("four bytes"));
         for (neighbours, answers, span, wakes) in steps {
@@ -344,11 +352,11 @@ proptest! {
                 batch.push(rig.packet(&frame)).expect("room");
             }
             let gates = if neighbours.is_empty() { Vec::new() } else { rig.process(&mut batch) };
-            let there = gates.into_iter().flatten().zip(batch.iter().map(|packet| packet.data().to_vec()).collect::<Vec<_>>());
-            let there: Vec<_> = there.collect();
+            let frames = batch.iter().map(|packet| packet.data().to_vec()).collect::<Vec<_>>();
+            let decided: Vec<_> = gates.into_iter().flatten().zip(frames).collect();
             let address = Address::v4(u32::from_be_bytes([192, 0, 2, answers]));
             let _ = lan.neighbours.step(address, Event::Answered(Some(PEER), true), rig.now.0);
-            let mut out: Vec<_> = there;
+            let mut out: Vec<_> = decided;
             out.extend(emitted(&mut rig));
             if wakes {
                 rig.wake();
@@ -360,16 +368,17 @@ proptest! {
                 }
                 if gate == Gate::FIRST {
                     let (number, neighbour) = (number(&frame), frame[33]);
-                    prop_assert!(last.insert(neighbour, number).is_none_or(|before| before < number), "overtaken");
+                    let in_order = last.insert(neighbour, number).is_none_or(|before| before < number);
+                    prop_assert!(in_order, "packets of one neighbour leave in order");
                     prop_assert_eq!(&frame[..12], &[PEER.0, OWN.0].concat()[..]);
-                    left += 1;
+                    forwarded += 1;
                 } else {
                     dropped += 1;
                 }
             }
-            prop_assert_eq!(left + dropped + rig.held() as u32, given);
+            prop_assert_eq!(forwarded + dropped + rig.held() as u32, given);
             prop_assert!(rig.held() <= 9);
-            prop_assert!(rig.held() == 0 || rig.wakes_at().is_some(), "somebody looks after what waits");
+            prop_assert!(rig.held() == 0 || rig.wakes_at().is_some(), "a wake-up time is set while packets wait");
         }
         while let Some(at) = rig.wakes_at() {
             rig.now = rig.now.max(at);

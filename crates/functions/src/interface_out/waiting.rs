@@ -1,7 +1,7 @@
 //! Packets that wait for their neighbours' answers, and neighbours that are timed.
 //!
-//! Few at a time, so that a list does; a small array of counts tells for nearly every packet that nobody waits for its
-//! neighbour, without a look at the list.
+//! There are few at a time, so a list suffices. For nearly every packet, a small array of counts shows without a search
+//! of the list that no packets wait for its neighbour.
 
 use std::collections::VecDeque;
 
@@ -10,24 +10,24 @@ use forebay_memory::{NoMemory, room};
 
 use crate::interface::neighbours::Address;
 
-/// Counts by address: a power of two.
+/// The number of counts, a power of two; each address has one.
 const COUNTS: usize = 1_024;
 
 /// Why a packet cannot wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
-    /// As many wait as may.
+    /// As many packets wait as are allowed.
     Held,
-    /// Others are waited for, as many as may be.
+    /// Packets wait for as many neighbours as are allowed.
     Resolving,
 }
 
 pub(super) struct Waiting {
-    /// Neighbours that are timed, with what waits for them.
+    /// Neighbours that are timed, with the packets that wait for them.
     all: Vec<(Address, VecDeque<Key>)>,
-    /// Queues that nobody uses, so that none is allocated later.
+    /// Unused queues, so that none is allocated later.
     spare: Vec<VecDeque<Key>>,
-    /// How many of those that are waited for have each low part of an address.
+    /// By the lowest bits of the address: the number of neighbours that packets wait for.
     counts: Box<[u16; COUNTS]>,
     queue: usize,
     held: usize,
@@ -56,23 +56,23 @@ impl Waiting {
         address.number() as usize % COUNTS
     }
 
-    /// Whether packets may wait for a neighbour: `false` is certain.
+    /// Returns whether packets may wait for a neighbour. False is certain.
     #[inline(always)]
     pub(super) fn may_wait(&self, address: Address) -> bool {
         self.held > 0 && self.counts[Self::slot(address)] > 0
     }
 
-    /// Whether packets wait for a neighbour.
+    /// Returns whether packets wait for a neighbour.
     pub(super) fn waits(&self, address: Address) -> bool {
         self.may_wait(address) && self.all.iter().any(|(of, queue)| *of == address && !queue.is_empty())
     }
 
-    /// Whether any packets wait.
+    /// Returns whether any packets wait.
     pub(super) fn any(&self) -> bool {
         self.held > 0
     }
 
-    /// Whether a packet may wait for a neighbour that none waits for yet.
+    /// Checks whether a packet may wait for a neighbour that no packet waits for yet.
     pub(super) fn room(&self, address: Address) -> Result<(), Full> {
         if self.spare.is_empty() && !self.all.iter().any(|(of, _)| *of == address) {
             return Err(Full::Resolving);
@@ -80,7 +80,8 @@ impl Waiting {
         if self.held >= self.most_held { Err(Full::Held) } else { Ok(()) }
     }
 
-    /// Times a neighbour; `false` where there are as many as may be, and packets have to see to it.
+    /// Adds a neighbour to the timed ones. Returns false if there are as many as are allowed; then only later packets
+    /// trigger its actions.
     pub(super) fn watch(&mut self, address: Address) -> bool {
         if self.all.iter().any(|(of, _)| *of == address) {
             return true;
@@ -90,20 +91,20 @@ impl Waiting {
         true
     }
 
-    /// Makes room for a packet: what has to give way for it.
+    /// Makes room for a packet. Returns the packet that must be dropped for it.
     pub(super) fn admit(&mut self, address: Address) -> Result<Option<Key>, Full> {
         if !self.watch(address) {
             return Err(Full::Resolving);
         }
         let Some((_, queue)) = self.all.iter_mut().find(|(of, _)| *of == address) else { return Err(Full::Resolving) };
         if queue.len() >= self.queue {
-            // RFC 4861 section 7.2.2: the new one should replace the oldest.
+            // RFC 4861 section 7.2.2: the new packet should replace the oldest.
             return Ok(self.pop(address));
         }
         if self.held >= self.most_held { Err(Full::Held) } else { Ok(None) }
     }
 
-    /// Puts a packet that was [admitted](Self::admit) last of its neighbour's.
+    /// Appends an [admitted](Self::admit) packet to its neighbour's queue.
     pub(super) fn push(&mut self, address: Address, key: Key) {
         if let Some((_, queue)) = self.all.iter_mut().find(|(of, _)| *of == address) {
             if queue.is_empty() {
@@ -114,7 +115,7 @@ impl Waiting {
         }
     }
 
-    /// The first packet that waits for a neighbour.
+    /// Removes and returns the first packet that waits for a neighbour.
     pub(super) fn pop(&mut self, address: Address) -> Option<Key> {
         let (_, queue) = self.all.iter_mut().find(|(of, _)| *of == address)?;
         let key = queue.pop_front()?;
@@ -125,7 +126,7 @@ impl Waiting {
         Some(key)
     }
 
-    /// Puts back what was [taken](Self::pop).
+    /// Puts a [removed](Self::pop) packet back.
     pub(super) fn unpop(&mut self, address: Address, key: Key) {
         if let Some((_, queue)) = self.all.iter_mut().find(|(of, _)| *of == address) {
             if queue.is_empty() {
@@ -136,12 +137,12 @@ impl Waiting {
         }
     }
 
-    /// The neighbour at this place of the list.
+    /// Returns the neighbour at this index of the list.
     pub(super) fn at(&self, at: usize) -> Option<Address> {
         self.all.get(at).map(|(address, _)| *address)
     }
 
-    /// Takes the neighbour at this place off the list; nothing waits for it. Another takes its place.
+    /// Removes the neighbour at this index, which no packets wait for. The last neighbour moves to the index.
     pub(super) fn forget(&mut self, at: usize) {
         if at < self.all.len() {
             let (_, queue) = self.all.swap_remove(at);

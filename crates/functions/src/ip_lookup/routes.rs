@@ -1,4 +1,4 @@
-//! Where routes come from: files, lists, or made up.
+//! Sources of routes: files, lists, or synthetic routes.
 
 use std::borrow::Cow;
 
@@ -11,83 +11,84 @@ use crate::tables::lpm::Prefix;
 use crate::tables::lpm::routes_file::{LineError, Routes, RoutesFileError, parse_lines, parse_routes};
 use crate::tables::lpm::synthetic::{self, Family};
 
-/// The parameter that faults of routes name.
+/// The parameter named in errors of routes.
 const PATH: &str = "routes";
-/// Where benchmarks of IPv4 networks send: 198.18.0.0/15 (RFC 2544, appendix C.2.2).
+/// The destination range of IPv4 benchmarks: 198.18.0.0/15 (RFC 2544, appendix C.2.2).
 const BENCHMARK_IPV4: (u32, u32) = (0xc612_0000, 15);
-/// Where benchmarks of IPv6 networks send: 2001:2::/48 (RFC 5180 section 8, with its erratum 1752).
+/// The destination range of IPv6 benchmarks: 2001:2::/48 (RFC 5180 section 8, with its erratum 1752).
 const BENCHMARK_IPV6: (u128, u32) = (0x2001_0002 << 96, 48);
-/// The most synthetic routes of a family: well below what the mix of lengths has room for.
+/// The most synthetic routes of a family: well below the capacity of the mix of lengths.
 const MOST_SYNTHETIC: u32 = 4_000_000;
 
-/// Where routes come from.
+/// The source of routes.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(
     untagged,
     expecting = "expected a file's name, a list such as [\"10.0.0.0/8 3\"], or { synthetic: n, next_hops: k }"
 )]
 pub enum Source {
-    /// A file's name, relative to the configuration: a prefix and a next hop a line.
+    /// A file's name, relative to the configuration; a prefix and a next hop per line.
     File(String),
     /// The lines of such a file.
     List(Vec<String>),
-    /// Routes made up.
+    /// Synthetic routes.
     Synthetic(Synthetic),
 }
 
-/// Routes made up, in a mix of lengths like the Internet's.
+/// Synthetic routes in a mix of lengths like the Internet's.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Synthetic {
-    /// How many of IPv4. The parts of 198.18.0.0/15 are among them.
+    /// The number of IPv4 routes, including the parts of 198.18.0.0/15.
     synthetic: u32,
-    /// How many next hops they lead to.
+    /// The number of next hops that they lead to.
     next_hops: u32,
-    /// What they are drawn from: equal seeds, equal routes. Without it, from the pipeline's seed and the module's name.
+    /// The seed of the generator: equal seeds give equal routes. Without it, derived from the pipeline's seed and the
+    /// module's name.
     seed: Option<u64>,
-    /// How many of IPv6 besides, by default none. The parts of 2001:2::/48 are among them.
+    /// The number of IPv6 routes, by default none, including the parts of 2001:2::/48.
     #[serde(default)]
     ipv6: u32,
 }
 
 impl Source {
-    /// Reads or makes the routes; none may have a next hop above `last`.
+    /// Reads or generates the routes. No route may have a next hop above `last`.
     ///
     /// # Errors
-    /// A file that cannot be read, and everything wrong with its lines or with the list's, at the parameter `routes`.
+    /// A file that cannot be read, and everything wrong with the lines of the file or list, at the parameter `routes`.
     pub(super) fn routes(&self, last: u32, setup: &Setup<'_>) -> Result<Routes, SetupError> {
         match self {
             Self::File(name) => {
                 let contents = read_text(&setup.path(name), MOST_TABLE)
                     .map_err(|error| SetupError::at(PATH, format!("cannot read '{name}': {error}")))?;
                 parse_routes(name, &contents, last).map_err(|error| {
-                    let place = |line| (PATH.to_owned(), format!("{name}:{line}: "));
-                    faults(error, place)
+                    let location = |line| (PATH.to_owned(), format!("{name}:{line}: "));
+                    faults(error, location)
                 })
             }
             Self::List(list) => parse_lines(PATH, list.iter().map(String::as_bytes), last).map_err(|error| {
-                let place = |line| (format!("{PATH}[{}]", line - 1), String::new());
-                faults(error, place)
+                let location = |line| (format!("{PATH}[{}]", line - 1), String::new());
+                faults(error, location)
             }),
             Self::Synthetic(synthetic) => synthetic.routes(last, setup),
         }
     }
 
-    /// What the routes depend on besides the files that are named: equal ones are equal routes.
+    /// Returns everything that the routes depend on, except the content of files: equal keys mean equal routes.
     pub(super) fn key(&self, last: u32, setup: &Setup<'_>) -> String {
         let seed = if let Self::Synthetic(Synthetic { seed: None, .. }) = self { setup.seed() } else { 0 };
         format!("routes to {last} of {} {seed}", serde_json::to_string(self).unwrap_or_default())
     }
 }
 
-/// A file's or list's errors as faults: `place` gives the parameter's path and what stands before the message.
-fn faults(error: RoutesFileError, place: impl Fn(usize) -> (String, String)) -> SetupError {
+/// Converts the errors of a file or list. `location` returns the parameter's path and the text before the message.
+fn faults(error: RoutesFileError, location: impl Fn(usize) -> (String, String)) -> SetupError {
     let mut all = SetupError::default();
     for (line, error) in error.errors {
-        let (path, before) = place(line);
+        let (path, before) = location(line);
         let message: Cow<'_, str> = match &error {
             LineError::Conflict { prefix, next_hop, earlier, other } if before.is_empty() => {
-                let (earlier, _) = place(*earlier);
+                let (earlier, _) = location(*earlier);
                 let allowed = "allowed is one next hop for a prefix";
                 format!("{prefix} goes to {next_hop}, but {earlier} sends it to {other}; {allowed}").into()
             }
@@ -126,9 +127,9 @@ impl Synthetic {
     }
 }
 
-/// `count` routes of a family. The benchmark range is divided into equal parts, as many as `count` allows up to 512 or
-/// what all next hops need, whose next hops are 0, 1, 2 and so on, again and again; the others lie outside of it.
-/// `shift` makes a number an address, moved up by so many bits.
+/// Generates `count` routes of a family. The benchmark range is divided into equal parts, as many as `count` allows, up
+/// to 512 or what all next hops need. Their next hops are 0, 1, 2 and so on in turn. The other routes lie outside the
+/// range. `shift` converts a number to an address and shifts it left by so many bits.
 fn family<A: Family>(
     count: u32,
     next_hops: u32,

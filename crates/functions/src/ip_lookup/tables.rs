@@ -1,7 +1,7 @@
-//! The routes of a module, looked up by workers and changed by the control plane at the same time.
+//! The routes of a module: workers look them up while the control plane changes them.
 //!
-//! The route set is here once; of the compressed tables there are two (`forebay_graph::Live`), which follow it by its
-//! lists of changes. Modules with equal parameters share both until one of them changes its own.
+//! There is one route set, and two copies of the compressed tables (`forebay_graph::Live`), which follow it by its
+//! lists of changes. Modules with equal parameters share both until one of them changes its routes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -16,15 +16,15 @@ use super::routes::Source;
 use crate::tables::lpm::routes_file::{LineError, parse_entry};
 use crate::tables::lpm::{Address, Changes, Fib, IpPrefix, MAX_NEXT_HOP, Prefix, Rib};
 
-/// What changes have to paint, in prefixes, before they are published: enough that publishing costs nothing beside it,
-/// few enough that it is done every few milliseconds and that the list stays small.
+/// The amount of painting by changes, in prefixes, after which they are published: large enough that the cost of
+/// publishing is negligible, small enough that it happens every few milliseconds and that the list stays small.
 const MOST_PAINTED: usize = 1 << 13;
 
-/// What lookups read.
+/// The tables that lookups read.
 #[derive(Clone)]
 pub(super) struct Fibs {
     pub(super) ipv4: Fib<u32>,
-    /// Absent as long as there have been no routes.
+    /// `None` as long as there have been no IPv6 routes.
     pub(super) ipv6: Option<Fib<u128>>,
 }
 
@@ -65,7 +65,7 @@ struct Ribs {
     ipv6: Rib<u128>,
 }
 
-/// Routes as they were read, for all modules that have read the same.
+/// Routes as they were read, shared by all modules that have read the same.
 pub(super) struct Loaded {
     ribs: Arc<Ribs>,
     fibs: Arc<Fibs>,
@@ -73,15 +73,15 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// Reads or makes the routes; none may have a next hop above `last`.
+    /// Reads or generates the routes. No route may have a next hop above `last`.
     ///
     /// # Errors
     /// Those of [`Source::routes`].
     pub(super) fn read(source: &Source, last: u32, setup: &Setup<'_>) -> Result<Self, SetupError> {
         let routes = source.routes(last, setup)?;
-        let refused = |error: crate::tables::lpm::NextHopError| SetupError::at("routes", error.to_string());
+        let invalid = |error: crate::tables::lpm::NextHopError| SetupError::at("routes", error.to_string());
         let ribs =
-            Ribs { ipv4: Rib::new(routes.ipv4).map_err(refused)?, ipv6: Rib::new(routes.ipv6).map_err(refused)? };
+            Ribs { ipv4: Rib::new(routes.ipv4).map_err(invalid)?, ipv6: Rib::new(routes.ipv6).map_err(invalid)? };
         let most = |most: Option<u32>| most.map_or(0, |most| most + 1);
         let next_hops =
             most(ribs.ipv4.iter().map(|route| route.1).max()).max(most(ribs.ipv6.iter().map(|route| route.1).max()));
@@ -91,27 +91,27 @@ impl Loaded {
     }
 }
 
-/// The routes of both families: a module's, or what modules share as a state of the kind `routes`.
+/// The routes of both families: a module's own, or shared by modules as a state `routes`.
 pub struct RouteTables {
-    /// Held by whoever changes them; changed before `live` is.
+    /// Locked by the thread that changes the routes; changed before `live`.
     set: Mutex<RouteSet>,
     live: Arc<Live<Fibs, Log>>,
     /// One more than the greatest next hop that was read, 0 without routes.
     next_hops: u32,
 }
 
-/// The routes, and which next hops they may have.
+/// The routes, and the next hops that they may have.
 struct RouteSet {
     ribs: Arc<Ribs>,
-    /// No route has a next hop as great as this one.
+    /// Every next hop of a route is below this number.
     bound: u32,
-    /// The greatest next hop of each module with these routes, as long as the module is there.
+    /// The greatest next hop of each existing module with these routes.
     limits: Vec<Weak<u32>>,
 }
 
-/// Holds the routes to the next hops that a module has. It goes with the module: one that was only checked, or was refused
-/// with its whole configuration, limits nobody any more.
-pub(super) struct Limit(#[expect(dead_code, reason = "that it is there is its use")] Arc<u32>);
+/// Limits the routes to the next hops that a module has. It is dropped with the module: a module that was only checked,
+/// or whose configuration was refused, no longer limits the routes.
+pub(super) struct Limit(#[expect(dead_code, reason = "its existence is its use")] Arc<u32>);
 
 impl RouteTables {
     pub(super) fn of(loaded: &Loaded) -> Self {
@@ -122,17 +122,18 @@ impl RouteTables {
         }
     }
 
-    /// One more than the greatest next hop of the routes, as they were read or as they are now; 0 without routes.
+    /// Returns one more than the greatest next hop of the routes, as they were read or as they are now; 0 without
+    /// routes.
     #[must_use]
     pub fn next_hops(&self) -> u32 {
         self.set().next_hops(self.next_hops).max(self.next_hops)
     }
 
-    /// A worker's way to the routes, for a module that has the next hops up to `last`: no change may name another as long
-    /// as the limit is there.
+    /// Returns a worker's reader of the routes, for a module that has the next hops up to `last`. No change may set a
+    /// greater one as long as the limit exists.
     ///
     /// # Errors
-    /// The greatest next hop that routes have now, which the module has not.
+    /// The greatest next hop that routes have now, which the module does not have.
     pub(super) fn reader(&self, last: u32) -> Result<(Reader<Fibs, Log>, Limit), u32> {
         let mut set = self.set();
         let allowed = last.saturating_add(1);
@@ -147,14 +148,14 @@ impl RouteTables {
     }
 
     fn set(&self) -> MutexGuard<'_, RouteSet> {
-        // Nothing that holds it panics half way but for want of memory.
+        // No code panics while it holds the lock, except when memory runs out.
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl RouteSet {
-    /// One more than the greatest next hop of all routes, 0 without routes; looked for only where it may be above `least`,
-    /// because a million routes are many.
+    /// Returns one more than the greatest next hop of all routes, 0 without routes. The routes are searched only if it
+    /// may be above `least`, because there may be a million.
     fn next_hops(&mut self, least: u32) -> u32 {
         if self.bound > least {
             let ipv4 = self.ribs.ipv4.iter().map(|route| route.1);
@@ -164,13 +165,14 @@ impl RouteSet {
         self.bound
     }
 
-    /// The greatest next hop that all modules with these routes have.
+    /// Returns the greatest next hop that all modules with these routes have.
     fn last(&self) -> u32 {
         self.limits.iter().filter_map(Weak::upgrade).map(|limit| *limit).min().unwrap_or(MAX_NEXT_HOP)
     }
 }
 
-/// Makes one change of the route sets, and notes it; no next hop may be above `last`. The next hop that it names.
+/// Makes one change of the route sets, and notes it in `log`. No next hop may be above `last`. Returns the next hop of
+/// the change.
 fn change(ribs: &mut Ribs, change: &str, last: u32, log: &mut Log) -> Result<Option<u32>, ChangeError> {
     let (verb, entry) = Verb::split(change, SYNTAX).map_err(ChangeError::Verb)?;
     let (prefix, next_hop) = parse_entry(entry, last)?;
@@ -213,11 +215,11 @@ fn one<A: Address>(
     }
 }
 
-/// How routes are changed.
+/// The syntax of changes.
 const SYNTAX: &str = "\
-add PREFIX NEXT-HOP       a new route: add 10.0.0.0/8 3
-remove PREFIX [NEXT-HOP]  a route that is there, with this next hop where one is given
-replace PREFIX NEXT-HOP   another next hop for a route, or a new one";
+add PREFIX NEXT-HOP       adds a route: add 10.0.0.0/8 3
+remove PREFIX [NEXT-HOP]  removes a route; if a next hop is given, only if the route has it
+replace PREFIX NEXT-HOP   sets another next hop for a route, or adds it";
 
 /// Why a change of the routes was refused.
 #[derive(Debug, Error)]
@@ -228,11 +230,11 @@ enum ChangeError {
     Line(#[from] LineError),
     #[error(transparent)]
     NextHop(#[from] crate::tables::lpm::NextHopError),
-    #[error("{prefix} is there already, with next hop {other}: allowed is 'replace'")]
+    #[error("{prefix} already exists, with next hop {other}: use 'replace'")]
     Known { prefix: String, other: u32 },
     #[error("there is no route {0}: allowed are prefixes of routes, with their lengths")]
     Unknown(String),
-    #[error("{prefix} has next hop {other}: allowed is that one, or none at all")]
+    #[error("{prefix} has next hop {other}: allowed is that next hop, or none")]
     Other { prefix: String, other: u32 },
 }
 
@@ -245,7 +247,7 @@ impl ControlTable for RouteTables {
         let mut outcome = Outcome::default();
         let mut set = self.set();
         let (last, RouteSet { ribs, bound, .. }) = (set.last(), &mut *set);
-        // The first change of routes that others have too makes them this module's own.
+        // The first change of shared routes gives this module its own copy.
         let ribs = if changes.is_empty() { return outcome } else { Arc::make_mut(ribs) };
         let mut changes = changes.iter().enumerate().peekable();
         while changes.peek().is_some() {

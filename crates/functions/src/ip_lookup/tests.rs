@@ -1,4 +1,4 @@
-//! The function against a linear scan, and what it says to wrong parameters.
+//! The function compared with a linear scan, and its errors for wrong parameters.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::tables::lpm::IpPrefix;
 
-/// A frame to `address` with `tags` VLAN tags.
+/// Returns a frame to `address` with `tags` VLAN tags.
 fn frame(address: IpAddr, tags: usize) -> Vec<u8> {
     let mut frame = vec![2; 12];
     for _ in 0..tags {
@@ -55,7 +55,7 @@ fn surroundings() -> Surroundings {
 }
 
 #[test]
-fn both_families_and_the_longest_wins() {
+fn the_longest_prefix_wins_in_both_families() {
     let mut rig = rig(json!({ "routes": ["10.0.0.0/8 1", "10.1.0.0/16 2", "2001:db8::/32 3", "2001:db8:1::/48 0"] }));
     assert_eq!(rig.declared.gates, ["0", "1", "2", "3"]);
     for (frame, gate) in [
@@ -71,7 +71,7 @@ fn both_families_and_the_longest_wins() {
 }
 
 #[test]
-fn what_is_not_ip_or_cut_short_is_dropped() {
+fn frames_that_are_not_ip_or_cut_short_are_dropped() {
     let mut rig = rig(json!({ "routes": ["0.0.0.0/0 0", "::/0 0"], "miss": 0 }));
     let arp = [[2; 12].as_slice(), &[8, 6], &[0; 28]].concat();
     assert_eq!(rig.run(&arp).0, NOT_IP);
@@ -85,21 +85,21 @@ fn what_is_not_ip_or_cut_short_is_dropped() {
 }
 
 #[test]
-fn misses_go_where_they_are_told() {
+fn packets_without_a_route_go_where_configured() {
     let routes = json!(["10.0.0.0/8 1"]);
     let miss = |miss: Value| rig(json!({ "routes": routes, "miss": miss }));
     assert_eq!(miss(json!("drop")).run(&v4("11.0.0.1")).0, NO_ROUTE_DROP);
     let mut third = miss(json!(3));
     assert_eq!(third.declared.gates, ["0", "1", "2", "3"], "the miss is a gate too");
     assert_eq!(third.run(&v4("11.0.0.1")).0, Gate::out(3));
-    assert_eq!(third.run(&v6("::1")).0, Gate::out(3), "no IPv6 table is no route");
+    assert_eq!(third.run(&v6("::1")).0, Gate::out(3), "without an IPv6 table there is no route");
     let wrong = json!({ "routes": routes, "next_hops": 2, "miss": 2 });
-    assert_eq!(refused(wrong), [("miss".to_owned(), "there is no next hop 2: allowed are 0 to 1".to_owned())]);
+    assert_eq!(refused(wrong), [("miss".to_owned(), "next hop 2 is out of range: allowed are 0 to 1".to_owned())]);
     assert!(refused(json!({ "routes": routes, "miss": "pass" }))[0].1.contains("'drop' nor the number of a gate"));
 }
 
 #[test]
-fn gates_are_as_many_as_told_or_needed() {
+fn gates_are_as_many_as_configured_or_needed() {
     assert_eq!(rig(json!({ "routes": ["::/0 2"], "next_hops": 5 })).declared.gates.len(), 5);
     assert_eq!(rig(json!({ "routes": ["::/0 2"] })).declared.gates.len(), 3);
     assert_eq!(rig(json!({ "routes": [] })).declared.gates.len(), 1);
@@ -109,11 +109,11 @@ fn gates_are_as_many_as_told_or_needed() {
     }
 }
 
-/// The gate of one packet and its word `next_hop` afterwards.
+/// Returns the gate of one packet, and its word `next_hop` afterwards.
 fn run_for_word(rig: &mut Rig, word: Word, frame: &[u8]) -> (Gate, u32) {
     let mut batch = Batch::with_capacity(1);
     batch.push(rig.packet(frame)).expect("room");
-    let gate = rig.process(&mut batch)[0].expect("it holds nothing");
+    let gate = rig.process(&mut batch)[0].expect("no packet is held");
     (gate, batch[0].word(word))
 }
 
@@ -133,16 +133,17 @@ fn the_next_hop_goes_to_the_word() {
     }
     let mut around = surroundings();
     let many = json!({ "routes": ["10.0.0.0/8 70000"], "to": "word" });
-    let mut rig = Rig::within::<IpLookup>(&many, &mut around).expect("a word has room for more than gates are");
+    let mut rig =
+        Rig::within::<IpLookup>(&many, &mut around).expect("a word can hold more next hops than there are gates");
     assert_eq!(run_for_word(&mut rig, around.words["next_hop"], &v4("10.0.0.1")), (Gate::FIRST, 70_000));
     assert_eq!(run_for_word(&mut rig, around.words["next_hop"], &v4("11.0.0.1")).0, NO_ROUTE_DROP);
     let mut around = surroundings();
     Rig::within::<IpLookup>(&json!({ "routes": [] }), &mut around).expect("parameters");
-    assert!(around.words.is_empty(), "no word is taken where none is written");
+    assert!(around.words.is_empty(), "no word is reserved unless one is written");
 }
 
 #[test]
-fn its_effect_replayed_is_what_it_does() {
+fn its_replayed_effect_equals_processing() {
     for to in ["gate", "word", "both"] {
         for miss in [json!("drop"), json!(1)] {
             let mut around = surroundings();
@@ -154,9 +155,9 @@ fn its_effect_replayed_is_what_it_does() {
                 let gate = rig
                     .function
                     .effect(&mut packet)
-                    .expect("it can always say")
+                    .expect("it always has an effect")
                     .replay(&mut packet)
-                    .expect("it applies");
+                    .expect("the effect applies");
                 assert_eq!((gate, packet.data().to_vec()), rig.run(&frame));
                 if let (Some(word), forebay_graph::Decision::Out(_)) = (word, gate.decision()) {
                     assert_eq!((gate, packet.word(word)), run_for_word(&mut rig, word, &frame));
@@ -166,11 +167,11 @@ fn its_effect_replayed_is_what_it_does() {
     }
 }
 
-/// Surroundings whose files lie in a folder of this test's own.
+/// Returns surroundings whose files lie in a folder of this test.
 fn folder(name: &str, file: &str, contents: &str) -> Surroundings {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/ip_lookup-tests").join(name);
-    std::fs::create_dir_all(&folder).expect("target is ours");
-    std::fs::write(folder.join(file), contents).expect("target is ours");
+    std::fs::create_dir_all(&folder).expect("target is writable");
+    std::fs::write(folder.join(file), contents).expect("target is writable");
     Surroundings { base: folder, ..surroundings() }
 }
 
@@ -265,7 +266,7 @@ fn synthetic_routes_cover_the_benchmark_ranges() {
                 seen.insert(gate);
             }
         }
-        assert_eq!(seen.len(), k as usize, "every next hop is met");
+        assert_eq!(seen.len(), k as usize, "every next hop is used");
     }
     assert_eq!(refused(params(5_000_000, 1))[0].0, "routes.synthetic");
     assert_eq!(refused(params(1, 0))[0].0, "routes.next_hops");
@@ -289,9 +290,9 @@ fn ipv6_takes_no_memory_without_routes() {
     assert!(has_ipv6(&without));
 }
 
-/// What a frame is to the function.
+/// A kind of frame.
 #[derive(Clone, Debug)]
-enum Kind {
+enum FrameType {
     Ip(IpAddr, usize),
     Arp,
     Truncated(IpAddr, usize),
@@ -306,11 +307,11 @@ fn address() -> impl Strategy<Value = IpAddr> {
     ]
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
+fn frame_type() -> impl Strategy<Value = FrameType> {
     prop_oneof![
-        8 => (address(), 0usize..=2).prop_map(|(address, tags)| Kind::Ip(address, tags)),
-        1 => Just(Kind::Arp),
-        1 => (address(), any::<usize>()).prop_map(|(address, cut)| Kind::Truncated(address, cut)),
+        8 => (address(), 0usize..=2).prop_map(|(address, tags)| FrameType::Ip(address, tags)),
+        1 => Just(FrameType::Arp),
+        1 => (address(), any::<usize>()).prop_map(|(address, cut)| FrameType::Truncated(address, cut)),
     ]
 }
 
@@ -322,7 +323,7 @@ fn prefix() -> impl Strategy<Value = IpPrefix> {
     })
 }
 
-/// The next hop by linear scan.
+/// Returns the next hop found by a linear scan.
 fn scan(routes: &[(IpPrefix, u16)], address: IpAddr) -> Option<u16> {
     let matching = routes.iter().filter_map(|&(prefix, next_hop)| match (prefix, address) {
         (IpPrefix::V4(prefix), IpAddr::V4(address)) if prefix.contains(address.to_bits()) => {
@@ -340,7 +341,10 @@ proptest! {
     #[test]
     fn mixed_batches_agree_with_a_linear_scan(
         routes in proptest::collection::btree_map(prefix(), 0u16..6, 0..40),
-        kinds in prop_oneof![3 => vec(kind(), 1..=256), 1 => vec(address().prop_map(|to| Kind::Ip(to, 0)), 1..=256)],
+        frames in prop_oneof![
+            3 => vec(frame_type(), 1..=256),
+            1 => vec(address().prop_map(|to| FrameType::Ip(to, 0)), 1..=256),
+        ],
         miss in proptest::option::of(0u16..6),
         to in prop_oneof![Just("gate"), Just("word"), Just("both")],
     ) {
@@ -352,11 +356,11 @@ proptest! {
         let mut rig = Rig::within::<IpLookup>(&params, &mut around).expect("parameters");
         let word = around.words.get("next_hop").copied();
         let mut batch = Batch::with_capacity(MAX_BATCH);
-        for kind in &kinds {
-            let bytes = match kind {
-                Kind::Ip(address, tags) => [frame(*address, *tags), vec![0; 8]].concat(),
-                Kind::Arp => [[2; 12].as_slice(), &[8, 6], &[0; 28]].concat(),
-                Kind::Truncated(address, cut) => {
+        for frame_type in &frames {
+            let bytes = match frame_type {
+                FrameType::Ip(address, tags) => [frame(*address, *tags), vec![0; 8]].concat(),
+                FrameType::Arp => [[2; 12].as_slice(), &[8, 6], &[0; 28]].concat(),
+                FrameType::Truncated(address, cut) => {
                     let whole = frame(*address, 0);
                     whole[..cut % whole.len()].to_vec()
                 }
@@ -364,9 +368,9 @@ proptest! {
             batch.push(rig.packet(&bytes)).expect("room");
         }
         let gates = rig.process(&mut batch);
-        for (index, kind) in kinds.iter().enumerate() {
-            let expected = match kind {
-                Kind::Ip(address, _) => scan(&routes, *address).or(miss).ok_or(NO_ROUTE_DROP),
+        for (index, frame_type) in frames.iter().enumerate() {
+            let expected = match frame_type {
+                FrameType::Ip(address, _) => scan(&routes, *address).or(miss).ok_or(NO_ROUTE_DROP),
                 _ => Err(NOT_IP),
             };
             let gate = match expected {
@@ -374,9 +378,9 @@ proptest! {
                 Ok(_) => Gate::FIRST,
                 Err(drop) => drop,
             };
-            prop_assert_eq!(gates[index], Some(gate), "{:?}", kind);
+            prop_assert_eq!(gates[index], Some(gate), "{:?}", frame_type);
             if let (Some(word), Ok(next_hop)) = (word, expected) {
-                prop_assert_eq!(batch[index].word(word), u32::from(next_hop), "{:?}", kind);
+                prop_assert_eq!(batch[index].word(word), u32::from(next_hop), "{:?}", frame_type);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Options at every offset, sums, and a plain second reading of the options.
+//! Options at every offset, checksums, and a second, simple parser of the options.
 
 use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
 use forebay_graph::{Gate, Rig};
@@ -11,7 +11,7 @@ fn rig(params: serde_json::Value) -> Rig {
     Rig::of::<MssClamp>(&params).expect("parameters")
 }
 
-/// A TCP segment with these flags and options, its checksum right.
+/// Returns a TCP segment with these flags and options and a correct checksum.
 fn segment(six: bool, flags: u8, options: &[u8]) -> Vec<u8> {
     let builder = PacketBuilder::ethernet2([2; 6], [4; 6]);
     let builder = if six {
@@ -32,7 +32,7 @@ fn segment(six: bool, flags: u8, options: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn is_sum_right(frame: &[u8]) -> bool {
+fn is_sum_correct(frame: &[u8]) -> bool {
     let sliced = SlicedPacket::from_ethernet(frame).expect("a frame");
     let Some(TransportSlice::Tcp(tcp)) = sliced.transport else { return false };
     let expected = match sliced.net.expect("a network layer") {
@@ -61,13 +61,13 @@ fn sizes_are_those_of_rfc_6691() {
             let mut rig = rig(params.clone());
             let (gate, clamped) = rig.run(&frame);
             assert_eq!(clamped[at..at + 2], after.to_be_bytes(), "{params} {before}");
-            assert!(gate == Gate::FIRST && is_sum_right(&clamped));
+            assert!(gate == Gate::FIRST && is_sum_correct(&clamped));
             assert_eq!(rig.counters("segments")["clamped"], u64::from(before != after));
             // Behind two tags, too.
             let tagged = |frame: &[u8]| [&frame[..12], &[0x81, 0, 0, 5].repeat(2), &frame[12..]].concat();
             assert_eq!(rig.run(&tagged(&frame)).1, tagged(&clamped));
         }
-        // A segment without SYN says nothing of sizes.
+        // A segment without SYN has no valid size.
         let [high, low] = before.to_be_bytes();
         let frame = segment(six, 0x10, &[2, 4, high, low]);
         assert_eq!(rig(params).run(&frame).1, frame);
@@ -86,13 +86,13 @@ fn headers_are_found_behind_extension_headers_and_in_the_first_fragment_only() {
     let clamped = |frame: &[u8]| rig(json!({ "mss": 1200 })).run(frame).1 != frame;
     assert!(clamped(&behind([6, 0, 1, 4, 0, 0, 0, 0], 60)));
     assert!(clamped(&behind([6, 0, 0, 1, 0, 0, 0, 9], 44)), "the first fragment");
-    assert!(!clamped(&behind([6, 0, 0, 9, 0, 0, 0, 9], 44)), "a later one");
+    assert!(!clamped(&behind([6, 0, 0, 9, 0, 0, 0, 9], 44)), "a later fragment");
 }
 
-/// An authentication header's integrity check covers the segment (RFC 4302 section 3.3.3): a size that was lowered
+/// Regression: an authentication header's integrity check covers the segment (RFC 4302 section 3.3.3). A lowered size
 /// broke it, and the receiver dropped the packet.
 #[test]
-fn a_segment_that_is_authenticated_stays_as_it_is() {
+fn an_authenticated_segment_is_not_changed() {
     let plain = segment(true, 0x02, &[2, 4, 0x05, 0xa0]);
     let behind = |first: u8, extensions: &[&[u8]]| {
         let extensions = extensions.concat();
@@ -103,7 +103,7 @@ fn a_segment_that_is_authenticated_stays_as_it_is() {
     };
     let options = |next| [next, 0, 1, 4, 0, 0, 0, 0];
     let whole = |next| [next, 0xff, 0, 0, 0, 0, 0, 9];
-    // 24 bytes: the length is in words of 4 beyond the first two.
+    // 24 bytes: the length field counts words of 4 bytes, less two.
     let authentication = |next| [[next, 4].as_slice(), &[7; 22]].concat();
     let mut rig = rig(json!({ "mss": 1200 }));
     for (first, extensions) in [
@@ -126,7 +126,7 @@ fn a_segment_that_is_authenticated_stays_as_it_is() {
             assert_ne!(rig.run(&tagged).1, tagged, "no authentication, {tags} tags");
         }
     }
-    // Of IPv4 the authentication header is the protocol above, which is not TCP.
+    // In IPv4 the authentication header is the protocol above IP, which is then not TCP.
     let mut frame = segment(false, 0x02, &[2, 4, 0x05, 0xb4]);
     frame[23] = 51;
     frame.splice(34..34, authentication(6));
@@ -137,8 +137,8 @@ fn a_segment_that_is_authenticated_stays_as_it_is() {
 #[test]
 fn parameters_are_one_of_two() {
     for (params, error) in [
-        (json!({}), "mtu: it is missing: write `mtu`, or `mss`"),
-        (json!({ "mtu": 1400, "mss": 1360 }), "mss: `mtu` is there, too"),
+        (json!({}), "mtu: missing: write `mtu` or `mss`"),
+        (json!({ "mtu": 1400, "mss": 1360 }), "mss: not allowed together with `mtu`"),
         (json!({ "mtu": 67 }), "mtu: 67: allowed are 68 to 65535 bytes"),
         (json!({ "mss": 27 }), "mss: 27: allowed are 28 to 65495 bytes"),
     ] {
@@ -147,7 +147,7 @@ fn parameters_are_one_of_two() {
     }
 }
 
-/// Where the sizes of a header's sound options are, read in another way: from a list of the options.
+/// Returns the offsets of the sizes in a header's valid options, by another method: from a list of the options.
 fn sizes(header: &[u8]) -> Vec<usize> {
     let mut found = Vec::new();
     let mut rest: Vec<(usize, u8)> = header.iter().copied().enumerate().skip(20).rev().collect();
@@ -159,10 +159,10 @@ fn sizes(header: &[u8]) -> Vec<usize> {
             continue;
         }
         let Some((_, size)) = rest.pop() else { break };
-        let Some(left) = rest.len().checked_sub(usize::from(size.saturating_sub(2))).filter(|_| size >= 2) else {
+        let Some(remaining) = rest.len().checked_sub(usize::from(size.saturating_sub(2))).filter(|_| size >= 2) else {
             break;
         };
-        rest.truncate(left);
+        rest.truncate(remaining);
         if (kind, size) == (2, 4) {
             found.push(at + 2);
         }
@@ -196,21 +196,21 @@ proptest! {
     ) {
         let start = if six { 54 } else { 34 };
         let mut frame = segment(six, if syn { 2 } else { 16 }, &options);
-        // A wrong sum stays wrong.
+        // A wrong checksum stays wrong.
         frame[start + 16] ^= (wrong >> 8) as u8;
         frame[start + 17] ^= wrong as u8;
-        let right = is_sum_right(&frame);
+        let correct = is_sum_correct(&frame);
         let (_, after) = rig(json!({ "mss": most })).run(&frame);
         let mut expected = frame.clone();
         let header = start..start + 20 + options.len();
         for at in sizes(&frame[header]) {
-            let place = &mut expected[start + at..start + at + 2];
-            if syn && place > &mut most.to_be_bytes()[..] {
-                place.copy_from_slice(&most.to_be_bytes());
+            let size = &mut expected[start + at..start + at + 2];
+            if syn && size > &mut most.to_be_bytes()[..] {
+                size.copy_from_slice(&most.to_be_bytes());
             }
         }
         let sum = start + 16..start + 18;
-        prop_assert_eq!(is_sum_right(&after), right);
+        prop_assert_eq!(is_sum_correct(&after), correct);
         expected[sum.clone()].copy_from_slice(&after[sum]);
         prop_assert_eq!(after, expected);
     }

@@ -1,4 +1,4 @@
-//! Cutting a packet of IPv4 (RFC 791 section 3.2).
+//! Fragments IPv4 packets (RFC 791 section 3.2).
 
 use forebay_graph::{Context, Gate};
 use forebay_packet::Packet;
@@ -9,9 +9,9 @@ use zerocopy::big_endian::U16;
 
 use super::{BAD_LENGTH, FRAGMENT, Mtu, POOL_EMPTY};
 
-/// More fragments follow.
+/// The flag for more fragments.
 const MORE: u16 = 0x2000;
-/// The longest header.
+/// The longest header in bytes.
 const MOST_HEADER: usize = 60;
 
 /// A header with its options.
@@ -19,7 +19,7 @@ const MOST_HEADER: usize = 60;
 struct Header {
     bytes: [u8; MOST_HEADER],
     len: usize,
-    /// The ones' complement sum of the packet's own header, all ones where its checksum is right.
+    /// The ones' complement sum of the packet's own header; all ones if its checksum is correct.
     sum: u16,
 }
 
@@ -31,8 +31,8 @@ impl Header {
         Some(header)
     }
 
-    /// The header of all fragments but the first: the options that say that they are copied, and no others. `None` where the
-    /// options are not sound.
+    /// Returns the header of all fragments except the first. It has only the options with the copy flag. `None` if the
+    /// options are invalid.
     fn later(&self) -> Option<Self> {
         let mut later = Self { bytes: self.bytes, len: 20, sum: self.sum };
         let mut options = self.bytes.get(20..self.len)?;
@@ -59,9 +59,8 @@ impl Header {
         Some(later)
     }
 
-    /// States length, place and checksum. A checksum that was wrong is wrong by as much in every fragment: the
-    /// header's words are not known to be what was sent, and the next host has to see that (RFC 1624 section 3, RFC
-    /// 1812 section 4.2.2.5).
+    /// Writes length, offset and checksum. A wrong checksum is wrong by the same difference in every fragment: the
+    /// header may have been corrupted, and the next host must see that (RFC 1624 section 3, RFC 1812 section 4.2.2.5).
     fn finish(&mut self, payload: usize, flags_fragment: u16) {
         let (fixed, options) = self.bytes[..self.len].split_at_mut(20);
         if let Ok(header) = Ipv4::mut_from_bytes(fixed) {
@@ -69,17 +68,17 @@ impl Header {
             header.flags_fragment = flags_fragment.into();
             header.update_checksum(options);
             if self.sum != 0xffff {
-                let right = u16::from_ne_bytes(header.checksum.to_bytes());
-                header.checksum = U16::from_bytes(checksum::add(right, self.sum).to_ne_bytes());
+                let correct = u16::from_ne_bytes(header.checksum.to_bytes());
+                header.checksum = U16::from_bytes(checksum::add(correct, self.sum).to_ne_bytes());
             }
         }
     }
 }
 
 impl Mtu {
-    /// Makes of the packet, whose IP header is at `start`, its first fragment, and creates the others; these leave after the
-    /// batch, in their order.
-    pub(super) fn cut(&self, packet: &mut Packet, start: usize, context: &mut Context<'_>) -> Gate {
+    /// Turns the packet, whose IP header is at `start`, into its first fragment, and creates the others. They leave
+    /// after the batch, in order.
+    pub(super) fn fragment(&self, packet: &mut Packet, start: usize, context: &mut Context<'_>) -> Gate {
         let bytes = packet.data().get(start..).unwrap_or_default();
         let Some(mut first) = Header::of(bytes) else { return BAD_LENGTH };
         let Ok((&fixed, _)) = Ipv4::ref_from_prefix(bytes) else { return BAD_LENGTH };
@@ -88,38 +87,38 @@ impl Mtu {
             return BAD_LENGTH;
         };
         let payload = total - first.len;
-        // In units of eight bytes, all but the last (RFC 791 section 3.2). At least one: the least MTU is the longest header
-        // and eight bytes.
+        // All fragments except the last have a multiple of eight bytes (RFC 791 section 3.2). There are at least eight:
+        // the least MTU is the longest header and eight bytes.
         let each = |header: &Header| (self.mtu - header.len) / 8 * 8;
-        let begun = each(&first);
+        let first_payload = each(&first);
         let (offset, more) = (fixed.fragment_offset(), fixed.flags_fragment.get() & MORE);
-        // As far as offsets reach: a packet that goes beyond is an attack (CVE-1999-0128, "ping of death").
+        // Offsets end at 65535: a packet beyond is an attack (CVE-1999-0128, "ping of death").
         if usize::from(offset) * 8 + payload > 65_535 {
             return BAD_LENGTH;
         }
-        let mut at = begun;
+        let mut at = first_payload;
         while at < payload {
             let length = each(&later).min(payload - at);
             let last = at + length == payload;
             let flags = if last { more } else { MORE };
             later.finish(length, (offset + (at / 8) as u16) | flags);
-            // What was made before leaves in vain.
+            // The fragments created before leave in vain.
             let Some(fragment) = context.create(FRAGMENT, Gate::FIRST, packet) else { return POOL_EMPTY };
             let Some(data) = packet.data().get(start + first.len + at..start + first.len + at + length) else {
                 return BAD_LENGTH;
             };
-            let Some(room) = fragment.append(start + later.len + length) else { return BAD_LENGTH };
-            room[..start].copy_from_slice(&packet.data()[..start]);
-            room[start..start + later.len].copy_from_slice(&later.bytes[..later.len]);
-            room[start + later.len..].copy_from_slice(data);
+            let Some(space) = fragment.append(start + later.len + length) else { return BAD_LENGTH };
+            space[..start].copy_from_slice(&packet.data()[..start]);
+            space[start..start + later.len].copy_from_slice(&later.bytes[..later.len]);
+            space[start + later.len..].copy_from_slice(data);
             at += length;
         }
-        packet.truncate(start + first.len + begun);
-        // It is whole: a capture cut off nothing of it.
+        packet.truncate(start + first.len + first_payload);
+        // The fragment is complete, even if a capture cut the packet.
         packet.set_missing(0);
-        // A fragment's session is without ports, as that of those that follow it.
+        // A fragment's session has no ports, like that of the fragments after it.
         packet.forget_session();
-        first.finish(begun, offset | MORE);
+        first.finish(first_payload, offset | MORE);
         if let Some(header) = packet.data_mut().get_mut(start..start + first.len) {
             header.copy_from_slice(&first.bytes[..first.len]);
         }

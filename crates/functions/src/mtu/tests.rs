@@ -11,7 +11,7 @@ fn rig(params: serde_json::Value) -> Rig {
     Rig::of::<Mtu>(&params).expect("parameters")
 }
 
-/// A packet of IPv4 with these options, this flags and offset word and this much payload.
+/// Returns an IPv4 packet with these options, this flags and offset word, and this payload.
 fn ipv4(options: &[u8], flags: u16, payload: &[u8]) -> Vec<u8> {
     let mut header = Ipv4 {
         version_ihl: 0x45 + (options.len() / 4) as u8,
@@ -33,8 +33,8 @@ fn payload(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 256) as u8).collect()
 }
 
-/// The fragments of a frame, the first one first.
-fn cut(rig: &mut Rig, frame: &[u8]) -> Vec<Vec<u8>> {
+/// Returns the fragments of a frame, the first one first.
+fn fragments_of(rig: &mut Rig, frame: &[u8]) -> Vec<Vec<u8>> {
     let (gate, first) = rig.run(frame);
     assert_eq!(gate, Gate::FIRST);
     let later = rig.emitted().into_iter().map(|(packet, gate)| {
@@ -45,7 +45,7 @@ fn cut(rig: &mut Rig, frame: &[u8]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_fits_and_what_is_not_ip_passes() {
+fn packets_that_fit_and_frames_that_are_not_ip_pass() {
     let mut rig = rig(json!({ "mtu": 100 }));
     for frame in [ipv4(&[], 0x4000, &payload(80)), vec![3; 1_000], ipv4(&[], 0, b"").repeat(1)] {
         assert_eq!(rig.run(&frame), (Gate::FIRST, frame));
@@ -55,7 +55,7 @@ fn what_fits_and_what_is_not_ip_passes() {
 }
 
 #[test]
-fn what_may_not_be_cut_is_rejected() {
+fn packets_that_may_not_be_fragmented_are_rejected() {
     for (params, gate) in [(json!({ "mtu": 100 }), TOO_BIG), (json!({ "mtu": 100, "too_big": "gate" }), Gate::out(1))] {
         let mut rig = rig(params);
         let mut ipv6 = Vec::new();
@@ -71,18 +71,18 @@ fn what_may_not_be_cut_is_rejected() {
 }
 
 #[test]
-fn options_that_say_so_are_in_every_fragment() {
+fn options_with_the_copy_flag_are_in_every_fragment() {
     // A strict source route is copied, a record of the route is not (RFC 791 section 3.1).
     let options = [137, 7, 4, 1, 2, 3, 4, 7, 3, 4, 1, 0];
     let mut rig = rig(json!({ "mtu": 68 }));
-    let fragments = cut(&mut rig, &ipv4(&options, 0, &payload(100)));
+    let fragments = fragments_of(&mut rig, &ipv4(&options, 0, &payload(100)));
     assert_eq!(fragments[0][14], 0x48);
     assert_eq!((fragments[1][14], &fragments[1][34..42]), (0x47, &[137, 7, 4, 1, 2, 3, 4, 0][..]));
-    // An option that is longer than the header has room for.
+    // An option that exceeds the header.
     assert_eq!(rig.run(&ipv4(&[137, 9, 0, 0], 0, &payload(100))).0, BAD_LENGTH);
     let mut longer = ipv4(&[], 0, &payload(100));
     longer[17] += 1;
-    assert_eq!(rig.run(&longer).0, BAD_LENGTH, "it says that there is more than came");
+    assert_eq!(rig.run(&longer).0, BAD_LENGTH, "the header announces more than the frame has");
 }
 
 #[test]
@@ -102,19 +102,20 @@ fn fragments_keep_the_words_of_their_packet() {
     }
 }
 
-/// What spreads by session keeps a datagram's fragments together, also where the whole packet's session was asked for before.
+/// Functions that distribute by session keep a datagram's fragments together, even if the whole packet's session was
+/// computed before.
 #[test]
 fn fragments_are_all_of_one_session() {
     let frame = ipv4(&[], 0, &[&[0, 53, 0, 99, 1, 44, 0, 0][..], &payload(292)].concat());
-    for asked_before in [false, true] {
+    for computed_before in [false, true] {
         let mut rig = rig(json!({ "mtu": 100 }));
         let mut packet = rig.packet(&frame);
-        let whole = asked_before.then(|| packet.session_hash());
+        let whole = computed_before.then(|| packet.session_hash());
         let mut batch = Batch::with_capacity(1);
         batch.push(packet).expect("room");
         assert_eq!(rig.process(&mut batch), [Some(Gate::FIRST)]);
         let first = batch[0].session_hash();
-        assert_ne!(Some(first), whole, "ports count no more");
+        assert_ne!(Some(first), whole, "ports are no longer part of the session");
         assert!(rig.emitted().iter_mut().all(|(fragment, _)| fragment.session_hash() == first));
     }
 }
@@ -122,21 +123,22 @@ fn fragments_are_all_of_one_session() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Put together as RFC 791 section 3.2 says, fragments are the packet.
+    /// Reassembled by RFC 791 section 3.2, the fragments give the packet.
     #[test]
     fn fragments_are_the_packet(mtu in 68u16..1_500, len in 1usize..1_900, offset in 0u16..100, more: bool) {
         let flags = offset | if more { 0x2000 } else { 0 };
         let whole = payload(len);
-        let fragments = cut(&mut rig(json!({ "mtu": mtu })), &ipv4(&[], flags, &whole));
+        let fragments = fragments_of(&mut rig(json!({ "mtu": mtu })), &ipv4(&[], flags, &whole));
         let mut found = vec![None; len];
         for (number, frame) in fragments.iter().enumerate() {
             let header = Ipv4HeaderSlice::from_slice(&frame[14..]).expect("a header");
             prop_assert_eq!(header.header_checksum(), header.to_header().calc_header_checksum());
-            prop_assert_eq!((header.identification(), header.ttl(), frame.len()), (0x1234, 9, 14 + usize::from(header.total_len())));
+            let total = 14 + usize::from(header.total_len());
+            prop_assert_eq!((header.identification(), header.ttl(), frame.len()), (0x1234, 9, total));
             prop_assert!(header.total_len() <= mtu);
             let at = 8 * usize::from(header.fragments_offset().value() - offset);
-            for (place, byte) in found[at..].iter_mut().zip(&frame[34..]) {
-                prop_assert!(place.replace(*byte).is_none(), "twice");
+            for (slot, byte) in found[at..].iter_mut().zip(&frame[34..]) {
+                prop_assert!(slot.replace(*byte).is_none(), "no byte is in two fragments");
             }
             let last = number + 1 == fragments.len();
             prop_assert_eq!(header.more_fragments(), more || !last);
@@ -145,17 +147,18 @@ proptest! {
     }
 }
 
-/// Fragments of a packet whose header checksum was wrong had right ones, so that the next host took what was not sent.
+/// Regression: fragments of a packet with a wrong header checksum had correct ones, so that the next host accepted a
+/// corrupted packet.
 #[test]
 fn a_wrong_header_checksum_is_wrong_in_every_fragment() {
     for options in [&[][..], &[137, 7, 4, 1, 2, 3, 4, 7, 3, 4, 1, 0]] {
-        let right = ipv4(options, 0, &payload(300));
-        let sum = u16::from_be_bytes([right[24], right[25]]);
+        let correct = ipv4(options, 0, &payload(300));
+        let sum = u16::from_be_bytes([correct[24], correct[25]]);
         for wrong in [0, 1, 0x7fff, 0x8000, 0xfffe, 0xffff, !sum, sum ^ 1, sum.swap_bytes()] {
-            let mut frame = right.clone();
+            let mut frame = correct.clone();
             frame[24..26].copy_from_slice(&wrong.to_be_bytes());
             let error = forebay_packet::wire::checksum::sum(&frame[14..34 + options.len()]);
-            let fragments = cut(&mut rig(json!({ "mtu": 100 })), &frame);
+            let fragments = fragments_of(&mut rig(json!({ "mtu": 100 })), &frame);
             assert!(fragments.len() > 3);
             for fragment in fragments {
                 let length = usize::from(fragment[14] & 0xf) * 4;

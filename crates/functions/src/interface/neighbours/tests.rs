@@ -13,7 +13,7 @@ fn mac(number: u32) -> MacAddress {
 }
 
 #[test]
-fn addresses_of_both_families_are_what_they_were() {
+fn addresses_of_both_families_are_restored() {
     for text in ["192.0.2.1", "2001:db8::1", "fe80::1"] {
         let address: IpAddr = text.parse().expect("an address");
         assert_eq!(Address::of(address).map(Address::ip), Some(address));
@@ -24,36 +24,43 @@ fn addresses_of_both_families_are_what_they_were() {
 
 #[test]
 fn an_entry_is_packed_without_loss() {
-    let kinds =
-        [Kind::Incomplete, Kind::Reachable, Kind::Stale, Kind::Delay, Kind::Probe, Kind::Failed, Kind::Permanent];
-    for kind in kinds {
-        let entry = Entry { kind, mac: mac(0x0102_03ff), tries: 15, rounds: 5, at: 77 };
+    let states = [
+        NeighbourState::Incomplete,
+        NeighbourState::Reachable,
+        NeighbourState::Stale,
+        NeighbourState::Delay,
+        NeighbourState::Probe,
+        NeighbourState::Failed,
+        NeighbourState::Permanent,
+    ];
+    for state in states {
+        let entry = Entry { state, mac: mac(0x0102_03ff), tries: 15, rounds: 5, at: 77 };
         assert_eq!(unpack(pack(&entry), 77), Some(entry));
-        assert_eq!(is_usable(pack(&entry)), kind.is_usable());
+        assert_eq!(is_usable(pack(&entry)), state.is_usable());
     }
     assert_eq!(unpack(0, 0), None);
 }
 
 #[test]
-fn questions_put_out_nobody_that_is_in_use() {
+fn requests_evict_no_entry_in_use() {
     let table = Neighbours::new(32, 7, TIMERS).expect("memory");
-    let places = table.groups() * GROUP;
-    // Everybody is in use.
-    for number in 0..4 * places as u32 {
+    let slots = table.groups() * GROUP;
+    // All entries are in use.
+    for number in 0..4 * slots as u32 {
         let address = Address::v4(number);
         if table.step_or_make(address, Event::Packet, 0).is_ok() {
             table.step(address, Event::Answered(Some(mac(number)), true), 0).expect("there");
         }
     }
-    assert_eq!(table.all().len(), places);
+    assert_eq!(table.all().len(), slots);
     let before = table.all();
     let refused =
         (0..10_000).filter(|n| table.step_or_make(Address::v4(1 << 20 | n), Event::Asked(mac(*n)), 1).is_err());
     assert_eq!(refused.count(), 10_000);
     assert_eq!(table.all(), before);
-    // Packets may, for one that they go to is wanted now.
+    // Packets may evict them: their neighbour is needed now.
     assert!(table.step_or_make(Address::v4(1 << 30), Event::Packet, 1).expect("room").evicted);
-    // An operator's stay, whoever comes.
+    // Permanent entries are never evicted.
     let kept = Address::v4(1 << 31);
     table.put(kept, Entry::permanent(mac(1)), 0).expect("room");
     for number in 0..10_000 {
@@ -63,19 +70,19 @@ fn questions_put_out_nobody_that_is_in_use() {
 }
 
 #[test]
-fn a_sweep_forgets_what_nobody_uses() {
+fn a_sweep_removes_unused_entries() {
     let table = Neighbours::new(32, 7, TIMERS).expect("memory");
     table.step_or_make(Address::v4(1), Event::Asked(mac(1)), 0).expect("room");
     table.step_or_make(Address::v4(2), Event::Packet, 0).expect("room");
     table.put(Address::v4(3), Entry::permanent(mac(3)), 0).expect("room");
     let sweep = |now| (0..table.groups()).map(|group| table.sweep(group, now)).sum::<usize>();
     assert_eq!(sweep(5_999), 0);
-    assert_eq!(sweep(6_000), 1, "the stale one");
-    assert_eq!(sweep(6_010), 1, "one whose worker is no more");
+    assert_eq!(sweep(6_000), 1, "the stale entry");
+    assert_eq!(sweep(6_010), 1, "an entry whose worker is gone");
     assert_eq!(table.all().iter().map(|(address, _)| *address).collect::<Vec<_>>(), [Address::v4(3)]);
 }
 
-/// Readers see an entry whole: its MAC address is always one that goes with its address.
+/// Readers see consistent entries: a MAC address always belongs to its address.
 #[test]
 fn readers_never_see_half_an_entry() {
     let table = Arc::new(Neighbours::new(16, 3, TIMERS).expect("memory"));
@@ -106,13 +113,16 @@ fn readers_never_see_half_an_entry() {
         });
     });
     let all = table.all();
-    assert!(all.iter().all(|(address, entry)| entry.mac == mac(address.0 as u32) || entry.kind == Kind::Incomplete));
+    assert!(
+        all.iter()
+            .all(|(address, entry)| entry.mac == mac(address.0 as u32) || entry.state == NeighbourState::Incomplete)
+    );
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// As long as there is room, the table is a map of entries.
+    /// While there is room, the table behaves like a map of entries.
     #[test]
     fn it_is_a_map_of_entries(
         steps in prop::collection::vec((0u128..24, 0usize..6, 0u64..20), 1..300), secret: u64,
@@ -120,10 +130,10 @@ proptest! {
         let table = Neighbours::new(1_024, secret, TIMERS).expect("memory");
         let mut model = HashMap::<u128, Entry>::new();
         let mut now = 0;
-        for (number, what, span) in steps {
+        for (number, choice, span) in steps {
             now += span;
             let address = Address::v6(number << 100 | number).expect("not mapped");
-            let event = match what {
+            let event = match choice {
                 0 | 1 => Event::Packet,
                 2 => Event::Answered(Some(mac(number as u32)), true),
                 3 => Event::Asked(mac(number as u32 + 100)),
@@ -151,7 +161,7 @@ proptest! {
             for (number, entry) in &model {
                 let address = Address::v6(number << 100 | number).expect("not mapped");
                 prop_assert_eq!(table.look(address), Some(*entry));
-                let usable = entry.kind.is_usable() && now < entry.at;
+                let usable = entry.state.is_usable() && now < entry.at;
                 prop_assert_eq!(table.usable(address, now).is_some(), usable);
             }
             prop_assert_eq!(table.all().len(), model.len());

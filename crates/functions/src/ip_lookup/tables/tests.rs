@@ -1,4 +1,4 @@
-//! Changes one by one against a plain map, and a reader beside them.
+//! Changes compared one by one with a plain map, with a reader running beside them.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,13 +12,13 @@ use proptest::prelude::*;
 use super::*;
 use crate::tables::lpm::NO_ROUTE;
 
-/// Routes of a module that has the next hops 0 to 7.
+/// Returns the routes of a module that has the next hops 0 to 7.
 fn tables(routes: &[&str]) -> RouteTables {
     let source = Source::List(routes.iter().map(|&route| route.to_owned()).collect());
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
     let loaded = Loaded::read(&source, 7, &Setup::new("a", &mut surroundings)).expect("routes");
     let tables = RouteTables::of(&loaded);
-    // A module that stays.
+    // A module that is never dropped.
     std::mem::forget(tables.reader(7).expect("next hops up to 7").1);
     tables
 }
@@ -50,13 +50,13 @@ fn changes_are_made_in_order_and_seen_at_once() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_and_the_rest_is_done() {
+fn invalid_changes_are_refused_and_the_others_are_made() {
     let tables = tables(&["10.0.0.0/8 1"]);
     let changes = [
-        ("add 10.0.0.0/8 2", "10.0.0.0/8 is there already, with next hop 1: allowed is 'replace'"),
+        ("add 10.0.0.0/8 2", "10.0.0.0/8 already exists, with next hop 1: use 'replace'"),
         ("remove 11.0.0.0/8", "there is no route 11.0.0.0/8: allowed are prefixes of routes, with their lengths"),
         ("remove 10.0.0.0/9", "there is no route 10.0.0.0/9"),
-        ("remove 10.0.0.0/8 2", "10.0.0.0/8 has next hop 1: allowed is that one, or none at all"),
+        ("remove 10.0.0.0/8 2", "10.0.0.0/8 has next hop 1: allowed is that next hop, or none"),
         ("add 12.0.0.0/8 8", "next hop \"8\" is not allowed; allowed is 0 to 7"),
         ("add 12.0.0.0/8", "has no next hop; write prefix next-hop"),
         ("replace 12.0.0.1/8 1", "12.0.0.1/8 has bits set after its first 8; the prefix is 12.0.0.0/8"),
@@ -73,8 +73,8 @@ fn what_cannot_be_done_is_refused_and_the_rest_is_done() {
         outcome.refused.iter().map(|refused| refused.change).collect::<Vec<_>>(),
         [0, 1, 2, 4, 5, 6, 7, 8, 9, 10]
     );
-    for ((change, told), refused) in changes.iter().zip(&outcome.refused) {
-        assert!(refused.message.contains(told), "{change}: {refused}");
+    for ((change, message), refused) in changes.iter().zip(&outcome.refused) {
+        assert!(refused.message.contains(message), "{change}: {refused}");
     }
     assert_eq!(tables.entries(None, 9).expect("the whole list"), ["10.0.0.0/8 1", "20.0.0.0/8 2", "21.0.0.0/8 7"]);
 }
@@ -94,12 +94,16 @@ fn pages_follow_each_other() {
         }
         assert_eq!(all, routes);
     }
-    assert_eq!(tables.entries(Some("10.64.0.0/10"), 1), Ok(vec!["11.0.0.0/8 3".to_owned()]), "it need not be there");
+    assert_eq!(
+        tables.entries(Some("10.64.0.0/10"), 1),
+        Ok(vec!["11.0.0.0/8 3".to_owned()]),
+        "the line need not be in the table"
+    );
     assert!(tables.entries(Some("first"), 1).is_err_and(|error| error.contains("first")));
 }
 
 #[test]
-fn modules_with_equal_routes_part_when_one_changes() {
+fn modules_with_equal_routes_separate_when_one_changes() {
     let source = Source::List(vec!["10.0.0.0/8 1".to_owned()]);
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
     let loaded = Loaded::read(&source, 7, &Setup::new("a", &mut surroundings)).expect("routes");
@@ -113,7 +117,7 @@ fn modules_with_equal_routes_part_when_one_changes() {
 }
 
 #[test]
-fn what_all_modules_can_do_is_allowed() {
+fn next_hops_that_all_modules_have_are_allowed() {
     let tables = tables(&["10.0.0.0/8 1"]);
     let _readers = (tables.reader(5), tables.reader(3));
     let refused = tables.apply(&["add 11.0.0.0/8 3", "add 12.0.0.0/8 4"]).refused;
@@ -121,16 +125,17 @@ fn what_all_modules_can_do_is_allowed() {
     assert_eq!(refused[0].to_string(), "change 2: next hop \"4\" is not allowed; allowed is 0 to 3");
 }
 
-/// A module that had only been checked, in a configuration that was refused, held all others to the next hops that it
-/// would have had, for ever.
+/// Regression: a module that had only been checked, in a refused configuration, limited the next hops of all others for
+/// ever.
 #[test]
-fn a_module_that_is_gone_limits_nobody() {
+fn a_dropped_module_no_longer_limits_the_routes() {
     let tables = tables(&["10.0.0.0/8 1"]);
     let refused = tables.reader(3).expect("next hops");
     assert_eq!(tables.apply(&["add 11.0.0.0/8 4"]).made, 0);
     drop(refused);
     assert_eq!(tables.apply(&["add 11.0.0.0/8 4"]).made, 1);
-    // What routes have now counts, not what was read: a module with fewer next hops would be sent beyond its gates.
+    // The current routes count, not those that were read: a module with fewer next hops would get packets for gates
+    // that it does not have.
     assert_eq!(tables.next_hops(), 5);
     assert_eq!(tables.reader(3).err(), Some(4));
     assert_eq!(tables.apply(&["remove 11.0.0.0/8"]).made, 1);
@@ -138,10 +143,9 @@ fn a_module_that_is_gone_limits_nobody() {
     assert!(tables.reader(3).is_ok());
 }
 
-/// A look-up beside changes finds a route's old next hop or its new one: never none, and never the one of the route that
-/// covers it.
+/// A look-up during changes finds a route's old or new next hop, never none, and never that of the covering route.
 #[test]
-fn a_reader_sees_the_old_or_the_new_and_never_neither() {
+fn a_reader_sees_the_old_or_the_new_next_hop() {
     let tables = tables(&["0.0.0.0/0 7", "10.0.0.0/8 1", "10.1.2.128/25 1", "2001:db8::/32 1", "2001:db8::/48 1"]);
     let done = AtomicBool::new(false);
     let seen = thread::scope(|scope| {
@@ -151,7 +155,7 @@ fn a_reader_sees_the_old_or_the_new_and_never_neither() {
                 let mut seen = [[0u64; 8]; 4];
                 loop {
                     let fibs = reader.read();
-                    // The first three are always there; the fourth comes and goes within the first.
+                    // The first three are always present; the fourth comes and goes within the first.
                     for (at, address) in
                         ["10.9.9.9", "10.1.2.200", "2001:db8::1", "10.64.1.1"].map(ip).into_iter().enumerate()
                     {
@@ -166,7 +170,7 @@ fn a_reader_sees_the_old_or_the_new_and_never_neither() {
                     if done.load(Ordering::Relaxed) {
                         break seen;
                     }
-                    // As a worker does: most of its time it is elsewhere.
+                    // Like a worker, which spends most of its time elsewhere.
                     thread::yield_now();
                 }
             })
@@ -188,12 +192,12 @@ fn a_reader_sees_the_old_or_the_new_and_never_neither() {
             }
         }
         done.store(true, Ordering::Relaxed);
-        readers.map(|reader| reader.join().expect("it saw nothing wrong"))
+        readers.map(|reader| reader.join().expect("the reader's assertions hold"))
     });
     assert!(seen.iter().flatten().all(|seen| seen.iter().sum::<u64>() > 0), "both have read everything");
 }
 
-/// Prefixes that meet each other often.
+/// Prefixes that overlap often.
 fn prefix() -> impl Strategy<Value = IpPrefix> {
     let byte = || prop_oneof![Just(0u8), Just(1), Just(128), Just(255)];
     prop_oneof![
@@ -211,7 +215,7 @@ fn edges(prefix: IpPrefix) -> [IpAddr; 2] {
     }
 }
 
-/// The next hop by linear scan.
+/// Returns the next hop found by a linear scan.
 fn scan(routes: &BTreeMap<IpPrefix, u32>, address: IpAddr) -> u32 {
     let matching = routes.iter().filter_map(|(prefix, next_hop)| match (prefix, address) {
         (IpPrefix::V4(prefix), IpAddr::V4(address)) if prefix.contains(address.to_bits()) => {
@@ -226,11 +230,14 @@ fn scan(routes: &BTreeMap<IpPrefix, u32>, address: IpAddr) -> u32 {
 }
 
 proptest! {
-    /// Any changes in any batches, with few prefixes so that they meet: outcomes, entries and look-ups are a map's.
+    /// Random changes in random batches, with few prefixes so that changes meet: results, entries and look-ups equal
+    /// those of a map.
     #[test]
-    fn tables_are_what_a_map_is(
+    fn tables_equal_a_map(
         prefixes in prop::collection::vec(prefix(), 1..12),
-        batches in prop::collection::vec(prop::collection::vec((0u8..3, any::<prop::sample::Index>(), 0u32..10), 0..12), 1..12),
+        batches in prop::collection::vec(
+            prop::collection::vec((0u8..3, any::<prop::sample::Index>(), 0u32..10), 0..12), 1..12,
+        ),
     ) {
         let tables = tables(&[]);
         let mut reader = tables.reader(7).expect("next hops").0;
