@@ -1,8 +1,8 @@
-//! What both directions of a user plane function share: a state of the kind `pdu_sessions`.
+//! The state `pdu_sessions`, shared by both directions of a user plane function.
 //!
-//! [`upf_uplink`](crate::upf_uplink) looks sessions up by the tunnel that packets come by,
-//! [`upf_downlink`](crate::upf_downlink) by the user's address. Sessions come from a file and come and go while packets run;
-//! there is one table for all workers, since a user's flows are spread over them and the limits are the user's.
+//! [`upf_uplink`](crate::upf_uplink) looks sessions up by the packet's tunnel, [`upf_downlink`](crate::upf_downlink) by
+//! the user's address. Sessions are read from a file and can change while packets run. All workers share one table,
+//! because a user's flows are spread over them and the limits apply to the user.
 
 mod accounts;
 mod condition;
@@ -23,11 +23,11 @@ use forebay_packet::{Network, Packet, Ticks};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use accounts::Way;
+pub(crate) use accounts::Direction;
 use accounts::{Accounts, MOST_RULES, Writer};
 use condition::{Condition, Seen};
 pub use control::Core;
-use control::{EndedTable, Most, UsageTable};
+use control::{EndedTable, Limits, UsageTable};
 use limit::Clock;
 use line::{MOST_BEARERS, Name};
 pub(crate) use rules::GO;
@@ -37,34 +37,35 @@ use users::{Bearer, Filters, Session, Step, Users};
 use crate::parameters::no_memory;
 use crate::tables::sessions::Seed;
 
-/// Parameters of a state of the kind `pdu_sessions`.
+/// Parameters of a state `pdu_sessions`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The sessions to begin with: a file's name or a list, a session a line, such as `10.60.0.1 teid=0x1001 peer=192.0.2.10
-    /// peer-teid=0x2001 qfi=9 ambr-down=200Mbps`. None by default.
+    /// The sessions at the start: a file's name or a list, one session per line, such as `10.60.0.1 teid=0x1001
+    /// peer=192.0.2.10 peer-teid=0x2001 qfi=9 ambr-down=200Mbps`. None by default.
     sessions: Option<Source>,
-    /// What packets are charged for: a file's name or a list, a rule a line, such as `7 tcp net=198.51.100.0/24 port=443`; the
-    /// first that a packet meets has it. None by default: all are counted under `other`.
+    /// The charging rules: a file's name or a list, one rule per line, such as `7 tcp net=198.51.100.0/24 port=443`.
+    /// The first rule that matches a packet is charged. None by default: all packets are counted under `other`.
     rules: Option<Source>,
-    /// How many sessions there can be: 65536 by default. What a session takes is in docs/upf.md.
+    /// The most sessions: 65536 by default. docs/upf.md describes the memory for a session.
     #[schemars(extend("default" = 65_536))]
     limit: Option<usize>,
-    /// How many bearers there can be in all: twice as many as sessions by default.
+    /// The most bearers in total: twice as many as sessions by default.
     bearers: Option<usize>,
-    /// For how many rules a user can have counts of their own at a time, 1 to 64, 4 by default; more are counted under `other`.
+    /// The number of rules for which a user can have separate counts at a time, 1 to 64, 4 by default. Further rules
+    /// are counted under `other`.
     #[schemars(extend("default" = 4))]
     rules_per_user: Option<usize>,
-    /// How long rates may be anticipated that state no burst, 1ms to 1min: 100ms by default, and at least 16 KiB.
+    /// How long rates without a stated burst may be anticipated, 1ms to 1min: 100ms by default, and at least 16 KiB.
     #[schemars(extend("default" = "100ms"))]
     burst: Option<Nanos>,
-    /// The counts of how many sessions that have ended are kept until they are taken out of the table `ended`, 0 by default.
-    /// When there are as many, removals are refused.
+    /// The number of ended sessions whose counts are kept until they are removed from the table `ended`, 0 by default.
+    /// When it is reached, removals of sessions are refused.
     #[schemars(extend("default" = 0))]
     ended: Option<usize>,
 }
 
-/// Lines.
+/// The source of lines.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a file's name, or a list of lines")]
 enum Source {
@@ -74,23 +75,23 @@ enum Source {
     List(Vec<String>),
 }
 
-/// As many sessions unless it is said.
+/// The default number of sessions.
 const SESSIONS: usize = 1 << 16;
 /// The most sessions, and the most bearers.
 const MOST: usize = 1 << 24;
-/// Faults of a file that are told one by one.
+/// Errors of a file that are reported one by one.
 const MOST_FAULTS: usize = 20;
 
-/// Sessions, rules, counts.
+/// Sessions, charging rules and counts.
 pub struct PduSessions {
     core: Arc<Core>,
     rules: Arc<Rules>,
 }
 
-/// Lines with what they are called in faults.
+/// Lines and their location in errors.
 struct Lines {
     parameter: &'static str,
-    /// The file's name; none for a list.
+    /// The file's name; `None` for a list.
     file: Option<String>,
     text: Vec<String>,
 }
@@ -111,8 +112,8 @@ impl Lines {
         Ok(Self { parameter, file, text })
     }
 
-    /// Those that say something, each with its number from 0.
-    fn said(&self) -> Vec<(usize, &str)> {
+    /// Returns the lines that are not empty, each with its number from 0.
+    fn non_empty(&self) -> Vec<(usize, &str)> {
         let lines = self.text.iter().map(String::as_str).enumerate();
         lines.filter(|(_, line)| !line::without_comment(line).is_empty()).collect()
     }
@@ -125,17 +126,17 @@ impl Lines {
     }
 }
 
-/// Faults of lines, of which the first are told one by one.
+/// Errors of lines. The first ones are reported one by one.
 #[derive(Default)]
 struct Faults {
-    told: SetupError,
+    reported: SetupError,
     further: usize,
 }
 
 impl Faults {
     fn add(&mut self, fault: SetupError) {
-        if self.told.faults.len() < MOST_FAULTS {
-            self.told.and(fault);
+        if self.reported.faults.len() < MOST_FAULTS {
+            self.reported.and(fault);
         } else {
             self.further += 1;
         }
@@ -143,22 +144,22 @@ impl Faults {
 
     fn end(mut self, parameter: &str) -> Result<(), SetupError> {
         if self.further > 0 {
-            self.told.and(SetupError::at(parameter, format!("{} further errors", self.further)));
+            self.reported.and(SetupError::at(parameter, format!("{} further errors", self.further)));
         }
-        if self.told.faults.is_empty() { Ok(()) } else { Err(self.told) }
+        if self.reported.faults.is_empty() { Ok(()) } else { Err(self.reported) }
     }
 }
 
 impl PduSessions {
-    /// What a module does with packets of one direction. It also hands the tables out.
-    pub(crate) fn worker(&self, way: Way, setup: &mut Setup<'_>) -> Worker {
+    /// Creates the processing of one direction for a module's worker, and registers the tables.
+    pub(crate) fn worker(&self, direction: Direction, setup: &mut Setup<'_>) -> Worker {
         let unlisted = setup.counters("charged", ["unlisted".to_owned()]);
         setup.table("sessions", Arc::clone(&self.core) as Arc<dyn forebay_graph::Table>);
         setup.table("usage", Arc::new(UsageTable(Arc::clone(&self.core))));
         setup.table("ended", Arc::new(EndedTable(Arc::clone(&self.core))));
         Worker {
             users: Reader::new(Arc::clone(&self.core.live)),
-            writer: Writer::new(&self.core.accounts, way, unlisted),
+            writer: Writer::new(&self.core.accounts, direction, unlisted),
             rules: Arc::clone(&self.rules),
             scratch: Box::default(),
         }
@@ -170,7 +171,9 @@ impl DeclareState for PduSessions {
     const NAME: &'static str = "pdu_sessions";
     const SUMMARY: &'static str =
         "users' sessions that upf_uplink and upf_downlink share: tunnels, limits, bearers, charging";
-    const EXAMPLE: &'static str = r#"{ sessions: ["10.60.0.1 teid=0x1001 peer=192.0.2.10 peer-teid=0x2001 qfi=9 ambr-down=200Mbps bearer qfi=1 gbr filter=10,udp,port=5060"], rules: ["7 tcp port=443"] }"#;
+    const EXAMPLE: &'static str = "\
+        { sessions: [\"10.60.0.1 teid=0x1001 peer=192.0.2.10 peer-teid=0x2001 qfi=9 ambr-down=200Mbps bearer qfi=1 gbr \
+        filter=10,udp,port=5060\"], rules: [\"7 tcp port=443\"] }";
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let within = |name: &str, value: Option<usize>, default: usize, least: usize, most: usize| {
@@ -191,29 +194,31 @@ impl DeclareState for PduSessions {
         let seed = setup.secret();
         let rules = Arc::new(compile(&rules, seed)?);
         let clock = Clock { frequency: setup.frequency(), burst };
-        let most = Most { sessions, bearers, ended };
-        // What it is made of: as long as that is the same, a changed configuration goes on with the sessions that there are.
-        let said = serde_json::to_string(&params).unwrap_or_default();
-        let key = format!("pdu_sessions {} {said} {:x}", setup.name(), fingerprint(&lines.text));
+        let most = Limits { sessions, bearers, ended };
+        // The key contains everything that the sessions are made of: while it is the same, a changed configuration
+        // continues with the current sessions.
+        let settings = serde_json::to_string(&params).unwrap_or_default();
+        let key = format!("pdu_sessions {} {settings} {:x}", setup.name(), fingerprint(&lines.text));
         let core = setup.handed_on(&key, |_| {
-            let what = || format!("{sessions} sessions with {bearers} bearers");
-            let accounts =
-                Accounts::new(sessions, bearers + MOST_BEARERS, rules_per_user).map_err(no_memory("limit", what()))?;
+            let purpose = || format!("{sessions} sessions with {bearers} bearers");
+            let accounts = Accounts::new(sessions, bearers + MOST_BEARERS, rules_per_user)
+                .map_err(no_memory("limit", purpose()))?;
             let mut faults = Faults::default();
-            let core = Core::new(&lines.said(), clock, most, Arc::new(accounts), Seed::new(seed), |number, message| {
-                faults.add(lines.fault(number, &message));
-            });
-            faults.end("sessions").and_then(|()| core.map_err(no_memory("limit", what())))
+            let core =
+                Core::new(&lines.non_empty(), clock, most, Arc::new(accounts), Seed::new(seed), |number, message| {
+                    faults.add(lines.fault(number, &message));
+                });
+            faults.end("sessions").and_then(|()| core.map_err(no_memory("limit", purpose())))
         })?;
         Ok(Self { core, rules })
     }
 }
 
-/// The rules of these lines.
+/// Compiles the rules of these lines.
 fn compile(lines: &Lines, seed: u64) -> Result<Rules, SetupError> {
     let mut faults = Faults::default();
     let mut list: Vec<(u32, Condition)> = Vec::new();
-    for (number, line) in lines.said() {
+    for (number, line) in lines.non_empty() {
         match rules::parse(line) {
             Ok(rule) => list.push(rule),
             Err(message) => faults.add(lines.fault(number, &message)),
@@ -223,13 +228,13 @@ fn compile(lines: &Lines, seed: u64) -> Result<Rules, SetupError> {
     Rules::of(&list, seed).map_err(|message| SetupError::at("rules", message))
 }
 
-/// Tells texts apart (FNV-1a).
+/// Returns a hash of texts (FNV-1a).
 fn fingerprint(lines: &[String]) -> u64 {
     let bytes = lines.iter().flat_map(|line| line.bytes().chain([b'\n']));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// A module's way to the sessions, on one worker.
+/// A module's access to the sessions, on one worker.
 pub(crate) struct Worker {
     users: Reader<Users, Vec<Step>>,
     writer: Writer,
@@ -237,27 +242,27 @@ pub(crate) struct Worker {
     scratch: Box<Scratch>,
 }
 
-/// What became of a packet.
+/// The result for a packet.
 pub(crate) enum Verdict {
-    /// It passes, by this bearer.
+    /// It passes on this bearer.
     Pass(Tunnel),
-    /// Its tunnel is no session's, or its destination is no user's.
+    /// No session has its tunnel, or no user has its destination.
     Unknown,
     /// Its source is not the address of the tunnel's user.
     Spoofed,
     /// A limit is exceeded.
     OverRate,
-    /// It came under a QoS flow that is not its bearer's.
+    /// It came with a QoS flow that is not its bearer's.
     WrongFlow,
     /// The session has no tunnel to the user.
     NoTunnel,
-    /// It is no whole IP packet.
+    /// It is not a complete IP packet.
     Unfit,
-    /// It hides what a filter or a rule asks for.
+    /// It hides a field that a filter or a rule needs.
     Undecidable,
 }
 
-/// The way to a user.
+/// The tunnel to a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tunnel {
     pub(crate) peer: u32,
@@ -265,15 +270,15 @@ pub(crate) struct Tunnel {
     pub(crate) qfi: u8,
 }
 
-/// What is asked of a packet: an IP packet's length without what is around it, and addresses.
+/// The fields of a packet that are needed: its IP length without the surrounding headers, and addresses.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Asked {
-    /// 0 for what is no whole IP packet.
+pub(crate) struct PacketFields {
+    /// 0 if it is not a complete IP packet.
     pub(crate) length: u32,
     pub(crate) teid: u32,
-    /// On the way up, the QoS flow that the packet names, with a bit above it ([`HAS_QFI`]); 0 where it names none.
+    /// In the uplink: the QoS flow that the packet names, with a bit above it ([`HAS_QFI`]); 0 if it names none.
     pub(crate) flow: u32,
-    /// The user's address: the source on the way up, the destination on the way down.
+    /// The user's address: the source in the uplink, the destination in the downlink.
     pub(crate) name: Option<UserName>,
 }
 
@@ -281,13 +286,13 @@ pub(crate) struct Asked {
 pub(crate) type UserName = Name;
 
 impl UserName {
-    /// Of an address of IPv4.
+    /// Returns the name of an IPv4 address.
     #[inline(always)]
     pub(crate) fn ipv4(address: [u8; 4]) -> Self {
         Self::V4(u32::from_be_bytes(address))
     }
 
-    /// Of an address of IPv6.
+    /// Returns the name of an IPv6 address.
     #[inline(always)]
     pub(crate) fn ipv6(address: [u8; 16]) -> Self {
         Self::V6((u128::from_be_bytes(address) >> 64) as u64)
@@ -295,21 +300,21 @@ impl UserName {
 }
 
 impl Worker {
-    /// Judges packets that come from their users, up to [`GO`] of them. Each that names a QoS flow other than its
-    /// bearer's is passed to `misaligned`, which says whether it is refused.
+    /// Decides about packets from their users, up to [`GO`] of them. `misaligned` is called for each that names a QoS
+    /// flow other than its bearer's, and returns whether it is refused.
     #[inline]
     pub(crate) fn up(
         &mut self,
         batch: &mut [Packet],
-        asked: &[Asked; GO],
+        fields: &[PacketFields; GO],
         now: Ticks,
         mut misaligned: impl FnMut() -> bool,
-        mut told: impl FnMut(usize, &mut Packet, Verdict),
+        mut report: impl FnMut(usize, &mut Packet, Verdict),
     ) {
         let Self { users, writer, rules, scratch } = self;
         let users = users.read();
         let mut teids = [0; GO];
-        teids.iter_mut().zip(asked).for_each(|(teid, asked)| *teid = asked.teid);
+        teids.iter_mut().zip(fields).for_each(|(teid, fields)| *teid = fields.teid);
         let mut found = [u32::MAX; GO];
         users.find_bearers(&teids, &mut found);
         let mut charged = [0; GO];
@@ -320,11 +325,11 @@ impl Worker {
             }
         }
         for (index, packet) in batch.iter_mut().enumerate().take(GO) {
-            let asked = &asked[index];
+            let fields = &fields[index];
             let verdict = match users.bearer(found[index]) {
-                _ if asked.length == 0 => Verdict::Unfit,
+                _ if fields.length == 0 => Verdict::Unfit,
                 Some(bearer) => match users.session(bearer.session) {
-                    Some(session) if is_of(session, asked.name) => 'verdict: {
+                    Some(session) if is_of(session, fields.name) => 'verdict: {
                         let mut number = found[index];
                         if undecidable >> index & 1 == 1 {
                             break 'verdict Verdict::Undecidable;
@@ -337,9 +342,9 @@ impl Worker {
                             number = if same { other } else { number };
                         }
                         let bearer = users.bearer(number).unwrap_or(bearer);
-                        let aligned = asked.flow == 0 || bearer.has_flow(asked.flow);
-                        if aligned || may_be_of_flow(packet, &users, session, asked) || !misaligned() {
-                            count(writer, (number, bearer), session, asked.length, Way::Up, now, charged[index])
+                        let aligned = fields.flow == 0 || bearer.has_flow(fields.flow);
+                        if aligned || may_be_of_flow(packet, &users, session, fields) || !misaligned() {
+                            count(writer, (number, bearer), session, fields.length, Direction::Up, now, charged[index])
                         } else {
                             Verdict::WrongFlow
                         }
@@ -348,24 +353,24 @@ impl Worker {
                 },
                 None => Verdict::Unknown,
             };
-            told(index, packet, verdict);
+            report(index, packet, verdict);
         }
     }
 
-    /// What becomes of packets that go to their users, up to [`GO`] of them.
+    /// Decides about packets to their users, up to [`GO`] of them.
     #[inline]
     pub(crate) fn down(
         &mut self,
         batch: &mut [Packet],
-        asked: &[Asked; GO],
+        fields: &[PacketFields; GO],
         now: Ticks,
-        mut told: impl FnMut(usize, &mut Packet, Verdict),
+        mut report: impl FnMut(usize, &mut Packet, Verdict),
     ) {
         let Self { users, writer, rules, scratch } = self;
         let users = users.read();
-        // Nobody has this address.
+        // No user has this address.
         let mut names = [Name::V4(0); GO];
-        names.iter_mut().zip(asked).for_each(|(name, asked)| *name = asked.name.unwrap_or(Name::V4(0)));
+        names.iter_mut().zip(fields).for_each(|(name, fields)| *name = fields.name.unwrap_or(Name::V4(0)));
         let mut found = [u32::MAX; GO];
         users.find_sessions(&names, &mut found);
         users.prefetch_filters(&found, Filters::Lists);
@@ -374,31 +379,37 @@ impl Worker {
         users.prefetch_filters(&found, Filters::Conditions);
         found.iter().take(batch.len()).filter(|number| **number != u32::MAX).for_each(|it| writer.prefetch(*it));
         for (index, packet) in batch.iter_mut().enumerate().take(GO) {
-            let asked = &asked[index];
+            let fields = &fields[index];
             let verdict = match users.session(found[index]) {
-                _ if asked.length == 0 => Verdict::Unfit,
+                _ if fields.length == 0 => Verdict::Unfit,
                 Some(session) => {
                     let number = session.bearer_of(|| Seen::of(packet, false).unwrap_or_default());
                     match number.and_then(|number| Some((number, users.bearer(number)?))) {
                         None if number.is_none() => Verdict::Undecidable,
                         Some(_) if undecidable >> index & 1 == 1 => Verdict::Undecidable,
-                        Some((number, bearer)) if bearer.peer_teid != 0 => {
-                            count(writer, (number, bearer), session, asked.length, Way::Down, now, charged[index])
-                        }
+                        Some((number, bearer)) if bearer.peer_teid != 0 => count(
+                            writer,
+                            (number, bearer),
+                            session,
+                            fields.length,
+                            Direction::Down,
+                            now,
+                            charged[index],
+                        ),
                         _ => Verdict::NoTunnel,
                     }
                 }
                 None => Verdict::Unknown,
             };
-            told(index, packet, verdict);
+            report(index, packet, verdict);
         }
     }
 }
 
-/// Whether a packet whose filters say another flow may be of the one that it names: a later fragment shows no ports for
-/// filters to look at, and may be of any bearer of its session.
+/// Returns whether a packet may belong to the QoS flow that it names, although its filters select another one. A later
+/// fragment shows no ports to the filters and may belong to any bearer of its session.
 #[cold]
-fn may_be_of_flow(packet: &mut Packet, users: &Users, session: &Session, asked: &Asked) -> bool {
+fn may_be_of_flow(packet: &mut Packet, users: &Users, session: &Session, fields: &PacketFields) -> bool {
     let filters = session.filters.as_deref().map(Vec::as_slice).unwrap_or_default();
     let mut bearers = filters.iter().map(|(_, bearer)| *bearer).chain([session.first]);
     let is_later = match packet.network() {
@@ -406,11 +417,11 @@ fn may_be_of_flow(packet: &mut Packet, users: &Users, session: &Session, asked: 
         (Network::Ipv6, start) => ipv6::is_later_fragment(packet.data(), start),
         (Network::Other, _) => false,
     };
-    let of_tunnel = |bearer: &Bearer| bearer.teid == asked.teid && bearer.has_flow(asked.flow);
+    let of_tunnel = |bearer: &Bearer| bearer.teid == fields.teid && bearer.has_flow(fields.flow);
     is_later && bearers.any(|number| users.bearer(number).is_some_and(of_tunnel))
 }
 
-/// Whether an address is the session's user's.
+/// Returns whether an address belongs to the session's user.
 #[inline(always)]
 fn is_of(session: &Session, name: Option<Name>) -> bool {
     match name {
@@ -427,19 +438,20 @@ fn count(
     (number, bearer): (u32, &Bearer),
     session: &Session,
     bytes: u32,
-    way: Way,
+    direction: Direction,
     now: Ticks,
     rule: u32,
 ) -> Verdict {
-    let aggregate = (!bearer.guaranteed).then_some(session.limits[way as usize]);
-    if !writer.take((number, bearer.limits[way as usize]), (bearer.session, aggregate), bytes, now) {
+    let aggregate = (!bearer.guaranteed).then_some(session.limits[direction as usize]);
+    if !writer.take((number, bearer.limits[direction as usize]), (bearer.session, aggregate), bytes, now) {
         return Verdict::OverRate;
     }
     writer.charge(bearer.session, rule, bytes);
     Verdict::Pass(Tunnel { peer: bearer.peer, teid: bearer.peer_teid, qfi: bearer.qfi })
 }
 
-/// Any text as lines of sessions and of rules: what a fuzz target tries. What is read can be read again as it is listed.
+/// Fuzz entry: parses any text as lines of sessions and of rules. Every accepted line must be parsed again from its
+/// listed form.
 pub fn fuzz_lines(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let clock = Clock { frequency: forebay_measure::Frequency::new(1e9), burst: Nanos(100_000_000) };

@@ -1,8 +1,9 @@
-//! What packets change of sessions: how much of their rates is used, and what they are charged for.
+//! State of sessions that packets change: the used part of their rates, and their charges.
 //!
-//! It is there once, whatever the number of workers and of copies of the table, and set aside at the start (memory is taken from
-//! the system as it is used). A session's flows are spread over all workers, but its limits and counts are one user's: where
-//! several workers count the same direction they do so by atomic additions, and where one does, by plain ones.
+//! There is one copy, whatever the number of workers and of copies of the table. It is allocated at the start (the
+//! system provides the memory when it is first used). A session's flows are spread over all workers, but its limits and
+//! counts apply to one user. If several workers count in the same direction, they use atomic additions; if only one
+//! does, it uses plain ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,16 +21,16 @@ use super::limit::Limit;
 #[repr(C, align(64))]
 struct Words([AtomicU64; 8]);
 
-/// Where in a session's words its parts are: a bucket for each direction; what no rule is for; the rules that it has counts of,
-/// two a word, 0 for none; their counts.
+/// Offsets in a session's words. First there is a bucket for each direction, then the count of packets without a rule,
+/// then the rules that have counts, two per word, 0 for none, then their counts.
 const OTHER: usize = 2;
 const RULES: usize = 6;
-/// Words of a count: packets and bytes up, packets and bytes down.
+/// Words of a count: packets and bytes in the uplink, packets and bytes in the downlink.
 const COUNT: usize = 4;
-/// The most rules that a user can have counts of at a time.
+/// The most rules for which a user can have counts at a time.
 pub(super) const MOST_RULES: usize = 64;
 
-/// Packets and bytes, up and down.
+/// Packets and bytes, in the uplink and the downlink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage(pub(super) [u64; COUNT]);
 
@@ -39,21 +40,21 @@ impl Usage {
     }
 }
 
-/// Limits and counts of sessions, limits of bearers.
+/// Limits and counts of sessions, and limits of bearers.
 pub(super) struct Accounts {
     words: Box<[Words]>,
     bearers: Box<[AtomicU64]>,
-    /// Rules that a session can have counts of.
+    /// The number of rules for which a session can have counts.
     rules: usize,
-    /// Lines of a session.
+    /// The cache lines of a session.
     lines: usize,
-    /// Modules that count, by direction.
+    /// The number of modules that count, by direction.
     writers: [AtomicUsize; 2],
 }
 
-/// A direction.
+/// A direction: from the user (up) or to the user (down).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     Up = 0,
     Down = 1,
 }
@@ -61,14 +62,14 @@ pub(crate) enum Way {
 /// A module that counts in one direction.
 pub(super) struct Writer {
     accounts: Arc<Accounts>,
-    way: Way,
-    /// Packets of a rule for which their session has no count left.
+    direction: Direction,
+    /// Packets of a rule for which their session has no free count.
     unlisted: Arc<[Counter]>,
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.accounts.writers[self.way as usize].fetch_sub(1, Ordering::AcqRel);
+        self.accounts.writers[self.direction as usize].fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -84,49 +85,49 @@ impl Accounts {
         &self.words[session as usize * self.lines + at / 8].0[at % 8]
     }
 
-    /// A new session begins with nothing. Nobody counts it yet.
+    /// Resets the counts of a new session. No module counts it yet.
     pub(super) fn begin(&self, session: u32) {
         (0..self.lines * 8).for_each(|at| self.word(session, at).store(0, Ordering::Relaxed));
     }
 
-    /// A new bearer begins with full buckets.
+    /// Fills the buckets of a new bearer.
     pub(super) fn begin_bearer(&self, bearer: u32) {
-        for way in [Way::Up, Way::Down] {
-            self.bearers[bearer as usize * 2 + way as usize].store(0, Ordering::Relaxed);
+        for direction in [Direction::Up, Direction::Down] {
+            self.bearers[bearer as usize * 2 + direction as usize].store(0, Ordering::Relaxed);
         }
     }
 
-    /// What a session has been counted for: of no rule (0) first, then rule by rule.
+    /// Returns the counts of a session: first those without a rule (0), then rule by rule.
     pub(super) fn usage(&self, session: u32) -> Vec<(u32, Usage)> {
         let usage =
             |at: usize| Usage(std::array::from_fn(|word| self.word(session, at + word).load(Ordering::Relaxed)));
-        let rule = |place: usize| self.word(session, RULES + place / 2).load(Ordering::Relaxed) >> (32 * (place % 2));
-        let listed = (0..self.rules).map(|place| (rule(place) as u32, usage(self.count_of(place))));
+        let rule = |slot: usize| self.word(session, RULES + slot / 2).load(Ordering::Relaxed) >> (32 * (slot % 2));
+        let listed = (0..self.rules).map(|slot| (rule(slot) as u32, usage(self.count_of(slot))));
         [(0, usage(OTHER))].into_iter().chain(listed.filter(|(rule, _)| *rule != 0)).collect()
     }
 
     #[inline(always)]
-    fn count_of(&self, place: usize) -> usize {
-        RULES + self.rules.div_ceil(2) + place * COUNT
+    fn count_of(&self, slot: usize) -> usize {
+        RULES + self.rules.div_ceil(2) + slot * COUNT
     }
 
-    /// Where a session's count of a rule is; it is given one if it has none and one is left.
+    /// Returns the offset of a session's count of a rule. A rule without a count gets one if a slot is free.
     #[inline(always)]
     fn count(&self, session: u32, rule: u32) -> Option<usize> {
-        for place in 0..self.rules {
-            let word = self.word(session, RULES + place / 2);
-            let shift = 32 * (place % 2);
+        for slot in 0..self.rules {
+            let word = self.word(session, RULES + slot / 2);
+            let shift = 32 * (slot % 2);
             let seen = word.load(Ordering::Relaxed);
-            let there = (seen >> shift) as u32;
-            if there == rule || (there == 0 && claim(word, shift, rule)) {
-                return Some(self.count_of(place));
+            let listed = (seen >> shift) as u32;
+            if listed == rule || (listed == 0 && claim(word, shift, rule)) {
+                return Some(self.count_of(slot));
             }
         }
         None
     }
 }
 
-/// Writes a rule where none is; whether it is there now.
+/// Writes a rule into an empty slot. Returns whether the slot has the rule now.
 #[cold]
 fn claim(word: &AtomicU64, shift: usize, rule: u32) -> bool {
     let set = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |seen| {
@@ -136,35 +137,35 @@ fn claim(word: &AtomicU64, shift: usize, rule: u32) -> bool {
 }
 
 impl Writer {
-    pub(super) fn new(accounts: &Arc<Accounts>, way: Way, unlisted: Arc<[Counter]>) -> Self {
-        accounts.writers[way as usize].fetch_add(1, Ordering::AcqRel);
-        Self { accounts: Arc::clone(accounts), way, unlisted }
+    pub(super) fn new(accounts: &Arc<Accounts>, direction: Direction, unlisted: Arc<[Counter]>) -> Self {
+        accounts.writers[direction as usize].fetch_add(1, Ordering::AcqRel);
+        Self { accounts: Arc::clone(accounts), direction, unlisted }
     }
 
-    /// Whether no other module counts in this direction: the same for a batch.
+    /// Returns whether no other module counts in this direction. The result does not change within a batch.
     #[inline(always)]
     pub(super) fn is_alone(&self) -> bool {
-        self.accounts.writers[self.way as usize].load(Ordering::Acquire) == 1
+        self.accounts.writers[self.direction as usize].load(Ordering::Acquire) == 1
     }
 
-    /// Asks for what a packet of a session will change.
+    /// Prefetches the words that a packet of a session will change.
     #[inline(always)]
     pub(super) fn prefetch(&self, session: u32) {
         prefetch_read(&self.accounts.words, session as usize * self.accounts.lines);
     }
 
-    /// Whether a packet keeps to its bearer's limit and, where the rate is not guaranteed, to its session's; it is counted
-    /// against them if so.
+    /// Returns whether a packet keeps to its bearer's limit and, if the rate is not guaranteed, to its session's. If
+    /// so, it is counted against them.
     #[inline(always)]
     pub(super) fn take(&self, bearer: (u32, Limit), session: (u32, Option<Limit>), bytes: u32, now: Ticks) -> bool {
-        let Self { accounts, way, .. } = self;
+        let Self { accounts, direction, .. } = self;
         let alone = self.is_alone();
-        let own = &accounts.bearers[bearer.0 as usize * 2 + *way as usize];
+        let own = &accounts.bearers[bearer.0 as usize * 2 + *direction as usize];
         if !bearer.1.take(own, now, bytes, alone) {
             return false;
         }
         let Some(limit) = session.1 else { return true };
-        let passes = limit.take(accounts.word(session.0, *way as usize), now, bytes, alone);
+        let passes = limit.take(accounts.word(session.0, *direction as usize), now, bytes, alone);
         if !passes {
             bearer.1.give_back(own, bytes);
         }
@@ -174,7 +175,7 @@ impl Writer {
     /// Counts a packet of a session for a rule, 0 for none.
     #[inline(always)]
     pub(super) fn charge(&self, session: u32, rule: u32, bytes: u32) {
-        let Self { accounts, way, unlisted } = self;
+        let Self { accounts, direction, unlisted } = self;
         let at = if rule == 0 {
             OTHER
         } else {
@@ -183,7 +184,7 @@ impl Writer {
                 OTHER
             })
         };
-        let at = at + 2 * *way as usize;
+        let at = at + 2 * *direction as usize;
         let alone = self.is_alone();
         add(accounts.word(session, at), 1, alone);
         add(accounts.word(session, at + 1), bytes.into(), alone);

@@ -1,7 +1,7 @@
-//! What packets a filter or a charging rule is for: protocol, the other side's network and ports, the user's ports, DSCP.
+//! Conditions of filters and charging rules: protocol, remote network and ports, the user's ports, DSCP.
 //!
-//! The service data flow filters of TS 29.244 section 8.2.5, seen from the user: the same words mean the same packets in both
-//! directions.
+//! They are the service data flow filters of TS 29.244 section 8.2.5, seen from the user: the same words match the same
+//! packets in both directions.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -10,25 +10,25 @@ use forebay_packet::{Hidden, Network, Packet, Upper};
 
 use crate::tables::acl::{Address, PortRange, Prefix};
 
-/// How conditions are written.
+/// The syntax of conditions.
 pub(super) const SYNTAX: &str =
     "tcp, udp, icmp, icmpv6, proto=0-255, net=PREFIX, port=N or N-M, ue-port=N or N-M, dscp=0-63";
 
-/// A network of the other side.
+/// A network of the remote side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Net {
     V4(Prefix<u32>),
     V6(Prefix<u128>),
 }
 
-/// All that is said must be so.
+/// A condition; all of its parts must match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Condition {
     pub(super) protocol: Option<u8>,
     pub(super) net: Option<Net>,
-    /// The other side's ports.
+    /// The remote side's ports.
     pub(super) port: PortRange,
-    /// The user's.
+    /// The user's ports.
     pub(super) ue_port: PortRange,
     pub(super) dscp: Option<u8>,
 }
@@ -39,26 +39,26 @@ impl Default for Condition {
     }
 }
 
-/// What conditions look at in a packet.
+/// The fields of a packet that conditions check.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub(super) six: bool,
-    /// Of IPv4 in the lowest bits.
+    /// An IPv4 address is in the lowest bits.
     pub(super) remote: u128,
     pub(super) user: u128,
     pub(super) protocol: u8,
-    /// The other side's port and the user's; none where the packet shows none, as later fragments.
+    /// The remote port and the user's; `None` if the packet shows none, like later fragments.
     pub(super) ports: Option<(u16, u16)>,
     pub(super) dscp: u8,
-    /// What the packet hides.
+    /// The layer that the packet hides.
     pub(super) hidden: Option<Hidden>,
 }
 
 impl Seen {
-    /// What a packet shows that comes from its user (`up`) or goes to it; `None` where it is no IP.
+    /// Returns the fields of a packet from its user (`up`) or to its user. `None` if it is not IP.
     #[inline]
     pub(super) fn of(packet: &mut Packet, up: bool) -> Option<Self> {
-        // Nearly all packets, whose layers need not be looked for.
+        // The common case: the layers need not be searched for.
         if let Some((header, source_port, destination_port)) = packet.plain_ipv4_ports() {
             let seen = Self::v4(header);
             return Some(Self { ports: Some((source_port, destination_port)), ..seen }.from(up));
@@ -66,7 +66,7 @@ impl Seen {
         Self::of_any(packet).map(|seen| seen.from(up))
     }
 
-    /// What an IPv4 header shows; its source is the other side.
+    /// Returns the fields of an IPv4 header whose source is the remote side.
     #[inline(always)]
     fn v4(header: &Ipv4) -> Self {
         let number = |address: [u8; 4]| u128::from(u32::from_be_bytes(address));
@@ -75,7 +75,7 @@ impl Seen {
         Self { six: false, remote, user, protocol, ports: None, dscp, hidden: None }
     }
 
-    /// What the packet shows on its way to its user.
+    /// Returns the fields of a packet to its user.
     #[inline(never)]
     fn of_any(packet: &mut Packet) -> Option<Self> {
         let mut seen = match packet.network().0 {
@@ -100,7 +100,7 @@ impl Seen {
         Some(seen)
     }
 
-    /// Puts the user on the side that the packet comes from (`up`).
+    /// Exchanges the sides if the packet comes from the user (`up`).
     #[inline(always)]
     fn from(self, up: bool) -> Self {
         if !up {
@@ -112,12 +112,12 @@ impl Seen {
 }
 
 impl Condition {
-    /// Adds a word to what is said.
+    /// Adds a word to the condition.
     pub(super) fn add(&mut self, word: &str) -> Result<(), String> {
         let short: String = word.chars().take(60).collect();
         let unknown = || format!("'{short}': allowed are {SYNTAX}");
         let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
-        let again = |there: bool| if there { Err(format!("'{short}': {name} is said twice")) } else { Ok(()) };
+        let again = |present: bool| if present { Err(format!("'{short}': {name} is given twice")) } else { Ok(()) };
         match (name, value) {
             ("tcp" | "udp" | "icmp" | "icmpv6", None) => {
                 again(self.protocol.is_some())?;
@@ -151,7 +151,7 @@ impl Condition {
         Ok(())
     }
 
-    /// Whether it cannot be known if a packet is meant that hides this: all else that is said is so.
+    /// Returns whether it is unknown if a packet matches that hides this layer: all parts that can be checked match.
     #[cold]
     pub(super) fn is_unknown(&self, seen: &Seen, hidden: Hidden) -> bool {
         let bare = Self { port: PortRange::ANY, ue_port: PortRange::ANY, ..*self };
@@ -163,7 +163,7 @@ impl Condition {
         }
     }
 
-    /// Whether a packet is meant.
+    /// Returns whether a packet matches.
     #[inline]
     pub(super) fn holds(&self, seen: &Seen) -> bool {
         let ports = match seen.ports {
@@ -175,27 +175,27 @@ impl Condition {
             Some(Net::V4(prefix)) => !seen.six && prefix.contains(seen.remote as u32),
             Some(Net::V6(prefix)) => seen.six && prefix.contains(seen.remote),
         };
-        let same = |said: Option<u8>, value| said.is_none_or(|said| said == value);
+        let same = |required: Option<u8>, value| required.is_none_or(|required| required == value);
         ports && net && same(self.protocol, seen.protocol) && same(self.dscp, seen.dscp)
     }
 }
 
-/// A whole number of up to `most`.
+/// Parses a whole number of up to `most`.
 pub(super) fn whole(text: &str, most: u32) -> Option<u32> {
     crate::parameters::number(text).and_then(|number| u32::try_from(number).ok()).filter(|number| *number <= most)
 }
 
-/// A port or a range of ports.
+/// Parses a port or a range of ports.
 fn range(text: &str) -> Option<PortRange> {
     let (low, high) = text.split_once('-').unwrap_or((text, text));
     let (low, high) = (whole(low, 65_535)? as u16, whole(high, 65_535)? as u16);
     (low <= high).then(|| PortRange::new(low, high))
 }
 
-/// A prefix, or an address.
+/// Parses a prefix or an address.
 fn net(text: &str) -> Result<Net, String> {
     let short: String = text.chars().take(60).collect();
-    let wrong = || format!("'{short}' is no prefix: allowed are those of IPv4 and IPv6, such as 198.51.100.0/24");
+    let wrong = || format!("'{short}' is not a prefix: allowed are IPv4 and IPv6 prefixes, such as 198.51.100.0/24");
     let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
     let address: IpAddr = address.parse().map_err(|_| wrong())?;
     let most = if address.is_ipv4() { 32 } else { 128 };

@@ -1,8 +1,8 @@
-//! What the control plane has of sessions: their lines, which places are free, what those that ended were charged for.
+//! The control plane's data about sessions: their lines, the free slots, and the charges of ended sessions.
 //!
-//! Places are given out again only after a later change that finds that no worker reads a copy of the table any more in which
-//! they were the old session's (`forebay_graph::Live`): so no packet of one is counted for another, and the old one's counts
-//! are final. A worker that the system has stopped in the middle of a call may hold such a copy for long.
+//! A slot is reused only after a later change finds that no worker still reads a copy of the table in which the slot
+//! belongs to the old session (`forebay_graph::Live`). So no packet of one session is counted for another, and the old
+//! one's counts are final. A worker that the system has stopped in the middle of a call may keep such a copy for long.
 
 mod ended;
 mod usage;
@@ -27,39 +27,39 @@ pub(super) use usage::UsageTable;
 
 /// Changes that are published together.
 const CHUNK: usize = 1 << 10;
-/// How long changes may wait in all for workers to leave the sessions whose places they need: calls take microseconds, and a
-/// worker that the system has stopped is back after some time slices.
+/// How long changes may wait in total until workers have left the sessions whose slots are needed. Calls take
+/// microseconds, and a worker that the system has stopped continues after some time slices.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// How often it is looked whether they have.
+/// The interval of the checks during the wait.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// Places of one kind.
+/// Slots of sessions or of bearers.
 #[derive(Default)]
-struct Free {
+struct Slots {
     fresh: u32,
     most: u32,
-    /// Those that may be given out again.
+    /// Slots that may be given out again.
     free: VecDeque<u32>,
-    /// Those that somebody may still look at.
+    /// Slots that a worker may still read.
     waiting: Vec<u32>,
 }
 
-impl Free {
+impl Slots {
     fn new(most: usize) -> Self {
         Self { most: most as u32, ..Self::default() }
     }
 
-    /// How many can be given out now.
-    fn left(&self) -> usize {
+    /// Returns how many slots can be given out now.
+    fn available(&self) -> usize {
         self.free.len() + (self.most - self.fresh) as usize
     }
 
-    /// How many somebody has.
+    /// Returns how many slots are in use.
     fn used(&self) -> usize {
         self.fresh as usize - self.free.len() - self.waiting.len()
     }
 
-    /// One of those that are left.
+    /// Takes one of the available slots.
     fn take(&mut self) -> Option<u32> {
         if self.fresh < self.most {
             self.fresh += 1;
@@ -69,28 +69,28 @@ impl Free {
     }
 }
 
-/// A session that is there.
+/// A current session.
 struct Entry {
     user: User,
     text: Box<str>,
     bearers: Arc<[(u32, Bearer)]>,
-    /// What has been told and taken off counts.
-    told: HashMap<u32, Usage>,
+    /// The counts that were already removed from the table `usage`.
+    settled: HashMap<u32, Usage>,
 }
 
-/// A session that ended.
+/// An ended session.
 struct Ended {
     user: User,
     usage: Vec<(u32, Usage)>,
 }
 
-/// What only operators look at.
+/// The data that only the control plane reads.
 struct Books {
     by_name: BTreeMap<Name, u32>,
     sessions: HashMap<u32, Entry>,
-    places: Free,
-    bearers: Free,
-    /// Ended, and not final yet: the place, the user, what has been told.
+    slots: Slots,
+    bearers: Slots,
+    /// Ended sessions whose counts are not final yet, with their slots.
     ending: Vec<(u32, Entry)>,
     ended: BTreeMap<u64, Ended>,
     next_ended: u64,
@@ -98,35 +98,35 @@ struct Books {
 }
 
 /// Why a change was not made.
-enum No {
-    /// A place that it needs is free once what was done before is in force.
+enum ChangeError {
+    /// It needs a slot that becomes free once earlier changes are in force.
     NotYet,
     Refused(String),
 }
 
-/// Limits of a state.
+/// The limits of a state.
 #[derive(Clone, Copy)]
-pub(super) struct Most {
+pub(super) struct Limits {
     pub(super) sessions: usize,
     pub(super) bearers: usize,
     pub(super) ended: usize,
 }
 
-/// The sessions, with all that belongs to them.
+/// The sessions and all their data.
 pub struct Core {
     pub(super) live: Arc<Live<Users, Vec<Step>>>,
     pub(super) accounts: Arc<Accounts>,
     books: Mutex<Books>,
     clock: Clock,
-    most: Most,
+    most: Limits,
 }
 
 impl Core {
-    /// The sessions of these lines; faults are given to `fault`, by the line's number.
+    /// Creates the sessions of these lines. Errors are passed to `fault` with the line's number.
     pub(super) fn new(
         lines: &[(usize, &str)],
         clock: Clock,
-        most: Most,
+        most: Limits,
         accounts: Arc<Accounts>,
         seed: Seed,
         mut fault: impl FnMut(usize, String),
@@ -134,22 +134,22 @@ impl Core {
         let mut books = Books {
             by_name: BTreeMap::new(),
             sessions: HashMap::new(),
-            places: Free::new(most.sessions),
-            bearers: Free::new(most.bearers + MOST_BEARERS),
+            slots: Slots::new(most.sessions),
+            bearers: Slots::new(most.bearers + MOST_BEARERS),
             ending: Vec::new(),
             ended: BTreeMap::new(),
             next_ended: 1,
             most_ended: most.ended,
         };
-        // The second is what changes are made on.
+        // Changes are made on the second copy.
         let made = || Users::new(most.sessions, most.bearers + MOST_BEARERS, seed);
         let (mut users, twin) = (made()?, made()?);
         for (number, line) in lines {
             let added = Line::parse(line, clock).and_then(|line| {
                 let made = books.set(&users, line, false, &accounts, most);
                 made.map_err(|no| match no {
-                    No::Refused(message) => message,
-                    No::NotYet => "there is no place".to_owned(),
+                    ChangeError::Refused(message) => message,
+                    ChangeError::NotYet => "there is no free slot".to_owned(),
                 })
             });
             match added {
@@ -157,7 +157,7 @@ impl Core {
                 Err(message) => fault(*number, message),
             }
         }
-        // Nobody else has them, and a worker to whom no packets come must not seem to look at those of the start for ever.
+        // Both copies are unshared: a worker without packets must not appear to read the initial copy for ever.
         let live = Arc::new(Live::unshared(users, twin));
         Ok(Self { live, accounts, books: Mutex::new(books), clock, most })
     }
@@ -167,8 +167,8 @@ impl Core {
     }
 
     /// Makes one change.
-    fn change(&self, books: &mut Books, users: &Users, change: &str) -> Result<Vec<Step>, No> {
-        let refused = No::Refused;
+    fn change(&self, books: &mut Books, users: &Users, change: &str) -> Result<Vec<Step>, ChangeError> {
+        let refused = ChangeError::Refused;
         let (verb, entry) = Verb::split(without_comment(change), SYNTAX).map_err(refused)?;
         if verb == Verb::Remove {
             let user = User::parse(entry.split_ascii_whitespace().next().unwrap_or_default()).map_err(refused)?;
@@ -181,53 +181,53 @@ impl Core {
 }
 
 impl Books {
-    /// The session that has one of a user's addresses.
+    /// Returns the session that has one of a user's addresses.
     fn session_of(&self, user: User) -> Option<u32> {
         user.names().find_map(|name| self.by_name.get(&name).copied())
     }
 
-    /// Adds a session, or puts it in the place of the one that its user has: it goes on with that one's counts.
+    /// Adds a session, or replaces the user's current one, whose counts it keeps.
     fn set(
         &mut self,
         users: &Users,
         line: Line,
         replace: bool,
         accounts: &Accounts,
-        most: Most,
-    ) -> Result<Vec<Step>, No> {
-        let refused = |message: String| Err(No::Refused(message));
+        most: Limits,
+    ) -> Result<Vec<Step>, ChangeError> {
+        let refused = |message: String| Err(ChangeError::Refused(message));
         let Line { user, limits, bearers, text } = line;
         let before = self.session_of(user);
         if before.is_some() && !replace {
-            return refused(format!("{user} has a session already: allowed is 'replace'"));
+            return refused(format!("{user} already has a session: use 'replace'"));
         }
         if let Some(name) = user.names().find(|name| self.by_name.get(name).is_some_and(|it| Some(*it) != before)) {
             return refused(format!("{name} has another session: remove it first"));
         }
         for bearer in &bearers {
-            let there = users.by_teid(bearer.teid).and_then(|there| users.bearer(there));
-            if there.is_some_and(|there| Some(there.session) != before) {
-                return refused(format!("teid {:#x} is another session's: allowed are those of none", bearer.teid));
+            let existing = users.by_teid(bearer.teid).and_then(|existing| users.bearer(existing));
+            if existing.is_some_and(|existing| Some(existing.session) != before) {
+                return refused(format!("teid {:#x} belongs to another session: allowed are unused ones", bearer.teid));
             }
         }
-        if before.is_none() && self.places.left() == 0 {
+        if before.is_none() && self.slots.available() == 0 {
             return if self.ending.is_empty() {
-                refused(format!("there are {} sessions: the state allows as many ('limit')", most.sessions))
+                refused(format!("there are {} sessions, the most that the state allows ('limit')", most.sessions))
             } else {
-                Err(No::NotYet)
+                Err(ChangeError::NotYet)
             };
         }
         let own = before.and_then(|it| self.sessions.get(&it)).map_or(0, |entry| entry.bearers.len());
         let others = self.bearers.used() - own;
         if others + bearers.len() > most.bearers {
             return refused(format!(
-                "{} more bearers than the {others} that others have: the state allows {} in all ('bearers')",
+                "{} bearers in addition to the {others} of other sessions: the state allows {} in total ('bearers')",
                 bearers.len(),
                 most.bearers
             ));
         }
-        if self.bearers.left() < bearers.len() {
-            return Err(No::NotYet);
+        if self.bearers.available() < bearers.len() {
+            return Err(ChangeError::NotYet);
         }
         let mut steps = Vec::with_capacity(2);
         let number = match before {
@@ -236,18 +236,18 @@ impl Books {
                 number
             }
             None => {
-                let Some(number) = self.places.take() else { return Err(No::NotYet) };
+                let Some(number) = self.slots.take() else { return Err(ChangeError::NotYet) };
                 accounts.begin(number);
                 number
             }
         };
-        let told = self.sessions.remove(&number).map(|entry| entry.told).unwrap_or_default();
-        let places: Vec<u32> = bearers.iter().map_while(|_| self.bearers.take()).collect();
+        let settled = self.sessions.remove(&number).map(|entry| entry.settled).unwrap_or_default();
+        let slots: Vec<u32> = bearers.iter().map_while(|_| self.bearers.take()).collect();
         let mut filters: Vec<(u32, Condition, u32)> = Vec::new();
         let several = |teid| bearers.iter().filter(|bearer| bearer.teid == teid).count() > 1;
-        let made = bearers.iter().zip(&places).map(|(bearer, place)| {
-            accounts.begin_bearer(*place);
-            filters.extend(bearer.filters.iter().map(|(precedence, condition)| (*precedence, *condition, *place)));
+        let made = bearers.iter().zip(&slots).map(|(bearer, slot)| {
+            accounts.begin_bearer(*slot);
+            filters.extend(bearer.filters.iter().map(|(precedence, condition)| (*precedence, *condition, *slot)));
             let made = Bearer {
                 session: number,
                 teid: bearer.teid,
@@ -258,30 +258,30 @@ impl Books {
                 guaranteed: bearer.guaranteed,
                 several: several(bearer.teid),
             };
-            (*place, made)
+            (*slot, made)
         });
         let made: Arc<[(u32, Bearer)]> = made.collect();
         filters.sort_by_key(|(precedence, ..)| *precedence);
-        let filters: Vec<_> = filters.into_iter().map(|(_, condition, place)| (condition, place)).collect();
+        let filters: Vec<_> = filters.into_iter().map(|(_, condition, slot)| (condition, slot)).collect();
         let filters = (!filters.is_empty()).then(|| Arc::new(filters));
-        let session = Session { user, first: places.first().copied().unwrap_or_default(), limits, filters };
+        let session = Session { user, first: slots.first().copied().unwrap_or_default(), limits, filters };
         steps.push(Step::Add { number, session, bearers: Arc::clone(&made) });
         self.by_name.extend(user.names().map(|name| (name, number)));
-        self.sessions.insert(number, Entry { user, text, bearers: made, told });
+        self.sessions.insert(number, Entry { user, text, bearers: made, settled });
         Ok(steps)
     }
 
-    /// Takes a session's names and bearers from it: the bearers.
+    /// Removes a session's names and bearers. Returns the bearers.
     fn take_down(&mut self, number: u32) -> Option<Arc<[(u32, Bearer)]>> {
         let entry = self.sessions.get(&number)?;
         for name in entry.user.names() {
             self.by_name.remove(&name);
         }
-        self.bearers.waiting.extend(entry.bearers.iter().map(|(place, _)| *place));
+        self.bearers.waiting.extend(entry.bearers.iter().map(|(slot, _)| *slot));
         Some(Arc::clone(&entry.bearers))
     }
 
-    /// Looks whether the words behind a user are those of the session that the user has.
+    /// Checks that the words after a user are those of the user's listed session.
     fn only_listed(&self, user: User, entry: &str) -> Result<(), String> {
         let session = self.session_of(user).and_then(|number| self.sessions.get(&number));
         match session.and_then(|session| foreign_words(entry, &session.text).next()) {
@@ -289,8 +289,8 @@ impl Books {
             Some((_, word)) => {
                 let word: String = word.chars().take(60).collect();
                 Err(format!(
-                    "'{word}' is not of the session of {user} as it is listed: allowed are the user alone, and the \
-                     listed line"
+                    "'{word}' differs from the listed session of {user}: allowed are the user alone, and the listed \
+                     line"
                 ))
             }
         }
@@ -300,7 +300,7 @@ impl Books {
         let number = self.session_of(user).ok_or_else(|| format!("{user} has no session"))?;
         if self.most_ended > 0 && self.ended.len() + self.ending.len() >= self.most_ended {
             return Err(format!(
-                "the counts of {} sessions that have ended have not been taken out yet: the state keeps as many ('ended')",
+                "the counts of {} ended sessions have not been removed yet: the state keeps no more ('ended')",
                 self.most_ended
             ));
         }
@@ -311,13 +311,13 @@ impl Books {
         Ok(Step::Remove { number, bearers })
     }
 
-    /// What was removed before is seen by nobody any more.
+    /// Frees the slots of removed sessions, which no worker reads any more, and makes their counts final.
     fn settle(&mut self, accounts: &Accounts) {
-        let Self { places, bearers, ending, .. } = self;
+        let Self { slots, bearers, ending, .. } = self;
         bearers.free.extend(bearers.waiting.drain(..));
         for (number, entry) in std::mem::take(ending) {
-            places.free.push_back(number);
-            let usage = untold(&accounts.usage(number), &entry.told);
+            slots.free.push_back(number);
+            let usage = unsettled(&accounts.usage(number), &entry.settled);
             if !usage.is_empty() && self.most_ended > 0 {
                 self.ended.insert(self.next_ended, Ended { user: entry.user, usage });
                 self.next_ended += 1;
@@ -326,13 +326,13 @@ impl Books {
     }
 }
 
-/// What has not been told yet, without what is nothing.
-fn untold(usage: &[(u32, Usage)], told: &HashMap<u32, Usage>) -> Vec<(u32, Usage)> {
-    let rest = usage.iter().map(|(rule, usage)| (*rule, usage.less(told.get(rule).copied().unwrap_or_default())));
+/// Returns the counts that were not removed yet, without zeros.
+fn unsettled(usage: &[(u32, Usage)], settled: &HashMap<u32, Usage>) -> Vec<(u32, Usage)> {
+    let rest = usage.iter().map(|(rule, usage)| (*rule, usage.less(settled.get(rule).copied().unwrap_or_default())));
     rest.filter(|(_, usage)| *usage != Usage::default()).collect()
 }
 
-/// A user's usage as a line.
+/// Formats a user's usage as a line.
 fn show(first: &str, usage: &[(u32, Usage)]) -> String {
     let mut line = first.to_owned();
     for (rule, Usage([up, up_bytes, down, down_bytes])) in usage {
@@ -342,15 +342,15 @@ fn show(first: &str, usage: &[(u32, Usage)]) -> String {
     line
 }
 
-/// Why there is no place though there will be one.
-const LOOKED_AT: &str =
-    "a worker that has been stopped still looks at sessions that ended, whose places it needs: try again";
+/// The error when a slot is needed that will become free.
+const STILL_READ: &str = "a stopped worker still reads ended sessions whose slots are needed: try again";
 
-/// How sessions are changed.
+/// The syntax of changes.
 const SYNTAX: &str = "\
-add USER teid=N [peer=ADDRESS peer-teid=N] [qfi=N] [ambr-up=RATE] [ambr-down=RATE] [mbr-up=RATE] [mbr-down=RATE] [gbr] [bearer ... filter=PRECEDENCE,CONDITION,...]   a new session
-remove USER   a session that is there; also its line as it is listed
-replace USER teid=N ...   another in the place of the user's, which keeps its counts, or a new one
+add USER teid=N [peer=ADDRESS peer-teid=N] [qfi=N] [ambr-up=RATE] [ambr-down=RATE] [mbr-up=RATE] [mbr-down=RATE] \
+[gbr] [bearer ... filter=PRECEDENCE,CONDITION,...]   adds a session
+remove USER   removes a session; the listed line is allowed, too
+replace USER teid=N ...   replaces the user's session, which keeps its counts, or adds it
 where USER is 10.60.0.1, 2001:db8:0:1::/64, or both with a comma between them, and RATE is 50Mbps or 50Mbps/64KiB";
 
 impl Table for Core {
@@ -364,8 +364,8 @@ impl Table for Core {
         let (mut at, mut waited) = (0, Duration::ZERO);
         while at < changes.len() {
             let (begin, end) = (at, changes.len().min(at + CHUNK));
-            let left = self.live.change_told(|users, log, left| {
-                if left {
+            let workers_left = self.live.change_told(|users, log, workers_left| {
+                if workers_left {
                     books.settle(&self.accounts);
                 }
                 while at < end {
@@ -375,15 +375,15 @@ impl Table for Core {
                             log.extend(steps);
                             outcome.note::<String>(at, Ok(()));
                         }
-                        Err(No::NotYet) if left || waited < PATIENCE => break,
-                        Err(No::NotYet) => outcome.note(at, Err(LOOKED_AT)),
-                        Err(No::Refused(message)) => outcome.note(at, Err(message)),
+                        Err(ChangeError::NotYet) if workers_left || waited < PATIENCE => break,
+                        Err(ChangeError::NotYet) => outcome.note(at, Err(STILL_READ)),
+                        Err(ChangeError::Refused(message)) => outcome.note(at, Err(message)),
                     }
                     at += 1;
                 }
-                left
+                workers_left
             });
-            if at == begin && !left {
+            if at == begin && !workers_left {
                 let since = Instant::now();
                 std::thread::sleep(LOOK);
                 waited += since.elapsed();
@@ -403,14 +403,14 @@ impl Table for Core {
     }
 }
 
-/// What a line is listed under.
+/// Returns the name under which a line is listed.
 fn first_name(line: &str) -> Result<Name, String> {
     let word = line.split_ascii_whitespace().next().unwrap_or_default();
-    User::parse(word)?.names().next().ok_or_else(|| format!("'{word}' is no user"))
+    User::parse(word)?.names().next().ok_or_else(|| format!("'{word}' is not a user"))
 }
 
 impl Books {
-    /// The sessions behind a name, each once.
+    /// Returns the sessions after a name without duplicates.
     fn following(&self, after: Option<Name>) -> impl Iterator<Item = (u32, &Entry)> {
         let behind = self.by_name.range((after.map_or(Unbounded, Excluded), Unbounded));
         behind.filter_map(|(name, number)| {

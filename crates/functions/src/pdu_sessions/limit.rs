@@ -1,48 +1,48 @@
 //! Rate limits of users and bearers, kept in one word each, so that several workers can share them.
 //!
-//! A token bucket by its other face, the virtual scheduling algorithm (ITU-T I.371 annex A): the word is the instant at
-//! which the bucket will be full again. A packet moves it on by what its bytes take at the rate, unless it would then lie
-//! further ahead than a full bucket lasts. Instants are counted in 256ths of a tick, round the end of a word; less than one
-//! of them is lost a packet.
+//! This is a token bucket in its other form, the virtual scheduling algorithm (ITU-T I.371 annex A): the word is the
+//! instant at which the bucket will be full again. A packet moves the instant by the time that its bytes take at the
+//! rate, unless it would then lie further ahead than a full bucket lasts. Instants are counted in 256ths of a tick and
+//! wrap around at the end of a word. Less than one unit is lost per packet.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_measure::{BitRate, Bytes, Frequency, Nanos};
 use forebay_packet::Ticks;
 
-/// Parts of a tick, as a power of two.
+/// The binary logarithm of the parts of a tick.
 const PARTS: u32 = 8;
-/// Further parts in which the time of one byte is kept.
+/// Further bits with which the time of one byte is kept.
 const FINER: u32 = 16;
-/// How far workers' clocks may be apart: an instant that is further ahead than any packet moves it was left there before the
-/// clock went round.
+/// The greatest distance between workers' clocks. An instant further ahead than any packet moves it dates from before
+/// the clock wrapped around.
 const SKEW: u64 = 1 << (32 + PARTS);
-/// The longest that a full bucket may last.
+/// The longest time that a full bucket may last.
 const MOST: u64 = 1 << 60;
-/// A bucket that is not stated holds at least so many bytes: a packet of any length that interfaces have.
+/// The least size of a bucket without a stated burst, in bytes: a packet of any length that interfaces have.
 const LEAST_BURST: f64 = 16_384.0;
-/// The least and the greatest rate, in bits a second.
+/// The least and the greatest rate, in bits per second.
 const RATES: std::ops::RangeInclusive<f64> = 1e3..=1e12;
 
-/// A rate and how far it may be anticipated; without a rate, none.
+/// A rate and the burst that may be sent ahead of it; without a rate, no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Limit {
-    /// What a byte takes, in 2^-24 ticks; 0 without a rate.
+    /// The time of a byte in 2^-24 ticks; 0 without a rate.
     per_byte: u64,
-    /// How long a full bucket lasts, in parts of a tick.
+    /// The time that a full bucket lasts, in parts of a tick.
     burst: u64,
 }
 
-/// What rates are counted by.
+/// The units of rates.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     pub(super) frequency: Frequency,
-    /// How long buckets last that state no burst.
+    /// The time that buckets without a stated burst last.
     pub(super) burst: Nanos,
 }
 
 impl Limit {
-    /// A limit as it is written: `50Mbps`, or with how many bytes may come at once, `50Mbps/64KiB`.
+    /// Parses a limit: `50Mbps`, or with the number of bytes that may come at once, `50Mbps/64KiB`.
     pub(super) fn parse(text: &str, clock: Clock) -> Result<Self, String> {
         let short: String = text.chars().take(60).collect();
         let (rate, burst) = text.split_once('/').map_or((text, None), |(rate, burst)| (rate, Some(burst)));
@@ -63,14 +63,14 @@ impl Limit {
         Ok(Self { per_byte: (per_byte.round() as u64).max(1), burst: burst.round() as u64 })
     }
 
-    /// What so many bytes take.
+    /// Returns the time of so many bytes.
     #[inline(always)]
     fn cost(self, bytes: u32) -> u64 {
         // At most 2^16 bytes of at most 2^62.
         ((u128::from(bytes) * u128::from(self.per_byte)) >> FINER) as u64
     }
 
-    /// Whether so many bytes may pass now; they are counted if so. `alone` where no other worker counts here.
+    /// Returns whether so many bytes may pass now; if so, they are counted. `alone` if no other worker counts here.
     #[inline(always)]
     pub(super) fn take(self, bucket: &AtomicU64, now: Ticks, bytes: u32, alone: bool) -> bool {
         if self.per_byte == 0 {
@@ -80,7 +80,7 @@ impl Limit {
         let mut seen = bucket.load(Ordering::Relaxed);
         loop {
             let ahead = seen.wrapping_sub(now);
-            // Also what lies behind, which is far ahead round the end.
+            // This includes an instant in the past, which appears far ahead because of the wrap-around.
             let ahead = if ahead > self.burst + SKEW { 0 } else { ahead };
             let after = ahead + cost;
             if after > self.burst {
@@ -98,7 +98,7 @@ impl Limit {
         }
     }
 
-    /// Gives back what a packet took that does not pass after all.
+    /// Returns the amount of a packet that does not pass after all.
     #[inline]
     pub(super) fn give_back(self, bucket: &AtomicU64, bytes: u32) {
         if self.per_byte != 0 {
@@ -139,33 +139,35 @@ mod tests {
     }
 
     #[test]
-    fn an_instant_of_a_clock_that_has_gone_round_is_no_debt() {
+    fn an_instant_before_a_clock_wrap_is_ignored() {
         let limit = Limit::parse("8Mbps/1000B", clock(1e9)).expect("well-formed");
-        // Half a round ahead of now: 138 days at 1 GHz.
+        // Half a wrap ahead of now: 138 days at 1 GHz.
         let bucket = AtomicU64::new(1 << 63);
         assert!(limit.take(&bucket, Ticks(5), 1_000, true));
         assert!(!limit.take(&bucket, Ticks(5), 1, true));
     }
 
     #[test]
-    fn several_workers_take_no_more_than_there_is() {
+    fn several_workers_take_no_more_than_the_bucket_has() {
         let limit = Limit::parse("8Mbps/10000B", clock(1e9)).expect("well-formed");
         let bucket = AtomicU64::new(0);
         let taken: usize = std::thread::scope(|scope| {
             let taker = || (0..5_000).filter(|_| limit.take(&bucket, Ticks(1 << 40), 1, false)).count();
             let all: Vec<_> = (0..4).map(|_| scope.spawn(taker)).collect();
-            all.into_iter().map(|one| one.join().expect("it does not panic")).sum()
+            all.into_iter().map(|one| one.join().expect("the thread does not panic")).sum()
         });
         assert_eq!(taken, 10_000);
     }
 
     proptest! {
-        /// Against the exact token bucket, at rates of which a byte takes whole parts of a tick.
+        /// Compared with the exact token bucket, at rates at which a byte takes whole parts of a tick.
         #[test]
         fn it_is_a_token_bucket(
             rate in prop::sample::select(vec!["8kbps", "1Mbps", "64Mbps", "1Gbps", "8Gbps"]),
             burst in 100u64..5_000,
-            steps in prop::collection::vec((prop_oneof![0u64..200_000, 0u64..10_000_000_000], 1u32..1_500, any::<bool>()), 1..100),
+            steps in prop::collection::vec(
+                (prop_oneof![0u64..200_000, 0u64..10_000_000_000], 1u32..1_500, any::<bool>()), 1..100,
+            ),
         ) {
             let limit = Limit::parse(&format!("{rate}/{burst}B"), clock(1e9)).expect("well-formed");
             let scale = Scale::new(Frequency::new(1e9));

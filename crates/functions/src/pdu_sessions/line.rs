@@ -1,6 +1,7 @@
-//! A session as a line says it: the user, the tunnels, the limits, the bearers and their filters.
+//! The text form of a session: the user, the tunnels, the limits, the bearers and their filters.
 //!
-//! `10.60.0.1 teid=0x1001 peer=192.0.2.10 peer-teid=0x2001 qfi=9 ambr-down=200Mbps bearer qfi=1 gbr filter=10,udp,port=5060`
+//! `10.60.0.1 teid=0x1001 peer=192.0.2.10 peer-teid=0x2001 qfi=9 ambr-down=200Mbps
+//! bearer qfi=1 gbr filter=10,udp,port=5060`
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,7 +16,7 @@ pub(super) const MOST_BEARERS: usize = 64;
 /// The most filters of a session.
 const MOST_FILTERS: usize = 256;
 
-/// Who has a session: an IPv4 address, an IPv6 /64 (TS 23.501 section 5.8.2.2.3), or both. 0 is none.
+/// The user of a session: an IPv4 address, an IPv6 /64 (TS 23.501 section 5.8.2.2.3), or both. 0 means no address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct User {
     pub(super) ipv4: u32,
@@ -30,20 +31,20 @@ pub(crate) enum Name {
 }
 
 impl User {
-    /// Its addresses; the first is the one that it is listed under.
+    /// Returns its addresses. The session is listed under the first.
     pub(super) fn names(self) -> impl Iterator<Item = Name> {
         let four = (self.ipv4 != 0).then_some(Name::V4(self.ipv4));
         let six = (self.ipv6 != 0).then_some(Name::V6(self.ipv6));
         four.into_iter().chain(six)
     }
 
-    /// As it is written: `10.60.0.1`, `2001:db8:0:1::/64`, or both with a comma between them.
+    /// Parses `10.60.0.1`, `2001:db8:0:1::/64`, or both with a comma between them.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let short: String = text.chars().take(60).collect();
         let wrong = || {
             format!(
-                "'{short}' is no user: allowed are an IPv4 address, an IPv6 /64 such as 2001:db8:0:1::/64, or both with a comma \
-                 between them"
+                "'{short}' is not a user: allowed are an IPv4 address, an IPv6 /64 such as 2001:db8:0:1::/64, or both \
+                 with a comma between them"
             )
         };
         let mut user = Self::default();
@@ -87,17 +88,17 @@ impl fmt::Display for User {
 /// A bearer (4G) or QoS flow (5G).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct BearerLine {
-    /// The tunnel that packets come by from the user; never 0.
+    /// The tunnel in which packets come from the user; never 0.
     pub(super) teid: u32,
-    /// The tunnel that packets go by to the user; 0 for none.
+    /// The tunnel in which packets go to the user; 0 for none.
     pub(super) peer: u32,
     pub(super) peer_teid: u32,
     pub(super) qfi: u8,
-    /// Its own limits, up and down.
+    /// Its own limits, in the uplink and the downlink.
     pub(super) limits: [Limit; 2],
-    /// Whether its rate is guaranteed: it is not part of the aggregate (TS 23.501 section 5.7.2.6).
+    /// Whether its rate is guaranteed; then it is not part of the aggregate (TS 23.501 section 5.7.2.6).
     pub(super) guaranteed: bool,
-    /// Which packets are for it; lower precedence is asked first.
+    /// The packets that it carries. Filters with lower precedence are checked first.
     pub(super) filters: Vec<(u32, Condition)>,
 }
 
@@ -105,44 +106,44 @@ pub(super) struct BearerLine {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Line {
     pub(super) user: User,
-    /// The aggregate limits of all bearers whose rate is not guaranteed, up and down.
+    /// The aggregate limits of all bearers without guaranteed rate, in the uplink and the downlink.
     pub(super) limits: [Limit; 2],
-    /// The first takes what no filter is for.
+    /// The first bearer carries the packets that match no filter.
     pub(super) bearers: Vec<BearerLine>,
-    /// The line, its words parted by one space.
+    /// The line, its words separated by one space.
     pub(super) text: Box<str>,
 }
 
-/// A line without what follows `#`.
+/// Returns a line without its comment, which starts with `#`.
 pub(super) fn without_comment(line: &str) -> &str {
     line.split('#').next().unwrap_or_default().trim_ascii()
 }
 
 impl Line {
-    /// Reads a line that is not empty.
+    /// Parses a line that is not empty.
     pub(super) fn parse(line: &str, clock: Clock) -> Result<Self, String> {
         let line = without_comment(line);
         let mut words = line.split_ascii_whitespace();
         let user = User::parse(words.next().unwrap_or_default())?;
         let mut limits = [Limit::default(); 2];
         let mut bearers = vec![BearerLine::default()];
-        let mut said: Vec<&str> = Vec::new();
+        let mut given: Vec<&str> = Vec::new();
         for word in words {
             let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
             if name == "bearer" && value.is_none() {
                 if bearers.len() == MOST_BEARERS {
-                    return Err(format!("more than {MOST_BEARERS} bearers: allowed are as many"));
+                    return Err(format!("more than {MOST_BEARERS} bearers: allowed are up to {MOST_BEARERS}"));
                 }
-                // Those without a tunnel of their own share the first's.
+                // A bearer without a tunnel of its own shares the first one's.
                 let BearerLine { teid, peer, peer_teid, .. } = bearers[0];
                 bearers.push(BearerLine { teid, peer, peer_teid, ..BearerLine::default() });
-                said.clear();
+                given.clear();
                 continue;
             }
-            if said.contains(&name) && name != "filter" {
-                return Err(format!("'{name}' is said twice of one bearer"));
+            if given.contains(&name) && name != "filter" {
+                return Err(format!("'{name}' is given twice for one bearer"));
             }
-            said.push(name);
+            given.push(name);
             let first = bearers.len() == 1;
             let Some(bearer) = bearers.last_mut() else { continue };
             match (name, value) {
@@ -163,41 +164,44 @@ impl Line {
                 ("gbr", None) => bearer.guaranteed = true,
                 ("filter", Some(value)) if !first => bearer.filters.push(at(name, filter(value))?),
                 ("filter", Some(_)) => {
-                    return Err("filter: the first bearer takes what no other does: allowed behind 'bearer'".to_owned());
+                    return Err("filter: the first bearer carries all other packets: allowed after 'bearer'".to_owned());
                 }
                 ("ambr-up" | "ambr-down", Some(_)) => {
-                    return Err(format!("{name} is of the whole session: allowed before the first 'bearer'"));
+                    return Err(format!("{name} applies to the whole session: allowed before the first 'bearer'"));
                 }
                 _ => {
                     let short: String = word.chars().take(60).collect();
                     return Err(format!(
-                        "'{short}': allowed are teid=, peer=, peer-teid=, qfi=, gbr, ambr-up=, ambr-down=, mbr-up=, mbr-down=, \
-                         filter= and bearer"
+                        "'{short}': allowed are teid=, peer=, peer-teid=, qfi=, gbr, ambr-up=, ambr-down=, mbr-up=, \
+                         mbr-down=, filter= and bearer"
                     ));
                 }
             }
         }
         for (index, bearer) in bearers.iter().enumerate() {
             if bearer.teid == 0 {
-                return Err("no tunnel: write teid=, 1 to 4294967295".to_owned());
+                return Err("the tunnel is missing: write teid=, 1 to 4294967295".to_owned());
             }
             if (bearer.peer == 0) != (bearer.peer_teid == 0) {
-                return Err("half a tunnel to the user: write peer=ADDRESS and peer-teid=NUMBER, or neither".to_owned());
+                return Err(
+                    "the tunnel to the user is incomplete: write peer=ADDRESS and peer-teid=NUMBER, or neither"
+                        .to_owned(),
+                );
             }
             if index > 0 && bearer.filters.is_empty() {
-                return Err("a further bearer without a packet to carry: write filter=PRECEDENCE,CONDITION".to_owned());
+                return Err("a further bearer needs a filter: write filter=PRECEDENCE,CONDITION".to_owned());
             }
         }
         let filters: usize = bearers.iter().map(|bearer| bearer.filters.len()).sum();
         if filters > MOST_FILTERS {
-            return Err(format!("{filters} filters: allowed are up to {MOST_FILTERS} a session"));
+            return Err(format!("{filters} filters: allowed are up to {MOST_FILTERS} per session"));
         }
         let text = line.split_ascii_whitespace().collect::<Vec<_>>().join(" ").into();
         Ok(Self { user, limits, bearers, text })
     }
 }
 
-/// What is wrong, with the word that it is wrong about.
+/// Puts the word with the error before the message.
 fn at<T>(name: &str, result: Result<T, String>) -> Result<T, String> {
     result.map_err(|message| format!("{name}: {message}"))
 }
@@ -220,14 +224,14 @@ fn filter(text: &str) -> Result<(u32, Condition), String> {
     let first = parts.next().unwrap_or_default();
     let short: String = first.chars().take(60).collect();
     let precedence = whole(first, u32::MAX)
-        .ok_or_else(|| format!("'{short}' is no precedence: allowed are 0 to 4294967295, a comma and conditions"))?;
+        .ok_or_else(|| format!("'{short}' is not a precedence: allowed are 0 to 4294967295, a comma and conditions"))?;
     let mut condition = Condition::default();
     let mut any = false;
     for part in parts {
         condition.add(part)?;
         any = true;
     }
-    if any { Ok((precedence, condition)) } else { Err(format!("it has no condition: allowed are {CONDITIONS}")) }
+    if any { Ok((precedence, condition)) } else { Err(format!("the condition is missing: allowed are {CONDITIONS}")) }
 }
 
 #[cfg(test)]
@@ -257,31 +261,31 @@ mod tests {
         assert_eq!((other.teid, other.peer, other.guaranteed), (0x1002, 0xc000_020a, false));
         assert_ne!(line.limits[1], Limit::default());
         assert_eq!(line.limits[0], Limit::default());
-        assert_eq!(read(&line.text).as_ref(), Ok(&line), "what is listed can be read");
+        assert_eq!(read(&line.text).as_ref(), Ok(&line), "the listed line can be parsed");
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_what_is_allowed() {
+    fn errors_say_what_is_allowed() {
         for (line, part) in [
-            ("", "'' is no user"),
-            ("10.60.0.0/24 teid=1", "'10.60.0.0/24' is no user"),
-            ("2001:db8::1 teid=1", "'2001:db8::1' is no user"),
-            ("10.0.0.1,10.0.0.2 teid=1", "is no user"),
-            ("0.0.0.0 teid=1", "is no user"),
-            ("::/64 teid=1", "is no user"),
-            ("10.0.0.1", "no tunnel"),
+            ("", "'' is not a user"),
+            ("10.60.0.0/24 teid=1", "'10.60.0.0/24' is not a user"),
+            ("2001:db8::1 teid=1", "'2001:db8::1' is not a user"),
+            ("10.0.0.1,10.0.0.2 teid=1", "is not a user"),
+            ("0.0.0.0 teid=1", "is not a user"),
+            ("::/64 teid=1", "is not a user"),
+            ("10.0.0.1", "the tunnel is missing"),
             ("10.0.0.1 teid=0", "teid: '0'"),
-            ("10.0.0.1 teid=1 teid=2", "'teid' is said twice"),
-            ("10.0.0.1 teid=1 peer=192.0.2.1", "half a tunnel"),
+            ("10.0.0.1 teid=1 teid=2", "'teid' is given twice"),
+            ("10.0.0.1 teid=1 peer=192.0.2.1", "is incomplete"),
             ("10.0.0.1 teid=1 peer=2001:db8::1 peer-teid=1", "peer: '2001:db8::1': allowed are IPv4"),
             ("10.0.0.1 teid=1 qfi=64", "qfi: '64': allowed are 0 to 63"),
             ("10.0.0.1 teid=1 ambr-up=fast", "ambr-up: "),
             ("10.0.0.1 teid=1 speed=9", "'speed=9': allowed are teid="),
-            ("10.0.0.1 teid=1 filter=1,tcp", "the first bearer takes"),
-            ("10.0.0.1 teid=1 bearer qfi=1", "without a packet to carry"),
-            ("10.0.0.1 teid=1 bearer filter=1", "it has no condition"),
-            ("10.0.0.1 teid=1 bearer filter=x,tcp", "'x' is no precedence"),
-            ("10.0.0.1 teid=1 bearer filter=1,tcp,udp", "said twice"),
+            ("10.0.0.1 teid=1 filter=1,tcp", "the first bearer carries"),
+            ("10.0.0.1 teid=1 bearer qfi=1", "needs a filter"),
+            ("10.0.0.1 teid=1 bearer filter=1", "the condition is missing"),
+            ("10.0.0.1 teid=1 bearer filter=x,tcp", "'x' is not a precedence"),
+            ("10.0.0.1 teid=1 bearer filter=1,tcp,udp", "given twice"),
             ("10.0.0.1 teid=1 bearer filter=1,port=9-1", "'port=9-1': allowed are"),
             ("10.0.0.1 teid=1 bearer filter=1,net=10.0.0.1/8", "the prefix is 10.0.0.0/8"),
             ("10.0.0.1 teid=1 bearer filter=1,dscp=64", "'dscp=64': allowed are"),

@@ -1,7 +1,7 @@
-//! Charging rules, the same for all users: what a packet is counted for.
+//! Charging rules, the same for all users: they determine what a packet is counted for.
 //!
-//! `7 tcp net=198.51.100.0/24 port=443`: the first rule that a packet meets gives it its number. Several rules may have one
-//! number, as several services have one price.
+//! `7 tcp net=198.51.100.0/24 port=443`: a packet is counted under the number of the first rule that it matches.
+//! Several rules may have the same number, as several services may have the same price.
 
 use forebay_packet::{Hidden, Packet};
 
@@ -12,10 +12,10 @@ use crate::tables::acl::{
     labels,
 };
 
-/// Packets that are worked on together.
+/// Packets that are processed together.
 pub(crate) const GO: usize = 32;
 
-/// The rules of one family, compiled where they can be.
+/// The rules of one family, compiled if possible.
 enum Compiled<A: Address> {
     None,
     Classifier(Classifier<A>),
@@ -52,16 +52,16 @@ impl<A: Address> Compiled<A> {
 
 /// The rules.
 pub(super) struct Rules {
-    /// What each is counted under.
+    /// The number under which each rule is counted.
     names: Vec<u32>,
     ipv4: Compiled<u32>,
     ipv6: Compiled<u128>,
-    /// Whether any asks for a protocol, and for ports.
+    /// Whether any rule needs a protocol, and whether any needs ports.
     protocols: bool,
     ports: bool,
 }
 
-/// What a worker classifies with.
+/// A worker's buffers for classification.
 pub(super) struct Scratch {
     hits: Hits,
     ipv4: [Key<u32>; GO],
@@ -81,12 +81,12 @@ impl Default for Scratch {
 }
 
 impl Rules {
-    /// The rules in the order in which they are asked.
+    /// Compiles the rules. Their order is that in which they are checked.
     pub(super) fn of(list: &[(u32, Condition)], seed: u64) -> Result<Self, String> {
         let (mut rules4, mut rules6) = (Vec::new(), Vec::new());
         let (mut numbers4, mut numbers6) = (Vec::new(), Vec::new());
         for ((_, condition), number) in list.iter().zip(0..) {
-            // Without a network it is for both families.
+            // A condition without a network applies to both families.
             let (four, six) = match condition.net {
                 None => (Some(Prefix::ANY), Some(Prefix::ANY)),
                 Some(Net::V4(net)) => (Some(net), None),
@@ -104,13 +104,13 @@ impl Rules {
         Ok(Self { names: list.iter().map(|(name, _)| *name).collect(), ipv4, ipv6, protocols, ports })
     }
 
-    /// Whether all packets are of no rule.
+    /// Returns whether there are no rules.
     pub(super) fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// The rules of packets that come from their users (`up`) or go to them; 0 for none. Of packets that hide what a
-    /// rule asks for it says which they are, a bit each.
+    /// Writes the rules of packets from their users (`up`) or to them; 0 for none. Returns a bit for each packet that
+    /// hides a field that a rule needs.
     #[inline]
     #[must_use]
     pub(super) fn classify(&self, batch: &mut [Packet], up: bool, scratch: &mut Scratch, found: &mut [u32; GO]) -> u32 {
@@ -124,7 +124,7 @@ impl Rules {
         for (index, packet) in batch.iter_mut().take(GO).enumerate() {
             let Some(seen) = Seen::of(packet, up) else { continue };
             if let Some(hidden) = seen.hidden {
-                undecidable |= u32::from(self.ask_for(hidden)) << index;
+                undecidable |= u32::from(self.needs(hidden)) << index;
             }
             if seen.six {
                 scratch.ipv6[len6] = key(&seen, seen.user, seen.remote);
@@ -137,10 +137,10 @@ impl Rules {
             }
         }
         let Scratch { hits, ipv4, ipv6, verdicts } = scratch;
-        let mut names = |verdicts: &[Verdict], places: &[u8]| {
-            for (verdict, place) in verdicts.iter().zip(places) {
+        let mut names = |verdicts: &[Verdict], indexes: &[u8]| {
+            for (verdict, index) in verdicts.iter().zip(indexes) {
                 let name = verdict.rule().and_then(|rule| self.names.get(rule as usize));
-                found[usize::from(*place)] = name.copied().unwrap_or(0);
+                found[usize::from(*index)] = name.copied().unwrap_or(0);
             }
         };
         self.ipv4.classify(&ipv4[..len4], &mut verdicts[..len4], hits);
@@ -150,9 +150,9 @@ impl Rules {
         undecidable
     }
 
-    /// Whether a rule asks for what a packet hides.
+    /// Returns whether a rule needs a field that a packet hides.
     #[cold]
-    fn ask_for(&self, hidden: Hidden) -> bool {
+    fn needs(&self, hidden: Hidden) -> bool {
         match hidden {
             Hidden::Network => true,
             Hidden::Protocol => self.protocols || self.ports,
@@ -161,7 +161,7 @@ impl Rules {
     }
 }
 
-/// The user is the source, whatever the direction.
+/// Converts a condition. The user is the source, whatever the direction.
 fn rule<A: Address>(condition: &Condition, net: Prefix<A>) -> Rule<A> {
     let protocol = condition.protocol.map_or(ProtocolMatch::ANY, ProtocolMatch::exactly);
     let (sport, dport) = (condition.ue_port, condition.port);
@@ -176,19 +176,19 @@ fn key<A: Address>(seen: &Seen, user: A, remote: A) -> Key<A> {
     }
 }
 
-/// Reads a line that is not empty: a number and conditions.
+/// Parses a line that is not empty: a number and conditions.
 pub(super) fn parse(line: &str) -> Result<(u32, Condition), String> {
     let mut words = without_comment(line).split_ascii_whitespace();
     let first = words.next().unwrap_or_default();
     let short: String = first.chars().take(60).collect();
     let name = whole(first, u32::MAX).filter(|name| *name > 0);
-    let name = name.ok_or_else(|| format!("'{short}' is no rule's number: allowed are 1 to 4294967295"))?;
+    let name = name.ok_or_else(|| format!("'{short}' is not a rule number: allowed are 1 to 4294967295"))?;
     let mut condition = Condition::default();
     for word in words {
         condition.add(word)?;
     }
     if condition.dscp.is_some() {
-        return Err("dscp is what senders like: allowed in filters, not in rules that are charged by".to_owned());
+        return Err("dscp: senders choose it freely: allowed in filters, not in charging rules".to_owned());
     }
     Ok((name, condition))
 }
@@ -203,9 +203,9 @@ mod tests {
         assert_eq!((name, condition.protocol), (7, Some(6)));
         assert_eq!(parse("0x10").expect("everything"), (16, Condition::default()));
         for (line, part) in [
-            ("", "'' is no rule's number"),
-            ("0 tcp", "'0' is no rule's number"),
-            ("web tcp", "'web' is no rule's number"),
+            ("", "'' is not a rule number"),
+            ("0 tcp", "'0' is not a rule number"),
+            ("web tcp", "'web' is not a rule number"),
             ("1 dscp=4", "allowed in filters"),
             ("1 speed=4", "'speed=4': allowed are"),
         ] {

@@ -16,7 +16,7 @@ use crate::gtpu_encap::GtpuEncap;
 use crate::upf_downlink::UpfDownlink;
 use crate::upf_uplink::UpfUplink;
 
-/// Both directions on one state.
+/// Both directions with one state.
 struct Bench {
     up: Rig,
     down: Rig,
@@ -52,7 +52,14 @@ impl Bench {
     }
 
     fn table(&self, name: &str) -> &dyn Table {
-        &**self.up.declared.tables.iter().find(|(other, _)| other == name).map(|(_, table)| table).expect("it is there")
+        &**self
+            .up
+            .declared
+            .tables
+            .iter()
+            .find(|(other, _)| other == name)
+            .map(|(_, table)| table)
+            .expect("the table exists")
     }
 
     /// Makes one change.
@@ -70,7 +77,7 @@ impl Bench {
         self.up_by(teid, None, frame)
     }
 
-    /// The same of a packet that names a QoS flow.
+    /// The same for a packet that names a QoS flow.
     fn up_by(&mut self, teid: u32, flow: Option<u8>, frame: &[u8]) -> Gate {
         let mut batch = Batch::with_capacity(1);
         let mut packet = self.up.packet(frame);
@@ -80,7 +87,7 @@ impl Bench {
         self.up.process(&mut batch)[0].expect("nothing is held")
     }
 
-    /// The gate, and the tunnel that the packet is to go into.
+    /// Returns the gate, and the tunnel that the packet is to go into.
     fn down(&mut self, frame: &[u8]) -> (Gate, Tunnel) {
         let mut batch = Batch::with_capacity(1);
         batch.push(self.down.packet(frame)).expect("room");
@@ -97,7 +104,7 @@ fn user(number: u8) -> [u8; 4] {
     [10, 60, 0, number]
 }
 
-/// A frame of 100 bytes of IP.
+/// Returns a frame with 100 bytes of IP.
 fn frame(source: [u8; 4], destination: [u8; 4], ports: (u16, u16)) -> Vec<u8> {
     let mut frame = Vec::new();
     let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(source, destination, 64).udp(ports.0, ports.1);
@@ -118,7 +125,7 @@ fn one(more: &str) -> Value {
 }
 
 #[test]
-fn packets_are_their_users() {
+fn packets_belong_to_their_users() {
     let mut bench = Bench::new(one(""));
     assert_eq!(bench.up(0x1001, &from_user(1, 80)), Gate::FIRST);
     assert_eq!(bench.up(0x1002, &from_user(1, 80)), UNKNOWN_TEID);
@@ -127,7 +134,7 @@ fn packets_are_their_users() {
     assert_eq!(bench.down(&to_user(1, 80)), (Gate::FIRST, Tunnel { peer: GNB, teid: 0x2001, qfi: 9 }));
     assert_eq!(bench.down(&to_user(2, 80)).0, UNKNOWN_USER);
     assert_eq!(bench.list("usage"), ["10.60.0.1 rule=other up=1/100B down=1/100B"]);
-    // Padding is nobody's.
+    // Padding is not counted.
     assert_eq!(bench.up(0x1001, &[&from_user(1, 80)[..], &[0; 9]].concat()), Gate::FIRST);
     assert_eq!(bench.list("usage"), ["10.60.0.1 rule=other up=2/200B down=1/100B"]);
     let mut cut = from_user(1, 80);
@@ -154,17 +161,18 @@ fn users_of_ipv6_have_a_prefix() {
     assert_eq!(bench.down(&frame("2001:db8::1", "2001:db8:60:1::7")).1.qfi, 3);
     assert_eq!(bench.down(&frame("2001:db9::1", "2001:db8:60:1::7")).1.qfi, 0);
     assert_eq!(bench.down(&frame("2001:db8::1", "2001:db8:60:2::7")).0, UNKNOWN_USER);
-    let usage = "10.60.0.1,2001:db8:60:1::/64 rule=other up=0/0B down=1/100B rule=7 up=1/100B down=1/100B rule=8 up=1/100B down=0/0B";
+    let usage = "10.60.0.1,2001:db8:60:1::/64 rule=other up=0/0B down=1/100B rule=7 up=1/100B down=1/100B \
+                 rule=8 up=1/100B down=0/0B";
     assert_eq!(bench.list("usage"), [usage]);
-    // Either address is the session's.
-    assert!(bench.change("add 10.60.0.1 teid=9").expect_err("there").contains("has a session already"));
+    // Both addresses belong to the session.
+    assert!(bench.change("add 10.60.0.1 teid=9").expect_err("a session").contains("already has a session"));
     assert_eq!(bench.change("remove 2001:db8:60:1::/64"), Ok(()));
     assert!(bench.list("sessions").is_empty());
 }
 
 #[test]
 fn bearers_are_chosen_by_precedence_on_both_ways() {
-    // The middle one has a tunnel of its own, as in 4G; the last shares the first's, as in 5G.
+    // The middle bearer has its own tunnel, as in 4G; the last one shares the first one's, as in 5G.
     let mut bench =
         Bench::new(one("bearer teid=0x1002 peer-teid=0x2002 qfi=1 mbr-up=8kbps/100B filter=20,udp,port=5000-5999 \
          bearer qfi=2 mbr-up=8kbps/200B filter=10,udp,port=5060 filter=30,dscp=46"));
@@ -174,16 +182,16 @@ fn bearers_are_chosen_by_precedence_on_both_ways() {
     let mut marked = to_user(1, 80);
     marked[15] = 46 << 2;
     assert_eq!(bench.down(&marked).1.qfi, 2);
-    // Upwards the tunnel says which; where it is shared the filters do.
+    // In the uplink the tunnel determines the bearer; if it is shared, the filters do.
     let gates = |bench: &mut Bench, teid, port| [0; 3].map(|_| bench.up(teid, &from_user(1, port)));
     assert_eq!(gates(&mut bench, 0x1002, 80), [Gate::FIRST, UP_OVER_RATE, UP_OVER_RATE]);
     assert_eq!(gates(&mut bench, 0x1001, 5_060), [Gate::FIRST, Gate::FIRST, UP_OVER_RATE]);
     assert_eq!(gates(&mut bench, 0x1001, 80), [Gate::FIRST; 3]);
-    assert_eq!(gates(&mut bench, 0x1001, 5_000), [Gate::FIRST; 3], "another tunnel's bearer does not count");
+    assert_eq!(gates(&mut bench, 0x1001, 5_000), [Gate::FIRST; 3], "a bearer of another tunnel is not used");
 }
 
 #[test]
-fn limits_are_kept_and_what_is_guaranteed_is_apart() {
+fn limits_are_enforced_and_guaranteed_bearers_are_separate() {
     let mut bench = Bench::new(one("ambr-down=8kbps/300B bearer qfi=1 gbr mbr-down=8kbps/200B filter=1,udp,port=5060"));
     let mut gates = |port, now| {
         bench.down.now = Ticks(now);
@@ -191,14 +199,14 @@ fn limits_are_kept_and_what_is_guaranteed_is_apart() {
     };
     let (yes, no) = (Gate::FIRST, DOWN_OVER_RATE);
     assert_eq!(gates(80, 1), [yes, yes, yes, no]);
-    assert_eq!(gates(5_060, 1), [yes, yes, no, no], "the rate of a guaranteed bearer is its own");
-    // 1000 bytes a second, at ticks of a nanosecond.
+    assert_eq!(gates(5_060, 1), [yes, yes, no, no], "a guaranteed bearer has its own rate");
+    // 1000 bytes per second; a tick is a nanosecond.
     assert_eq!(gates(80, 100_000_001), [yes, no, no, no]);
-    assert_eq!(bench.list("usage"), ["10.60.0.1 rule=other up=0/0B down=6/600B"], "what is dropped is not charged for");
+    assert_eq!(bench.list("usage"), ["10.60.0.1 rule=other up=0/0B down=6/600B"], "dropped packets are not charged");
 }
 
 #[test]
-fn what_the_session_refuses_the_bearer_has_not_used() {
+fn packets_that_the_session_refuses_do_not_use_the_bearers_limit() {
     let mut bench = Bench::new(one("ambr-up=8kbps/100B mbr-up=8kbps/200B"));
     assert_eq!([0; 3].map(|_| bench.up(0x1001, &from_user(1, 80))), [Gate::FIRST, UP_OVER_RATE, UP_OVER_RATE]);
     // The bearer has 100 of its 200 bytes, and gets 100 more.
@@ -213,23 +221,24 @@ fn idle_users_have_no_tunnel() {
     assert_eq!(bench.up(1, &from_user(1, 80)), Gate::FIRST);
     assert_eq!(bench.change("replace 10.60.0.1 teid=1 peer=192.0.2.10 peer-teid=5"), Ok(()));
     assert_eq!(bench.down(&to_user(1, 80)).1.teid, 5);
-    assert_eq!(bench.list("usage"), ["10.60.0.1 rule=other up=1/100B down=1/100B"], "counts go on");
+    assert_eq!(bench.list("usage"), ["10.60.0.1 rule=other up=1/100B down=1/100B"], "counts continue");
 }
 
 #[test]
-fn rules_beyond_those_that_a_user_has_are_others() {
+fn rules_beyond_the_limit_per_user_are_counted_as_other() {
     let rules: Vec<String> = (1..=5).map(|rule| format!("{rule} port={rule}")).collect();
     let mut bench = Bench::new(json!({ "sessions": ["10.60.0.1 teid=1"], "rules": rules, "rules_per_user": 3 }));
     for port in [5, 1, 2, 3, 4, 1, 5] {
         assert_eq!(bench.up(1, &from_user(1, port)), Gate::FIRST);
     }
-    let usage = "10.60.0.1 rule=other up=2/200B down=0/0B rule=5 up=2/200B down=0/0B rule=1 up=2/200B down=0/0B rule=2 up=1/100B down=0/0B";
+    let usage = "10.60.0.1 rule=other up=2/200B down=0/0B rule=5 up=2/200B down=0/0B \
+                 rule=1 up=2/200B down=0/0B rule=2 up=1/100B down=0/0B";
     assert_eq!(bench.list("usage"), [usage]);
     assert_eq!(bench.up.counters("charged")["unlisted"], 2);
 }
 
 #[test]
-fn thousands_of_rules_are_asked_in_order() {
+fn thousands_of_rules_are_checked_in_order() {
     let mut rules: Vec<String> = (0..3_000u32)
         .map(|rule| {
             format!(
@@ -264,12 +273,12 @@ fn thousands_of_rules_are_asked_in_order() {
 }
 
 #[test]
-fn what_downlink_says_encapsulation_does() {
+fn encapsulation_uses_the_tunnel_of_the_downlink() {
     let mut bench = Bench::new(one("bearer teid=0x1002 peer=192.0.2.11 peer-teid=0x2002 qfi=5 filter=1,udp,port=5060"));
     let params = json!({ "source": "192.0.2.1", "by": "session", "qfi": "session" });
     let mut encap = Rig::within::<GtpuEncap>(&params, &mut bench.surroundings).expect("well-formed");
     for (port, peer, teid, qfi) in [(80, 10, 0x2001u32, 9), (5_060, 11, 0x2002, 5)] {
-        // A tagged one goes the long way.
+        // A tagged frame takes the slow path.
         let plain = to_user(1, port);
         let tagged = [&plain[..12], &[0x81, 0, 0, 7], &plain[12..]].concat();
         for frame in [plain.clone(), tagged] {
@@ -285,12 +294,15 @@ fn what_downlink_says_encapsulation_does() {
             assert_eq!(out[58..], plain[14..]);
         }
     }
-    // Nobody has said a tunnel.
+    // A packet without a tunnel in its words.
     assert_eq!(encap.run(&to_user(1, 80)).0, Gate::drop(2));
     for (wrong, part) in [
-        (json!({ "source": "192.0.2.1", "by": "session", "peer": "192.0.2.2" }), "by: sessions say tunnel and peer"),
-        (json!({ "source": "2001:db8::1", "by": "session" }), "source: sessions have peers of IPv4"),
-        (json!({ "source": "192.0.2.1", "peer": "192.0.2.2", "teid": 1, "qfi": "session" }), "qfi: sessions say it"),
+        (
+            json!({ "source": "192.0.2.1", "by": "session", "peer": "192.0.2.2" }),
+            "by: sessions determine tunnel and peer",
+        ),
+        (json!({ "source": "2001:db8::1", "by": "session" }), "source: sessions have IPv4 peers"),
+        (json!({ "source": "192.0.2.1", "peer": "192.0.2.2", "teid": 1, "qfi": "session" }), "qfi: 'session' requires"),
     ] {
         let error = Rig::within::<GtpuEncap>(&wrong, &mut bench.surroundings).err().expect("refused").to_string();
         assert!(error.contains(part), "{error}");
@@ -298,12 +310,12 @@ fn what_downlink_says_encapsulation_does() {
 }
 
 #[test]
-fn workers_that_count_one_user_lose_nothing() {
+fn workers_that_count_for_one_user_lose_no_counts() {
     let all = surroundings(one("")).expect("well-formed");
-    let state = Arc::clone(&all.state["users"]).downcast::<PduSessions>().expect("its kind");
+    let state = Arc::clone(&all.state["users"]).downcast::<PduSessions>().expect("the state's type");
     let mut alone = Surroundings::new(Frequency::new(1e9));
     let mut setup = Setup::new("up", &mut alone);
-    let workers: Vec<Worker> = (0..3).map(|_| state.worker(Way::Up, &mut setup)).collect();
+    let workers: Vec<Worker> = (0..3).map(|_| state.worker(Direction::Up, &mut setup)).collect();
     assert!(workers.iter().all(|worker| !worker.writer.is_alone()));
     std::thread::scope(|scope| {
         for worker in workers {
@@ -311,12 +323,13 @@ fn workers_that_count_one_user_lose_nothing() {
         }
     });
     assert_eq!(state.core.accounts.usage(0)[1], (7, accounts::Usage([60_000, 600_000, 0, 0])));
-    assert!(state.worker(Way::Up, &mut setup).writer.is_alone(), "the others have gone");
+    assert!(state.worker(Direction::Up, &mut setup).writer.is_alone(), "the other workers are dropped");
 }
 
-/// TS 23.501 section 5.7.1.7: a packet came by a guaranteed bearer, whatever QoS flow the base station named.
+/// Regression: TS 23.501 section 5.7.1.7. A packet could use a guaranteed bearer, whatever QoS flow the base station
+/// named.
 #[test]
-fn a_packet_under_a_flow_that_is_not_its_bearers_is_dropped_or_only_counted() {
+fn a_packet_with_another_flow_than_its_bearers_is_dropped_or_only_counted() {
     const WRONG_QFI: Gate = Gate::drop(4);
     let line = "10.60.0.1 teid=1 peer=192.0.2.10 peer-teid=9 qfi=9 bearer qfi=1 gbr filter=10,udp,port=5060";
     let packet = |port: u16, offset: u16| {
@@ -339,18 +352,18 @@ fn a_packet_under_a_flow_that_is_not_its_bearers_is_dropped_or_only_counted() {
     ] {
         assert_eq!(bench.up_by(1, flow, &packet(port, 0)), gate, "{flow:?} to port {port}");
     }
-    // A later fragment shows no ports: it may be of either flow, and of no third.
+    // A later fragment shows no ports: it may belong to either flow, but to no third.
     for (flow, gate) in [(9, Gate::FIRST), (1, Gate::FIRST), (2, WRONG_QFI)] {
         assert_eq!(bench.up_by(1, Some(flow), &packet(5_060, 5)), gate, "{flow}");
     }
-    // A session without flows is of 4G.
+    // A session without flows is a 4G session.
     let mut other = packet(53, 0);
     other[29] = 2;
     assert_eq!(bench.up_by(2, Some(9), &other), Gate::FIRST);
     assert_eq!(bench.up.counters("qfi")["mismatched"], 5);
     let mut all = surroundings(json!({ "sessions": [line] })).expect("well-formed");
     let params = json!({ "state": "users", "qfi": "count" });
-    let up = Rig::within::<UpfUplink>(&params, &mut all).expect("right");
+    let up = Rig::within::<UpfUplink>(&params, &mut all).expect("valid parameters");
     bench = Bench { up, down: bench.down, surroundings: all };
     assert_eq!(bench.up_by(1, Some(63), &packet(53, 0)), Gate::FIRST);
     assert_eq!(bench.up.counters("qfi")["mismatched"], 1);

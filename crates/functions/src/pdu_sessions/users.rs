@@ -1,8 +1,8 @@
-//! The sessions as packets see them: by tunnel, by address, each with its bearers.
+//! The sessions as packets use them: found by tunnel or by address, each with its bearers.
 //!
-//! Two copies are kept while they change (`forebay_graph::Live`), so that what is here is little: two cache lines a session with
-//! one bearer, and sixteen bytes for each address and tunnel that it is found by. What packets change (buckets and counts) is in
-//! `accounts`, once; what only operators look at is not here.
+//! There are two copies while they change (`forebay_graph::Live`), so the data here is small: two cache lines for a
+//! session with one bearer, and sixteen bytes for each address and tunnel in the index. The data that packets change
+//! (buckets and counts) has one copy, in `accounts`. The data that only operators read is not here.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use forebay_simd::prefetch::prefetch_read;
 use super::condition::{Condition, Seen};
 use super::limit::Limit;
 use super::line::{Name, User};
-use super::places::Places;
+use super::places::Index;
 use crate::gtpu_decap::HAS_QFI;
 use crate::tables::sessions::Seed;
 
@@ -24,19 +24,19 @@ use crate::tables::sessions::Seed;
 pub(super) struct Bearer {
     pub(super) session: u32,
     pub(super) teid: u32,
-    /// 0 where there is no tunnel to the user.
+    /// 0 if there is no tunnel to the user.
     pub(super) peer_teid: u32,
     pub(super) peer: u32,
     pub(super) limits: [Limit; 2],
     pub(super) qfi: u8,
     pub(super) guaranteed: bool,
-    /// Whether other bearers of the session come by the same tunnel.
+    /// Whether other bearers of the session share the tunnel.
     pub(super) several: bool,
 }
 
 impl Bearer {
-    /// Whether a packet that names this QoS flow, with [`HAS_QFI`] set, may be the bearer's: one without a flow of
-    /// its own (4G; 0 is no flow, TS 24.501 section 9.11.4.12) is of any.
+    /// Returns whether a packet that names this QoS flow, with [`HAS_QFI`] set, may belong to the bearer. A bearer
+    /// without a flow of its own (4G; 0 is not a flow, TS 24.501 section 9.11.4.12) accepts any.
     #[inline(always)]
     pub(super) fn has_flow(&self, flow: u32) -> bool {
         self.qfi == 0 || flow == HAS_QFI | u32::from(self.qfi)
@@ -50,13 +50,13 @@ pub(super) struct Session {
     pub(super) user: User,
     pub(super) first: u32,
     pub(super) limits: [Limit; 2],
-    /// By precedence: which packets are for which bearer.
+    /// The filters by precedence, each with the bearer of its packets.
     pub(super) filters: Option<Arc<Vec<(Condition, u32)>>>,
 }
 
 impl Session {
-    /// The bearer that a packet is for; `None` where it hides what a filter asks for that comes before the one that it
-    /// meets.
+    /// Returns the bearer of a packet. `None` if the packet hides a field that is needed by a filter before the first
+    /// matching one.
     #[inline(always)]
     pub(super) fn bearer_of(&self, seen: impl FnOnce() -> Seen) -> Option<u32> {
         let Some(filters) = &self.filters else { return Some(self.first) };
@@ -85,8 +85,8 @@ impl Session {
 /// The sessions.
 pub(super) struct Users {
     seed: Seed,
-    by_teid: Places,
-    by_name: Places,
+    by_teid: Index,
+    by_name: Index,
     bearers: Vec<Bearer>,
     sessions: Vec<Session>,
 }
@@ -103,12 +103,12 @@ impl Clone for Users {
             seed: self.seed,
             by_teid: self.by_teid.clone(),
             by_name: self.by_name.clone(),
-            bearers: as_roomy(&self.bearers),
-            sessions: as_roomy(&self.sessions),
+            bearers: with_capacity_of(&self.bearers),
+            sessions: with_capacity_of(&self.sessions),
         }
     }
 
-    /// Takes no memory where both were made for as many.
+    /// Allocates no memory if both have the same capacity.
     fn clone_from(&mut self, other: &Self) {
         self.seed = other.seed;
         self.by_teid.clone_from(&other.by_teid);
@@ -118,8 +118,8 @@ impl Clone for Users {
     }
 }
 
-/// A copy with room for as many, so that what comes later takes no memory there either.
-fn as_roomy<T: Clone>(list: &Vec<T>) -> Vec<T> {
+/// Returns a copy with the same capacity, so that later additions allocate no memory there either.
+fn with_capacity_of<T: Clone>(list: &Vec<T>) -> Vec<T> {
     let mut copy = Vec::with_capacity(list.capacity());
     copy.extend_from_slice(list);
     copy
@@ -132,13 +132,13 @@ impl Replay<Vec<Step>> for Users {
 }
 
 impl Users {
-    /// None yet, with room for so many: what comes takes no memory but for its filters.
+    /// Creates an empty table with the given capacity. Additions allocate memory only for their filters.
     pub(super) fn new(sessions: usize, bearers: usize, seed: Seed) -> Result<Self, NoMemory> {
-        let (by_teid, by_name) = (Places::new(bearers)?, Places::new(sessions * 2)?);
+        let (by_teid, by_name) = (Index::new(bearers)?, Index::new(sessions * 2)?);
         Ok(Self { seed, by_teid, by_name, bearers: room(bearers)?, sessions: room(sessions)? })
     }
 
-    /// What is looked for where a tunnel is.
+    /// Returns the tag with which a tunnel is found in the index.
     #[inline(always)]
     fn tag_of_teid(&self, teid: u32) -> u32 {
         (self.seed.hash(teid.into(), 1) >> 32) as u32
@@ -163,13 +163,13 @@ impl Users {
         self.sessions.get(number as usize)
     }
 
-    /// The bearer that packets of a tunnel come by.
+    /// Returns the bearer of packets in a tunnel.
     #[inline]
     pub(super) fn by_teid(&self, teid: u32) -> Option<u32> {
         self.by_teid.find(self.tag_of_teid(teid), |bearer| self.has_teid(bearer, teid))
     }
 
-    /// The session that has an address.
+    /// Returns the session that has an address.
     #[inline]
     pub(super) fn by_name(&self, name: Name) -> Option<u32> {
         self.by_name.find(self.tag_of_name(name), |session| self.has_name(session, name))
@@ -188,8 +188,8 @@ impl Users {
         })
     }
 
-    /// The bearers that packets of tunnels come by, `u32::MAX` for none: each look-up asks for the memory that the next step
-    /// needs, so that those of a batch wait together.
+    /// Writes the bearers of packets in these tunnels, `u32::MAX` for none. Each look-up prefetches the memory of the
+    /// next step, so that the packets of a batch wait together.
     #[inline(always)]
     pub(super) fn find_bearers<const N: usize>(&self, teids: &[u32; N], found: &mut [u32; N]) {
         let mut tags = [0; N];
@@ -211,7 +211,7 @@ impl Users {
         }
     }
 
-    /// The sessions that have addresses, `u32::MAX` for none.
+    /// Writes the sessions that have these addresses, `u32::MAX` for none.
     #[inline(always)]
     pub(super) fn find_sessions<const N: usize>(&self, names: &[Name; N], found: &mut [u32; N]) {
         let mut tags = [0; N];
@@ -233,8 +233,8 @@ impl Users {
         }
     }
 
-    /// Asks for where the filters of sessions are, which is not with them; then for the filters themselves. In between something
-    /// else is to be done.
+    /// Prefetches first the lists of the sessions' filters, which are stored elsewhere, and in a second call the
+    /// filters themselves. Other work should be done between the calls.
     #[inline(always)]
     pub(super) fn prefetch_filters<const N: usize>(&self, sessions: &[u32; N], step: Filters) {
         for filters in sessions.iter().filter_map(|number| self.session(*number)?.filters.as_deref()) {
@@ -245,14 +245,14 @@ impl Users {
         }
     }
 
-    /// Makes a change that can be made: what is added is not there, what is removed is.
+    /// Makes a change. An added session must not exist, and a removed one must.
     pub(super) fn apply(&mut self, step: &Step) {
         match step {
             Step::Add { number, session, bearers } => {
-                for (at, (place, bearer)) in bearers.iter().enumerate() {
-                    put(&mut self.bearers, *place, *bearer);
+                for (at, (slot, bearer)) in bearers.iter().enumerate() {
+                    put(&mut self.bearers, *slot, *bearer);
                     if is_first(bearers, at) {
-                        self.by_teid.insert(self.tag_of_teid(bearer.teid), *place);
+                        self.by_teid.insert(self.tag_of_teid(bearer.teid), *slot);
                     }
                 }
                 put(&mut self.sessions, *number, session.clone());
@@ -261,11 +261,11 @@ impl Users {
                 }
             }
             Step::Remove { number, bearers } => {
-                for (at, (place, bearer)) in bearers.iter().enumerate() {
+                for (at, (slot, bearer)) in bearers.iter().enumerate() {
                     if is_first(bearers, at) {
-                        self.by_teid.remove(self.tag_of_teid(bearer.teid), *place);
+                        self.by_teid.remove(self.tag_of_teid(bearer.teid), *slot);
                     }
-                    put(&mut self.bearers, *place, Bearer::default());
+                    put(&mut self.bearers, *slot, Bearer::default());
                 }
                 if let Some(session) = self.sessions.get_mut(*number as usize) {
                     let session = std::mem::take(session);
@@ -278,19 +278,19 @@ impl Users {
     }
 }
 
-/// Steps of asking for sessions' filters.
+/// The steps of prefetching sessions' filters.
 #[derive(Clone, Copy)]
 pub(super) enum Filters {
     Lists,
     Conditions,
 }
 
-/// Whether a bearer is the first of its session with its tunnel: the one that is found by it.
+/// Returns whether a bearer is the first of its session with its tunnel, which is the one in the index.
 fn is_first(bearers: &[(u32, Bearer)], at: usize) -> bool {
     bearers[..at].iter().all(|(_, before)| before.teid != bearers[at].1.teid)
 }
 
-/// Puts a value into a place of a list, which grows to have it.
+/// Writes an element of a list, which grows if necessary.
 fn put<T: Clone + Default>(list: &mut Vec<T>, number: u32, value: T) {
     let number = number as usize;
     if list.len() <= number {

@@ -1,9 +1,9 @@
-//! Error indications of tunnels that `gtpu_decap` knows and no session has: byte by byte, as tshark reads them, and
-//! that nothing which comes makes more of them than it may.
+//! Error Indications about tunnels that `gtpu_decap` knows but that have no session: byte by byte, as tshark reads
+//! them, and within their limit for any packets.
 
 use forebay_graph::{DeclareState, Rig, Surroundings};
 use forebay_measure::Frequency;
-use forebay_packet::wire::gtpu::{Message, Signal as Told, kind};
+use forebay_packet::wire::gtpu::{Message, Signal as ParsedSignal, kind};
 use forebay_packet::{Batch, Ticks};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -31,8 +31,8 @@ impl Gateway {
         Self { decap: decap.expect("parameters"), up: up.expect("a state") }
     }
 
-    /// Takes a frame through both functions: the second's gate, or the first's where it keeps the frame; and what both
-    /// made.
+    /// Runs a frame through both functions. Returns the gate of the second, or of the first if that does not pass the
+    /// frame on, and the frames that both created.
     fn run(&mut self, frame: &[u8]) -> (Gate, Vec<Vec<u8>>) {
         let mut batch = Batch::with_capacity(1);
         batch.push(self.decap.packet(frame)).expect("room");
@@ -47,7 +47,7 @@ impl Gateway {
 
     fn count(&self, name: &str) -> u64 {
         let groups = &self.up.declared.counters;
-        let group = groups.iter().find(|group| group.heading == "error_indications").expect("it is there");
+        let group = groups.iter().find(|group| group.heading == "error_indications").expect("the counters exist");
         group.counters[group.names.iter().position(|other| other == name).expect("a counter")].get()
     }
 }
@@ -56,7 +56,7 @@ fn g_pdu(teid: u32, inner: &[u8]) -> Vec<u8> {
     [&[0x30, 255][..], &(inner.len() as u16).to_be_bytes(), &teid.to_be_bytes(), inner].concat()
 }
 
-/// The same with a PDU Session Container, which is taken out on the long way.
+/// The same with a PDU Session Container, which takes the slow path.
 fn g_pdu_of_flow(teid: u32, inner: &[u8]) -> Vec<u8> {
     let body = [&[0, 0, 0, 0x85, 1, 0x10, 9, 0][..], inner].concat();
     [&[0x34, 255][..], &(body.len() as u16).to_be_bytes(), &teid.to_be_bytes(), &body].concat()
@@ -67,7 +67,7 @@ fn stranger() -> Vec<u8> {
 }
 
 #[test]
-fn the_sender_of_a_tunnel_without_a_session_is_told_as_often_as_allowed() {
+fn senders_in_tunnels_without_a_session_get_indications_within_the_limit() {
     for message in [g_pdu, g_pdu_of_flow] {
         let mut gateway = Gateway::new(3, true);
         let frame = outer(0, (40_000, 2_152), false, &message(0xaabb_ccdd, &ipv4(0, b"data")[14..]));
@@ -89,9 +89,9 @@ fn the_sender_of_a_tunnel_without_a_session_is_told_as_often_as_allowed() {
                 "with a sequence number (section 5.1)"
             );
             assert_eq!(answer[54..], [16, 0xaa, 0xbb, 0xcc, 0xdd, 133, 0, 4, 192, 0, 2, 10]);
-            assert!(answer.len() < frame.len(), "nothing is amplified");
+            assert!(answer.len() < frame.len(), "the answer is shorter than the packet");
         }
-        // A third of a second later, one more.
+        // A third of a second later one more is sent.
         (gateway.decap.now, gateway.up.now) = (Ticks(333_333_333), Ticks(333_333_333));
         assert_eq!([gateway.run(&frame), gateway.run(&frame)].map(|(_, made)| made.len()), [1, 0]);
     }
@@ -101,21 +101,21 @@ fn the_sender_of_a_tunnel_without_a_session_is_told_as_often_as_allowed() {
 fn tshark_reads_the_indication() {
     let (_, made) = Gateway::new(1, true).run(&stranger());
     let fields = ["gtp.message", "gtp.seq_number", "gtp.teid_data", "gtp.gsn_ipv4", "ip.checksum.status"];
-    let Some(told) = tshark(&made, &[&fields[..], &["udp.checksum.status", "_ws.malformed"]].concat()) else { return };
-    assert_eq!(told, [["0x1a", "0x0000", "0xaabbccdd", "192.0.2.10", "1", "1", ""]]);
+    let Some(rows) = tshark(&made, &[&fields[..], &["udp.checksum.status", "_ws.malformed"]].concat()) else { return };
+    assert_eq!(rows, [["0x1a", "0x0000", "0xaabbccdd", "192.0.2.10", "1", "1", ""]]);
 }
 
 #[test]
-fn without_the_parameter_nobody_is_told() {
+fn without_the_parameter_no_indication_is_sent() {
     let mut silent = Gateway::new(0, true);
     assert_eq!(silent.run(&stranger()), (UNKNOWN_TEID, Vec::new()));
     assert!(silent.up.declared.gates.len() < 2, "{:?}", silent.up.declared.gates);
     assert_eq!(Gateway::new(1, true).up.declared.gates, ["0", "reply"]);
 }
 
-/// Addresses that nobody has, or that many have, are not written to; nor is any where they are not known.
+/// No indication goes to an address that is not a single host's, or to an unknown one.
 #[test]
-fn forged_and_unknown_senders_are_counted_and_not_told() {
+fn forged_and_unknown_senders_are_counted_and_get_no_indication() {
     let mut gateway = Gateway::new(1_000, true);
     let with = |changes: &[(usize, u8)]| {
         let mut frame = stranger();
@@ -140,11 +140,11 @@ fn forged_and_unknown_senders_are_counted_and_not_told() {
     let mut blind = Gateway::new(1_000, false);
     assert_eq!(blind.run(&stranger()), (UNKNOWN_TEID, Vec::new()));
     assert_eq!(blind.count("no_address"), 1);
-    // The tag is gone with the outer header, and so is the way it came; what is left is answered untagged.
+    // The tag is removed with the outer header, so the answer is untagged.
     assert_eq!(gateway.run(&tagged(&stranger())).1.len(), 1);
 }
 
-/// Two gateways connected to each other never answer an indication: it is no T-PDU.
+/// Two gateways connected to each other never answer an indication, because it is not a T-PDU.
 #[test]
 fn an_indication_is_never_answered() {
     let (mut one, mut other) = (Gateway::new(1_000, true), Gateway::new(1_000, true));
@@ -152,7 +152,7 @@ fn an_indication_is_never_answered() {
     assert_eq!(made.len(), 1);
     let control = Gate::out(2);
     assert_eq!(other.run(&made[0]), (control, Vec::new()));
-    // Nor one that says that it is of a tunnel.
+    // Nor one that names a tunnel.
     let indication = [&[0x32, 26, 0, 16][..], &7u32.to_be_bytes(), &made[0][50..]].concat();
     assert_eq!(other.run(&outer(0, (2_152, 2_152), true, &indication)), (control, Vec::new()));
 }
@@ -160,11 +160,13 @@ fn an_indication_is_never_answered() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_024, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Of each frame at most one other is made, only of a T-PDU, for its sender, no longer than it; no more than
-    /// allowed in all.
+    /// Each frame causes at most one indication, only if it is a T-PDU, to its sender and not longer than the frame.
+    /// The total stays within the limit.
     #[test]
-    fn whatever_comes_there_is_one_indication_of_it_at_most(
-        frames in vec((any::<bool>(), any::<u32>(), vec((any::<prop::sample::Index>(), any::<u8>()), 0..4), 30usize..120), 1..20),
+    fn any_frame_causes_at_most_one_indication(
+        frames in vec(
+            (any::<bool>(), any::<u32>(), vec((any::<prop::sample::Index>(), any::<u8>()), 0..4), 30usize..120), 1..20,
+        ),
         per_second in 0u32..8,
     ) {
         let mut gateway = Gateway::new(per_second, true);
@@ -179,17 +181,17 @@ proptest! {
             frame.truncate(cut);
             let before = gateway.up.created()[0];
             let (gate, made) = gateway.run(&frame);
-            let told = gateway.up.created()[0] - before;
-            all += told;
-            prop_assert!(told == 0 || gate == UNKNOWN_TEID);
-            if told == 1 {
-                let answer = made.last().expect("it was made");
+            let indications = gateway.up.created()[0] - before;
+            all += indications;
+            prop_assert!(indications == 0 || gate == UNKNOWN_TEID);
+            if indications == 1 {
+                let answer = made.last().expect("an indication");
                 prop_assert!(answer.len() <= frame.len());
                 let message = Message::parse(&answer[42..]).expect("a message");
                 prop_assert_eq!(message.kind, kind::ERROR_INDICATION);
-                prop_assert_eq!(answer[30..34].to_vec(), frame[26..30].to_vec(), "to its sender");
-                let is_sound = matches!(Told::parse(&message), Some(Told::ErrorIndication { .. }));
-                prop_assert!(is_sound, "{:02x?}", answer);
+                prop_assert_eq!(answer[30..34].to_vec(), frame[26..30].to_vec(), "the indication goes to its sender");
+                let is_valid = matches!(ParsedSignal::parse(&message), Some(ParsedSignal::ErrorIndication { .. }));
+                prop_assert!(is_valid, "{:02x?}", answer);
             }
         }
         prop_assert!(all <= u64::from(per_second));

@@ -1,4 +1,4 @@
-//! What sessions that have ended were charged for, as a table.
+//! The charges of ended sessions, as a table.
 
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, MutexGuard};
@@ -7,19 +7,19 @@ use forebay_graph::{Outcome, Table, Verb, foreign_words};
 
 use super::{Books, Core, Ended, show};
 
-/// What sessions that have ended were charged for, until somebody takes it out.
+/// The charges of ended sessions, until they are removed.
 pub(in crate::pdu_sessions) struct EndedTable(pub(in crate::pdu_sessions) Arc<Core>);
 
-const ENDED: &str = "remove NUMBER   what a session that has ended was charged for: it is told no more";
+const ENDED: &str = "remove NUMBER   removes the charges of an ended session";
 
 impl EndedTable {
-    /// The books, with what has ended in them.
+    /// Returns the control data after the counts of ended sessions have been made final, if possible.
     fn settled(&self) -> MutexGuard<'_, Books> {
         let mut books = self.0.books();
         if !books.ending.is_empty() {
-            // A change of nothing, to be told whether anybody still reads a copy that had what has ended: if so its counts are
-            // not final yet.
-            if self.0.live.change_told(|_, _, left| left) {
+            // An empty change, to find out whether a worker still reads a copy with the ended sessions. If so, their
+            // counts are not final yet.
+            if self.0.live.change_told(|_, _, workers_left| workers_left) {
                 books.settle(&self.0.accounts);
             }
         }
@@ -39,12 +39,12 @@ impl Table for EndedTable {
             let result = Verb::split(change, ENDED).and_then(|(verb, entry)| {
                 let number = ended(entry)?;
                 if verb != Verb::Remove {
-                    return Err(format!("sessions end by themselves: allowed is {ENDED}"));
+                    return Err(format!("entries are only added when sessions end: allowed is {ENDED}"));
                 }
-                let there = books.ended.get(&number).ok_or_else(|| format!("{number} is not there"))?;
-                if let Some((_, word)) = foreign_words(entry, &line(number, there)).next() {
+                let current = books.ended.get(&number).ok_or_else(|| format!("{number} does not exist"))?;
+                if let Some((_, word)) = foreign_words(entry, &line(number, current)).next() {
                     let word: String = word.chars().take(60).collect();
-                    return Err(format!("'{word}' is not of {number} as it is listed: write remove {number}"));
+                    return Err(format!("'{word}' differs from the listed line of {number}: write remove {number}"));
                 }
                 books.ended.remove(&number);
                 Ok(())
@@ -66,14 +66,14 @@ impl Table for EndedTable {
     }
 }
 
-/// A session that has ended as it is listed.
+/// Formats the line of an ended session.
 fn line(number: u64, ended: &Ended) -> String {
     show(&format!("{number} {}", ended.user), &ended.usage)
 }
 
-/// The number that a line of what has ended begins with.
+/// Parses the number that the line of an ended session begins with.
 fn ended(line: &str) -> Result<u64, String> {
     let word = line.split_ascii_whitespace().next().unwrap_or_default();
     let short: String = word.chars().take(60).collect();
-    word.parse().map_err(|_| format!("'{short}' is no number of a session that has ended"))
+    word.parse().map_err(|_| format!("'{short}' is not the number of an ended session"))
 }

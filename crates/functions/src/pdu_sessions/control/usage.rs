@@ -1,18 +1,18 @@
-//! What users have been charged for, as a table: shown, and taken off as it was shown.
+//! The charges of users, as a table: counts are shown, and removed as they were shown.
 
 use std::sync::Arc;
 
 use forebay_graph::{Outcome, Table, Verb};
 
-use super::{Core, Entry, first_name, show, untold};
+use super::{Core, Entry, first_name, show, unsettled};
 use crate::pdu_sessions::accounts::Usage;
 use crate::pdu_sessions::line::User;
 
-/// What users have been charged for since it was last taken off.
+/// The charges of users since they were last removed.
 pub(in crate::pdu_sessions) struct UsageTable(pub(in crate::pdu_sessions) Arc<Core>);
 
 const USAGE: &str = "\
-remove USER [what was shown]   takes what was shown, or all that there is, off the user's counts, which begin anew";
+remove USER [COUNTS]   subtracts these counts, as they were shown, or all counts, from the user's";
 
 impl Table for UsageTable {
     fn syntax(&self) -> &'static str {
@@ -26,26 +26,26 @@ impl Table for UsageTable {
             let result = (|| {
                 let (verb, entry) = Verb::split(change, USAGE)?;
                 if verb != Verb::Remove {
-                    return Err(format!("counts are made by packets: allowed is {}", Verb::Remove.form(USAGE)));
+                    return Err(format!("only packets add to counts: allowed is {}", Verb::Remove.form(USAGE)));
                 }
                 let mut words = entry.split_ascii_whitespace();
                 let user = User::parse(words.next().unwrap_or_default())?;
                 let number = books.session_of(user).ok_or_else(|| format!("{user} has no session"))?;
                 let usage = self.0.accounts.usage(number);
                 let entry = books.sessions.get_mut(&number).ok_or_else(|| format!("{user} has no session"))?;
-                let rest = untold(&usage, &entry.told);
+                let rest = unsettled(&usage, &entry.settled);
                 let taken = shown(words)?.unwrap_or_else(|| rest.clone());
-                // All or nothing: what is refused is sent once more, and would be taken off twice.
-                let is_there = |(rule, taken): &(u32, Usage)| {
-                    let there = rest.iter().find(|(other, _)| other == rule);
-                    there.is_some_and(|(_, there)| taken.less(*there) == Usage::default())
+                // All or nothing: a refused change is sent again, and must not be subtracted twice.
+                let is_covered = |(rule, taken): &(u32, Usage)| {
+                    let counted = rest.iter().find(|(other, _)| other == rule);
+                    counted.is_some_and(|(_, counted)| taken.less(*counted) == Usage::default())
                 };
-                if !taken.iter().all(is_there) {
-                    return Err(format!("{user} has not as much: allowed is up to what is shown"));
+                if !taken.iter().all(is_covered) {
+                    return Err(format!("{user} has lower counts: allowed are at most the counts that are shown"));
                 }
                 for (rule, taken) in taken {
-                    let told = entry.told.entry(rule).or_default();
-                    told.0.iter_mut().zip(taken.0).for_each(|(told, taken)| *told += taken);
+                    let settled = entry.settled.entry(rule).or_default();
+                    settled.0.iter_mut().zip(taken.0).for_each(|(settled, taken)| *settled += taken);
                 }
                 Ok(())
             })();
@@ -56,7 +56,8 @@ impl Table for UsageTable {
 
     fn len(&self) -> usize {
         let books = self.0.books();
-        let used = |(number, entry): (&u32, &Entry)| !untold(&self.0.accounts.usage(*number), &entry.told).is_empty();
+        let used =
+            |(number, entry): (&u32, &Entry)| !unsettled(&self.0.accounts.usage(*number), &entry.settled).is_empty();
         books.sessions.iter().filter(|(number, entry)| used((*number, *entry))).count()
     }
 
@@ -64,20 +65,20 @@ impl Table for UsageTable {
         let after = after.map(first_name).transpose()?;
         let books = self.0.books();
         let line = |(number, entry): (u32, &Entry)| {
-            let usage = untold(&self.0.accounts.usage(number), &entry.told);
+            let usage = unsettled(&self.0.accounts.usage(number), &entry.settled);
             (!usage.is_empty()).then(|| show(&entry.user.to_string(), &usage))
         };
         Ok(books.following(after).filter_map(line).take(most).collect())
     }
 }
 
-/// Reads what [`show`] has written behind the first word; `None` where nothing is there.
+/// Reads the counts that [`show`] has written after the first word; `None` if there are none.
 fn shown<'w>(words: impl Iterator<Item = &'w str>) -> Result<Option<Vec<(u32, Usage)>>, String> {
     let mut all: Vec<(u32, Usage)> = Vec::new();
     for word in words {
         let wrong = || {
             let short: String = word.chars().take(60).collect();
-            format!("'{short}': allowed is what was shown, such as rule=7 up=10/6000B down=12/9000B")
+            format!("'{short}': allowed are counts as they were shown, such as rule=7 up=10/6000B down=12/9000B")
         };
         let (name, value) = word.split_once('=').ok_or_else(wrong)?;
         if name == "rule" {

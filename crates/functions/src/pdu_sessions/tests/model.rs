@@ -1,11 +1,11 @@
-//! Changes, packets and counts in any order against a map of sessions.
+//! Changes, packets and counts in random order, compared with a map of sessions.
 
 use proptest::prelude::*;
 
 use super::*;
 
 #[derive(Clone, Debug)]
-enum Deed {
+enum Operation {
     Set {
         user: u8,
         teid: u32,
@@ -22,32 +22,32 @@ enum Deed {
         user: u8,
         port: u16,
     },
-    /// Takes the counts of a user off.
+    /// Removes the counts of a user.
     Take(u8),
     List,
 }
 
-fn step() -> impl Strategy<Value = Deed> {
+fn step() -> impl Strategy<Value = Operation> {
     let user = || 1u8..7;
     let teid = || 1u32..8;
     let port = || prop::sample::select(vec![53u16, 80, 5_060]);
     prop_oneof![
         3 => (user(), teid(), any::<bool>(), any::<bool>())
-            .prop_map(|(user, teid, voice, replace)| Deed::Set { user, teid, voice, replace }),
-        2 => user().prop_map(Deed::Remove),
-        4 => (teid(), user(), port()).prop_map(|(teid, user, port)| Deed::Up { teid, user, port }),
-        4 => (user(), port()).prop_map(|(user, port)| Deed::Down { user, port }),
-        1 => user().prop_map(Deed::Take),
-        1 => Just(Deed::List),
+            .prop_map(|(user, teid, voice, replace)| Operation::Set { user, teid, voice, replace }),
+        2 => user().prop_map(Operation::Remove),
+        4 => (teid(), user(), port()).prop_map(|(teid, user, port)| Operation::Up { teid, user, port }),
+        4 => (user(), port()).prop_map(|(user, port)| Operation::Down { user, port }),
+        1 => user().prop_map(Operation::Take),
+        1 => Just(Operation::List),
     ]
 }
 
 #[derive(Default)]
 struct Model {
     sessions: BTreeMap<u8, (u32, bool)>,
-    /// Packets up and down, by user and rule.
+    /// Packets in the uplink and the downlink, by user and rule.
     usage: BTreeMap<(u8, u32), [u64; 2]>,
-    /// All packets that passed, and those that were taken off.
+    /// All packets that passed, and those whose counts were removed.
     passed: u64,
     taken: u64,
 }
@@ -63,10 +63,10 @@ proptest! {
         let rule = |port| match port { 53 => 1, 5_060 => 2, _ => 0 };
         for step in steps {
             match step {
-                Deed::Set { user, teid, voice, replace } => {
-                    let there = model.sessions.contains_key(&user);
+                Operation::Set { user, teid, voice, replace } => {
+                    let exists = model.sessions.contains_key(&user);
                     let free = model.sessions.iter().all(|(other, session)| *other == user || session.0 != teid);
-                    let may = free && (there || model.sessions.len() < LIMIT) && (replace || !there);
+                    let may = free && (exists || model.sessions.len() < LIMIT) && (replace || !exists);
                     let verb = if replace { "replace" } else { "add" };
                     let further = if voice { " bearer qfi=1 filter=1,udp,port=5060" } else { "" };
                     let peer = format!("peer=192.0.2.10 peer-teid={} qfi=9{further}", teid + 100);
@@ -76,16 +76,16 @@ proptest! {
                         model.sessions.insert(user, (teid, voice));
                     }
                 }
-                Deed::Remove(user) => {
-                    let there = model.sessions.remove(&user).is_some();
-                    prop_assert_eq!(bench.change(&format!("remove 10.60.0.{user}")).is_ok(), there);
+                Operation::Remove(user) => {
+                    let existed = model.sessions.remove(&user).is_some();
+                    prop_assert_eq!(bench.change(&format!("remove 10.60.0.{user}")).is_ok(), existed);
                     model.usage.retain(|(other, _), _| *other != user);
                 }
-                Deed::Up { teid, user, port } => {
-                    let whose = model.sessions.iter().find(|(_, session)| session.0 == teid).map(|(whose, _)| *whose);
-                    let gate = match whose {
+                Operation::Up { teid, user, port } => {
+                    let owner = model.sessions.iter().find(|(_, session)| session.0 == teid).map(|(owner, _)| *owner);
+                    let gate = match owner {
                         None => UNKNOWN_TEID,
-                        Some(whose) if whose != user => SPOOFED,
+                        Some(owner) if owner != user => SPOOFED,
                         Some(_) => Gate::FIRST,
                     };
                     prop_assert_eq!(bench.up(teid, &from_user(user, port)), gate);
@@ -94,7 +94,7 @@ proptest! {
                         model.passed += 1;
                     }
                 }
-                Deed::Down { user, port } => {
+                Operation::Down { user, port } => {
                     let (gate, tunnel) = bench.down(&to_user(user, port));
                     match model.sessions.get(&user) {
                         None => prop_assert_eq!(gate, UNKNOWN_USER),
@@ -106,14 +106,14 @@ proptest! {
                         }
                     }
                 }
-                Deed::Take(user) => {
+                Operation::Take(user) => {
                     let made = bench.table("usage").apply(&[&format!("remove 10.60.0.{user}")]).made;
                     prop_assert_eq!(made == 1, model.sessions.contains_key(&user));
                     let used = model.usage.iter().filter(|((other, _), _)| *other == user);
                     model.taken += used.map(|(_, n)| n[0] + n[1]).sum::<u64>();
                     model.usage.retain(|(other, _), _| *other != user);
                 }
-                Deed::List => {
+                Operation::List => {
                     let listed = bench.list("sessions");
                     prop_assert_eq!(listed.len(), model.sessions.len());
                     for (line, user) in listed.iter().zip(model.sessions.keys()) {
@@ -129,16 +129,17 @@ proptest! {
             }
             prop_assert_eq!(&shown, &model.usage);
         }
-        // Every packet that passed is somewhere.
+        // Every packet that passed is counted somewhere.
         let ended = bench.list("ended");
         let ended = ended.iter().map(|line| counts(line.split_once(' ').expect("a number").1).1);
         let ended: u64 = ended.flatten().map(|(_, packets)| packets[0] + packets[1]).sum();
-        let there: u64 = model.usage.values().map(|packets| packets[0] + packets[1]).sum();
-        prop_assert_eq!(there + ended + model.taken, model.passed);
+        let current: u64 = model.usage.values().map(|packets| packets[0] + packets[1]).sum();
+        prop_assert_eq!(current + ended + model.taken, model.passed);
     }
 }
 
-/// A line of counts: the user's last number, packets up and down by rule; bytes are 100 times as many.
+/// Parses a line of counts: the last number of the user's address, and by rule the packets in both directions. The
+/// bytes must be 100 times as many.
 fn counts(line: &str) -> (u8, Vec<(u32, [u64; 2])>) {
     let words: Vec<&str> = line.split(' ').collect();
     let user = words[0].rsplit('.').next().expect("an address").parse().expect("a number");

@@ -1,62 +1,68 @@
-//! Tables of sessions, counts and ended sessions: what operators change and see, and bad input.
+//! Tables of sessions, counts and ended sessions: operators' changes and views, and invalid input.
 
 use super::*;
 
 #[test]
-fn counts_can_be_taken_off_as_they_were_shown() {
+fn counts_can_be_removed_as_they_were_shown() {
     let mut bench = Bench::new(json!({ "sessions": ["10.60.0.1 teid=1"], "rules": ["7 port=80"], "ended": 2 }));
     bench.up(1, &from_user(1, 80));
     let shown = bench.list("usage");
     assert_eq!(shown, ["10.60.0.1 rule=7 up=1/100B down=0/0B"]);
     bench.up(1, &from_user(1, 80));
-    let take = |bench: &Bench, what: &str| {
-        let outcome = bench.table("usage").apply(&[&format!("remove {what}")]);
+    let take = |bench: &Bench, entry: &str| {
+        let outcome = bench.table("usage").apply(&[&format!("remove {entry}")]);
         outcome.refused.into_iter().next().map_or(Ok(()), |refused| Err(refused.message))
     };
     assert_eq!(take(&bench, &shown[0]), Ok(()));
-    assert_eq!(bench.list("usage"), shown, "what came meanwhile is there");
+    assert_eq!(bench.list("usage"), shown, "counts of later packets remain");
     for (wrong, part) in [
-        ("10.60.0.1 rule=7 up=2/200B down=0/0B", "has not as much"),
-        ("10.60.0.1 rule=8 up=0/0B", "has not as much"),
-        ("10.60.0.1 up=1/100B", "allowed is what was shown"),
-        ("10.60.0.1 rule=7 up=x/1B", "'up=x/1B': allowed is"),
+        ("10.60.0.1 rule=7 up=2/200B down=0/0B", "has lower counts"),
+        ("10.60.0.1 rule=8 up=0/0B", "has lower counts"),
+        ("10.60.0.1 up=1/100B", "allowed are counts as they were shown"),
+        ("10.60.0.1 rule=7 up=x/1B", "'up=x/1B': allowed are"),
         ("10.60.0.2", "has no session"),
-        ("10.60.0.1 rule=7 up=1/100B down=0/0B rule=other up=1/100B down=0/0B", "has not as much"),
+        ("10.60.0.1 rule=7 up=1/100B down=0/0B rule=other up=1/100B down=0/0B", "has lower counts"),
     ] {
         assert!(take(&bench, wrong).expect_err(wrong).contains(part), "{wrong}");
     }
-    assert_eq!(bench.list("usage"), shown, "what was refused has taken nothing off");
+    assert_eq!(bench.list("usage"), shown, "a refused change removes no counts");
     // The rest is in the table of ended sessions.
     assert_eq!(bench.change("remove 10.60.0.1"), Ok(()));
     assert_eq!(bench.list("ended"), ["1 10.60.0.1 rule=7 up=1/100B down=0/0B"]);
     assert_eq!(bench.change("add 10.60.0.1 teid=1"), Ok(()));
-    assert!(bench.list("usage").is_empty(), "another session has counts of its own");
+    assert!(bench.list("usage").is_empty(), "a new session has its own counts");
     bench.up(1, &from_user(1, 80));
     assert_eq!(bench.change("remove 10.60.0.1"), Ok(()));
     assert_eq!(bench.change("add 10.60.0.1 teid=1"), Ok(()));
-    let error = bench.change("remove 10.60.0.1").expect_err("two wait");
-    assert!(error.contains("the counts of 2 sessions that have ended"), "{error}");
+    let error = bench.change("remove 10.60.0.1").expect_err("two are kept");
+    assert!(error.contains("the counts of 2 ended sessions"), "{error}");
     assert_eq!(bench.table("ended").apply(&["remove 1"]).made, 1);
     assert_eq!(bench.change("remove 10.60.0.1"), Ok(()));
 }
 
 #[test]
-fn bad_input_is_told_with_its_place() {
+fn errors_name_the_location_of_invalid_input() {
     for (params, part) in [
         (
             json!({ "sessions": ["10.0.0.1 teid=1", "# note", "10.0.0.1 teid=2"] }),
-            "sessions[2]: 10.0.0.1 has a session already",
+            "sessions[2]: 10.0.0.1 already has a session",
         ),
-        (json!({ "sessions": ["10.0.0.1 teid=1", "10.0.0.2 teid=1"] }), "sessions[1]: teid 0x1 is another session's"),
-        (json!({ "sessions": ["10.0.0.1"] }), "sessions[0]: no tunnel"),
+        (
+            json!({ "sessions": ["10.0.0.1 teid=1", "10.0.0.2 teid=1"] }),
+            "sessions[1]: teid 0x1 belongs to another session",
+        ),
+        (json!({ "sessions": ["10.0.0.1"] }), "sessions[0]: the tunnel is missing"),
         (json!({ "sessions": "no-such-file" }), "sessions: cannot read 'no-such-file'"),
-        (json!({ "rules": ["1 tcp", "x"] }), "rules[1]: 'x' is no rule's number"),
+        (json!({ "rules": ["1 tcp", "x"] }), "rules[1]: 'x' is not a rule number"),
         (json!({ "limit": 0 }), "limit: 0: allowed are 1 to 16777216"),
         (
             json!({ "limit": 1, "sessions": ["10.0.0.1 teid=1", "10.0.0.2 teid=2"] }),
-            "there are 1 sessions: the state allows as many",
+            "there are 1 sessions, the most that the state allows",
         ),
-        (json!({ "bearers": 1, "sessions": ["10.0.0.1 teid=1 bearer filter=1,tcp"] }), "2 more bearers than the 0"),
+        (
+            json!({ "bearers": 1, "sessions": ["10.0.0.1 teid=1 bearer filter=1,tcp"] }),
+            "2 bearers in addition to the 0",
+        ),
         (json!({ "rules_per_user": 65 }), "rules_per_user: 65: allowed are 1 to 64"),
         (json!({ "burst": "1us" }), "burst: "),
     ] {
@@ -68,10 +74,10 @@ fn bad_input_is_told_with_its_place() {
 }
 
 #[test]
-fn places_are_given_out_again_only_when_nobody_looks() {
+fn slots_are_reused_only_when_no_worker_reads_them() {
     let bench = Bench::new(json!({ "limit": 2, "bearers": 2, "sessions": ["10.0.0.1 teid=1", "10.0.0.2 teid=2"] }));
     assert!(bench.change("add 10.0.0.3 teid=3").expect_err("full").contains("there are 2 sessions"));
-    // In one batch, many times over: each needs the place that the one before it had.
+    // In one batch, many times: each session needs the slot of the one before it.
     let changes: Vec<String> = (0..50)
         .flat_map(|n| [format!("remove 10.0.{n}.1"), format!("add 10.0.{}.1 teid={}", n + 1, n + 100)])
         .collect();
@@ -80,51 +86,51 @@ fn places_are_given_out_again_only_when_nobody_looks() {
     assert_eq!((outcome.made, outcome.refused), (100, vec![]));
     assert_eq!(bench.table("sessions").len(), 2);
     let error = bench.change("replace 10.0.0.2 teid=2 bearer filter=1,tcp").expect_err("no more bearers");
-    assert!(error.contains("2 more bearers than the 1"), "{error}");
+    assert!(error.contains("2 bearers in addition to the 1"), "{error}");
     assert_eq!(bench.change("replace 10.0.0.2 teid=7"), Ok(()));
 }
 
-/// A place was given to another user while a worker that had been stopped in a call could still count into it.
+/// Regression: a slot was given to another user while a worker that was stopped in a call could still count into it.
 #[test]
-fn places_that_a_stopped_worker_looks_at_are_nobody_elses() {
+fn slots_that_a_stopped_worker_reads_are_not_reused() {
     let bench = Bench::new(json!({ "limit": 2, "ended": 9, "sessions": ["10.60.0.1 teid=1", "10.60.0.2 teid=2"] }));
-    let state = Arc::clone(&bench.surroundings.state["users"]).downcast::<PduSessions>().expect("its kind");
-    // One to whom no packets come does not look.
+    let state = Arc::clone(&bench.surroundings.state["users"]).downcast::<PduSessions>().expect("the state's type");
+    // A worker without packets does not read the table.
     let idle = Reader::new(Arc::clone(&state.core.live));
     let mut reader = Reader::new(Arc::clone(&state.core.live));
     let mut setup = Surroundings::new(Frequency::new(1e9));
-    let worker = state.worker(Way::Up, &mut Setup::new("stopped", &mut setup));
+    let worker = state.worker(Direction::Up, &mut Setup::new("stopped", &mut setup));
     for round in 0..3u8 {
         let (before, after) = (round + 1, round + 3);
         let held = reader.read();
-        let number = held.by_teid(before.into()).and_then(|bearer| held.bearer(bearer)).expect("it is there").session;
+        let number =
+            held.by_teid(before.into()).and_then(|bearer| held.bearer(bearer)).expect("the session exists").session;
         assert_eq!(bench.change(&format!("remove 10.60.0.{before}")), Ok(()));
         for _ in 0..2 {
-            let error =
-                bench.change(&format!("add 10.60.0.{after} teid={after}")).expect_err("there is no other place");
-            assert!(error.contains("a worker that has been stopped"), "{error}");
+            let error = bench.change(&format!("add 10.60.0.{after} teid={after}")).expect_err("there is no other slot");
+            assert!(error.contains("a stopped worker"), "{error}");
         }
-        assert_eq!(bench.list("ended").len(), usize::from(round), "what it counts is not final");
+        assert_eq!(bench.list("ended").len(), usize::from(round), "its counts are not final");
         worker.writer.charge(number, 0, 100);
         drop(held);
         assert_eq!(bench.change(&format!("add 10.60.0.{after} teid={after}")), Ok(()));
         let ended = format!("{} 10.60.0.{before} rule=other up=1/100B down=0/0B", round + 1);
-        assert_eq!(bench.list("ended").last(), Some(&ended), "it is the old one's");
-        assert!(bench.list("usage").is_empty(), "and no other's");
+        assert_eq!(bench.list("ended").last(), Some(&ended), "the count belongs to the old session");
+        assert!(bench.list("usage").is_empty(), "and to no other");
     }
     drop(idle);
 }
 
-/// Words behind a user or a number were ignored, as if the change had not been meant otherwise.
+/// Regression: words after a user or a number were ignored.
 #[test]
-fn words_that_are_not_of_the_listed_line_are_refused() {
+fn words_that_differ_from_the_listed_line_are_refused() {
     let session = "10.60.0.1 teid=0x1 peer=192.0.2.10 peer-teid=0x5";
     let mut bench = Bench::new(json!({ "sessions": [session, "10.60.0.2 teid=2"], "ended": 9 }));
     let listed = bench.list("sessions")[0].clone();
     for wrong in ["10.60.0.1 teid=0x9", "10.60.0.1 10.60.0.2", "10.60.0.1 now please", &format!("{listed} gbr")] {
         let error = bench.change(&format!("remove {wrong}")).expect_err(wrong);
-        let word = wrong.split(' ').find(|word| !listed.split(' ').any(|known| known == *word)).expect("one");
-        let part = format!("'{word}' is not of the session of 10.60.0.1 as it is listed: allowed are the user alone");
+        let word = wrong.split(' ').find(|word| !listed.split(' ').any(|known| known == *word)).expect("a word");
+        let part = format!("'{word}' differs from the listed session of 10.60.0.1: allowed are the user alone");
         assert!(error.contains(&part), "{wrong}: {error}");
     }
     assert_eq!(bench.list("sessions").len(), 2);
@@ -133,8 +139,8 @@ fn words_that_are_not_of_the_listed_line_are_refused() {
     assert_eq!(bench.change("remove 10.60.0.2"), Ok(()));
     let ended = bench.list("ended");
     for (change, refused) in [
-        ("remove 1 please".to_owned(), Some("'please' is not of 1 as it is listed: write remove 1")),
-        (format!("remove {} x", ended[0]), Some("'x' is not of 1 as it is listed")),
+        ("remove 1 please".to_owned(), Some("'please' differs from the listed line of 1: write remove 1")),
+        (format!("remove {} x", ended[0]), Some("'x' differs from the listed line of 1")),
         (format!("remove {}", ended[0]), None),
     ] {
         let outcome = bench.table("ended").apply(&[&change]);
