@@ -18,7 +18,7 @@ use crate::encryption::esp::line::{Keys, Listed, PATH, name_of};
 use crate::encryption::esp::{HEADER, IV, TRAILER, associated, next, nonce};
 use crate::encryption::settings::Implementation;
 use crate::encryption::source;
-use crate::tunnel::inside::{Unfit, place_of};
+use crate::tunnel::inside::{Unfit, ip_packet_span};
 use crate::tunnel::settings::{AnyEndpoint, Dscp};
 use associations::{Associations, Outbound, Outbounds, Step, peer_of};
 use headers::{Fragmenting, Headers, InnerFields, Route};
@@ -238,7 +238,7 @@ impl Sender {
     /// is unchanged.
     #[inline(always)]
     fn run(&mut self, associations: &Associations, packet: &mut Packet) -> Gate {
-        let (start, length) = match place_of(packet) {
+        let (start, length) = match ip_packet_span(packet) {
             Ok(span) => span,
             Err(Unfit::NotIp) => return NOT_IP,
             Err(Unfit::Truncated) => return TRUNCATED,

@@ -33,18 +33,18 @@ impl Spread {
         Self { multiplier: random.next(), addend: random.next() }
     }
 
-    /// Returns a number in `0..places`; each is equally likely over all sessions.
+    /// Returns a number in `0..count`; each is equally likely over all sessions.
     #[inline]
-    pub(crate) fn place(self, session: u32, places: u32) -> u32 {
-        scale((self.multiplier.wrapping_mul(session.into()).wrapping_add(self.addend) >> 32) as u32, places)
+    pub(crate) fn index(self, session: u32, count: u32) -> u32 {
+        scale((self.multiplier.wrapping_mul(session.into()).wrapping_add(self.addend) >> 32) as u32, count)
     }
 }
 
-/// Maps a number from the range of `u32` to `0..places` without a division (Lemire 2019, without the rejection: the
-/// bias is below `places` / 2³²).
+/// Maps a number from the range of `u32` to `0..count` without a division (Lemire 2019, without the rejection: the
+/// bias is below `count` / 2³²).
 #[inline]
-pub(crate) fn scale(random: u32, places: u32) -> u32 {
-    ((u64::from(random) * u64::from(places)) >> 32) as u32
+pub(crate) fn scale(random: u32, count: u32) -> u32 {
+    ((u64::from(random) * u64::from(count)) >> 32) as u32
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
@@ -94,7 +94,7 @@ impl Declare for HashSplit {
 impl Function for HashSplit {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         for (packet, gate) in batch.iter_mut().zip(context.each()) {
-            *gate = Gate::out(self.spread.place(packet.session_hash(), self.gates) as u16);
+            *gate = Gate::out(self.spread.index(packet.session_hash(), self.gates) as u16);
         }
     }
 }

@@ -6,22 +6,22 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::hash_split::{Random, scale};
-use crate::weighted_split::Places;
+use crate::weighted_split::GateTable;
 
 /// Parameters of `random_split`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// How many gates, 1 to 16384.
+    /// The number of gates, 1 to 16384.
     gates: u16,
-    /// The gates' weights, as many as there are gates, their sum up to 65536; without them all are equal.
+    /// The gates' weights, one for each gate, with a sum up to 65536; without them all are equal.
     weights: Option<Vec<u32>>,
 }
 
-/// The function.
+/// The network function `random_split`.
 pub struct RandomSplit {
     random: Random,
-    places: Places,
+    table: GateTable,
 }
 
 impl Declare for RandomSplit {
@@ -29,12 +29,12 @@ impl Declare for RandomSplit {
     const NAME: &'static str = "random_split";
     const SUMMARY: &'static str = "spreads packets over gates at random";
     const HELP: &'static str = "\
-        Gates are named by their numbers. Each packet's gate is drawn anew (SplitMix64), so that packets of one \
-        session part and may overtake each other; `hash_split` and `weighted_split` keep sessions together. What is \
-        drawn follows from the pipeline's seed and the module's name: the same packets in the same order take the \
-        same gates.";
+        Gates are named by their numbers. Each packet's gate is drawn separately (SplitMix64), so packets of one \
+        session are spread over gates and may overtake each other; `hash_split` and `weighted_split` keep sessions \
+        together. The drawn numbers depend only on the pipeline's seed and the module's name: the same packets in the \
+        same order take the same gates.";
     const EXAMPLE: &'static str = "{ gates: 3, weights: [2, 1, 1] }";
-    // The generator's state is no packet's business: replicas may each draw for themselves.
+    // The generator's state does not depend on packets: each replica may draw for itself.
     const STATE: StateKind = StateKind::None;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
@@ -43,15 +43,15 @@ impl Declare for RandomSplit {
             let message = format!("{} weights for {} gates: allowed is one for each", weights.len(), params.gates);
             return Err(SetupError::at("weights", message));
         }
-        Ok(Self { random: Random::new(setup.seed()), places: Places::new(&weights, setup)? })
+        Ok(Self { random: Random::new(setup.seed()), table: GateTable::new(&weights, setup)? })
     }
 }
 
 impl Function for RandomSplit {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        let places = self.places.len();
+        let slots = self.table.len();
         for (_, gate) in batch.iter().zip(context.each()) {
-            *gate = self.places.gate(scale((self.random.next() >> 32) as u32, places));
+            *gate = self.table.gate(scale((self.random.next() >> 32) as u32, slots));
         }
     }
 }
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_says_all() {
+    fn a_seed_determines_all_gates() {
         let params = json!({ "gates": 16 });
         assert_eq!(draw(7, &params), draw(7, &params));
         assert_ne!(draw(7, &params), draw(8, &params));

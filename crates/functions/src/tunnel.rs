@@ -1,5 +1,5 @@
-//! What the tunnels over UDP share: the outer headers, how they are written in a few stores, how they are checked, and
-//! what of the inner packet shows in them.
+//! Shared code of tunnels over UDP: writing the outer headers in a few stores, checking them, and the fields of the
+//! inner packet that they show.
 
 use forebay_packet::Packet;
 
@@ -15,8 +15,8 @@ pub mod settings;
 #[cfg(test)]
 pub(crate) mod testing;
 
-/// Where in a batch the first packet is that is not as nearly all are, every one before having been seen to. Nothing is
-/// counted on the way: what a loop over packets keeps in registers is scarce.
+/// Calls `usual` for each packet until it returns false. Returns the index of that packet in the batch. The loop does
+/// not count, because registers in packet loops are scarce.
 #[inline(always)]
 pub(crate) fn first_unusual(batch: &mut [Packet], mut usual: impl FnMut(&mut Packet) -> bool) -> Option<usize> {
     let len = batch.len();

@@ -1,4 +1,4 @@
-//! Takes the outer VLAN tag off.
+//! Removes the outer VLAN tag.
 
 use std::hint::cold_path;
 
@@ -23,7 +23,7 @@ pub struct Params {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Untagged {
-    /// They pass as they are.
+    /// They pass unchanged.
     #[default]
     Pass,
     /// They are dropped as `untagged`.
@@ -34,10 +34,10 @@ const TRUNCATED: Gate = Gate::drop(0);
 const UNTAGGED: Gate = Gate::drop(1);
 const DROPS: &[Reason] = &[
     Reason { name: "truncated", help: "The frame ends inside its Ethernet header or its tag." },
-    Reason { name: "untagged", help: "The frame has no tag, and such frames are to be dropped." },
+    Reason { name: "untagged", help: "The frame has no tag, and 'untagged' is 'drop'." },
 ];
 
-/// The function: where frames without a tag go.
+/// The network function `vlan_pop`: the gate of frames without a tag.
 pub struct VlanPop {
     untagged: Gate,
 }
@@ -45,11 +45,11 @@ pub struct VlanPop {
 impl Declare for VlanPop {
     type Params = Params;
     const NAME: &'static str = "vlan_pop";
-    const SUMMARY: &'static str = "takes the outer VLAN tag off";
+    const SUMMARY: &'static str = "removes the outer VLAN tag";
     const HELP: &'static str = "\
-        A tag is what stands behind the type 0x8100, or 0x88a8 of IEEE 802.1ad; of several the outer one is taken \
-        off, and the frame gets shorter by four bytes at its start. Frames without a tag pass as they are, or are \
-        dropped, as `untagged` says.";
+        A tag follows the type 0x8100, or 0x88a8 of IEEE 802.1ad. The outer one of several tags is removed, and the \
+        frame becomes four bytes shorter at its start. Frames without a tag pass unchanged or are dropped, as \
+        configured in `untagged`.";
     const EXAMPLE: &'static str = "{ untagged: drop }";
     const TRAFFIC: &'static str = "{ vlans: [100] }";
     const DROPS: &'static [Reason] = DROPS;
@@ -72,7 +72,7 @@ impl VlanPop {
         let Some(header) = packet.data_mut().first_chunk_mut::<18>() else { return self.short(packet) };
         let outer = u16::from_be_bytes([header[12], header[13]]);
         if outer != EtherType::VLAN {
-            // One compare for nearly all frames.
+            // One comparison for nearly all frames.
             cold_path();
             if !EtherType::is_vlan(outer) {
                 return self.untagged;
@@ -83,13 +83,14 @@ impl VlanPop {
         header.copy_within(0..12, 4);
         packet.strip(4);
         if hidden {
-            // The network layer is looked for behind four tags: what was hidden behind a fifth may show now.
+            // The network layer is searched behind at most four tags: one that was hidden behind a fifth tag may be
+            // visible now.
             packet.forget_layers();
         }
         Gate::FIRST
     }
 
-    /// A frame shorter than an Ethernet header and a tag.
+    /// Returns the gate of a frame shorter than an Ethernet header and a tag.
     #[cold]
     fn short(&self, packet: &Packet) -> Gate {
         let ether_type = packet.data().get(12..14).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
@@ -108,7 +109,7 @@ impl Function for VlanPop {
     }
 }
 
-/// The same for branches of which some drop what others pass.
+/// Branches of which some drop frames without a tag and others pass them.
 struct Folded(PerBranch<VlanPop>);
 
 impl Function for Folded {
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_outer_tag_goes_and_nothing_else() {
+    fn only_the_outer_tag_is_removed() {
         let mut rig = Rig::of::<VlanPop>(&json!({})).expect("parameters");
         assert_eq!(rig.run(&frame(&[0x8100])), (Gate::FIRST, frame(&[])));
         assert_eq!(rig.run(&frame(&[0x88a8, 0x8100])), (Gate::FIRST, frame(&[0x8100])));

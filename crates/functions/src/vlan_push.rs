@@ -20,13 +20,13 @@ pub struct Params {
     /// The priority code point, 0 to 7.
     #[serde(default)]
     priority: u8,
-    /// The tag's own type: `0x8100` (a customer's, the default) or `0x88a8` (a provider's).
+    /// The tag's type: `0x8100` (a customer's tag, the default) or `0x88a8` (a provider's).
     #[serde(default)]
     #[schemars(extend("default" = "0x8100"))]
     tpid: Tpid,
 }
 
-/// A tag protocol identifier: one of the two that IEEE 802.1Q has.
+/// A tag protocol identifier: one of the two that IEEE 802.1Q defines.
 #[derive(Clone, Copy, Debug)]
 struct Tpid(u16);
 
@@ -44,7 +44,7 @@ impl<'de> Deserialize<'de> for Tpid {
             .and_then(|read| u16::try_from(read).ok())
             .filter(|tpid| [EtherType::VLAN, EtherType::PROVIDER_VLAN].contains(tpid));
         tpid.map(Self)
-            .ok_or_else(|| de::Error::custom(format!("{value} is no tag's type: allowed are 0x8100 and 0x88a8")))
+            .ok_or_else(|| de::Error::custom(format!("{value} is not a tag's type: allowed are 0x8100 and 0x88a8")))
     }
 }
 
@@ -64,7 +64,7 @@ const DROPS: &[Reason] = &[
     Reason { name: "no_headroom", help: "There is no room before the frame for four more bytes." },
 ];
 
-/// The function: the tag's four bytes, type first, as they come after the addresses.
+/// The network function `vlan_push`: the tag's four bytes as they follow the addresses, type first.
 pub struct VlanPush {
     tag: [u8; 4],
 }
@@ -74,19 +74,21 @@ impl Declare for VlanPush {
     const NAME: &'static str = "vlan_push";
     const SUMMARY: &'static str = "puts a VLAN tag on every frame";
     const HELP: &'static str = "\
-        The tag (IEEE 802.1Q section 9.3) goes between the addresses and what followed them, so that it is the outer \
-        one of a frame that has a tag already. The drop eligible bit is 0. The frame grows by four bytes at its \
-        start.";
+        The tag (IEEE 802.1Q section 9.3) is inserted after the addresses, so it is the outer one of a frame that \
+        already has a tag. The drop eligible bit is 0. The frame becomes four bytes longer at its start.";
     const EXAMPLE: &'static str = "{ id: 100, priority: 3, tpid: 0x88a8 }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;
 
     fn new(params: Params, _: &mut Setup<'_>) -> Result<Self, SetupError> {
         if params.id > 4_094 {
-            return Err(SetupError::at("id", format!("{} is no VLAN identifier: allowed are 0 to 4094", params.id)));
+            return Err(SetupError::at("id", format!("{} is not a VLAN identifier: allowed are 0 to 4094", params.id)));
         }
         if params.priority > 7 {
-            return Err(SetupError::at("priority", format!("{} is no priority: allowed are 0 to 7", params.priority)));
+            return Err(SetupError::at(
+                "priority",
+                format!("{} is not a priority: allowed are 0 to 7", params.priority),
+            ));
         }
         let [type_high, type_low] = params.tpid.0.to_be_bytes();
         let [high, low] = (u16::from(params.priority) << 13 | params.id).to_be_bytes();
@@ -105,7 +107,7 @@ impl VlanPush {
         header.copy_within(4..16, 0);
         header[12..16].copy_from_slice(&self.tag);
         if EtherType::is_vlan(u16::from_be_bytes([header[16], header[17]])) {
-            // The network layer is looked for behind four tags; a fifth one hides it.
+            // The network layer is searched behind at most four tags; a fifth one hides it.
             packet.forget_layers();
         }
         Ok(())
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tag_stands_behind_the_addresses() {
+    fn the_tag_follows_the_addresses() {
         let mut rig =
             Rig::of::<VlanPush>(&json!({ "id": 0x123, "priority": 5, "tpid": "0x88a8" })).expect("parameters");
         let (gate, after) = rig.run(&ipv4());
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_cannot_take_a_tag_are_dropped_as_they_are() {
+    fn frames_that_cannot_take_a_tag_are_dropped_unchanged() {
         let mut rig = Rig::of::<VlanPush>(&json!({ "id": 1 })).expect("parameters");
         assert_eq!(rig.run(&[1; 13]), (TRUNCATED, vec![1; 13]));
         assert_eq!(rig.run(&[]).0, TRUNCATED);
@@ -174,12 +176,12 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_tag_is_named() {
+    fn invalid_parameters_are_named() {
         for (params, message) in [
-            (json!({ "id": 4095 }), "id: 4095 is no VLAN identifier: allowed are 0 to 4094"),
-            (json!({ "id": 1, "priority": 8 }), "priority: 8 is no priority: allowed are 0 to 7"),
-            (json!({ "id": 1, "tpid": 0x9100 }), "tpid: 37120 is no tag's type: allowed are 0x8100 and 0x88a8"),
-            (json!({ "id": 1, "tpid": "qinq" }), "tpid: \"qinq\" is no tag's type: allowed are 0x8100 and 0x88a8"),
+            (json!({ "id": 4095 }), "id: 4095 is not a VLAN identifier: allowed are 0 to 4094"),
+            (json!({ "id": 1, "priority": 8 }), "priority: 8 is not a priority: allowed are 0 to 7"),
+            (json!({ "id": 1, "tpid": 0x9100 }), "tpid: 37120 is not a tag's type: allowed are 0x8100 and 0x88a8"),
+            (json!({ "id": 1, "tpid": "qinq" }), "tpid: \"qinq\" is not a tag's type: allowed are 0x8100 and 0x88a8"),
         ] {
             assert_eq!(Rig::of::<VlanPush>(&params).err().expect("refused").to_string(), message);
         }
@@ -187,7 +189,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pushed_and_popped_is_the_same_and_layers_are_always_right(
+        fn push_and_pop_restore_the_frame_and_layers_are_always_correct(
             tail in prop::collection::vec(any::<u8>(), 2..80),
             tags in 0usize..6,
             v4: bool,
@@ -198,19 +200,19 @@ mod tests {
             let mut pop = Rig::of::<VlanPop>(&json!({})).expect("parameters");
             let mut batch = Batch::with_capacity(1);
             batch.push(push.packet(&frame)).expect("room");
-            let look = |packet: &mut Packet| {
+            let layers_are_correct = |packet: &mut Packet| {
                 let known = (packet.network(), packet.transport());
                 packet.forget_layers();
-                // Where there is no network layer its place means nothing.
-                let anew = (packet.network(), packet.transport());
-                (known.0.0, known.1) == (anew.0.0, anew.1) && (known.0.0 == Network::Other || known == anew)
+                // Without a network layer its offset has no meaning.
+                let found = (packet.network(), packet.transport());
+                (known.0.0, known.1) == (found.0.0, found.1) && (known.0.0 == Network::Other || known == found)
             };
-            prop_assert!(look(&mut batch[0]));
+            prop_assert!(layers_are_correct(&mut batch[0]));
             prop_assert_eq!(push.process(&mut batch), [Some(Gate::FIRST)]);
             prop_assert_eq!(batch[0].len(), frame.len() + 4);
-            prop_assert!(look(&mut batch[0]), "after the push");
+            prop_assert!(layers_are_correct(&mut batch[0]), "after the push");
             prop_assert_eq!(pop.process(&mut batch), [Some(Gate::FIRST)]);
-            prop_assert!(look(&mut batch[0]), "after the pop");
+            prop_assert!(layers_are_correct(&mut batch[0]), "after the pop");
             prop_assert_eq!(batch[0].data(), frame);
         }
     }

@@ -14,7 +14,7 @@ pub struct Params {
     ids: Vec<u16>,
 }
 
-/// The function: a gate for each of the 4 096 identifiers.
+/// The network function `vlan_split`: a gate for each of the 4 096 identifiers.
 pub struct VlanSplit {
     gates: Box<[Gate; 4_096]>,
     other: Gate,
@@ -25,10 +25,10 @@ impl Declare for VlanSplit {
     const NAME: &'static str = "vlan_split";
     const SUMMARY: &'static str = "splits frames by VLAN identifier";
     const HELP: &'static str = "\
-        One gate for each listed identifier, in order and named by it, and a last one, `other`. What counts is the \
-        outer tag (type 0x8100, or 0x88a8 of IEEE 802.1ad). Frames without a tag, with one that is cut short, or with \
-        an identifier that is not listed go to `other`; so do priority tags, whose identifier is 0 (IEEE 802.1Q \
-        section 9.6), unless 0 is listed. Frames are not changed.";
+        One gate for each listed identifier, in order and named by it, and a last one, `other`. Only the outer tag \
+        (type 0x8100, or 0x88a8 of IEEE 802.1ad) is checked. Frames without a tag, with an incomplete one, or with an \
+        identifier that is not listed go to `other`; so do priority tags, whose identifier is 0 (IEEE 802.1Q section \
+        9.6), unless 0 is listed. Frames are not changed.";
     const EXAMPLE: &'static str = "{ ids: [100, 200] }";
     const TRAFFIC: &'static str = "{ vlans: [100] }";
     const STATE: StateKind = StateKind::None;
@@ -39,9 +39,9 @@ impl Declare for VlanSplit {
         for (index, id) in params.ids.iter().enumerate() {
             let fault = |message| SetupError::at(format!("ids[{index}]"), message);
             let slot = gates[..4_095].get_mut(usize::from(*id));
-            let slot = slot.ok_or_else(|| fault(format!("{id} is no VLAN identifier: allowed are 0 to 4094")))?;
+            let slot = slot.ok_or_else(|| fault(format!("{id} is not a VLAN identifier: allowed are 0 to 4094")))?;
             if *slot != other {
-                return Err(fault(format!("VLAN {id} is listed before")));
+                return Err(fault(format!("VLAN {id} is already listed")));
             }
             *slot = Gate::out(index as u16);
         }
@@ -100,10 +100,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_identifier_is_named() {
+    fn invalid_identifiers_are_named() {
         for (ids, message) in [
-            (json!([7, 4095]), "ids[1]: 4095 is no VLAN identifier: allowed are 0 to 4094"),
-            (json!([7, 8, 7]), "ids[2]: VLAN 7 is listed before"),
+            (json!([7, 4095]), "ids[1]: 4095 is not a VLAN identifier: allowed are 0 to 4094"),
+            (json!([7, 8, 7]), "ids[2]: VLAN 7 is already listed"),
         ] {
             let error = Rig::of::<VlanSplit>(&json!({ "ids": ids })).err().expect("refused");
             assert_eq!(error.to_string(), message);
@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_tag_goes_where_a_scan_of_the_list_says(
+        fn every_tag_goes_to_the_gate_that_a_scan_of_the_list_finds(
             ids in prop::collection::btree_set(0u16..4_095, 0..300),
             control: u16,
             pick: prop::sample::Index,

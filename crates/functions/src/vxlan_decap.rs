@@ -1,4 +1,4 @@
-//! Takes frames out of a VXLAN.
+//! Takes frames out of VXLAN tunnels.
 
 use std::net::IpAddr;
 
@@ -16,14 +16,14 @@ use crate::tunnel::ecn;
 use crate::tunnel::receive::{Fault, datagram};
 use crate::tunnel::settings::Endpoint;
 
-/// The metadata word that network identifiers are written to.
+/// The metadata word for the network identifier.
 const WORD: &str = "vni";
 
 /// Parameters of `vxlan_decap`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The network identifiers that are taken, 0 to 16777215, up to 64; without them any.
+    /// The network identifiers that are accepted, 0 to 16777215, up to 64; without them any.
     #[serde(default)]
     vnis: Vec<u32>,
     /// The addresses that packets may be sent to, up to 8; without them any.
@@ -32,7 +32,7 @@ pub struct Params {
     /// The outer UDP destination port, by default the registered one, 4789.
     #[serde(default = "port")]
     port: u16,
-    /// Whether outer UDP checksums, where there are any, are verified: `true` (the default) or `false`.
+    /// Whether outer UDP checksums are verified if present: `true` (the default) or `false`.
     #[serde(default = "yes")]
     verify: bool,
 }
@@ -54,20 +54,23 @@ const UNKNOWN_VNI: Gate = Gate::drop(5);
 const TRUNCATED: Gate = Gate::drop(6);
 const CONGESTION: Gate = Gate::drop(7);
 const DROPS: &[Reason] = &[
-    Reason { name: "not_vxlan", help: "The frame is no IPv4 and UDP to the port of one of the local addresses." },
+    Reason { name: "not_vxlan", help: "The frame is not UDP over IPv4 to the port of one of the local addresses." },
     Reason { name: "fragment", help: "The outer packet is a fragment (RFC 7348 section 4.3)." },
-    Reason { name: "bad_length", help: "A length of the outer headers contradicts another, or what the frame holds." },
+    Reason {
+        name: "bad_length",
+        help: "A length in the outer headers contradicts another length or the length of the frame.",
+    },
     Reason { name: "bad_checksum", help: "The outer UDP checksum is wrong." },
-    Reason { name: "no_vni", help: "The VXLAN header says that it has no network identifier." },
-    Reason { name: "unknown_vni", help: "The network is none of those that are listed." },
+    Reason { name: "no_vni", help: "The VXLAN header has no network identifier." },
+    Reason { name: "unknown_vni", help: "The network is not listed." },
     Reason { name: "truncated", help: "The VXLAN header or the inner Ethernet header is cut short." },
     Reason {
         name: "congestion",
-        help: "The outer packet has met congestion, and the inner one cannot say so (RFC 6040).",
+        help: "The outer packet has met congestion, and the inner packet cannot be marked (RFC 6040).",
     },
 ];
 
-/// The headers of a VXLAN packet without options straight above Ethernet, and the inner Ethernet header.
+/// The headers of a VXLAN packet without options, directly above Ethernet, and the inner Ethernet header.
 #[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Plain {
@@ -79,14 +82,14 @@ struct Plain {
 }
 
 const ETHERNET: usize = size_of::<Ethernet>();
-/// What is before the inner frame.
+/// Bytes before the inner frame.
 const HEADERS: usize = size_of::<Plain>() - ETHERNET;
 
-/// The function.
+/// The network function `vxlan_decap`.
 pub struct VxlanDecap {
-    /// Empty: any.
+    /// Empty: any network.
     vnis: Vec<u32>,
-    /// Empty: any.
+    /// Empty: any address.
     local: Vec<u32>,
     port: u16,
     verify: bool,
@@ -98,10 +101,10 @@ impl Declare for VxlanDecap {
     const NAME: &'static str = "vxlan_decap";
     const SUMMARY: &'static str = "takes frames out of a VXLAN over IPv4";
     const HELP: &'static str = "\
-        What leaves is the inner frame (RFC 7348), as it was put in, its VLAN tag included; its network is in the \
-        metadata word `vni`. Reserved bits of the header are not looked at. Congestion that the outer packet has met is \
-        passed on (RFC 6040). The outer IPv4 checksum is not looked at (`ip_validate` before does), fragments are not put \
-        together, and nothing is learnt of where a frame came from.";
+        The inner frame (RFC 7348) leaves as it was encapsulated, with its VLAN tag; its network is in the metadata \
+        word `vni`. Reserved bits of the header are ignored. Congestion that the outer packet has met is passed on \
+        (RFC 6040). The outer IPv4 checksum is not checked (`ip_validate` before it does that), fragments are not \
+        reassembled, and the sources of frames are not learned.";
     const EXAMPLE: &'static str = "{ vnis: [4096, 4097], local: [192.0.2.1] }";
     const TRAFFIC: &'static str =
         "{ tunnel: { vxlan: { source: 198.18.0.1, destination: 192.0.2.1, vni: 4096, networks: 2 } } }";
@@ -112,16 +115,16 @@ impl Declare for VxlanDecap {
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         for (name, count, most) in [("vnis", params.vnis.len(), 64), ("local", params.local.len(), 8)] {
             if count > most {
-                return Err(SetupError::at(name, format!("{count} of them: allowed are up to {most}")));
+                return Err(SetupError::at(name, format!("{count} entries: allowed are up to {most}")));
             }
         }
         if let Some(index) = params.vnis.iter().position(|vni| *vni > vxlan::MAX_VNI) {
             let message =
-                format!("{} is no network identifier: allowed are 0 to {}", params.vnis[index], vxlan::MAX_VNI);
+                format!("{} is not a network identifier: allowed are 0 to {}", params.vnis[index], vxlan::MAX_VNI);
             return Err(SetupError::at(format!("vnis[{index}]"), message));
         }
         if params.port == 0 {
-            return Err(SetupError::at("port", "0 is no port: allowed are 1 to 65535"));
+            return Err(SetupError::at("port", "0 is not a port: allowed are 1 to 65535"));
         }
         Ok(Self {
             vnis: params.vnis,
@@ -144,7 +147,7 @@ impl VxlanDecap {
         self.vnis.is_empty() || self.vnis.contains(&vni)
     }
 
-    /// Takes a frame of a known network out whose headers are plain; `false`, and nothing changed, for everything else.
+    /// Unwraps a frame of a known network with plain headers. Returns false, and changes nothing, for all other frames.
     #[inline(always)]
     fn usual(&self, packet: &mut Packet) -> bool {
         let Some(Plain { ethernet, outer, udp, vxlan, .. }) = packet.view(0) else { return false };
@@ -171,7 +174,7 @@ impl VxlanDecap {
         taken
     }
 
-    /// Sees to every other packet.
+    /// Handles all other packets.
     #[cold]
     #[inline(never)]
     fn unusual(&self, packet: &mut Packet) -> Gate {
@@ -204,7 +207,7 @@ impl VxlanDecap {
 
 impl Function for VxlanDecap {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        // Not `filter`: it is two loops, and the compiler would make one function of what is usual for both.
+        // Not `filter`: it has two loops, and the compiler would share one copy of `usual` between them.
         for (index, packet) in batch.iter_mut().enumerate() {
             if !self.usual(packet) {
                 let gate = self.unusual(packet);

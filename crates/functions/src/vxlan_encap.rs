@@ -1,4 +1,4 @@
-//! Puts frames into a VXLAN: an Ethernet over an IP network.
+//! Puts frames into VXLAN tunnels: an Ethernet over an IP network.
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::Packet;
@@ -18,33 +18,34 @@ use crate::tunnel::settings::{Dscp, Endpoint, SourcePort};
 pub struct Params {
     /// The outer source address.
     source: Endpoint,
-    /// The outer destination address: the tunnel endpoint (VTEP) that frames go to.
+    /// The outer destination address: the tunnel endpoint (VTEP) that frames are sent to.
     peer: Endpoint,
     /// The network identifier, 0 to 16777215.
     vni: u32,
-    /// The outer UDP source port: `session` (the default), one of 49152 to 65535 by a hash of the inner addresses and
-    /// ports, or a number.
+    /// The outer UDP source port: `session` (the default), a port from 49152 to 65535 by a hash of the inner addresses
+    /// and ports, or a number.
     #[serde(default)]
     #[schemars(extend("default" = "session"))]
     source_port: SourcePort,
     /// The outer UDP destination port, by default the registered one, 4789.
     #[serde(default = "port")]
     port: u16,
-    /// Whether the outer UDP checksum is computed; without it, it is 0: none.
+    /// Whether the outer UDP checksum is computed. Otherwise it is 0, which means none.
     #[serde(default)]
     udp_checksum: bool,
-    /// The outer differentiated services code point: `copy`, the inner one (the default; 0 where the frame is not IP),
-    /// or 0 to 63.
+    /// The outer differentiated services code point: `copy`, the inner one (the default; 0 if the frame is not IP), or
+    /// 0 to 63.
     #[serde(default)]
     #[schemars(extend("default" = "copy"))]
     dscp: Dscp,
-    /// Whether the outer packets may not be fragmented: `true` (the default) or `false`.
+    /// Whether the don't-fragment bit of outer packets is set: `true` (the default) or `false`.
     #[serde(default = "yes")]
     df: bool,
     /// The outer time to live, 1 to 255.
     #[serde(default = "ttl")]
     ttl: u8,
-    /// The longest outer packet in bytes, from 68; longer ones are dropped. Without it, what IPv4 can say: 65535.
+    /// The longest outer packet in bytes, from 68. Longer packets are dropped. Without it, the longest that IPv4 can
+    /// express: 65535.
     mtu: Option<u16>,
 }
 
@@ -69,7 +70,7 @@ const DROPS: &[Reason] = &[
     Reason { name: "no_headroom", help: "There is no room before the frame for the outer headers." },
 ];
 
-/// The function.
+/// The network function `vxlan_encap`.
 pub struct VxlanEncap {
     outer: Outer,
     peer: u32,
@@ -82,12 +83,12 @@ impl Declare for VxlanEncap {
     const NAME: &'static str = "vxlan_encap";
     const SUMMARY: &'static str = "puts frames into a VXLAN over IPv4";
     const HELP: &'static str = "\
-        The whole frame, as it stands, gets a VXLAN header (RFC 7348) and before it UDP, IPv4 and Ethernet, 50 bytes in \
-        all. The outer Ethernet addresses are the inner ones until `mac_rewrite` writes others. One module is one network \
-        and one peer; which frames belong to it is decided before, with `vlan_split` or `mac_table`, say. An inner VLAN \
-        tag stays: RFC 7348 section 6.1 wants none, and `vlan_pop` takes it off. The identification is 0 where packets \
-        may not be fragmented (RFC 6864) and counts where they may, by one counter for all modules of one `source`. \
-        Congestion notification is copied (RFC 6040).";
+        The whole frame, unchanged, gets a VXLAN header (RFC 7348) and before it UDP, IPv4 and Ethernet headers, 50 \
+        bytes in total. The outer Ethernet addresses are the inner ones until `mac_rewrite` writes others. A module \
+        has one network and one peer; select its frames before it, for example with `vlan_split` or `mac_table`. An \
+        inner VLAN tag stays: RFC 7348 section 6.1 recommends none, and `vlan_pop` removes it. The identification is 0 \
+        if packets may not be fragmented (RFC 6864); otherwise it comes from one counter for all modules of one \
+        `source`. Congestion notification is copied (RFC 6040).";
     const EXAMPLE: &'static str = "{ source: 192.0.2.1, peer: 192.0.2.2, vni: 4096, mtu: 1550 }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;
@@ -95,11 +96,11 @@ impl Declare for VxlanEncap {
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let Params { vni, port, peer, .. } = params;
         if vni > vxlan::MAX_VNI {
-            let message = format!("{vni} is no network identifier: allowed are 0 to {}", vxlan::MAX_VNI);
+            let message = format!("{vni} is not a network identifier: allowed are 0 to {}", vxlan::MAX_VNI);
             return Err(SetupError::at("vni", message));
         }
         if port == 0 {
-            return Err(SetupError::at("port", "0 is no port: allowed are 1 to 65535"));
+            return Err(SetupError::at("port", "0 is not a port: allowed are 1 to 65535"));
         }
         let outer = Outer::new(
             &OuterSettings {
@@ -125,8 +126,8 @@ impl VxlanEncap {
         self.outer.write::<0, PLAIN>(packet, 0, start, shown, self.peer, |_| self.header, [0; 8])
     }
 
-    /// Does what nearly all frames need, those of IPv4 with ports; `false`, and nothing changed, for the others and for
-    /// those that cannot be sent on.
+    /// Encapsulates a usual frame: IPv4 with ports. Returns false, and changes nothing, for all others and for those
+    /// that cannot be sent.
     #[inline(always)]
     fn usual<const PLAIN: bool>(&mut self, packet: &mut Packet) -> bool {
         let Some(inner) = Inner::of(packet, false) else { return false };
@@ -135,7 +136,7 @@ impl VxlanEncap {
         self.put::<PLAIN>(packet, start, shown).is_ok()
     }
 
-    /// Does the same for any frame, or says why not.
+    /// Encapsulates any frame, or returns the gate of the error.
     #[cold]
     #[inline(never)]
     fn unusual(&mut self, packet: &mut Packet) -> Gate {
@@ -148,7 +149,7 @@ impl VxlanEncap {
         }
     }
 
-    /// The rest of a batch, from the first packet that is not usual on.
+    /// Processes the rest of a batch, from the first packet that is not usual on.
     #[inline(never)]
     fn process_from(&mut self, first: usize, batch: &mut [Packet], context: &mut Context<'_>) {
         for (index, packet) in batch.iter_mut().enumerate().skip(first) {

@@ -12,52 +12,52 @@ use crate::parameters::numbered;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// A gate for each weight: its share is the weight over their sum, which may be up to 65536. A gate of weight 0
-    /// gets nothing.
+    /// A gate for each weight. Its share is the weight divided by their sum, which may be up to 65536. A gate of weight
+    /// 0 gets no sessions.
     weights: Vec<u32>,
-    /// Splits of one salt and the same weights put a session on the same gate. By default each module has a salt of
-    /// its own, from the pipeline's seed and its name.
+    /// Splits with the same salt and weights put a session on the same gate. By default each module has a salt of its
+    /// own, derived from the pipeline's seed and its name.
     salt: Option<u64>,
 }
 
-/// As many places for each gate as its weight says: shares are exact, and choosing by weight is one load.
-pub(crate) struct Places {
+/// A table with as many slots for each gate as its weight: shares are exact, and a choice is one load.
+pub(crate) struct GateTable {
     gates: Box<[Gate]>,
 }
 
-impl Places {
-    /// The most places: 128 KiB.
+impl GateTable {
+    /// The most slots: 128 KiB.
     const MOST: u64 = 1 << 16;
 
-    /// Lays out the weights and names a gate for each.
+    /// Builds the table of the weights and declares a gate for each.
     pub(crate) fn new(weights: &[u32], setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         setup.gates(numbered(u16::try_from(weights.len()).unwrap_or(u16::MAX)))?;
         let sum: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
         if !(1..=Self::MOST).contains(&sum) {
-            return Err(SetupError::at("weights", format!("they sum up to {sum}: allowed are 1 to {}", Self::MOST)));
+            return Err(SetupError::at("weights", format!("their sum is {sum}: allowed are 1 to {}", Self::MOST)));
         }
-        let places =
+        let slots =
             weights.iter().enumerate().flat_map(|(gate, weight)| (0..*weight).map(move |_| Gate::out(gate as u16)));
-        Ok(Self { gates: places.collect() })
+        Ok(Self { gates: slots.collect() })
     }
 
-    /// How many there are.
+    /// Returns the number of slots.
     #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.gates.len() as u32
     }
 
-    /// The gate that a place belongs to.
+    /// Returns the gate of a slot.
     #[inline]
-    pub(crate) fn gate(&self, place: u32) -> Gate {
-        self.gates[place as usize]
+    pub(crate) fn gate(&self, slot: u32) -> Gate {
+        self.gates[slot as usize]
     }
 }
 
-/// The function.
+/// The network function `weighted_split`.
 pub struct WeightedSplit {
     spread: Spread,
-    places: Places,
+    table: GateTable,
 }
 
 impl Declare for WeightedSplit {
@@ -65,23 +65,23 @@ impl Declare for WeightedSplit {
     const NAME: &'static str = "weighted_split";
     const SUMMARY: &'static str = "spreads sessions over gates by weight";
     const HELP: &'static str = "\
-        Gates are named by their numbers. A session's gate follows from its hash, as in `hash_split`: all its \
-        packets, in both directions, leave by the same one and keep their order. It is sessions that are shared out \
-        by weight, not packets: shares of packets are as uneven as the sessions are.";
+        Gates are named by their numbers. A session's gate is derived from its hash, as in `hash_split`: all its \
+        packets, in both directions, leave by the same gate and keep their order. The weights divide sessions, not \
+        packets: shares of packets are as uneven as the sessions are.";
     const EXAMPLE: &'static str = "{ weights: [3, 1] }";
     const STATE: StateKind = StateKind::None;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
-        let places = Places::new(&params.weights, setup)?;
-        Ok(Self { spread: Spread::new(params.salt.unwrap_or(setup.seed())), places })
+        let table = GateTable::new(&params.weights, setup)?;
+        Ok(Self { spread: Spread::new(params.salt.unwrap_or(setup.seed())), table })
     }
 }
 
 impl Function for WeightedSplit {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        let places = self.places.len();
+        let slots = self.table.len();
         for (packet, gate) in batch.iter_mut().zip(context.each()) {
-            *gate = self.places.gate(self.spread.place(packet.session_hash(), places));
+            *gate = self.table.gate(self.spread.index(packet.session_hash(), slots));
         }
     }
 }
@@ -115,12 +115,12 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_share_nothing_out_are_refused() {
-        for (weights, told) in
-            [(json!([0, 0]), "sum up to 0"), (json!([65_536, 1]), "sum up to 65537"), (json!([]), "0 gates")]
+    fn weights_with_an_invalid_sum_are_refused() {
+        for (weights, message) in
+            [(json!([0, 0]), "sum is 0"), (json!([65_536, 1]), "sum is 65537"), (json!([]), "0 gates")]
         {
             let error = Rig::of::<WeightedSplit>(&json!({ "weights": weights })).err().expect("refused").to_string();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(message), "{error}");
         }
         assert!(Rig::of::<WeightedSplit>(&json!({ "weights": [65_535, 1] })).is_ok());
     }

@@ -1,5 +1,5 @@
-//! What must hold of every registered function: its documentation is complete, its example works, and no frame
-//! whatever makes it panic or lose a packet.
+//! Requirements of every registered function: its documentation is complete, its example works, and no frame makes it
+//! panic or lose a packet.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +13,13 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 
-/// An example's YAML as the value that a configuration would give.
+/// Parses an example's YAML as a configuration would.
 fn read(name: &str, example: &str) -> Value {
     serde_saphyr::from_str(example).unwrap_or_else(|error| panic!("{name}: its example is not YAML: {error}"))
 }
 
-/// Surroundings with a state of every kind, under the kind's own name: examples may refer to them so. Files that
-/// examples name are in a folder for this run.
+/// Returns surroundings with a state of every type, under the type's own name, so that examples can refer to them.
+/// Files that examples name are in a folder for this run.
 fn surroundings() -> Surroundings {
     let mut all = Surroundings::new(Frequency::new(1e9));
     all.base = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
@@ -103,8 +103,8 @@ fn unknown_keys_are_refused() {
     }
 }
 
-/// Whole frames of the kinds that functions look into.
-fn whole() -> Vec<Vec<u8>> {
+/// Returns complete frames of the types that functions look into.
+fn complete_frames() -> Vec<Vec<u8>> {
     let ethernet = || PacketBuilder::ethernet2([2; 6], [2, 0, 0, 0, 0, 1]);
     let mut frames = vec![Vec::new(); 7];
     ethernet().ipv4([10, 0, 0, 1], [192, 0, 2, 1], 64).udp(53, 53).write(&mut frames[0], b"payload").expect("memory");
@@ -128,17 +128,18 @@ fn whole() -> Vec<Vec<u8>> {
     frames
 }
 
-/// Random bytes, or a whole frame with some bytes changed, cut at any place.
+/// Random bytes, or a complete frame with some bytes changed, cut at any offset.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
-    let mutated = (prop::sample::select(whole()), vec((any::<prop::sample::Index>(), any::<u8>()), 0..6), 0usize..200)
-        .prop_map(|(mut frame, changes, cut)| {
-            for (at, value) in changes {
-                let at = at.index(frame.len());
-                frame[at] = value;
-            }
-            frame.truncate(cut);
-            frame
-        });
+    let mutated =
+        (prop::sample::select(complete_frames()), vec((any::<prop::sample::Index>(), any::<u8>()), 0..6), 0usize..200)
+            .prop_map(|(mut frame, changes, cut)| {
+                for (at, value) in changes {
+                    let at = at.index(frame.len());
+                    frame[at] = value;
+                }
+                frame.truncate(cut);
+                frame
+            });
     prop_oneof![vec(any::<u8>(), 0..200), mutated]
 }
 
@@ -157,10 +158,14 @@ fn no_frame_makes_a_function_panic_or_lose_a_packet() {
             let (held, created) = (rig.held(), made(rig));
             let gates = rig.process(&mut batch);
             let emitted = rig.emitted();
-            // What was held before may give way.
+            // Packets held before may be released.
             let released = emitted.len() - (made(rig) - created);
-            prop_assert_eq!(gates.len(), frames.len(), "a gate for each");
-            prop_assert_eq!(batch.len() + rig.held() + released, frames.len() + held, "sent on or held");
+            prop_assert_eq!(gates.len(), frames.len(), "every packet has a gate");
+            prop_assert_eq!(
+                batch.len() + rig.held() + released,
+                frames.len() + held,
+                "every packet is forwarded or held"
+            );
             for gate in gates.into_iter().flatten().chain(emitted.into_iter().map(|(_, gate)| gate)) {
                 prop_assert!(exists(function, gate, rig.declared.gates.len()), "{gate:?} does not exist");
             }
@@ -170,7 +175,7 @@ fn no_frame_makes_a_function_panic_or_lose_a_packet() {
     }
 }
 
-/// Whether a gate is one of the module's, or a reason one of the declared.
+/// Returns whether a gate is one of the module's, or a reason one of the declared ones.
 fn exists(function: &Declaration, gate: Gate, gates: usize) -> bool {
     match gate.decision() {
         Decision::Out(number) => number < gates,
@@ -180,12 +185,12 @@ fn exists(function: &Declaration, gate: Gate, gates: usize) -> bool {
     }
 }
 
-/// What a function says of a packet in advance is what it does to it, whatever the frame.
+/// A function's predicted effect on a packet equals its processing, for any frame.
 #[test]
-fn effects_replayed_are_what_functions_do() {
-    let told: Vec<_> = functions().into_iter().filter(|function| function.effect).collect();
-    assert!(told.len() >= 2, "static_nat and ttl can say");
-    for function in told {
+fn replayed_effects_equal_processing() {
+    let with_effect: Vec<_> = functions().into_iter().filter(|function| function.effect).collect();
+    assert!(with_effect.len() >= 2, "static_nat and ttl have effects");
+    for function in with_effect {
         let rig = std::cell::RefCell::new(rig(function));
         let mut runner = TestRunner::new(Config { cases: 512, failure_persistence: None, ..Config::default() });
         let outcome = runner.run(&hostile(), |frame| {

@@ -39,7 +39,7 @@ fn changes_with_comments_are_refused_by_the_lines_that_they_stand_in() {
     let done =
         pipeline.ask(&["table", "route", "# arguments are counted, too", "add 12.0.0.0/8 0", "add 12.0.0.0/8 0"]);
     assert_eq!((done.code, done.out.as_str()), (Some(1), "1 change made, 1 refused\n"), "{}", done.err);
-    assert!(done.err.starts_with("change 3: 12.0.0.0/8 is there already"), "{}", done.err);
+    assert!(done.err.starts_with("change 3: 12.0.0.0/8 already exists"), "{}", done.err);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::tunnels::Tunnel;
 use super::which::TunnelSelector;
 use super::{NO_HEADROOM, NO_TUNNEL, NOT_IP, TOO_LONG, TRUNCATED};
 use crate::tunnel::entropy::Shown;
-use crate::tunnel::inside::{Unfit, place_of};
+use crate::tunnel::inside::{Unfit, ip_packet_span};
 use crate::tunnel::outer::Refusal;
 
 pub(super) const ETHERNET: usize = size_of::<Ethernet>();
@@ -21,7 +21,7 @@ pub(super) fn strip_to_ip(
     selector: &TunnelSelector,
     allows: impl Fn(usize) -> bool,
 ) -> Result<(Shown, Tunnel), Gate> {
-    let (start, length) = place_of(packet).map_err(|unfit| match unfit {
+    let (start, length) = ip_packet_span(packet).map_err(|unfit| match unfit {
         Unfit::NotIp => NOT_IP,
         Unfit::Truncated => TRUNCATED,
     })?;

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::hash_split::Random;
 use crate::parameters::{no_memory, number};
-use crate::tunnel::settings::{AnyEndpoint, kind_of};
+use crate::tunnel::settings::{AnyEndpoint, family_of};
 
 /// The parameter named in errors.
 const PATH: &str = "tunnels";
@@ -239,7 +239,7 @@ fn entry(
 
 /// Checks that both ends of a tunnel have the same address family.
 pub(super) fn check_kind(local: AnyEndpoint, peer: AnyEndpoint) -> Result<(), String> {
-    let (own, other) = (kind_of(local.0), kind_of(peer.0));
+    let (own, other) = (family_of(local.0), family_of(peer.0));
     if own == other {
         return Ok(());
     }

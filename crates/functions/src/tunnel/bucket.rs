@@ -1,16 +1,16 @@
-//! A token bucket without tokens: how many answers a second strangers can make us send.
+//! A rate limiter for answers that other hosts can make this host send.
 //!
-//! What is kept is the instant at which the bucket would be full again (the generic cell rate algorithm, ITU-T I.371
-//! annex A): one word, exact, nothing to refill.
+//! It is a token bucket that stores only the instant at which the bucket would be full again (the generic cell rate
+//! algorithm, ITU-T I.371 annex A): one word, exact, without refilling.
 
 use forebay_measure::Frequency;
 use forebay_packet::Ticks;
 
-/// Lets through so many a second on average, and at once as many as a second's worth.
+/// Allows a number of answers per second on average, and at once as many as in a second.
 pub(crate) struct Bucket {
-    /// A token's worth; 0: nothing passes.
+    /// The time of a token in ticks; 0: no answer is allowed.
     each: u64,
-    /// How far ahead of the time the bucket's instant may be.
+    /// How far ahead of now the bucket's instant may be.
     burst: u64,
     full_at: u64,
 }
@@ -22,7 +22,7 @@ impl Bucket {
         Self { each, burst: each * u64::from(per_second.max(1) - 1), full_at: 0 }
     }
 
-    /// Whether one more may pass now; it is taken where so.
+    /// Returns whether one more answer is allowed now; if so, takes its token.
     pub(crate) fn take(&mut self, now: Ticks) -> bool {
         let full_at = self.full_at.max(now.0);
         if self.each == 0 || full_at - now.0 > self.burst {
@@ -40,28 +40,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_of_none_lets_none_through() {
+    fn a_bucket_with_rate_0_allows_nothing() {
         let mut bucket = Bucket::new(0, Frequency::new(1e9));
         assert!((0..10).all(|second| !bucket.take(Ticks(second * 1_000_000_000))));
     }
 
     #[test]
-    fn a_second_has_its_rate_and_no_more() {
+    fn a_second_allows_exactly_its_rate() {
         let mut bucket = Bucket::new(100, Frequency::new(1e9));
         assert_eq!((0..1_000).filter(|_| bucket.take(Ticks(5))).count(), 100, "all at once");
         let later = |after: u64| Ticks(5 + after);
         assert!(!bucket.take(later(9_999_999)));
-        assert!(bucket.take(later(10_000_000)) && !bucket.take(later(10_000_000)), "one more each hundredth");
+        assert!(
+            bucket.take(later(10_000_000)) && !bucket.take(later(10_000_000)),
+            "one more every hundredth of a second"
+        );
     }
 
     proptest! {
         #[test]
-        fn it_is_a_bucket_that_fills_drop_by_drop(
+        fn it_equals_a_bucket_that_fills_continuously(
             rate in 1u32..1_000, steps in prop::collection::vec(0u64..20_000_000, 1..300),
         ) {
             let mut bucket = Bucket::new(rate, Frequency::new(1e9));
             let each = 1_000_000_000 / u64::from(rate);
-            // The model: fractions of tokens, in ticks, that come in with the time up to the bucket's size.
+            // The model: fractions of tokens, in ticks, that accumulate with time up to the bucket's size.
             let (mut level, mut now, size) = (each * u64::from(rate), 0, each * u64::from(rate));
             for step in steps {
                 now += step;

@@ -1,22 +1,22 @@
-//! Congestion that a tunnel's routers have signalled, passed on to the inner packet (RFC 6040).
+//! Passes congestion that routers on a tunnel's path have signalled on to the inner packet (RFC 6040).
 
 use forebay_packet::Packet;
 use forebay_packet::wire::checksum;
 
-/// The two bits of a traffic class, and that congestion was experienced.
+/// The two bits of a traffic class, and the value for congestion experienced.
 const ECN: u8 = 0x03;
 const ECT_1: u8 = 0x01;
 const CE: u8 = 0x03;
 
-/// Whether an outer traffic class changes no inner packet: that of a transport without congestion notification, or
-/// of one with it that has met none, ECT(0).
+/// Returns whether an outer traffic class never changes the inner packet: the transport does not support congestion
+/// notification, or it does and no congestion was met, ECT(0).
 #[inline(always)]
 pub(crate) fn is_neutral(outer_class: u8) -> bool {
     outer_class & 1 == 0
 }
 
-/// What the inner packet is to say (RFC 6040 figure 4); `None` where it must be dropped: congestion was met, and it
-/// cannot say so.
+/// Returns the bits of the inner packet (RFC 6040 figure 4). `None` if the packet must be dropped: congestion was met,
+/// and the inner packet cannot be marked.
 fn combined(outer: u8, inner: u8) -> Option<u8> {
     match (outer & ECN, inner & ECN) {
         (CE, 0) => None,
@@ -27,7 +27,7 @@ fn combined(outer: u8, inner: u8) -> Option<u8> {
     }
 }
 
-/// Passes the outer packet's mark on to `packet`, which has been taken out of it; `false` where it must be dropped.
+/// Passes the outer packet's mark on to the decapsulated `packet`. Returns false if it must be dropped.
 pub(crate) fn pass_on(packet: &mut Packet, outer_class: u8) -> bool {
     if is_neutral(outer_class) {
         return true;
@@ -55,9 +55,9 @@ mod tests {
 
     use super::*;
 
-    /// Of every value that the checksum can have, also those at which it carries.
+    /// Tests every value of the checksum, including those at which it carries.
     #[test]
-    fn the_checksum_is_a_full_recomputation() {
+    fn the_checksum_equals_a_full_recomputation() {
         let pool = Pool::new(PoolOptions { chunks: 1, ..PoolOptions::default() }).expect("memory");
         let mut packet = pool.take().expect("one");
         for (class, identification) in [1, 2].into_iter().flat_map(|class| (0..=u16::MAX).map(move |id| (class, id))) {

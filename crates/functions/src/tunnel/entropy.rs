@@ -1,5 +1,5 @@
-//! What of the inner packet shows in the outer headers: its traffic class, and by the UDP source port its session, so
-//! that routers that spread load over equal paths keep sessions together and tunnels apart (RFC 7348 section 5,
+//! The fields of the inner packet that the outer headers show: its traffic class, and in the UDP source port its
+//! session. Routers that balance load over equal paths keep sessions together and spread tunnels (RFC 7348 section 5,
 //! TS 29.281 section 4.4.2.3).
 
 use forebay_packet::wire::ethernet::{EtherType, Ethernet};
@@ -8,22 +8,23 @@ use forebay_packet::{Network, Packet, SessionKey};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// The bits of a port that a session chooses: 14 are free in the dynamic ports (RFC 6335 section 6), which RFC 7348 asks
-/// for.
+/// The bits of a port that the session determines: the dynamic ports, which RFC 7348 recommends, have 14 free bits (RFC
+/// 6335 section 6).
 pub(crate) const CHOSEN: u16 = 0x3fff;
 
 const ETHERNET: usize = size_of::<Ethernet>();
 
-/// What of an inner packet shows outside.
+/// The fields of an inner packet that the outer headers show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
-    /// Its traffic class; 0 where it is not IP.
+    /// Its traffic class; 0 if it is not IP.
     pub(crate) class: u8,
-    /// A number of its session: the upper bits are to be used.
+    /// A hash of its session, of which the upper bits should be used.
     pub(crate) session: u64,
 }
 
-/// A number whose upper bits depend on all bits of addresses and ports: both halves of one product (Yi, *wyhash*, 2019).
+/// Returns a number whose upper bits depend on all bits of addresses and ports: both halves of one product (Yi,
+/// *wyhash*, 2019).
 #[inline(always)]
 fn mix(addresses: u64, ports: u32) -> u64 {
     let (one, other) = (addresses ^ 0x9e37_79b9_7f4a_7c15, u64::from(ports) ^ 0xbf58_476d_1ce4_e5b9);
@@ -31,19 +32,19 @@ fn mix(addresses: u64, ports: u32) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Both addresses of IPv4, as they stand in a header, as a number: in whichever order of bytes is the cheapest.
+/// Returns both IPv4 addresses of a header as a number, in the cheapest byte order.
 #[inline(always)]
 fn addresses(bytes: [u8; 8]) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// A packet of IPv4 without options and with ports, straight above Ethernet. Fields that are compared together are one
+/// An IPv4 packet without options and with ports, directly above Ethernet. Fields that are compared together form one
 /// number.
 #[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(crate) struct Inner {
     macs: [u8; 12],
-    /// Ethernet's type; version and length, traffic class, total length, identification.
+    /// EtherType; version and header length, traffic class, total length, identification.
     start: U64,
     /// Flags and fragment offset, time to live, protocol.
     middle: U32,
@@ -53,14 +54,14 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Of a packet that nearly all packets are like, TCP or UDP and no fragment; where `unpadded`, nothing may follow
-    /// it in the frame. `None` says nothing.
+    /// Returns the header of a usual packet, TCP or UDP and not a fragment. With `unpadded`, the frame must end with
+    /// the packet. `None` is no statement about other packets.
     #[inline(always)]
     pub(crate) fn of(packet: &Packet, unpadded: bool) -> Option<&Self> {
         const MIDDLE: u32 = 0x3fff_00ff;
         let inner: &Self = packet.view(0)?;
         let (start, expected) = (inner.start.get(), u64::from(EtherType::IPV4) << 48 | 0x4500 << 32);
-        // Either way at least the ports are the packet's: where nothing follows it, the frame has as many bytes.
+        // In both cases at least the ports belong to the packet: without padding the frame has as many bytes.
         let fits = if unpadded {
             start & 0xffff_ff00_ffff_0000 == expected + ((packet.len() - ETHERNET) << 16) as u64
         } else {
@@ -78,7 +79,7 @@ impl Inner {
         u32::from_be_bytes([a, b, c, d])
     }
 
-    /// What shows of it: the same as [`Shown::of`].
+    /// Returns the fields that the outer headers show, the same as [`Shown::of`].
     #[inline(always)]
     pub(crate) fn shown(&self) -> Shown {
         let session = mix(addresses(self.addresses), u32::from_le_bytes(self.ports));
@@ -87,7 +88,7 @@ impl Inner {
 }
 
 impl Shown {
-    /// Of any frame: what its outermost headers show, be it a tunnel's.
+    /// Returns the fields of any frame, from its outermost headers, even if it is a tunnel packet.
     pub(crate) fn of(packet: &mut Packet) -> Self {
         let class = match packet.network().0 {
             Network::Ipv4 => packet.ipv4().map_or(0, |header| header.traffic_class),
@@ -95,7 +96,7 @@ impl Shown {
             Network::Other => 0,
         };
         let SessionKey { source, destination, source_port, destination_port, .. } = packet.outermost_key();
-        // Addresses of IPv4 are the first word alone.
+        // For IPv4 the address is the first word.
         let is_ipv4 = packet.network().0 == Network::Ipv4;
         let word = |address: [u8; 16]| {
             let mut words =
@@ -140,13 +141,13 @@ mod tests {
             builder.write(&mut frame, b"").expect("memory");
             ports.insert(shown(&frame).0.session >> 50);
         }
-        // 1 000 balls in 16 384 urns meet 30 times.
+        // 1 000 balls in 16 384 bins collide about 30 times.
         assert!(ports.len() > 900, "{} ports", ports.len());
     }
 
     proptest! {
         #[test]
-        fn the_short_way_says_what_the_long_one_does(
+        fn the_fast_path_gives_the_same_as_the_slow_path(
             source: [u8; 4], to: [u8; 4], source_port: u16, port: u16, tcp: bool, class: u8,
         ) {
             let mut frame = Vec::new();
@@ -157,9 +158,9 @@ mod tests {
                 builder.udp(source_port, port).write(&mut frame, b"x").expect("memory");
             }
             frame[15] = class;
-            let (long, short) = shown(&frame);
-            prop_assert_eq!(Some(long), short);
-            prop_assert_eq!(long.class, class);
+            let (slow, fast) = shown(&frame);
+            prop_assert_eq!(Some(slow), fast);
+            prop_assert_eq!(slow.class, class);
         }
     }
 }

@@ -1,39 +1,39 @@
-//! Numbers for outer packets that may be fragmented: whoever puts fragments together takes those of one identification
-//! for one packet (RFC 6864 section 4).
+//! Identification numbers for outer packets that may be fragmented: hosts reassemble fragments with the same
+//! identification into one packet (RFC 6864 section 4).
 //!
-//! All modules of one source address, on all workers, and those of the configuration that follows draw from one counter,
-//! so that a number comes again only after all others. It is asked once a batch.
+//! All modules with one source address, on all workers and in successive configurations, draw from one counter, so that
+//! a number is reused only after all others. The counter is accessed once per batch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use forebay_graph::{Setup, SetupError};
 
-/// Draws numbers.
+/// Draws identification numbers.
 pub(crate) struct Identifications {
     next: Arc<AtomicU16>,
-    /// The next of those that have been drawn.
-    mine: u16,
+    /// The next of the drawn numbers.
+    next_drawn: u16,
 }
 
 impl Identifications {
-    /// Of packets from one address.
+    /// Creates the source of numbers for packets from one address.
     pub(crate) fn of(source: u32, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let key = format!("identifications of {}", std::net::Ipv4Addr::from_bits(source));
-        Ok(Self { next: setup.lasting(&key, |_| Ok(AtomicU16::new(0)))?, mine: 0 })
+        Ok(Self { next: setup.lasting(&key, |_| Ok(AtomicU16::new(0)))?, next_drawn: 0 })
     }
 
-    /// Draws as many as a batch can need; what has not been taken of those before is skipped.
+    /// Draws as many numbers as a batch can need. Unused numbers of the batch before are skipped.
     #[inline(never)]
     pub(crate) fn draw(&mut self, count: usize) {
-        self.mine = self.next.fetch_add(count as u16, Ordering::Relaxed);
+        self.next_drawn = self.next.fetch_add(count as u16, Ordering::Relaxed);
     }
 
-    /// Takes the next of those drawn.
+    /// Takes the next drawn number.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> u16 {
-        let this = self.mine;
-        self.mine = this.wrapping_add(1);
+        let this = self.next_drawn;
+        self.next_drawn = this.wrapping_add(1);
         this
     }
 }
@@ -50,7 +50,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_number_comes_twice_before_all_have_come(
+        fn no_number_is_reused_before_all_are_used(
             batches in prop::collection::vec((0usize..3, 1usize..=256, 0usize..=256), 1..250),
         ) {
             let mut surroundings = Surroundings::new(Frequency::new(1e9));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn another_source_counts_by_itself_and_a_following_configuration_goes_on() {
+    fn sources_count_separately_and_across_configurations() {
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
         let mut first = |source| {
             let mut drawer = Identifications::of(source, &mut Setup::new("m", &mut surroundings)).expect("a number");

@@ -1,20 +1,20 @@
-//! The IP packet that is to go into a tunnel: where it is in its frame, and how long, without padding.
+//! The IP packet that is put into a tunnel: its offset in the frame, and its length without padding.
 
 use forebay_packet::wire::ipv4::Ipv4;
 use forebay_packet::wire::ipv6::Ipv6;
 use forebay_packet::{Network, Packet};
 
-/// Why a frame has nothing that can be put into a tunnel.
+/// Why a frame cannot be put into a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
-    /// It is no IP.
+    /// It is not IP.
     NotIp,
     /// It ends before the packet that its header announces.
     Truncated,
 }
 
-/// Where a packet's IP header starts and how long the packet is, or why it cannot be put into a tunnel.
-pub(crate) fn place_of(packet: &mut Packet) -> Result<(usize, usize), Unfit> {
+/// Returns the offset of a packet's IP header and the packet's length, or why it cannot be put into a tunnel.
+pub(crate) fn ip_packet_span(packet: &mut Packet) -> Result<(usize, usize), Unfit> {
     let (network, start) = packet.network();
     let length = match network {
         Network::Ipv4 => packet.ipv4().map_or(0, |header| usize::from(header.total_length.get())),

@@ -1,5 +1,5 @@
-//! Writes the outer Ethernet, IPv4 and UDP headers and the eight bytes of the tunnel's own: all that is known before is
-//! worked out before, the rest is put together in registers and written in a few stores.
+//! Writes the outer Ethernet, IPv4 and UDP headers and the eight bytes of the tunnel header. Everything that is known
+//! in advance is computed in advance; the rest is combined in registers and written in a few stores.
 //!
 //! Fields are not patched into a template in memory: narrow stores followed by the next function's wider loads would
 //! cost more than the whole header (docs/performance.md).
@@ -18,16 +18,16 @@ use super::settings::{Dscp, Endpoint, SourcePort};
 const ETHERNET: usize = size_of::<Ethernet>();
 const IPV4: usize = size_of::<Ipv4>();
 const UDP: usize = size_of::<Udp>();
-/// The tunnel's own header without options: both GTP-U's and VXLAN's.
+/// The tunnel header without options, of GTP-U and of VXLAN.
 const TUNNEL: usize = 8;
-/// All of them.
+/// Bytes of all outer headers.
 const HEADERS: usize = ETHERNET + IPV4 + UDP + TUNNEL;
-/// What the outer packet has besides tunnel options and what is inside.
+/// Bytes of the outer packet besides tunnel options and the inner packet.
 pub(crate) const OVERHEAD: usize = IPV4 + UDP + TUNNEL;
 /// Don't fragment (RFC 791 section 3.1).
 const DF: u16 = 0x4000;
 
-/// What a configuration says of the outer headers.
+/// The configuration of the outer headers.
 pub(crate) struct OuterSettings {
     pub(crate) source: Endpoint,
     pub(crate) source_port: SourcePort,
@@ -39,22 +39,22 @@ pub(crate) struct OuterSettings {
     pub(crate) mtu: Option<u16>,
 }
 
-/// Why a packet cannot be put into a tunnel; it is as it was then.
+/// Why a packet cannot be put into a tunnel. The packet is then unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The outer packet would be longer than allowed.
     TooLong,
-    /// There is no room before the frame, or less frame than is to be cut off.
+    /// There is no room before the frame, or the frame is shorter than the part to remove.
     NoRoom,
 }
 
-/// The Ethernet header that a frame starts with, as two numbers of eight bytes that overlap: an array of its length would
-/// be copied through the stack, in pieces that the processor cannot forward.
+/// The Ethernet header of a frame as two overlapping numbers of eight bytes. An array of its length would be copied
+/// through the stack, in pieces that the processor cannot forward.
 #[derive(Clone, Copy)]
 pub(crate) struct Start(u64, u64);
 
 impl Start {
-    /// A frame's own.
+    /// Returns the header of a frame.
     #[inline(always)]
     pub(crate) fn of(packet: &Packet) -> Option<Self> {
         let header: &[u8; ETHERNET] = packet.data().first_chunk()?;
@@ -62,14 +62,14 @@ impl Start {
         Some(Self(u64::from_ne_bytes(*first), u64::from_ne_bytes(*last)))
     }
 
-    /// The same with the type of IPv4.
+    /// Returns the header with the EtherType of IPv4.
     pub(crate) fn with_ipv4(self) -> Self {
         let mut last = self.1.to_ne_bytes();
         last[6..].copy_from_slice(&EtherType::IPV4.to_be_bytes());
         Self(self.0, u64::from_ne_bytes(last))
     }
 
-    /// Writes it.
+    /// Writes the header.
     #[inline(always)]
     pub(crate) fn put(self, frame: &mut [u8]) {
         if let Some(header) = frame.first_chunk_mut::<ETHERNET>() {
@@ -81,27 +81,27 @@ impl Start {
 
 /// Writes outer headers.
 ///
-/// Numbers have the bytes of a header in network order; a field that depends on the packet is added to them.
+/// Numbers contain the bytes of a header in network order; fields that depend on the packet are added to them.
 pub(crate) struct Outer {
-    /// The sum of the words of the IPv4 header that are always the same; not the first two, to which the packet adds.
+    /// The sum of the constant words of the IPv4 header, except the first two, which depend on the packet.
     sum: u32,
     /// The first eight bytes of the IPv4 header without the inner traffic class, length and identification.
     first: u64,
-    /// The next eight, with ones for the checksum.
+    /// The next eight bytes, with ones in place of the checksum.
     second: u64,
-    /// The UDP header without what a session chooses of the source port, and with a length that is less by the whole
-    /// packet's.
+    /// The UDP header without the session's bits of the source port. Its length is smaller by that of the whole packet,
+    /// which is added later.
     third: u64,
-    /// What is kept of the inner traffic class.
+    /// The bits of the inner traffic class that are kept.
     class: u8,
-    /// What of the source port a session chooses, in its place.
+    /// The bits of the source port that the session determines, at their position.
     chosen: u64,
     checksum: bool,
     /// The longest outer packet.
     most: usize,
-    /// Identifications; none where they have no meaning (RFC 6864 section 4.1), and are 0.
+    /// Identification numbers; `None` if they have no meaning (RFC 6864 section 4.1) and are 0.
     identifications: Option<Identifications>,
-    /// Whether packets are neither numbered nor summed up.
+    /// Whether packets have neither an identification nor a UDP checksum.
     plain: bool,
 }
 
@@ -109,7 +109,7 @@ impl Outer {
     pub(crate) fn new(settings: &OuterSettings, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let OuterSettings { source, source_port, destination_port, udp_checksum, dscp, df, ttl, mtu } = *settings;
         if ttl == 0 {
-            return Err(SetupError::at("ttl", "0 would be dropped by the first router: allowed are 1 to 255"));
+            return Err(SetupError::at("ttl", "with 0 the first router drops the packet: allowed are 1 to 255"));
         }
         if let Some(mtu) = mtu
             && mtu < 68
@@ -142,12 +142,13 @@ impl Outer {
         })
     }
 
-    /// Whether packets are neither numbered nor summed up, and can be [written](Self::write) as `PLAIN`.
+    /// Returns whether packets have neither an identification nor a UDP checksum, and can be [written](Self::write) as
+    /// `PLAIN`.
     pub(crate) fn is_plain(&self) -> bool {
         self.plain
     }
 
-    /// Gets ready for a batch of `count` packets; needed where packets are not written as `PLAIN`.
+    /// Prepares for a batch of `count` packets. Required unless packets are written as `PLAIN`.
     #[inline]
     pub(crate) fn begin(&mut self, count: usize) {
         if let Some(identifications) = &mut self.identifications {
@@ -155,14 +156,14 @@ impl Outer {
         }
     }
 
-    /// Whether an outer packet of `total` bytes is allowed.
+    /// Returns whether an outer packet of `total` bytes is allowed.
     pub(crate) fn allows(&self, total: usize) -> bool {
         total <= self.most
     }
 
-    /// Puts what is behind the first `cut` bytes of the frame into a tunnel to `peer`. `tunnel` makes the tunnel's
-    /// header, as a number, from how many bytes follow it; of `options` the first `OPTIONS` follow it first. The
-    /// outer frame starts with `start`. `PLAIN` is allowed where it [is so](Self::is_plain).
+    /// Puts the frame without its first `cut` bytes into a tunnel to `peer`. `tunnel` returns the tunnel header as a
+    /// number, for the number of bytes after it. The first `OPTIONS` bytes of `options` follow the header. The outer
+    /// frame begins with `start`. `PLAIN` is allowed if [`is_plain`](Self::is_plain) returns true.
     #[inline(always)]
     #[expect(clippy::too_many_arguments, reason = "all are values in registers")]
     pub(crate) fn write<const OPTIONS: usize, const PLAIN: bool>(
@@ -188,11 +189,11 @@ impl Outer {
             first |= u64::from(id) << 16;
             sum += u32::from(id);
         }
-        // Turned by half and added to itself, a number has the ones' complement sum of its halves in the upper one
+        // A number rotated by half and added to itself has the ones' complement sum of its halves in the upper half
         // (RFC 1071 section 2).
         let sum = (first >> 32) as u32 + sum;
         let sum = sum.wrapping_add(sum.rotate_left(16)) & 0xffff_0000;
-        // Inverted by the ones in its place.
+        // The ones at the position of the checksum invert it.
         let second = self.second ^ u64::from(sum) << 16;
         let third = self.third + (shown.session & self.chosen) + (wide << 16);
         let fourth = tunnel(wide - OVERHEAD as u64);
@@ -215,12 +216,12 @@ impl Outer {
     }
 }
 
-/// The sum of the four words of a number.
+/// Returns the sum of the four words of a number.
 fn sum_of(number: u64) -> u32 {
     (0..4).map(|word| (number >> (16 * word)) as u16).map(u32::from).sum()
 }
 
-/// Computes the UDP checksum of an outer packet straight above Ethernet.
+/// Computes the UDP checksum of an outer packet directly above Ethernet.
 #[cold]
 fn fill_checksum(packet: &mut Packet) {
     let Some((_, ip)) = packet.data_mut().split_at_mut_checked(ETHERNET) else { return };

@@ -1,7 +1,8 @@
-//! Writes the outer headers of tunnels over IPv6, and the checksum that UDP must have there.
+//! Writes the outer headers of tunnels over IPv6, and the mandatory UDP checksum.
 //!
-//! The session shows in the source port as over IPv4, and in the flow label, which is what routers that do not look at
-//! UDP spread load by (RFC 6438). Nobody fragments on the way (RFC 8200 section 5), so there is nothing to number.
+//! The session determines the source port, as over IPv4, and the flow label, which routers that do not read UDP use to
+//! balance load (RFC 6438). Routers never fragment IPv6 packets (RFC 8200 section 5), so there are no identification
+//! numbers.
 
 use forebay_graph::SetupError;
 use forebay_packet::Packet;
@@ -16,16 +17,16 @@ use super::outer::Refusal;
 use super::settings::{Dscp, SourcePort};
 
 const ETHERNET: usize = size_of::<Ethernet>();
-/// The tunnel's own header without options.
+/// The tunnel header without options.
 const TUNNEL: usize = 8;
-/// What the outer packet has besides tunnel options and what is inside.
+/// Bytes of the outer packet besides tunnel options and the inner packet.
 pub(crate) const OVERHEAD: usize = size_of::<Ipv6>() + size_of::<Udp>() + TUNNEL;
-/// The least that a link must carry (RFC 8200 section 5).
+/// The least MTU of an IPv6 link (RFC 8200 section 5).
 const LEAST_MTU: u16 = 1_280;
 /// The longest packet without a jumbo payload.
 const MOST: usize = size_of::<Ipv6>() + u16::MAX as usize;
 
-/// What a configuration says of the outer headers.
+/// The configuration of the outer headers.
 pub(crate) struct OuterIpv6Settings {
     pub(crate) source: [u8; 16],
     pub(crate) source_port: SourcePort,
@@ -44,7 +45,7 @@ pub(crate) struct OuterIpv6 {
 impl OuterIpv6 {
     pub(crate) fn new(settings: OuterIpv6Settings) -> Result<Self, SetupError> {
         if settings.hop_limit == 0 {
-            return Err(SetupError::at("ttl", "0 would be dropped by the first router: allowed are 1 to 255"));
+            return Err(SetupError::at("ttl", "with 0 the first router drops the packet: allowed are 1 to 255"));
         }
         if let Some(mtu) = settings.mtu
             && mtu < LEAST_MTU
@@ -56,13 +57,13 @@ impl OuterIpv6 {
         Ok(Self { settings, most })
     }
 
-    /// Whether an outer packet of `total` bytes is allowed.
+    /// Returns whether an outer packet of `total` bytes is allowed.
     pub(crate) fn allows(&self, total: usize) -> bool {
         total <= self.most
     }
 
-    /// Puts the IP packet behind an Ethernet header without tags into a tunnel to `peer`: `tunnel` is the tunnel's header
-    /// without its length, which is bits 32 to 47, and `options` follow it.
+    /// Puts the IP packet behind an Ethernet header without tags into a tunnel to `peer`. `tunnel` is the tunnel header
+    /// without its length, which is bits 32 to 47; `options` follow it.
     #[inline]
     pub(crate) fn write(
         &self,
@@ -72,8 +73,8 @@ impl OuterIpv6 {
         tunnel: u64,
         options: &[u8],
     ) -> Result<(), Refusal> {
-        let Some(inside) = packet.len().checked_sub(ETHERNET) else { return Err(Refusal::NoRoom) };
-        let total = inside + OVERHEAD + options.len();
+        let Some(inner_len) = packet.len().checked_sub(ETHERNET) else { return Err(Refusal::NoRoom) };
+        let total = inner_len + OVERHEAD + options.len();
         if !self.allows(total) {
             return Err(Refusal::TooLong);
         }
@@ -86,7 +87,8 @@ impl OuterIpv6 {
             // The lower two bits are congestion notification, which is always copied (RFC 6040 section 4.1).
             Dscp::Fixed(dscp) => dscp << 2 | shown.class & 0x03,
         };
-        // Of the session the uppermost bits, of which the source port has some; 0 would be none (RFC 6437 section 2).
+        // The uppermost bits of the session hash, some of which are also in the source port. 0 would mean no label (RFC
+        // 6437 section 2).
         let label = ((shown.session >> 44) as u32).max(1);
         let segment = total - size_of::<Ipv6>();
         let mut ip = Ipv6::new_zeroed();
@@ -104,13 +106,13 @@ impl OuterIpv6 {
             length: (segment as u16).into(),
             checksum: 0.into(),
         };
-        let tunnel = tunnel + (((inside + options.len()) as u64) << 32);
+        let tunnel = tunnel + (((inner_len + options.len()) as u64) << 32);
         let parts: [&[u8]; 6] =
             [&macs, &EtherType::IPV6.to_be_bytes(), ip.as_bytes(), datagram.as_bytes(), &tunnel.to_be_bytes(), options];
         let mut rest = packet.data_mut();
         for part in parts {
-            let Some((place, after)) = rest.split_at_mut_checked(part.len()) else { return Err(Refusal::NoRoom) };
-            place.copy_from_slice(part);
+            let Some((slot, after)) = rest.split_at_mut_checked(part.len()) else { return Err(Refusal::NoRoom) };
+            slot.copy_from_slice(part);
             rest = after;
         }
         fill_checksum(packet);
@@ -118,7 +120,7 @@ impl OuterIpv6 {
     }
 }
 
-/// Computes the UDP checksum of an outer packet straight above Ethernet: over IPv6 there must be one (RFC 8200 section
+/// Computes the UDP checksum of an outer packet directly above Ethernet. It is mandatory over IPv6 (RFC 8200 section
 /// 8.1).
 fn fill_checksum(packet: &mut Packet) {
     let Some((_, ip)) = packet.data_mut().split_at_mut_checked(ETHERNET) else { return };

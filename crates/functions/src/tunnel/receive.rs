@@ -1,6 +1,6 @@
-//! Checks the outer headers of what comes out of a tunnel, and takes them off.
+//! Checks and removes the outer headers of tunnel packets.
 //!
-//! The short way for what nearly all packets are is the functions' own; here is the long one, which knows the reasons.
+//! Each function has its own fast path for nearly all packets. The slow path here finds the reason of an error.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use forebay_packet::wire::udp::{self, Udp};
 use forebay_packet::{Network, Packet};
 use zerocopy::FromBytes;
 
-/// Why a frame is no datagram of the tunnel.
+/// Why a frame is not a datagram of the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Not IP, not UDP, or to another port.
@@ -20,31 +20,31 @@ pub(crate) enum Fault {
     Fragment,
     /// Lengths contradict each other or go beyond the frame.
     Length,
-    /// The UDP checksum is there and wrong.
+    /// The UDP checksum is present and wrong, or mandatory and missing.
     Checksum,
 }
 
-/// Where the parts of a datagram are, in bytes into the frame.
+/// The offsets of a datagram's parts in the frame, in bytes, and fields of its headers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram {
     /// The IP header.
     pub(crate) ip: usize,
-    /// What UDP carries.
+    /// The UDP payload.
     pub(crate) payload: usize,
-    /// One past it.
+    /// The offset after the payload.
     pub(crate) end: usize,
     /// The outer traffic class.
     pub(crate) class: u8,
-    /// The address that it was sent from.
+    /// The source address.
     pub(crate) source: IpAddr,
-    /// The address that it was sent to.
+    /// The destination address.
     pub(crate) destination: IpAddr,
-    /// The port that it was sent from.
+    /// The source port.
     pub(crate) source_port: u16,
 }
 
-/// Finds the datagram to `port` in a frame; a checksum that is there is `verified` where so asked (RFC 1122 section
-/// 4.1.3.4), and over IPv6, that it is there (RFC 8200 section 8.1).
+/// Finds the datagram to `port` in a frame. If `verified`, a present checksum must be correct (RFC 1122 section
+/// 4.1.3.4), and over IPv6 it must be present (RFC 8200 section 8.1).
 pub(crate) fn datagram(packet: &mut Packet, port: u16, verified: bool) -> Result<Datagram, Fault> {
     let (network, ip) = packet.network();
     let (bytes, six) = match network {
@@ -63,30 +63,31 @@ pub(crate) fn datagram(packet: &mut Packet, port: u16, verified: bool) -> Result
     }
     let summed = segment.get(..length).ok_or(Fault::Length)?;
     let none = datagram.checksum.get() == 0;
-    let (class, source, destination, right) = if six {
+    let (class, source, destination, correct) = if six {
         let (header, _) = Ipv6::ref_from_prefix(bytes).map_err(|_| Fault::Length)?;
         let class = (header.version_class_label.get() >> 20) as u8;
-        let right = || !none && udp::sum_over_ipv6(header, summed) == 0xffff;
-        (class, IpAddr::from(header.source), IpAddr::from(header.destination), !verified || right())
+        let correct = || !none && udp::sum_over_ipv6(header, summed) == 0xffff;
+        (class, IpAddr::from(header.source), IpAddr::from(header.destination), !verified || correct())
     } else {
         let (header, _) = Ipv4::ref_from_prefix(bytes).map_err(|_| Fault::Length)?;
-        let right = || none || udp::sum_over_ipv4(header, summed) == 0xffff;
-        (header.traffic_class, IpAddr::from(header.source), IpAddr::from(header.destination), !verified || right())
+        let correct = || none || udp::sum_over_ipv4(header, summed) == 0xffff;
+        (header.traffic_class, IpAddr::from(header.source), IpAddr::from(header.destination), !verified || correct())
     };
-    if !right {
+    if !correct {
         return Err(Fault::Checksum);
     }
     let (payload, end) = (ip + segment_at + size_of::<Udp>(), ip + segment_at + length);
     Ok(Datagram { ip, payload, end, class, source, destination, source_port: datagram.source.get() })
 }
 
-/// What an IPv4 packet carries, if it is UDP and whole, and where that begins. `bytes` begins with its header.
+/// Returns the offset and bytes of the UDP segment in an IPv4 packet that begins with `bytes`. The packet must be
+/// complete.
 fn segment_of_ipv4(bytes: &[u8]) -> Result<(usize, &[u8]), Fault> {
     let (header, _) = Ipv4::ref_from_prefix(bytes).map_err(|_| Fault::Length)?;
     if header.protocol != ipv4::UDP {
         return Err(Fault::Other);
     }
-    // The tunnel's header is in the first fragment alone, and what it says of lengths in none.
+    // Only the first fragment has the tunnel header, and no fragment has the lengths that it announces.
     if header.is_fragment() {
         return Err(Fault::Fragment);
     }
@@ -95,7 +96,7 @@ fn segment_of_ipv4(bytes: &[u8]) -> Result<(usize, &[u8]), Fault> {
     Ok((header_len, bytes.get(header_len..total).ok_or(Fault::Length)?))
 }
 
-/// The same of an IPv6 packet, whose extension headers are skipped.
+/// The same for an IPv6 packet, whose extension headers are skipped.
 fn segment_of_ipv6(bytes: &[u8]) -> Result<(usize, &[u8]), Fault> {
     if ipv6::upper_protocol(bytes, 0) != Some(ipv4::UDP) {
         return Err(Fault::Other);
@@ -109,9 +110,9 @@ fn segment_of_ipv6(bytes: &[u8]) -> Result<(usize, &[u8]), Fault> {
     Ok((start, bytes.get(start..end).ok_or(Fault::Length)?))
 }
 
-/// Leaves of the frame what is from `start` to `end`, an IP packet, behind an Ethernet header with the addresses that
-/// the frame has and the type of the packet's version: what a point-to-point interface would hand up. `false`, and
-/// nothing changed, where it is no IP packet, or its fixed header is cut short.
+/// Reduces the frame to the IP packet from `start` to `end`, behind an Ethernet header with the frame's addresses and
+/// the EtherType of the packet's version, as a point-to-point interface would deliver it. Returns false, and changes
+/// nothing, if it is not an IP packet or its fixed header is cut short.
 pub(crate) fn unwrap_ip(packet: &mut Packet, start: usize, end: usize) -> bool {
     let Some(inner) = packet.data().get(start..end) else { return false };
     let ether_type = match inner.first().map(|byte| byte >> 4) {

@@ -1,4 +1,4 @@
-//! Parameters that tunnels share: outer addresses, source ports, differentiated services.
+//! Parameters shared by tunnels: outer addresses, source ports, differentiated services.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::parameters::number;
 
-/// The address of a tunnel's end: IPv4, of one host.
+/// The address of a tunnel's end: the IPv4 address of one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
@@ -23,12 +23,13 @@ impl TryFrom<String> for Endpoint {
         let short: String = text.chars().take(60).collect();
         if text.parse::<std::net::Ipv6Addr>().is_ok() {
             return Err(format!(
-                "'{short}' is of IPv6: allowed are addresses of IPv4, which is what this tunnel runs over"
+                "'{short}' is an IPv6 address: allowed are IPv4 addresses, because this tunnel runs over IPv4"
             ));
         }
         let address: Ipv4Addr = text.parse().map_err(|_| {
             format!(
-                "'{short}' is no address of a tunnel's end: allowed are IPv4 addresses of one host, such as 192.0.2.1"
+                "'{short}' is not an address of a tunnel's end: allowed are IPv4 addresses of one host, such as \
+                 192.0.2.1"
             )
         })?;
         check_host_address(address.into())?;
@@ -36,7 +37,7 @@ impl TryFrom<String> for Endpoint {
     }
 }
 
-/// The address of a tunnel's end: IPv4 or IPv6, of one host.
+/// The address of a tunnel's end: the IPv4 or IPv6 address of one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
@@ -49,19 +50,20 @@ impl TryFrom<String> for AnyEndpoint {
         let short: String = text.chars().take(60).collect();
         let address = text.parse().map_err(|_| {
             format!(
-                "'{short}' is no address of a tunnel's end: allowed are addresses of one host, such as 192.0.2.1 and 2001:db8::1"
+                "'{short}' is not an address of a tunnel's end: allowed are addresses of one host, such as 192.0.2.1 \
+                 and 2001:db8::1"
             )
         })?;
         check_host_address(address).map(Self)
     }
 }
 
-/// What addresses of a kind are called.
-pub(crate) fn kind_of(address: IpAddr) -> &'static str {
+/// Returns the name of an address's family.
+pub(crate) fn family_of(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
-/// Whether an address may be of a single host.
+/// Returns whether an address may be that of a single host.
 pub(crate) fn is_any_host(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(four) => may_be_host_v4(four.to_bits()),
@@ -69,7 +71,7 @@ pub(crate) fn is_any_host(address: IpAddr) -> bool {
     }
 }
 
-/// Whether an IPv4 address may be of a single host.
+/// Returns whether an IPv4 address may be that of a single host.
 pub(crate) fn is_host(address: u32) -> bool {
     may_be_host_v4(address)
 }
@@ -80,7 +82,7 @@ pub enum SourcePort {
     /// 49152 to 65535, by a hash of the inner addresses and ports.
     #[default]
     Session,
-    /// Always this one.
+    /// Always this port.
     Fixed(u16),
 }
 
@@ -91,7 +93,7 @@ impl<'de> Deserialize<'de> for SourcePort {
         match (value.as_str(), fixed) {
             (Some("session"), _) => Ok(Self::Session),
             (_, Some(port)) => Ok(Self::Fixed(port)),
-            _ => Err(de::Error::custom(format!("{value} is no source port: allowed are 'session' and 1 to 65535"))),
+            _ => Err(de::Error::custom(format!("{value} is not a source port: allowed are 'session' and 1 to 65535"))),
         }
     }
 }
@@ -108,9 +110,9 @@ impl JsonSchema for SourcePort {
 /// The QoS flow of a PDU Session Container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Qfi {
-    /// Always this one.
+    /// Always this flow.
     Fixed(u8),
-    /// The one that each packet's session says.
+    /// The flow of each packet's session.
     Session,
 }
 
@@ -120,7 +122,7 @@ impl<'de> Deserialize<'de> for Qfi {
         match (value.as_str(), value.as_u64().and_then(|number| u8::try_from(number).ok())) {
             (Some("session"), _) => Ok(Self::Session),
             (_, Some(number)) => Ok(Self::Fixed(number)),
-            _ => Err(de::Error::custom(format!("{value} is no QoS flow: allowed are 0 to 63 and 'session'"))),
+            _ => Err(de::Error::custom(format!("{value} is not a QoS flow: allowed are 0 to 63 and 'session'"))),
         }
     }
 }
@@ -137,10 +139,10 @@ impl JsonSchema for Qfi {
 /// The outer differentiated services code point (RFC 2474).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dscp {
-    /// The inner packet's.
+    /// The inner packet's code point.
     #[default]
     Copy,
-    /// Always this one.
+    /// Always this code point.
     Fixed(u8),
 }
 
@@ -151,7 +153,7 @@ impl<'de> Deserialize<'de> for Dscp {
         match (value.as_str(), fixed) {
             (Some("copy"), _) => Ok(Self::Copy),
             (_, Some(dscp)) => Ok(Self::Fixed(dscp as u8)),
-            _ => Err(de::Error::custom(format!("{value} is no code point: allowed are 'copy' and 0 to 63"))),
+            _ => Err(de::Error::custom(format!("{value} is not a code point: allowed are 'copy' and 0 to 63"))),
         }
     }
 }
@@ -165,7 +167,7 @@ impl JsonSchema for Dscp {
     }
 }
 
-/// A number of a tunnel as a configuration writes it, decimal or hexadecimal.
+/// A tunnel's number in a configuration, decimal or hexadecimal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identifier(pub(crate) u32);
 
@@ -175,7 +177,7 @@ impl<'de> Deserialize<'de> for Identifier {
         let read = value.as_u64().or_else(|| u64::try_from(number(value.as_str()?)?).ok());
         read.and_then(|read| u32::try_from(read).ok()).map(Self).ok_or_else(|| {
             let allowed = format!("0 to {}, or in hexadecimal, such as 0x1001", u32::MAX);
-            de::Error::custom(format!("{value} is no number of 32 bits: allowed are {allowed}"))
+            de::Error::custom(format!("{value} is not a 32-bit number: allowed are {allowed}"))
         })
     }
 }
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_tunnels_are_hosts_of_ipv4() {
+    fn endpoints_are_ipv4_hosts() {
         assert_eq!(read(&json!("192.0.2.1")), Ok(Endpoint(0xc000_0201)));
         for wrong in
             ["0.0.0.0", "0.9.9.9", "127.0.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255", "192.0.2", "host", ""]
@@ -212,13 +214,16 @@ mod tests {
             let error = read::<Endpoint>(&json!(wrong)).expect_err(wrong);
             assert!(error.contains(wrong) && error.contains("allowed are"), "{error}");
         }
-        assert!(read::<Endpoint>(&json!("2001:db8::1")).is_err_and(|error| error.contains("'2001:db8::1' is of IPv6")));
+        assert!(
+            read::<Endpoint>(&json!("2001:db8::1"))
+                .is_err_and(|error| error.contains("'2001:db8::1' is an IPv6 address"))
+        );
     }
 
     #[test]
-    fn ends_of_tunnels_over_either_are_hosts() {
+    fn endpoints_of_either_family_are_hosts() {
         assert_eq!(read(&json!("192.0.2.1")), Ok(AnyEndpoint(Ipv4Addr::new(192, 0, 2, 1).into())));
-        assert_eq!(read::<AnyEndpoint>(&json!("2001:db8::1")).map(|end| kind_of(end.0)), Ok("IPv6"));
+        assert_eq!(read::<AnyEndpoint>(&json!("2001:db8::1")).map(|end| family_of(end.0)), Ok("IPv6"));
         for wrong in ["127.0.0.1", "240.0.0.1", "::", "::1", "::c000:201", "ff02::1", "2001:db8::/64", "host", ""] {
             let error = read::<AnyEndpoint>(&json!(wrong)).expect_err(wrong);
             assert!(error.contains(wrong) && error.contains("allowed are"), "{error}");

@@ -1,11 +1,11 @@
-//! What the tunnels' tests share: inner frames, and outer ones written independently, by etherparse.
+//! Shared code of tunnel tests: inner frames, and outer frames built independently by etherparse.
 
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
 use etherparse::PacketBuilder;
 
-/// Where tunnels of tests begin and end.
+/// The ends of tunnels in tests.
 pub(crate) const HERE: [u8; 4] = [192, 0, 2, 1];
 pub(crate) const THERE: [u8; 4] = [192, 0, 2, 10];
 /// The same over IPv6: 2001:db8::1 and 2001:db8::10.
@@ -15,7 +15,7 @@ pub(crate) const THERE_6: [u8; 16] = [0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 
 pub(crate) const TO: [u8; 6] = [2, 0, 0, 0, 0, 2];
 pub(crate) const FROM: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
-/// A frame of IPv4 and UDP to a user, with a traffic class.
+/// Returns a frame of IPv4 and UDP to a user, with a traffic class.
 pub(crate) fn ipv4(class: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     let mut header = etherparse::Ipv4Header::new(0, 64, 17.into(), [198, 51, 100, 7], [10, 60, 0, 1]).expect("short");
@@ -26,7 +26,7 @@ pub(crate) fn ipv4(class: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The same of IPv6, to a user of 2001:db8:60:1::/64.
+/// Returns the same over IPv6, to a user of 2001:db8:60:1::/64.
 pub(crate) fn ipv6(class: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     let user = [0x20, 0x01, 0x0d, 0xb8, 0, 0x60, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9];
@@ -40,8 +40,8 @@ pub(crate) fn ipv6(class: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Ethernet, IPv4 with a traffic class and UDP around `payload`, from a source port to a destination port; the UDP
-/// checksum is there where `summed`.
+/// Returns Ethernet, IPv4 with a traffic class, and UDP with these ports around `payload`. With `summed` the UDP
+/// checksum is present.
 pub(crate) fn outer(class: u8, ports: (u16, u16), summed: bool, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     let mut header = etherparse::Ipv4Header::new(0, 64, 17.into(), HERE, THERE).expect("short");
@@ -55,7 +55,8 @@ pub(crate) fn outer(class: u8, ports: (u16, u16), summed: bool, payload: &[u8]) 
     frame
 }
 
-/// Ethernet, IPv6 with a traffic class and flow label and UDP around `payload`; the UDP checksum is always there.
+/// Returns Ethernet, IPv6 with a traffic class and flow label, and UDP around `payload`. The UDP checksum is always
+/// present.
 pub(crate) fn outer_ipv6(class: u8, label: u32, ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     let header = etherparse::Ipv6Header {
@@ -71,24 +72,24 @@ pub(crate) fn outer_ipv6(class: u8, label: u32, ports: (u16, u16), payload: &[u8
     frame
 }
 
-/// The frame with a VLAN tag.
+/// Returns the frame with a VLAN tag.
 pub(crate) fn tagged(frame: &[u8]) -> Vec<u8> {
     [&frame[..12], &[0x81, 0x00, 0x00, 0x05], &frame[12..]].concat()
 }
 
-/// Says why a test is not run: aloud, as what a test prints is shown only where it fails.
+/// Reports why a test is skipped, on standard error, because the output of a passed test is hidden.
 pub(crate) fn skip(why: &str) {
     let _ = writeln!(io::stderr(), "skipped: {why}");
 }
 
-/// What tshark tells of frames: of each, the values of `fields`, several of one field with commas between. `None`
-/// where it is not installed, which is said.
+/// Returns the values that tshark shows for `fields` of each frame; several values of one field are separated by
+/// commas. If tshark is not installed, reports that and returns `None`.
 pub(crate) fn tshark(frames: &[Vec<u8>], fields: &[&str]) -> Option<Vec<Vec<String>>> {
     if Command::new("tshark").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
         skip("tshark is not installed");
         return None;
     }
-    // A classic capture of Ethernet (draft-ietf-opsawg-pcap), with all its numbers in this machine's order.
+    // A classic capture of Ethernet (draft-ietf-opsawg-pcap), with all numbers in this machine's byte order.
     let mut capture = Vec::new();
     let word = |capture: &mut Vec<u8>, value: u32| capture.extend(value.to_ne_bytes());
     for value in [
@@ -115,8 +116,8 @@ pub(crate) fn tshark(frames: &[Vec<u8>], fields: &[&str]) -> Option<Vec<Vec<Stri
     let mut command = Command::new("tshark");
     command.args(["-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE", "-T", "fields", "-r"]).arg(&path);
     fields.iter().for_each(|field| _ = command.args(["-e", field]));
-    let output = command.output().expect("it was there");
-    std::fs::remove_file(&path).expect("it was written");
+    let output = command.output().expect("tshark is installed");
+    std::fs::remove_file(&path).expect("the file exists");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())

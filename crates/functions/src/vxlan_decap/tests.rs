@@ -1,4 +1,4 @@
-//! Frames of an independent writer, faults with their reasons, and the way there and back.
+//! Frames from an independent encoder, faults with their reasons, and round trips.
 
 use etherparse::PacketBuilder;
 use forebay_graph::Rig;
@@ -14,12 +14,12 @@ fn rig(params: &Value) -> Rig {
     Rig::of::<VxlanDecap>(params).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A frame in a network.
+/// Returns a frame in a network.
 fn frame(vni: u8, inner: &[u8]) -> Vec<u8> {
     outer(0, (50_000, 4_789), false, &[&[0x08, 0, 0, 0, 0, 0, vni, 0], inner].concat())
 }
 
-/// Runs a frame: gate, frame, network.
+/// Runs a frame. Returns its gate, the frame afterwards, and its network.
 fn run(rig: &mut Rig, frame: &[u8]) -> (Gate, Vec<u8>, u32) {
     let mut batch = Batch::with_capacity(1);
     batch.push(rig.packet(frame)).expect("room");
@@ -45,10 +45,14 @@ fn congestion_is_passed_on() {
     let marked = |inner: &[u8]| outer(3, (1, 4_789), false, &[&[0x08, 0, 0, 0, 0, 0, 9, 0], inner].concat());
     assert_eq!(run(&mut rig, &marked(&ipv4(0x28 | 2, b"x"))).1, ipv4(0x28 | 3, b"x"));
     assert_eq!(run(&mut rig, &marked(&ipv4(0x28, b"x"))).0, CONGESTION);
-    assert_eq!(run(&mut rig, &marked(&[0xff; 60])), (Gate::FIRST, vec![0xff; 60], 9), "no IP to tell it to");
+    assert_eq!(
+        run(&mut rig, &marked(&[0xff; 60])),
+        (Gate::FIRST, vec![0xff; 60], 9),
+        "frames other than IP are not marked"
+    );
 }
 
-/// A frame to the port over IPv6, whose payload is a checked datagram's or that of another header.
+/// Returns a frame to the port over IPv6: a datagram without a checksum, or with another next header.
 fn over_ipv6(next_header: Option<u8>) -> Vec<u8> {
     let mut frame = Vec::new();
     let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([1; 16], [2; 16], 64).udp(1, 4_789);
@@ -61,7 +65,7 @@ fn over_ipv6(next_header: Option<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_not_sound_has_its_reason() {
+fn invalid_packets_have_their_reason() {
     let mut rig = rig(&json!({ "vnis": [9], "local": ["192.0.2.10"] }));
     let good = frame(9, &ipv4(0, b"data"));
     let with = |at: usize, value: u8| {
@@ -91,8 +95,8 @@ fn what_is_not_sound_has_its_reason() {
         (vec![0; 13], NOT_VXLAN, "no Ethernet"),
     ];
     for (frame, gate, what) in cases {
-        let (told, after, _) = run(&mut rig, &frame);
-        assert_eq!((told, after), (gate, frame), "{what}");
+        let (gate_after, after, _) = run(&mut rig, &frame);
+        assert_eq!((gate_after, after), (gate, frame), "{what}");
     }
     let mut trusting = super::tests::rig(&json!({ "verify": false }));
     assert_eq!(run(&mut trusting, &wrong_sum).0, Gate::FIRST);
@@ -101,9 +105,9 @@ fn what_is_not_sound_has_its_reason() {
 #[test]
 fn wrong_parameters_are_named() {
     for (params, path, message) in [
-        (json!({ "vnis": [1, 16_777_216] }), "vnis[1]", "16777216 is no network identifier"),
-        (json!({ "vnis": vec![1; 65] }), "vnis", "65 of them: allowed are up to 64"),
-        (json!({ "local": ["::1"] }), "local[0]", "'::1' is of IPv6"),
+        (json!({ "vnis": [1, 16_777_216] }), "vnis[1]", "16777216 is not a network identifier"),
+        (json!({ "vnis": vec![1; 65] }), "vnis", "65 entries: allowed are up to 64"),
+        (json!({ "local": ["::1"] }), "local[0]", "'::1' is an IPv6 address"),
         (json!({ "port": 0 }), "port", "allowed are 1 to 65535"),
     ] {
         let error = Rig::of::<VxlanDecap>(&params).err().expect("refused");
@@ -116,8 +120,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_024, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_was_put_in_comes_out(
-        kind in 0u8..4, class: u8, payload in vec(any::<u8>(), 14..100), vni in 0u32..1 << 24, port in 1u16.., summed: bool,
+    fn encapsulated_frames_are_restored(
+        kind in 0u8..4, class: u8, payload in vec(any::<u8>(), 14..100), vni in 0u32..1 << 24, port in 1u16..,
+        summed: bool,
     ) {
         use crate::vxlan_encap::VxlanEncap;
 
@@ -133,11 +138,11 @@ proptest! {
         let outside = Rig::of::<VxlanEncap>(&params).expect("parameters").run(&inner).1;
         let mut decap = rig(&json!({ "port": port, "vnis": [vni] }));
         prop_assert_eq!(run(&mut decap, &outside), (Gate::FIRST, inner.clone(), vni));
-        prop_assert_eq!(run(&mut decap, &tagged(&outside)), (Gate::FIRST, inner, vni), "the long way");
+        prop_assert_eq!(run(&mut decap, &tagged(&outside)), (Gate::FIRST, inner, vni), "the slow path");
     }
 
     #[test]
-    fn whatever_comes_the_short_way_does_what_the_long_one_does(
+    fn the_fast_path_does_the_same_as_the_slow_path(
         changes in vec((any::<prop::sample::Index>(), any::<u8>()), 0..4), cut in 40usize..120,
     ) {
         let mut frame = frame(9, &ipv4(0, b"data"));
@@ -147,12 +152,12 @@ proptest! {
         }
         frame.truncate(cut);
         let mut decap = rig(&json!({}));
-        // A third kind of tag hides the rest from both; else the long way is the one behind a tag.
+        // A changed EtherType may hide the rest from both; otherwise the frame behind a tag takes the slow path.
         let (gate, after, _) = run(&mut decap, &frame);
-        let (long, after_long, _) = run(&mut decap, &tagged(&frame));
-        prop_assert_eq!(gate, long);
+        let (slow, after_slow, _) = run(&mut decap, &tagged(&frame));
+        prop_assert_eq!(gate, slow);
         if gate == Gate::FIRST {
-            prop_assert_eq!(after, after_long);
+            prop_assert_eq!(after, after_slow);
         }
     }
 }

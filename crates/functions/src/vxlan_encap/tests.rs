@@ -1,4 +1,4 @@
-//! Encapsulated frames byte by byte, against an independent writer, and as tshark reads them.
+//! Encapsulated frames byte by byte, against an independent encoder, and as tshark reads them.
 
 use forebay_graph::Rig;
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ fn a_frame_byte_by_byte() {
 }
 
 #[test]
-fn what_cannot_be_sent_on_is_dropped() {
+fn frames_that_cannot_be_sent_are_dropped() {
     let mut rig = rig(&[("mtu", json!(100))]);
     assert_eq!(rig.run(&ipv4(0, &[7; 22])).0, Gate::FIRST, "50 bytes outside, 14 of them Ethernet, 64 inside");
     assert_eq!(rig.run(&ipv4(0, &[7; 23])).0, TOO_LONG);
@@ -48,7 +48,7 @@ fn what_cannot_be_sent_on_is_dropped() {
     assert!(packet.prepend(room).is_some());
     batch.push(packet).expect("room");
     assert_eq!(rig.process(&mut batch), [Some(NO_HEADROOM)]);
-    assert_eq!(batch[0].len(), frame.len() + room, "as it was");
+    assert_eq!(batch[0].len(), frame.len() + room, "the frame is unchanged");
 }
 
 fn rig_run(frame: &[u8]) -> Vec<u8> {
@@ -58,10 +58,10 @@ fn rig_run(frame: &[u8]) -> Vec<u8> {
 #[test]
 fn wrong_parameters_are_named() {
     for (key, value, message) in [
-        ("vni", json!(1 << 24), "16777216 is no network identifier: allowed are 0 to 16777215"),
+        ("vni", json!(1 << 24), "16777216 is not a network identifier: allowed are 0 to 16777215"),
         ("port", json!(0), "allowed are 1 to 65535"),
-        ("peer", json!("2001:db8::1"), "'2001:db8::1' is of IPv6"),
-        ("source_port", json!("inner"), "\"inner\" is no source port"),
+        ("peer", json!("2001:db8::1"), "'2001:db8::1' is an IPv6 address"),
+        ("source_port", json!("inner"), "\"inner\" is not a source port"),
         ("mtu", json!(1), "1: allowed are 68"),
     ] {
         let error = Rig::of::<VxlanEncap>(&params(&[(key, value)])).err().expect("refused");
@@ -76,20 +76,20 @@ fn tshark_reads_what_is_written() {
     let frames: Vec<_> =
         inner.iter().enumerate().map(|(n, frame)| rig(&[("udp_checksum", json!(n == 1))]).run(frame).1).collect();
     let fields = ["vxlan.vni", "vxlan.flags", "eth.src", "ip.checksum.status", "udp.checksum.status", "_ws.malformed"];
-    let Some(told) = tshark(&frames, &fields) else { return };
-    assert_eq!(told.len(), 3);
-    for (index, told) in told.iter().enumerate() {
-        let [vni, flags, eth, ip, udp, malformed] = &told[..] else { panic!("{told:?}") };
-        assert_eq!((vni.as_str(), flags.as_str(), malformed.as_str()), ("1193046", "0x0800", ""), "{told:?}");
+    let Some(rows) = tshark(&frames, &fields) else { return };
+    assert_eq!(rows.len(), 3);
+    for (index, row) in rows.iter().enumerate() {
+        let [vni, flags, eth, ip, udp, malformed] = &row[..] else { panic!("{row:?}") };
+        assert_eq!((vni.as_str(), flags.as_str(), malformed.as_str()), ("1193046", "0x0800", ""), "{row:?}");
         assert_eq!(eth, "02:00:00:00:00:01,02:00:00:00:00:01");
-        assert!(ip.split(',').all(|status| status == "1"), "{told:?}");
-        assert_eq!(udp, if index == 1 { "1,1" } else { "3,1" }, "{told:?}");
+        assert!(ip.split(',').all(|status| status == "1"), "{row:?}");
+        assert_eq!(udp, if index == 1 { "1,1" } else { "3,1" }, "{row:?}");
     }
 }
 
 proptest! {
     #[test]
-    fn what_goes_in_is_what_an_independent_writer_writes(
+    fn frames_equal_those_of_an_independent_encoder(
         kind in 0u8..4, class: u8, payload in prop::collection::vec(any::<u8>(), 14..200), summed: bool,
     ) {
         let inner = match kind {
@@ -103,7 +103,7 @@ proptest! {
         let port = u16::from_be_bytes([after[34], after[35]]);
         prop_assert!(port >= 0xc000);
         let written = [&[0x08, 0, 0, 0, 0x12, 0x34, 0x56, 0], &inner[..]].concat();
-        // The inner frame's class where it is IP: random bytes may be, too.
+        // The inner frame's class if it is IP. Random bytes may be IP, too.
         let mut expected = outer(after[15], (port, 4_789), summed, &written);
         prop_assert!(kind == 3 || after[15] == class);
         expected[..12].copy_from_slice(&inner[..12]);

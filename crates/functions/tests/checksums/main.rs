@@ -1,5 +1,5 @@
-//! What every function does to checksums: those that it changes by the difference are what a full recomputation gives,
-//! and none makes a right one of a wrong one.
+//! The effect of every function on checksums: a checksum changed by the difference equals a full recomputation, and no
+//! function turns a wrong checksum into a correct one.
 
 mod words;
 
@@ -8,7 +8,7 @@ use forebay_graph::{Declaration, Gate, Rig, Setup, Surroundings, functions, stat
 use forebay_measure::Frequency;
 use serde_json::{Value, json};
 
-use words::{frames, network, of_frame, put_right};
+use words::{correct_all, frames, network, of_frame};
 
 fn surroundings() -> Surroundings {
     let mut all = Surroundings::new(Frequency::new(1e9));
@@ -30,10 +30,13 @@ fn rig(function: &Declaration, params: &Value) -> Rig {
 }
 
 fn named(name: &str) -> &'static Declaration {
-    functions().into_iter().find(|function| function.name == name).unwrap_or_else(|| panic!("there is '{name}'"))
+    functions()
+        .into_iter()
+        .find(|function| function.name == name)
+        .unwrap_or_else(|| panic!("'{name}' is not registered"))
 }
 
-/// Every function with its example, and some with parameters by which more packets are changed.
+/// Returns every function with its example, and some with parameters that change more packets.
 fn all() -> Vec<(&'static Declaration, Value)> {
     let examples = functions().into_iter().map(|function| {
         let example = serde_saphyr::from_str(function.example).expect("an example is YAML");
@@ -61,37 +64,41 @@ fn all() -> Vec<(&'static Declaration, Value)> {
     examples.chain(others.map(|(name, params)| (named(name), params))).collect()
 }
 
-/// What a frame becomes, with all that leaves beside it.
+/// Returns the frame afterwards, with all frames that the function created.
 fn outcome(rig: &mut Rig, frame: &[u8]) -> Vec<Vec<u8>> {
     let mut batch = forebay_packet::Batch::with_capacity(1);
     batch.push(rig.packet(frame)).expect("room");
     let passes = |gate: Gate| matches!(gate.decision(), forebay_graph::Decision::Out(_));
-    let stays = rig.process(&mut batch).into_iter().all(|gate| gate.is_some_and(passes));
-    let left = batch.iter().filter(|_| stays).map(|packet| packet.data().to_vec());
+    let is_forwarded = rig.process(&mut batch).into_iter().all(|gate| gate.is_some_and(passes));
+    let forwarded = batch.iter().filter(|_| is_forwarded).map(|packet| packet.data().to_vec());
     let made = rig.emitted().into_iter().filter(|(_, gate)| passes(*gate)).map(|(packet, _)| packet.data().to_vec());
-    left.chain(made).collect()
+    forwarded.chain(made).collect()
 }
 
-/// Where all words but one were zero, a checksum changed by the difference was not what a full recomputation gives.
+/// Regression: if all words except one were zero, a checksum changed by the difference did not equal a full
+/// recomputation.
 #[test]
-fn every_change_by_the_difference_is_a_full_recomputation() {
+fn every_change_by_the_difference_equals_a_full_recomputation() {
     let frames = frames();
     let mut changed = std::collections::BTreeSet::new();
     for (function, params) in all() {
         let mut rig = rig(function, &params);
         for frame in &frames {
             for after in outcome(&mut rig, frame) {
-                // A copy that is cut has the checksums of the whole.
+                // A shortened copy has the checksums of the whole packet.
                 if after.len() < frame.len() && frame.starts_with(&after) {
                     continue;
                 }
                 for field in of_frame(&after) {
-                    let stands = u16::from_be_bytes([after[field.at], after[field.at + 1]]);
-                    if stands == field.right || field.optional && stands == 0 {
+                    let actual = u16::from_be_bytes([after[field.at], after[field.at + 1]]);
+                    if actual == field.correct || field.optional && actual == 0 {
                         continue;
                     }
                     let name = (function.name, field.name);
-                    panic!("{name:?}: {stands:04x}, right is {:04x}: {frame:02x?} became {after:02x?}", field.right);
+                    panic!(
+                        "{name:?}: {actual:04x}, correct is {:04x}: {frame:02x?} became {after:02x?}",
+                        field.correct
+                    );
                 }
                 if after != *frame {
                     changed.insert(function.name);
@@ -106,13 +113,13 @@ fn every_change_by_the_difference_is_a_full_recomputation() {
     }
 }
 
-/// Functions that put a packet into a new one, in which it is encrypted, or send messages of their own. `ip_checksum`
-/// exists to compute what is wrong.
+/// Functions that put a packet, encrypted, into a new one, or that send messages of their own. `ip_checksum` exists to
+/// correct checksums.
 const EXEMPT: [&str; 3] = ["esp_encrypt", "interface_out", "ip_checksum"];
 
-/// Fragments of a packet with a wrong header checksum had right ones.
+/// Regression: fragments of a packet with a wrong header checksum had correct ones.
 #[test]
-fn no_function_makes_a_right_checksum_of_a_wrong_one() {
+fn no_function_corrects_a_wrong_checksum() {
     let frames: Vec<_> = frames().into_iter().step_by(7).collect();
     for (function, params) in all() {
         let mut rig = rig(function, &params);
@@ -121,7 +128,7 @@ fn no_function_makes_a_right_checksum_of_a_wrong_one() {
                 let mut wrong = frame.clone();
                 let at = of_frame(frame)[number].at;
                 wrong[at] ^= 0x40;
-                // Not by chance the other form of zero, nor no checksum at all.
+                // Skips the other form of zero, and the value for no checksum.
                 if wrong[at..at + 2] == [0; 2] || wrong[at..at + 2] == [0xff; 2] {
                     continue;
                 }
@@ -133,9 +140,9 @@ fn no_function_makes_a_right_checksum_of_a_wrong_one() {
                     }
                     let fields = of_frame(&after);
                     let Some(field) = fields.get(number) else { continue };
-                    let stands = u16::from_be_bytes([after[field.at], after[field.at + 1]]);
+                    let actual = u16::from_be_bytes([after[field.at], after[field.at + 1]]);
                     assert_ne!(
-                        stands, field.right,
+                        actual, field.correct,
                         "{} {}: {wrong:02x?} became {after:02x?}",
                         function.name, field.name
                     );
@@ -145,10 +152,9 @@ fn no_function_makes_a_right_checksum_of_a_wrong_one() {
     }
 }
 
-/// A packet that a far end has put into a tunnel, with congestion met on the way, is changed as it is taken out (RFC
-/// 6040).
+/// A packet in a tunnel that has met congestion on the way is changed when it is taken out (RFC 6040).
 #[test]
-fn what_leaves_a_tunnel_has_right_checksums_or_as_wrong_ones() {
+fn packets_from_tunnels_keep_correct_and_wrong_checksums() {
     let vxlan = (
         ("vxlan_encap", json!({ "source": "192.0.2.7", "peer": "192.0.2.1", "vni": 4096 })),
         ("vxlan_decap", json!({ "vnis": [4096], "local": ["192.0.2.1"] })),
@@ -167,9 +173,9 @@ fn what_leaves_a_tunnel_has_right_checksums_or_as_wrong_ones() {
         for (frame, wrong) in frames().into_iter().flat_map(|frame| [(frame.clone(), false), (frame, true)]) {
             let mut frame = frame;
             let start = network(&frame).expect("an IP packet");
-            // The transport understands congestion notification.
+            // The transport supports congestion notification.
             frame[start + 1] |= if frame[start] >> 4 == 4 { 2 } else { 0x20 };
-            put_right(&mut frame);
+            correct_all(&mut frame);
             if wrong {
                 frame[start + 10] ^= u8::from(frame[start] >> 4 == 4) << 3;
             }
@@ -178,28 +184,28 @@ fn what_leaves_a_tunnel_has_right_checksums_or_as_wrong_ones() {
                 continue;
             }
             outer[15] |= 3;
-            let right = of_frame(&outer)[0].right;
-            outer[24..26].copy_from_slice(&right.to_be_bytes());
+            let correct = of_frame(&outer)[0].correct;
+            outer[24..26].copy_from_slice(&correct.to_be_bytes());
             let (gate, inner) = decap.run(&outer);
             if gate != Gate::FIRST {
                 continue;
             }
             taken += 1;
             let at = network(&inner).expect("an IP packet");
-            assert_eq!(inner[at + 1] & 3 | inner[at + 1] >> 4 & 3, 3, "it says so");
+            assert_eq!(inner[at + 1] & 3 | inner[at + 1] >> 4 & 3, 3, "the inner packet is marked");
             for field in of_frame(&inner) {
-                let stands = u16::from_be_bytes([inner[field.at], inner[field.at + 1]]);
-                let spoilt = wrong && field.name == "IPv4" && field.at == at + 10;
-                assert_eq!(stands != field.right, spoilt, "{}: {stands:04x}: {inner:02x?}", field.name);
+                let actual = u16::from_be_bytes([inner[field.at], inner[field.at + 1]]);
+                let is_corrupt = wrong && field.name == "IPv4" && field.at == at + 10;
+                assert_eq!(actual != field.correct, is_corrupt, "{}: {actual:04x}: {inner:02x?}", field.name);
             }
         }
         assert!(taken > 100, "{taken} frames were in the tunnel");
     }
 }
 
-/// A datagram that is encrypted and decrypted again is what it was, with a checksum that is right or as wrong.
+/// A datagram that is encrypted and decrypted is restored, with a checksum that is correct or as wrong as before.
 #[test]
-fn what_was_encrypted_has_its_own_checksums_again() {
+fn decrypted_datagrams_have_their_original_checksums() {
     let rig = |name: &str| {
         let function = named(name);
         rig(function, &serde_saphyr::from_str(function.example).expect("an example is YAML"))
@@ -211,7 +217,7 @@ fn what_was_encrypted_has_its_own_checksums_again() {
         let fields = of_frame(&frame);
         let Some(field) = fields.last().filter(|field| field.name == "UDP") else { continue };
         frame[field.at] ^= wrong;
-        // It would say that there is none, or is the other form of zero, which stays no form of it.
+        // The changed checksum would mean none, or be the other form of zero, which decryption does not preserve.
         if frame[field.at..field.at + 2] == [0; 2] {
             continue;
         }
@@ -221,8 +227,8 @@ fn what_was_encrypted_has_its_own_checksums_again() {
         }
         encrypted += 1;
         let outer = of_frame(&hidden);
-        let is_right = |field: &words::Field| hidden[field.at..field.at + 2] == field.right.to_be_bytes();
-        assert_eq!(outer.last().is_some_and(is_right), wrong == 0, "{hidden:02x?}");
+        let is_correct = |field: &words::Field| hidden[field.at..field.at + 2] == field.correct.to_be_bytes();
+        assert_eq!(outer.last().is_some_and(is_correct), wrong == 0, "{hidden:02x?}");
         assert_eq!(decrypt.run(&hidden), (Gate::FIRST, frame));
     }
     assert!(encrypted > 100, "{encrypted} datagrams were encrypted");

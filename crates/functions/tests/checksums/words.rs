@@ -1,4 +1,4 @@
-//! Checksums computed word by word (RFC 1071), and frames whose 16-bit words have the values at the edges.
+//! Checksums computed word by word (RFC 1071), and frames whose 16-bit words have edge values.
 
 use etherparse::PacketBuilder;
 
@@ -12,7 +12,7 @@ const DCCP: u8 = 33;
 const ICMPV6: u8 = 58;
 const UDP_LITE: u8 = 136;
 
-/// The complement of the sum of these parts, of which each begins at an even place.
+/// Returns the complement of the sum of these parts, each of which begins at an even offset.
 fn checksum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for part in parts {
@@ -26,15 +26,16 @@ fn checksum(parts: &[&[u8]]) -> u16 {
     !(sum as u16)
 }
 
-/// A checksum in a packet: where it is, what a full recomputation gives, and whether a 0 says that there is none.
+/// A checksum in a packet: its offset, the result of a full recomputation, and whether 0 means no checksum.
 pub struct Field {
     pub at: usize,
-    pub right: u16,
+    pub correct: u16,
     pub optional: bool,
     pub name: &'static str,
 }
 
-/// The checksums of an IP packet and of what an ICMP error in it quotes; `at` is where the packet is in its frame.
+/// Returns the checksums of an IP packet and of the packet that an ICMP error in it quotes. `at` is the packet's offset
+/// in its frame.
 pub fn fields(packet: &[u8], at: usize) -> Vec<Field> {
     let (addresses, protocol, start, end) = match packet.first().map(|byte| byte >> 4) {
         Some(4) if packet.len() >= 20 => {
@@ -49,8 +50,8 @@ pub fn fields(packet: &[u8], at: usize) -> Vec<Field> {
     };
     let mut found = Vec::new();
     if addresses.len() == 8 && (20..=packet.len()).contains(&start) {
-        let right = checksum(&[&packet[..10], &packet[12..start]]);
-        found.push(Field { at: at + 10, right, optional: false, name: "IPv4" });
+        let correct = checksum(&[&packet[..10], &packet[12..start]]);
+        found.push(Field { at: at + 10, correct, optional: false, name: "IPv4" });
         if u16::from_be_bytes([packet[6], packet[7]]) & 0x3fff != 0 {
             return found;
         }
@@ -74,8 +75,8 @@ pub fn fields(packet: &[u8], at: usize) -> Vec<Field> {
         parts.extend([addresses, &pseudo]);
     }
     let sum = checksum(&parts);
-    let right = if sum == 0 && matches!(protocol, UDP | UDP_LITE) { 0xffff } else { sum };
-    found.push(Field { at: at + start + field, right, optional: protocol == UDP && addresses.len() == 8, name });
+    let correct = if sum == 0 && matches!(protocol, UDP | UDP_LITE) { 0xffff } else { sum };
+    found.push(Field { at: at + start + field, correct, optional: protocol == UDP && addresses.len() == 8, name });
     let quotes = name == "ICMP" && matches!(transport[0], 3 | 4 | 11 | 12);
     if quotes && transport.len() > 8 {
         found.extend(fields(&transport[8..], at + start + 8));
@@ -83,7 +84,7 @@ pub fn fields(packet: &[u8], at: usize) -> Vec<Field> {
     found
 }
 
-/// Where the IP packet begins behind Ethernet and tags, if there is one.
+/// Returns the offset of the IP packet behind Ethernet and tags, if there is one.
 pub fn network(frame: &[u8]) -> Option<usize> {
     let mut at = 12;
     loop {
@@ -96,16 +97,16 @@ pub fn network(frame: &[u8]) -> Option<usize> {
     }
 }
 
-/// The checksums of a frame.
+/// Returns the checksums of a frame.
 pub fn of_frame(frame: &[u8]) -> Vec<Field> {
     network(frame).map_or_else(Vec::new, |at| fields(&frame[at..], at))
 }
 
-/// Puts all checksums of a frame right, those that an error quotes before its own.
-pub fn put_right(frame: &mut [u8]) {
+/// Corrects all checksums of a frame; those in a quoted packet before that of the error.
+pub fn correct_all(frame: &mut [u8]) {
     for number in (0..of_frame(frame).len()).rev() {
-        let Field { at, right, .. } = of_frame(frame).swap_remove(number);
-        frame[at..at + 2].copy_from_slice(&right.to_be_bytes());
+        let Field { at, correct, .. } = of_frame(frame).swap_remove(number);
+        frame[at..at + 2].copy_from_slice(&correct.to_be_bytes());
     }
 }
 
@@ -113,8 +114,8 @@ fn ethernet() -> etherparse::PacketBuilderStep<etherparse::Ethernet2Header> {
     PacketBuilder::ethernet2([2; 6], [2, 0, 0, 0, 0, 1])
 }
 
-/// A frame of each kind with this payload, and where in it are words that may have any value.
-fn kinds(fill: u8) -> Vec<(Vec<u8>, Vec<usize>)> {
+/// Returns frames of all types with this payload, each with the offsets of words that may have any value.
+fn frame_types(fill: u8) -> Vec<(Vec<u8>, Vec<usize>)> {
     let payload = [fill; 6];
     let mut frames = vec![Vec::new(); 11];
     let (from, to) = ([10, 0, 0, 1], [192, 0, 2, 1]);
@@ -129,7 +130,7 @@ fn kinds(fill: u8) -> Vec<(Vec<u8>, Vec<usize>)> {
     ipv4().icmpv4_raw(0, 0, [fill; 4]).write(&mut frames[3], &payload).expect("memory");
     ipv6().udp(5_000, 53).write(&mut frames[4], &payload).expect("memory");
     ipv6().icmpv6_raw(128, 0, [fill; 4]).write(&mut frames[5], &payload).expect("memory");
-    // An error about what this host has sent, and one about an answer.
+    // An error about a packet that this host has sent, and one about an answer.
     let reversed = |frame: &[u8]| {
         let mut quoted = frame[14..].to_vec();
         quoted[12..20].rotate_left(4);
@@ -138,10 +139,11 @@ fn kinds(fill: u8) -> Vec<(Vec<u8>, Vec<usize>)> {
     let (udp, answer) = (reversed(&frames[0]), reversed(&frames[3]));
     ipv4().icmpv4_raw(3, 1, [0; 4]).write(&mut frames[6], &udp).expect("memory");
     ipv4().icmpv4_raw(11, 0, [0; 4]).write(&mut frames[7], &answer).expect("memory");
-    // Longer than the least MTU, and it may be cut; to the service of the example of a balancer.
+    // Longer than the least MTU, and may be fragmented; to the service of the balancer's example.
     ethernet().ipv4(from, [192, 0, 2, 10], 64).udp(5_000, 53).write(&mut frames[8], &[fill; 80]).expect("memory");
     frames[8][20] = 0;
-    // Errors about UDP-Lite, whose header covers all, and DCCP, of which as much is looked at as of UDP.
+    // Errors about UDP-Lite, whose coverage is the whole datagram, and about DCCP; of both as many fields are read as
+    // of UDP.
     for (number, protocol) in [(9, 136), (10, 33)] {
         let mut quoted = udp.clone();
         quoted[9] = protocol;
@@ -163,15 +165,15 @@ fn kinds(fill: u8) -> Vec<(Vec<u8>, Vec<usize>)> {
     frames.into_iter().zip(free).map(|(frame, free)| (frame, free.iter().map(|at| 14 + at).collect())).collect()
 }
 
-/// Frames of every kind with right checksums, each with one word of every value at the edges, over payloads of zeros
-/// and of ones.
+/// Returns frames of every type with correct checksums, each with one word at an edge value, over payloads of zeros and
+/// of ones.
 pub fn frames() -> Vec<Vec<u8>> {
     let mut all = Vec::new();
-    for (frame, free) in [0, 0xff].into_iter().flat_map(kinds) {
+    for (frame, free) in [0, 0xff].into_iter().flat_map(frame_types) {
         for (at, edge) in free.into_iter().flat_map(|at| EDGES.map(|edge| (at, edge))) {
             let mut frame = frame.clone();
             frame[at..at + 2].copy_from_slice(&edge.to_be_bytes());
-            put_right(&mut frame);
+            correct_all(&mut frame);
             all.push(frame);
         }
     }

@@ -7,7 +7,7 @@ fn ethernet(ether_type: u16, rest: &[u8]) -> Vec<u8> {
     [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1][..], &ether_type.to_be_bytes(), rest].concat()
 }
 
-/// A segment or datagram from port 1024 to port 22 with four bytes of payload.
+/// Returns a segment or datagram from port 1024 to port 22 with four bytes of payload.
 fn segment(protocol: u8) -> Vec<u8> {
     let mut bytes = vec![0; if protocol == TCP { 20 } else { 8 }];
     bytes[..4].copy_from_slice(&[0x04, 0, 0, 22]);
@@ -36,12 +36,12 @@ fn extensions(protocol: u8, count: usize) -> Vec<u8> {
     ipv6(if count == 0 { protocol } else { 60 }, &bytes)
 }
 
-/// A message of mobility (135), HIP (139) or Shim6 (140): no header follows.
+/// Returns a message of mobility (135), HIP (139) or Shim6 (140): no header follows.
 pub fn message(protocol: u8) -> Vec<u8> {
     ipv6(protocol, &[59, 1, 1, 4, 0, 0, 0, 0, 0, 22, 0, 22, 0, 0, 0, 0])
 }
 
-/// The sum of RFC 1071 over bytes, of which those of the field are zero.
+/// Returns the checksum of RFC 1071 over bytes whose checksum field is zero.
 pub fn checksum(bytes: &[u8]) -> u16 {
     let word = |pair: &[u8]| u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
     let mut sum = bytes.chunks(2).map(word).sum::<u32>();
@@ -51,7 +51,7 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     !sum as u16
 }
 
-/// Writes the checksum of an IPv4 header of 20 bytes behind Ethernet.
+/// Writes the checksum of an IPv4 header of 20 bytes after Ethernet.
 pub fn sum_ipv4(frame: &mut [u8]) {
     frame[24..26].fill(0);
     let sum = checksum(&frame[14..34]);
@@ -75,17 +75,17 @@ pub fn tagged(types: &[u16], frame: &[u8]) -> Vec<u8> {
     [&frame[..12], &tags, &frame[12..]].concat()
 }
 
-/// IPv6 of a payload length of 0 that says UDP follows, and Ethernet padding behind it.
+/// Returns IPv6 with payload length 0 that announces UDP, followed by Ethernet padding.
 pub fn empty_and_padded() -> Vec<u8> {
     [ipv6(UDP, &[]), vec![0x5a; 6]].concat()
 }
 
-/// How much of its segment a packet shows.
+/// The part of its segment that a packet shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shows {
-    /// All.
+    /// The whole segment.
     All,
-    /// It is a later fragment, or has no next header: no port, and that is known.
+    /// It is a later fragment, or has no next header: it certainly has no ports.
     NoPorts,
     /// It hides the protocol or the ports.
     Hidden,
@@ -101,18 +101,18 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether the packet is found to be IPv6.
+    /// Returns whether the packet is recognized as IPv6.
     pub fn is_ipv6(&self) -> bool {
         self.shows != Shows::HiddenIp && self.frame.windows(2).take(25).any(|bytes| bytes == [0x86, 0xdd])
     }
 
-    /// Whether it is part of a datagram.
+    /// Returns whether it is a fragment.
     pub fn is_fragment(&self) -> bool {
         self.name.contains("fragment")
     }
 }
 
-/// All rows, of TCP or UDP.
+/// Returns all rows for TCP or UDP.
 pub fn rows(protocol: u8) -> Vec<Row> {
     let whole = segment(protocol);
     let v4 = |fragment, rest: &[u8]| ipv4(protocol, fragment, rest);

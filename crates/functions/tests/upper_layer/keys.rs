@@ -1,13 +1,13 @@
-//! Functions that choose by a session's key: bytes that a packet hides are in no key.
+//! Functions that choose by a session's key: bytes that a packet hides are not part of any key.
 //!
 //! A packet that hides its ports has the key of its addresses and first next header. A sender cannot spread hidden
 //! packets over many keys, and packets of one session stay together.
 
 use super::*;
 
-/// Functions that choose by session, with parameters under which a packet's gate shows its key.
+/// Returns functions that choose by session, with parameters under which a packet's gate reveals its key.
 pub fn keyed() -> Vec<(&'static str, Value)> {
-    // A bucket that holds few packets, and no time passes in which it could fill.
+    // A bucket that holds few packets; no time passes in which it could fill.
     let once = json!({ "cir": "1kbps", "cbs": "1B", "ebs": "240B" });
     vec![
         ("hash_split", json!({ "gates": 16_384 })),
@@ -20,8 +20,8 @@ pub fn keyed() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Where the second of two packets goes, behind as many of the first as use up all that its key may have.
-fn second(name: &str, params: &Value, [first, second]: [&[u8]; 2]) -> String {
+/// Returns the outcome of the second packet after so many copies of the first that they use up the limit of their key.
+fn outcome_of_second(name: &str, params: &Value, [first, second]: [&[u8]; 2]) -> String {
     let mut bench = Bench::of(find(name), params, &json!({}));
     for _ in 0..10 {
         bench.run(first);
@@ -29,12 +29,12 @@ fn second(name: &str, params: &Value, [first, second]: [&[u8]; 2]) -> String {
     bench.run(second).0
 }
 
-/// Whether two packets have one key: the second goes where a copy of the first would.
+/// Returns whether two packets have the same key: the second has the outcome of a copy of the first.
 fn share_a_key(name: &str, params: &Value, frames: [&[u8]; 2]) -> bool {
-    second(name, params, frames) == second(name, params, [frames[0], frames[0]])
+    outcome_of_second(name, params, frames) == outcome_of_second(name, params, [frames[0], frames[0]])
 }
 
-/// A frame with other bytes from an offset behind the start of IP on.
+/// Returns a frame with changed bytes from `from` on, counted from the start of IP.
 fn changed(frame: &[u8], network: usize, from: usize) -> Vec<u8> {
     let mut changed = frame.to_vec();
     changed.iter_mut().skip(network + from).for_each(|byte| *byte ^= 0x55);
@@ -45,7 +45,7 @@ fn changed(frame: &[u8], network: usize, from: usize) -> Vec<u8> {
 fn hidden_bytes_are_in_no_key() {
     for (name, params) in keyed() {
         for Row { name: row, shows, frame } in rows(TCP) {
-            // Where bytes begin that are read as no header.
+            // The offset after which no bytes are read as a header.
             let (network, from) = match row {
                 "no extension header" => (14, 44),
                 "8 extension headers" => (14, 40 + 8 * 8 + 4),
@@ -69,14 +69,14 @@ fn hidden_bytes_are_in_no_key() {
     }
 }
 
-/// Addresses are in the key of every row that shows them. Without this the test above would prove nothing.
+/// Addresses are in the key of every row that shows them. Without this, the test above would prove nothing.
 #[test]
 fn packets_of_other_addresses_have_other_keys() {
     for (name, params) in keyed() {
         for row in rows(TCP).into_iter().filter(|row| row.shows != Shows::HiddenIp) {
             let tags = row.frame[12..].chunks(4).take_while(|tag| matches!(tag[0], 0x81 | 0x88 | 0x91 | 0x92)).count();
             let source = 14 + 4 * tags + if row.is_ipv6() { 23 } else { 15 };
-            // Two keys may have one gate; three hardly.
+            // Two keys may have the same gate; for three it is unlikely.
             let shared = [0x11, 0x22, 0x33].map(|bits| {
                 let mut other = row.frame.clone();
                 other[source] ^= bits;
@@ -87,9 +87,9 @@ fn packets_of_other_addresses_have_other_keys() {
     }
 }
 
-/// Extension headers and tags do not make another session of it.
+/// Extension headers and tags do not change the session.
 #[test]
-fn a_session_has_one_key_behind_any_headers_that_are_looked_through() {
+fn a_session_has_one_key_behind_any_headers_that_are_searched() {
     for (name, params) in keyed() {
         for ipv6 in [false, true] {
             let whole = |row: &Row| row.shows == Shows::All && !row.is_fragment() && row.is_ipv6() == ipv6;

@@ -1,13 +1,12 @@
-//! Layers and session that a packet's metadata holds: behind each function they are those of its bytes.
+//! The layers and session in a packet's metadata: after each function they must equal those of its bytes.
 //!
-//! They are found once and kept. A function that changes a header, or puts one on or takes one off, must not leave what
-//! the packet had before.
+//! They are found once and kept. A function that changes, adds or removes a header must not leave the previous values.
 
 use forebay_packet::Packet;
 
 use super::*;
 
-/// An ICMP error from an address that no mapping, session or service has, about a packet of the table.
+/// Returns an ICMP error about a packet of the table, from an address without mapping, session or service.
 fn error_about(frame: &[u8]) -> Vec<u8> {
     let quoted = &frame[14..];
     let mut icmp = [&[3, 1, 0, 0, 0, 0, 0, 0][..], quoted].concat();
@@ -20,7 +19,7 @@ fn error_about(frame: &[u8]) -> Vec<u8> {
     error
 }
 
-/// Frames that functions run over: all rows, and errors about some of them in both directions.
+/// Returns the frames that functions process: all rows, and errors about some of them in both directions.
 fn packets() -> Vec<Vec<u8>> {
     let mut all: Vec<_> = [TCP, UDP].into_iter().flat_map(rows).map(|row| row.frame).collect();
     for protocol in [TCP, UDP] {
@@ -34,18 +33,18 @@ fn packets() -> Vec<Vec<u8>> {
     all
 }
 
-/// All that is known of a packet.
+/// Returns all metadata of a packet as text.
 fn known(packet: &mut Packet) -> String {
     let (network, start) = packet.network();
-    // Of what is not IP the offset says nothing.
+    // If it is not IP, the offset has no meaning.
     let start = (network != Network::Other).then_some(start);
     let [transport, ports] = [format!("{:?}", packet.transport()), format!("{:?}", packet.ports())];
     let (end, session) = (packet.network_end(), packet.session_hash());
     format!("{network:?} at {start:?} to {end}, transport {transport}, ports {ports}, session {session:#x}")
 }
 
-/// Runs a function over a packet of which all is known, and compares that with what its bytes show; the packet behind
-/// it, where it goes on.
+/// Runs a function over a packet with complete metadata, and compares the metadata afterwards with that of its bytes.
+/// Returns the packet if it was forwarded.
 fn run(name: &str, params: &Value, states: &Value, frame: &[u8]) -> Option<Vec<u8>> {
     let mut bench = Bench::of(find(name), params, states);
     let mut batch = Batch::with_capacity(1);
@@ -76,22 +75,22 @@ fn behind_each_function_layers_and_session_are_those_of_the_packet() {
         (*name, example, json!({}))
     });
     let others = others::cases().into_iter().map(|case| (case.name, case.params, case.states));
-    let mut went_on = BTreeSet::new();
+    let mut forwarded = BTreeSet::new();
     for (name, params, states) in filters.chain(keyed).chain(below).chain(others) {
         for frame in packets() {
             if run(name, &params, &states, &frame).is_some() {
-                went_on.insert(name);
+                forwarded.insert(name);
             }
         }
     }
     let all: BTreeSet<_> = functions().iter().map(|function| function.name).collect();
-    let never: Vec<_> = all.difference(&went_on).copied().collect();
-    // The firewall opens no session for these and changes no packet; interface_out holds them until it has the address
-    // of a neighbour. The others take packets out of tunnels: the test below.
+    let never: Vec<_> = all.difference(&forwarded).copied().collect();
+    // The firewall opens no session for these packets and changes none; interface_out holds them until it knows the
+    // neighbour's address. The others take packets out of tunnels: see the test below.
     assert_eq!(never, ["esp_decrypt", "firewall", "gtpu_decap", "interface_out", "vxlan_decap"]);
 }
 
-/// Behind a tunnel the layers and the session are those of the packet inside.
+/// After decapsulation the layers and the session are those of the inner packet.
 #[test]
 fn behind_a_tunnel_layers_and_session_are_those_of_the_packet_inside() {
     let cases = others::cases();
@@ -103,14 +102,14 @@ fn behind_a_tunnel_layers_and_session_are_those_of_the_packet_inside() {
         ("gtpu_encap", "gtpu_decap", params("gtpu_decap")),
         ("vxlan_encap", "vxlan_decap", &any),
     ] {
-        let mut came_out = 0;
+        let mut restored = 0;
         for frame in packets() {
             let Some(sent) = run(into, params(into), &json!({}), &frame) else { continue };
-            // Behind a tag the headers are not the plain ones that most packets have.
+            // Behind a tag the headers are not those of the fast path.
             for sent in [sent.clone(), frames::tagged(&[0x8100], &sent)] {
-                came_out += usize::from(run(out, its, &json!({}), &sent).is_some());
+                restored += usize::from(run(out, its, &json!({}), &sent).is_some());
             }
         }
-        assert!(came_out > 30, "{out}: {came_out}");
+        assert!(restored > 30, "{out}: {restored}");
     }
 }

@@ -1,7 +1,7 @@
 //! Runs every registered function over packets whose upper-layer header is deep, missing, cut short or hidden.
 //!
-//! A function that permits or denies by protocol or ports drops a packet that hides them, under a reason of its own.
-//! Every registered function is in one of four lists: a new function fails a test until it is.
+//! A function that permits or denies by protocol or ports drops a packet that hides them, with a drop reason of its
+//! own. Every registered function is in one of four lists: a new function fails a test until it is listed.
 
 mod authenticated;
 mod frames;
@@ -19,16 +19,16 @@ use serde_json::{Value, json};
 
 use frames::{Row, Shows, TCP, UDP, rows};
 
-/// A function with all that it refers to.
+/// A function with everything that it refers to.
 struct Bench {
     function: &'static Declaration,
     rig: Rig,
-    /// Where a function of sessions reads the tunnel that a packet came by.
+    /// The word in which session functions read a packet's tunnel.
     teid: Option<Word>,
 }
 
 impl Bench {
-    /// Makes a function; states are their examples unless `instead` has their parameters.
+    /// Builds a function. States are their examples unless `instead` has their parameters.
     fn of(function: &'static Declaration, params: &Value, instead: &Value) -> Self {
         let mut all = Surroundings::new(Frequency::new(1e9));
         all.base = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
@@ -47,7 +47,8 @@ impl Bench {
         Self { function, rig, teid: all.words.get("teid").copied() }
     }
 
-    /// What becomes of a packet: the name of its drop's reason, or its gate's number; and its bytes afterwards.
+    /// Returns the outcome of a packet, the name of its drop reason or the number of its gate, and its bytes
+    /// afterwards.
     fn run(&mut self, frame: &[u8]) -> (String, Vec<u8>) {
         let mut batch = Batch::with_capacity(1);
         let mut packet = self.rig.packet(frame);
@@ -64,12 +65,12 @@ impl Bench {
     }
 }
 
-/// Whether a parameter is a state's name, or a list with it.
+/// Returns whether a parameter is a state's name, or a list that contains it.
 fn refers(value: &Value, name: &str) -> bool {
     value == name || value.as_array().is_some_and(|list| list.iter().any(|element| element == name))
 }
 
-/// The tunnels of the users who send the rows of IPv6 and of IPv4.
+/// The tunnels of the users who send the IPv6 and IPv4 rows.
 const TEID_V6: u32 = 1;
 const TEID_V4: u32 = 2;
 
@@ -77,7 +78,7 @@ fn find(name: &str) -> &'static Declaration {
     functions().into_iter().find(|function| function.name == name).expect("registered")
 }
 
-/// The name of a drop's reason, or the gate's number.
+/// Returns the name of a drop reason, or the gate's number.
 fn outcome(function: &Declaration, gate: Gate) -> String {
     match gate.decision() {
         Decision::Drop(reason) => function.drops[reason].name.to_owned(),
@@ -94,8 +95,8 @@ fn any(action: &str, ports: &str) -> [String; 2] {
 /// A function's name, its parameters, and the outcome of each row.
 type Filter = (&'static str, Value, fn(&str, Shows) -> &'static str);
 
-/// Functions that permit or deny by protocol or ports, parameters that drop packets to port 22, and the outcome of each
-/// row.
+/// Returns functions that permit or deny by protocol or ports, parameters that drop packets to port 22, and the outcome
+/// of each row.
 fn filters() -> Vec<Filter> {
     vec![
         ("acl", json!({ "rules": any("deny", "22 : 22") }), |_, shows| match shows {
@@ -126,7 +127,7 @@ fn filters() -> Vec<Filter> {
             Shows::HiddenIp => "undecidable",
             Shows::Hidden if row == "a first fragment without ports" => "fragment",
             Shows::Hidden => "undecidable",
-            // A segment that opens nothing; a packet of no protocol, which no rule permits.
+            // A segment that opens no connection; a packet without protocol, which no rule permits.
             Shows::All => "no_session",
             Shows::NoPorts => "denied",
         }),
@@ -135,7 +136,7 @@ fn filters() -> Vec<Filter> {
             json!({ "patterns": ["\"evil\" class=bad"], "classes": [{ "name": "bad", "gate": "drop" }], "depth": 4 }),
             |row, shows| match shows {
                 Shows::All | Shows::HiddenIp => "pattern",
-                // All of it is looked at; these have no payload.
+                // The whole packet is scanned; these have no payload.
                 Shows::Hidden if row.contains("9 ext") || row.contains("16 ext") => "pattern",
                 _ => "0",
             },
@@ -144,16 +145,16 @@ fn filters() -> Vec<Filter> {
 }
 
 #[test]
-fn what_hides_its_protocol_or_ports_passes_no_filter() {
+fn packets_that_hide_protocol_or_ports_pass_no_filter() {
     for (name, params, expected) in filters() {
         for Row { name: row, shows, frame } in rows(TCP) {
-            let said = Bench::of(find(name), &params, &json!({})).run(&frame).0;
-            assert_eq!(said, expected(row, shows), "{name}: {row}");
+            let actual = Bench::of(find(name), &params, &json!({})).run(&frame).0;
+            assert_eq!(actual, expected(row, shows), "{name}: {row}");
         }
     }
 }
 
-/// Where rules ask for addresses alone, they decide, whatever the packet hides above IP.
+/// If rules check only addresses, the addresses decide, whatever the packet hides above IP.
 #[test]
 fn a_list_of_addresses_alone_decides() {
     let rules = [
@@ -161,12 +162,12 @@ fn a_list_of_addresses_alone_decides() {
         "@10.0.0.0/8 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00 deny",
     ];
     for Row { name: row, shows, frame } in rows(TCP) {
-        let said = Bench::of(find("acl"), &json!({ "rules": rules }), &json!({})).run(&frame).0;
-        assert_eq!(said, if shows == Shows::HiddenIp { "undecidable" } else { "denied" }, "{row}");
+        let actual = Bench::of(find("acl"), &json!({ "rules": rules }), &json!({})).run(&frame).0;
+        assert_eq!(actual, if shows == Shows::HiddenIp { "undecidable" } else { "denied" }, "{row}");
     }
 }
 
-/// Rules name a message of mobility, HIP or Shim6 by its number. If another header follows, rules name that one.
+/// Rules match a message of mobility, HIP or Shim6 by its number. If another header follows, rules match that one.
 #[test]
 fn rules_name_messages_of_mobility_hip_and_shim6() {
     for protocol in [135u8, 139, 140, 253] {
@@ -183,7 +184,7 @@ fn rules_name_messages_of_mobility_hip_and_shim6() {
     }
 }
 
-/// Functions that look at nothing above Ethernet and its tags, and where every row leaves.
+/// Functions that read nothing above Ethernet and its tags, and the gate of every row.
 const BELOW: &[(&str, &str)] = &[
     ("bypass", "0"),
     ("copy", "0"),
@@ -219,5 +220,5 @@ fn every_function_is_in_one_of_the_lists() {
     let mut listed: Vec<_> = filters.chain(others).chain(keyed).chain(below).collect();
     listed.sort_unstable();
     let all: Vec<_> = functions().iter().map(|function| function.name).collect();
-    assert_eq!(listed, all, "functions in no list, in two, or gone");
+    assert_eq!(listed, all, "functions in no list, in two, or not registered");
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A function, its parameters, states that replace the examples, and the outcome of each row: the drop's reason or the
-/// gate's number, with a star where the packet changes.
+/// A function, its parameters, states that replace the examples, and the outcome of each row: the drop reason or the
+/// gate's number, with a star if the packet changes.
 pub struct Case {
     pub name: &'static str,
     pub params: Value,
@@ -26,14 +26,14 @@ impl Case {
     }
 }
 
-/// Whether a packet hides which protocol it has, and not the ports alone.
+/// Returns whether a packet hides its protocol, and not only its ports.
 fn hides_protocol(row: &Row) -> bool {
     row.shows == Shows::Hidden && row.is_ipv6() && row.name != "a truncated header, IPv6"
 }
 
 const CUT_OPTIONS: &str = "options that are cut off";
 
-/// Outcome of functions that read addresses alone, and drop a packet that shows none.
+/// Returns the outcome of functions that read only addresses, and drop a packet that shows none.
 fn by_address(row: &Row, otherwise: &'static str) -> &'static str {
     match row {
         row if row.shows == Shows::HiddenIp => "not_ip",
@@ -41,12 +41,12 @@ fn by_address(row: &Row, otherwise: &'static str) -> &'static str {
     }
 }
 
-/// Outcome of functions that put whole packets into tunnels.
+/// Returns the outcome of functions that put whole packets into tunnels.
 fn into_tunnel(row: &Row) -> &'static str {
     if row.name == CUT_OPTIONS { "truncated" } else { by_address(row, "0*") }
 }
 
-/// Outcome of functions that translate or balance IPv4 by its ports.
+/// Returns the outcome of functions that translate or balance IPv4 by its ports.
 fn by_session(row: &Row, hidden: &'static str, hidden_ip: &'static str, all: &'static str) -> &'static str {
     match row.shows {
         Shows::HiddenIp => hidden_ip,
@@ -57,7 +57,7 @@ fn by_session(row: &Row, hidden: &'static str, hidden_ip: &'static str, all: &'s
     }
 }
 
-/// Outcome of functions that take UDP alone and let other protocols pass.
+/// Returns the outcome of functions that process only UDP and let other protocols pass.
 fn of_udp(row: &Row, whole: &'static str) -> &'static str {
     match row.shows {
         Shows::HiddenIp => "undecidable",
@@ -69,17 +69,17 @@ fn of_udp(row: &Row, whole: &'static str) -> &'static str {
     }
 }
 
-/// Outcome of functions that take UDP to one port alone, and drop everything else.
+/// Returns the outcome of functions that accept only UDP to one port, and drop everything else.
 fn of_port(row: &Row, other: &'static str) -> &'static str {
     match row.shows {
         _ if row.is_fragment() => "fragment",
-        // The last header that is read says that UDP follows, which is not there; of 16 it is an extension header.
+        // The last header that is read announces UDP, which is missing. With 16 headers it is an extension header.
         Shows::Hidden if row.name != "16 extension headers" => "bad_length",
         _ => other,
     }
 }
 
-/// Outcome of user plane functions whose filters or rules name ports.
+/// Returns the outcome of user plane functions whose filters or rules name ports.
 fn by_ports_of_sessions(row: &Row) -> &'static str {
     match row.shows {
         _ if row.name == CUT_OPTIONS => "not_ip",
@@ -89,7 +89,7 @@ fn by_ports_of_sessions(row: &Row) -> &'static str {
     }
 }
 
-/// The same where they name protocols alone.
+/// The same if they name only protocols.
 fn by_protocol_of_sessions(row: &Row) -> &'static str {
     match by_ports_of_sessions(row) {
         "undecidable" if !hides_protocol(row) => "0",
@@ -159,7 +159,7 @@ fn sessions() -> Vec<Case> {
             case(by_ports_of_sessions).with(users("", &["7 tcp port=22"])),
             case(by_protocol_of_sessions).with(up_protocol.clone()),
             case(by_protocol_of_sessions).with(users("", &["7 tcp"])),
-            // Where neither asks for more than addresses, they decide.
+            // If neither needs more than addresses, the addresses decide.
             case(|row| if row.name == CUT_OPTIONS { "not_ip" } else { by_address(row, "0") })
                 .with(users("", &["7 net=192.0.2.0/24"])),
         ]);
@@ -210,12 +210,12 @@ pub fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn every_other_function_that_reads_above_ethernet_does_with_each_row_as_is_written_here() {
+fn every_other_function_that_reads_above_ethernet_has_the_listed_outcomes() {
     for Case { name, params, states, protocol, expected } in cases() {
         for row in rows(protocol) {
             let (mut outcome, after) = Bench::of(find(name), &params, &states).run(&row.frame);
-            let goes_on = outcome.parse::<u16>().is_ok();
-            if goes_on && after != row.frame {
+            let is_forwarded = outcome.parse::<u16>().is_ok();
+            if is_forwarded && after != row.frame {
                 outcome.push('*');
             }
             assert_eq!(outcome, expected(&row), "{name}: {}, with {states}", row.name);
@@ -223,11 +223,10 @@ fn every_other_function_that_reads_above_ethernet_does_with_each_row_as_is_writt
     }
 }
 
-/// A payload length of 0 is a length (RFC 8200 section 3): Ethernet padding is no part of the packet and enters no
-/// tunnel.
-/// A tunnel of Ethernet frames carries the frame as it is (RFC 7348 section 4).
+/// A payload length of 0 is a length (RFC 8200 section 3): Ethernet padding is not part of the packet and must not
+/// enter a tunnel. A tunnel of Ethernet frames carries the whole frame (RFC 7348 section 4).
 #[test]
-fn padding_behind_an_ipv6_payload_length_of_0_enters_no_tunnel_of_packets() {
+fn padding_after_an_ipv6_payload_length_of_0_enters_no_tunnel_of_packets() {
     let padded = frames::empty_and_padded();
     let bare = &padded[..padded.len() - 6];
     for Case { name, params, states, .. } in tunnels() {
@@ -239,7 +238,7 @@ fn padding_behind_an_ipv6_payload_length_of_0_enters_no_tunnel_of_packets() {
         let (with, without) = (run(&padded), run(bare));
         match name {
             "gtpu_encap" => assert_eq!(with, without),
-            // The initialisation vector and all that is encrypted differ; lengths do not.
+            // The initialisation vector and the ciphertext differ; the lengths do not.
             "esp_encrypt" => assert_eq!(with.len(), without.len()),
             "vxlan_encap" => assert_eq!(with.len(), without.len() + 6),
             _ => {}
