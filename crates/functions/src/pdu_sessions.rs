@@ -276,7 +276,8 @@ pub(crate) struct PacketFields {
     /// 0 if it is not a complete IP packet.
     pub(crate) length: u32,
     pub(crate) teid: u32,
-    /// In the uplink: the QoS flow that the packet names, with a bit above it ([`HAS_QFI`]); 0 if it names none.
+    /// In the uplink: the QoS flow that the packet names, with [`HAS_QFI`](crate::gtpu_decap::HAS_QFI) set; 0 if it
+    /// names none.
     pub(crate) flow: u32,
     /// The user's address: the source in the uplink, the destination in the downlink.
     pub(crate) name: Option<UserName>,
