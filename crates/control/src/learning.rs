@@ -44,7 +44,7 @@ pub(crate) struct Learning {
 }
 
 /// A worker: the time of a turn with the largest batches in seconds, and whether it is or was just busy.
-struct Load {
+struct WorkerLoad {
     full_turn: f64,
     busy: bool,
 }
@@ -81,9 +81,9 @@ impl Learning {
         let busy: Vec<bool> =
             snapshot.workers.iter().map(|worker| worker.busy_s >= BUSY * worker.there_s(snapshot.period_s)).collect();
         let loaded = |worker: usize| [&busy, &self.busy].iter().any(|busy| busy.get(worker) == Some(&true));
-        let loads: Vec<Load> = full_turns(layout, snapshot)
+        let loads: Vec<WorkerLoad> = full_turns(layout, snapshot)
             .enumerate()
-            .map(|(worker, full_turn)| Load { full_turn, busy: loaded(worker) })
+            .map(|(worker, full_turn)| WorkerLoad { full_turn, busy: loaded(worker) })
             .collect();
         let turn = loads.iter().map(|load| load.full_turn).fold(0.0, f64::max);
         let mut all: Vec<FlowSample> =
@@ -132,7 +132,13 @@ impl Learning {
     }
 }
 
-fn sample_of(layout: &Layout, snapshot: &Snapshot, arrives: &[f64], loads: &[Load], flow: usize) -> Option<FlowSample> {
+fn sample_of(
+    layout: &Layout,
+    snapshot: &Snapshot,
+    arrives: &[f64],
+    loads: &[WorkerLoad],
+    flow: usize,
+) -> Option<FlowSample> {
     let (of, seen) = (&layout.flows[flow], &snapshot.flows[flow]);
     let (slo, delay) = (of.slo_s?, seen.delay_s?);
     let (mut holds, mut waits, mut calls, mut oldest) = (0.0, 0.0, 0.0, 0.0_f64);
@@ -171,8 +177,8 @@ fn sample_of(layout: &Layout, snapshot: &Snapshot, arrives: &[f64], loads: &[Loa
 
 /// Returns, for the worker with the longest wait at its ports: the wait at about this percentile, the time of a turn,
 /// the time of a full turn, and whether the worker is busy.
-fn at_ports(snapshot: &Snapshot, loads: &[Load], percentile: Percentile) -> (f64, f64, f64, bool) {
-    let of_worker = |(worker, load): (&WorkerSnapshot, &Load)| {
+fn at_ports(snapshot: &Snapshot, loads: &[WorkerLoad], percentile: Percentile) -> (f64, f64, f64, bool) {
+    let of_worker = |(worker, load): (&WorkerSnapshot, &WorkerLoad)| {
         let wait = worker.port_wait_s?;
         let wait = match percentile {
             Percentile::Of(99.0..) => wait.p99,

@@ -26,7 +26,8 @@ pub struct Kernel {
     pub clocks: Fact<Vec<String>>,
     /// The restriction on counting events. Below 3, each program may count its own.
     pub paranoid: Fact<i64>,
-    /// The folder of the processor's counters. The outer `None` means that the folder of all counters is missing.
+    /// The folder of the processor's counters. The outer `None` means that the folder of all counters is missing or
+    /// empty.
     pub counters: Option<Option<String>>,
     /// True if it moves memory between nodes by itself.
     pub numa_balancing: Fact<bool>,

@@ -69,10 +69,10 @@ pub const MOST_CHUNKS: usize = 1 << 24;
 pub struct Pool {
     inner: Arc<Inner>,
     /// Closes the pool when the last clone is dropped.
-    _open: Arc<Open>,
+    _open: Arc<OpenGuard>,
 }
 
-struct Open(Arc<Inner>);
+struct OpenGuard(Arc<Inner>);
 
 pub(crate) struct Inner {
     id: u8,
@@ -140,7 +140,7 @@ impl Pool {
             exhausted: AtomicU64::new(0),
         };
         let inner = registry::add(make)?;
-        Ok(Self { _open: Arc::new(Open(Arc::clone(&inner))), inner })
+        Ok(Self { _open: Arc::new(OpenGuard(Arc::clone(&inner))), inner })
     }
 
     /// Takes an empty packet. Returns `None` if the pool is exhausted, and counts the failure.
@@ -313,7 +313,7 @@ impl Pool {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenGuard {
     fn drop(&mut self) {
         self.0.closed.store(true, Ordering::SeqCst);
         cache::detach(self.0.id);
