@@ -129,7 +129,7 @@ impl Declare for Nids {
         the packet's session, and keep bits for it (flowbits). If a rule has the action drop, a packet that hides its \
         protocol or transport header (behind more than 8 IPv6 extension headers or 4 VLAN tags, or cut short; RFC 7113 \
         section 3) is dropped as 'undecidable'. Alerts are counted by rule in the table 'matches', and written to a \
-        file if one is named. A worker waits for the file only in simulated time and if all packets come from captures \
+        file if one is named. A worker waits for the file only in simulated time, or if all packets come from captures \
         with `speed: fast`.";
     const EXAMPLE: &'static str = "\
         { rules: ['alert tcp any any -> any 80 (msg:\"admin page\"; content:\"GET /admin\"; depth:10; sid:1;)', \
