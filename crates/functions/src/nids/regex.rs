@@ -397,12 +397,12 @@ mod tests {
             ("/a/U", "the flag 'U': HTTP buffers are not supported yet"),
             ("/a/z", "unknown flag 'z': allowed are i, s, m, x, A, E, G, R, B and O"),
             ("/(/", "unclosed group"),
-            ("/a)/", "a parenthesis is closed that is not open"),
+            ("/a)/", "a ')' has no matching '('"),
             ("/[a/", "unclosed character class"),
             ("/[b-a]/", "whose end is before its start"),
             ("/*a/", "nothing before a repetition"),
             ("/a{3,2}/", "a repetition of 3 to 2 times"),
-            (r"/(a)\2/", "a reference to group 2 of 1"),
+            (r"/(a)\2/", "a reference to group 2, but there are 1"),
             ("/(?<=a+)b/", "look-behind of something whose length is not fixed"),
             ("/(?R)/", "recursion is not supported"),
             ("/(?(1)a)/", "a condition"),
@@ -411,7 +411,7 @@ mod tests {
             ("/(((a{1000}){1000}){1000})/", "it takes more than 256 KiB"),
             (r"/(((a(?=b)){1000}){1000})/", "it takes more than 16384 steps"),
             (&format!("/{}/", "(".repeat(2_000)), "groups: allowed are up to 99"),
-            (&format!("/{}/", "(?:".repeat(1_000)), "groups more than 100 deep"),
+            (&format!("/{}/", "(?:".repeat(1_000)), "groups are nested too deeply: at most 100 levels"),
             (&format!("/{}/", "a".repeat(5_000)), "an expression of 5000 bytes: allowed are up to 4096"),
         ] {
             let error = Regex::parse(text, false).expect_err(&text[..text.len().min(30)]);
