@@ -1,7 +1,7 @@
-//! Baselines: the instructions of some pipelines, counted once and kept in a file, to be compared with later builds.
+//! Baselines: the instruction counts of some pipelines, kept in a file and compared with later builds.
 //!
-//! The file is meant to be checked in beside the code and looked at in reviews: a module a line, instructions per packet
-//! first. What follows from other figures of the line must agree with them, so that nobody lowers a bar by half.
+//! The file is meant to be checked in with the code and read in reviews. Each module is one line, with instructions per
+//! packet first. Reading a file checks that the figures of a line agree, so that a figure changed by hand is detected.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use crate::counting::{Build, Counts, Extent};
 use crate::ticks::Kind;
 
-/// The files that are read and written here.
+/// The version of the file format that is read and written.
 pub const SCHEMA: u32 = 2;
-/// How long a file may be.
+/// The largest file that is read, in bytes.
 const MOST: u64 = 64 << 20;
 
-/// What some pipelines have cost.
+/// The instruction counts of some pipelines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Baseline {
@@ -25,41 +25,41 @@ pub struct Baseline {
     pub schema: u32,
     /// The program that was counted.
     pub build: Build,
-    /// How much was counted.
+    /// The measured extent: packets before counting begins, and packets counted.
     pub extent: Extent,
     /// By pipeline.
     pub cases: Vec<Case>,
 }
 
-/// What one pipeline has cost.
+/// The instruction counts of one pipeline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
     /// `usecase:NAME`, `function:NAME`, or a file's name relative to the baseline's own folder.
     pub pipeline: String,
-    /// Its settings.
+    /// Its settings (`--set`).
     #[serde(default)]
     pub set: Vec<String>,
-    /// By module, in topological order; then what ports did, each way by itself (`in.receive`, `out.send`).
+    /// Counts by module in topological order, then by port and direction (`in.receive`, `out.send`).
     pub modules: Vec<Part>,
-    /// What none of them has cost, by packets that entered and calls of all modules and ports.
+    /// Instructions that belong to no module and no port, per packet that entered; calls of all modules and ports.
     pub residue: Part,
-    /// All of it, likewise.
+    /// All instructions, with the same packets and calls.
     pub whole: Part,
 }
 
-/// What a part of a pipeline has cost.
+/// The counts of a part of a pipeline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// The module's name, the port's with what it did; `(residue)`, `(all)`.
+    /// The module's name, or the port's name with the direction; `(residue)` or `(all)` for the sums.
     pub name: String,
-    /// The module's function, the port's kind; empty for the other parts.
+    /// The module's function or the port's type; empty for the sums.
     #[serde(default)]
     pub function: String,
-    /// Instructions per packet, to three places; nothing where no packet came.
+    /// Instructions per packet, rounded to three decimal places; missing if there were no packets.
     pub ipp: Option<f64>,
-    /// Packets per call, to three places.
+    /// Packets per call, rounded to three decimal places.
     pub packets_per_call: Option<f64>,
     /// Instructions.
     pub instructions: u64,
@@ -70,7 +70,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// A part with figures that follow from these.
+    /// Creates a part and calculates its ratios.
     #[must_use]
     pub fn new(name: &str, function: &str, instructions: u64, packets: u64, calls: u64) -> Self {
         let (ipp, packets_per_call) = (ratio(instructions, packets), ratio(packets, calls));
@@ -78,7 +78,7 @@ impl Part {
         Self { name, function, ipp, packets_per_call, instructions, packets, calls }
     }
 
-    /// Instructions per packet, in full.
+    /// Instructions per packet, not rounded.
     #[must_use]
     pub fn per_packet(&self) -> Option<f64> {
         (self.packets > 0).then(|| self.instructions as f64 / self.packets as f64)
@@ -91,23 +91,23 @@ impl Part {
     }
 
     fn agrees(&self) -> bool {
-        let near = |told: Option<f64>, is: Option<f64>| match (told, is) {
-            // Half of the last place, and what writing and reading a decimal fraction does to it.
-            (Some(told), Some(is)) => (told - is).abs() <= 1e-9 * is.abs().max(1.0),
-            (told, is) => told.is_none() && is.is_none(),
+        let near = |written: Option<f64>, exact: Option<f64>| match (written, exact) {
+            // Allows for the error of writing and reading a decimal fraction.
+            (Some(written), Some(exact)) => (written - exact).abs() <= 1e-9 * exact.abs().max(1.0),
+            (written, exact) => written.is_none() && exact.is_none(),
         };
         near(self.ipp, ratio(self.instructions, self.packets))
             && near(self.packets_per_call, ratio(self.packets, self.calls))
     }
 }
 
-/// To three places.
+/// Returns `of / by`, rounded to three decimal places.
 fn ratio(of: u64, by: u64) -> Option<f64> {
     (by > 0).then(|| (of as f64 / by as f64 * 1e3).round() / 1e3)
 }
 
 impl Case {
-    /// What was counted of a pipeline.
+    /// Converts the counts of a pipeline into a case.
     #[must_use]
     pub fn of(pipeline: &str, set: &[String], counts: &Counts) -> Self {
         let served = &counts.served;
@@ -122,7 +122,7 @@ impl Case {
                 let calls = served.port_calls.get(at).copied().unwrap_or_default();
                 let ways = [(Kind::Receive, *given), (Kind::Send, *taken)].into_iter().zip(*counts).zip(calls);
                 ways.map(|(((way, packets), instructions), calls)| {
-                    Part::new(&way.of(name), &kind(&served.port_kinds, at), instructions, packets, calls)
+                    Part::new(&way.part_name(name), &kind(&served.port_kinds, at), instructions, packets, calls)
                 })
                 .collect::<Vec<_>>()
             });
@@ -138,7 +138,7 @@ impl Case {
         }
     }
 
-    /// The pipeline with its settings, as messages name it.
+    /// The pipeline with its settings, for messages.
     #[must_use]
     pub fn name(&self) -> String {
         crate::cases::named(&self.pipeline, &self.set)
@@ -160,32 +160,38 @@ pub enum BaselineError {
     /// The file cannot be read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It is of another time.
-    #[error("it is of schema {0}, allowed is {SCHEMA}: remove it and count anew (--update)")]
+    /// The file has another version.
+    #[error("schema {0} is not supported, allowed is {SCHEMA}: remove the file and count again (--update)")]
     Schema(u64),
-    /// It is no baseline.
-    #[error("it is no baseline: {0}")]
+    /// The file is not a baseline.
+    #[error("not a baseline: {0}")]
     Form(#[from] serde_json::Error),
-    /// So much cannot be counted.
-    #[error("extent: before {}, packets {}: allowed are up to {most} each, and 1 packet at least", .0.before, .0.packets, most = Extent::MOST)]
+    /// The extent is out of range.
+    #[error(
+        "extent: before {}, packets {}: allowed are up to {most} each, and at least 1 packet",
+        .0.before,
+        .0.packets,
+        most = Extent::MOST
+    )]
     Extent(Extent),
-    /// A pipeline is there twice.
-    #[error("'{0}' is there twice")]
+    /// A pipeline or a part is listed twice.
+    #[error("'{0}' is listed twice")]
     Twice(String),
     /// Figures contradict each other.
     #[error(
-        "'{case}', {part}: ipp, packets_per_call, instructions, packets and calls contradict each other: count it anew (--update) instead of writing by hand"
+        "'{case}', {part}: ipp, packets_per_call, instructions, packets and calls contradict each other: \
+         count it again (--update) instead of editing the file"
     )]
     Contradiction {
-        /// Of which pipeline.
+        /// The pipeline.
         case: String,
-        /// Which part.
+        /// The part.
         part: String,
     },
 }
 
 impl Baseline {
-    /// Reads a file; `None` where there is none.
+    /// Reads a file. Returns `None` if the file does not exist.
     ///
     /// # Errors
     /// [`BaselineError`].
@@ -206,7 +212,7 @@ impl Baseline {
         struct Any {
             schema: u64,
         }
-        // First, so that a later form is told by its number.
+        // The schema is read first, so that the error for a later format names its number.
         let Any { schema } = serde_json::from_slice(bytes)?;
         if schema != u64::from(SCHEMA) {
             return Err(BaselineError::Schema(schema));
@@ -239,17 +245,17 @@ impl Baseline {
                 return Err(BaselineError::Twice(format!("{}, {}", case.name(), part.name)));
             }
         }
-        // A decimal fraction need not be read back to the last bit.
+        // Decimal fractions may differ in the last bit after reading: calculates the ratios again.
         for part in baseline.cases.iter_mut().flat_map(Case::parts_mut) {
             *part = Part::new(&part.name, &part.function, part.instructions, part.packets, part.calls);
         }
         Ok(baseline)
     }
 
-    /// The file's text: a part a line.
+    /// Returns the file's text, with one part per line.
     ///
     /// # Errors
-    /// None that could be thought of: these are plain values.
+    /// JSON errors; none are expected, because the values are plain numbers and strings.
     pub fn text(&self) -> Result<String, BaselineError> {
         let json = |part: &Part| serde_json::to_string(part);
         let mut cases = Vec::new();
@@ -259,7 +265,8 @@ impl Baseline {
             let lines = modules.join(",\n        ");
             let gap = if lines.is_empty() { "" } else { "\n        " };
             cases.push(format!(
-                "    {{\n      \"pipeline\": {pipeline},\n      \"set\": {set},\n      \"modules\": [{gap}{lines}],\n      \"residue\": {},\n      \"whole\": {}\n    }}",
+                "    {{\n      \"pipeline\": {pipeline},\n      \"set\": {set},\n      \"modules\": [{gap}{lines}],\n\
+                 \x20     \"residue\": {},\n      \"whole\": {}\n    }}",
                 json(&case.residue)?,
                 json(&case.whole)?
             ));
@@ -272,7 +279,7 @@ impl Baseline {
         ))
     }
 
-    /// Writes the file whole or not at all.
+    /// Replaces the file atomically.
     ///
     /// # Errors
     /// [`BaselineError::Io`].
@@ -281,11 +288,11 @@ impl Baseline {
     }
 }
 
-/// Any bytes, for fuzzing: a baseline that is read is the same when it has been written and read again.
+/// Parses any bytes, for fuzzing. A baseline that is accepted must be the same after it is written and read again.
 pub fn fuzz_baseline(bytes: &[u8]) {
     if let Ok(baseline) = Baseline::parse(bytes) {
         let text = baseline.text().expect("plain values can be written");
-        let again = Baseline::parse(text.as_bytes()).expect("what was written can be read");
+        let again = Baseline::parse(text.as_bytes()).expect("a written baseline can be read");
         assert_eq!(again, baseline);
     }
 }

@@ -1,46 +1,46 @@
-//! Reads callgrind's profiles: instructions by function, and of all that a function calls.
+//! Reads callgrind's profiles: the own instructions of each function, and the instructions of its callees.
 //!
-//! The format is in the valgrind manual, "Callgrind Format Specification". Names are written whole
-//! (`--compress-strings=no`); positions, which are not needed, are passed over.
+//! The format is described in the valgrind manual, "Callgrind Format Specification". Function names are not compressed
+//! (`--compress-strings=no`). Positions are ignored.
 
 use std::collections::HashMap;
 use std::path::Path;
 
-/// A profile that makes no sense.
+/// A profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// The file cannot be read.
     #[error("callgrind's profile cannot be read: {0}")]
     Io(#[from] std::io::Error),
-    /// A line is not of the format.
-    #[error("line {line} of callgrind's profile: '{text}' is none of its format")]
+    /// A line does not follow the format.
+    #[error("line {line} of callgrind's profile: '{text}' does not follow its format")]
     Line {
-        /// Which, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What stands there.
+        /// The text of the line.
         text: String,
     },
-    /// Its end is missing, or does not agree with the rest: the disk was full.
-    #[error("callgrind's profile is not whole: its lines come to {sum} instructions, it says {}",
-        totals.map_or_else(|| "nothing of them".to_owned(), |totals| totals.to_string()))]
+    /// The totals are missing or do not agree with the lines, for example because the disk was full.
+    #[error("callgrind's profile is incomplete: its lines have {sum} instructions in total, its totals line {}",
+        totals.map_or_else(|| "is missing".to_owned(), |totals| format!("has {totals}")))]
     Cut {
-        /// What its lines come to.
+        /// The sum of its lines.
         sum: u64,
-        /// What its last line says.
+        /// The totals that the file states.
         totals: Option<u64>,
     },
-    /// Nothing was counted.
+    /// No instructions were counted.
     #[error(
-        "callgrind has counted nothing: the pipeline gets no packets after the first ones, which are not counted, or \
-         the program's symbols are missing"
+        "callgrind counted no instructions: the pipeline gets no packets after the first ones, which are not \
+         counted, or the program's symbols are missing"
     )]
     Nothing,
 }
 
-/// Instructions.
+/// Instruction counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// By function: its own, and those of what it calls.
+    /// By function: its own instructions, and the instructions of its callees.
     functions: HashMap<String, (u64, u64)>,
 }
 
@@ -66,14 +66,14 @@ impl Profile {
                 function = Some(name.to_owned());
             } else if line.starts_with("calls=") {
                 after_call = true;
-            } else if let Some(told) = line.strip_prefix("totals:") {
-                totals = Some(told.trim().parse().map_err(|_| wrong())?);
+            } else if let Some(value) = line.strip_prefix("totals:") {
+                totals = Some(value.trim().parse().map_err(|_| wrong())?);
             } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
                 let Some(function) = &function else { return Err(wrong()) };
-                // A position of one column, and what it cost; a line may end before the cost, which is nothing then.
+                // A position of one column, and a cost. A line without a cost means 0.
                 let cost = line.split_ascii_whitespace().nth(1).map_or(Ok(0), str::parse).map_err(|_| wrong())?;
                 let entry = profile.functions.entry(function.clone()).or_default();
-                // The line after a call says what the callee cost.
+                // The line after a call has the cost of the callee.
                 if std::mem::take(&mut after_call) {
                     entry.1 += cost;
                 } else {
@@ -81,7 +81,7 @@ impl Profile {
                 }
             }
         }
-        // A profile that was cut off would pass for a cheaper program.
+        // Without this check, a truncated profile would look like a faster program.
         let sum = profile.total();
         if totals != Some(sum) {
             return Err(ProfileError::Cut { sum, totals });
@@ -89,19 +89,19 @@ impl Profile {
         if sum == 0 { Err(ProfileError::Nothing) } else { Ok(profile) }
     }
 
-    /// All instructions.
+    /// Returns the number of all instructions.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.own("")
     }
 
-    /// The own instructions of functions whose names have `part`.
+    /// Returns the own instructions of functions whose names contain `part`.
     #[must_use]
     pub fn own(&self, part: &str) -> u64 {
         self.functions.iter().filter(|(name, _)| name.contains(part)).map(|(_, (own, _))| own).sum()
     }
 
-    /// The instructions of all that is called by functions whose names have `part`, without their own.
+    /// Returns the instructions of the callees of functions whose names contain `part`, without their own instructions.
     #[must_use]
     pub fn called_by(&self, part: &str) -> u64 {
         self.functions.iter().filter(|(name, _)| name.contains(part)).map(|(_, (_, called))| called).sum()
@@ -136,7 +136,7 @@ totals: 115
 ";
 
     #[test]
-    fn what_a_name_calls_is_told_from_what_it_does_itself() {
+    fn instructions_of_callees_are_separate_from_own_instructions() {
         let profile = Profile::parse(PROFILE).expect("a profile");
         assert_eq!(profile.total(), 115);
         assert_eq!([profile.called_by("::named::m1::"), profile.called_by("::named::m10::")], [100, 10]);
@@ -145,11 +145,11 @@ totals: 115
     }
 
     #[test]
-    fn what_is_no_profile_is_refused() {
-        let told = |text: &str| Profile::parse(text).expect_err("no profile").to_string();
-        assert_eq!(told("fn=a\n1 x\n"), "line 2 of callgrind's profile: '1 x' is none of its format");
-        assert_eq!(told("1 2\n"), "line 1 of callgrind's profile: '1 2' is none of its format");
-        assert!(told("totals: 0\n").contains("counted nothing"));
+    fn an_invalid_profile_is_refused() {
+        let error = |text: &str| Profile::parse(text).expect_err("no profile").to_string();
+        assert_eq!(error("fn=a\n1 x\n"), "line 2 of callgrind's profile: '1 x' does not follow its format");
+        assert_eq!(error("1 2\n"), "line 1 of callgrind's profile: '1 2' does not follow its format");
+        assert!(error("totals: 0\n").contains("counted no instructions"));
     }
 
     #[test]
@@ -157,7 +157,7 @@ totals: 115
         assert!(Profile::parse(PROFILE).is_ok());
         for end in 0..PROFILE.len() - 2 {
             let cut = Profile::parse(&PROFILE[..end]);
-            assert!(cut.is_err(), "whole with {end} bytes: {cut:?}");
+            assert!(cut.is_err(), "accepted with {end} bytes: {cut:?}");
         }
     }
 }

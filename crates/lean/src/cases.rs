@@ -1,6 +1,6 @@
-//! Which pipelines a gate counts, and counting them side by side.
+//! The pipelines that a gate counts, and counting several of them at the same time.
 //!
-//! Counts do not mind what else the machine does: as many are made at a time as there are cores.
+//! Instruction counts do not depend on the load of the machine, so there is one count for each core.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crate::baseline::Case;
 use crate::counting::{self, Build, CountError, Counts, Extent};
 use crate::process::Stamp;
 
-/// The use cases in sizes of which one run can tell all modules.
+/// The use cases, in sizes whose modules can all be counted in one run.
 const USE_CASES: &[(&str, &[&str])] = &[
     ("l2l3", &["n=4"]),
     ("gw", &["n=4"]),
@@ -30,26 +30,26 @@ const USE_CASES: &[(&str, &[&str])] = &[
     ("aes", &["n=2", "ends=2"]),
 ];
 
-/// Functions whose example would say little of a busy worker, and what is asked instead.
+/// Functions whose example does other work than a busy worker's, and the settings that change this.
 const FUNCTIONS: &[(&str, &[&str])] = &[
-    // Its 10 Mbit/s would drop nearly all: at this rate packets pass, wait and are dropped.
+    // At its default of 10 Mbit/s it would drop nearly all packets. At this rate, packets pass, wait and are dropped.
     ("shaper", &["modules.shaper.shaper.rate=20Gbps"]),
-    // The file would be full before counting begins.
+    // With the default, the file would be full before counting begins.
     ("tap", &["modules.tap.tap.most=1000000"]),
 ];
 
-/// A pipeline with its settings, as messages name it.
+/// Returns the pipeline with its settings, for messages.
 pub(crate) fn named(pipeline: &str, set: &[String]) -> String {
     let set = set.iter().map(|set| forebay_pipeline::shown_setting(set));
     std::iter::once(pipeline.to_owned()).chain(set).collect::<Vec<_>>().join(" ")
 }
 
-/// A pipeline that is to be counted.
+/// A pipeline to be counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Asked {
     /// `usecase:NAME`, `function:NAME`, or a file's name relative to the baseline's folder.
     pub pipeline: String,
-    /// Settings.
+    /// Its settings (`--set`).
     pub set: Vec<String>,
 }
 
@@ -64,20 +64,20 @@ impl Asked {
         Self { pipeline: case.pipeline.clone(), set: case.set.clone() }
     }
 
-    /// The pipeline with its settings, as messages name it.
+    /// The pipeline with its settings, for messages.
     #[must_use]
     pub fn name(&self) -> String {
         named(&self.pipeline, &self.set)
     }
 }
 
-/// The built-in use cases, each in a small size.
+/// Returns the built-in use cases, each in a small size.
 #[must_use]
 pub fn use_cases() -> Vec<Asked> {
     USE_CASES.iter().map(|(name, set)| Asked::new(format!("usecase:{name}"), set)).collect()
 }
 
-/// Every function that there is, each by itself.
+/// Returns all functions, each as its own pipeline.
 #[must_use]
 pub fn functions() -> Vec<Asked> {
     let all = forebay_graph::functions().into_iter().map(|function| {
@@ -87,18 +87,19 @@ pub fn functions() -> Vec<Asked> {
     all.collect()
 }
 
-/// What is built in and stands for `pipeline` where no settings say otherwise: the groups `usecases` and `functions`, and each
-/// of their members. Nothing where it is neither.
+/// Returns the built-in pipelines for a name, with their default settings: all members of the groups `usecases` and
+/// `functions`, or the one pipeline of this name. Empty for other names.
 #[must_use]
 pub fn built_in(pipeline: &str) -> Vec<Asked> {
     match pipeline {
         "usecases" => use_cases(),
         "functions" => functions(),
-        _ => use_cases().into_iter().chain(functions()).filter(|asked| asked.pipeline == pipeline).collect(),
+        _ => use_cases().into_iter().chain(functions()).filter(|case| case.pipeline == pipeline).collect(),
     }
 }
 
-/// A file's name relative to `folder`, so that a baseline beside it holds wherever both are moved. Both are absolute.
+/// Returns a file's path relative to `folder`, so that a baseline in that folder stays valid if both are moved. Both
+/// paths must be absolute.
 #[must_use]
 pub fn relative(file: &Path, folder: &Path) -> PathBuf {
     let (file, folder): (Vec<_>, Vec<_>) = (file.components().collect(), folder.components().collect());
@@ -111,87 +112,87 @@ pub fn relative(file: &Path, folder: &Path) -> PathBuf {
 #[derive(Debug, thiserror::Error)]
 #[error("{case}: {error}")]
 pub struct CaseError {
-    /// Which.
+    /// The pipeline with its settings.
     pub case: String,
-    /// Why.
+    /// The error.
     pub error: CountError,
 }
 
-/// What was counted.
+/// The counts of several pipelines.
 pub struct Counted {
-    /// By pipeline, as they were asked.
+    /// By pipeline, in the order of the request.
     pub cases: Vec<Case>,
-    /// The largest batch of each.
+    /// The largest batch of each pipeline.
     pub batches: Vec<usize>,
-    /// The program that was counted.
+    /// The counted program.
     pub build: Build,
 }
 
-/// Counts pipelines as `program` runs them, as many at a time as there are cores; names of files are relative to `folder`.
-/// `told` hears of each that is done.
+/// Counts pipelines in processes of `program`, one per core at a time. File names are relative to `folder`. Calls
+/// `done` for each pipeline that is finished.
 ///
 /// # Errors
-/// The first of them that cannot be counted.
+/// The error of the first pipeline that cannot be counted.
 pub fn counts(
     program: &Path,
     folder: &Path,
-    asked: &[Asked],
+    requested: &[Asked],
     extent: Extent,
-    told: &mut dyn FnMut(&Asked),
+    done: &mut dyn FnMut(&Asked),
 ) -> Result<Vec<Counts>, CaseError> {
-    let (next, (tell, done)) = (AtomicUsize::new(0), channel());
-    let failed = tell.clone();
+    let (next, (sender, results)) = (AtomicUsize::new(0), channel());
+    let failed = sender.clone();
     let stamp = Stamp::of(program);
-    let mut all: Vec<Option<Result<Counts, CountError>>> = asked.iter().map(|_| None).collect();
+    let mut all: Vec<Option<Result<Counts, CountError>>> = requested.iter().map(|_| None).collect();
     std::thread::scope(|scope| {
-        for number in 0..allowed_cores().len().clamp(1, asked.len().max(1)) {
-            let (next, tell) = (&next, tell.clone());
+        for number in 0..allowed_cores().len().clamp(1, requested.len().max(1)) {
+            let (next, sender) = (&next, sender.clone());
             let work = move || {
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(one) = asked.get(at) else { return };
-                    let mut counts = counting::count(program, &found(&one.pipeline, folder), &one.set, extent);
+                    let Some(one) = requested.get(at) else { return };
+                    let mut counts = counting::count(program, &argument(&one.pipeline, folder), &one.set, extent);
                     if stamp != Stamp::of(program) {
                         counts = Err(CountError::Replaced(program.to_owned()));
                     }
-                    // The others end with what they are at.
+                    // After an error, the other threads finish their current count and stop.
                     if counts.is_err() {
-                        next.store(asked.len(), Ordering::Relaxed);
+                        next.store(requested.len(), Ordering::Relaxed);
                     }
-                    if tell.send((at, counts)).is_err() {
+                    if sender.send((at, counts)).is_err() {
                         return;
                     }
                 }
             };
             match std::thread::Builder::new().spawn_scoped(scope, work) {
                 Err(error) if number == 0 => drop(failed.send((0, Err(CountError::Thread(error))))),
-                // Those that there are do it.
+                // If a thread cannot be started, the others do its work.
                 Ok(_) | Err(_) => {}
             }
         }
-        drop((tell, failed));
-        for (at, counts) in done {
-            told(&asked[at]);
+        drop((sender, failed));
+        for (at, counts) in results {
+            done(&requested[at]);
             all[at] = Some(counts);
         }
     });
-    let all = asked.iter().zip(all).filter_map(|(asked, counts)| Some((asked, counts?)));
+    let all = requested.iter().zip(all).filter_map(|(asked, counts)| Some((asked, counts?)));
     all.map(|(asked, counts)| counts.map_err(|error| CaseError { case: asked.name(), error })).collect()
 }
 
-/// Counts pipelines as [`counts`] does, for a baseline.
+/// Counts pipelines like [`counts`], for a baseline.
 ///
 /// # Errors
-/// As there.
+/// Same as [`counts`].
 pub fn count(
     program: &Path,
     folder: &Path,
-    asked: &[Asked],
+    requested: &[Asked],
     extent: Extent,
-    told: &mut dyn FnMut(&Asked),
+    done: &mut dyn FnMut(&Asked),
 ) -> Result<Counted, CaseError> {
     let mut counted = Counted { cases: Vec::new(), batches: Vec::new(), build: Build::default() };
-    for (asked, counts) in asked.iter().zip(counts(program, folder, asked, extent, told)?) {
+    for (asked, counts) in requested.iter().zip(counts(program, folder, requested, extent, done)?) {
         counted.cases.push(Case::of(&asked.pipeline, &asked.set, &counts));
         counted.batches.push(counts.served.batch);
         counted.build = counts.served.build;
@@ -199,8 +200,8 @@ pub fn count(
     Ok(counted)
 }
 
-/// A pipeline as the counted program finds it.
-fn found(pipeline: &str, folder: &Path) -> String {
+/// Returns the name of the pipeline for the counted program: built-in names stay, file names get the folder.
+fn argument(pipeline: &str, folder: &Path) -> String {
     if forebay_pipeline::is_built_in(pipeline) {
         return pipeline.to_owned();
     }
@@ -212,29 +213,29 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    // Functions make themselves known by being linked.
+    // Functions register themselves when they are linked.
     use forebay_functions as _;
 
     #[test]
-    fn groups_are_all_of_their_kind() {
+    fn groups_have_all_members() {
         assert_eq!(built_in("functions").len(), forebay_graph::functions().len());
         assert_eq!(built_in("usecases").len(), forebay_pipeline::usecases().len());
         assert_eq!(built_in("usecase:gw").iter().map(Asked::name).collect::<Vec<_>>(), ["usecase:gw n=4"]);
         assert_eq!(built_in("gateway.yaml"), []);
-        for asked in use_cases().into_iter().chain(functions()) {
-            let source = forebay_pipeline::built_in(&asked.pipeline, &asked.set).expect("it is built in");
-            let checked = forebay_pipeline::check(&source.unwrap_or_else(|told| panic!("{told}")));
-            let modules = checked.unwrap_or_else(|told| panic!("{told}")).modules.len();
-            assert!(modules <= crate::named::NAMES, "{}: {modules} modules in one run", asked.name());
+        for case in use_cases().into_iter().chain(functions()) {
+            let source = forebay_pipeline::built_in(&case.pipeline, &case.set).expect("it is built in");
+            let checked = forebay_pipeline::check(&source.unwrap_or_else(|problems| panic!("{problems}")));
+            let modules = checked.unwrap_or_else(|problems| panic!("{problems}")).modules.len();
+            assert!(modules <= crate::named::NAMES, "{}: {modules} modules in one run", case.name());
         }
     }
 
     #[test]
     fn names_are_relative_to_the_baseline() {
-        let told = |file: &str, folder: &str| relative(Path::new(file), Path::new(folder)).display().to_string();
-        assert_eq!(told("/a/b/c.yaml", "/a/b"), "c.yaml");
-        assert_eq!(told("/a/b/c.yaml", "/a/x/y"), "../../b/c.yaml");
-        assert_eq!(told("/c.yaml", "/"), "c.yaml");
+        let name = |file: &str, folder: &str| relative(Path::new(file), Path::new(folder)).display().to_string();
+        assert_eq!(name("/a/b/c.yaml", "/a/b"), "c.yaml");
+        assert_eq!(name("/a/b/c.yaml", "/a/x/y"), "../../b/c.yaml");
+        assert_eq!(name("/c.yaml", "/"), "c.yaml");
     }
 
     proptest! {

@@ -1,7 +1,7 @@
-//! Two programs, or two pipelines, side by side: what a packet costs in each, part by part, and why.
+//! Compares two programs or two pipelines: the cost of a packet in each, part by part, and the cause of changes.
 //!
-//! Both run in turn, each time in a process of its own: where a process's memory lies makes some percent of difference, and
-//! a machine is another one from one minute to the next. What is compared is pairs of runs that follow each other.
+//! Both run alternately, each run in a separate process. The memory layout of a process changes its speed by some
+//! percent, and the speed of a machine changes from minute to minute. So pairs of consecutive runs are compared.
 
 mod cause;
 
@@ -16,53 +16,56 @@ use crate::ticks::Kind;
 
 pub use cause::{Cause, Why};
 
-/// Pairs before anything is said.
+/// The number of pairs before the first evaluation.
 const FIRST: usize = 40;
-/// Pairs after which it is looked again whether there are enough.
+/// The number of pairs between two evaluations.
 const LOOK: usize = 10;
-/// Changes of ticks that are none, as a share: where a program's code lies in memory makes as much.
+/// The largest relative change of ticks that counts as no change: the position of a program's code in memory has an
+/// effect of this size.
 pub const NOTHING: f64 = 0.005;
-/// Changes of instructions that are none, as a share: what runs on a thread beside the counted one (`tap`'s files) differs in
-/// the fifth figure from run to run.
+/// The largest relative change of instructions that counts as no change: work on other threads than the counted one
+/// (the files of `tap`) changes the fifth digit from run to run.
 const NOT_COUNTED: f64 = 0.0005;
-/// How far an interval may reach to each side, of parts that are more than [`SMALL`]; then more pairs are of no use.
+/// The largest distance from the centre of an interval to its ends at which the comparison stops, for parts larger than
+/// [`SMALL`].
 const FINE: f64 = 0.01;
-/// The share of the whole that a part has which may remain less well known.
+/// The share of the whole below which a part may have a wider interval.
 const SMALL: f64 = 0.02;
 
-/// One of the two.
+/// One of the two sides of a comparison.
 pub trait Side {
-    /// Why it cannot run.
+    /// The error of a run.
     type Error;
 
-    /// Runs it, and says what it came to.
+    /// Runs once and returns the measurement.
     ///
     /// # Errors
-    /// It cannot run.
+    /// The run failed.
     fn run(&mut self) -> Result<Measurement, Self::Error>;
 }
 
-/// Why two cannot be compared.
+/// Two sides cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError<E> {
-    /// One cannot run.
+    /// A side cannot run.
     #[error(transparent)]
     Side(E),
-    /// The machine was elsewhere too often.
+    /// The workers were without their cores in too many runs.
     #[error(
-        "{voids} of {runs} runs are void: the machine was elsewhere for too much of the time; repeat it when it is quiet"
+        "{voids} of {runs} runs are void, because other programs or the host used the cores for too much of the time: \
+         repeat the comparison on a quiet machine"
     )]
     Void {
-        /// Runs that are void.
+        /// The number of void runs.
         voids: usize,
-        /// Of so many.
+        /// The number of all runs.
         runs: usize,
     },
-    /// There is nothing to compare.
-    #[error("no packets came in enough of the runs to say anything: allowed is a pipeline whose sources do not end")]
+    /// There are no figures to compare.
+    #[error("too few runs had packets for a comparison: allowed is a pipeline whose sources do not end")]
     Nothing,
-    /// There was no time for enough pairs.
-    #[error("{pairs} pairs of runs in {seconds:.0} s: {FIRST} at least are needed; give it more time")]
+    /// The time was too short for enough pairs.
+    #[error("{pairs} pairs of runs in {seconds:.0} s: at least {FIRST} are needed: allow more time")]
     Time {
         /// Pairs.
         pairs: usize,
@@ -71,88 +74,88 @@ pub enum CompareError<E> {
     },
 }
 
-/// Whether a figure has changed.
+/// The result for a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It costs more.
+    /// The part costs more.
     Dearer,
-    /// It costs less.
+    /// The part costs less.
     Cheaper,
-    /// No change of ticks is seen that is beyond the interval, but there are more instructions: these have no noise.
+    /// Ticks have no significant change, but there are more instructions. Instruction counts have no noise.
     MoreInstructions,
-    /// The same with fewer.
+    /// Ticks have no significant change, but there are fewer instructions.
     FewerInstructions,
-    /// No change is seen.
+    /// No change.
     Same,
-    /// The other does not have it.
+    /// Only the first side has the part.
     Gone,
-    /// The first does not have it.
+    /// Only the second side has the part.
     Appeared,
 }
 
-/// What became of a module, a port or a hand-over; of the residue, or of the whole.
+/// The comparison of a module, a port, a hand-over, the residue or the whole.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Part {
-    /// Its name; `(residue)`, `(all)`.
+    /// Its name; `(residue)` or `(all)` for the sums.
     pub name: String,
-    /// Whether it has changed.
+    /// The result.
     pub verdict: Verdict,
-    /// Ticks per packet of both, in the middle of all runs.
+    /// Ticks per packet of both sides: the median of all runs.
     pub cpp_ticks: [Option<f64>; 2],
-    /// The change of its ticks as a share.
+    /// The relative change of ticks.
     pub change: Option<Interval>,
-    /// Instructions per packet of both, where they were counted.
+    /// Instructions per packet of both sides, if they were counted.
     pub ipp: [Option<f64>; 2],
-    /// Packets per call of both; of the residue and the whole, per turn.
+    /// Packets per call of both sides; for the residue and the whole, packets per turn.
     pub packets_per_call: [Option<f64>; 2],
-    /// What made it so.
+    /// The cause of the change.
     pub why: Option<Why>,
 }
 
-/// What a comparison came to.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// Pairs of runs.
     pub pairs: usize,
-    /// Runs that were repeated because the machine was elsewhere.
+    /// Runs that were repeated because they were void.
     pub voids: usize,
-    /// How long it took.
+    /// The duration of the comparison, in seconds.
     pub seconds: f64,
-    /// Modules, ports and hand-overs, the residue and the whole.
+    /// Modules, ports, hand-overs, the residue and the whole.
     pub parts: Vec<Part>,
-    /// By how much of the time more, or less, a worker slept or waited.
+    /// The change of the share of time in which a worker slept or waited.
     pub slept: Option<Interval>,
-    /// Why there are fewer packets though none is dearer: workers are less busy than they could be.
+    /// The cause if there are fewer packets although no part costs more: workers sleep or wait more.
     pub less_busy: Option<Why>,
 }
 
 impl Comparison {
-    /// Whether nothing costs more, and nobody is less busy.
+    /// True if no part costs more and no worker is less busy.
     #[must_use]
     pub fn is_no_worse(&self) -> bool {
         self.less_busy.is_none() && self.parts.iter().all(|part| part.verdict != Verdict::Dearer)
     }
 }
 
-/// How far a comparison is.
+/// The progress of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Pairs of runs.
     pub pairs: usize,
-    /// How far the widest of the intervals that count reaches to each side.
+    /// The largest distance from the centre to the ends, of all intervals of large parts.
     pub widest: Option<f64>,
 }
 
-/// A run's figures: of each part its ticks and packets per call, and what share of the time its workers slept.
+/// A run's figures: ticks and packets per call of each part, and the largest share of time that a worker slept.
 struct Figures {
     parts: HashMap<String, [Option<f64>; 2]>,
     slept: Option<f64>,
 }
 
-/// How the residue and the whole are called.
+/// The name of the residue.
 pub const RESIDUE: &str = "(residue)";
-/// The same.
+/// The name of the whole.
 pub const ALL: &str = "(all)";
 
 impl Figures {
@@ -160,7 +163,7 @@ impl Figures {
         let Measurement { modules, chain, workers, .. } = measurement;
         let parts = modules.iter().map(|part| (part.name.clone(), [part.cpp_ticks, part.packets_per_call]));
         let whole = [(RESIDUE, chain.residue_ticks), (ALL, chain.cpp_ticks)];
-        // A turn is to them what a call is to a module.
+        // For these two, a turn takes the place of a call.
         let whole = whole.map(|(name, ticks)| (name.to_owned(), [ticks, chain.packets_per_turn]));
         let slept = workers.iter().map(|worker| worker.slept).collect::<Option<Vec<_>>>();
         Self { parts: parts.chain(whole).collect(), slept: slept.and_then(|slept| slept.into_iter().reduce(f64::max)) }
@@ -171,8 +174,8 @@ impl Figures {
     }
 }
 
-/// Runs both in turn, for `time` or until more runs would say no more. `counted` are measurements of both with their
-/// instructions.
+/// Runs both sides alternately, for `time` or until the intervals are narrow enough. `counted` are measurements of both
+/// sides with instruction counts. Calls `report` after each pair.
 ///
 /// # Errors
 /// [`CompareError`].
@@ -180,14 +183,14 @@ pub fn compare<S: Side>(
     sides: &mut [S; 2],
     counted: &[Measurement; 2],
     time: Duration,
-    told: &mut dyn FnMut(Progress),
+    report: &mut dyn FnMut(Progress),
 ) -> Result<Comparison, CompareError<S::Error>> {
     let began = Instant::now();
     let mut pairs: Vec<[Figures; 2]> = Vec::new();
     let (mut voids, mut widest) = (0, None);
     let names = names(counted);
     loop {
-        // A pair begins with the one that the last ended with.
+        // A pair begins with the side that the last pair ended with.
         let order = if pairs.len().is_multiple_of(2) { [0, 1] } else { [1, 0] };
         let mut pair = [None, None];
         for at in order {
@@ -207,7 +210,7 @@ pub fn compare<S: Side>(
         let [Some(first), Some(second)] = pair else { continue };
         pairs.push([first, second]);
         let over = began.elapsed() >= time;
-        // Idle runs are alike at any number.
+        // The figures of idle runs have no change at any number of pairs.
         if pairs.len() == FIRST && change(&pairs, ALL).is_none() {
             return Err(CompareError::Nothing);
         }
@@ -216,7 +219,7 @@ pub fn compare<S: Side>(
             let reaches = large.filter_map(|name| change(&pairs, name)).map(|change| change.reach());
             widest = reaches.reduce(f64::max);
         }
-        told(Progress { pairs: pairs.len(), widest });
+        report(Progress { pairs: pairs.len(), widest });
         if over && pairs.len() < FIRST {
             return Err(CompareError::Time { pairs: pairs.len(), seconds: began.elapsed().as_secs_f64() });
         }
@@ -231,7 +234,8 @@ pub fn compare<S: Side>(
     Ok(Comparison { pairs: pairs.len(), voids, seconds: began.elapsed().as_secs_f64(), parts, slept, less_busy })
 }
 
-/// All parts of both: those of the second in their order, then those that only the first has, the residue and the whole.
+/// Returns the names of all parts: those of the second side in their order, then those that only the first side has,
+/// the residue and the whole.
 fn names(counted: &[Measurement; 2]) -> Vec<String> {
     let [first, second] = counted.each_ref().map(|of| of.modules.iter().map(|part| part.name.clone()));
     let mut names: Vec<_> = second.collect();
@@ -241,14 +245,14 @@ fn names(counted: &[Measurement; 2]) -> Vec<String> {
     names
 }
 
-/// Whether a part's ticks, a packet of its own, are a fair share of the whole's.
+/// True if the part's ticks per packet are more than [`SMALL`] of the whole's.
 fn is_large(pairs: &[[Figures; 2]], name: &str) -> bool {
     let Some([first, _]) = pairs.first() else { return false };
     let (part, all) = (first.get(name, 0), first.get(ALL, 0));
     part.zip(all).is_some_and(|(part, all)| part > all * SMALL)
 }
 
-/// The change of a part's ticks as a share, by all pairs in which both have it.
+/// Returns the relative change of a part's ticks, from all pairs in which both sides have it.
 fn change(pairs: &[[Figures; 2]], name: &str) -> Option<Interval> {
     let ratio = |[a, b]: &[Figures; 2]| {
         let (a, b) = (a.get(name, 0)?, b.get(name, 0)?);
@@ -265,14 +269,14 @@ fn part(pairs: &[[Figures; 2]], counted: &[Measurement; 2], name: &str, slept: O
     };
     let both = |figure: usize| [middle(0, figure), middle(1, figure)];
     let change = change(pairs, name);
-    let there = counted.each_ref().map(|of| found(of, name));
+    let modules = counted.each_ref().map(|of| found(of, name));
     let ipp = counted.each_ref().map(|of| match name {
         ALL => of.chain.ipp,
         RESIDUE => of.chain.residue_ipp,
         _ => found(of, name).and_then(|part| part.ipp),
     });
     let is_part = ![ALL, RESIDUE].contains(&name);
-    let verdict = match (there, change) {
+    let verdict = match (modules, change) {
         ([Some(_), None], _) if is_part => Verdict::Gone,
         ([None, Some(_)], _) if is_part => Verdict::Appeared,
         (_, Some(change)) if change.low > NOTHING => Verdict::Dearer,
@@ -287,7 +291,7 @@ fn part(pairs: &[[Figures; 2]], counted: &[Measurement; 2], name: &str, slept: O
     part
 }
 
-/// What instructions alone say of a part.
+/// Returns the verdict from instruction counts alone.
 fn by_instructions([before, now]: [Option<f64>; 2]) -> Verdict {
     match before.zip(now) {
         Some((before, now)) if now - before > NOT_COUNTED * before => Verdict::MoreInstructions,

@@ -1,7 +1,7 @@
-//! What disturbed a worker in a span of time: what the system did with its core meanwhile.
+//! Measures the disturbance of a worker in a span of time: what the system did with its core.
 //!
-//! Everything is read from `/proc` from outside, at the span's two ends: the worker notices nothing. A time-stamp counter
-//! runs on while somebody else has the core; here it is seen.
+//! Everything is read from `/proc`, at both ends of the span, by another thread. The worker is not slowed down. The
+//! time-stamp counter continues to count while another program has the core; these figures show it.
 
 use std::collections::BTreeMap;
 
@@ -11,94 +11,95 @@ use forebay_measure::{Clock, Nanos, Tsc};
 use forebay_packet::Ticks;
 use serde::{Deserialize, Serialize};
 
-/// What happened to a worker's thread in a span. What the system does not tell is `None`.
+/// The disturbance of a worker's thread in a span. Figures that the system does not provide are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Disturbance {
     /// The worker.
     pub worker: usize,
     /// The span, in seconds.
     pub span_s: f64,
-    /// For how long it ran, in seconds. The system brings this up to date at its own ticks (some milliseconds).
+    /// The time for which the thread ran, in seconds. The kernel updates this at its timer ticks (some milliseconds).
     pub cpu_s: Option<f64>,
-    /// For how long it could have run but had no core, in seconds.
+    /// The time for which the thread was ready but had no core, in seconds.
     pub waited_s: Option<f64>,
-    /// How often the system took its core away.
+    /// The number of times that the kernel took its core away.
     pub preemptions: Option<u64>,
-    /// Pages that it touched and did not have.
+    /// The number of page faults.
     pub page_faults: Option<u64>,
-    /// For how long the host of this virtual machine had its core, in seconds; told in hundredths.
+    /// The time for which the host of this virtual machine used its core, in seconds. The resolution is 0.01 s.
     pub stolen_s: Option<f64>,
 }
 
-/// The part of a span that a worker may go without its core. Beyond, what was lost says nothing about the pipeline: it is half
-/// of what bounds may be apart, so that what is within cannot move them.
+/// The share of a span that a worker may be without its core. With more, losses are not the pipeline's. It is half of
+/// the final distance between a search's bounds, so a tolerated disturbance cannot move them.
 pub const TOLERATED: f64 = 0.0025;
 
 impl Disturbance {
-    /// The part of the span in which the worker had no core though it could have run, as far as the system tells.
+    /// Returns the share of the span in which the worker was ready but had no core, as far as the system reports it.
     #[must_use]
     pub fn away(&self) -> f64 {
         let away = self.waited_s.unwrap_or(0.0) + self.stolen_s.unwrap_or(0.0);
         if self.span_s > 0.0 { away / self.span_s } else { 0.0 }
     }
 
-    /// Whether the span says nothing about the pipeline: the worker had no core for more than [`TOLERATED`] of it.
+    /// True if the worker had no core for more than [`TOLERATED`] of the span: then the span says nothing about the
+    /// pipeline.
     #[must_use]
     pub fn voids(&self) -> bool {
         self.away() > TOLERATED
     }
 
-    /// The part of the span in which it wanted no core: it slept, or waited for something.
+    /// Returns the share of the span in which the worker wanted no core: it slept or waited.
     #[must_use]
     pub fn slept(&self) -> Option<f64> {
-        let there = self.cpu_s? + self.waited_s? + self.stolen_s.unwrap_or(0.0);
-        (self.span_s > 0.0).then(|| (1.0 - there / self.span_s).clamp(0.0, 1.0))
+        let active = self.cpu_s? + self.waited_s? + self.stolen_s.unwrap_or(0.0);
+        (self.span_s > 0.0).then(|| (1.0 - active / self.span_s).clamp(0.0, 1.0))
     }
 }
 
-/// What the system has counted of threads up to an instant.
+/// The system's counts for threads up to a point in time.
 #[derive(Clone, Debug)]
 pub struct Witness {
     at: Ticks,
     threads: Vec<(WorkerThread, Thread)>,
-    /// By core: seconds that the host had it.
+    /// By core: seconds for which the host used it.
     stolen: BTreeMap<usize, f64>,
 }
 
 /// A thread's counts since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Thread {
-    /// Seconds run, and waited for a core.
+    /// Seconds for which it ran, and for which it waited for a core.
     scheduled: Option<(f64, f64)>,
     preemptions: Option<u64>,
     page_faults: Option<u64>,
 }
 
 impl Witness {
-    /// Looks at these threads of this process now.
+    /// Reads the counts of these threads of this process now.
     #[must_use]
     pub fn look(threads: &[WorkerThread]) -> Self {
         let read = |path: String| std::fs::read_to_string(path).unwrap_or_default();
         let threads = threads.iter().map(|thread| {
             let file = |name: &str| read(format!("/proc/self/task/{}/{name}", thread.tid));
-            let seen = Thread {
+            let counts = Thread {
                 scheduled: scheduled(thread.tid).map(|(ran, waited)| (seconds(ran), seconds(waited))),
                 preemptions: preemptions(&file("status")),
                 page_faults: page_faults(&file("stat")),
             };
-            (*thread, seen)
+            (*thread, counts)
         });
         let threads = threads.collect();
         let stolen = stolen().into_iter().map(|(core, stolen)| (core, seconds(stolen))).collect();
         Self { at: Tsc.now(), threads, stolen }
     }
 
-    /// What happened since `earlier`, by worker: those that are there now and were then.
+    /// Returns the disturbances since `earlier`, by worker, for threads that exist in both.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Vec<Disturbance> {
         let span_s = Tsc.frequency().seconds(self.at.since(earlier.at));
         let before =
-            |thread: &WorkerThread| earlier.threads.iter().find(|(other, _)| other == thread).map(|(_, seen)| seen);
+            |thread: &WorkerThread| earlier.threads.iter().find(|(other, _)| other == thread).map(|(_, counts)| counts);
         let pairs = self.threads.iter().filter_map(|(thread, now)| Some((thread, before(thread)?, now)));
         let counted = |before: Option<u64>, now: Option<u64>| Some(now?.saturating_sub(before?));
         pairs
@@ -123,13 +124,13 @@ fn seconds(span: Nanos) -> f64 {
     span.0 as f64 / 1e9
 }
 
-/// Of `/proc/PID/task/TID/status`: how often the core was taken away.
+/// Reads the number of preemptions from `/proc/PID/task/TID/status`.
 fn preemptions(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"))?.trim().parse().ok()
 }
 
-/// Of `/proc/PID/task/TID/stat` (proc_pid_stat(5)): minor and major faults, the tenth and twelfth field. The second is a name
-/// in parentheses, which may have spaces in it.
+/// Reads minor and major page faults from `/proc/PID/task/TID/stat` (proc_pid_stat(5)), the tenth and the twelfth
+/// field. The second field is a name in parentheses, which may contain spaces.
 fn page_faults(text: &str) -> Option<u64> {
     let (_, rest) = text.rsplit_once(')')?;
     let fields: Vec<_> = rest.split_ascii_whitespace().collect();
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_writes_is_read() {
+    fn the_systems_files_are_read() {
         let status = "Name:\tworker-0\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n";
         assert_eq!((preemptions(status), preemptions("Name:\ta\n")), (Some(545), None));
         // A name can look like fields.
@@ -169,48 +170,47 @@ mod tests {
         assert!(!quiet.voids());
         assert!(Disturbance { waited_s: Some(0.006), ..quiet }.voids());
         assert!(Disturbance { stolen_s: Some(0.01), ..quiet }.voids());
-        assert!(!Disturbance { waited_s: None, ..quiet }.voids(), "nothing is known");
+        assert!(!Disturbance { waited_s: None, ..quiet }.voids(), "no figure is known");
     }
 
-    /// A thread that spins and touches new pages is seen to do so from another.
+    /// A thread that spins and touches new pages, observed from another thread.
     #[test]
     fn a_thread_is_watched_from_outside() {
-        let (stop, (tell, told)) = (Arc::new(AtomicBool::new(false)), channel());
-        let seen = Arc::clone(&stop);
+        let (stop, (sender, numbers)) = (Arc::new(AtomicBool::new(false)), channel());
+        let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
-            let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
+            let _ = sender.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
             let mut pages = 0;
-            while !seen.load(Ordering::Relaxed) || pages < 512 {
-                // Beyond what an allocator keeps: fresh memory each time, given back at once.
+            while !stopped.load(Ordering::Relaxed) || pages < 512 {
+                // The size is above what an allocator keeps, so the memory is new each time and released at once.
                 let mut memory = vec![0u8; 64 << 20];
                 memory.iter_mut().step_by(2 << 20).for_each(|byte| *byte = std::hint::black_box(1));
                 pages += std::hint::black_box(&memory).len() / (2 << 20);
             }
         });
-        let thread_known = WorkerThread { worker: 3, core: 0, tid: told.recv().expect("it runs") };
+        let thread_known = WorkerThread { worker: 3, core: 0, tid: numbers.recv().expect("it runs") };
         let before = Witness::look(&[thread_known]);
-        // However busy the machine is, some time it will have run.
-        let told = loop {
+        // Waits until the thread has run for some time, however busy the machine is.
+        let disturbance = loop {
             std::thread::sleep(Duration::from_millis(20));
-            let told = Witness::look(&[thread_known]).since(&before);
-            if told[0].cpu_s.is_none_or(|seconds| seconds > 0.01) {
-                break told[0];
+            let disturbances = Witness::look(&[thread_known]).since(&before);
+            if disturbances[0].cpu_s.is_none_or(|seconds| seconds > 0.01) {
+                break disturbances[0];
             }
         };
         stop.store(true, Ordering::Relaxed);
         thread.join().expect("it ends well");
-        assert_eq!(told.worker, 3);
-        let Some(cpu) = told.cpu_s else {
+        assert_eq!(disturbance.worker, 3);
+        let Some(cpu) = disturbance.cpu_s else {
             drop(std::io::Write::write_fmt(
                 &mut std::io::stderr(),
                 format_args!("skipped: this system has no /proc/self/task/TID/schedstat\n"),
             ));
             return;
         };
-        assert!(cpu <= told.span_s + 0.1 && told.span_s > 0.0, "{told:?}");
-        assert!(told.page_faults.is_some_and(|faults| faults > 0), "{told:?}");
-        // A thread that has gone is not known any more.
-        // It may be joined a moment before the system has forgotten it.
+        assert!(cpu <= disturbance.span_s + 0.1 && disturbance.span_s > 0.0, "{disturbance:?}");
+        assert!(disturbance.page_faults.is_some_and(|faults| faults > 0), "{disturbance:?}");
+        // A thread that has ended is unknown. It may be joined a moment before the kernel removes it.
         loop {
             let gone = Witness::look(&[thread_known]).since(&before);
             if (gone[0].cpu_s, gone[0].page_faults) == (None, None) {

@@ -1,18 +1,19 @@
-//! What repeated runs say of a figure: a middle and how far it may be off, little moved by runs that went astray.
+//! Estimates the centre of repeated measurements and its uncertainty. Outliers have little influence.
 
 use serde::Serialize;
 
 /// The share of the values that is left out at each end.
 const TRIMMED: f64 = 0.2;
-/// How many standard errors an interval reaches to each side. Many figures are looked at many times in one comparison (forty
-/// modules after each of ten rounds, say), and none may be called changed by chance: at forty pairs Student's distribution
-/// has 6 in 100 000 beyond this, so that about one comparison in fifty errs at worst, and far fewer do where looks agree.
+/// The number of standard errors that an interval extends to each side. A comparison examines many figures many times
+/// (for example forty modules after each of ten rounds), and none may be called changed by chance. At forty pairs,
+/// Student's distribution has 6 in 100 000 beyond this value. So at worst about one comparison in fifty is wrong, and
+/// far fewer are if the examinations agree.
 const ERRORS: f64 = 4.5;
 
-/// The least number of values of which an interval is worth anything.
+/// The least number of values for a useful interval.
 pub(crate) const LEAST: usize = 10;
 
-/// A middle, with an interval that the true one is in.
+/// A centre, with an interval that contains the true value.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
     /// The trimmed mean.
@@ -24,7 +25,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Of the trimmed mean of these values (Yuen 1974: by the winsorised variance); `None` with too few of them.
+    /// Returns the interval of the trimmed mean of these values (Yuen 1974: from the winsorised variance), or `None`
+    /// with too few values.
     pub(crate) fn of(mut values: Vec<f64>) -> Option<Self> {
         let count = values.len();
         if count < LEAST || values.iter().any(|value| !value.is_finite()) {
@@ -43,19 +45,19 @@ impl Interval {
         Some(Self { middle, low: middle - ERRORS * error, high: middle + ERRORS * error })
     }
 
-    /// How far it reaches to each side.
+    /// The distance from the centre to each end.
     #[must_use]
     pub fn reach(&self) -> f64 {
         (self.high - self.low) / 2.0
     }
 
-    /// Whether all of it lies further from 0 than `least`.
+    /// True if the whole interval is further from 0 than `least`.
     #[must_use]
     pub fn is_beyond(&self, least: f64) -> bool {
         self.low > least || self.high < -least
     }
 
-    /// The same of what these are logarithms of, as a share more or less than 1.
+    /// Converts an interval of logarithms into an interval of relative changes.
     pub(crate) fn exponentiated(self) -> Self {
         Self { middle: self.middle.exp_m1(), low: self.low.exp_m1(), high: self.high.exp_m1() }
     }
@@ -71,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers as if by chance, the same every time: uniform, the sum of twelve of them is nearly normal.
+    /// Pseudo-random numbers, the same in every run. The sum of twelve uniform numbers is nearly normal.
     fn noise(seed: u64, count: usize) -> Vec<f64> {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut next = || {
@@ -91,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_hardly_ever_seen_and_what_is_there_nearly_always() {
+    fn false_alarms_are_very_rare_and_true_changes_are_nearly_always_found() {
         let (mut false_alarms, mut found) = (0, 0);
         for seed in 1..=2_000 {
             // Noise of 3.7 % in a hundred pairs, a change of 3 %.
@@ -104,8 +106,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_moves_with_its_values_and_does_not_mind_some_that_went_astray(
-            seed in 1u64..1_000, shift in -5.0..5.0f64, scale in 0.1..10.0f64, astray in 0usize..15,
+        fn the_interval_moves_with_its_values_and_ignores_some_outliers(
+            seed in 1u64..1_000, shift in -5.0..5.0f64, scale in 0.1..10.0f64, outliers in 0usize..15,
         ) {
             let values = noise(seed, 100);
             let plain = Interval::of(values.clone()).expect("many");
@@ -113,7 +115,7 @@ mod tests {
             prop_assert!((moved.middle - (plain.middle * scale + shift)).abs() < 1e-9);
             prop_assert!((moved.reach() - plain.reach() * scale).abs() < 1e-9);
             let mut spoilt = values;
-            spoilt.iter_mut().take(astray).for_each(|value| *value += 1e6);
+            spoilt.iter_mut().take(outliers).for_each(|value| *value += 1e6);
             prop_assert!(Interval::of(spoilt).expect("many").middle.abs() < 1.5);
         }
     }

@@ -1,9 +1,10 @@
-//! The gate: a build's instructions against a baseline's, part by part, and why one has become dearer.
+//! The gate: compares the instruction counts of a build with a baseline, part by part, and finds the cause of
+//! increases.
 //!
-//! Counts have no noise, so that any change is real; the limit says which are worth stopping for. A module's instructions
-//! are so many a call and so many a packet. Where calls have become smaller, the present build is counted once more with
-//! other batches: the line through the two counts says what its code costs at the batches of the baseline, and the rest is
-//! the batches' doing.
+//! Counts have no noise, so every change is real; the limit decides which changes fail the gate. A module's
+//! instructions are a fixed number per call and a number per packet. If the batches have become smaller, the present
+//! build is counted once more with other batches. The line through the two counts gives the cost of its code at the
+//! baseline's batches. The rest is the effect of the batches.
 
 mod run;
 
@@ -15,26 +16,26 @@ use crate::baseline::{Case, Part};
 
 pub use run::{Answer, Changes, GROUPS, Gate, GateError, Progress, ask, changes, select, updated};
 
-/// Why a figure changed.
+/// The cause of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// Other instructions at equal batches.
+    /// Other instructions with equal batches.
     Code,
-    /// Other batches: what a call costs falls on fewer packets, or on more.
+    /// Other batch sizes: the cost of a call is shared by fewer or more packets.
     Batches,
-    /// Both have changed, and the present build's batches cannot be changed to tell them apart.
+    /// Both have changed. They cannot be separated, because the present build's batches cannot be changed.
     CodeOrBatches,
-    /// Another part of the packets comes to a module.
+    /// A module gets another share of the packets.
     Traffic,
-    /// A module that was not there.
+    /// The module is new.
     Appeared,
-    /// A module that is there no more, or gets no packet.
+    /// The module does not exist any more, or gets no packets.
     Vanished,
 }
 
 impl Cause {
-    /// In words: what made it dearer, or with `less`, cheaper.
+    /// Returns the cause in words: of an increase, or with `less`, of a decrease.
     #[must_use]
     pub fn told(self, less: bool) -> &'static str {
         match (self, less) {
@@ -52,26 +53,26 @@ impl Cause {
     }
 }
 
-/// How much of a change one cause makes.
+/// The part of a change with one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Why {
-    /// What.
+    /// The cause.
     pub cause: Cause,
     /// Instructions per packet.
     pub ipp: f64,
 }
 
-/// What a change means.
+/// The result for a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// By more than the limit: the answer is no.
+    /// Increased by more than the limit: the gate fails.
     Dearer,
-    /// A module that the baseline does not have: the answer is no, until it does.
+    /// The baseline does not have the module: the gate fails until the baseline has it.
     Appeared,
-    /// By no more than the limit, either way.
+    /// Changed by at most the limit.
     Within,
-    /// By more than the limit, or it is gone: the baseline can be lowered.
+    /// Decreased by more than the limit, or removed: the baseline can be lowered.
     Cheaper,
 }
 
@@ -82,53 +83,54 @@ pub struct Finding {
     pub part: String,
     /// The module's function.
     pub function: String,
-    /// What it means.
+    /// The result.
     pub verdict: Verdict,
     /// Instructions per packet of the baseline.
     pub before: Option<f64>,
-    /// And now.
+    /// Instructions per packet of the present build.
     pub now: Option<f64>,
-    /// The change as a share of what was.
+    /// The relative change.
     pub change: Option<f64>,
-    /// Packets per call of the baseline, and now.
+    /// Packets per call of the baseline and of the present build.
     pub packets_per_call: [Option<f64>; 2],
-    /// Why, most important first.
+    /// The causes, the most important first.
     pub why: Vec<Why>,
-    /// Of `(all)`: where most of it comes from, instructions per packet that entered.
+    /// For `(all)`: the parts that contribute most, in instructions per packet that entered.
     pub mostly: Vec<(String, f64)>,
 }
 
 impl Finding {
-    /// Whether the gate stays shut for it.
+    /// True if the gate fails because of this finding.
     #[must_use]
     pub fn fails(&self) -> bool {
         matches!(self.verdict, Verdict::Dearer | Verdict::Appeared)
     }
 }
 
-/// What became of a pipeline.
+/// The comparison of a pipeline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
     /// The pipeline with its settings.
     pub case: String,
     /// All parts whose figure changed: modules in their order, the residue, the whole.
     pub findings: Vec<Finding>,
-    /// How many parts were compared.
+    /// The number of compared parts.
     pub parts: usize,
 }
 
 impl Compared {
-    /// Whether the gate stays shut for it.
+    /// True if the gate fails because of this pipeline.
     #[must_use]
     pub fn fails(&self) -> bool {
         self.findings.iter().any(Finding::fails)
     }
 }
 
-/// How near a count must come to the batches of before, as a share of calls per packet that comes to a module.
+/// The largest relative difference in calls per packet at which a count has the batches of the baseline.
 const REACHED: f64 = 0.05;
 
-/// Compares a pipeline with what it was. Where [`wants`] says so, `other` is the present build's count with other batches.
+/// Compares a pipeline with the baseline. `other` is the present build's count with other batches, if [`wants`]
+/// requests one.
 #[must_use]
 pub fn compare(before: &Case, now: &Case, other: Option<&Case>, limit: f64) -> Compared {
     let was: HashMap<&str, &Part> = before.modules.iter().map(|part| (part.name.as_str(), part)).collect();
@@ -136,9 +138,9 @@ pub fn compare(before: &Case, now: &Case, other: Option<&Case>, limit: f64) -> C
     let others: HashMap<&str, &Part> =
         other.into_iter().flat_map(|case| &case.modules).map(|part| (part.name.as_str(), part)).collect();
     let mut findings = Vec::new();
-    // Of the whole: by cause and by part, per packet that entered.
+    // For the whole: changes by cause and by part, per packet that entered.
     let mut causes: HashMap<Cause, f64> = HashMap::new();
-    let mut places: Vec<(String, f64)> = Vec::new();
+    let mut parts: Vec<(String, f64)> = Vec::new();
     let of_entered = |part: &Part, case: &Case| part.packets as f64 / case.whole.packets.max(1) as f64;
     for part in &now.modules {
         let share = of_entered(part, now);
@@ -150,20 +152,20 @@ pub fn compare(before: &Case, now: &Case, other: Option<&Case>, limit: f64) -> C
                 why.iter().for_each(|why| *causes.entry(why.cause).or_default() += share * why.ipp);
                 let traffic = (share - of_entered(old, before)) * was;
                 *causes.entry(Cause::Traffic).or_default() += traffic;
-                places.push((part.name.clone(), share * (is - was) + traffic));
+                parts.push((part.name.clone(), share * (is - was) + traffic));
                 findings.extend(finding(old, part, why, limit));
             }
             (None, _, _) => {
                 *causes.entry(Cause::Appeared).or_default() += share * ipp.unwrap_or(0.0);
-                places.push((part.name.clone(), share * ipp.unwrap_or(0.0)));
+                parts.push((part.name.clone(), share * ipp.unwrap_or(0.0)));
                 findings.push(alone(part, Verdict::Appeared, Cause::Appeared));
             }
             (Some(_), None, Some(is)) => {
                 *causes.entry(Cause::Traffic).or_default() += share * is;
-                places.push((part.name.clone(), share * is));
+                parts.push((part.name.clone(), share * is));
                 findings.push(alone(part, Verdict::Within, Cause::Traffic));
             }
-            // Below, with those that are gone.
+            // Handled below, with the removed modules.
             (Some(_), _, None) => {}
         }
     }
@@ -172,7 +174,7 @@ pub fn compare(before: &Case, now: &Case, other: Option<&Case>, limit: f64) -> C
         if let Some(was) = part.per_packet().filter(|_| unused) {
             let gone = of_entered(part, before) * was;
             *causes.entry(Cause::Vanished).or_default() -= gone;
-            places.push((part.name.clone(), -gone));
+            parts.push((part.name.clone(), -gone));
             findings.push(alone(part, Verdict::Cheaper, Cause::Vanished));
         }
     }
@@ -186,19 +188,19 @@ pub fn compare(before: &Case, now: &Case, other: Option<&Case>, limit: f64) -> C
     let why = split_residue(before, now, other, modules);
     why.iter().for_each(|why| *causes.entry(why.cause).or_default() += why.ipp);
     if let (Some(was), Some(is)) = (before.residue.per_packet(), now.residue.per_packet()) {
-        places.push((now.residue.name.clone(), is - was));
+        parts.push((now.residue.name.clone(), is - was));
     }
     findings.extend(finding(&before.residue, &now.residue, why, limit));
     let why = causes.into_iter().map(|(cause, ipp)| Why { cause, ipp }).collect();
     if let Some(mut whole) = finding(&before.whole, &now.whole, why, limit) {
-        whole.mostly = largest(places, whole.now.zip(whole.before).map_or(0.0, |(now, before)| now - before));
+        whole.mostly = largest(parts, whole.now.zip(whole.before).map_or(0.0, |(now, before)| now - before));
         findings.push(whole);
     }
     Compared { case: now.name(), findings, parts: now.parts().count() }
 }
 
-/// Whether a change is beyond the limit with other batches than before: by which factor batches have become smaller where
-/// that is most.
+/// Returns the factor by which batches have become smaller, for the finding where it is largest, among findings beyond
+/// the limit with other batches than the baseline. `None` if there is no such finding.
 #[must_use]
 pub fn wants(before: &Case, now: &Case, limit: f64) -> Option<f64> {
     let compared = compare(before, now, None, limit);
@@ -210,7 +212,7 @@ pub fn wants(before: &Case, now: &Case, limit: f64) -> Option<f64> {
     factors.max_by(|a, b| a.ln().abs().total_cmp(&b.ln().abs()))
 }
 
-/// Tells code from batches: `other` is the present code with other batches.
+/// Separates the effects of code and batches. `other` is the present code with other batches.
 fn split(before: &Part, now: &Part, other: Option<&Part>) -> Vec<Why> {
     let figures = |part: &Part| part.per_packet().zip(part.calls_per_packet());
     let (Some((was, calls_before)), Some((is, calls_now))) = (figures(before), figures(now)) else { return Vec::new() };
@@ -228,15 +230,16 @@ fn split(before: &Part, now: &Part, other: Option<&Part>) -> Vec<Why> {
     }
 }
 
-/// The same for the residue, whose calls are those of all modules: there are more of them where modules' batches are smaller,
-/// and where packets visit more modules, which is the doing of `modules`.
+/// The same for the residue, whose calls are those of all modules. There are more calls if modules' batches are
+/// smaller, or if packets visit more modules. The cause of the latter is `modules`.
 fn split_residue(before: &Case, now: &Case, other: Option<&Case>, modules: Cause) -> Vec<Why> {
     let mut why = split(&before.residue, &now.residue, other.map(|case| &case.residue));
     let visits = |case: &Case| {
         let visits: f64 = case.modules.iter().map(|module| module.packets as f64).sum();
         visits / case.whole.packets.max(1) as f64
     };
-    // Its calls are of many kinds: the line through two counts tells code from batches only where one has those of before.
+    // The residue has calls of many types. The line through two counts separates code from batches only if one of the
+    // counts has the baseline's batches.
     let of_visit = |case: &Case| case.residue.calls_per_packet().unwrap_or(0.0) / visits(case);
     let reached = [Some(now), other].into_iter().flatten();
     let reached = reached.into_iter().any(|case| (of_visit(case) / of_visit(before) - 1.0).abs() <= REACHED);
@@ -248,7 +251,7 @@ fn split_residue(before: &Case, now: &Case, other: Option<&Case>, modules: Cause
     let (were, are) = (visits(before), visits(now));
     let Some(batches) = why.iter_mut().find(|why| why.cause == Cause::Batches) else { return why };
     if were > 0.0 && (were - are).abs() > 1e-9 * were && calls[1] != calls[0] {
-        // More visits in calls as large as they were; what is left is for calls that are not.
+        // More visits, with calls as large as before. The rest is the effect of smaller calls.
         let part = batches.ipp * (are - were) * (calls[0] / were) / (calls[1] - calls[0]);
         batches.ipp -= part;
         why.push(Why { cause: modules, ipp: part });
@@ -256,10 +259,11 @@ fn split_residue(before: &Case, now: &Case, other: Option<&Case>, modules: Cause
     why
 }
 
-/// Instructions per packet that are within any limit but 0: the compiler makes as much of the same code in another folder.
+/// A change of instructions per packet that is within any limit but 0: the compiler changes the same code by this much
+/// in another folder.
 pub const LEAST: f64 = 0.05;
 
-/// What a part's change comes to; nothing where there is none.
+/// Returns the finding for a part, or `None` if it has not changed.
 fn finding(before: &Part, now: &Part, mut why: Vec<Why>, limit: f64) -> Option<Finding> {
     let (was, is) = (before.per_packet()?, now.per_packet()?);
     let delta = is - was;
@@ -272,7 +276,7 @@ fn finding(before: &Part, now: &Part, mut why: Vec<Why>, limit: f64) -> Option<F
         _ if -delta > most => Verdict::Cheaper,
         _ => Verdict::Within,
     };
-    // What is a hundredth of it is not why.
+    // Causes of at most one hundredth of the change are left out.
     why.retain(|why| why.ipp.abs() > delta.abs() / 100.0);
     why.sort_by(|a, b| (b.ipp * delta).total_cmp(&(a.ipp * delta)));
     Some(Finding {
@@ -289,7 +293,7 @@ fn finding(before: &Part, now: &Part, mut why: Vec<Why>, limit: f64) -> Option<F
     })
 }
 
-/// A module that is on one side only.
+/// Returns the finding for a module that only one side has.
 fn alone(part: &Part, verdict: Verdict, cause: Cause) -> Finding {
     let (ipp, gone) = (part.per_packet(), cause == Cause::Vanished);
     let packets = part.calls_per_packet().filter(|calls| *calls > 0.0).map(f64::recip);
@@ -306,18 +310,18 @@ fn alone(part: &Part, verdict: Verdict, cause: Cause) -> Finding {
     }
 }
 
-/// The parts that a change mostly comes from: up to three, together most of it.
-fn largest(mut places: Vec<(String, f64)>, delta: f64) -> Vec<(String, f64)> {
-    places.retain(|(_, ipp)| ipp * delta > 0.0);
-    places.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
-    let mut told = 0.0;
-    places.truncate(3);
-    places.retain(|(_, ipp)| {
-        let more = told < 0.8 * delta.abs();
-        told += ipp.abs();
+/// Returns up to three parts that together cause most of a change.
+fn largest(mut parts: Vec<(String, f64)>, delta: f64) -> Vec<(String, f64)> {
+    parts.retain(|(_, ipp)| ipp * delta > 0.0);
+    parts.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
+    let mut explained = 0.0;
+    parts.truncate(3);
+    parts.retain(|(_, ipp)| {
+        let more = explained < 0.8 * delta.abs();
+        explained += ipp.abs();
         more
     });
-    places
+    parts
 }
 
 #[cfg(test)]

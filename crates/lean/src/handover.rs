@@ -1,9 +1,10 @@
-//! What it takes to hand packets, and cache lines, from one core to another; and what a core's own memory takes beside it.
+//! Measures the cost of handing packets and cache lines from one core to another, and the latency of a core's own
+//! memory.
 //!
-//! A pipeline over several cores pays for each packet that crosses (NALM, NALB: the cost of the hand-over decides between
-//! run to completion and a pipeline). Packets go as they do in a pipeline, 32 at a time through the engine's own ring.
-//! Lines are read one after the other, each address depending on what was read before, so that a figure is the time until
-//! a line is there, not how many can be under way: that is what the published figures are.
+//! A pipeline on several cores pays for each packet that changes cores (NALM, NALB: this cost decides between run to
+//! completion and a pipeline). Packets are handed over as in a pipeline, 32 at a time through the engine's own ring.
+//! Lines are read one after the other, and each address depends on the previous read. So a figure is the latency of a
+//! line, as in the published figures, not the throughput.
 
 mod memory;
 mod pairs;
@@ -24,17 +25,17 @@ pub use memory::{Level, Step, circle};
 pub use pairs::{Relation, pairs};
 pub use rows::Row;
 
-/// Packets that are handed over at a time: a batch.
+/// The number of packets in a hand-over: a batch.
 const BATCH: usize = 32;
-/// Packets of a run.
+/// The number of packets of a run.
 const ITEMS: usize = 4_000_000;
-/// Slots that a ring of a pipeline has, about.
+/// The number of ring slots, about as in a pipeline.
 const ROOM: usize = 1_024;
-/// Times that a cache line goes there and back.
+/// The number of round trips of a cache line in a run.
 const ROUND_TRIPS: u64 = 50_000;
-/// Cache lines that are handed over in turn: more than a core keeps until their next turn.
+/// The number of cache lines that are handed over in turn: more than a core's cache keeps until their next turn.
 const LINES: usize = 1 << 18;
-/// Lines of a run.
+/// The number of lines of a run.
 const LINES_MOVED: usize = 1 << 19;
 
 /// A cache line.
@@ -42,7 +43,7 @@ const LINES_MOVED: usize = 1 << 19;
 #[derive(Default)]
 struct Line(AtomicU64);
 
-/// Lines that are handed over, and in which order: without a pattern, so that none is fetched ahead.
+/// The lines that are handed over, and their order. The order has no pattern, so that no line is prefetched.
 struct Lines {
     lines: Vec<Line>,
     order: Vec<u32>,
@@ -55,99 +56,99 @@ impl Lines {
     }
 }
 
-/// What the giving core does to a line, and the taking one.
+/// The access to a line by the two cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
-    /// Read here, read there.
+    /// The first core reads the line, the second reads it.
     Clean,
-    /// Written here, read and written there.
+    /// The first core writes the line, the second reads and writes it.
     Dirty,
 }
 
-/// Figures of several runs.
+/// The distribution of the figures of several runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// The middle one.
+    /// The median.
     pub median: f64,
     /// The quartiles.
     pub quartiles: [f64; 2],
-    /// How many runs.
+    /// The number of runs.
     pub runs: usize,
 }
 
 impl Spread {
-    /// Whether its runs differ by more than half of what they say: something else used the cores, or the host of a virtual
-    /// machine moved them.
+    /// True if the third quartile is more than 1.5 times the first: something else used the cores, or the host of a
+    /// virtual machine moved them.
     #[must_use]
     pub fn is_unsteady(&self) -> bool {
         self.quartiles[1] > self.quartiles[0] * 1.5
     }
 
-    /// Of some figures; nothing where there are none.
+    /// Returns the distribution of these figures, or `None` if there are none.
     #[must_use]
     pub fn of(mut figures: Vec<f64>) -> Option<Self> {
         figures.sort_by(f64::total_cmp);
         let last = figures.len().checked_sub(1)?;
-        // Between neighbours in proportion (Hyndman and Fan, type 7).
+        // Linear interpolation between neighbours (Hyndman and Fan, type 7).
         let at = |share: f64| {
-            let place = share * last as f64;
-            let (low, high) = (figures[place.floor() as usize], figures[place.ceil() as usize]);
-            low + (high - low) * place.fract()
+            let position = share * last as f64;
+            let (low, high) = (figures[position.floor() as usize], figures[position.ceil() as usize]);
+            low + (high - low) * position.fract()
         };
         Some(Self { median: at(0.5), quartiles: [at(0.25), at(0.75)], runs: figures.len() })
     }
 }
 
-/// Two cores, and what goes from the first to the second, in ticks.
+/// The costs of a hand-over from the first core to the second, in ticks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pair {
-    /// From, to.
+    /// The sending core and the receiving core.
     pub cores: [usize; 2],
-    /// Their NUMA nodes, where the host says.
+    /// Their NUMA nodes, if the host reports them.
     pub nodes: [Option<usize>; 2],
-    /// What they are to each other.
+    /// The relation of the two cores.
     pub relation: Relation,
-    /// A packet, of batches of 32 through a ring.
+    /// One packet, in batches of 32 through a ring.
     pub packet: Option<Spread>,
-    /// A line that the first has read, read by the second.
+    /// One line that the first core has read and the second reads.
     pub clean_line: Option<Spread>,
-    /// A line that the first has written, read and written by the second.
+    /// One line that the first core has written and the second reads and writes.
     pub dirty_line: Option<Spread>,
-    /// One line there and back.
+    /// The round trip of one line.
     pub round_trip: Option<Spread>,
-    /// A line of the first core's own memory, read by the second, where they are of different nodes.
+    /// One line of the first core's main memory, read by the second, if their nodes differ.
     pub remote_memory: Option<Spread>,
 }
 
-/// All that was measured.
+/// All results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Handover {
     /// The machine and its clock.
     pub cpu: Cpu,
-    /// Where the figures come from.
+    /// The origin of the figures.
     pub source: crate::measurement::Origin,
-    /// Pairs of cores; none where this process may use one only.
+    /// Pairs of cores; empty if this process may use only one core.
     pub pairs: Vec<Pair>,
-    /// The first core's own memory, level by level.
+    /// The first core's own memory, by level.
     pub local: Vec<Step>,
 }
 
-/// Measures these pairs, `repeats` times in turn. `done` is told how many of how many steps are done.
+/// Measures these pairs, `repeats` times in turn. Calls `done` with the number of completed steps and of all steps.
 ///
 /// # Errors
-/// A core that a thread cannot be bound to.
+/// A thread cannot be bound to a core.
 pub fn measure(
     cores: &[([usize; 2], Relation)],
     repeats: usize,
     done: &mut dyn FnMut(usize, usize),
 ) -> io::Result<Handover> {
     let home = cores.first().map(|([from, _], _)| *from).or_else(|| allowed_cores().first().copied());
-    let home = home.ok_or_else(|| io::Error::other("this process may run on no core"))?;
+    let home = home.ok_or_else(|| io::Error::other("this process may not use any core"))?;
     let mut memory = memory::Local::new(home)?;
     let lines = Lines::new();
     let mut figures: Vec<[Vec<f64>; 5]> = vec![Default::default(); cores.len()];
     let steps = repeats * (cores.len() + 1);
-    // Everything takes turns, so that a noisy stretch meets all of it.
+    // All pairs take turns, so that a disturbance affects all of them.
     for repeat in 0..repeats {
         for (at, (pair, relation)) in cores.iter().enumerate() {
             let [packet, clean, dirty, trip, remote] = &mut figures[at];
@@ -177,7 +178,7 @@ pub fn measure(
     })
 }
 
-/// Does something on a core: a thread bound to it.
+/// Runs `work` on a thread that is bound to a core.
 fn on<'scope, T: Send + 'scope>(
     scope: &'scope std::thread::Scope<'scope, '_>,
     core: usize,
@@ -189,7 +190,7 @@ fn on<'scope, T: Send + 'scope>(
     })
 }
 
-/// Checks that threads can be bound to both, before one waits for the other.
+/// Checks that threads can be bound to both cores, so that later neither waits for a missing one.
 fn check(cores: [usize; 2]) -> io::Result<()> {
     std::thread::scope(|scope| cores.map(|core| on(scope, core, || ())).into_iter().try_for_each(joined))
 }
@@ -198,28 +199,28 @@ fn joined<T>(thread: ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Ticks of one cache line from one core to another and back. On a virtual machine it says where the host has put the two
-/// cores, which may be another place from one second to the next.
+/// Measures the ticks of a round trip of one cache line between two cores. On a virtual machine, the figure shows where
+/// the host runs the two virtual cores, which may change from one second to the next.
 ///
 /// # Errors
-/// A core that a thread cannot be bound to.
+/// A thread cannot be bound to a core.
 pub fn round_trip(cores: [usize; 2]) -> io::Result<f64> {
     check(cores)?;
     let line = Line::default();
     let wait_for = |value: u64| {
-        // Without a pause, which would be part of the figure.
-        #[expect(clippy::missing_spin_loop, reason = "the processor would rest in the middle of what is measured")]
+        // No pause instruction: its time would be part of the figure.
+        #[expect(clippy::missing_spin_loop, reason = "a pause would be part of the measured time")]
         while line.0.load(Ordering::Acquire) != value {}
     };
     std::thread::scope(|scope| {
-        let there = on(scope, cores[1], || {
+        let partner = on(scope, cores[1], || {
             for turn in 0..ROUND_TRIPS {
                 wait_for(2 * turn + 1);
                 line.0.store(2 * turn + 2, Ordering::Release);
             }
         });
-        let here = on(scope, cores[0], || {
-            // The other thread has begun, once it answers.
+        let measuring = on(scope, cores[0], || {
+            // The first response shows that the other thread has begun.
             line.0.store(1, Ordering::Release);
             wait_for(2);
             let start = Tsc.now();
@@ -229,15 +230,15 @@ pub fn round_trip(cores: [usize; 2]) -> io::Result<f64> {
             }
             Tsc.now().since(start).0 as f64 / (ROUND_TRIPS - 1) as f64
         });
-        joined(there)?;
-        joined(here)
+        joined(partner)?;
+        joined(measuring)
     })
 }
 
-/// Ticks a packet from one core to another, in batches through a ring.
+/// Measures the ticks per packet from one core to another, in batches through a ring.
 ///
 /// # Errors
-/// A core that a thread cannot be bound to.
+/// A thread cannot be bound to a core.
 pub fn hand_over(cores: [usize; 2]) -> io::Result<f64> {
     let items: [usize; BATCH] = std::array::from_fn(|item| item);
     let mut sum = 0usize;
@@ -248,7 +249,7 @@ pub fn hand_over(cores: [usize; 2]) -> io::Result<f64> {
         ITEMS,
         |_| items,
         |batch| {
-            // The other thread has begun.
+            // The first batch shows that the other thread has begun.
             start.get_or_insert_with(|| Tsc.now());
             sum = batch.iter().fold(sum, |sum, item| sum.wrapping_add(*item));
             last = Tsc.now().0;
@@ -258,26 +259,26 @@ pub fn hand_over(cores: [usize; 2]) -> io::Result<f64> {
     Ok((last - start.unwrap_or_default().0) as f64 / (ITEMS - BATCH) as f64)
 }
 
-/// Ticks until a line is there that the other core has read or written.
+/// Measures the ticks until a core gets a line that the other core has read or written.
 ///
 /// # Errors
-/// A core that a thread cannot be bound to.
+/// A thread cannot be bound to a core.
 fn move_lines(cores: [usize; 2], Lines { lines, order }: &Lines, touch: Touch) -> io::Result<f64> {
     let (mut ticks, mut at) = (0, 0);
-    let give = |first: usize| {
+    let prepare = |first: usize| {
         std::array::from_fn(|item| {
-            let place = order[(first + item) % LINES] as usize;
+            let line = order[(first + item) % LINES] as usize;
             match touch {
-                Touch::Clean => drop(black_box(lines[place].0.load(Ordering::Relaxed))),
-                Touch::Dirty => lines[place].0.store(0, Ordering::Relaxed),
+                Touch::Clean => drop(black_box(lines[line].0.load(Ordering::Relaxed))),
+                Touch::Dirty => lines[line].0.store(0, Ordering::Relaxed),
             }
-            place
+            line
         })
     };
-    stream(cores, LINES_MOVED, give, |batch| {
+    stream(cores, LINES_MOVED, prepare, |batch| {
         let start = Tsc.now();
         for item in batch {
-            // What is read is 0, which nobody knows before it is there.
+            // The value is always 0, but the processor does not know that before the line arrives.
             let line = &lines[(item + at) % LINES].0;
             at = line.load(Ordering::Relaxed) as usize;
             if touch == Touch::Dirty {
@@ -290,7 +291,7 @@ fn move_lines(cores: [usize; 2], Lines { lines, order }: &Lines, touch: Touch) -
     Ok(ticks as f64 / LINES_MOVED as f64)
 }
 
-/// Batches of `give`, each named by its first item's number, through a ring to `take`, `items` in all.
+/// Sends `items` items in batches of `give`, which gets the number of the first item, through a ring to `take`.
 fn stream(
     cores: [usize; 2],
     items: usize,
@@ -300,7 +301,7 @@ fn stream(
     check(cores)?;
     let (mut sender, mut receiver) = ring::<usize>(ROOM, BATCH);
     std::thread::scope(|scope| {
-        let giver = on(scope, cores[0], move || {
+        let sending = on(scope, cores[0], move || {
             for first in (0..items).step_by(BATCH) {
                 let batch = give(first);
                 while !sender.send(Head { tag: 1, at: 0 }, &mut batch.iter().copied()) {
@@ -308,7 +309,7 @@ fn stream(
                 }
             }
         });
-        let taker = on(scope, cores[1], move || {
+        let receiving = on(scope, cores[1], move || {
             let (mut got, mut batch) = (0, Vec::with_capacity(BATCH));
             while got < items {
                 receiver.receive(|item| batch.push(item));
@@ -321,8 +322,8 @@ fn stream(
                 }
             }
         });
-        joined(giver)?;
-        joined(taker)
+        joined(sending)?;
+        joined(receiving)
     })
 }
 
@@ -332,18 +333,18 @@ mod tests {
 
     use super::*;
 
-    /// Two cores, or the one there is twice: threads on one core wait for each other's turn.
+    /// Two cores. With only one core the test is skipped: the threads would wait for each other's time slice.
     fn two() -> Option<[usize; 2]> {
         let cores = allowed_cores();
         let pair = Some([*cores.first()?, *cores.get(1)?]);
         if pair.is_none() {
-            drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("skipped: there is one core\n")));
+            drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("skipped: there is only one core\n")));
         }
         pair
     }
 
     #[test]
-    fn everything_that_is_handed_over_arrives_in_order() {
+    fn all_items_arrive_in_order() {
         let Some(cores) = two() else { return };
         let mut seen: Vec<usize> = Vec::new();
         stream(cores, 64 * BATCH, |first| std::array::from_fn(|item| first + item), |batch| seen.extend(batch))
@@ -352,24 +353,24 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_is_not_there_is_named() {
+    fn a_missing_core_is_named() {
         let first = allowed_cores()[0];
         for cores in [[first, 100_000], [100_000, first]] {
-            let told = round_trip(cores).expect_err("there is no such core").to_string();
-            assert!(told.starts_with("core 100000: "), "{told}");
+            let error = round_trip(cores).expect_err("there is no such core").to_string();
+            assert!(error.starts_with("core 100000: "), "{error}");
             assert!(hand_over(cores).is_err());
         }
     }
 
     proptest! {
         #[test]
-        fn quartiles_are_in_order_and_of_the_figures(figures in prop::collection::vec(0.0..1e6f64, 1..20)) {
+        fn quartiles_are_in_order_and_within_the_figures(figures in prop::collection::vec(0.0..1e6f64, 1..20)) {
             let (low, high) = figures.iter().fold((f64::MAX, 0.0f64), |(low, high), x| (low.min(*x), high.max(*x)));
             let spread = Spread::of(figures.clone()).expect("there are some");
             let [first, third] = spread.quartiles;
             prop_assert!(low <= first && first <= spread.median && spread.median <= third && third <= high);
             prop_assert_eq!(spread.runs, figures.len());
-            // Half of the figures are on either side.
+            // At most half of the figures are below the median.
             let below = figures.iter().filter(|x| **x < spread.median).count();
             prop_assert!(below * 2 <= figures.len());
         }

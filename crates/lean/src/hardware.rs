@@ -1,8 +1,9 @@
-//! What the processor counts of workers in a span: instructions, core cycles, misses, stalls.
+//! Reads the processor's counters for workers in a span: instructions, core cycles, cache misses, stalls.
 //!
-//! Each worker's thread is counted from outside: the counters are opened before the span, by the thread's number, and read at
-//! its two ends by whoever measures. The worker does nothing for it, and runs as fast as without. So the counts are of whole
-//! spans, idle turns included. What parts of turns take the worker's own meter tells ([`ticks`](crate::ticks)).
+//! Each worker's thread is counted from outside: the measuring thread opens the counters by thread number before the
+//! span, and reads them at both ends. The worker does no extra work and runs at its normal speed. So the counts are of
+//! whole spans, idle turns included. The figures of parts of turns come from the worker's own meter
+//! ([`ticks`](crate::ticks)).
 
 use std::collections::BTreeMap;
 
@@ -10,13 +11,13 @@ use forebay_instance::WorkerThread;
 use forebay_measure::events::{Event, Group, PerfGroup, Reading, Unavailable};
 use serde::{Deserialize, Serialize};
 
-/// Counted together, because their ratio is asked for.
+/// Counted together, because their ratio is needed.
 const PAIR: [Event; 2] = [Event::Instructions, Event::CoreCycles];
-/// Counted one by one: the kernel lets them take turns where the processor has too few counters.
+/// Counted one by one. If the processor has too few counters, the kernel multiplexes them.
 const SINGLES: [Event; 5] =
     [Event::L1dMisses, Event::LlcMisses, Event::BranchMisses, Event::StalledFrontend, Event::StalledBackend];
 
-/// Counters of workers' threads.
+/// Counters of worker threads.
 pub struct Watch {
     workers: Vec<Watched>,
     unavailable: BTreeMap<Event, Unavailable>,
@@ -28,48 +29,48 @@ struct Watched {
     singles: Vec<Counting<1>>,
 }
 
-/// A group, and what it said when the span began.
+/// A group of events, and its reading at the beginning of the span.
 struct Counting<const N: usize> {
     events: [Event; N],
     group: Box<dyn Group<N>>,
     before: Reading<N>,
-    /// Whether it could be read when counting was restarted.
+    /// The error, if the group could not be read when counting was restarted.
     restarted: std::io::Result<()>,
 }
 
-/// What was counted of a span.
+/// The counts of a span.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
-    /// By worker: its number and what was counted. Of events that are missing nothing is known.
+    /// The counts by worker number. Missing events have no entry.
     pub workers: Vec<(usize, BTreeMap<Event, f64>)>,
-    /// Why events are missing.
+    /// The reasons for missing events.
     pub unavailable: BTreeMap<Event, String>,
 }
 
-/// Figures of the whole chain. What cannot be told is `None`.
+/// Figures of the whole chain. Unknown figures are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Hardware {
     /// Instructions per core cycle, idle turns included.
     pub ipc: Option<f64>,
-    /// The same without idle turns: not known, because counters are read from outside, for whole spans.
+    /// Instructions per core cycle of busy turns: `None`, because the counters are read from outside, for whole spans.
     pub eipc: Option<f64>,
-    /// Core cycles of busy turns per packet: those of the span shared out by time, as if the core's clock had not changed in
-    /// it.
+    /// Core cycles of busy turns per packet: the core cycles of the span, multiplied by the busy share of the time.
+    /// This assumes a constant core frequency.
     pub core_cpp: Option<f64>,
-    /// Misses of the first data cache per packet.
+    /// Misses of the first-level data cache per packet.
     pub l1d_misses: Option<f64>,
-    /// Misses of the last cache per packet.
+    /// Misses of the last-level cache per packet.
     pub llc_misses: Option<f64>,
-    /// Branches foretold wrongly, per packet.
+    /// Mispredicted branches per packet.
     pub branch_misses: Option<f64>,
-    /// Share of the core cycles in which nothing was issued for want of instructions.
+    /// The share of core cycles in which nothing was issued, because there were no instructions.
     pub stalled_frontend: Option<f64>,
-    /// Share of the core cycles in which nothing retired for want of results.
+    /// The share of core cycles in which nothing retired, because results were missing.
     pub stalled_backend: Option<f64>,
 }
 
 impl Watch {
-    /// Counts the processor's events of these threads from now on.
+    /// Starts counting the events of these threads.
     #[must_use]
     pub fn begin(threads: &[WorkerThread]) -> Self {
         Self::of(threads, PAIR, &SINGLES)
@@ -88,21 +89,21 @@ impl Watch {
     fn open<const N: usize>(&mut self, events: [Event; N], tid: u32) -> Option<Counting<N>> {
         let opened = PerfGroup::open(events, tid).and_then(|mut group| {
             let mut before = Reading::default();
-            let told = |error: std::io::Error| Unavailable::System { event: events[0], told: error.to_string() };
-            group.read(&mut before).map_err(told)?;
+            let unavailable = |error: std::io::Error| Unavailable::System { event: events[0], told: error.to_string() };
+            group.read(&mut before).map_err(unavailable)?;
             Ok(Counting { events, group: Box::new(group), before, restarted: Ok(()) })
         });
         match opened {
             Ok(counting) => Some(counting),
             Err(reason) => {
-                // In a group none is counted where one cannot be.
+                // If one event of a group cannot be counted, none of the group is.
                 events.iter().for_each(|event| drop(self.unavailable.insert(*event, reason.clone())));
                 None
             }
         }
     }
 
-    /// Counts from now on.
+    /// Starts counting from zero again.
     pub fn restart(&mut self) {
         for watched in &mut self.workers {
             watched.pair.iter_mut().for_each(Counting::restart);
@@ -110,13 +111,13 @@ impl Watch {
         }
     }
 
-    /// What was counted since it began.
+    /// Returns the counts since the beginning or the last restart.
     #[must_use]
     pub fn end(mut self) -> Counted {
         self.counted()
     }
 
-    /// What was counted since it began, or since [`restart`](Self::restart).
+    /// Returns the counts since the beginning or the last [`restart`](Self::restart).
     #[must_use]
     pub fn counted(&mut self) -> Counted {
         let mut missing: BTreeMap<Event, String> =
@@ -140,26 +141,26 @@ impl<const N: usize> Counting<N> {
     fn end(&mut self, counts: &mut BTreeMap<Event, f64>, missing: &mut BTreeMap<Event, String>) {
         let mut now = Reading::default();
         let restarted = std::mem::replace(&mut self.restarted, Ok(()));
-        let told = match restarted.and_then(|()| self.group.read(&mut now)) {
-            Ok(()) => now.since(&self.before).ok_or_else(|| "other events had the counters all the time".to_owned()),
+        let counts_or_reason = match restarted.and_then(|()| self.group.read(&mut now)) {
+            Ok(()) => now.since(&self.before).ok_or_else(|| "other events used the counters all the time".to_owned()),
             Err(error) => Err(error.to_string()),
         };
-        match told {
-            Ok(told) => counts.extend(self.events.into_iter().zip(told)),
-            Err(told) => {
+        match counts_or_reason {
+            Ok(counted) => counts.extend(self.events.into_iter().zip(counted)),
+            Err(reason) => {
                 self.events
                     .iter()
-                    .for_each(|event| drop(missing.insert(*event, format!("{event} was not counted: {told}"))));
+                    .for_each(|event| drop(missing.insert(*event, format!("{event} was not counted: {reason}"))));
             }
         }
     }
 }
 
 impl Counted {
-    /// The figures of a span in which `packets` entered, and workers had something to do for the share `busy` of it.
+    /// Returns the figures of a span in which `packets` entered and workers were busy for the share `busy` of the time.
     #[must_use]
     pub fn figures(&self, packets: u64, busy: f64) -> Hardware {
-        // Of all workers, or not at all.
+        // `None` unless all workers have the event.
         let sum = |event: Event| {
             let counts = self.workers.iter().map(|(_, counts)| counts.get(&event).copied());
             counts.sum::<Option<f64>>().filter(|_| !self.workers.is_empty())
@@ -169,7 +170,7 @@ impl Counted {
         let of_cycles = |event: Event| ratio(sum(event)?, sum(Event::CoreCycles)?);
         Hardware {
             ipc: of_cycles(Event::Instructions),
-            // Of turns; a span has idle ones.
+            // It is a figure of busy turns, but the span includes idle ones.
             eipc: None,
             core_cpp: per_packet(Event::CoreCycles).map(|cycles| cycles * busy),
             l1d_misses: per_packet(Event::L1dMisses),
@@ -180,7 +181,7 @@ impl Counted {
         }
     }
 
-    /// Instructions per core cycle of a worker, idle turns included.
+    /// Returns a worker's instructions per core cycle, idle turns included.
     #[must_use]
     pub fn ipc(&self, worker: usize) -> Option<f64> {
         let (_, counts) = self.workers.iter().find(|(number, _)| *number == worker)?;
@@ -188,7 +189,8 @@ impl Counted {
         (*cycles > 0.0).then(|| instructions / cycles)
     }
 
-    /// Core cycles a second of a worker, in a span of so many seconds: its core's frequency, less what it was elsewhere.
+    /// Returns a worker's core cycles per second in a span of `seconds`: the core's frequency, reduced by the time
+    /// without the core.
     #[must_use]
     pub fn core_hertz(&self, worker: usize, seconds: f64) -> Option<f64> {
         let (_, counts) = self.workers.iter().find(|(number, _)| *number == worker)?;
@@ -196,7 +198,8 @@ impl Counted {
         (seconds > 0.0).then(|| cycles / seconds)
     }
 
-    /// Why figures are missing, in one line: the first reason, and how many events share the fate. Nothing where none is.
+    /// Returns the first reason why figures are missing, and the number of the other missing events. `None` if none is
+    /// missing.
     #[must_use]
     pub fn why_not(&self) -> Option<String> {
         let reason = self.unavailable.values().next()?;
@@ -214,28 +217,28 @@ mod tests {
 
     use super::*;
 
-    /// The processor's events are not everywhere: the way of counts is the same for the kernel's own.
+    /// The processor's events are not available everywhere. The kernel's software events take the same path.
     #[test]
     fn a_thread_is_counted_between_two_ends() {
-        let (tell, told) = channel();
+        let (sender, numbers) = channel();
         let (go, may_go) = channel::<()>();
         let thread = std::thread::spawn(move || {
-            let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
+            let _ = sender.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
             let _ = may_go.recv();
             for sleeps in [30, 3] {
                 (0..sleeps).for_each(|_| std::thread::sleep(Duration::from_micros(100)));
-                let _ = tell.send(0);
+                let _ = sender.send(0);
                 let _ = may_go.recv();
             }
         });
-        let known = WorkerThread { worker: 4, core: 0, tid: told.recv().expect("it runs") };
+        let known = WorkerThread { worker: 4, core: 0, tid: numbers.recv().expect("it runs") };
         let mut watch = Watch::of(&[known], [Event::TaskClock, Event::ContextSwitches], &[Event::PageFaults]);
         go.send(()).expect("it waits");
-        told.recv().expect("it answers");
+        numbers.recv().expect("the thread sends a message");
         let counted = watch.counted();
         watch.restart();
         go.send(()).expect("it waits");
-        told.recv().expect("it answers");
+        numbers.recv().expect("the thread sends a message");
         let after = watch.end();
         go.send(()).expect("it waits");
         thread.join().expect("it ends well");
@@ -251,13 +254,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_counted_has_a_reason_and_no_figure() {
+    fn an_event_that_is_not_counted_has_a_reason_and_no_figure() {
         let gone = std::thread::spawn(|| rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
         let gone = WorkerThread { worker: 0, core: 0, tid: gone.join().expect("it ends well") };
         let counted = Watch::begin(&[gone]).end();
         assert_eq!(counted.unavailable.len(), 7, "{counted:?}");
         assert_eq!(counted.figures(1000, 1.0), Hardware::default());
-        assert!(counted.why_not().is_some_and(|told| told.ends_with("; and 6 more")));
+        assert!(counted.why_not().is_some_and(|reason| reason.ends_with("; and 6 more")));
         assert_eq!(counted.ipc(0), None);
     }
 
@@ -273,9 +276,9 @@ mod tests {
             (worker, counts.map(|(event, count)| (event, count * scale)).into())
         };
         let mut counted = Counted { workers: vec![of(0, 1.0), of(1, 3.0)], ..Counted::default() };
-        let told = counted.figures(8, 0.5);
-        assert_eq!((told.ipc, told.core_cpp, told.llc_misses), (Some(1.5), Some(50.0), Some(2.0)));
-        assert_eq!((told.stalled_backend, told.stalled_frontend, told.eipc), (Some(0.25), None, None));
+        let figures = counted.figures(8, 0.5);
+        assert_eq!((figures.ipc, figures.core_cpp, figures.llc_misses), (Some(1.5), Some(50.0), Some(2.0)));
+        assert_eq!((figures.stalled_backend, figures.stalled_frontend, figures.eipc), (Some(0.25), None, None));
         assert_eq!((counted.figures(0, 0.5).llc_misses, counted.ipc(1)), (None, Some(1.5)));
         counted.workers[1].1.remove(&Event::LlcMisses);
         assert_eq!(counted.figures(8, 0.5).llc_misses, None);

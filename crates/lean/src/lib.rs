@@ -1,5 +1,5 @@
-//! Lean measurement (NALM): what a packet costs, module by module, in ticks and in instructions, on any machine; and which
-//! module made a commit dearer, and by what.
+//! Lean measurement (NALM): measures the cost of a packet in each module, in ticks and in instructions, on any machine.
+//! Compares two builds and names the module that became more expensive, and the cause.
 
 #![forbid(unsafe_code)]
 

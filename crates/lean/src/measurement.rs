@@ -1,4 +1,4 @@
-//! A measurement: the figures of a pipeline, each with where it comes from.
+//! A measurement: the figures of a pipeline, each with its origin.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +13,21 @@ use crate::hardware::Hardware;
 use crate::rates::Rates;
 use crate::ticks::{Kind, Part, Timed, cur};
 
-/// How a figure came to be.
+/// The origin of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// By this machine's clocks and counters.
+    /// Measured by this machine's clocks and counters.
     Measured,
-    /// Counted under callgrind, in simulated time.
+    /// Counted under callgrind, in an emulated processor.
     Emulated,
-    /// This host cannot tell.
+    /// Not available on this host.
     #[serde(rename = "n/a")]
     NotAvailable,
 }
 
 impl Origin {
-    /// As JSON and tables say it.
+    /// The name in JSON and in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -42,28 +42,28 @@ impl Origin {
     }
 }
 
-/// Where a module's figures come from.
+/// The origins of a module's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sources {
-    /// Of the ticks, and of packets per call.
+    /// Of the ticks.
     pub cpp_ticks: Origin,
     /// Of the instructions.
     pub ipp: Origin,
-    /// Of instructions per core cycle, and of core cycles per packet.
+    /// Of instructions per core cycle and core cycles per packet.
     pub ipc: Origin,
     /// Of packets per call.
     pub packets_per_call: Origin,
 }
 
-/// The figures of a module, a port or a hand-over. What cannot be told is `None`.
+/// The figures of a module, a port or a hand-over. Unknown figures are `None`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Module {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its type.
     #[serde(default)]
     pub kind: Kind,
-    /// Packets that it had while it was measured.
+    /// Packets in the measured span.
     #[serde(default)]
     pub packets: u64,
     /// Ticks of the time-stamp counter per packet.
@@ -75,12 +75,12 @@ pub struct Module {
     /// Core cycles per packet.
     #[serde(default)]
     pub core_cpp: Option<f64>,
-    /// Instructions per tick, which is no IPC: the core's clock is another one. `None` too where batches were others than
-    /// those that were counted.
+    /// Instructions per tick. This is not the IPC, because the core's clock differs from the time-stamp counter. `None`
+    /// also if the batches differed from those of the instruction count.
     pub instructions_per_tick: Option<f64>,
     /// Packets per call.
     pub packets_per_call: Option<f64>,
-    /// Where they come from.
+    /// The origins of these figures.
     pub source: Sources,
 }
 
@@ -91,37 +91,38 @@ pub struct Worker {
     pub id: usize,
     /// The core that it ran on.
     pub core: Option<usize>,
-    /// Effective CPU utilisation: ticks of turns that had something to do, of all.
+    /// Effective CPU utilisation: the share of ticks in busy turns.
     pub cur: f64,
     /// Instructions per core cycle, idle turns included.
     #[serde(default)]
     pub ipc: Option<f64>,
-    /// The same of turns that had something to do.
+    /// Instructions per core cycle of busy turns.
     #[serde(default)]
     pub eipc: Option<f64>,
-    /// What disturbed it while it was measured.
+    /// Disturbances during the measured span.
     #[serde(default)]
     pub disturbance: Option<Disturbance>,
-    /// Turns in which there was something to do.
+    /// Turns with work.
     #[serde(default)]
     pub busy_turns: u64,
-    /// Ticks of such a turn that were no module's, no port's and no hand-over's.
+    /// Ticks per busy turn that belong to no module, no port and no hand-over.
     pub residue_ticks_per_turn: Option<f64>,
-    /// When the machine was elsewhere. Their ticks count for nothing else.
+    /// Machine stalls. Their ticks are left out of all other figures.
     #[serde(default)]
     pub stalls: Stalls,
-    /// The share of the time for which it slept or waited for something: it is a poll loop, and should not.
+    /// The share of the time in which the worker slept or waited voluntarily. A worker polls, so this should be 0.
     pub slept: Option<f64>,
 }
 
-/// By which share batches may differ from those that were counted, for ticks and instructions to be of the same work.
+/// The largest relative difference between the batches of both runs at which ticks and instructions are of the same
+/// work.
 const ALIKE: f64 = 0.1;
-/// The share of a worker's time that it may be without its core; with more, what was measured is not to be believed.
+/// The largest share of the time that a worker may be without its core. With more, the measurement is void.
 const TOO_MUCH: f64 = 0.1;
 
 impl Worker {
     fn is_void(&self) -> bool {
-        // What it slept of itself is no fault of the machine's.
+        // Voluntary sleep is not a fault of the machine.
         let gone = self.stalls.share - self.slept.unwrap_or(0.0);
         gone.max(self.disturbance.map_or(0.0, |disturbance| disturbance.away())) > TOO_MUCH
     }
@@ -130,10 +131,10 @@ impl Worker {
 /// The whole chain's figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chain {
-    /// Packets a second that its workers can take without loss: as many times more than entered as the busiest has time. Fuller
-    /// batches may take more.
+    /// Packets per second that the workers can process without loss: the rate that entered, divided by the utilisation
+    /// of the busiest worker. Fuller batches may allow more.
     pub pps: Option<f64>,
-    /// Packets a second that entered.
+    /// Packets per second that entered.
     pub entered_pps: f64,
     /// Ticks of busy turns per packet that entered.
     pub cpp_ticks: Option<f64>,
@@ -141,35 +142,37 @@ pub struct Chain {
     pub cur: f64,
     /// Instructions per packet that entered, ports and the engine included.
     pub ipp: Option<f64>,
-    /// Instructions of no module and no port, per packet that entered.
+    /// Instructions that belong to no module and no port, per packet that entered.
     pub residue_ipp: Option<f64>,
-    /// Ticks per packet that entered which are no module's, no port's and no hand-over's: measured, not a difference.
+    /// Ticks per packet that entered that belong to no module, no port and no hand-over: measured, not calculated as a
+    /// difference.
     pub residue_ticks: Option<f64>,
-    /// Ticks of all modules, ports and hand-overs, and the residue, per packet that entered: each measured by itself, so
-    /// that they say how far `cpp_ticks` is to be believed.
+    /// The sum of the ticks of all modules, ports and hand-overs and of the residue, per packet that entered. Each is
+    /// measured by itself, so the difference from `cpp_ticks` shows the error of `cpp_ticks`.
     pub sum_ticks: Option<f64>,
-    /// Packets that entered per turn in which there was something to do.
+    /// Packets that entered per busy turn.
     #[serde(default)]
     pub packets_per_turn: Option<f64>,
-    /// Whether the machine was elsewhere for more of the time than allowed: then nothing here is to be believed.
+    /// True if a worker was without its core for more time than allowed. Then no figure is reliable.
     #[serde(default)]
     pub void: bool,
-    /// The non-drop rate: packets a second that came through without loss, as a search found.
+    /// The non-drop rate: packets per second without loss, from a search.
     #[serde(default)]
     pub ndr_pps: Option<f64>,
-    /// The partial drop rate: packets a second that came through where at most 0.5 % were lost.
+    /// The partial drop rate: packets per second with at most 0.5 % loss, from a search.
     #[serde(default)]
     pub pdr_pps: Option<f64>,
-    /// Packets a second by the processor's counters and the counted instructions: f_cpu · CUR · eIPC / IPP. `entered_pps`, which
-    /// nothing of it is made of, must be the same but for what the instructions of a busy chain differ from those of this run.
+    /// Packets per second calculated from the processor's counters and the counted instructions: f_cpu · CUR · eIPC /
+    /// IPP. `entered_pps` is measured independently and should be equal, except that a busy chain may execute other
+    /// instructions than the counted run.
     #[serde(default)]
     pub pps_by_counters: Option<f64>,
-    /// What the processor counted, where it does.
+    /// The processor's counts, if they are available.
     #[serde(flatten)]
     pub hardware: Hardware,
 }
 
-/// All figures. What earlier versions did not tell has a default, so that what they saved can be read.
+/// All figures. Fields that earlier versions did not save have a default, so that their files can be read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// The pipeline's name.
@@ -178,40 +181,41 @@ pub struct Measurement {
     pub forebay: String,
     /// The machine and its clock.
     pub cpu: Cpu,
-    /// The instruction set that instructions are counted of.
+    /// The instruction set of the counted instructions.
     pub instruction_set: Option<String>,
-    /// The profile of the program that instructions are counted of: `release`, or `debug` where it checks itself.
+    /// The build profile of the program whose instructions are counted: `release`, or `debug` with its internal checks.
     #[serde(default)]
     pub profile: Option<String>,
-    /// By module, in topological order, then by port and by worker for hand-over.
+    /// Figures by module in topological order, then by port, then by worker for hand-over.
     pub modules: Vec<Module>,
-    /// By worker.
+    /// Figures by worker.
     pub workers: Vec<Worker>,
-    /// The whole.
+    /// Figures of the whole chain.
     pub chain: Chain,
-    /// Why the processor's events that are missing are.
+    /// The reasons for missing processor events.
     #[serde(default)]
     pub unavailable: BTreeMap<Event, String>,
-    /// Why `ipc` and `core_cpp` of modules, and `eipc`, are missing, where they are.
+    /// The reason why `ipc` and `core_cpp` of modules, and `eipc`, are missing, if they are.
     #[serde(default)]
     pub unmetered: Option<String>,
-    /// The search for the rates without and with little loss, where there was one.
+    /// The search for the non-drop and partial drop rates, if there was one.
     #[serde(default)]
     pub search: Option<Rates>,
-    /// Lines that files of modules lack; left out where all are there.
+    /// Lines that are missing in files of modules; left out if none are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_lines: Vec<LostLines>,
 }
 
 impl Measurement {
-    /// Puts figures of a real run and of a counted one together.
+    /// Combines the figures of a timed run and of a counted run.
     #[must_use]
     pub fn of(timed: &Timed, counts: Option<&Counts>) -> Self {
         let report = &timed.report;
         let module = |part: Part<'_>| {
             let counted = counts.and_then(|counts| counts.per_packet(&part.name, part.kind));
             let (cpp_ticks, packets_per_call) = (part.timing.ticks_per_packet, part.timing.batch_mean);
-            // What a call costs falls on as many packets in both, or the two are of different work.
+            // The cost of a call is shared by the packets of its batch. If the batch sizes differ, the two runs did
+            // different work.
             let batch = counts.and_then(|counts| counts.packets_per_call(&part.name, part.kind));
             let alike = packets_per_call.zip(batch).is_some_and(|(is, was)| (is / was - 1.0).abs() <= ALIKE);
             let ipc = part.timing.metered.and_then(|spent| spent.ipc());
@@ -234,22 +238,22 @@ impl Measurement {
             }
         };
         let modules: Vec<_> = timed.parts().into_iter().map(module).collect();
-        // What had packets and was never timed leaves the sum unknown.
+        // If a part had packets but was never timed, the sum is unknown.
         let parts = modules.iter().filter(|part| part.packets > 0);
         let parts: Option<f64> = parts.map(|part| Some(part.cpp_ticks? * part.packets as f64)).sum();
         let entered = report.packets.entered as f64;
         let of = |id: usize| timed.disturbances.iter().find(|disturbance| disturbance.worker == id);
-        let workers = report.workers.iter().map(|told| Worker {
-            id: told.id,
-            core: told.core,
-            cur: cur(told),
-            ipc: timed.counted.ipc(told.id),
-            eipc: told.metered.and_then(|spent| spent.ipc()),
-            disturbance: of(told.id).copied(),
-            busy_turns: told.busy_turns,
-            residue_ticks_per_turn: told.residue_ticks_per_turn,
-            stalls: told.machine_stalls,
-            slept: of(told.id).and_then(Disturbance::slept),
+        let workers = report.workers.iter().map(|worker| Worker {
+            id: worker.id,
+            core: worker.core,
+            cur: cur(worker),
+            ipc: timed.counted.ipc(worker.id),
+            eipc: worker.metered.and_then(|spent| spent.ipc()),
+            disturbance: of(worker.id).copied(),
+            busy_turns: worker.busy_turns,
+            residue_ticks_per_turn: worker.residue_ticks_per_turn,
+            stalls: worker.machine_stalls,
+            slept: of(worker.id).and_then(Disturbance::slept),
         });
         let workers: Vec<_> = workers.collect();
         let busy_turns: u64 = workers.iter().map(|worker| worker.busy_turns).sum();
@@ -291,7 +295,7 @@ impl Measurement {
         }
     }
 
-    /// The same with the rates that a search found.
+    /// Adds the rates that a search found.
     #[must_use]
     pub fn with_rates(mut self, rates: Rates) -> Self {
         (self.chain.ndr_pps, self.chain.pdr_pps) = rates.rates();

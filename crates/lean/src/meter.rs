@@ -1,19 +1,19 @@
-//! The meter that workers are given to be measured: instructions and core cycles of their threads, read in user space.
+//! The meter of a worker: instructions and core cycles of its thread, read in user space.
 //!
-//! What [`hardware`](crate::hardware) counts from outside is of whole spans; this tells parts of turns apart.
+//! The counts of [`hardware`](crate::hardware) are of whole spans, from outside; this meter separates parts of turns.
 
 use std::sync::{Arc, OnceLock};
 
 use forebay_graph::Meter;
 use forebay_measure::events::{Event, OwnGroup, Unavailable, Unread};
 
-/// What is counted, in a meter's order.
+/// The counted events, in the order of a meter's figures.
 const EVENTS: [Event; 2] = [Event::Instructions, Event::CoreCycles];
 
-/// Why there is no meter, once one has found out.
+/// The reason why there is no meter, once it is known.
 pub(crate) type WhyNot = Arc<OnceLock<Unavailable>>;
 
-/// A group of events that the thread which opened it reads.
+/// A group of events that is read by the thread that opened it.
 trait Own: Send {
     fn read(&self) -> Result<[u64; 2], Unread>;
 }
@@ -24,14 +24,14 @@ impl Own for OwnGroup<2> {
     }
 }
 
-/// Opens its counters when it is first read: on the thread that is to be counted.
+/// A meter that opens its counters at the first read, on the thread that is counted.
 struct ThreadMeter<O> {
     open: fn() -> Result<O, Unavailable>,
     group: Option<O>,
     why_not: WhyNot,
 }
 
-/// A meter for a worker; where it has nothing to tell, the reason is left with `why_not`.
+/// Creates a meter for a worker. If it cannot be read, the reason is stored in `why_not`.
 pub(crate) fn meter(why_not: &WhyNot) -> Box<dyn Meter> {
     let open = || OwnGroup::open(EVENTS);
     Box::new(ThreadMeter { open, group: None, why_not: Arc::clone(why_not) })
@@ -40,17 +40,17 @@ pub(crate) fn meter(why_not: &WhyNot) -> Box<dyn Meter> {
 impl<O: Own> Meter for ThreadMeter<O> {
     #[inline]
     fn read(&mut self) -> Option<[u64; 2]> {
-        let told = match &self.group {
+        let counts = match &self.group {
             Some(group) => group.read().map_err(|why| Unavailable::Unread { event: EVENTS[0], why }),
             None => (self.open)().and_then(|group| {
                 let group = self.group.insert(group);
                 group.read().map_err(|why| Unavailable::Unread { event: EVENTS[0], why })
             }),
         };
-        match told {
+        match counts {
             Ok(counts) => Some(counts),
             Err(reason) => {
-                // The first reason is the one that is told.
+                // The first reason is kept.
                 let _ = self.why_not.set(reason);
                 None
             }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_opened_once_and_what_ends_them_is_known() {
+    fn counters_are_opened_once_and_the_reason_for_their_end_is_kept() {
         let why_not = WhyNot::default();
         let open = || Ok(Three(Cell::new(0)));
         let mut meter = ThreadMeter { open, group: None, why_not: Arc::clone(&why_not) };
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_opened_leaves_its_reason() {
+    fn counters_that_cannot_be_opened_leave_the_reason() {
         let why_not = WhyNot::default();
         let open = || Err(Unavailable::None(Event::CoreCycles));
         let mut meter = ThreadMeter::<Three> { open, group: None, why_not: Arc::clone(&why_not) };

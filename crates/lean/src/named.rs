@@ -1,5 +1,5 @@
-//! Calls of modules and ports under names of their own, by which an instruction counter tells them apart: several may be of
-//! one kind.
+//! Calls of modules and ports through functions with distinct names. By these names, an instruction counter separates
+//! modules and ports of the same type.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use forebay_graph::{Context, Effect, Function, Intake, Offer, Port, Ready};
 use forebay_measure::Counter;
 use forebay_packet::{Batch, Packet, Ticks};
 
-/// How many modules and ports can be told apart in one run.
+/// The number of modules and ports that can be distinguished in one run.
 pub(crate) const NAMES: usize = 64;
 
 type Call = fn(&mut dyn Function, &mut [Packet], &mut Context<'_>);
@@ -16,7 +16,7 @@ type Wake = fn(&mut dyn Function, &mut Context<'_>);
 type Receive = fn(&mut dyn Port, &mut Batch, &Intake<'_>) -> Ready;
 type Send = fn(&mut dyn Port, &mut Batch, Ticks);
 
-/// A module's function, called under the names of a number.
+/// A module's function, called through the named functions of a number.
 pub(crate) struct Named {
     function: Box<dyn Function>,
     call: Call,
@@ -24,7 +24,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// `function` under the names of `number`, of which there are [`NAMES`].
+    /// Wraps `function` with the named functions of `number`, which must be less than [`NAMES`].
     pub(crate) fn new(function: Box<dyn Function>, number: usize) -> Self {
         let (call, wake, ..) = CALLS[number];
         Self { function, call, wake }
@@ -49,16 +49,16 @@ impl Function for Named {
     }
 }
 
-/// Calls of a port.
+/// The number of calls of a port.
 #[derive(Debug, Default)]
 pub(crate) struct PortCalls {
-    /// That gave packets.
+    /// Receive calls that returned packets.
     pub(crate) receive: Counter,
-    /// That took some.
+    /// Send calls.
     pub(crate) send: Counter,
 }
 
-/// A port, called under the names of a number, and how often.
+/// A port, called through the named functions of a number. It counts the calls.
 pub(crate) struct NamedPort {
     port: Box<dyn Port>,
     receive: Receive,
@@ -67,7 +67,8 @@ pub(crate) struct NamedPort {
 }
 
 impl NamedPort {
-    /// `port` under the names of `number`, of which there are [`NAMES`]; without a number it is called as it is.
+    /// Wraps `port` with the named functions of `number`, which must be less than [`NAMES`]. Without a number, the port
+    /// is called directly.
     pub(crate) fn new(port: Box<dyn Port>, number: Option<usize>, calls: Arc<PortCalls>) -> Self {
         let plain: (Receive, Send) =
             (|port, batch, intake| port.receive(batch, intake), |port, batch, now| port.send(batch, now));
@@ -110,8 +111,8 @@ impl Port for NamedPort {
     }
 }
 
-/// Makes, for each name, a module with the functions `call` and `wake`, and for ports `receive` and `send`. What they do beside the call keeps them from
-/// being merged into one, and from ending in a jump.
+/// Generates, for each name, a module with the functions `call` and `wake` for modules and `receive` and `send` for
+/// ports. The `black_box` prevents the compiler from merging these functions and from replacing the call by a jump.
 macro_rules! named {
     ($($name:ident)*) => {
         $(mod $name {
@@ -143,15 +144,16 @@ macro_rules! named {
             }
         })*
 
-        const CALLS: [(Call, Wake, Receive, Send); NAMES] = [$(($name::call, $name::wake, $name::receive, $name::send)),*];
+        const CALLS: [(Call, Wake, Receive, Send); NAMES] =
+            [$(($name::call, $name::wake, $name::receive, $name::send)),*];
 
-        /// What the functions of each number are called: part of their symbols.
+        /// The part of the symbols that identifies the functions of each number.
         pub(crate) const SYMBOLS: [&str; NAMES] = [$(concat!("::named::", stringify!($name), "::")),*];
     };
 }
 
 named! {
-    m0 m1 m2 m3 m4 m5 m6 m7 m8 m9 m10 m11 m12 m13 m14 m15 m16 m17 m18 m19 m20 m21 m22 m23 m24 m25 m26 m27 m28 m29 m30 m31
-    m32 m33 m34 m35 m36 m37 m38 m39 m40 m41 m42 m43 m44 m45 m46 m47 m48 m49 m50 m51 m52 m53 m54 m55 m56 m57 m58 m59 m60
-    m61 m62 m63
+    m0 m1 m2 m3 m4 m5 m6 m7 m8 m9 m10 m11 m12 m13 m14 m15 m16 m17 m18 m19 m20 m21 m22 m23 m24 m25 m26 m27 m28 m29 m30
+    m31 m32 m33 m34 m35 m36 m37 m38 m39 m40 m41 m42 m43 m44 m45 m46 m47 m48 m49 m50 m51 m52 m53 m54 m55 m56 m57 m58
+    m59 m60 m61 m62 m63
 }

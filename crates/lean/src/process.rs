@@ -1,4 +1,4 @@
-//! A program that is measured in processes of its own, one a run.
+//! Measures a build of Forebay in separate processes, one per run.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -13,30 +13,30 @@ use serde::Deserialize;
 use crate::compare::Side;
 use crate::measurement::Measurement;
 
-/// The variable that makes the environment of each run another one.
+/// The variable that gives the environment of each run another size.
 const FILLER: &str = "FOREBAY_FILLER";
-/// The variable that tells a process that is run for a comparison or a count whom it is to end with.
+/// The variable with the process number of the parent. A process that runs for a comparison or a count ends with its
+/// parent.
 pub const PARENT: &str = "FOREBAY_PARENT";
-/// How much is told of what a program says.
+/// The largest number of lines that an error quotes from a program's output.
 const MOST_LINES: usize = 20;
 
-/// A build of Forebay, with what it is to measure.
+/// A build of Forebay, and the pipeline that it measures.
 #[derive(Clone, Debug)]
 pub struct Build {
     /// The program.
     pub program: PathBuf,
-    /// The pipeline and its settings, as `forebay measure` takes them.
+    /// The pipeline and its settings, as arguments of `forebay measure`.
     pub arguments: Vec<String>,
-    /// How long a run measures.
+    /// The measured time of a run.
     pub span: Duration,
-    /// Lines that files of modules lacked, in all runs.
+    /// Lines that are missing in files of modules, over all runs.
     pub lost_lines: Vec<LostLines>,
     runs: u64,
     stamp: Option<Stamp>,
 }
 
-/// By what it is known that a program's file is still the same: a build that goes on beside a measurement puts another in its
-/// place.
+/// Identifies the contents of a program file. A build that runs at the same time replaces the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     inode: u64,
@@ -45,51 +45,51 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// Of the file at `path`, if there is one.
+    /// Returns the stamp of the file at `path`, if it exists.
     pub(crate) fn of(path: &Path) -> Option<Self> {
-        let told = path.metadata().ok()?;
-        Some(Self { inode: told.ino(), size: told.size(), changed: (told.mtime(), told.mtime_nsec()) })
+        let metadata = path.metadata().ok()?;
+        Some(Self { inode: metadata.ino(), size: metadata.size(), changed: (metadata.mtime(), metadata.mtime_nsec()) })
     }
 }
 
-/// Why a program cannot be measured.
+/// A program cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// It cannot be run.
+    /// The program cannot be started.
     #[error("{}: {error}", .program.display())]
     Io {
         /// The program.
         program: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// It is another one than at the beginning.
+    /// The file was replaced after the beginning.
     #[error("{} was replaced while it was measured: build first, then measure", .program.display())]
     Replaced {
         /// The program.
         program: PathBuf,
     },
-    /// It failed.
+    /// The program failed.
     #[error("{} {}: {told}", .program.display(), .arguments.join(" "))]
     Failed {
         /// The program.
         program: PathBuf,
-        /// What it was given.
+        /// Its arguments.
         arguments: Vec<String>,
-        /// What it said.
+        /// The end of its error output.
         told: String,
     },
 }
 
 impl Build {
-    /// A program that measures a pipeline for `span` a run.
+    /// Creates a build that measures a pipeline for `span` in each run.
     #[must_use]
     pub fn new(program: PathBuf, arguments: Vec<String>, span: Duration) -> Self {
         let stamp = Stamp::of(&program);
         Self { program, arguments, span, lost_lines: Vec::new(), runs: 0, stamp }
     }
 
-    /// One run with the instructions counted.
+    /// Runs once, with instructions counted.
     ///
     /// # Errors
     /// [`BuildError`].
@@ -97,16 +97,16 @@ impl Build {
         self.measure(&[])
     }
 
-    fn is_the_same(&self) -> Result<(), BuildError> {
+    fn check_unchanged(&self) -> Result<(), BuildError> {
         let same = self.stamp == Stamp::of(&self.program);
         if same { Ok(()) } else { Err(BuildError::Replaced { program: self.program.clone() }) }
     }
 
     fn measure(&mut self, more: &[&str]) -> Result<Measurement, BuildError> {
-        self.is_the_same()?;
+        self.check_unchanged()?;
         self.runs += 1;
-        // Where the stack begins depends on the size of the environment, and code is faster or slower by it (Mytkowicz et
-        // al., "Producing wrong data without doing anything obviously wrong!", 2009): another one in each run.
+        // The position of the stack depends on the size of the environment, and changes the speed of code (Mytkowicz et
+        // al., "Producing wrong data without doing anything obviously wrong!", 2009). So the size differs in each run.
         let filler = OsString::from("x".repeat((self.runs.wrapping_mul(0x9e37_79b9) % 4_096) as usize));
         let output = Command::new(&self.program)
             .arg("measure")
@@ -118,8 +118,8 @@ impl Build {
             .stdin(Stdio::null())
             .output()
             .map_err(|error| BuildError::Io { program: self.program.clone(), error })?;
-        // 1: the run is void, and says so.
-        self.is_the_same()?;
+        // Exit code 1 means that the run is void; its measurement says so.
+        self.check_unchanged()?;
         let done = matches!(output.status.code(), Some(0 | 1));
         let measurement: Option<Measurement> = serde_json::from_slice(&output.stdout).ok().filter(|_| done);
         let lost = measurement.iter().flat_map(|measurement| &measurement.lost_lines);
@@ -127,15 +127,15 @@ impl Build {
         measurement.ok_or_else(|| BuildError::Failed {
             program: self.program.clone(),
             arguments: std::iter::once("measure".to_owned()).chain(self.arguments.clone()).collect(),
-            told: told(&output, "no measurement"),
+            told: last_lines(&output, "no measurement"),
         })
     }
 }
 
-/// What a program has built in, as pipelines are named: `usecase:NAME`, `function:NAME`.
+/// Returns the names of all built-in pipelines of a program: `usecase:NAME`, `function:NAME`.
 ///
 /// # Errors
-/// [`BuildError`]: it does not say.
+/// [`BuildError`]: the program does not list them.
 pub fn built_in(program: &Path) -> Result<BTreeSet<String>, BuildError> {
     #[derive(Deserialize)]
     struct Listed {
@@ -153,15 +153,16 @@ pub fn built_in(program: &Path) -> Result<BTreeSet<String>, BuildError> {
         let listed = listed.filter(|_| output.status.success()).ok_or_else(|| BuildError::Failed {
             program: program.to_owned(),
             arguments: arguments.to_vec(),
-            told: told(&output, "no list: it is no build of Forebay"),
+            told: last_lines(&output, "no list: it is not a build of Forebay"),
         })?;
         all.extend(listed.into_iter().map(|listed| format!("{of}:{}", listed.name)));
     }
     Ok(all)
 }
 
-/// The end of what a program said that did not do what it was to.
-pub(crate) fn told(output: &Output, otherwise: &str) -> String {
+/// Returns the last lines of the error output of a program that failed, or `otherwise` with its exit status if there
+/// are none.
+pub(crate) fn last_lines(output: &Output, otherwise: &str) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<_> = text.trim().lines().collect();
     match &lines[lines.len().saturating_sub(MOST_LINES)..] {
@@ -188,7 +189,7 @@ mod tests {
         let program = folder.path().join("forebay");
         std::fs::write(&program, "one").expect("it can be written");
         let mut build = Build::new(program.clone(), vec!["p.yaml".to_owned()], Duration::from_millis(1));
-        // It is no program: that is told, not that it was replaced.
+        // The file is not a program. The error reports that, not that the file was replaced.
         assert!(matches!(build.run(), Err(BuildError::Io { .. })));
         let other = folder.path().join("other");
         std::fs::write(&other, "one").expect("it can be written");

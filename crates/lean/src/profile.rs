@@ -1,8 +1,9 @@
-//! What calls of network functions cost on this machine: `T(b) = T0 + T1·b` for a batch of b packets (Batchy, section 2).
+//! Measures the cost of calls of network functions on this machine: `T(b) = T0 + T1·b` for a batch of b packets
+//! (Batchy, section 2).
 //!
-//! Whoever chooses batches needs both parts: the fixed one is what larger batches save. They are measured in the engine as it
-//! runs ([`bench`]), so that its own cost of a call is in them, and fitted ([`fit`]). What was found is kept by CPU model and
-//! build ([`store`]) and corrected by what a running pipeline shows (`forebay_models::online`).
+//! A controller that chooses batch sizes needs both terms: larger batches save the fixed one. They are measured in the
+//! running engine ([`bench`]), so that the engine's own cost of a call is included, and fitted ([`fit`]). The results
+//! are stored by CPU model and build ([`store`]). `forebay_models::online` corrects them from a running pipeline.
 
 mod bench;
 mod fit;
@@ -23,136 +24,141 @@ use serde_json::Value;
 pub use pipeline::{Found, Pipeline, keys};
 pub use store::{Build, Key, Store, StoreError, Unusable, fuzz_profile};
 
-/// The form of the file.
+/// The version of the file format.
 pub(crate) const SCHEMA: u32 = 1;
 
-/// The module behind a function that is measured.
+/// The name of the module behind the measured function.
 const AFTER: &str = "after";
 
-/// Functions whose example does something else than a busy worker's, and what is asked instead, besides what a gate asks.
+/// Functions whose example does other work than a busy worker's, and the settings that change this, in addition to
+/// those of the gate.
 const FUNCTIONS: &[(&str, &[&str])] = &[
-    // It would end copying; where all is copied, no disk keeps up for long.
+    // The tap would stop copying at its limit. No disk keeps up with a copy of every packet, so it writes to
+    // `/dev/null`.
     ("tap", &["modules.tap.tap.file=/dev/null", "modules.tap.tap.most=1000000000000"]),
 ];
 
-/// What functions cost on a machine, by a build.
+/// The costs of functions on one machine with one build.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// The form: 1.
+    /// The version of the file format: 1.
     pub schema: u32,
-    /// Of which machine and build, and for which largest batch.
+    /// The machine, the build and the largest batch.
     #[serde(flatten)]
     pub key: Key,
-    /// By function: what its calls cost. Of one with the parameters of a pipeline's module: by [key](keys),
+    /// Costs by function. For a function with the parameters of a pipeline's module, the name is its [key](keys):
     /// `acl@0123456789abcdef`.
     pub functions: BTreeMap<String, Costed>,
 }
 
-/// What a function's calls cost: `t0_s + t1_s · packets`, in seconds.
+/// The cost of a function's calls: `t0_s + t1_s · packets`, in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Costed {
-    /// The cost of a call, the engine's included. Never negative.
+    /// The fixed cost of a call, including the engine's. Never negative.
     pub t0_s: f64,
-    /// The cost of each packet of it. Never negative.
+    /// The cost of each packet in the call. Never negative.
     pub t1_s: f64,
-    /// The 95 % interval of `t0_s`, as far as it is not below 0.
+    /// The 95 % confidence interval of `t0_s`, cut off at 0.
     pub t0_95_s: [f64; 2],
-    /// The same of `t1_s`.
+    /// The 95 % confidence interval of `t1_s`, cut off at 0.
     pub t1_95_s: [f64; 2],
-    /// The part of `t0_s` that the engine's stopwatch counts as nobody's: choosing the module, taking its packets from the queue.
+    /// The part of `t0_s` that the engine's stopwatch assigns to no module: choosing the module and taking its packets
+    /// from the queue.
     pub dispatch_s: f64,
-    /// The share of the variance of what a packet takes, among sizes of batches, that the line explains; `None` where
-    /// it does not vary.
+    /// The share of the variance between batch sizes, of the time per packet, that the line explains. `None` if there
+    /// is no variance.
     pub r2: Option<f64>,
-    /// `(T0 + B·T1) / (B·(T0 + T1))` with the largest batch B: what packets cost in full batches, in parts of what they cost one
-    /// by one. 1: batches save nothing.
+    /// `(T0 + B·T1) / (B·(T0 + T1))` for the largest batch B: the cost of a packet in full batches, relative to its
+    /// cost in batches of one. At 1, batches save nothing.
     pub batchiness: f64,
-    /// Rounds in which each size was measured.
+    /// The number of rounds in which each size was measured.
     pub samples: usize,
-    /// The sizes that were measured, and what calls took: the lower quartile of all rounds, since whatever disturbs makes them dearer.
+    /// The measured batch sizes with the time of a call. The time is the lower quartile of all rounds, because
+    /// disturbances only add time.
     pub sizes: Vec<Size>,
-    /// The share of the time for which the machine was elsewhere; it is left out.
+    /// The share of the time of machine stalls; this time is left out of the costs.
     pub stalled: f64,
-    /// When it was measured.
+    /// The time of the measurement.
     pub at: Timestamp,
 }
 
-/// What calls on batches of one size took.
+/// The time of calls with one batch size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Size {
-    /// Packets a call.
+    /// Packets per call.
     pub packets: f64,
-    /// Seconds a call.
+    /// Seconds per call.
     pub call_s: f64,
 }
 
-/// How much is measured.
+/// The amount of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
     /// The largest batch.
     pub batch: usize,
-    /// How often all functions take their turn: what disturbs the machine for some seconds does so in one of them.
+    /// The number of passes over all functions. With several passes, a disturbance of some seconds affects only one of
+    /// them.
     pub passes: usize,
-    /// How often each size is measured in a pass.
+    /// The number of times that each size is measured in a pass.
     pub rounds: usize,
-    /// How long each function is measured, all together.
+    /// The total time for each function.
     pub time: Duration,
 }
 
 impl Effort {
-    /// The largest batches that can be asked for: a line needs three sizes.
+    /// The largest batches that are allowed. The minimum is 4, because fitting a line needs three sizes.
     pub const BATCHES: std::ops::RangeInclusive<usize> = 4..=forebay_packet::MAX_BATCH;
 
-    /// As much as it takes, for this largest batch.
+    /// The default effort for this largest batch.
     #[must_use]
     pub fn new(batch: usize) -> Self {
         Self { batch, passes: 3, rounds: 5, time: Duration::from_millis(600) }
     }
 
-    /// How long so many functions or modules take, where the machine is not elsewhere.
+    /// The expected time for `measured` functions or modules, on a machine without stalls.
     #[must_use]
     pub fn expected(&self, measured: usize) -> Duration {
         let sizes = bench::sizes(self.batch).len();
-        let looks = u32::try_from(sizes * self.passes * self.rounds * measured).unwrap_or(u32::MAX);
-        (self.span(sizes) + bench::SETTLE) * looks
+        let spans = u32::try_from(sizes * self.passes * self.rounds * measured).unwrap_or(u32::MAX);
+        (self.span(sizes) + bench::SETTLE) * spans
     }
 
-    /// How long a size is measured in a round.
+    /// The time for which one size is measured in one round.
     fn span(&self, sizes: usize) -> Duration {
         let parts = u32::try_from(sizes * self.passes * self.rounds).unwrap_or(u32::MAX).max(1);
         (self.time / parts).max(bench::SHORTEST)
     }
 }
 
-/// Why there is no profile.
+/// A profile cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// A function that is not there.
+    /// The function does not exist.
     #[error("there is no function '{name}'{near}: `forebay list functions` has all")]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What may have been meant.
+        /// A suggestion with a similar name, or empty.
         near: String,
     },
-    /// Its pipeline cannot be made.
+    /// The function's pipeline cannot be created.
     #[error(transparent)]
     Pipeline(#[from] Problems),
-    /// No core for it.
+    /// No core is available.
     #[error(transparent)]
     Core(#[from] CoreError),
-    /// It cannot be run.
+    /// The pipeline cannot be started.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// It went wrong as it ran.
+    /// The pipeline failed while it ran.
     #[error("{function}: {reason}")]
     Trouble {
         /// The function.
         function: String,
-        /// What happened.
+        /// The cause.
         reason: String,
     },
-    /// A module or state that would write a file of the user's.
+    /// A module or a state would write one of the user's files.
     #[error(
         "{who} writes {file}: measuring would fill it with made-up packets: put /dev/null in its place with `--set`"
     )]
@@ -162,7 +168,7 @@ pub enum ProfileError {
         /// The file's name.
         file: String,
     },
-    /// No line goes through what was measured.
+    /// The measurements do not give a line.
     #[error("{function}: other programs took so much that the cost of its calls is unknown: measure again")]
     Nothing {
         /// The function.
@@ -170,29 +176,30 @@ pub enum ProfileError {
     },
 }
 
-/// How far measuring is.
+/// The progress of measuring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress<'a> {
-    /// What is measured now.
+    /// The function or module that is measured now.
     pub function: &'a str,
-    /// Steps that are done: each function is measured in several passes.
+    /// The number of completed steps. A step is one pass of one function.
     pub done: usize,
-    /// All steps.
+    /// The number of all steps.
     pub all: usize,
 }
 
 impl Profile {
-    /// A profile that has nothing yet.
+    /// Returns a profile without functions.
     #[must_use]
     pub fn empty(key: Key) -> Self {
         Self { schema: SCHEMA, key, functions: BTreeMap::new() }
     }
 
-    /// Measures these functions on this machine; what was known of them before is replaced. `begins` hears of each that
-    /// begins.
+    /// Measures these functions on this machine and replaces their earlier costs. Calls `begins` at the beginning of
+    /// each step.
     ///
     /// # Errors
-    /// [`ProfileError`]: nothing is replaced then, but for [`Nothing`](ProfileError::Nothing), where all others are.
+    /// [`ProfileError`]. Then no cost is replaced. After [`Nothing`](ProfileError::Nothing), the costs of all other
+    /// functions are replaced.
     pub fn measure(
         &mut self,
         names: &[String],
@@ -212,27 +219,27 @@ impl Profile {
                 done += 1;
             }
         }
-        let mut nothing = None;
+        let mut failure = None;
         for (name, measured) in measured {
             match Costed::of(&measured, effort, hertz) {
                 Some(costed) => drop(self.functions.insert(name.clone(), costed)),
-                None => nothing = nothing.or(Some(ProfileError::Nothing { function: name.clone() })),
+                None => failure = failure.or(Some(ProfileError::Nothing { function: name.clone() })),
             }
         }
-        nothing.map_or(Ok(()), Err)
+        failure.map_or(Ok(()), Err)
     }
 }
 
-/// The names of all functions that there are.
+/// Returns the names of all functions.
 #[must_use]
 pub fn all() -> Vec<String> {
     forebay_graph::functions().iter().map(|function| function.name.to_owned()).collect()
 }
 
-/// Whether these are functions.
+/// Checks that these functions exist.
 ///
 /// # Errors
-/// [`ProfileError::Unknown`], with what may have been meant.
+/// [`ProfileError::Unknown`], with a suggestion.
 pub fn known(names: &[String]) -> Result<(), ProfileError> {
     let all = all();
     match names.iter().find(|name| !all.contains(name)) {
@@ -244,18 +251,19 @@ pub fn known(names: &[String]) -> Result<(), ProfileError> {
     }
 }
 
-/// The settings of a function's example that make it do what a busy worker's does, with batches of up to `batch`
+/// Returns the settings that make a function's example do the work of a busy worker, with batches of up to `batch`
 /// packets.
 #[must_use]
 pub fn settings(name: &str, batch: usize) -> Vec<String> {
-    let asked = crate::cases::built_in(&format!("function:{name}"));
+    let case = crate::cases::built_in(&format!("function:{name}"));
     let own = FUNCTIONS.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, set)| set);
-    let sets = asked.into_iter().flat_map(|asked| asked.set).chain(own.iter().map(|set| (*set).to_owned()));
+    let sets = case.into_iter().flat_map(|case| case.set).chain(own.iter().map(|set| (*set).to_owned()));
     sets.chain([format!("batch={batch}")]).collect()
 }
 
-/// The pipeline around a function, as a gate counts it, with batches of up to `batch` packets. Behind the function a
-/// [counter](AFTER) waits for full batches: what ports take does not depend on the function's.
+/// Returns the pipeline around a function, as the gate counts it, with batches of up to `batch` packets. A
+/// [counter](AFTER) behind the function waits for full batches, so that the cost of the output port does not depend on
+/// the function's batch size.
 fn source(name: &str, batch: usize) -> Result<Source, Problems> {
     let sample = forebay_pipeline::sample(name, &settings(name, batch))?;
     let written = parameters(&sample, |_| Schema::default())?;
@@ -266,18 +274,18 @@ fn source(name: &str, batch: usize) -> Result<Source, Problems> {
 }
 
 impl Costed {
-    /// The line through what was measured.
+    /// Fits a line to the measurements.
     ///
-    /// A call that is timed shares no time with those around it, and the time to choose the module is in none. So T0 is
-    /// what the whole pipeline takes more where the same packets come in more calls. The rest of a packet's cost is
-    /// timed in full batches, where there is little of both. Where other modules take so much more that T0 is lost in
-    /// their noise, calls of all sizes are timed.
+    /// The time of a single call does not include the time to choose the module, and timing itself changes it. So T0 is
+    /// the extra time of the whole pipeline when the same packets come in more calls. The cost per packet is taken from
+    /// timed calls with full batches, where the errors of both are small. If the noise of other modules hides T0, calls
+    /// of all sizes are timed instead.
     fn of(measured: &bench::Measured, effort: &Effort, hertz: f64) -> Option<Self> {
         let sizes = measured.sizes()?;
         let (one, full) = (sizes.first()?, sizes.last()?);
         let each = |size: &bench::Sample| size.call / size.packets;
         let timed = (each(one) - each(full)) / (1.0 / one.packets - 1.0 / full.packets);
-        // By size: calls for each packet that comes to the module, and the ticks of the whole for it.
+        // By size: calls per packet that comes to the module, and ticks of the whole pipeline per packet.
         let whole: Vec<_> = sizes.iter().map(|it| (1.0 / it.packets, it.whole / (it.calls * it.packets))).collect();
         let line = fit::line(&whole)?;
         let mut dispatch = line.each - timed.clamp(0.0, line.each);
@@ -285,7 +293,8 @@ impl Costed {
         let mut costs: Vec<_> = whole.iter().map(|(calls, whole)| (*calls, whole - besides)).collect();
         let mut line = fit::line(&costs)?;
         if line.each <= 0.0 || costs.iter().any(|(_, each)| *each <= 0.0) {
-            // The engine takes some time for each call: it is lost in the noise of what other modules take.
+            // The engine takes some time for each call, so a cost of 0 or less means that the noise of other modules
+            // hides it.
             costs = sizes.iter().map(|size| (1.0 / size.packets, each(size))).collect();
             (line, dispatch) = (fit::line(&costs)?, 0.0);
         }
@@ -306,13 +315,13 @@ impl Costed {
         })
     }
 
-    /// What a call on so many packets costs, in seconds.
+    /// Returns the cost of a call with this many packets, in seconds.
     #[must_use]
     pub fn call_s(&self, packets: f64) -> f64 {
         self.t0_s + self.t1_s * packets
     }
 
-    /// Whether it can be: nothing negative, nothing above an hour, ends of intervals in order.
+    /// True if all figures are possible: not negative, not above one hour, and the ends of intervals in order.
     fn is_sound(&self) -> bool {
         const MOST_S: f64 = 3_600.0;
         let figures = [self.t0_s, self.t1_s, self.dispatch_s, self.batchiness, self.stalled];
@@ -324,7 +333,8 @@ impl Costed {
     }
 }
 
-/// `(T0 + B·T1) / (B·(T0 + T1))`, 1/B to 1: what packets cost in batches of `batch`, in parts of what they cost one by one.
+/// Returns `(T0 + B·T1) / (B·(T0 + T1))`, from 1/B to 1: the cost of a packet in batches of `batch`, relative to its
+/// cost in batches of one.
 #[must_use]
 pub fn batchiness(t0: f64, t1: f64, batch: usize) -> f64 {
     let batch = batch as f64;

@@ -1,4 +1,4 @@
-//! The non-drop and the partial drop rate of a pipeline, searched for on this machine.
+//! Searches for the non-drop rate and the partial drop rate of a pipeline on this machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,31 +12,31 @@ use serde::{Deserialize, Serialize};
 use crate::search::{Found, Limits, NON_DROP, Outcome, PARTIAL_DROP, Progress, search};
 use crate::trial::{Load, Measured, TrialError};
 
-/// The least load that is tried, in packets a second: below it a trial of some tenths of a second has too few packets to tell
-/// shares of them.
+/// The smallest load that is tried, in packets per second. With less, a trial of some tenths of a second has too few
+/// packets to measure shares of them.
 const LEAST_PPS: f64 = 1_000.0;
-/// What a packet costs at least, in ticks: no worker takes more in a second than its ticks by these.
+/// The least cost of a packet, in ticks. It limits the rate that a worker can reach.
 const LEAST_TICKS: f64 = 16.0;
-/// How far apart the bounds may be in the end.
+/// The largest relative distance between the bounds at the end of the search.
 const WIDTH: f64 = 0.005;
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
-    /// No loss.
+    /// The rate without loss.
     pub ndr: Found,
-    /// At most 0.5 % lost.
+    /// The rate with at most 0.5 % loss.
     pub pdr: Found,
-    /// Trials that count.
+    /// Valid trials.
     pub trials: u64,
-    /// Trials that were repeated, because a worker had no core for a part of them and packets were lost.
+    /// Repeated trials: a worker was without its core for a part of the trial, and packets were lost.
     pub voids: u64,
-    /// How long it took, in seconds.
+    /// The duration of the search, in seconds.
     pub seconds: f64,
-    /// How long it might take.
+    /// The allowed duration, in seconds.
     pub time_s: f64,
-    /// Whether the machine left the workers so little of their cores that the rates say nothing: more trials were void than
-    /// were not, or some that were void had to be taken.
+    /// True if the rates are not reliable, because workers were without their cores too often: more trials were void
+    /// than valid, or the result of a void trial had to be used.
     pub void: bool,
 }
 
@@ -54,14 +54,14 @@ impl Rates {
         }
     }
 
-    /// The non-drop and the partial drop rate, where they could be told.
+    /// Returns the non-drop and the partial drop rate, or `None` if the search is void.
     #[must_use]
     pub fn rates(&self) -> (Option<f64>, Option<f64>) {
         if self.void { (None, None) } else { (self.ndr.pps, self.pdr.pps) }
     }
 }
 
-/// Why there is no search.
+/// The search cannot be done.
 #[derive(Debug, thiserror::Error)]
 pub enum RatesError {
     /// The pipeline cannot be started.
@@ -70,20 +70,20 @@ pub enum RatesError {
     /// A trial cannot be run.
     #[error(transparent)]
     Trial(#[from] TrialError),
-    /// Ports or functions failed: which, and why.
+    /// Ports or functions failed: each with its error.
     #[error("{}", .0.iter().map(|(place, trouble)| format!("{place}: {trouble}")).collect::<Vec<_>>().join("\n"))]
     Troubles(Vec<(String, String)>),
 }
 
-/// Whether the rates of these plans can be searched for at all.
+/// Checks that the rates of these plans can be searched for.
 ///
 /// # Errors
-/// [`TrialError`]: what the sources are.
+/// [`TrialError`]: the sources do not allow it.
 pub fn check(plans: &[Plan]) -> Result<(), TrialError> {
     Load::of(plans).map(|_| ())
 }
 
-/// Runs plans on these cores, and searches for `time`; `told` hears of every trial.
+/// Runs `plans` on `cores` and searches for `time`. Calls `report` after every trial.
 ///
 /// # Errors
 /// [`RatesError`].
@@ -92,14 +92,14 @@ pub fn find(
     cores: impl Into<Cores>,
     made: Made,
     time: Duration,
-    told: &mut dyn FnMut(&Progress<'_>),
+    report: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Rates, RatesError> {
     let (load, workers) = (Load::of(&plans)?, plans.len() as f64);
     let instance = forebay_instance::start(plans, cores, made, Box::new(|_| None), Steer::default())?;
     let most_pps = Tsc.frequency().hertz() / LEAST_TICKS * workers;
     let limits = Limits { least_pps: LEAST_PPS, most_pps, time, width: WIDTH };
     let mut trials = Measured::new(Arc::clone(&instance), load);
-    let outcome = search(&mut trials, &[NON_DROP, PARTIAL_DROP], &limits, told);
+    let outcome = search(&mut trials, &[NON_DROP, PARTIAL_DROP], &limits, report);
     let ended = instance.end();
     let outcome = outcome?;
     if ended.troubles.is_empty() { Ok(Rates::of(&outcome, time)) } else { Err(RatesError::Troubles(ended.troubles)) }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_search_that_the_machine_spoilt_tells_no_rates() {
+    fn a_void_search_has_no_rates() {
         let found = Found { pps: Some(1e6), lower_pps: Some(1e6), upper_pps: Some(1.004e6), settled: true };
         let outcome = Outcome { found: vec![found; 2], trials: 40, voids: 12, taken_void: 0, seconds: 20.0 };
         let rates = |outcome: Outcome| Rates::of(&outcome, Duration::from_secs(30)).rates();

@@ -1,5 +1,5 @@
-//! Measurements that are kept: each in a folder of its own, with the program and the pipeline that it is of, so that both
-//! can run again beside others.
+//! Saved measurements. Each has its own folder, with the program and the pipeline that were measured, so that both can
+//! run again next to others.
 
 mod slim;
 
@@ -15,26 +15,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::measurement::Measurement;
 
-/// What the measurement is called in its folder, and the program.
+/// The name of the measurement file in its folder.
 const FILE: &str = "measurement.json";
+/// The name of the program in the folder of a measurement.
 const PROGRAM: &str = "program";
-/// How long a name may be.
+/// The longest name, in characters.
 const LONGEST: usize = 64;
-/// How long a measurement's file may be, in bytes: thousands of modules, and the pipeline's whole file, take less.
+/// The largest measurement file that is read, in bytes: more than enough for thousands of modules and the pipeline's
+/// whole file.
 const MOST: u64 = 64 << 20;
 
-/// A pipeline as it can be named again.
+/// A pipeline, in a form that can be named again.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
-    /// `usecase:NAME`, `function:NAME`, or a file's whole path.
+    /// `usecase:NAME`, `function:NAME`, or the absolute path of a file.
     pub pipeline: String,
-    /// Settings.
+    /// Its settings (`--set`).
     pub set: Vec<String>,
-    /// What the file said.
+    /// The contents of the file.
     pub text: Option<String>,
 }
 
-/// Without the text and the settings, which may have keys in them.
+/// Leaves out the text and the settings, which may contain keys.
 impl fmt::Debug for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subject").field("pipeline", &self.pipeline).finish_non_exhaustive()
@@ -42,7 +44,8 @@ impl fmt::Debug for Subject {
 }
 
 impl Subject {
-    /// A pipeline named by `usecase:NAME`, `function:NAME` or a file's whole path, as it is now.
+    /// Reads the present state of a pipeline that is named by `usecase:NAME`, `function:NAME` or the absolute path of a
+    /// file.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -51,7 +54,7 @@ impl Subject {
         Ok(Self { pipeline, set, text })
     }
 
-    /// What to give `forebay measure` for it.
+    /// Returns the arguments of `forebay measure` for this pipeline.
     #[must_use]
     pub fn arguments(&self) -> Vec<String> {
         let set = self.set.iter().flat_map(|set| ["--set".to_owned(), set.clone()]);
@@ -59,80 +62,88 @@ impl Subject {
     }
 }
 
-/// What a configuration file says.
+/// Reads the contents of a configuration file.
 fn text(pipeline: &str) -> io::Result<String> {
     let bytes = read_text(Path::new(pipeline), MOST)?;
-    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a text in UTF-8"))
 }
 
 /// A measurement that was saved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Saved {
-    /// What it was saved as: its folder's name.
+    /// The name of its folder.
     pub name: String,
-    /// When.
+    /// The time of the measurement.
     pub at: Timestamp,
-    /// The commit that the program is of, where that is known.
+    /// The commit of the program, if known.
     pub commit: Option<String>,
-    /// What was measured.
+    /// The measured pipeline.
     pub subject: Subject,
     /// The figures.
     #[serde(flatten)]
     pub measurement: Measurement,
 }
 
-/// Why a measurement cannot be saved, or found.
+/// A measurement cannot be saved or found.
 #[derive(Debug, thiserror::Error)]
 pub enum SavedError {
-    /// A name that no folder should have.
-    #[error("the name '{0}': allowed are 1 to {LONGEST} letters, digits, '-', '_' and '.', the first no '.'")]
+    /// The name is not allowed as a folder name.
+    #[error("the name '{0}': allowed are 1 to {LONGEST} letters, digits, '-', '_' and '.'; it must not begin with '.'")]
     Name(String),
-    /// It is there.
-    #[error("{}: a measurement of this name is there: choose another name, or remove that folder", shown(.0))]
+    /// A measurement of this name exists.
+    #[error("{}: a measurement of this name exists: choose another name, or remove that folder", shown(.0))]
     There(PathBuf),
-    /// It is not there.
+    /// No measurement has this name.
     #[error("no measurement '{}' in {}: {}", in_one_line(.name), shown(.store), listed(.there))]
     Missing {
         /// The name.
         name: String,
-        /// Where it should be.
+        /// The store.
         store: PathBuf,
-        /// What there is.
+        /// The names in the store.
         there: Vec<String>,
     },
-    /// What is there is none.
-    #[error("{}: no measurement: {error}", shown(.file))]
+    /// The file is not a measurement.
+    #[error("{}: not a measurement: {error}", shown(.file))]
     Broken {
         /// The file.
         file: PathBuf,
-        /// What is wrong.
+        /// The error.
         error: serde_json::Error,
     },
-    /// When it was made cannot be read.
-    #[error("{}: at: '{}' is no instant: allowed is RFC 3339, such as 2026-11-21T21:40:00Z", shown(.file), in_one_line(.at))]
+    /// The time of the measurement cannot be parsed.
+    #[error(
+        "{}: at: '{}' is not a time: allowed is RFC 3339, for example 2026-11-21T21:40:00Z",
+        shown(.file),
+        in_one_line(.at)
+    )]
     Instant {
         /// The file.
         file: PathBuf,
-        /// What it says.
+        /// The text in the file.
         at: String,
     },
-    /// Several cannot be read: all of them, a line each.
+    /// Several files cannot be read: their errors, one per line.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Several(Vec<SavedError>),
-    /// There is no store.
-    #[error("{}: {error}: allowed is a folder that `forebay measure PIPELINE --save NAME` has written to", shown(.store))]
+    /// The store does not exist or cannot be read.
+    #[error(
+        "{}: {error}: allowed is a folder that `forebay measure PIPELINE --save NAME` has written to",
+        shown(.store)
+    )]
     Folder {
-        /// Where.
+        /// The store.
         store: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// There is nothing in it.
-    #[error("{}: no measurement is saved there: `forebay measure PIPELINE --save NAME` saves one", shown(.0))]
+    /// The store is empty.
+    #[error("{}: the folder has no measurements: `forebay measure PIPELINE --save NAME` saves one", shown(.0))]
     Empty(PathBuf),
-    /// The file has changed since.
+    /// The pipeline's file has changed since the measurement.
     #[error(
-        "{pipeline} has changed since '{name}' was saved: `measure --save` it under a new name, or bring the file back"
+        "{pipeline} has changed since '{name}' was saved: save a measurement under a new name (`measure \
+         --save`), or restore the file"
     )]
     Changed {
         /// The file.
@@ -140,24 +151,24 @@ pub enum SavedError {
         /// The measurement.
         name: String,
     },
-    /// Files.
+    /// A file cannot be read or written.
     #[error("{}: {error}", shown(.file))]
     Io {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
 }
 
 fn listed(names: &[String]) -> String {
     if names.is_empty() {
-        return "nothing is saved there; `forebay measure PIPELINE --save NAME` does".to_owned();
+        return "the store is empty; `forebay measure PIPELINE --save NAME` saves one".to_owned();
     }
     format!("there are {}", joined(names))
 }
 
-/// Names of a store in a message.
+/// Formats names of a store for a message.
 pub(crate) fn joined(names: &[String]) -> String {
     names.iter().map(|name| in_one_line(name)).collect::<Vec<_>>().join(", ")
 }
@@ -166,8 +177,8 @@ fn shown(path: &Path) -> String {
     in_one_line(&path.to_string_lossy())
 }
 
-/// `text` as a message or a table repeats it where it comes from outside, such as a folder's name: control characters, the
-/// end of a line among them, as JSON escapes them.
+/// Returns `text` for a message or a table, with control characters (including line ends) escaped as in JSON. Needed
+/// for text from outside, for example a folder's name.
 #[must_use]
 pub fn in_one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
@@ -181,21 +192,21 @@ pub fn in_one_line(text: &str) -> String {
     line
 }
 
-/// The folder that measurements are saved in.
+/// The folder of saved measurements.
 #[derive(Clone, Debug)]
 pub struct Store(PathBuf);
 
 impl Store {
-    /// The folder `path`, which is made when something is saved.
+    /// Returns a store in the folder `path`. The folder is created when a measurement is saved.
     #[must_use]
     pub fn new(path: &Path) -> Self {
         Self(path.to_owned())
     }
 
-    /// Where a new measurement goes.
+    /// Returns the path of a new measurement's folder.
     ///
     /// # Errors
-    /// A name that is not allowed, or that is there.
+    /// The name is not allowed or exists.
     pub fn place(&self, name: &str) -> Result<PathBuf, SavedError> {
         let letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
         if !(1..=LONGEST).contains(&name.len()) || !name.chars().all(letter) || name.starts_with('.') {
@@ -205,10 +216,10 @@ impl Store {
         if folder.exists() { Err(SavedError::There(folder)) } else { Ok(folder) }
     }
 
-    /// Makes the folder, where it is not there, ready for a new measurement, before it is made.
+    /// Creates the store if needed and checks that a measurement can be saved. Called before the measurement is made.
     ///
     /// # Errors
-    /// As [`place`](Self::place), and where nothing can be written.
+    /// Same as [`place`](Self::place); also if files cannot be written.
     pub fn ready(&self, name: &str) -> Result<(), SavedError> {
         self.place(name)?;
         let io = |error| SavedError::Io { file: self.0.clone(), error };
@@ -216,14 +227,14 @@ impl Store {
         fs::create_dir_all(&self.0).map_err(io)?;
         tempfile::tempfile_in(&self.0).map_err(io)?;
         if is_new {
-            // Programs are large, and no part of anybody's repository.
+            // Programs are large and should not be committed to a repository.
             fs::write(self.0.join(".gitignore"), "*\n").map_err(io)?;
         }
         Ok(())
     }
 
-    /// Saves a measurement with the program that made it, without what debuggers read: all of it or nothing. Where it
-    /// is.
+    /// Saves a measurement with its program, without the program's debug sections, completely or not at all. Returns
+    /// the path of its folder.
     ///
     /// # Errors
     /// [`SavedError`].
@@ -234,37 +245,40 @@ impl Store {
             move |error| SavedError::Io { file, error }
         };
         fs::create_dir_all(&self.0).map_err(io(&self.0))?;
-        // Removed when it goes out of scope, unless all went well.
+        // The folder is removed when it goes out of scope, unless it was renamed.
         let temporary = tempfile::Builder::new().prefix(".new").tempdir_in(&self.0).map_err(io(&self.0))?;
         let (file, copy) = (temporary.path().join(FILE), temporary.path().join(PROGRAM));
         let text = serde_json::to_string_pretty(saved).map_err(|error| io(&file)(error.into()))?;
-        // It has the pipeline's text, in which there may be keys: its owner alone may read it.
+        // The file contains the pipeline's text, which may contain keys: only its owner may read it.
         let private = |file: &Path| fs::File::options().write(true).create_new(true).mode(OWNER_ALONE).open(file);
         private(&file).and_then(|mut new| new.write_all(text.as_bytes())).map_err(io(&file))?;
         let whole = fs::read(program).map_err(io(program))?;
         let kept = slim::slim(&whole);
-        let same =
-            self.names().into_iter().map(|name| self.0.join(name).join(PROGRAM)).find(|other| is_of(other, &kept));
-        // Where it is another user's, a link to it may be forbidden.
+        let same = self
+            .names()
+            .into_iter()
+            .map(|name| self.0.join(name).join(PROGRAM))
+            .find(|other| has_contents(other, &kept));
+        // If the file belongs to another user, a hard link to it may be forbidden.
         if same.is_none_or(|same| fs::hard_link(same, &copy).is_err()) {
             let may = fs::metadata(program).map_err(io(program))?.permissions();
             fs::write(&copy, &*kept).and_then(|()| fs::set_permissions(&copy, may)).map_err(io(&copy))?;
         }
         fs::rename(temporary.path(), &folder).map_err(|error| match error.kind() {
-            // Somebody else was quicker.
+            // Another process has saved a measurement of this name in the meantime.
             io::ErrorKind::DirectoryNotEmpty => SavedError::There(folder.clone()),
             _ => io(&folder)(error),
         })?;
         Ok(folder)
     }
 
-    /// A measurement, and its program.
+    /// Returns a measurement and the path of its program.
     ///
     /// # Errors
-    /// [`SavedError`]; also where its pipeline's file has changed since.
+    /// [`SavedError`]; also if its pipeline's file has changed since the measurement.
     pub fn find(&self, name: &str) -> Result<(Saved, PathBuf), SavedError> {
         let missing = || SavedError::Missing { name: name.to_owned(), store: self.0.clone(), there: self.names() };
-        // A path would lead out of the store, to another program.
+        // A path could lead out of the store, to another program.
         let mut parts = Path::new(name).components();
         let (Some(Component::Normal(one)), None) = (parts.next(), parts.next()) else { return Err(missing()) };
         if one != name {
@@ -283,20 +297,20 @@ impl Store {
         Ok((saved, folder.join(PROGRAM)))
     }
 
-    /// All measurements, the oldest first.
+    /// Returns all measurements, the oldest first.
     ///
     /// # Errors
-    /// [`SavedError`]: there is no store, or nothing in it; and every file that is no measurement.
+    /// [`SavedError`]: the store does not exist or is empty, or files are not measurements (each is listed).
     pub fn all(&self) -> Result<Vec<Saved>, SavedError> {
-        let (mut saved, mut wrong) = (Vec::new(), Vec::new());
+        let (mut saved, mut errors) = (Vec::new(), Vec::new());
         for folder in self.folders().map_err(|error| SavedError::Folder { store: self.0.clone(), error })? {
             match read(&folder) {
                 Ok(one) => saved.push(one),
-                Err(error) => wrong.push(error),
+                Err(error) => errors.push(error),
             }
         }
-        if !wrong.is_empty() {
-            return Err(SavedError::Several(wrong));
+        if !errors.is_empty() {
+            return Err(SavedError::Several(errors));
         }
         if saved.is_empty() {
             return Err(SavedError::Empty(self.0.clone()));
@@ -305,12 +319,12 @@ impl Store {
         Ok(saved)
     }
 
-    /// The folders of measurements, by their names.
+    /// Returns the folders of measurements, sorted by name.
     fn folders(&self) -> io::Result<Vec<PathBuf>> {
         let mut folders = Vec::new();
         for entry in fs::read_dir(&self.0)? {
             let path = entry?.path();
-            // What else people keep there is theirs, and what is being saved begins with a dot.
+            // Other files in the store are ignored. A measurement that is being saved has a name with a dot.
             let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
             if !hidden && path.join(FILE).exists() {
                 folders.push(path);
@@ -329,38 +343,38 @@ fn name(folder: &Path) -> String {
     folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The measurement in a folder.
+/// Reads the measurement in a folder.
 fn read(folder: &Path) -> Result<Saved, SavedError> {
     #[derive(Deserialize)]
     struct Instant {
         at: String,
     }
     let file = folder.join(FILE);
-    // A pipe in its place would keep its reader waiting.
+    // `read_text` refuses a pipe, which would block the reader.
     let text = match read_text(&file, MOST) {
         Ok(text) => text,
         Err(error) => return Err(SavedError::Io { file, error }),
     };
     let parse = || {
         let Instant { at } = serde_json::from_slice(&text)?;
-        // By itself, so that it is told what is allowed.
+        // Parsed separately, so that the error says which form is allowed.
         if at.parse::<Timestamp>().is_err() {
             return Ok(Err(at));
         }
         serde_json::from_slice::<Saved>(&text).map(Ok)
     };
     match parse() {
-        // The folder may have got another name since.
+        // The folder may have been renamed since.
         Ok(Ok(saved)) => Ok(Saved { name: name(folder), ..saved }),
         Ok(Err(at)) => Err(SavedError::Instant { file, at }),
         Err(error) => Err(SavedError::Broken { file, error }),
     }
 }
 
-/// Whether a file has just these bytes.
-fn is_of(file: &Path, bytes: &[u8]) -> bool {
-    fs::metadata(file).is_ok_and(|told| told.len() == bytes.len() as u64)
-        && fs::read(file).is_ok_and(|there| there == bytes)
+/// True if the file has exactly these bytes.
+fn has_contents(file: &Path, bytes: &[u8]) -> bool {
+    fs::metadata(file).is_ok_and(|metadata| metadata.len() == bytes.len() as u64)
+        && fs::read(file).is_ok_and(|contents| contents == bytes)
 }
 
 #[cfg(test)]

@@ -1,27 +1,28 @@
-//! Finds the rates that a pipeline carries without loss (NDR) and with little loss (PDR), by short trials of which an odd one
-//! may be bad.
+//! Finds the rates that a pipeline forwards without loss (NDR) and with little loss (PDR), by short trials, some of
+//! which may be bad.
 //!
-//! After MLRsearch (draft-ietf-bmwg-mlrsearch, "Multiple Loss Ratio Search"): several trials at a load; a load bounds the
-//! rate from below or above once no further trial could change that, given the share of trial time that may exceed the
-//! loss; all goals share the trials; rough, short phases come before fine, long ones. Of loads that contradict each other
-//! (a lower one loses, a higher one does not) the lowest that loses counts.
+//! The method follows MLRsearch (draft-ietf-bmwg-mlrsearch, "Multiple Loss Ratio Search"). There are several trials at
+//! a load. A load becomes a lower or an upper bound when no further trial could change the decision, given the share of
+//! trial time that may exceed the loss. All goals share the trials. Short phases with wide bounds come before long
+//! phases with narrow ones. If loads contradict each other (a lower one loses packets, a higher one does not), the
+//! lowest load with losses counts.
 //!
-//! Nothing here knows what a trial is: [`Trials`] runs them, a model in tests.
+//! This module does not depend on how trials run: [`Trials`] runs them; tests use a model.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What one trial has shown.
+/// The result of one trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trial {
-    /// Packets offered.
+    /// The number of offered packets.
     pub offered: u64,
-    /// Of these, packets lost.
+    /// The number of offered packets that were lost.
     pub lost: u64,
-    /// Whether it says nothing: something from outside disturbed it.
+    /// True if the trial is not valid, because workers were disturbed from outside.
     pub void: bool,
-    /// How long it took, with all that comes before and after.
+    /// The duration of the trial, including preparation and evaluation.
     pub took: Duration,
 }
 
@@ -31,97 +32,97 @@ impl Trial {
     }
 }
 
-/// Who runs trials.
+/// Runs trials.
 pub trait Trials {
-    /// Why a trial cannot be run.
+    /// The error of a trial.
     type Error;
 
-    /// Offers `pps` packets a second for `span`.
+    /// Offers `pps` packets per second for `span`.
     ///
     /// # Errors
-    /// The trial could not be run at all.
+    /// The trial could not be run.
     fn run(&mut self, pps: f64, span: Duration) -> Result<Trial, Self::Error>;
 }
 
-/// What is looked for: the greatest load at which trials lose no more than `loss`.
+/// A goal of the search: the greatest load at which trials lose at most `loss`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goal {
     /// The share of packets that a good trial may lose.
     pub loss: f64,
-    /// The share of the trials' time that bad trials may take; below 1.
+    /// The share of the trial time that bad trials may take; below 1.
     pub exceed: f64,
 }
 
-/// No loss. Half of the trials' time may be bad, as the draft proposes.
+/// No loss. Up to half of the trial time may be bad, as the draft proposes.
 pub const NON_DROP: Goal = Goal { loss: 0.0, exceed: 0.5 };
-/// At most 0.5 % lost.
+/// At most 0.5 % loss.
 pub const PARTIAL_DROP: Goal = Goal { loss: 0.005, exceed: 0.5 };
 
-/// Within what is searched.
+/// The limits of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// The least load tried, in packets a second; above 0.
+    /// The least load, in packets per second; above 0.
     pub least_pps: f64,
-    /// The greatest load tried.
+    /// The greatest load, in packets per second.
     pub most_pps: f64,
-    /// How long it may take. The last trials' length follows from it.
+    /// The longest duration of the search. The length of the last trials depends on it.
     pub time: Duration,
-    /// How far apart lower and upper bound may be in the end, as a share of the upper.
+    /// The largest distance between lower and upper bound at the end, as a share of the upper bound.
     pub width: f64,
 }
 
-/// How often a void trial is repeated before it is taken as it is.
+/// The number of times that a void trial is repeated before its result is used.
 pub const REPEATS: u32 = 5;
 
-/// What was found for a goal.
+/// The result for a goal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Found {
-    /// Packets a second that came through at the lower bound, but for the worst trials (the draft's conditional
-    /// throughput); `None` where no load was good.
+    /// The rate that was forwarded at the lower bound, in packets per second, without the worst trials (the draft's
+    /// conditional throughput). `None` if no load was good.
     pub pps: Option<f64>,
-    /// The greatest load that is good, of those below the upper bound.
+    /// The greatest good load below the upper bound.
     pub lower_pps: Option<f64>,
-    /// The least load that is not; `None` where the limit is above all that were tried.
+    /// The least bad load; `None` if no bad load was found.
     pub upper_pps: Option<f64>,
-    /// Whether the bounds are as near each other, and as sure, as they were to be; else the time was up before.
+    /// True if the bounds are narrow enough and certain; false if the time was up before.
     pub settled: bool,
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// By goal.
+    /// The results by goal.
     pub found: Vec<Found>,
-    /// Trials, without those that were void.
+    /// The number of trials, without void ones.
     pub trials: u64,
-    /// Trials that were void and repeated.
+    /// The number of void trials that were repeated.
     pub voids: u64,
-    /// Void trials that were taken as they are, because the repetitions were void too.
+    /// The number of void trials whose results were used, because the repetitions were void too.
     pub taken_void: u64,
-    /// How long it took, in seconds.
+    /// The duration of the search, in seconds.
     pub seconds: f64,
 }
 
-/// How far a search is: a trial is about to be run.
+/// The progress of a search, before a trial is run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// What it has come to so far.
+    /// The result so far.
     pub outcome: &'a Outcome,
     /// The load of the trial.
     pub pps: f64,
-    /// The rates found at least, where any are, by goal.
+    /// The lower bounds found so far, by goal.
     pub lower_pps: &'a [Option<f64>],
 }
 
-/// Searches for all `goals`; `told` hears of each trial before it is run. The time is kept but for the last trial.
+/// Searches for all `goals`. Calls `report` before each trial. The time limit is exceeded by at most the last trial.
 ///
 /// # Errors
-/// A trial that could not be run.
+/// A trial could not be run.
 pub fn search<T: Trials>(
     trials: &mut T,
     goals: &[Goal],
     limits: &Limits,
-    told: &mut dyn FnMut(&Progress<'_>),
+    report: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Outcome, T::Error> {
     let phases = phases(limits);
     let mut search = Search {
@@ -130,9 +131,9 @@ pub fn search<T: Trials>(
         loads: Vec::new(),
         outcome: Outcome { found: vec![Found::default(); goals.len()], ..Outcome::default() },
         lower: vec![None; goals.len()],
-        told,
+        report,
     };
-    if search.all(goals, &phases)? == Step::Done {
+    if search.all(goals, &phases)? == Completion::Done {
         search.outcome.found.iter_mut().for_each(|found| found.settled = true);
     }
     for (at, goal) in goals.iter().enumerate() {
@@ -142,20 +143,21 @@ pub fn search<T: Trials>(
     Ok(search.outcome)
 }
 
-/// A round of the search: how long trials are, and when it is content.
+/// A phase of the search: the length of its trials and the precision of its bounds.
 #[derive(Clone, Copy, Debug)]
 struct Phase {
     /// The length of a trial, in seconds.
     span: f64,
-    /// For how long trials of this length decide about a load, where they disagree.
+    /// The total length of trials of this phase that decide about a load when they disagree, in seconds.
     sum: f64,
-    /// How far apart the bounds may be.
+    /// The largest distance between the bounds, as a share of the upper bound.
     width: f64,
 }
 
-/// Rounds, the last as fine as asked for. The last trials' length is a 75th of the time: undisturbed, half of the time is used.
-/// So many trials a load that, where one in five is bad for no reason, 98 of 100 searches end within 2 % of the limit (with three
-/// and five in the last rounds, and one in the first: 95).
+/// Returns the phases; the last one has the requested precision. The length of the last trials is 1/75 of the time
+/// limit: an undisturbed search needs half of the time. With these numbers of trials per load, if one in five trials is
+/// bad by chance, 98 of 100 searches end within 2 % of the limit. (With three and five in the last phases and one in
+/// the first: 95.)
 fn phases(limits: &Limits) -> [Phase; 4] {
     let last = (limits.time.as_secs_f64() / 75.0).clamp(0.005, 2.0);
     let phase = |part: f64, trials: f64, widths: f64| {
@@ -165,14 +167,14 @@ fn phases(limits: &Limits) -> [Phase; 4] {
     [phase(8.0, 5.0, 8.0), phase(4.0, 5.0, 4.0), phase(2.0, 7.0, 2.0), phase(1.0, 7.0, 1.0)]
 }
 
-/// What trials at a load have shown.
+/// The results of the trials at a load.
 struct Load {
     pps: f64,
-    /// Length in seconds, share lost.
+    /// For each trial: its length in seconds and the share of lost packets.
     trials: Vec<(f64, f64)>,
 }
 
-/// On which side of the rate looked for a load is.
+/// The position of a load relative to the searched rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Below,
@@ -180,8 +182,8 @@ enum Side {
 }
 
 impl Load {
-    /// Where the load is, if further trials of this phase could not change that: then it is the same whether all that is
-    /// missing is taken for good or for bad (the draft's optimistic and pessimistic exceed ratio).
+    /// Returns the side of the load if further trials of this phase could not change it: it is the same whether all
+    /// missing trials are assumed to be good or bad (the draft's optimistic and pessimistic exceed ratio).
     fn side(&self, goal: &Goal, phase: &Phase) -> Option<Side> {
         let (mut good, mut bad, mut good_short, mut bad_short) = (0.0, 0.0, 0.0, 0.0);
         for (span, loss) in &self.trials {
@@ -193,7 +195,8 @@ impl Load {
             };
             *sum += span;
         }
-        // Short trials say little of long ones: losses that they had beyond their share count, good ones do not.
+        // Short trials are weak evidence for long ones: bad trials count as far as they exceed their allowed share,
+        // good trials do not count.
         bad += (bad_short - good_short * goal.exceed / (1.0 - goal.exceed)).max(0.0);
         let whole = (good + bad).max(phase.sum);
         let allowed = whole * goal.exceed;
@@ -204,15 +207,16 @@ impl Load {
         }
     }
 
-    /// The share lost by the best of the worst trials that may exceed the goal, and the others.
+    /// Returns the greatest loss of the trials that remain after the worst trials, which may exceed the goal, are left
+    /// out.
     fn loss(&self, goal: &Goal, phase: &Phase) -> f64 {
         let mut long: Vec<_> = self.trials.iter().filter(|(span, _)| *span >= phase.span).copied().collect();
         long.sort_by(|one, other| other.1.total_cmp(&one.1));
         let whole = long.iter().map(|(span, _)| span).sum::<f64>().max(phase.sum);
-        let mut left = whole * goal.exceed;
+        let mut allowed = whole * goal.exceed;
         for (span, loss) in long {
-            left -= span;
-            if left < 0.0 {
+            allowed -= span;
+            if allowed < 0.0 {
                 return loss;
             }
         }
@@ -220,9 +224,9 @@ impl Load {
     }
 }
 
-/// Whether there was time.
+/// The reason why a part of the search has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum Completion {
     Done,
     TimeUp,
 }
@@ -234,18 +238,18 @@ struct Search<'a, T: Trials> {
     outcome: Outcome,
     /// By goal: the lower bound of the last phase that had one.
     lower: Vec<Option<f64>>,
-    told: &'a mut dyn FnMut(&Progress<'_>),
+    report: &'a mut dyn FnMut(&Progress<'_>),
 }
 
-/// Where a phase begins: the bounds of the one before.
+/// The lower and the upper bound of the previous phase, where a phase begins.
 type Bounds = (Option<f64>, Option<f64>);
 
 impl<T: Trials> Search<'_, T> {
-    fn all(&mut self, goals: &[Goal], phases: &[Phase]) -> Result<Step, T::Error> {
-        // What comes through when far too much is offered is a good first guess.
+    fn all(&mut self, goals: &[Goal], phases: &[Phase]) -> Result<Completion, T::Error> {
+        // The rate that is forwarded under far too much load is a good first estimate.
         let most = self.limits.most_pps;
-        if self.measure(most, phases[0].span)? == Step::TimeUp {
-            return Ok(Step::TimeUp);
+        if self.measure(most, phases[0].span)? == Completion::TimeUp {
+            return Ok(Completion::TimeUp);
         }
         let lost = self.loads[0].trials.first().map_or(0.0, |(_, loss)| *loss);
         let guess = (most * (1.0 - lost)).max(self.limits.least_pps);
@@ -254,8 +258,8 @@ impl<T: Trials> Search<'_, T> {
             for (at, goal) in goals.iter().enumerate() {
                 let mut step = phase.width;
                 while let Some(pps) = self.next(goal, phase, hints[at], &mut step) {
-                    if self.decide(pps, goal, phase)? == Step::TimeUp {
-                        return Ok(Step::TimeUp);
+                    if self.decide(pps, goal, phase)? == Completion::TimeUp {
+                        return Ok(Completion::TimeUp);
                     }
                 }
                 hints[at] = self.bounds(goal, phase);
@@ -263,10 +267,10 @@ impl<T: Trials> Search<'_, T> {
                 self.outcome.found[at].settled = number + 1 == phases.len();
             }
         }
-        Ok(Step::Done)
+        Ok(Completion::Done)
     }
 
-    /// The load to be decided next; `None`: the bounds are near enough, or there are none within the limits.
+    /// Returns the load to decide next. `None` if the bounds are close enough, or if there are none within the limits.
     fn next(&self, goal: &Goal, phase: &Phase, hint: Bounds, step: &mut f64) -> Option<f64> {
         let Limits { least_pps: least, most_pps: most, .. } = self.limits;
         match self.bounds(goal, phase) {
@@ -291,7 +295,8 @@ impl<T: Trials> Search<'_, T> {
         }
     }
 
-    /// The relevant bounds: the least load that is above, and the greatest below that is not.
+    /// Returns the relevant bounds: the least load above the rate, and the greatest load below the rate that is less
+    /// than it.
     fn bounds(&self, goal: &Goal, phase: &Phase) -> Bounds {
         let on = |side: Side| {
             let on = move |load: &&Load| load.side(goal, phase) == Some(side);
@@ -302,26 +307,26 @@ impl<T: Trials> Search<'_, T> {
         (below.max_by(f64::total_cmp), high)
     }
 
-    /// Runs trials at a load until it is known on which side it is.
-    fn decide(&mut self, pps: f64, goal: &Goal, phase: &Phase) -> Result<Step, T::Error> {
+    /// Runs trials at a load until its side is known.
+    fn decide(&mut self, pps: f64, goal: &Goal, phase: &Phase) -> Result<Completion, T::Error> {
         loop {
-            if self.measure(pps, phase.span)? == Step::TimeUp {
-                return Ok(Step::TimeUp);
+            if self.measure(pps, phase.span)? == Completion::TimeUp {
+                return Ok(Completion::TimeUp);
             }
             if self.loads.iter().any(|load| load.pps == pps && load.side(goal, phase).is_some()) {
-                return Ok(Step::Done);
+                return Ok(Completion::Done);
             }
         }
     }
 
-    /// Runs a trial, and repeats it as long as it is void, but not for ever.
-    fn measure(&mut self, pps: f64, span: f64) -> Result<Step, T::Error> {
+    /// Runs a trial. Repeats it while it is void, at most [`REPEATS`] times.
+    fn measure(&mut self, pps: f64, span: f64) -> Result<Completion, T::Error> {
         let mut repeats = REPEATS;
         let trial = loop {
             if self.outcome.seconds + span > self.limits.time.as_secs_f64() {
-                return Ok(Step::TimeUp);
+                return Ok(Completion::TimeUp);
             }
-            (self.told)(&Progress { outcome: &self.outcome, pps, lower_pps: &self.lower });
+            (self.report)(&Progress { outcome: &self.outcome, pps, lower_pps: &self.lower });
             let trial = self.trials.run(pps, Duration::from_secs_f64(span))?;
             self.outcome.seconds += trial.took.as_secs_f64();
             if !trial.void {
@@ -335,15 +340,15 @@ impl<T: Trials> Search<'_, T> {
             self.outcome.voids += 1;
         };
         self.outcome.trials += 1;
-        let told = (span, trial.loss());
+        let result = (span, trial.loss());
         match self.loads.iter_mut().find(|load| load.pps == pps) {
-            Some(load) => load.trials.push(told),
-            None => self.loads.push(Load { pps, trials: vec![told] }),
+            Some(load) => load.trials.push(result),
+            None => self.loads.push(Load { pps, trials: vec![result] }),
         }
-        Ok(Step::Done)
+        Ok(Completion::Done)
     }
 
-    /// What is known of a goal: of each bound what the latest phase says that has one.
+    /// Returns the result for a goal. Each bound comes from the latest phase that has one.
     fn found(&self, goal: &Goal, phases: &[Phase]) -> Found {
         let mut found = Found::default();
         for phase in phases.iter().rev() {

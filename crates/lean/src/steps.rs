@@ -1,45 +1,46 @@
-//! Where a series of figures takes a step, by minimum description length: no threshold is set, none has to be.
+//! Finds the steps in a series of figures, by minimum description length. No threshold is needed.
 //!
-//! A series is told as segments, in each of which it has one level. More segments leave less to be told of each value, and
-//! have to be told themselves; the shortest description decides how many there are and where they begin. What is told:
+//! A series is described as segments with one level each. With more segments, the remaining deviations of the values
+//! need fewer bits, but the segments themselves need more. The shortest description decides how many segments there are
+//! and where they begin. A description contains:
 //!
-//! - how many segments, by the universal code of whole numbers (Rissanen 1983);
-//! - where they begin: one of `C(n-1, k-1)` choices;
-//! - levels and what is left of the values, whose spread is not known either: by the mixture code gMDL of Hansen and Yu,
-//!   *Model selection and the principle of minimum description length* (JASA 2001), with `g = n`. Against one segment, `k`
-//!   of them that leave the share `1 - R²` of the squares save
-//!   `(n-k)/2 · log2(1+n) − (n−1)/2 · log2(1 + n(1−R²))` bits. It is of shares only, so that neither a scale nor an offset
-//!   changes anything.
+//! - the number of segments, in the universal code of whole numbers (Rissanen 1983);
+//! - their beginnings: one of `C(n-1, k-1)` choices;
+//! - the levels and the remaining deviations, whose spread is unknown: in the mixture code gMDL of Hansen and Yu,
+//!   *Model selection and the principle of minimum description length* (JASA 2001), with `g = n`. Compared with one
+//!   segment, `k` segments that leave the share `1 - R²` of the squares save
+//!   `(n-k)/2 · log2(1+n) − (n−1)/2 · log2(1 + n(1−R²))` bits. Only shares appear, so neither a scale nor an offset
+//!   changes the result.
 //!
-//! For so many segments the least squares are found exactly (Bellman 1961), and so is the whole: numbers of segments are left
-//! out only where a bound shows that they cannot be best.
+//! For a given number of segments, the least squares are found exactly (Bellman 1961). So is the best description:
+//! a number of segments is skipped only if a bound shows that it cannot be the best.
 //!
-//! Figures that are counted, not measured, have no noise: there each change is a step.
+//! Counted figures have no noise: each change is a step.
 
-/// What kind of figures a series has.
+/// The type of figures in a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nature {
-    /// The same each time, unless something has changed.
+    /// Counted: equal each time, unless something has changed.
     Counted,
-    /// Never twice the same.
+    /// Measured: different each time.
     Measured,
 }
 
-/// Where a series takes a step.
+/// A step of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// The first value of the new level, by its number in the series.
+    /// The index of the first value of the new level.
     pub at: usize,
-    /// The mean before, back to the step before.
+    /// The mean of the values since the previous step.
     pub from: f64,
-    /// The mean from here on, to the next step.
+    /// The mean of the values up to the next step.
     pub to: f64,
 }
 
-/// What rounding may make of a figure that is counted, in parts of it.
+/// The largest relative difference between counted figures that is due to rounding.
 const ROUNDING: f64 = 1e-9;
 
-/// The steps of a series of finite values.
+/// Returns the steps of a series of finite values.
 #[must_use]
 pub fn steps(values: &[f64], nature: Nature) -> Vec<Step> {
     let starts = match nature {
@@ -53,34 +54,35 @@ pub fn steps(values: &[f64], nature: Nature) -> Vec<Step> {
 }
 
 fn mean(values: &[f64]) -> f64 {
-    // From the first one on, so that equal values have just that mean.
+    // Relative to the first value, so that the mean of equal values is exactly this value.
     values[0] + values.iter().map(|value| value - values[0]).sum::<f64>() / values.len() as f64
 }
 
-/// Where runs of one value begin.
+/// Returns the indices at which runs of equal values begin.
 fn runs(values: &[f64]) -> Vec<usize> {
     let changes = |at: &usize| *at == 0 || (values[*at] - values[at - 1]).abs() > ROUNDING * values[*at].abs();
     (0..values.len()).filter(changes).collect()
 }
 
-/// A way to tell a series.
+/// A division of a series into segments.
 #[derive(Clone, Debug, PartialEq)]
-struct Told {
-    /// The first value of each segment.
+struct Segmentation {
+    /// The index of the first value of each segment.
     starts: Vec<usize>,
-    /// Bits that it saves against one segment.
+    /// The number of bits that it saves, compared with one segment.
     saved: f64,
 }
 
-/// Of two descriptions that differ by less, the one with fewer segments is taken: that is what rounding makes of equal ones.
+/// If two descriptions differ by less than this number of bits, the one with fewer segments is used: rounding causes
+/// such differences between equal descriptions.
 const TIE: f64 = 1e-6;
 
-/// The shortest description.
-fn shortest(values: &[f64]) -> Told {
+/// Returns the shortest description.
+fn shortest(values: &[f64]) -> Segmentation {
     let count = values.len();
-    let mut best = Told { starts: (0..count.min(1)).collect(), saved: 0.0 };
+    let mut best = Segmentation { starts: (0..count.min(1)).collect(), saved: 0.0 };
     let Some(squares) = Squares::of(values) else { return best };
-    // What each number of segments could save at most.
+    // An upper bound of the savings for each number of segments.
     let bounds = squares.bounds();
     let potential: Vec<f64> =
         (0..=count).map(|parts| if parts < 2 { 0.0 } else { saved(count, parts, bounds[parts]) }).collect();
@@ -90,16 +92,17 @@ fn shortest(values: &[f64]) -> Told {
         rows.next(&squares);
         let saved = saved(count, rows.parts(), rows.least());
         if saved > best.saved + TIE {
-            best = Told { starts: rows.starts(), saved };
+            best = Segmentation { starts: rows.starts(), saved };
         }
     }
     best
 }
 
-/// Bits that `parts` segments save against one, where they leave this share of the squares.
-fn saved(count: usize, parts: usize, left: f64) -> f64 {
+/// Returns the number of bits that `parts` segments save, compared with one, if they leave the share `residual` of the
+/// squares.
+fn saved(count: usize, parts: usize, residual: f64) -> f64 {
     let (n, k) = (count as f64, parts as f64);
-    let levels = (n - k) / 2.0 * (1.0 + n).log2() - (n - 1.0) / 2.0 * (1.0 + n * left).log2();
+    let levels = (n - k) / 2.0 * (1.0 + n).log2() - (n - 1.0) / 2.0 * (1.0 + n * residual).log2();
     levels - choices(count - 1, parts - 1) - (whole(parts) - whole(1))
 }
 
@@ -108,7 +111,7 @@ fn choices(n: usize, k: usize) -> f64 {
     (0..k.min(n - k)).map(|at| ((n - at) as f64 / (at + 1) as f64).log2()).sum()
 }
 
-/// The length of a whole number from 1 in the universal code, but for a constant: `log2 n + log2 log2 n + …`.
+/// The length of a whole number from 1 in the universal code, without a constant: `log2 n + log2 log2 n + …`.
 fn whole(number: usize) -> f64 {
     let mut length = 0.0;
     let mut rest = (number as f64).log2();
@@ -119,16 +122,16 @@ fn whole(number: usize) -> f64 {
     length
 }
 
-/// Sums of a series that has been brought to mean 0 and squares that sum up to 1.
+/// Prefix sums of a series that is scaled to mean 0 and a sum of squares of 1.
 struct Squares {
-    /// Of the values before each.
+    /// Sums of the values before each index.
     sums: Vec<f64>,
-    /// Of their squares.
+    /// Sums of their squares.
     squares: Vec<f64>,
 }
 
 impl Squares {
-    /// `None` where all values are one, so that there is nothing to tell apart.
+    /// Returns `None` if all values are equal.
     fn of(values: &[f64]) -> Option<Self> {
         let count = values.len();
         if count < 2 {
@@ -136,7 +139,7 @@ impl Squares {
         }
         let middle = mean(values);
         let size = values.iter().map(|value| (value - middle).abs()).fold(0.0, f64::max);
-        // Less than what rounding makes of one value is nothing.
+        // A range as small as rounding errors counts as 0.
         if size <= values.iter().map(|value| value.abs()).fold(0.0, f64::max) * 1e-12 {
             return None;
         }
@@ -154,14 +157,14 @@ impl Squares {
         self.sums.len() - 1
     }
 
-    /// What values from `start` to before `end` leave of the squares, about their mean.
-    fn left(&self, start: usize, end: usize) -> f64 {
+    /// Returns the sum of squares about the mean of the values from `start` to before `end`.
+    fn residual(&self, start: usize, end: usize) -> f64 {
         let (sum, squares) = (self.sums[end] - self.sums[start], self.squares[end] - self.squares[start]);
         (squares - sum * sum / (end - start) as f64).max(0.0)
     }
 
-    /// Squares that so many segments leave at least: for any price `p`, the least of `squares + p · segments` over all
-    /// descriptions is a bound for those of each number of segments.
+    /// Returns, for each number of segments, a lower bound of the squares that they leave. For any price `p`, the least
+    /// `squares + p · segments` over all descriptions gives such a bound.
     fn bounds(&self) -> Vec<f64> {
         let mut bounds = vec![0.0f64; self.count() + 1];
         let mut price = 1.0;
@@ -175,28 +178,28 @@ impl Squares {
         bounds
     }
 
-    /// The least of `squares + price · segments`.
+    /// Returns the least `squares + price · segments`.
     fn priced(&self, price: f64) -> f64 {
         let mut least = vec![0.0];
         for end in 1..=self.count() {
-            let of = |start: usize| least[start] + self.left(start, end) + price;
+            let of = |start: usize| least[start] + self.residual(start, end) + price;
             least.push((0..end).map(of).fold(f64::INFINITY, f64::min));
         }
         least[self.count()]
     }
 }
 
-/// The least squares of ever more segments, and where these begin.
+/// The least squares for an increasing number of segments, and the beginnings of the segments.
 struct Rows {
-    /// Of the values before each end, in as many segments as there are rows.
+    /// By end: the least squares of the values before it, with as many segments as there are rows.
     least: Vec<f64>,
-    /// By row and end: where the last segment begins.
+    /// By row and end: the beginning of the last segment.
     last: Vec<Vec<u32>>,
 }
 
 impl Rows {
     fn first(squares: &Squares) -> Self {
-        let least = (0..=squares.count()).map(|end| if end == 0 { 0.0 } else { squares.left(0, end) }).collect();
+        let least = (0..=squares.count()).map(|end| if end == 0 { 0.0 } else { squares.residual(0, end) }).collect();
         Self { least, last: vec![vec![0; squares.count() + 1]] }
     }
 
@@ -204,15 +207,15 @@ impl Rows {
         self.last.len()
     }
 
-    /// One segment more.
+    /// Adds one segment.
     fn next(&mut self, squares: &Squares) {
         let (parts, count) = (self.parts() + 1, squares.count());
         let (mut least, mut last) = (vec![f64::INFINITY; count + 1], vec![0; count + 1]);
         for end in parts..=count {
             for start in parts - 1..end {
-                let left = self.least[start] + squares.left(start, end);
-                if left < least[end] {
-                    (least[end], last[end]) = (left, start as u32);
+                let sum = self.least[start] + squares.residual(start, end);
+                if sum < least[end] {
+                    (least[end], last[end]) = (sum, start as u32);
                 }
             }
         }
@@ -220,12 +223,12 @@ impl Rows {
         self.last.push(last);
     }
 
-    /// What all values leave.
+    /// Returns the squares that remain for the whole series.
     fn least(&self) -> f64 {
         self.least[self.least.len() - 1]
     }
 
-    /// Where segments begin.
+    /// Returns the beginnings of the segments.
     fn starts(&self) -> Vec<usize> {
         let mut end = self.least.len() - 1;
         let starts = self.last.iter().rev().map(|last| {

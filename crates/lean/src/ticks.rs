@@ -1,5 +1,5 @@
-//! Ticks per packet, measured: the pipeline runs on this machine for a while. Instructions and core cycles likewise, where the
-//! processor's counters can be read by workers themselves.
+//! Measures ticks per packet: runs the pipeline on this machine for a given time. Instructions and core cycles are
+//! measured too, if workers can read the processor's counters themselves.
 
 use std::time::Duration;
 
@@ -14,40 +14,41 @@ use crate::disturbance::{Disturbance, Witness};
 use crate::hardware::{Counted, Watch};
 use crate::meter::{WhyNot, meter};
 
-/// How long a pipeline runs before it is measured, at the most; at least half of what is measured. Caches and tables fill,
-/// the governor makes up its mind.
+/// The longest time for which a pipeline runs before the measurement begins; at most half of the measured time. In it
+/// caches and tables fill, and the frequency governor settles.
 const WARM_UP: Duration = Duration::from_millis(200);
 
-/// What a real run has shown.
+/// The results of a run on this machine.
 #[derive(Clone, Debug)]
 pub struct Timed {
-    /// What happened while it was measured.
+    /// The report of the measured span.
     pub report: Report,
-    /// Where all packets are that came from the start to the end, the warm-up included.
+    /// Packet counts from the start to the end of the run, the warm-up included.
     pub whole: Packets,
-    /// Ticks a second.
+    /// Ticks per second.
     pub hertz: f64,
-    /// What the processor counted meanwhile.
+    /// The processor's counts of the measured span.
     pub counted: Counted,
-    /// Why workers' meters told nothing of their parts, where they did not.
+    /// The reason why workers have no metered figures, if they have none.
     pub unmetered: Option<String>,
-    /// What disturbed workers meanwhile.
+    /// Disturbances of the workers during the measured span.
     pub disturbances: Vec<Disturbance>,
-    /// Whether all sources had ended before the time was up.
+    /// True if all sources had ended before the measured span was over.
     pub ended: bool,
-    /// What went wrong at its end.
+    /// Errors at the end of the run, each with the port or module that it concerns.
     pub troubles: Vec<(String, String)>,
 }
 
 impl Timed {
-    /// Effective CPU utilisation of all workers, of the time in which the machine was there.
+    /// Effective CPU utilisation of all workers, without the time of machine stalls.
     #[must_use]
     pub fn cur(&self) -> f64 {
         let workers = &self.report.workers;
         workers.iter().map(cur).sum::<f64>() / workers.len().max(1) as f64
     }
 
-    /// Packets a second that they can take without loss: as many times more than entered as the busiest worker has time.
+    /// Packets per second that the workers can process without loss: the rate that entered, divided by the utilisation
+    /// of the busiest worker.
     #[must_use]
     pub fn capacity(&self) -> Option<f64> {
         let busiest = self.report.workers.iter().map(cur).fold(0.0, f64::max);
@@ -55,8 +56,8 @@ impl Timed {
         (busiest > 0.0 && entered > 0.0).then(|| entered / busiest)
     }
 
-    /// Ticks a packet that entered, of busy turns in which the machine was not elsewhere, without the ticks that timing
-    /// added to them.
+    /// Ticks of busy turns per packet that entered, without machine stalls and without the ticks that timing itself
+    /// added.
     #[must_use]
     pub fn cpp(&self) -> Option<f64> {
         let workers = self.report.workers.iter();
@@ -65,47 +66,54 @@ impl Timed {
         self.per_packet(share * self.report.duration_s * self.hertz)
     }
 
-    /// Ticks a packet that entered of what was no module's, no port's and no hand-over's: measured by itself.
+    /// Ticks per packet that entered that belong to no module, no port and no hand-over. The residue is measured, not
+    /// calculated as a difference.
     #[must_use]
     pub fn residue(&self) -> Option<f64> {
-        let worker = |told: &WorkerReport| Some(told.residue_ticks_per_turn? * told.busy_turns as f64);
+        let residue = |worker: &WorkerReport| Some(worker.residue_ticks_per_turn? * worker.busy_turns as f64);
         let workers = self.report.workers.iter().filter(|worker| worker.busy_turns > 0);
-        self.per_packet(workers.map(worker).sum::<Option<f64>>()?)
+        self.per_packet(workers.map(residue).sum::<Option<f64>>()?)
     }
 
-    /// Ticks a packet that entered of all that has a part in it ([`Part`]).
+    /// The timing of each part of the chain ([`Part`]).
     #[must_use]
     pub fn parts(&self) -> Vec<Part<'_>> {
         let Report { modules, ports, workers, .. } = &self.report;
-        let modules = modules.iter().map(|told| {
+        let modules = modules.iter().map(|module| {
             let timing = Timing {
-                ticks_per_packet: told.ticks_per_packet,
-                ticks_per_batch: told.ticks_per_batch,
-                batch_mean: told.batch_mean,
-                metered: told.metered,
+                ticks_per_packet: module.ticks_per_packet,
+                ticks_per_batch: module.ticks_per_batch,
+                batch_mean: module.batch_mean,
+                metered: module.metered,
             };
-            Part { name: told.name.clone(), kind: Kind::Module, packets: told.packets, timing, workers: &told.workers }
+            Part {
+                name: module.name.clone(),
+                kind: Kind::Module,
+                packets: module.packets,
+                timing,
+                workers: &module.workers,
+            }
         });
-        let ports = ports.iter().flat_map(|told| {
+        let ports = ports.iter().flat_map(|port| {
             let part = |kind: Kind, packets, timing| {
-                let name = kind.of(&told.name);
+                let name = kind.part_name(&port.name);
                 Part { name, kind, packets, timing, workers: &[] }
             };
-            [(Kind::Receive, told.received, told.receiving), (Kind::Send, told.sent, told.sending)]
+            [(Kind::Receive, port.received, port.receiving), (Kind::Send, port.sent, port.sending)]
                 .map(|(kind, packets, timing)| part(kind, packets, timing))
         });
-        let rings = workers.iter().filter(|told| told.handed + told.taken > 0).map(|told| Part {
-            name: Kind::HandOver.of(&format!("worker {}", told.id)),
+        let rings = workers.iter().filter(|worker| worker.handed + worker.taken > 0).map(|worker| Part {
+            name: Kind::HandOver.part_name(&format!("worker {}", worker.id)),
             kind: Kind::HandOver,
-            packets: told.handed + told.taken,
-            timing: told.handover,
-            workers: std::slice::from_ref(&told.id),
+            packets: worker.handed + worker.taken,
+            timing: worker.handover,
+            workers: std::slice::from_ref(&worker.id),
         });
         let parts = modules.chain(ports.filter(|part| part.packets > 0)).chain(rings);
         parts.collect()
     }
 
-    /// Instructions per core cycle of busy turns, of all workers that had any, or not at all.
+    /// Instructions per core cycle of busy turns, over all workers. `None` if a busy worker has no metered figures.
     #[must_use]
     pub fn eipc(&self) -> Option<f64> {
         let busy = self.report.workers.iter().filter(|worker| worker.busy_turns > 0);
@@ -118,8 +126,8 @@ impl Timed {
         Spent { instructions, cycles }.ipc()
     }
 
-    /// Packets a second by the counters: f_cpu · CUR · eIPC / IPP of all workers, with `ipp` instructions a packet that entered.
-    /// The other side of it is what entered.
+    /// Packets per second calculated from the counters: f_cpu · CUR · eIPC / IPP, summed over all workers, with `ipp`
+    /// instructions per packet that entered. It should equal the rate that entered.
     #[must_use]
     pub fn by_counters(&self, ipp: f64) -> Option<f64> {
         let instructions = |worker: &WorkerReport| {
@@ -136,57 +144,57 @@ impl Timed {
     }
 }
 
-/// A worker's busy turns of all, of the time in which the machine was there.
+/// The busy share of a worker's time, without the time of machine stalls.
 pub(crate) fn cur(worker: &WorkerReport) -> f64 {
-    let (there, stalls) = (1.0 - worker.machine_stalls.share, &worker.machine_stalls);
-    if there > 0.0 { ((worker.busy - stalls.busy_share) / there).clamp(0.0, 1.0) } else { 0.0 }
+    let (running, stalls) = (1.0 - worker.machine_stalls.share, &worker.machine_stalls);
+    if running > 0.0 { ((worker.busy - stalls.busy_share) / running).clamp(0.0, 1.0) } else { 0.0 }
 }
 
-/// What a packet may meet.
+/// The type of a part of the chain that a packet passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// A module.
     #[default]
     Module,
-    /// A port that it enters by.
+    /// A port that the packet enters through.
     Receive,
-    /// A port that it leaves by; its flow's accounts are there, too.
+    /// A port that the packet leaves through. The accounting of its flow is included.
     Send,
     /// The rings to and from other workers.
     HandOver,
 }
 
 impl Kind {
-    /// What this part of a module, port or worker is called.
+    /// Returns the name of this part of the module, port or worker `name`.
     #[must_use]
-    pub(crate) fn of(self, name: &str) -> String {
-        let did = match self {
+    pub(crate) fn part_name(self, name: &str) -> String {
+        let direction = match self {
             Self::Module => return name.to_owned(),
             Self::Receive => "receive",
             Self::Send => "send",
             Self::HandOver => "hand-over",
         };
-        format!("{name}.{did}")
+        format!("{name}.{direction}")
     }
 }
 
-/// A part of a chain: what it did while it was measured.
+/// A part of the chain with its packets and timing in the measured span.
 #[derive(Clone, Debug)]
 pub struct Part<'t> {
-    /// The module's name, or the port's and what it did.
+    /// The module's name, or the port's or worker's name with the direction.
     pub name: String,
-    /// What it is.
+    /// The type of the part.
     pub kind: Kind,
     /// Packets.
     pub packets: u64,
-    /// What they cost.
+    /// Ticks and metered figures of these packets.
     pub timing: Timing,
-    /// The workers that run it, where it is told.
+    /// The workers that run the part; empty if unknown.
     pub workers: &'t [usize],
 }
 
-/// Runs plans on these cores, and measures them for `span`; workers are given meters.
+/// Runs `plans` on `cores`, gives each worker a meter, and measures for `span`.
 ///
 /// # Errors
 /// [`StartError`].

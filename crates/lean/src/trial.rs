@@ -1,8 +1,8 @@
-//! One trial on a running pipeline: its sources offer a load for a while, and what was lost of it is counted.
+//! One trial on a running pipeline: its sources offer a load for some time, and the lost packets are counted.
 //!
-//! The pipeline runs on from trial to trial; only what its sources offer changes ([`Action::SetOffer`]). As in RFC 2544,
-//! section 23, a trial begins with nothing on its way and is counted when nothing is any more, so that its numbers are exact:
-//! offered is what the schedules made due, whether taken or not.
+//! The pipeline keeps running between trials; only the load of its sources changes ([`Action::SetOffer`]). As in RFC
+//! 2544, section 23, a trial begins when no packets are in flight, and is evaluated when none are in flight any more.
+//! So its counts are exact. Offered packets are those that were due by the schedule, whether they were received or not.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,57 +17,60 @@ use forebay_packet::Ticks;
 use crate::disturbance::{Disturbance, TOLERATED, Witness};
 use crate::search::{Trial, Trials};
 
-/// How long the load is offered before a trial, uncounted: caches and branches get used to it.
+/// The time for which the load is offered before a trial without counting, to warm up caches and branch predictors.
 const WARM_UP: Duration = Duration::from_millis(10);
-/// Batches of each source that may still wait when its load ends. More is a queue that grows: it would overflow in a longer
-/// trial, and counts as lost. What would have come in the turn in which the load ended, as much again, is never due.
+/// The number of batches of each source that may still wait when its load ends. More waiting packets are a growing
+/// queue, which would overflow in a longer trial: they count as lost. Packets that would have come in the turn in which
+/// the load ended are never due.
 const WAITING_BATCHES: usize = 1;
-/// How long packets may take to leave after the load has ended, as in RFC 2544, section 23. What is held for longer stays where it is.
+/// The longest time for packets to leave after the load has ended, as in RFC 2544, section 23. Packets that are held
+/// for longer stay in the pipeline.
 const SETTLE: Duration = Duration::from_secs(2);
-/// Between two looks at whether they have.
+/// The time between two checks for packets in flight.
 const LOOK: Duration = Duration::from_micros(300);
-/// Reasons for drops by overload; all others are what functions decide.
+/// Drop reasons that are caused by overload. All other drops are decisions of functions.
 const OVERLOAD: [&str; 2] = ["backpressure", "refused"];
 
-/// Why trials cannot be run.
+/// Trials cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
-    /// A source whose load cannot be set.
+    /// The load of a source cannot be set.
     #[error(
-        "port '{port}' ({kind}): a search sets what sources offer: allowed are generators with a `rate` and no `count`"
+        "port '{port}' ({kind}): a search sets the load of sources: allowed are generators with a `rate` and no `count`"
     )]
     Source {
         /// The port.
         port: String,
-        /// What kind of port it is.
+        /// The type of the port.
         kind: &'static str,
     },
     /// There is no source.
     #[error("no packets enter by any port: a search needs a generator with a `rate`")]
     NoSource,
-    /// A worker refuses to change its load, or does not answer.
+    /// A worker refuses to change its load, or does not respond.
     #[error("the load cannot be set: {0}")]
     Act(String),
-    /// A worker has died.
-    #[error("a worker has ended by itself: this is a defect of Forebay")]
+    /// A worker has ended unexpectedly.
+    #[error("a worker has ended by itself: this is a bug in Forebay")]
     Died,
 }
 
-/// What the sources of a pipeline offer as configured.
+/// The configured load of the sources of a pipeline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// Packets a second, of all sources.
+    /// Packets per second, over all sources.
     pps: f64,
-    /// The sources' names.
+    /// The names of the sources.
     ports: Vec<String>,
-    /// Packets that may wait at the end of a trial.
+    /// The number of packets that may wait at the end of a trial.
     waiting: f64,
-    /// The same for each time the configured rate, of sources that send in bursts.
+    /// The additional number of waiting packets for sources that send in bursts, at the configured rate; it is
+    /// proportional to the load.
     burst: f64,
 }
 
 impl Load {
-    /// What the sources of `plans` offer.
+    /// Returns the load that the sources of `plans` offer.
     ///
     /// # Errors
     /// [`TrialError::Source`] and [`TrialError::NoSource`].
@@ -90,13 +93,13 @@ impl Load {
         if load.pps > 0.0 { Ok(load) } else { Err(TrialError::NoSource) }
     }
 
-    /// Packets a second, of all sources together.
+    /// Packets per second, over all sources.
     #[must_use]
     pub fn pps(&self) -> f64 {
         self.pps
     }
 
-    /// Packets that entered by the sources.
+    /// Returns the number of packets that entered through the sources.
     fn received(&self, report: &Report) -> u64 {
         self.of_sources(report).map(|port| port.received).sum()
     }
@@ -105,8 +108,8 @@ impl Load {
         report.ports.iter().filter(|port| self.ports.contains(&port.name))
     }
 
-    /// Offered and lost in a trial of `factor` times the configured load: `all` is of the whole, `after` of what came after
-    /// the load had ended.
+    /// Returns the offered and the lost packets of a trial at `factor` times the configured load. `all` covers the
+    /// whole trial, `after` the time after the load had ended.
     fn tally(&self, all: &Report, after: &Report, factor: f64) -> (u64, u64) {
         let dropped: u64 = self.of_sources(all).map(|port| port.dropped).sum();
         let overload = all
@@ -121,25 +124,25 @@ impl Load {
     }
 }
 
-/// A pipeline whose load can be set, and for which time passes.
+/// A pipeline whose load can be set, and its clock.
 trait Bench {
     fn offer(&mut self, factor: f64) -> Result<(), TrialError>;
     fn pass(&mut self, span: Duration);
-    /// Lets time pass until nothing moves any more.
+    /// Lets time pass until no packets are in flight.
     fn settle(&mut self) -> Result<(), TrialError>;
     fn read(&self) -> Reading;
     fn board(&self) -> &Board;
 }
 
-/// What a trial has counted.
+/// The counts of a trial.
 struct Tally {
     offered: u64,
     lost: u64,
-    /// The share of the time in which the machine was elsewhere in the midst of work, of the worker that fared worst.
+    /// The largest share of time, over all workers, in which the worker was without its core during busy turns.
     stalled: f64,
 }
 
-/// Runs a trial: warms up, offers, lets all go, counts.
+/// Runs a trial: warms up, offers the load, waits for packets in flight, counts.
 fn run<B: Bench>(bench: &mut B, load: &Load, pps: f64, span: Duration) -> Result<Tally, TrialError> {
     let factor = pps / load.pps;
     bench.offer(factor)?;
@@ -160,11 +163,11 @@ fn run<B: Bench>(bench: &mut B, load: &Load, pps: f64, span: Duration) -> Result
     Ok(Tally { offered, lost, stalled })
 }
 
-/// Trials on this machine.
+/// Runs trials on this machine.
 pub struct Measured {
     bench: Real,
     load: Load,
-    /// What disturbed workers in the last trial.
+    /// Disturbances of the workers in the last trial.
     disturbances: Vec<Disturbance>,
 }
 
@@ -174,14 +177,14 @@ struct Real {
 }
 
 impl Measured {
-    /// Trials on a pipeline that runs, whose plans' sources offer `load`.
+    /// Creates trials on a running pipeline, whose sources offer `load`.
     #[must_use]
     pub fn new(instance: Arc<dyn Instance>, load: Load) -> Self {
         let board = instance.board();
         Self { bench: Real { instance, board }, load, disturbances: Vec::new() }
     }
 
-    /// What disturbed workers in the last trial.
+    /// Disturbances of the workers in the last trial.
     #[must_use]
     pub fn disturbances(&self) -> &[Disturbance] {
         &self.disturbances
@@ -191,8 +194,8 @@ impl Measured {
 impl Trials for Measured {
     type Error = TrialError;
 
-    /// A trial is void where packets were lost and a worker had no core for more than [`TOLERATED`] of it, as the system tells
-    /// or as the worker's own clock shows ([`Stalls`](forebay_graph::report::Stalls)).
+    /// Runs a trial. It is void if packets were lost and a worker was without its core for more than [`TOLERATED`] of
+    /// the time, according to the system or to the worker's own clock ([`Stalls`](forebay_graph::report::Stalls)).
     fn run(&mut self, pps: f64, span: Duration) -> Result<Trial, TrialError> {
         let (began, threads) = (Instant::now(), self.bench.instance.threads());
         let before = Witness::look(&threads);
@@ -216,12 +219,13 @@ impl Bench for Real {
         let until = Instant::now() + SETTLE;
         let mut before = None;
         while Instant::now() < until {
-            // Each worker answers between two turns: where nothing has come or gone since the last answer, nothing will.
+            // Each worker responds between two turns. If the counts have not changed since the last response, no
+            // packets are in flight.
             let Some(census) = self.instance.census() else {
                 return Err(if self.instance.has_died() {
                     TrialError::Died
                 } else {
-                    TrialError::Act("a worker does not answer".to_owned())
+                    TrialError::Act("a worker does not respond".to_owned())
                 });
             };
             if before.replace(census) == Some(census) {
@@ -241,7 +245,7 @@ impl Bench for Real {
     }
 }
 
-/// Trials in simulated time, where calls take what is given: the limit is known, and every run the same.
+/// Runs trials in simulated time with given costs of calls: the limit is known, and every run is the same.
 pub struct Emulated<S: Scheduler> {
     bench: Virtual<S>,
     load: Load,
@@ -252,19 +256,19 @@ struct Virtual<S: Scheduler> {
     board: Arc<Board>,
 }
 
-/// Why simulated trials cannot be made.
+/// Simulated trials cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulateError {
-    /// What the sources are.
+    /// The sources do not allow trials.
     #[error(transparent)]
     Trial(#[from] TrialError),
-    /// A plan that cannot run.
+    /// A plan cannot run.
     #[error(transparent)]
     Start(#[from] StartError),
 }
 
 impl<S: Scheduler> Emulated<S> {
-    /// Trials of `plans`, which were made for simulated time, whose modules' calls take `costs`.
+    /// Creates trials of `plans`, which must be made for simulated time. Calls of modules take `costs`.
     ///
     /// # Errors
     /// [`EmulateError`].
@@ -274,7 +278,7 @@ impl<S: Scheduler> Emulated<S> {
         Ok(Self { bench: Virtual { workers, board }, load })
     }
 
-    /// What the sources offer as configured.
+    /// Returns the configured load of the sources.
     #[must_use]
     pub fn load(&self) -> &Load {
         &self.load
@@ -301,7 +305,7 @@ impl<S: Scheduler> Virtual<S> {
         let span = Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
         let until = self.now() + Simulation::frequency().ticks(span);
         let ended = simulate_team(&mut self.workers, until);
-        // Where nothing is left to do time passes all the same.
+        // The clock advances even if there is no work.
         self.workers.iter().for_each(|worker| worker.clock().advance_to(until));
         ended
     }

@@ -1,4 +1,4 @@
-//! Files that are right, and files that are not.
+//! Valid and invalid files.
 
 use proptest::prelude::*;
 
@@ -30,49 +30,50 @@ fn baseline() -> Baseline {
     }
 }
 
-fn told(text: &str) -> String {
+fn refusal(text: &str) -> String {
     Baseline::parse(text.as_bytes()).expect_err("it is wrong").to_string()
 }
 
 #[test]
-fn what_is_written_is_read_a_part_a_line() {
+fn a_written_file_is_read_back_and_has_one_part_per_line() {
     let (folder, baseline) = (tempfile::tempdir().expect("a folder"), baseline());
     let path = folder.path().join("file.json");
-    assert!(Baseline::read(&path).expect("nothing is there").is_none());
+    assert!(Baseline::read(&path).expect("the file does not exist").is_none());
     baseline.write(&path).expect("a writable folder");
     assert_eq!(Baseline::read(&path).expect("a baseline"), Some(baseline.clone()));
     let text = std::fs::read_to_string(&path).expect("it is there");
     let lines: Vec<_> = text.lines().filter(|line| line.contains("\"fw\"")).collect();
     assert_eq!(
         lines,
-        [
-            r#"        {"name":"fw","function":"acl","ipp":30.0,"packets_per_call":10.0,"instructions":3000,"packets":100,"calls":10},"#
-        ]
+        [concat!(
+            r#"        {"name":"fw","function":"acl","ipp":30.0,"packets_per_call":10.0,"#,
+            r#""instructions":3000,"packets":100,"calls":10},"#
+        )]
     );
-    // In place of it, not beside it.
+    // Writing replaces the file and leaves no other file beside it.
     baseline.write(&path).expect("a writable folder");
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
     assert!(matches!(baseline.write(&folder.path().join("not/there")), Err(BaselineError::Io(_))));
 }
 
 #[test]
-fn what_is_no_baseline_is_refused_and_says_why() {
+fn an_invalid_baseline_is_refused_with_a_reason() {
     let text = baseline().text().expect("plain values");
     assert_eq!(
-        told(&text.replace("\"schema\": 2", "\"schema\": 1")),
-        "it is of schema 1, allowed is 2: remove it and count anew (--update)"
+        refusal(&text.replace("\"schema\": 2", "\"schema\": 1")),
+        "schema 1 is not supported, allowed is 2: remove the file and count again (--update)"
     );
-    assert!(told("{").starts_with("it is no baseline: EOF"), "{}", told("{"));
-    assert!(told("[]").starts_with("it is no baseline: "));
-    assert!(told(&text.replace("\"set\"", "\"sett\"")).contains("unknown field `sett`"));
+    assert!(refusal("{").starts_with("not a baseline: EOF"), "{}", refusal("{"));
+    assert!(refusal("[]").starts_with("not a baseline: "));
+    assert!(refusal(&text.replace("\"set\"", "\"sett\"")).contains("unknown field `sett`"));
     let lowered = text.replace("\"ipp\":30.0", "\"ipp\":20.0");
-    assert!(told(&lowered).starts_with("'usecase:gw n=4', fw: ipp, packets_per_call"), "{}", told(&lowered));
-    // A part that agrees with itself, but not with the whole.
+    assert!(refusal(&lowered).starts_with("'usecase:gw n=4', fw: ipp, packets_per_call"), "{}", refusal(&lowered));
+    // A part whose figures agree with each other but not with the whole.
     let lowered =
         text.replace("\"ipp\":30.0", "\"ipp\":20.0").replace("\"instructions\":3000", "\"instructions\":2000");
-    assert!(told(&lowered).starts_with("'usecase:gw n=4', (all): "), "{}", told(&lowered));
-    assert_eq!(told(&text.replace("empty.yaml", "usecase:gw")), "'usecase:gw n=4' is there twice");
-    assert_eq!(told(&text.replace("\"dry\"", "\"fw\"")), "'usecase:gw n=4, fw' is there twice");
+    assert!(refusal(&lowered).starts_with("'usecase:gw n=4', (all): "), "{}", refusal(&lowered));
+    assert_eq!(refusal(&text.replace("empty.yaml", "usecase:gw")), "'usecase:gw n=4' is listed twice");
+    assert_eq!(refusal(&text.replace("\"dry\"", "\"fw\"")), "'usecase:gw n=4, fw' is listed twice");
     for figure in ["-1", "1e300", "\"1\"", "null"] {
         assert!(Baseline::parse(text.replace("\"calls\":10}", &format!("\"calls\":{figure}}}")).as_bytes()).is_err());
     }
@@ -103,14 +104,14 @@ proptest! {
 }
 
 #[test]
-fn what_cannot_be_counted_is_refused() {
+fn an_extent_out_of_range_is_refused() {
     let with = |before: u64, packets: u64| {
         let text = Baseline { extent: Extent { before, packets }, ..baseline() }.text().expect("plain values");
         Baseline::parse(text.as_bytes()).map_err(|error| error.to_string())
     };
     assert!(with(0, 1).is_ok() && with(Extent::MOST, Extent::MOST).is_ok());
     for (before, packets) in [(0, 0), (0, Extent::MOST + 1), (u64::MAX, 1)] {
-        let told = with(before, packets).expect_err("too many or none");
-        assert!(told.contains(&format!("before {before}, packets {packets}: allowed are up to 100000000")), "{told}");
+        let error = with(before, packets).expect_err("too many or none");
+        assert!(error.contains(&format!("before {before}, packets {packets}: allowed are up to 100000000")), "{error}");
     }
 }

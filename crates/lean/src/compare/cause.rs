@@ -1,56 +1,56 @@
-//! Why ticks per packet have changed: by what else has changed with them.
+//! Finds the cause of a change of ticks per packet, from other figures that changed.
 //!
-//! Ticks per packet are instructions per packet times ticks per instruction, and some of the instructions are a call's,
-//! whatever its packets. So, in this order: a worker that sleeps or waits counts ticks in which it does nothing; smaller
-//! batches share a call among fewer packets; more instructions are code; and what none of them explains is more ticks for
-//! the same instructions: memory, or branches.
+//! Ticks per packet are instructions per packet times ticks per instruction. Some instructions belong to the call,
+//! whatever the number of packets. The causes are examined in this order: a worker that sleeps or waits counts ticks
+//! without work; smaller batches divide a call's cost among fewer packets; more instructions mean more code; any other
+//! change is more ticks for the same instructions: memory or branches.
 
 use serde::Serialize;
 
 use super::Part;
 use crate::estimate::Interval;
 
-/// What made a figure change.
+/// The cause of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// More instructions, or fewer.
+    /// More or fewer instructions.
     Code,
-    /// More ticks for an instruction, or fewer: memory, branches.
+    /// More or fewer ticks per instruction: memory or branches.
     Memory,
-    /// Smaller batches, or larger.
+    /// Smaller or larger batches.
     Batches,
-    /// A worker sleeps or waits.
+    /// A worker sleeps or waits more.
     LessBusy,
-    /// It is not known: instructions were not counted.
+    /// Unknown, because instructions were not counted.
     Unknown,
 }
 
 /// A cause with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Why {
-    /// What it is.
+    /// The cause.
     pub cause: Cause,
-    /// By what it is known, in words.
+    /// The evidence, in words.
     pub evidence: String,
 }
 
-/// The share of the time that a worker must sleep more to be less busy.
+/// The share of time by which sleep must increase for [`Cause::LessBusy`].
 const SLEEP: f64 = 0.01;
-/// The share by which batches must change to be other batches.
+/// The relative change of batch sizes that counts as other batches.
 const BATCHES: f64 = 0.1;
-/// The share by which instructions must change to be other code. Counts have no noise.
+/// The relative change of instructions that counts as other code. Counts have no noise.
 const CODE: f64 = 0.002;
-/// The part of a change that instructions must explain to be its cause.
+/// The share of a change that instructions must explain to be its cause.
 const EXPLAINS: f64 = 0.4;
 
-/// A worker that sleeps or waits more than it did.
+/// Returns the cause if a worker sleeps or waits more than before.
 pub(super) fn less_busy(slept: Interval) -> Option<Why> {
-    let evidence = || format!("workers sleep or wait for {:.1} % of the time more", slept.middle * 100.0);
+    let evidence = || format!("workers sleep or wait for {:.1} % more of the time", slept.middle * 100.0);
     (slept.low > SLEEP).then(|| Why { cause: Cause::LessBusy, evidence: evidence() })
 }
 
-/// Why the ticks of a part that has changed have done so.
+/// Returns the cause of the change of a part's ticks.
 pub(super) fn of(part: &Part, slept: Option<Interval>) -> Why {
     let change = part.change.map_or(0.0, |change| change.middle);
     let share = |[a, b]: [Option<f64>; 2]| Some(b? / a? - 1.0);
@@ -61,25 +61,25 @@ pub(super) fn of(part: &Part, slept: Option<Interval>) -> Why {
         && (now / before - 1.0).abs() > BATCHES
         && (now < before) == (change > 0.0)
     {
-        return Why { cause: Cause::Batches, evidence: format!("{before:.1} packets a call have become {now:.1}") };
+        return Why { cause: Cause::Batches, evidence: format!("{now:.1} packets per call instead of {before:.1}") };
     }
     let Some(instructions) = share(part.ipp).filter(|share| share.is_finite()) else {
-        return Why { cause: Cause::Unknown, evidence: "instructions are not known".to_owned() };
+        return Why { cause: Cause::Unknown, evidence: "instructions were not counted".to_owned() };
     };
-    let told = format!("{:+.1} % instructions, {:+.1} % ticks", instructions * 100.0, change * 100.0);
+    let evidence = format!("{:+.1} % instructions, {:+.1} % ticks", instructions * 100.0, change * 100.0);
     let is_code = instructions.abs() > CODE && (instructions > 0.0) == (change > 0.0);
-    // What one explains, as parts of a product: the rest is ticks per instruction.
+    // The share of the logarithm of the change that instructions explain. The rest is ticks per instruction.
     let explained = instructions.ln_1p() / change.ln_1p();
     if is_code && explained >= EXPLAINS {
         let rest = (change + 1.0) / (instructions + 1.0) - 1.0;
         let evidence = if explained < 1.0 - EXPLAINS {
-            format!("{told}: some of it is more ticks for an instruction ({:+.1} %)", rest * 100.0)
+            format!("{evidence}: a part of it is more ticks per instruction ({:+.1} %)", rest * 100.0)
         } else {
-            told
+            evidence
         };
         return Why { cause: Cause::Code, evidence };
     }
-    Why { cause: Cause::Memory, evidence: told }
+    Why { cause: Cause::Memory, evidence }
 }
 
 #[cfg(test)]
@@ -106,13 +106,13 @@ mod tests {
         };
         assert_eq!(cause(&part(0.30, [40.0, 52.0], [32.0, 32.0]), 0.0), Cause::Code);
         assert_eq!(cause(&part(0.30, [40.0, 40.0], [32.0, 32.0]), 0.0), Cause::Memory);
-        // A little more code does not make a memory's miss.
+        // A little more code is not the cause of cache misses.
         assert_eq!(cause(&part(3.00, [40.0, 41.0], [32.0, 32.0]), 0.0), Cause::Memory);
-        // Fewer packets a call: that there are more instructions a packet is no other cause.
+        // Fewer packets per call also mean more instructions per packet; that is not a second cause.
         assert_eq!(cause(&part(0.60, [40.0, 60.0], [32.0, 4.0]), 0.0), Cause::Batches);
         assert_eq!(cause(&part(0.30, [40.0, 52.0], [32.0, 31.0]), 0.0), Cause::Code);
         assert_eq!(cause(&part(0.30, [40.0, 52.0], [32.0, 32.0]), 0.1), Cause::LessBusy);
-        // Cheaper, too: larger batches, less code, a better memory.
+        // Cheaper: less code, larger batches, fewer cache misses.
         assert_eq!(cause(&part(-0.30, [40.0, 30.0], [32.0, 32.0]), 0.0), Cause::Code);
         assert_eq!(cause(&part(-0.30, [40.0, 30.0], [4.0, 32.0]), 0.0), Cause::Batches);
         assert_eq!(cause(&part(-0.30, [40.0, 41.0], [32.0, 32.0]), 0.0), Cause::Memory);

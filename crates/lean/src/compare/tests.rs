@@ -1,4 +1,4 @@
-//! Comparisons of made-up programs, with made-up noise.
+//! Comparisons of simulated programs with made-up noise.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use super::*;
 use crate::hardware::Hardware;
 use crate::measurement::{Chain, Origin, Sources, Worker};
 
-/// A program whose figures are known.
+/// A program with given figures.
 #[derive(Clone)]
 struct Model {
     /// By module: ticks, instructions, packets per call.
     modules: Vec<(&'static str, f64, f64, f64)>,
     slept: f64,
-    /// One run in so many is void.
+    /// Every run with a multiple of this number is void; 0 for none.
     void_every: u64,
     runs: u64,
     seed: u64,
@@ -26,7 +26,7 @@ impl Model {
         Self { modules, slept: 0.0, void_every: 0, runs: 0, seed }
     }
 
-    /// Nearly normal, of a standard deviation of 1.
+    /// Approximately normal, with a standard deviation of 1.
     fn noise(&mut self) -> f64 {
         let mut next = || {
             self.seed ^= self.seed << 13;
@@ -38,7 +38,7 @@ impl Model {
     }
 
     fn measured(&mut self) -> Measurement {
-        // A process is as a whole some percent faster or slower, and each module by itself.
+        // A process is some percent faster or slower as a whole, and each module in addition.
         let process = self.noise() * 0.02;
         let models = self.modules.clone();
         let modules: Vec<_> = models
@@ -129,71 +129,74 @@ fn changed(comparison: &Comparison) -> Vec<(&str, Verdict, Option<Cause>)> {
 }
 
 #[test]
-fn a_program_is_no_other_than_itself() {
+fn a_program_does_not_differ_from_itself() {
     for seed in 1..=100 {
-        let told = compared(Model::new(seed), Model::new(seed + 1_000));
-        assert_eq!(changed(&told), [], "seed {seed}");
-        assert!(told.is_no_worse() && told.less_busy.is_none());
-        assert!(told.pairs >= FIRST);
+        let comparison = compared(Model::new(seed), Model::new(seed + 1_000));
+        assert_eq!(changed(&comparison), [], "seed {seed}");
+        assert!(comparison.is_no_worse() && comparison.less_busy.is_none());
+        assert!(comparison.pairs >= FIRST);
     }
 }
 
 #[test]
-fn three_percent_of_a_module_are_found_and_why() {
+fn a_change_of_three_percent_in_one_module_is_found_with_its_cause() {
     for seed in 1..=100 {
-        let mut dearer = Model::new(seed + 1_000);
-        dearer.modules[1] = ("route", 11.0 * 1.03, 40.0 * 1.03, 32.0);
-        let told = compared(Model::new(seed), dearer);
-        assert!(changed(&told).contains(&("route", Verdict::Dearer, Some(Cause::Code))), "seed {seed}: {told:?}");
-        assert!(!told.is_no_worse());
+        let mut slower = Model::new(seed + 1_000);
+        slower.modules[1] = ("route", 11.0 * 1.03, 40.0 * 1.03, 32.0);
+        let comparison = compared(Model::new(seed), slower);
+        assert!(
+            changed(&comparison).contains(&("route", Verdict::Dearer, Some(Cause::Code))),
+            "seed {seed}: {comparison:?}"
+        );
+        assert!(!comparison.is_no_worse());
     }
 }
 
 #[test]
-fn instructions_alone_are_told_and_fail_nothing() {
+fn a_change_of_instructions_alone_is_reported_and_does_not_fail() {
     for (factor, verdict) in
         [(1.001, Verdict::MoreInstructions), (0.999, Verdict::FewerInstructions), (1.0004, Verdict::Same)]
     {
         let mut other = Model::new(12);
         other.modules[1].2 *= factor;
-        let told = compared(Model::new(11), other);
-        let route = told.parts.iter().find(|part| part.name == "route").expect("it is there");
+        let comparison = compared(Model::new(11), other);
+        let route = comparison.parts.iter().find(|part| part.name == "route").expect("the part exists");
         assert_eq!((route.verdict, &route.why), (verdict, &None));
-        assert!(told.is_no_worse(), "{told:?}");
+        assert!(comparison.is_no_worse(), "{comparison:?}");
     }
 }
 
 #[test]
-fn what_only_one_has_is_told_and_a_sleeping_worker_too() {
+fn parts_of_one_side_and_sleeping_workers_are_reported() {
     let mut other = Model::new(7);
     other.modules[0].0 = "read";
     other.slept = 0.1;
-    let told = compared(Model::new(9), other);
-    let changed: Vec<_> = changed(&told).into_iter().map(|(name, verdict, _)| (name, verdict)).collect();
+    let comparison = compared(Model::new(9), other);
+    let changed: Vec<_> = changed(&comparison).into_iter().map(|(name, verdict, _)| (name, verdict)).collect();
     assert_eq!(changed, [("read", Verdict::Appeared), ("parse", Verdict::Gone)]);
-    assert_eq!(told.less_busy.map(|why| why.cause), Some(Cause::LessBusy));
+    assert_eq!(comparison.less_busy.map(|why| why.cause), Some(Cause::LessBusy));
 }
 
 #[test]
 fn void_runs_are_repeated_and_too_many_are_an_error() {
-    let told = compared(Model { void_every: 5, ..Model::new(3) }, Model::new(4));
-    assert!(told.voids >= told.pairs / 5, "{} of {}", told.voids, told.pairs);
+    let comparison = compared(Model { void_every: 5, ..Model::new(3) }, Model::new(4));
+    assert!(comparison.voids >= comparison.pairs / 5, "{} of {}", comparison.voids, comparison.pairs);
     let (mut a, mut b) = (Model { void_every: 1, ..Model::new(3) }, Model::new(4));
     let counted = [a.measured(), b.measured()];
-    let error = compare(&mut [a, b], &counted, LONG, &mut |_| {}).expect_err("all are void");
+    let error = compare(&mut [a, b], &counted, LONG, &mut |_| {}).expect_err("all runs are void");
     assert!(matches!(error, CompareError::Void { voids: 21, .. }), "{error}");
 }
 
 #[test]
-fn of_idle_runs_nothing_is_said() {
+fn idle_runs_are_not_compared() {
     struct Idle(Model);
     impl Side for Idle {
         type Error = std::convert::Infallible;
 
         fn run(&mut self) -> Result<Measurement, Self::Error> {
-            let mut told = self.0.measured();
-            told.chain.cpp_ticks = None;
-            Ok(told)
+            let mut measurement = self.0.measured();
+            measurement.chain.cpp_ticks = None;
+            Ok(measurement)
         }
     }
     let (mut a, mut b) = (Model::new(3), Model::new(4));
@@ -203,7 +206,7 @@ fn of_idle_runs_nothing_is_said() {
 }
 
 #[test]
-fn without_time_for_enough_pairs_nothing_is_said() {
+fn too_little_time_for_enough_pairs_is_an_error() {
     let (mut a, mut b) = (Model::new(3), Model::new(4));
     let counted = [a.measured(), b.measured()];
     let error = compare(&mut [a, b], &counted, Duration::ZERO, &mut |_| {}).expect_err("no time");

@@ -1,38 +1,39 @@
-//! Which program was counted: counts of others may be no measure of its own.
+//! Identifies the counted program: counts of some builds cannot be compared.
 
 use forebay_measure::machine::c_library;
 use serde::{Deserialize, Serialize};
 
-/// The program that was counted, told by itself as it ran under the counter.
+/// The counted program, as reported by the counted process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build {
-    /// Its version.
+    /// The version of Forebay.
     pub forebay: String,
-    /// `release`, or `debug` where it checks itself.
+    /// `release`, or `debug` with its internal checks.
     pub profile: String,
-    /// The instruction set that it was compiled for, and what it found the counter's processor to have.
+    /// The instruction set that it was compiled for, and the one of the emulated processor.
     pub instruction_set: String,
-    /// The C library that it runs with, where it is known: most copies are its.
+    /// The C library, if known: most copies are made by it.
     pub c_library: Option<String>,
 }
 
-/// Counts that say nothing about each other.
+/// The counts of two builds cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the baseline is of '{before}', this program of '{now}': their counts are no measure of each other; allowed is the same. Build it like that, or compare two builds of here (--against PROGRAM), or count the baseline anew (--update)"
+    "the baseline was counted with '{before}', this program with '{now}': their counts cannot be compared. Build the \
+     program in the same way, or compare two local builds (--against PROGRAM), or count the baseline again (--update)"
 )]
 pub struct OtherBuild {
-    /// Of the baseline.
+    /// The instruction set or build profile of the baseline.
     pub before: String,
-    /// Of this program.
+    /// The same for this program.
     pub now: String,
 }
 
 impl Build {
-    /// Whether this build's counts can be compared with those of `now`. What is to be said of it besides.
+    /// Checks that this build's counts can be compared with those of `now`. Returns a note if the C libraries differ.
     ///
     /// # Errors
-    /// [`OtherBuild`]: another instruction set, or one that checks itself against one that does not.
+    /// [`OtherBuild`]: the instruction sets differ, or only one of the builds has internal checks.
     pub fn compares(&self, now: &Self) -> Result<Option<String>, OtherBuild> {
         if self.instruction_set != now.instruction_set {
             return Err(OtherBuild { before: self.instruction_set.clone(), now: now.instruction_set.clone() });
@@ -46,7 +47,8 @@ impl Build {
         let known = |library: &Option<String>| library.clone().unwrap_or_else(|| "an unknown C library".to_owned());
         Ok((self.c_library != now.c_library).then(|| {
             format!(
-                "the baseline was counted with {}, this is {}: where whole frames are copied the difference may be theirs",
+                "the baseline was counted with {}, this program with {}: differences in parts that copy whole frames \
+                 may come from the libraries",
                 known(&self.c_library),
                 known(&now.c_library)
             )
@@ -63,9 +65,9 @@ impl Build {
     }
 }
 
-/// What instructions there are: those that the program was compiled for, and those that this processor has.
+/// Returns the instruction sets that the program was compiled for and that this processor has.
 fn instruction_set() -> String {
-    let told = [
+    let compiled = [
         ("popcnt", cfg!(target_feature = "popcnt")),
         ("avx2", cfg!(target_feature = "avx2")),
         ("bmi2", cfg!(target_feature = "bmi2")),
@@ -74,7 +76,7 @@ fn instruction_set() -> String {
         ("avx512f", cfg!(target_feature = "avx512f")),
     ];
     #[cfg(target_arch = "x86_64")]
-    let seen = [
+    let detected = [
         ("popcnt", is_x86_feature_detected!("popcnt")),
         ("avx2", is_x86_feature_detected!("avx2")),
         ("bmi2", is_x86_feature_detected!("bmi2")),
@@ -83,10 +85,10 @@ fn instruction_set() -> String {
         ("avx512f", is_x86_feature_detected!("avx512f")),
     ];
     #[cfg(not(target_arch = "x86_64"))]
-    let seen = told;
+    let detected = compiled;
     let list = |features: [(&'static str, bool); 6]| {
         let with: Vec<_> = features.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
         if with.is_empty() { "nothing more".to_owned() } else { with.join(" ") }
     };
-    format!("{}, compiled for {}, run with {}", std::env::consts::ARCH, list(told), list(seen))
+    format!("{}, compiled for {}, run with {}", std::env::consts::ARCH, list(compiled), list(detected))
 }

@@ -1,7 +1,8 @@
-//! Misses per packet of data in two simulated caches, counted like instructions: the same in every run.
+//! Counts data cache misses per packet in two simulated caches. Like instruction counts, they are the same in every
+//! run.
 //!
-//! Callgrind simulates a first cache for data and a last one for everything (valgrind manual, "Cache simulation
-//! options"). Its caches have lines of 64 bytes, and a power of two of them.
+//! Callgrind simulates a first-level data cache and a last-level cache (valgrind manual, "Cache simulation options").
+//! Its caches have lines of 64 bytes, and their number of lines is a power of two.
 
 use std::io::Read;
 use std::path::Path;
@@ -11,29 +12,29 @@ use std::time::Duration;
 
 use super::{CountError, Extent, Served, tool};
 
-/// Ways of a simulated cache.
+/// The associativity of a simulated cache.
 const WAYS: u64 = 16;
-/// Bytes of a line.
+/// Bytes per line.
 const LINE: u64 = 64;
-/// The time between two looks at whether it is to end.
+/// The time between two checks of `stop`.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What was counted of a pipeline.
+/// The counts of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Misses {
-    /// Instructions a packet, the engine's and the ports' included.
+    /// Instructions per packet, ports and the engine included.
     pub instructions: f64,
-    /// Lines a packet that were not in the first cache.
+    /// Misses of the first-level data cache per packet.
     pub first: f64,
-    /// Lines a packet that were not in the last one either.
+    /// Misses of the last-level cache per packet.
     pub last: f64,
 }
 
-/// Counts: runs `program count PIPELINE` under callgrind with caches of these sizes in bytes, until `stop` is set.
-/// Sizes are rounded down to what can be simulated.
+/// Runs `program count PIPELINE` under callgrind with caches of these sizes in bytes, until `stop` is set. Sizes are
+/// rounded down to a size that can be simulated.
 ///
 /// # Errors
-/// [`CountError`]; [`CountError::Failed`] where it was stopped.
+/// [`CountError`]; [`CountError::Failed`] if it was stopped.
 pub fn misses(
     program: &Path,
     pipeline: &str,
@@ -45,7 +46,7 @@ pub fn misses(
     let folder = tempfile::tempdir()?;
     let plain = tool(folder.path(), program, pipeline, settings, 0, extent);
     let size = |bytes: u64| format!("{},{WAYS},{LINE}", rounded(bytes));
-    // The tool's own options stand before the program.
+    // The options of valgrind stand before the program.
     let mut tool = Command::new(plain.get_program());
     tool.args(["--cache-sim=yes", &format!("--D1={}", size(caches[0])), &format!("--LL={}", size(caches[1]))])
         .args(plain.get_args())
@@ -63,7 +64,7 @@ pub fn misses(
         if stop.load(Ordering::Relaxed) {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(CountError::Failed("it was interrupted".to_owned()));
+            return Err(CountError::Failed("interrupted".to_owned()));
         }
         std::thread::sleep(LOOK);
     };
@@ -75,7 +76,7 @@ pub fn misses(
     let out = child.stdout.take().map(|mut pipe| text(&mut pipe)).unwrap_or_default();
     if !status.success() {
         let err = child.stderr.take().map(|mut pipe| text(&mut pipe)).unwrap_or_default();
-        let last = err.lines().rev().find(|line| !line.is_empty()).unwrap_or("it says nothing");
+        let last = err.lines().rev().find(|line| !line.is_empty()).unwrap_or("no output");
         return Err(CountError::Failed(last.to_owned()));
     }
     let served: Option<Served> = out.lines().last().and_then(|line| serde_json::from_str(line).ok());
@@ -84,19 +85,19 @@ pub fn misses(
     parse(&profile, packets).ok_or(CountError::Answer)
 }
 
-/// The largest size that can be simulated, up to this one.
+/// Returns the largest size up to `bytes` that can be simulated.
 fn rounded(bytes: u64) -> u64 {
     let least = WAYS * LINE;
     1 << bytes.max(least).ilog2()
 }
 
-/// The totals of a profile, by packet.
+/// Returns the totals of a profile, divided by the packets.
 fn parse(profile: &str, packets: u64) -> Option<Misses> {
     let line = |key: &str| profile.lines().find_map(|line| line.strip_prefix(key));
     let names: Vec<_> = line("events:")?.split_ascii_whitespace().collect();
     let counts: Vec<u64> =
         line("totals:")?.split_ascii_whitespace().map(|it| it.parse().ok()).collect::<Option<_>>()?;
-    // Columns of nothing at the end are left out.
+    // Columns with 0 at the end of the line are left out.
     let count = |name: &str| names.iter().position(|it| *it == name).map(|at| counts.get(at).copied().unwrap_or(0));
     let per_packet = |names: [&str; 2]| Some((count(names[0])? + count(names[1])?) as f64 / packets as f64);
     let instructions = count("Ir")? as f64 / packets as f64;

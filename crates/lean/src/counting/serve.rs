@@ -1,4 +1,4 @@
-//! What is counted: the process that runs under the counter.
+//! The process that runs under the instruction counter.
 
 use std::sync::Arc;
 
@@ -13,19 +13,20 @@ use forebay_packet::Ticks;
 use super::{Build, Extent, Served};
 use crate::named::{NAMES, Named, NamedPort, PortCalls};
 
-/// Simulated time between two looks at how many packets have come.
+/// The simulated time between two checks of the number of packets.
 const SLICE: Nanos = Nanos(10_000);
-/// Slices after which a pipeline that gets hardly any packets is taken as it is.
+/// The number of slices after which counting ends even if too few packets entered.
 const PATIENCE: usize = 100_000;
-/// What a module's call takes in simulated time: about as much as functions do. Packets are so far apart as those of a
-/// busy worker: what meters, ages or wakes by time finds it going by, and a scheduler that shares time has some to share.
+/// The simulated cost of a module's call, similar to real functions. So the distance between packets is that of a busy
+/// worker: meters and timers see time pass, and a scheduler that shares time has time to share.
 const COST: Cost = Cost { per_batch: 100, per_packet: 10 };
 
-/// Runs what is counted, the modules from `first` on under names of their own. `load` makes the plans. From then on this
-/// process's memory is [placed](placement::place), where its allocator is [`Memory`](placement::Memory).
+/// Runs the counted pipeline, with the modules from `first` on called through named functions. `load` creates the
+/// plans. From then on, this process's memory is [placed](placement::place) if its allocator is
+/// [`Memory`](placement::Memory).
 ///
 /// # Errors
-/// A pipeline that cannot be made.
+/// The pipeline cannot be created.
 pub fn serve<E: From<StartError> + Send>(
     load: impl FnOnce() -> Result<Vec<Plan>, E> + Send,
     first: usize,
@@ -74,13 +75,13 @@ fn serve_with<S: Scheduler>(plans: Vec<Plan>, extent: Extent, calls: &[Arc<PortC
     run(&mut workers, &mut until, extent.before, Worker::turn);
     let before = Tally::of(&workers, calls);
     run(&mut workers, &mut until, extent.before + extent.packets, |worker| {
-        // Nobody pays for polls that find nothing: the share of time that is busy tells of them.
+        // Idle polls are left out: the busy share of the time reports them.
         if worker.has_work() { counted(worker) } else { worker.turn() }
     });
     Ok(Tally::of(&workers, calls).since(&before))
 }
 
-/// Runs until so many packets have entered since the start, or nothing comes any more.
+/// Runs until `packets` have entered since the start, or no more packets come.
 fn run<S: Scheduler>(
     workers: &mut [Worker<Simulated, S>],
     until: &mut Ticks,
@@ -97,7 +98,8 @@ fn run<S: Scheduler>(
     }
 }
 
-/// A turn that is counted: [`INSIDE`](super::INSIDE) is its symbol. What calls turns in simulated time, and asks for memory, is outside.
+/// Runs a counted turn: [`INSIDE`](super::INSIDE) is its symbol. The code that calls turns in simulated time and
+/// allocates memory is outside.
 #[inline(never)]
 fn counted<S: Scheduler>(worker: &mut Worker<Simulated, S>) -> Next {
     worker.turn()
@@ -110,7 +112,7 @@ fn entered<S: Scheduler>(workers: &[Worker<Simulated, S>]) -> u64 {
     workers.iter().map(ports).sum()
 }
 
-/// Packets that entered, packets and calls of modules and ports.
+/// The packets that entered, and the packets and calls of modules and ports.
 struct Tally {
     packets: u64,
     modules: Vec<(String, u64, u64)>,
@@ -124,16 +126,16 @@ impl Tally {
         let mut ports = modules.clone();
         for worker in workers {
             let telemetry = worker.telemetry();
-            for (at, told) in telemetry.ports.iter().enumerate() {
+            for (at, port) in telemetry.ports.iter().enumerate() {
                 if at == ports.len() {
-                    ports.push((told.name.clone(), 0, 0));
+                    ports.push((port.name.clone(), 0, 0));
                 }
-                ports[at].1 += told.counters.received.get();
-                ports[at].2 += told.counters.sent.get();
+                ports[at].1 += port.counters.received.get();
+                ports[at].2 += port.counters.sent.get();
             }
-            for (at, (told, counters)) in telemetry.modules.iter().zip(&*telemetry.counters).enumerate() {
+            for (at, (module, counters)) in telemetry.modules.iter().zip(&*telemetry.counters).enumerate() {
                 if at == modules.len() {
-                    modules.push((told.name.clone(), 0, 0));
+                    modules.push((module.name.clone(), 0, 0));
                 }
                 modules[at].1 += counters.packets.get();
                 modules[at].2 += counters.batches();

@@ -1,4 +1,4 @@
-//! A run of the gate: everything counted as it is now, compared, and where batches have changed counted once more.
+//! Runs the gate: counts all pipelines, compares them, and counts those whose batches have changed once more.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,101 +11,103 @@ use crate::cases::{Asked, CaseError, built_in, count, named};
 use crate::counting::{Build, CountError, Extent, OtherBuild};
 use crate::process::Stamp;
 
-/// All of a kind, as they are asked for.
+/// The names of the groups of built-in pipelines.
 pub const GROUPS: [&str; 2] = ["usecases", "functions"];
-/// The largest batch that can be asked for.
+/// The largest batch that can be set.
 const LARGEST: f64 = forebay_packet::MAX_BATCH as f64;
 
-/// Why there is no answer.
+/// The gate has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum GateError {
     /// A pipeline cannot be counted.
     #[error(transparent)]
     Case(#[from] CaseError),
-    /// The counts do not compare.
+    /// The counts cannot be compared.
     #[error(transparent)]
     Build(#[from] OtherBuild),
-    /// A pipeline that the baseline does not have.
+    /// The baseline does not have this pipeline.
     #[error("'{asked}' is not in the baseline: it has {there} (--update adds one)")]
     Unknown {
-        /// What was asked.
+        /// The requested pipeline.
         asked: String,
-        /// What there is.
+        /// The pipelines of the baseline.
         there: String,
     },
-    /// Another build that does not say what it has.
+    /// Another build does not list its pipelines.
     #[error(transparent)]
     Other(#[from] crate::process::BuildError),
-    /// Nothing to compare with.
+    /// There is no pipeline to compare.
     #[error("{} does not have {missing}: allowed are pipelines that both builds have", .program.display())]
     OnlyOne {
-        /// One of the builds.
+        /// The build that lacks pipelines.
         program: PathBuf,
-        /// What it lacks.
+        /// The missing pipelines.
         missing: String,
     },
-    /// Nothing to do.
-    #[error("no pipeline to count: name some, such as `usecases`, `functions`, `usecase:gw` or a configuration file")]
+    /// No pipeline was named.
+    #[error(
+        "no pipeline to count: name some, for example `usecases`, `functions`, `usecase:gw` or a configuration file"
+    )]
     Nothing,
 }
 
-/// The answer.
+/// The result of the gate.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
-    /// `yes`: nothing is dearer than the limit.
+    /// `yes` if no figure increased by more than the limit, else `no`.
     pub answer: &'static str,
-    /// By which share instructions per packet may grow.
+    /// The share by which instructions per packet may increase.
     pub max_ipp: f64,
-    /// What was counted before.
+    /// The build of the baseline.
     pub before: Build,
-    /// What is counted now.
+    /// The present build.
     pub now: Build,
-    /// What is to be said of the two.
+    /// A note about differences between the two builds.
     pub note: Option<String>,
-    /// Pipelines that only this build has, and that only the other has, where two builds are compared: these are not counted.
+    /// Pipelines that only this build has, if two builds are compared. They are not counted.
     pub new: Vec<String>,
-    /// The same of the other.
+    /// Pipelines that only the other build has.
     pub gone: Vec<String>,
     /// By pipeline.
     pub cases: Vec<Compared>,
 }
 
 impl Answer {
-    /// Whether it is yes.
+    /// True if the answer is yes.
     #[must_use]
     pub fn is_yes(&self) -> bool {
         self.answer == "yes"
     }
 
-    /// All that changed, with the pipeline that it is of.
+    /// Returns all changes, each with its pipeline.
     pub fn findings(&self) -> impl Iterator<Item = (&str, &Finding)> {
         self.cases.iter().flat_map(|case| case.findings.iter().map(|finding| (case.case.as_str(), finding)))
     }
 
-    /// How many figures there are of a verdict.
+    /// Returns the number of figures with this verdict.
     #[must_use]
     pub fn number(&self, verdict: Verdict) -> usize {
         self.findings().filter(|(_, finding)| finding.verdict == verdict).count()
     }
 }
 
-/// Who is told how many of how many pipelines have been counted.
+/// A callback that gets the number of counted pipelines and the number of all pipelines.
 pub type Progress<'a> = &'a dyn Fn(usize, usize);
 
-/// The gate: what counts, where, and how much may change.
+/// The gate: the program, the folder and the limit.
 pub struct Gate<'a> {
     /// The program whose instructions are counted.
     pub program: &'a Path,
-    /// What names of files are relative to.
+    /// The folder that file names are relative to.
     pub folder: &'a Path,
-    /// By which share instructions per packet may grow.
+    /// The share by which instructions per packet may increase.
     pub max_ipp: f64,
-    /// Who is told of progress.
+    /// Called after each pipeline.
     pub progress: Progress<'a>,
 }
 
 impl Gate<'_> {
-    /// Compares with cases of a baseline.
+    /// Compares the present counts with cases of a baseline.
     ///
     /// # Errors
     /// [`GateError`].
@@ -114,7 +116,7 @@ impl Gate<'_> {
         let stamp = Stamp::of(self.program);
         let now = self.count(self.program, &asked, before.extent)?;
         let note = before.build.compares(&now.build)?;
-        // Where calls have changed, how much of a difference that makes.
+        // If the batches have changed, another count shows their effect.
         let mut again = Vec::new();
         for (at, (was, is)) in cases.iter().zip(&now.cases).enumerate() {
             if let Some(batch) = wants(was, is, self.max_ipp).and_then(|factor| other_batch(now.batches[at], factor)) {
@@ -124,12 +126,12 @@ impl Gate<'_> {
             }
         }
         let mut others: Vec<Option<Case>> = vec![None; cases.len()];
-        let (places, again): (Vec<_>, Vec<_>) = again.into_iter().unzip();
+        let (indices, again): (Vec<_>, Vec<_>) = again.into_iter().unzip();
         match self.count(self.program, &again, before.extent) {
-            Ok(counted) => places.into_iter().zip(counted.cases).for_each(|(at, case)| others[at] = Some(case)),
+            Ok(counted) => indices.into_iter().zip(counted.cases).for_each(|(at, case)| others[at] = Some(case)),
             Err(_) => {
-                // One that cannot be had with other batches is told with what is known.
-                for (at, asked) in places.into_iter().zip(again) {
+                // A pipeline that cannot run with other batches is reported without them.
+                for (at, asked) in indices.into_iter().zip(again) {
                     others[at] = match self.count(self.program, &[asked], before.extent) {
                         Ok(mut counted) => counted.cases.pop(),
                         Err(GateError::Case(CaseError { error: CountError::Failed(_), .. })) => None,
@@ -151,16 +153,16 @@ impl Gate<'_> {
         Ok((answer, now.cases))
     }
 
-    /// Compares with another build, which counts the same now: `pipelines` with settings, or all that is built in where none
-    /// is named. What is built into one of the two only is told.
+    /// Compares with another build, which counts the same pipelines now: `pipelines` with settings, or all built-in
+    /// ones if none is named. Pipelines that only one of the builds has are listed in the answer.
     ///
     /// # Errors
     /// [`GateError`].
     pub fn against(&self, other: &Path, pipelines: &[String], set: &[String]) -> Result<Answer, GateError> {
         let groups = GROUPS.map(str::to_owned);
         let named = if pipelines.is_empty() { &groups[..] } else { pipelines };
-        let (here, there) = (crate::process::built_in(self.program)?, crate::process::built_in(other)?);
-        let Shared { asked, new, gone } = shared(named, set, &here, &there);
+        let (own, others) = (crate::process::built_in(self.program)?, crate::process::built_in(other)?);
+        let Shared { asked, new, gone } = shared(named, set, &own, &others);
         if asked.is_empty() {
             let (lacking, missing) = if new.is_empty() { (self.program, gone) } else { (other, new) };
             return Err(GateError::OnlyOne { program: lacking.to_owned(), missing: missing.join(", ") });
@@ -170,7 +172,7 @@ impl Gate<'_> {
         Ok(Answer { new, gone, ..answer })
     }
 
-    /// A baseline of these, as `program` counts them.
+    /// Returns a baseline of these pipelines, counted by `program`.
     ///
     /// # Errors
     /// [`GateError`].
@@ -184,23 +186,23 @@ impl Gate<'_> {
 
     fn count(&self, program: &Path, asked: &[Asked], extent: Extent) -> Result<crate::cases::Counted, GateError> {
         let mut done = 0;
-        let mut told = |_: &Asked| {
+        let mut report = |_: &Asked| {
             done += 1;
             (self.progress)(done, asked.len());
         };
-        Ok(count(program, self.folder, asked, extent, &mut told)?)
+        Ok(count(program, self.folder, asked, extent, &mut report)?)
     }
 }
 
-/// Batches with which a module whose batches have become smaller by `factor` may have those of before; others, where they
-/// cannot be as large.
+/// Returns a batch size with which a module whose batches have become smaller by `factor` may have its earlier batches.
+/// If it is the present size, returns half of it.
 fn other_batch(batch: usize, factor: f64) -> Option<usize> {
     let wanted = (batch as f64 * factor).round().clamp(1.0, LARGEST) as usize;
     let other = if wanted == batch { batch / 2 } else { wanted };
     (other > 0).then_some(other)
 }
 
-/// What two builds are both asked, and what is built into one of them only.
+/// The pipelines to compare between two builds, and those that only one of them has.
 #[derive(Debug, PartialEq)]
 pub(super) struct Shared {
     pub(super) asked: Vec<Asked>,
@@ -208,18 +210,19 @@ pub(super) struct Shared {
     pub(super) gone: Vec<String>,
 }
 
-/// What is meant by `named` of what is built in here and there.
-pub(super) fn shared(named: &[String], set: &[String], here: &BTreeSet<String>, there: &BTreeSet<String>) -> Shared {
+/// Divides the pipelines that `named` stands for into [`Shared`]; `own` and `others` are the built-in pipelines of the
+/// two builds.
+pub(super) fn shared(named: &[String], set: &[String], own: &BTreeSet<String>, others: &BTreeSet<String>) -> Shared {
     let (new, asked): (Vec<_>, Vec<_>) = ask(named, set)
         .into_iter()
-        .partition(|asked| here.contains(&asked.pipeline) && !there.contains(&asked.pipeline));
+        .partition(|asked| own.contains(&asked.pipeline) && !others.contains(&asked.pipeline));
     let gone: Vec<_> =
-        there.difference(here).filter(|name| named.iter().any(|asked| is_in(asked, name))).cloned().collect();
+        others.difference(own).filter(|name| named.iter().any(|asked| is_in(asked, name))).cloned().collect();
     let asked = asked.into_iter().filter(|asked| !gone.contains(&asked.pipeline)).collect();
     Shared { asked, new: new.iter().map(Asked::name).collect(), gone }
 }
 
-/// Whether a pipeline is what was asked, or of the kind that was.
+/// True if `pipeline` is the named one or a member of the named group.
 fn is_in(asked: &str, pipeline: &str) -> bool {
     match asked {
         "usecases" => pipeline.starts_with("usecase:"),
@@ -228,18 +231,18 @@ fn is_in(asked: &str, pipeline: &str) -> bool {
     }
 }
 
-/// The cases of a baseline that are meant by `pipelines`: by name, by group, and where there are settings with just those; all
-/// where none is named.
+/// Returns the cases of a baseline that `pipelines` stand for, by name or by group. If there are settings, a case must
+/// have exactly these. Returns all cases if no pipeline is named.
 ///
 /// # Errors
-/// [`GateError::Unknown`], and [`GateError::Nothing`] for a baseline without any.
+/// [`GateError::Unknown`], and [`GateError::Nothing`] for an empty baseline.
 pub fn select<'a>(baseline: &'a Baseline, pipelines: &[String], set: &[String]) -> Result<Vec<&'a Case>, GateError> {
     let means = |asked: &str, case: &Case| is_in(asked, &case.pipeline) && (set.is_empty() || case.set == set);
     for asked in pipelines {
         if !baseline.cases.iter().any(|case| means(asked, case)) {
-            let there: Vec<_> = baseline.cases.iter().map(Case::name).collect();
+            let known: Vec<_> = baseline.cases.iter().map(Case::name).collect();
             let asked = named(asked, set);
-            return Err(GateError::Unknown { asked, there: there.join(", ") });
+            return Err(GateError::Unknown { asked, there: known.join(", ") });
         }
     }
     let all = baseline.cases.iter();
@@ -248,7 +251,7 @@ pub fn select<'a>(baseline: &'a Baseline, pipelines: &[String], set: &[String]) 
     if cases.is_empty() { Err(GateError::Nothing) } else { Ok(cases) }
 }
 
-/// What is meant by `pipelines` where no baseline says with which settings: those that are built in have sizes of their own.
+/// Returns the pipelines that `pipelines` stand for without a baseline. Built-in pipelines have default settings.
 #[must_use]
 pub fn ask(pipelines: &[String], set: &[String]) -> Vec<Asked> {
     let all = pipelines.iter().flat_map(|pipeline| match built_in(pipeline) {
@@ -261,7 +264,8 @@ pub fn ask(pipelines: &[String], set: &[String]) -> Vec<Asked> {
     all.collect()
 }
 
-/// What a baseline is to have after an update: what it has, but for what is built in no more, and `more`.
+/// Returns the pipelines of a baseline after an update: its own, without built-in ones that do not exist any more, and
+/// `more`.
 #[must_use]
 pub fn updated(before: Option<&Baseline>, more: &[Asked]) -> Vec<Asked> {
     let gone = |asked: &Asked| match asked.pipeline.split_once(':') {
@@ -279,25 +283,25 @@ pub fn updated(before: Option<&Baseline>, more: &[Asked]) -> Vec<Asked> {
     all
 }
 
-/// What an update has changed.
+/// The changes of an update.
 #[derive(Clone, Debug, Serialize)]
 pub struct Changes {
-    /// Pipelines that were there, with what changed.
+    /// Pipelines that existed before, with their changes.
     pub cases: Vec<Compared>,
-    /// Pipelines that were not.
+    /// New pipelines.
     pub added: Vec<String>,
-    /// Pipelines that are there no more.
+    /// Removed pipelines.
     pub gone: Vec<String>,
 }
 
 impl Changes {
-    /// All figures that changed, with the pipeline that they are of.
+    /// Returns all figures that changed, each with its pipeline.
     pub fn findings(&self) -> impl Iterator<Item = (&str, &Finding)> {
         self.cases.iter().flat_map(|case| case.findings.iter().map(|finding| (case.case.as_str(), finding)))
     }
 }
 
-/// What changed from one baseline to another.
+/// Returns the changes from one baseline to another.
 #[must_use]
 pub fn changes(before: Option<&Baseline>, now: &Baseline, limit: f64) -> Changes {
     let find = |baseline: Option<&'_ Baseline>, like: &Case| -> Option<Case> {

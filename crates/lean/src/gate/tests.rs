@@ -1,4 +1,4 @@
-//! Changes that are planted, and what the gate says of them.
+//! Made-up changes, and the gate's findings for them.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::baseline::tests::case;
 
 const LIMIT: f64 = 0.005;
 
-/// A module by what its code costs a call and a packet.
+/// A module, defined by the cost of its code per call and per packet.
 #[derive(Clone, Copy, Debug)]
 struct Module {
     per_call: u64,
@@ -48,7 +48,7 @@ fn failing(compared: &Compared) -> Vec<&str> {
 }
 
 #[test]
-fn what_is_the_same_is_not_found() {
+fn equal_figures_give_no_finding() {
     let one = pipeline(&[Module { per_call: 10, per_packet: 20, packets: 100, batch: 7 }], 5_000);
     let compared = compare(&one, &one, None, 0.0);
     assert_eq!((compared.findings.len(), compared.parts, compared.fails()), (0, 3, false));
@@ -61,16 +61,16 @@ fn modules_that_come_and_go_are_named() {
     let (two, three) = (pipeline(&all(2), 9_000), pipeline(&all(3), 9_000));
     let compared = compare(&two, &three, None, LIMIT);
     assert_eq!(failing(&compared), ["m2"]);
-    let whole = compared.findings.last().expect("the whole is dearer");
+    let whole = compared.findings.last().expect("the whole has increased");
     assert_eq!((whole.why[0].cause, whole.mostly[0].0.as_str()), (Cause::Appeared, "m2"));
     let compared = compare(&three, &two, None, LIMIT);
     assert!(!compared.fails());
     assert_eq!((compared.findings[0].verdict, compared.findings[0].why[0].cause), (Verdict::Cheaper, Cause::Vanished));
 }
 
-/// What handing on takes is a call's, and there are more calls: no batch is smaller for it.
+/// Handing packets on has a cost per call, and there are more calls. That does not make a batch smaller.
 #[test]
-fn a_module_more_is_no_smaller_batch_for_the_residue() {
+fn another_module_does_not_count_as_smaller_batches_of_the_residue() {
     let all = |count: usize, batch| {
         let modules = vec![Module { per_call: 1_000, per_packet: 50, packets: PACKETS, batch }; count];
         let calls = count as u64 * PACKETS.div_ceil(batch);
@@ -79,26 +79,35 @@ fn a_module_more_is_no_smaller_batch_for_the_residue() {
     let (before, now, other) = (all(2, 32), all(3, 32), all(3, 16));
     let residue = |before, now, other| {
         let compared = compare(before, now, Some(other), LIMIT);
-        let found = compared.findings.into_iter().find(|finding| finding.part == "(residue)").expect("it is dearer");
+        let found = compared
+            .findings
+            .into_iter()
+            .find(|finding| finding.part == "(residue)")
+            .expect("the residue has increased");
         found.why.into_iter().map(|why| (why.cause, (why.ipp * 1e3).round() / 1e3)).collect::<Vec<_>>()
     };
     assert!(wants(&before, &now, LIMIT).is_some());
     assert_eq!(residue(&before, &now, &other), [(Cause::Appeared, 300.0 / 32.0)]);
-    // A module more, and batches of half the size.
-    let told = residue(&before, &other, &now);
-    assert_eq!(told, [(Cause::Batches, 900.0 / 32.0), (Cause::Appeared, 300.0 / 32.0)]);
+    // One more module, and batches of half the size.
+    let causes = residue(&before, &other, &now);
+    assert_eq!(causes, [(Cause::Batches, 900.0 / 32.0), (Cause::Appeared, 300.0 / 32.0)]);
 }
 
-/// Where triggers decide the batches, another `batch` does not bring those of before back, and nothing tells the causes apart.
+/// If triggers decide the batches, another `batch` does not restore the earlier batches, and the causes cannot be
+/// separated.
 #[test]
-fn without_the_batches_of_before_the_residue_s_causes_are_not_told_apart() {
+fn without_the_earlier_batches_the_residues_causes_are_not_separated() {
     let of = |batch| {
         let module = Module { per_call: 1_000, per_packet: 50, packets: PACKETS, batch };
         pipeline(&[module], PACKETS.div_ceil(batch) * 300 + PACKETS * 20)
     };
     let causes = |other| {
         let compared = compare(&of(32), &of(8), Some(&of(other)), LIMIT);
-        let found = compared.findings.into_iter().find(|finding| finding.part == "(residue)").expect("it is dearer");
+        let found = compared
+            .findings
+            .into_iter()
+            .find(|finding| finding.part == "(residue)")
+            .expect("the residue has increased");
         found.why.into_iter().map(|why| why.cause).collect::<Vec<_>>()
     };
     assert_eq!(causes(4), [Cause::CodeOrBatches]);
@@ -106,16 +115,16 @@ fn without_the_batches_of_before_the_residue_s_causes_are_not_told_apart() {
 }
 
 #[test]
-fn more_packets_on_a_dear_way_are_told_as_that() {
+fn more_packets_on_an_expensive_path_are_reported_as_traffic() {
     let of = |packets| Module { per_call: 0, per_packet: 1_000, packets, batch: 32 };
     let compared = compare(&pipeline(&[of(1_000)], 100), &pipeline(&[of(8_000)], 100), None, LIMIT);
-    let whole = compared.findings.last().expect("the whole is dearer");
+    let whole = compared.findings.last().expect("the whole has increased");
     assert_eq!((whole.verdict, whole.why[0].cause), (Verdict::Dearer, Cause::Traffic));
-    assert_eq!(failing(&compared), Vec::<&str>::new(), "no module is dearer by itself");
+    assert_eq!(failing(&compared), Vec::<&str>::new(), "no module has increased by itself");
 }
 
 #[test]
-fn what_cannot_be_told_apart_is_not() {
+fn causes_are_not_separated_without_another_count() {
     let of = |batch| Module { per_call: 3_000, per_packet: 100, packets: PACKETS, batch };
     let (before, now) = (pipeline(&[of(32)], 100), pipeline(&[of(8)], 100));
     assert_eq!(wants(&before, &now, LIMIT), Some(4.0));
@@ -127,9 +136,9 @@ fn what_cannot_be_told_apart_is_not() {
     assert_eq!(compared.findings[0].why.iter().map(|why| why.cause).collect::<Vec<_>>(), [Cause::Batches]);
 }
 
-/// A function of three instructions a packet was dearer by 0.7 % wherever the sources lay elsewhere.
+/// A function of three instructions per packet increased by 0.7 % whenever the sources were in another folder.
 #[test]
-fn what_compilers_make_of_the_same_code_is_within_the_limit() {
+fn differences_between_compilations_of_the_same_code_are_within_the_limit() {
     let of = |per_packet| Module { per_call: 0, per_packet, packets: PACKETS, batch: 32 };
     let (before, mut now) = (pipeline(&[of(3)], 100), pipeline(&[of(3)], 100));
     let old = now.modules[0].clone();
@@ -143,10 +152,13 @@ fn what_compilers_make_of_the_same_code_is_within_the_limit() {
 }
 
 proptest! {
-    /// One module's code dearer or cheaper by any share: that one is found, and no other; beyond the limit and not below.
+    /// The code of one module changes by any share. The gate finds this module and no other, only beyond the limit.
     #[test]
     fn any_change_of_one_module_is_found_and_called_code(
-        modules in modules(), which in any::<prop::sample::Index>(), per_mille in -200i64..200, residue in 0u64..1 << 30,
+        modules in modules(),
+        which in any::<prop::sample::Index>(),
+        per_mille in -200i64..200,
+        residue in 0u64..1 << 30,
     ) {
         let before = pipeline(&modules, residue);
         let which = which.index(modules.len());
@@ -157,8 +169,8 @@ proptest! {
         now = case("usecase:gw", now.modules, residue, PACKETS);
         let compared = compare(&before, &now, None, LIMIT);
         let [was, is] = [old.instructions, instructions].map(|all| all as f64 / old.packets as f64);
-        let dearer = is - was > LIMIT * was && is - was > LEAST;
-        prop_assert_eq!(failing(&compared), if dearer { vec![old.name.as_str()] } else { Vec::new() });
+        let increased = is - was > LIMIT * was && is - was > LEAST;
+        prop_assert_eq!(failing(&compared), if increased { vec![old.name.as_str()] } else { Vec::new() });
         prop_assert_eq!(wants(&before, &now, LIMIT), None);
         for finding in &compared.findings {
             prop_assert_eq!(finding.why.iter().map(|why| why.cause).collect::<Vec<_>>(), [Cause::Code]);
@@ -169,14 +181,14 @@ proptest! {
         prop_assert_eq!(compared.findings.is_empty(), per_mille == 0);
     }
 
-    /// Smaller batches of one module with the same code, or with dearer code beside: each gets its part.
+    /// Smaller batches of one module, with the same code or with more code. Each cause gets its part.
     #[test]
-    fn batches_are_told_from_code(
+    fn effects_of_batches_and_code_are_separated(
         modules in modules(), which in any::<prop::sample::Index>(), shrink in 2u64..8, more in 0u64..3_000,
     ) {
         let which = which.index(modules.len());
         let mut modules = modules;
-        // So that calls are whole, and any batch divides.
+        // All calls are full batches, whatever the batch size.
         modules[which].packets = PACKETS;
         modules[which].batch = 32;
         let before = pipeline(&modules, 1_000);
@@ -189,7 +201,7 @@ proptest! {
         let compared = compare(&before, &now, Some(&other), LIMIT);
         let name = format!("m{which}");
         let found = compared.findings.iter().find(|finding| finding.part == name);
-        let found = found.expect("it has changed, its calls are more");
+        let found = found.expect("the module has more calls");
         let of = |cause| found.why.iter().filter(|why| why.cause == cause).map(|why| why.ipp).sum::<f64>();
         let batches = old.per_call as f64 * (1.0 / old.batch as f64 - 1.0 / 32.0);
         let delta = batches + more as f64;
@@ -199,7 +211,7 @@ proptest! {
         prop_assert_eq!(found.fails(), delta > LIMIT * found.before.expect("it has packets"));
     }
 
-    /// The parts of the whole's change add up to it.
+    /// The causes of the change of the whole add up to it.
     #[test]
     fn causes_of_the_whole_add_up(before in modules(), now in modules(), residues in (0u64..1 << 28, 0u64..1 << 28)) {
         let (before, now) = (pipeline(&before, residues.0), pipeline(&now, residues.1));
@@ -207,25 +219,25 @@ proptest! {
         let Some(whole) = compared.findings.iter().find(|finding| finding.part == "(all)") else { return Ok(()) };
         let delta = whole.now.expect("packets") - whole.before.expect("packets");
         let sum: f64 = whole.why.iter().map(|why| why.ipp).sum();
-        // Up to six causes, of which each that is left out is a hundredth at most.
+        // There are up to six causes; each cause that is left out is at most one hundredth.
         prop_assert!((sum - delta).abs() <= 0.06 * delta.abs() + 1e-6, "{sum} of {delta}: {whole:?}");
     }
 }
 
 #[test]
-fn of_two_builds_what_both_have_is_compared_and_the_rest_is_told() {
-    // Functions make themselves known by being linked.
+fn two_builds_are_compared_by_their_common_pipelines_and_the_rest_is_listed() {
+    // Functions register themselves when they are linked.
     use forebay_functions as _;
 
-    let here = crate::cases::built_in("functions").into_iter().chain(crate::cases::built_in("usecases"));
-    let here: BTreeSet<String> = here.map(|asked| asked.pipeline).collect();
-    let mut there = here.clone();
-    assert!(there.remove("function:ttl") && there.remove("usecase:gw"));
-    there.extend(["function:old", "usecase:older"].map(str::to_owned));
+    let own = crate::cases::built_in("functions").into_iter().chain(crate::cases::built_in("usecases"));
+    let own: BTreeSet<String> = own.map(|asked| asked.pipeline).collect();
+    let mut others = own.clone();
+    assert!(others.remove("function:ttl") && others.remove("usecase:gw"));
+    others.extend(["function:old", "usecase:older"].map(str::to_owned));
     let of = |named: &[&str]| {
         let named: Vec<_> = named.iter().map(|name| (*name).to_owned()).collect();
-        let told = run::shared(&named, &[], &here, &there);
-        (told.asked.len(), told.new, told.gone)
+        let shared = run::shared(&named, &[], &own, &others);
+        (shared.asked.len(), shared.new, shared.gone)
     };
     let (functions, usecases) = (forebay_graph::functions().len(), forebay_pipeline::usecases().len());
     let (ttl, old) = (vec!["function:ttl".to_owned()], vec!["function:old".to_owned()]);

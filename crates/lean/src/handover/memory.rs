@@ -1,7 +1,8 @@
-//! What a core's own memory takes: a chain of lines in random order, as long as a cache holds, or longer than any.
+//! Measures the latency of a core's own memory: a chain of lines in random order that fits a cache, or exceeds all
+//! caches.
 //!
-//! The order is one circle through all lines (Sattolo's algorithm), so that nothing can be fetched ahead. Pages are those
-//! that the host gives: in the largest sets the processor's search for a page is part of the figure, as it is of a table's.
+//! The order is one cycle through all lines (Sattolo's algorithm), so that no line can be prefetched. Page sizes are
+//! the host's default. In the largest sets, page table walks are part of the figure, as they are for lookup tables.
 
 use std::hint::black_box;
 use std::io;
@@ -13,52 +14,52 @@ use serde::Serialize;
 
 use super::{Spread, joined, on};
 
-/// Bytes of a line.
+/// Bytes per line.
 const LINE: usize = 64;
-/// Reads of a run.
+/// The number of reads of a run.
 const READS: usize = 1 << 19;
-/// How much is taken for main memory, at least and at most.
+/// The least and the largest size of the set for main memory, in bytes.
 const MEMORY: [usize; 2] = [64 << 20, 256 << 20];
 
-/// A level of the memory.
+/// A level of the memory hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Level {
-    /// The first cache, of a core.
+    /// The first-level data cache of a core.
     L1,
-    /// The second.
+    /// The second-level cache.
     L2,
-    /// The last, which cores share.
+    /// The last-level cache, which cores share.
     L3,
     /// Main memory.
     #[serde(rename = "DRAM")]
     Dram,
 }
 
-/// What a level takes.
+/// The latency of a level.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {
-    /// Which.
+    /// The level.
     pub level: Level,
     /// The core.
     pub core: usize,
-    /// Bytes that were read in turn; nothing where the host does not say how large the caches are.
+    /// The size of the set, in bytes; `None` if the host does not report the sizes of the caches.
     pub bytes: Option<usize>,
-    /// Ticks a line.
+    /// Ticks per line.
     pub ticks: Option<Spread>,
 }
 
-/// Measures a core's own memory.
+/// The measurement of a core's own memory.
 pub(super) struct Local {
     core: usize,
     levels: Vec<Set>,
 }
 
-/// What is read in turn for one level.
+/// The set of lines for one level.
 struct Set {
     level: Level,
     bytes: Option<usize>,
     ring: Vec<u32>,
-    /// By run: ticks a line.
+    /// Ticks per line of each run.
     figures: Vec<f64>,
 }
 
@@ -66,7 +67,7 @@ impl Local {
     pub(super) fn new(core: usize) -> io::Result<Self> {
         let sets = sets([1, 2, 3].map(|level| cache(core, level)));
         let levels = sets.map(|(level, bytes)| {
-            // Made by the core itself, so that the pages are of its node.
+            // Created by the core itself, so that the pages are on its node.
             let ring = std::thread::scope(|scope| joined(on(scope, core, || ring(bytes.unwrap_or(0)))))?;
             Ok(Set { level, bytes, ring, figures: Vec::new() })
         });
@@ -90,17 +91,17 @@ impl Local {
     }
 }
 
-/// Ticks a line of main memory that the first core has filled, read by the second.
-pub(super) fn remote([there, here]: [usize; 2]) -> io::Result<Option<f64>> {
-    let [.., (_, bytes)] = sets([1, 2, 3].map(|level| cache(there, level)));
+/// Measures the ticks per line of main memory that the first core has filled and the second reads.
+pub(super) fn remote([owner, reader]: [usize; 2]) -> io::Result<Option<f64>> {
+    let [.., (_, bytes)] = sets([1, 2, 3].map(|level| cache(owner, level)));
     let Some(bytes) = bytes else { return Ok(None) };
-    let ring = std::thread::scope(|scope| joined(on(scope, there, || ring(bytes))))?;
-    std::thread::scope(|scope| joined(on(scope, here, || chase(&ring)))).map(Some)
+    let ring = std::thread::scope(|scope| joined(on(scope, owner, || ring(bytes))))?;
+    std::thread::scope(|scope| joined(on(scope, reader, || chase(&ring)))).map(Some)
 }
 
-/// How much is read in turn for each level, by the sizes of the caches. A set is half of its own cache, where that is twice
-/// the one before at least, and of a large one no more than four times the one before: other cores use it, too. Main memory is
-/// four times the last cache.
+/// Returns the size of the set for each level. A cache's set is half of the cache. It is missing if it is smaller than
+/// twice the next smaller cache. The set of the last-level cache is at most four times the second-level cache, because
+/// other cores use it too. The set of main memory is four times the last-level cache.
 fn sets([first, second, third]: [Option<usize>; 3]) -> [(Level, Option<usize>); 4] {
     let half = |cache: Option<usize>| cache.map(|bytes| bytes / 2);
     let beyond = |set: Option<usize>, before: Option<usize>| {
@@ -115,21 +116,22 @@ fn sets([first, second, third]: [Option<usize>; 3]) -> [(Level, Option<usize>); 
     [(Level::L1, half(first)), (Level::L2, beyond(half(second), first)), (Level::L3, last), (Level::Dram, memory)]
 }
 
-/// The size of a cache for data, in bytes.
+/// Returns the size of a data cache, in bytes.
 fn cache(core: usize, level: u8) -> Option<usize> {
     data_cache(&Tree::default(), core, level).and_then(|bytes| usize::try_from(bytes).ok())
 }
 
-/// Words of a line.
+/// Words per line.
 const WORDS: usize = LINE / size_of::<u32>();
 
-/// Numbers up to `count`, each once, so that going from a place to the number there passes all of them (Sattolo 1986).
+/// Returns a permutation of the numbers below `count` with a single cycle: going from each index to the number in it
+/// visits all of them (Sattolo 1986).
 #[must_use]
 pub fn circle(count: usize) -> Vec<u32> {
     let mut order: Vec<u32> = (0..count as u32).collect();
     let mut random = 0x9e37_79b9_7f4a_7c15u64;
     for at in (1..count).rev() {
-        // Xorshift (Marsaglia 2003): any order without a pattern will do.
+        // Xorshift (Marsaglia 2003): any order without a pattern is suitable.
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
@@ -138,7 +140,7 @@ pub fn circle(count: usize) -> Vec<u32> {
     order
 }
 
-/// Lines in so many bytes, each with the number of the next, in one circle.
+/// Returns lines in `bytes` bytes. Each has the number of the next; together they form one cycle.
 fn ring(bytes: usize) -> Vec<u32> {
     let order = circle((bytes / LINE).max(1));
     let mut ring = vec![0u32; order.len() * WORDS];
@@ -148,10 +150,10 @@ fn ring(bytes: usize) -> Vec<u32> {
     ring
 }
 
-/// Ticks a line around the circle.
+/// Measures the ticks per line along the cycle.
 fn chase(ring: &[u32]) -> f64 {
     let lines = ring.len() / WORDS;
-    // Small sets once before, so that they are where they belong.
+    // Small sets are read once before, so that they are in the cache.
     let warm = lines.min(READS);
     let (mut at, mut start) = (0usize, Tsc.now());
     for read in 0..warm + READS {
@@ -171,15 +173,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_host_does_not_say_is_not_measured() {
-        let told = |sizes: [usize; 3]| {
+    fn a_level_of_unknown_size_is_not_measured() {
+        let kib_of = |sizes: [usize; 3]| {
             sets(sizes.map(|kib| (kib > 0).then_some(kib << 10))).map(|(_, set)| set.map(|set| set >> 10))
         };
-        assert_eq!(told([32, 1_024, 32_768]), [Some(16), Some(512), Some(4_096), Some(131_072)]);
-        assert_eq!(told([0, 0, 0]), [None; 4]);
-        assert_eq!(told([32, 1_024, 0]), [Some(16), Some(512), None, Some(65_536)]);
-        // Of a cache that leaves no room beyond it nothing is said.
-        assert_eq!(told([48, 2_048, 1 << 20])[3], None);
+        assert_eq!(kib_of([32, 1_024, 32_768]), [Some(16), Some(512), Some(4_096), Some(131_072)]);
+        assert_eq!(kib_of([0, 0, 0]), [None; 4]);
+        assert_eq!(kib_of([32, 1_024, 0]), [Some(16), Some(512), None, Some(65_536)]);
+        // If a cache is so large that no set exceeds it, main memory is not measured.
+        assert_eq!(kib_of([48, 2_048, 1 << 20])[3], None);
     }
 
     proptest! {

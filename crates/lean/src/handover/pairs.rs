@@ -1,22 +1,22 @@
-//! Which cores are measured with each other.
+//! Selects the pairs of cores to measure.
 
 use forebay_host::{Core, cores_here};
 use serde::Serialize;
 
-/// What two cores are to each other.
+/// The relation of two cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
-    /// Threads of one physical core: they share all its caches.
+    /// Hardware threads of one physical core, which share all its caches.
     Siblings,
-    /// Of one NUMA node, or of a host that does not tell nodes.
+    /// Cores of one NUMA node, or of a host that does not report nodes.
     SameNode,
-    /// Of different ones.
+    /// Cores of different nodes.
     OtherNode,
 }
 
 impl Relation {
-    /// In words.
+    /// Returns the relation in words.
     #[must_use]
     pub fn told(self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ fn relation(a: Core, b: Core) -> Relation {
     }
 }
 
-/// Of these cores one pair of each kind that there is; with `all` every pair, in both directions.
+/// Returns one pair of these cores for each relation that exists; with `all`, every pair in both directions.
 #[must_use]
 pub fn pairs(cores: &[usize], all: bool) -> Vec<([usize; 2], Relation)> {
     pairs_of(&cores_here(cores), all)
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_pair_is_there_once() {
+    fn there_is_one_pair_for_each_relation() {
         let of = |rows: &[(usize, Option<usize>, usize)]| pairs_of(&cores(rows), false);
         assert_eq!(of(&[(3, Some(0), 3)]), []);
         let two = [(0, Some(0), 0), (1, Some(0), 0), (2, Some(0), 1), (3, Some(1), 2), (4, Some(1), 3)];
@@ -76,12 +76,12 @@ mod tests {
             of(&two),
             [([0, 1], Relation::Siblings), ([0, 2], Relation::SameNode), ([0, 3], Relation::OtherNode)]
         );
-        // A host that says nothing of nodes.
+        // A host that does not report nodes.
         assert_eq!(of(&[(0, None, 0), (1, None, 1), (2, None, 2)]), [([0, 1], Relation::SameNode)]);
     }
 
     #[test]
-    fn all_pairs_are_there_in_both_directions() {
+    fn all_pairs_are_listed_in_both_directions() {
         let all = pairs_of(&cores(&[(0, Some(0), 0), (5, Some(1), 1)]), true);
         assert_eq!(all, [([0, 5], Relation::OtherNode), ([5, 0], Relation::OtherNode)]);
     }

@@ -1,24 +1,24 @@
-//! What was measured as lines of a table, beside the paper's figures (NALM, Table VI).
+//! The results as rows of a table, with the figures of the paper (NALM, Table VI).
 
 use super::{Handover, Level, Pair, Relation, Spread};
 
-/// A way that memory is reached, and what it takes.
+/// One way of reaching memory, with its latency.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The core, or from which to which.
+    /// The core, or the sending and the receiving core.
     pub cores: String,
-    /// What they are to each other; `own` of a core's own memory, `n/a` where the host does not say.
+    /// The relation of the cores; `own` for a core's own memory, `n/a` if the host does not report it.
     pub relation: &'static str,
-    /// What is reached.
+    /// The transferred unit.
     pub what: String,
-    /// Ticks until it is there.
+    /// The latency in ticks.
     pub ticks: Option<Spread>,
-    /// Core cycles in the paper.
+    /// The figure of the paper, in core cycles.
     pub paper: Option<f64>,
 }
 
 impl Handover {
-    /// A core's own memory, then each pair of cores.
+    /// Returns the rows of a core's own memory, then those of each pair of cores.
     #[must_use]
     pub fn rows(&self) -> Vec<Row> {
         let own = self.local.iter().map(|step| {
@@ -57,15 +57,15 @@ fn of_pair(pair: &Pair) -> Vec<Row> {
         row("packet, of batches of 32 through a ring", &pair.packet, None),
         row("clean line: read here, then there", &pair.clean_line, Some(clean)),
         row("dirty line: written here, read and written there", &pair.dirty_line, Some(dirty)),
-        row("one line there and back", &pair.round_trip, None),
+        row("round trip of one line", &pair.round_trip, None),
     ];
     if remote {
-        rows.push(row("line of the first one's main memory", &pair.remote_memory, Some(280.0)));
+        rows.push(row("line of the first core's main memory", &pair.remote_memory, Some(280.0)));
     }
     rows
 }
 
-/// So many bytes, in the largest binary unit of which they are a whole number.
+/// Formats a number of bytes in the largest binary unit of which it is a whole number.
 fn size(bytes: u64) -> String {
     match bytes {
         _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_told_in_binary_units() {
+    fn sizes_are_formatted_in_binary_units() {
         assert_eq!([16 << 10, 128 << 20, 1_500].map(size), ["16 KiB", "128 MiB", "1500 B"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The figures that a history follows, and what a saved measurement says of them.
+//! The figures of a history, and their values in a saved measurement.
 
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ pub enum Figure {
     CppTicks,
     /// Packets per call.
     PacketsPerCall,
-    /// Effective CPU utilisation; of the chain alone.
+    /// Effective CPU utilisation; only of the whole chain.
     Cur,
 }
 
@@ -24,7 +24,7 @@ impl Figure {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Ipp, Self::CppTicks, Self::PacketsPerCall, Self::Cur];
 
-    /// What it is of.
+    /// Returns the unit of the figure.
     #[must_use]
     pub fn unit(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl Figure {
         }
     }
 
-    /// As options and JSON name it.
+    /// Returns the name in options and in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,18 +46,18 @@ impl Figure {
         }
     }
 
-    /// What `saved` has of a module, or of the chain, and where it comes from. Of a void measurement only what was counted is
-    /// told.
+    /// Returns the value for a module or the chain in a saved measurement, with its origin. Of a void measurement, only
+    /// counted values are returned.
     pub(super) fn of(self, saved: &Saved, module: &str) -> Option<(f64, Origin)> {
         let void = saved.measurement.chain.void;
         self.written(saved, module).filter(|(_, origin)| !void || *origin == Origin::Emulated)
     }
 
-    /// The same as it was saved.
+    /// Returns the value as it was saved.
     fn written(self, saved: &Saved, module: &str) -> Option<(f64, Origin)> {
         let (modules, chain) = (&saved.measurement.modules, &saved.measurement.chain);
         if module == CHAIN {
-            // The chain's come from where its modules' do.
+            // The chain's counts have the same origin as its modules' counts.
             let counted = modules.iter().find(|module| module.ipp.is_some()).map(|module| module.source.ipp);
             return match self {
                 Self::Ipp => Some((chain.ipp?, counted.unwrap_or(Origin::Emulated))),
@@ -66,7 +66,7 @@ impl Figure {
                 Self::PacketsPerCall => None,
             };
         }
-        let module = modules.iter().find(|told| told.name == module)?;
+        let module = modules.iter().find(|candidate| candidate.name == module)?;
         match self {
             Self::Ipp => Some((module.ipp?, module.source.ipp)),
             Self::CppTicks => Some((module.cpp_ticks?, module.source.cpp_ticks)),

@@ -1,10 +1,10 @@
-//! What may be compared over time: measurements of one subject, and counts of one kind of build.
+//! Defines which values can be compared over time: those of one subject, and counts of one build configuration.
 
 use crate::cases::named;
 use crate::measurement::Origin;
 use crate::saved::Saved;
 
-/// A pipeline as it was named, with its settings. What a file said may change: that is a change to see.
+/// A pipeline as it was named, with its settings. The contents of a file may change; such a change is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Subject<'s> {
     pub(super) pipeline: &'s str,
@@ -16,50 +16,52 @@ impl<'s> Subject<'s> {
         Self { pipeline: &saved.subject.pipeline, set: &saved.subject.set }
     }
 
-    /// `name` with the settings, as messages tell it.
-    pub(super) fn told(&self, name: &str) -> String {
+    /// Returns `name` with the settings, for messages.
+    pub(super) fn with_settings(&self, name: &str) -> String {
         named(name, self.set)
     }
 }
 
-/// Figures that say something about each other: of one origin, and where they are counted of one kind of build.
+/// A group of values that can be compared: they have the same origin, and counts have the same build configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kind<'s> {
+pub(super) struct ValueGroup<'s> {
     pub(super) origin: Origin,
-    /// Of what builds, where the figures are counted.
+    /// The build configuration, if the values are counts.
     pub(super) build: Option<Build<'s>>,
 }
 
-impl<'s> Kind<'s> {
+impl<'s> ValueGroup<'s> {
     pub(super) fn of(saved: &'s Saved, origin: Origin) -> Self {
         Self { origin, build: (origin == Origin::Emulated).then(|| Build::of(saved)) }
     }
 }
 
-/// Builds whose counts can be compared.
+/// A build configuration. Counts of builds with the same configuration can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Build<'s> {
-    /// The instruction set, where it is told.
+    /// The instruction set, if known.
     pub(super) set: Option<&'s str>,
-    /// Whether it checks itself. Earlier versions do not tell; few save a measurement of such a build.
+    /// True for a build with internal checks. Earlier versions do not report this; measurements of such builds are
+    /// rarely saved.
     pub(super) debug: bool,
 }
 
 impl<'s> Build<'s> {
     fn of(saved: &'s Saved) -> Self {
-        let told = &saved.measurement;
-        Self { set: told.instruction_set.as_deref(), debug: told.profile.as_deref() == Some("debug") }
+        let measurement = &saved.measurement;
+        Self { set: measurement.instruction_set.as_deref(), debug: measurement.profile.as_deref() == Some("debug") }
     }
 
-    /// The build that `saved` has counts of, if any.
+    /// Returns the build configuration of the counts in `saved`, if it has any.
     pub(super) fn counted(saved: &'s Saved) -> Option<Self> {
-        let told = &saved.measurement;
-        let of_module = told.modules.iter().any(|module| module.ipp.is_some() && module.source.ipp == Origin::Emulated);
-        (of_module || told.chain.ipp.is_some()).then(|| Self::of(saved))
+        let measurement = &saved.measurement;
+        let of_module =
+            measurement.modules.iter().any(|module| module.ipp.is_some() && module.source.ipp == Origin::Emulated);
+        (of_module || measurement.chain.ipp.is_some()).then(|| Self::of(saved))
     }
 
-    /// What tells it from others of `all`; nothing where it is the only one.
-    pub(super) fn apart(&self, all: &[Self]) -> Option<String> {
+    /// Returns the properties in which it differs from others in `all`, or `None` if there are no others.
+    pub(super) fn difference(&self, all: &[Self]) -> Option<String> {
         let mut parts = Vec::new();
         if all.iter().any(|other| other.set != self.set) {
             parts.push(self.set.unwrap_or("unknown instruction set"));

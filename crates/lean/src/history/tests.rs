@@ -29,14 +29,15 @@ fn save(store: &Path, name: &str, text: &str) {
     std::fs::write(folder.join("measurement.json"), text).expect("a file of the test");
 }
 
-/// Ten measurements; from the sixth on `acl0` has more instructions and takes more ticks. Names are in no order.
+/// Ten measurements. From the sixth on, `acl0` has more instructions and takes more ticks. Names are not in order of
+/// time.
 fn store() -> TempDir {
     let store = TempDir::new().expect("a folder for the test");
     for number in 0..10 {
         let (ipp, ticks) = if number < 5 { (41.0, 50.0) } else { (43.5, 70.0) };
         let noise = [0.3, -0.2, 0.4, -0.4, 0.1, 0.2, -0.3, 0.0, -0.1, 0.25][number];
-        let told = measurement(&format!("2026-11-{:02}T21:40:00Z", number + 1), ipp, ticks + noise);
-        save(store.path(), &format!("m{}", (number * 7) % 10), &told.to_string());
+        let measured = measurement(&format!("2026-11-{:02}T21:40:00Z", number + 1), ipp, ticks + noise);
+        save(store.path(), &format!("m{}", (number * 7) % 10), &measured.to_string());
     }
     store
 }
@@ -56,7 +57,7 @@ fn named<'h>(history: &'h History, module: &str, figure: Figure) -> &'h Series {
 }
 
 #[test]
-fn series_are_by_time_and_steps_name_what_they_are_between() {
+fn series_are_sorted_by_time_and_steps_name_their_neighbours() {
     let history = history(&Choice::default()).expect("there is something");
     assert_eq!(history.measurements, 10);
     let ipp = named(&history, "acl0", Figure::Ipp);
@@ -70,33 +71,33 @@ fn series_are_by_time_and_steps_name_what_they_are_between() {
     assert_eq!(ticks.steps.iter().map(|step| step.at).collect::<Vec<_>>(), [5]);
     assert!(named(&history, "acl0", Figure::PacketsPerCall).steps.is_empty());
     assert_eq!(named(&history, CHAIN, Figure::Cur).change, Some(0.0));
-    // What no measurement has is no series.
+    // A figure that no measurement has is not a series.
     assert!(history.series.iter().all(|series| series.module != "ttl0" || series.figure == Figure::Ipp));
 }
 
 #[test]
-fn one_module_and_one_figure_can_be_chosen_and_others_are_named() {
+fn a_module_and_a_figure_can_be_selected_and_errors_list_the_others() {
     let choice = |pipeline: Option<&str>, module: Option<&str>, figure| Choice {
         pipeline: pipeline.map(str::to_owned),
         module: module.map(str::to_owned),
         figure,
     };
-    let one = history(&choice(Some("gw-4"), Some("acl0"), Some(Figure::Ipp))).expect("it is there");
+    let one = history(&choice(Some("gw-4"), Some("acl0"), Some(Figure::Ipp))).expect("the selection has measurements");
     assert_eq!(one.series.len(), 1);
-    let told = |choice| history(&choice).expect_err("it is not there").to_string();
-    assert_eq!(told(choice(Some("gw"), None, None)), "no saved measurement is of pipeline 'gw': there are gw-4");
+    let refusal = |choice| history(&choice).expect_err("the selection is empty").to_string();
+    assert_eq!(refusal(choice(Some("gw"), None, None)), "no saved measurement has pipeline 'gw': there are gw-4");
     assert_eq!(
-        told(choice(None, Some("acl"), None)),
+        refusal(choice(None, Some("acl"), None)),
         "no saved measurement has a module 'acl': there are (all), acl0, ttl0"
     );
     assert_eq!(
-        told(choice(None, Some("ttl0"), Some(Figure::Cur))),
+        refusal(choice(None, Some("ttl0"), Some(Figure::Cur))),
         "no saved measurement has 'cur' of it: there are ipp"
     );
 }
 
 #[test]
-fn of_a_void_measurement_only_what_was_counted_is_told() {
+fn a_void_measurement_has_only_counted_figures() {
     let store = store();
     let mut void = measurement("2026-11-20T00:00:00Z", 43.5, 900.0);
     void["chain"]["void"] = true.into();
@@ -107,52 +108,52 @@ fn of_a_void_measurement_only_what_was_counted_is_told() {
 }
 
 #[test]
-fn a_step_on_another_machine_says_so() {
+fn a_step_between_two_machines_is_marked() {
     let store = TempDir::new().expect("a folder for the test");
     for (name, day, cpu) in [("a", 1, "one"), ("b", 2, "other")] {
-        let mut told = measurement(&format!("2026-11-0{day}T00:00:00Z"), 40.0 + f64::from(day), 50.0);
-        told["cpu"]["model"] = cpu.into();
-        save(store.path(), name, &told.to_string());
+        let mut measured = measurement(&format!("2026-11-0{day}T00:00:00Z"), 40.0 + f64::from(day), 50.0);
+        measured["cpu"]["model"] = cpu.into();
+        save(store.path(), name, &measured.to_string());
     }
     let history = of(&store, &Choice::default()).expect("something");
     assert!(named(&history, "acl0", Figure::Ipp).steps[0].other_cpu);
 }
 
-/// A store of measurements that differ from day to day as they are told to.
+/// A store of measurements from consecutive days, each changed by one of these functions.
 fn changing(changes: &[fn(&mut Value)]) -> TempDir {
     let store = TempDir::new().expect("a folder for the test");
     for (day, change) in changes.iter().enumerate() {
-        let mut told = measurement(&format!("2026-11-{:02}T21:40:00Z", day + 1), 41.0, 50.0);
-        change(&mut told);
-        save(store.path(), &format!("day{}", day + 1), &told.to_string());
+        let mut measured = measurement(&format!("2026-11-{:02}T21:40:00Z", day + 1), 41.0, 50.0);
+        change(&mut measured);
+        save(store.path(), &format!("day{}", day + 1), &measured.to_string());
     }
     store
 }
 
-/// By series of the whole chain's instructions: its name, its settings and how many values it has.
+/// For each series of the whole chain's instructions: its name, its settings and its number of values.
 fn chains<'h>(history: &'h History) -> Vec<(&'h str, Vec<&'h str>, usize)> {
     let all = history.series.iter().filter(|series| series.module == CHAIN && series.figure == Figure::Ipp);
-    let told = |series: &'h Series| {
+    let row = |series: &'h Series| {
         let set = series.set.iter().map(String::as_str).collect();
         (series.name.as_str(), set, series.points.len())
     };
-    all.map(told).collect()
+    all.map(row).collect()
 }
 
-fn with(told: &mut Value, set: &[&str], ipp: f64) {
-    told["subject"]["set"] = set.into();
-    told["chain"]["ipp"] = ipp.into();
+fn with(measured: &mut Value, set: &[&str], ipp: f64) {
+    measured["subject"]["set"] = set.into();
+    measured["chain"]["ipp"] = ipp.into();
 }
 
-/// Two sizes of a use case were one series, with a step between them.
+/// Measurements of two sizes of a use case were in one series, with a step between them.
 #[test]
 fn other_settings_are_another_series() {
     let store = changing(&[
-        |told| with(told, &["n=1"], 300.0),
-        |told| with(told, &["n=4"], 600.0),
-        |told| with(told, &["n=1"], 300.0),
-        |told| with(told, &[], 300.0),
-        |told| with(told, &["n=4", "rate=max"], 600.0),
+        |measured| with(measured, &["n=1"], 300.0),
+        |measured| with(measured, &["n=4"], 600.0),
+        |measured| with(measured, &["n=1"], 300.0),
+        |measured| with(measured, &[], 300.0),
+        |measured| with(measured, &["n=4", "rate=max"], 600.0),
     ]);
     let all = of(&store, &Choice::default()).expect("something");
     assert_eq!(
@@ -170,23 +171,24 @@ fn other_settings_are_another_series() {
         of(&store, &choice).map(|history| history.measurements)
     };
     assert_eq!(["gw-4", "usecase:gw", "gw-4 n=1", "usecase:gw n=4"].map(chosen), [Ok(5), Ok(5), Ok(2), Ok(1)]);
-    let told = chosen("gw-4 n=2").expect_err("not there").to_string();
-    assert_eq!(told, "no saved measurement is of pipeline 'gw-4 n=2': there are gw-4");
+    let error = chosen("gw-4 n=2").expect_err("not there").to_string();
+    assert_eq!(error, "no saved measurement has pipeline 'gw-4 n=2': there are gw-4");
 }
 
-/// Counts with and without AVX2 were one series.
+/// Counts with and without AVX2 were in one series.
 #[test]
-fn counts_of_another_instruction_set_or_profile_are_another_series_and_ticks_are_not() {
+fn another_instruction_set_or_profile_starts_a_series_of_counts_but_not_of_ticks() {
     let store = changing(&[
         |_| {},
-        |told| told["instruction_set"] = "none".into(),
-        |told| told["profile"] = "debug".into(),
-        |told| told["modules"][0]["ipp"] = 42.0.into(),
-        // A version that did not tell the profile; one that counted nothing.
-        |told| drop(told.as_object_mut().expect("an object").remove("profile")),
-        |told| {
-            (told["instruction_set"], told["profile"], told["chain"]["ipp"]) = (Value::Null, Value::Null, Value::Null);
-            (0..2).for_each(|module| told["modules"][module]["ipp"] = Value::Null);
+        |measured| measured["instruction_set"] = "none".into(),
+        |measured| measured["profile"] = "debug".into(),
+        |measured| measured["modules"][0]["ipp"] = 42.0.into(),
+        // A version that did not report the profile, and a measurement without counts.
+        |measured| drop(measured.as_object_mut().expect("an object").remove("profile")),
+        |measured| {
+            (measured["instruction_set"], measured["profile"], measured["chain"]["ipp"]) =
+                (Value::Null, Value::Null, Value::Null);
+            (0..2).for_each(|module| measured["modules"][module]["ipp"] = Value::Null);
         },
     ]);
     let all = of(&store, &Choice::default()).expect("something");
@@ -203,19 +205,19 @@ fn counts_of_another_instruction_set_or_profile_are_another_series_and_ticks_are
     let sets: Vec<_> = acl.iter().map(|series| (series.figure, series.instruction_set.as_deref())).collect();
     assert_eq!(sets[..3], [(Figure::Ipp, Some("avx2")), (Figure::Ipp, Some("none")), (Figure::Ipp, Some("avx2"))]);
     assert_eq!(sets[3..], [(Figure::CppTicks, None), (Figure::PacketsPerCall, None)]);
-    // What stood in between is none of its steps.
+    // Measurements of other series in between do not cause steps.
     let steps = acl[0].steps.iter().map(|step| (step.before.name.as_str(), step.after.name.as_str()));
     assert_eq!(steps.collect::<Vec<_>>(), [("day1", "day4"), ("day4", "day5")]);
     assert_eq!((acl[3].name.as_str(), acl[3].points.len()), ("gw-4 n=4", 6));
 }
 
 #[test]
-fn a_changed_file_is_the_same_subject_and_another_of_its_name_is_told_by_its_path() {
+fn a_changed_file_is_the_same_subject_and_another_file_of_its_name_is_named_by_its_path() {
     let put = |store: &TempDir, day: u32, path: &str, text: &str, ipp: f64| {
-        let mut told = measurement(&format!("2026-11-0{day}T00:00:00Z"), 41.0, 50.0);
-        told["subject"] = json!({ "pipeline": path, "set": [], "text": text });
-        told["chain"]["ipp"] = ipp.into();
-        save(store.path(), &format!("day{day}"), &told.to_string());
+        let mut measured = measurement(&format!("2026-11-0{day}T00:00:00Z"), 41.0, 50.0);
+        measured["subject"] = json!({ "pipeline": path, "set": [], "text": text });
+        measured["chain"]["ipp"] = ipp.into();
+        save(store.path(), &format!("day{day}"), &measured.to_string());
     };
     let store = TempDir::new().expect("a folder for the test");
     put(&store, 1, "/a/gw.yaml", "batch: 8", 600.0);

@@ -1,9 +1,9 @@
-//! One function in the engine as it runs: what calls of it take, for batches of each size.
+//! Measures one function in the running engine: the time of a call, for each batch size.
 //!
-//! The pipeline is the one that the gate counts, with a source that always has packets. A trigger makes the module run on
-//! exactly so many at a time; it changes while packets run. Sizes take turns, up and down, several rounds of them: whatever
-//! disturbs the machine for a while is shared by all. A neighbour on the same physical core only ever makes calls dearer: what
-//! counts is the lower quartile of all rounds.
+//! The pipeline is the one that the gate counts, with a source that always has packets. A trigger makes the module run
+//! on batches of exactly one size; the trigger changes while packets run. The sizes alternate, upwards and downwards,
+//! for several rounds, so that a disturbance affects all sizes. Load on the same physical core only adds time to a
+//! call. Therefore the lower quartile of all rounds counts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,66 +17,66 @@ use forebay_pipeline::{Conditions, Loaded, Source};
 use super::fit::quartile;
 use super::{Effort, ProfileError};
 
-/// How long it runs before it is measured: tables and caches fill.
+/// The time for which the pipeline runs before the measurement begins: tables and caches fill.
 const WARM_UP: Duration = Duration::from_millis(10);
-/// What is left of another trigger's packets is gone after this.
+/// The time after which no packets of the previous trigger remain.
 pub(super) const SETTLE: Duration = Duration::from_millis(1);
-/// Packets wait for a batch as long as it takes.
+/// The hold time: packets wait for a full batch.
 const HOLD: Nanos = Nanos(1_000_000_000);
-/// How often a look is repeated that found no call timed, because the machine was elsewhere.
+/// The number of spans to try if no call was timed, because the machine stalled.
 const TRIES: usize = 200;
-/// A look is repeated for so long at least: spans may be shorter than the machine is elsewhere.
+/// The least time for which spans are tried: a span may be shorter than a machine stall.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Where other programs had the core for more than this share of a span, the size is measured again in a span half as
-/// long: the shorter it is, the likelier nothing else runs in it. The kernel counts a wait when it is over, which may
-/// be in the next span.
+/// If other programs had the core for more than this share of a span, the size is measured again in a span half as
+/// long. In a shorter span, it is more likely that no other program runs. The kernel counts a wait when it is over,
+/// which may be in the next span.
 const ALONE: f64 = 0.001;
-/// The mean batch of a span may differ from the size by this part.
+/// The largest relative difference between the mean batch of a span and the size.
 const ROUNDING: f64 = 0.01;
-/// So many spans at most.
+/// The largest number of spans for one size in one round.
 const AGAIN: u32 = 6;
-/// A span lasts at least so long.
+/// The shortest span.
 pub(super) const SHORTEST: Duration = Duration::from_micros(100);
-/// So many rounds without such a wait are enough.
+/// The number of undisturbed rounds that are enough.
 const ENOUGH: usize = 4;
-/// A module that no packet comes to in this time gets none, where the worker has had so many turns with packets.
+/// If a module receives no packet in this time, and the worker had `TURNS` busy turns in it, the module is unreachable.
 const COMES: Duration = Duration::from_secs(3);
 const TURNS: u64 = 1000;
 
-/// What calls take, in ticks.
+/// The time of calls, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample {
-    /// Packets a call.
+    /// Packets per call.
     pub(super) packets: f64,
-    /// Ticks a call, as the engine's stopwatch takes them.
+    /// Ticks per call, as the engine's stopwatch measures them.
     pub(super) call: f64,
-    /// Calls for each packet that entered the pipeline.
+    /// Calls per packet that entered the pipeline.
     pub(super) calls: f64,
-    /// Ticks of everything for each packet that entered the pipeline.
+    /// Ticks of the whole pipeline per packet that entered it.
     pub(super) whole: f64,
     /// The share of the time in which other programs or the host had the core.
     pub(super) away: f64,
 }
 
-/// What was measured of a function.
+/// The measurements of a function.
 #[derive(Default)]
 pub(super) struct Measured {
-    /// By size of batch: what each round has shown.
+    /// By batch size: the sample of each round.
     samples: Vec<Vec<Sample>>,
-    /// For how many seconds other programs or the host had the core, and of how many.
+    /// The seconds in which other programs or the host had the core, and the seconds of all spans.
     stalled: (f64, f64),
 }
 
 impl Measured {
-    /// Adds rounds that were measured later.
+    /// Adds the rounds of a later measurement.
     pub(super) fn add(&mut self, more: Self) {
         self.samples.resize_with(more.samples.len(), Vec::new);
         self.samples.iter_mut().zip(more.samples).for_each(|(all, more)| all.extend(more));
         self.stalled = (self.stalled.0 + more.stalled.0, self.stalled.1 + more.stalled.1);
     }
 
-    /// By size of batch: the lower quartile of the rounds in which nothing else had the core, if those are enough for
-    /// one; else of all.
+    /// Returns, by batch size, the lower quartile of the undisturbed rounds. If there are fewer than `ENOUGH` of them,
+    /// all rounds count.
     pub(super) fn sizes(&self) -> Option<Vec<Sample>> {
         let size = |samples: &Vec<Sample>| {
             let alone: Vec<_> = samples.iter().filter(|sample| sample.away <= ALONE).copied().collect();
@@ -93,20 +93,20 @@ impl Measured {
         self.samples.iter().map(size).collect()
     }
 
-    /// The share of the time in which other programs or the host had the core.
+    /// Returns the share of the time in which other programs or the host had the core.
     pub(super) fn stalled(&self) -> f64 {
         let (stalled, all) = self.stalled;
         if all > 0.0 { stalled / all } else { 0.0 }
     }
 }
 
-/// The sizes of batches that are measured: powers of two up to the largest batch, and that itself.
+/// Returns the batch sizes to measure: powers of two below the largest batch, and the largest batch.
 pub(super) fn sizes(batch: usize) -> Vec<usize> {
     let powers = std::iter::successors(Some(1), |size| Some(size * 2)).take_while(|size| *size < batch);
     powers.chain([batch]).collect()
 }
 
-/// Measures the function in `source`, on `cores` where they have been chosen already.
+/// Measures the function in `source`, on `cores` if they were chosen already.
 pub(super) fn measure(
     name: &str,
     source: &Source,
@@ -116,7 +116,7 @@ pub(super) fn measure(
     let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
     let Loaded { mut plans, cores: wanted, made, .. } = forebay_pipeline::load(source, conditions)?;
     for plan in &mut plans {
-        // Weights are of no use to one module, and another scheduler would time all calls of some turns.
+        // Weights do not matter with one module. Another scheduler would time all calls of some turns.
         plan.scheduler = SchedulerKind::RunToCompletion;
         plan.ports.iter_mut().filter_map(|port| port.open.as_mut()).for_each(|open| open.port.saturate());
     }
@@ -138,7 +138,7 @@ pub(super) fn measure(
     }
 }
 
-/// Which modules packets come to in so long a time.
+/// Returns, for each module, true if it received packets. Waits for `span` first.
 pub(super) fn reached(instance: &dyn Instance, span: Duration) -> Vec<bool> {
     let board = instance.board();
     std::thread::sleep(span);
@@ -146,13 +146,13 @@ pub(super) fn reached(instance: &dyn Instance, span: Duration) -> Vec<bool> {
     report.modules.iter().map(|module| module.packets > 0).collect()
 }
 
-/// Lets all modules of a pipeline wait for full batches.
+/// Makes all modules of a pipeline wait for full batches.
 pub(super) fn fill(instance: &dyn Instance, modules: usize, batch: usize) -> Result<(), String> {
     let wait = |module| [Action::SetHold { module, hold: HOLD }, Action::SetTrigger { module, trigger: batch }];
     instance.act(&(0..modules).flat_map(wait).collect::<Vec<_>>())
 }
 
-/// Measures modules that do the same, for batches of each size: the first is timed, all of them have batches of that
+/// Measures modules that do the same work, for each batch size. The first one is timed; all of them get batches of this
 /// size. The last size is the largest.
 pub(super) fn rounds(instance: &dyn Instance, effort: &Effort, modules: &[usize]) -> Result<Measured, String> {
     let (board, sizes) = (instance.board(), sizes(effort.batch));
@@ -172,13 +172,13 @@ pub(super) fn rounds(instance: &dyn Instance, effort: &Effort, modules: &[usize]
                 let (sample, seconds) = match look(instance, &board, span.max(SHORTEST), modules) {
                     Ok(found) => found,
                     Err(why) => {
-                        // The next module is measured with these waiting for full batches.
+                        // While the next module is measured, these modules wait for full batches.
                         set(effort.batch)?;
                         return Err(format!("no call on {} packets was timed: {why}", sizes[at]));
                     }
                 };
                 measured.stalled = (measured.stalled.0 + sample.away * seconds, measured.stalled.1 + seconds);
-                // Calls of the size before are in a span that began before the worker had its core again.
+                // If a span began while the worker did not have its core, it contains calls with the previous size.
                 let is_of_size = (sample.packets - sizes[at] as f64).abs() <= ROUNDING * sizes[at] as f64;
                 if is_of_size || again + 1 == AGAIN {
                     measured.samples[at].push(sample);
@@ -193,7 +193,7 @@ pub(super) fn rounds(instance: &dyn Instance, effort: &Effort, modules: &[usize]
     Ok(measured)
 }
 
-/// What happens in a span, or in a longer one until a call has been timed, with how many seconds it was.
+/// Measures a span; extends it until a call was timed. Returns the sample and the length of the span in seconds.
 fn look(
     instance: &dyn Instance,
     board: &Arc<Board>,
@@ -223,8 +223,8 @@ fn look(
     Err("other programs had the processor")
 }
 
-/// The share of its time in which another thread or machine had the worker's core. A long turn says nothing: where many
-/// modules are full at once, it is long by itself.
+/// Returns the share of the time in which another thread or another machine had the worker's core. The length of a turn
+/// is no indication: a turn is long when many modules have full batches at once.
 fn away(worker: &WorkerReport) -> f64 {
     worker.machine_time.wait.unwrap_or(0.0) + worker.machine_time.steal.unwrap_or(0.0)
 }
@@ -234,7 +234,7 @@ fn sample(report: &Report, modules: &[usize]) -> Option<Sample> {
     let (call, packets) = (module.ticks_per_batch?, module.batch_mean?);
     let batches: u64 = modules.iter().filter_map(|at| report.modules.get(*at)).map(|module| module.batches).sum();
     let entered = report.packets.entered as f64;
-    // A worker that always has packets is away in turns that are busy.
+    // The worker always has packets, so the time without its core counts as busy time.
     let away = away(worker);
     let busy = worker.busy - away - worker.timing_share;
     let ticks = busy * report.duration_s * Tsc.frequency().hertz();
@@ -246,12 +246,12 @@ fn sample(report: &Report, modules: &[usize]) -> Option<Sample> {
 pub(super) mod tests {
     use super::*;
 
-    /// Of a function whose calls take these ticks, by size.
+    /// The measurements of a function, with one sample per size.
     pub(in crate::profile) fn of(sizes: &[Sample]) -> Measured {
         Measured { samples: sizes.iter().map(|sample| vec![*sample]).collect(), stalled: (0.0, 0.0) }
     }
 
-    /// A busy neighbour in most of the rounds, and in all of one pass.
+    /// A busy neighbour in most rounds, and in all rounds of one pass.
     #[test]
     fn disturbed_rounds_do_not_count() {
         let sample = |call: f64| Sample { packets: 8.0, call, calls: 0.125, whole: 100.0, away: 0.0 };
@@ -263,7 +263,7 @@ pub(super) mod tests {
         assert_eq!(Measured { samples: vec![Vec::new()], ..Measured::default() }.sizes(), None);
     }
 
-    /// The time that is taken off for a wait may be too much: a call was said to cost nothing.
+    /// The correction for a wait may be too large: a call was reported to cost nothing.
     #[test]
     fn rounds_in_which_others_had_the_core_count_only_where_there_are_few_others() {
         let sample = |whole: f64, away: f64| Sample { packets: 8.0, call: 60.0, calls: 0.125, whole, away };

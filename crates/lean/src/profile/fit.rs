@@ -1,25 +1,25 @@
-//! A straight line through costs: least squares, with 95 % intervals and R².
+//! Fits a straight line to costs: least squares, with 95 % intervals and R².
 
-/// Student's t by degrees of freedom, from 1: half of what is left out of 95 % lies beyond it.
+/// The 97.5 % quantile of Student's t distribution by degrees of freedom, from 1. It gives two-sided 95 % intervals.
 const STUDENT: [f64; 8] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306];
 
-/// A cost: a fixed part, and one for each more of what it is of. Neither is negative.
+/// A cost with a fixed part and a part for each unit of x. Neither is negative.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Line {
     pub(super) fixed: f64,
     pub(super) each: f64,
-    /// Half the width of their 95 % intervals, as they came out, before what is negative is made 0.
+    /// Half the widths of the 95 % intervals, before negative values are set to 0.
     pub(super) fixed_within: f64,
     pub(super) each_within: f64,
-    /// The 95 % intervals, without what is below 0.
+    /// The 95 % intervals, cut off at 0.
     pub(super) fixed_95: [f64; 2],
     pub(super) each_95: [f64; 2],
-    /// The share of the costs' variance that the line has; not known where they do not vary.
+    /// The share of the costs' variance that the line explains; `None` if there is no variance.
     pub(super) r2: Option<f64>,
 }
 
-/// The line through `points` of (how many, cost): at least three numbers that are not all the same. `None` where
-/// nothing costs anything.
+/// Fits a line to `points` of (x, cost). It needs at least three points whose x are not all equal. Returns `None` if it
+/// does not have them or if all costs are 0.
 pub(super) fn line(points: &[(f64, f64)]) -> Option<Line> {
     let student = STUDENT[points.len().checked_sub(3)?.min(STUDENT.len() - 1)];
     let largest = points.iter().map(|(_, y)| *y).fold(0.0, f64::max);
@@ -33,26 +33,26 @@ pub(super) fn line(points: &[(f64, f64)]) -> Option<Line> {
     }
     let each = sum(&|x, y| (x - x_mean) * (y - y_mean)) / spread;
     let fixed = y_mean - each * x_mean;
-    let left = sum(&|x, y| (y - fixed - each * x).powi(2));
-    let variance = left / (points.len() - 2) as f64;
+    let residual = sum(&|x, y| (y - fixed - each * x).powi(2));
+    let variance = residual / (points.len() - 2) as f64;
     let each_within = student * (variance / spread).sqrt();
     let fixed_within = student * (variance * (1.0 / all + x_mean.powi(2) / spread)).sqrt();
     let (fixed, each, [fixed_95, each_95]) = {
         let intervals = [(fixed, fixed_within), (each, each_within)]
             .map(|(value, within)| [value - within, value + within].map(|end| end.max(0.0)));
-        // The best line of those that cost nothing where this one would give something back.
+        // If one part would be negative, the best line with this part set to 0.
         match (fixed < 0.0, each < 0.0) {
             (true, _) => (0.0, sum(&|x, y| x * y) / sum(&|x, _| x * x), intervals),
             (_, true) => (y_mean, 0.0, intervals),
             _ => (fixed, each, intervals),
         }
     };
-    let (left, varied) = (sum(&|x, y| (y - fixed - each * x).powi(2)), sum(&|_, y| (y - y_mean).powi(2)));
-    let r2 = (varied > all * y_mean.powi(2) * 1e-24).then(|| (1.0 - left / varied).clamp(0.0, 1.0));
+    let (residual, varied) = (sum(&|x, y| (y - fixed - each * x).powi(2)), sum(&|_, y| (y - y_mean).powi(2)));
+    let r2 = (varied > all * y_mean.powi(2) * 1e-24).then(|| (1.0 - residual / varied).clamp(0.0, 1.0));
     Some(Line { fixed, each, fixed_within, each_within, fixed_95, each_95, r2 })
 }
 
-/// The lower quartile of some figures; none has none.
+/// Returns the lower quartile, or `None` if there are no figures.
 pub(super) fn quartile(mut figures: Vec<f64>) -> Option<f64> {
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len().checked_sub(1)? / 4).copied()
@@ -75,15 +75,15 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_vary_is_flat_and_has_no_share_of_variance() {
+    fn equal_costs_give_a_flat_line_without_a_share_of_variance() {
         let fitted = line(&SIZES.map(|x| (x, 40.0))).expect("six sizes");
         assert!((fitted.fixed - 40.0).abs() < 1e-9 && fitted.each.abs() < 1e-9, "{fitted:?}");
         assert_eq!(fitted.r2, None);
     }
 
-    /// A fixed cost below 0 would make the controller believe that small batches are cheaper.
+    /// A fixed cost below 0 would make the controller treat small batches as cheaper.
     #[test]
-    fn a_negative_part_is_none_and_keeps_its_interval() {
+    fn a_negative_part_becomes_zero_and_keeps_its_interval() {
         let fitted = line(&SIZES.map(|x| (x, if x < 2.0 { 9.0 } else { 10.0 * x }))).expect("six sizes");
         assert_eq!(fitted.fixed, 0.0);
         assert!(fitted.each > 9.0 && fitted.each < 11.0, "{fitted:?}");
@@ -102,7 +102,7 @@ mod tests {
     }
 
     proptest! {
-        /// With noise the true line is near: off by no more than the noise at the points.
+        /// With noise, the fitted line is at most twice the noise away from the true line.
         #[test]
         fn a_noisy_line_is_found(
             fixed in 5.0..500.0f64,
@@ -120,7 +120,7 @@ mod tests {
             prop_assert!(low <= fitted.fixed && fitted.fixed <= high || fitted.fixed == 0.0);
         }
 
-        /// Costs in other units are the same line in these.
+        /// The unit of the costs does not change the line.
         #[test]
         fn units_do_not_matter(scale in 1e-10..1e3f64) {
             let points = SIZES.map(|x| (x, 30.0 + 4.0 * x + if x == 8.0 { 1.0 } else { 0.0 }));

@@ -1,9 +1,9 @@
-//! The modules of a pipeline, each with its own parameters: what calls of them take where they stand.
+//! Measures the modules of a pipeline, each with its own parameters and at its position in the pipeline.
 //!
-//! A function's example says little of an ACL of ten thousand rules, nor of what a packet costs that comes to it out of
-//! twenty other modules. So the pipeline itself runs, with as many packets as it takes. All modules wait for full
-//! batches but one, whose trigger changes while packets run. Modules of one function with like parameters are measured
-//! together.
+//! The example of a function does not show the cost of an ACL of ten thousand rules, or of a packet that has already
+//! passed twenty other modules. So the pipeline itself runs, at its full rate. All modules wait for full batches,
+//! except one, whose trigger changes while packets run. Modules of the same function with similar parameters are
+//! measured together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hasher};
@@ -22,11 +22,11 @@ use serde_json::Value;
 use super::bench::{self, Measured};
 use super::{Costed, Effort, Profile, ProfileError, Progress};
 
-/// How long a pipeline runs before it is looked which modules packets come to.
+/// The time for which a pipeline runs to find out which modules receive packets.
 const LOOK: Duration = Duration::from_millis(100);
-/// Kinds of ports that are left as they are.
+/// Types of ports that are not replaced.
 const PLAYED: &[&str] = &["generator", "sink", "ring"];
-/// The largest file whose contents are in a key.
+/// The largest file whose contents are included in a key, in bytes.
 const LARGEST_FILE: u64 = 1 << 28;
 
 /// A pipeline whose modules are measured.
@@ -37,25 +37,25 @@ pub struct Pipeline {
     pub modules: Vec<(String, String, String)>,
     /// The largest batch.
     pub batch: usize,
-    /// Ports that generated packets come from instead of what the configuration names, each with that.
+    /// Ports that are replaced by generators, each with the configured port type.
     pub replaced: Vec<(String, String)>,
 }
 
-/// What has been found of a pipeline.
+/// The results for a pipeline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Modules that were measured now, one for each key.
     pub measured: Vec<String>,
-    /// Modules that could not be measured, each with why.
+    /// Modules that could not be measured, each with the reason.
     pub missing: BTreeMap<String, String>,
 }
 
-/// By module of a configuration: its name, its function, and the key that its costs are kept by.
+/// Returns, for each module of a configuration, its name, its function, and the key of its costs.
 #[must_use]
 pub fn keys(source: &Source) -> Vec<(String, String, String)> {
-    // Without secrets: what is kept in a file has not even a hash of them.
+    // Secrets are removed first: a stored key must not contain even a hash of them.
     let shown = Source::new(shown_text(source), source.file(), source.base());
-    // Its errors were reported when it was loaded.
+    // Errors were reported when the configuration was loaded.
     let written = parameters(&shown, |_| Schema::default()).unwrap_or_default();
     let Some(modules) = written["modules"].as_object() else { return Vec::new() };
     let one = |(name, module): (&String, &Value)| {
@@ -65,24 +65,24 @@ pub fn keys(source: &Source) -> Vec<(String, String, String)> {
     modules.iter().filter_map(one).collect()
 }
 
-/// The key of a function with these parameters: the same for parameters that make calls cost the same. Those differ in
-/// addresses and in numbers beyond their first two digits.
+/// Returns the key of a function with these parameters. Parameters that give the same costs have the same key:
+/// addresses, and digits of numbers after the second, do not count.
 fn key(function: &str, params: &Value, state: &Value, base: &Path) -> String {
     let mut shape = Shape { state, base: base.to_owned(), hasher: DefaultHasher::new() };
     if is_kind_with_secrets(function) {
-        // A function with keys names files of keys, which are not to be read here.
+        // Such a function names key files, which must not be read here.
         shape.base = PathBuf::new();
     }
-    // `ttl:` and `ttl: {}` are the same.
+    // `ttl:` and `ttl: {}` have the same key.
     let none = Value::Object(serde_json::Map::new());
     shape.add(if params.is_null() { &none } else { params });
     format!("{function}@{:016x}", shape.hasher.finish())
 }
 
-/// What of parameters makes calls cost what they do, as a hash.
+/// A hash of those parameters that determine the cost of calls.
 struct Shape<'a> {
     state: &'a Value,
-    /// The folder of files; empty where none is read.
+    /// The folder of files; empty if no file may be read.
     base: PathBuf,
     hasher: DefaultHasher,
 }
@@ -108,7 +108,7 @@ impl Shape<'_> {
                 for (key, value) in map {
                     self.hasher.write(without_addresses(key).as_bytes());
                     match value {
-                        // A function that writes a file calls it so: what is in it does not count.
+                        // `file` is a file that a function writes: its contents do not count.
                         Value::String(_) if key == "file" => {}
                         _ => self.add(value),
                     }
@@ -118,9 +118,9 @@ impl Shape<'_> {
     }
 
     fn text(&mut self, text: &str) {
-        // A name of a state stands for what that is made of, and one of a file for what is in it.
+        // The name of a state stands for its parameters, and the name of a file for its contents.
         if let Some(state) = self.state.get(text) {
-            // One state does not name another.
+            // A state does not refer to other states.
             let states = std::mem::replace(&mut self.state, &Value::Null);
             self.add(state);
             self.state = states;
@@ -136,8 +136,8 @@ impl Shape<'_> {
     }
 }
 
-/// A text without the addresses in it: one costs what another does. What stands beside them stays, such as a prefix'
-/// length.
+/// Returns the text without addresses, because all addresses cost the same. The rest stays, for example the length of a
+/// prefix.
 fn without_addresses(text: &str) -> String {
     let end = |c: char| c.is_whitespace() || matches!(c, ',' | '/' | '=' | '[' | ']' | '(' | ')');
     let word = |word: &str| {
@@ -155,7 +155,7 @@ fn without_addresses(text: &str) -> String {
 #[derive(Default)]
 struct Ways {
     lines: Vec<String>,
-    /// What stands first on some line, and what last: ports are where packets enter, or leave.
+    /// The first and the last elements of the lines. A port in `starts` receives packets; a port in `ends` sends them.
     starts: BTreeSet<String>,
     ends: BTreeSet<String>,
 }
@@ -170,7 +170,8 @@ impl Ways {
         Self { lines, starts, ends }
     }
 
-    /// The lines, where packets that would leave by these ports leave by [others](out_of), as JSON.
+    /// Returns the lines as JSON. In them, packets that would leave through one of `ports` leave through [another
+    /// port](out_of).
     fn with_ends(&self, ports: &[&str]) -> Value {
         let line = |line: &String| match line.rsplit_once("->") {
             Some((before, end)) if ports.contains(&end.trim()) => format!("{before}-> {}", out_of(end.trim())),
@@ -180,17 +181,17 @@ impl Ways {
     }
 }
 
-/// The sink of packets that would leave by a port which generated packets come from.
+/// Returns the name of the sink for packets that would leave through a port that is now a generator.
 fn out_of(port: &str) -> String {
     format!("{port}__out")
 }
 
 impl Pipeline {
-    /// Of a configuration: without its controller, its buffers and its workers. Captures are played over and over;
-    /// where packets would come from an interface, they are generated.
+    /// Prepares a configuration: removes its controller, its buffers and its workers. Captures are replayed in a loop.
+    /// Interfaces are replaced by generators.
     ///
     /// # Errors
-    /// [`ProfileError::Pipeline`]: it is not in order.
+    /// [`ProfileError::Pipeline`]: the configuration is invalid.
     pub fn new(source: Source, batch: Option<usize>) -> Result<Self, ProfileError> {
         let mut modules = keys(&source);
         let written = parameters(&source, |_| Schema::default())?;
@@ -223,7 +224,7 @@ impl Pipeline {
             if !PLAYED.contains(&kind) && enters {
                 replaced.push((port.clone(), kind.to_owned()));
             }
-            // A generator takes no packets.
+            // A generator cannot send packets.
             if enters && leaves && (!PLAYED.contains(&kind) || kind == "generator") {
                 source = source.set(format!("ports.{}={{ sink: {{}} }}", out_of(port)));
                 of_both.push(port.as_str());
@@ -232,20 +233,20 @@ impl Pipeline {
         if !of_both.is_empty() {
             source = source.set(format!("pipeline={}", ways.with_ends(&of_both)));
         }
-        // As they are written.
+        // Sorts the modules in the order of the configuration.
         let checked = forebay_pipeline::check(&source)?;
         modules.sort_by_key(|(name, ..)| checked.modules.iter().position(|(written, _)| written == name));
         let batch = batch.or_else(|| usize::try_from(written["batch"].as_u64()?).ok()).unwrap_or(32);
         Ok(Self { source, modules, batch, replaced })
     }
 
-    /// The modules to measure, one for each key that `profile` does not know, or with `again` for each.
+    /// Returns the modules to measure, one for each key that is missing in `profile`, or one for each key with `again`.
     #[must_use]
     pub fn wanted(&self, profile: &Profile, again: bool) -> Vec<(String, String)> {
         let mut wanted: Vec<(String, String)> = Vec::new();
         for (module, _, key) in self.modules.iter().filter(|(_, _, key)| again || !profile.functions.contains_key(key))
         {
-            if wanted.iter().all(|(_, there)| there != key) {
+            if wanted.iter().all(|(_, known)| known != key) {
                 wanted.push((module.clone(), key.clone()));
             }
         }
@@ -254,11 +255,11 @@ impl Pipeline {
 }
 
 impl Profile {
-    /// Measures these modules of a pipeline, each with its key. `begins` hears of each that begins. A module that
-    /// cannot be measured leaves the others as they are.
+    /// Measures these modules of a pipeline, each with its key. Calls `begins` at the beginning of each step. If a
+    /// module cannot be measured, the others still are.
     ///
     /// # Errors
-    /// [`ProfileError`]: nothing is replaced then.
+    /// [`ProfileError`]. Then no cost is replaced.
     pub fn measure_pipeline(
         &mut self,
         pipeline: &Pipeline,
@@ -308,16 +309,16 @@ impl Profile {
     }
 }
 
-/// What is measured at once.
+/// The modules of one key, which are measured together.
 struct Target<'a> {
-    /// The module that is timed.
+    /// The module for which progress and results are reported.
     module: &'a str,
     key: &'a str,
-    /// The places of all modules of this key.
+    /// The indices of all modules with this key.
     alike: Vec<usize>,
 }
 
-/// Measures each target in several passes: those that could be.
+/// Measures each target in several passes. Returns the targets that could be measured.
 fn passes<'a>(
     instance: &dyn Instance,
     targets: &'a [Target<'_>],
@@ -334,7 +335,7 @@ fn passes<'a>(
             if found.missing.contains_key(target.module) {
                 continue;
             }
-            // Of modules that do the same, one that packets come to is timed.
+            // Among equal modules, a module that receives packets is timed.
             let mut alike = target.alike.clone();
             alike.sort_by_key(|at| !is_reached[*at]);
             let more = match alike.first() {
@@ -360,7 +361,7 @@ mod tests {
     use super::*;
     use crate::profile::{Effort, Key};
 
-    /// Addresses and small differences of numbers cost nothing; whatever else differs has a key of its own.
+    /// Addresses and small differences of numbers do not change the key; all other differences do.
     #[test]
     fn like_parameters_have_one_key() {
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
@@ -387,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_file_is_in_the_key_and_a_secret_is_not() {
+    fn the_key_includes_the_contents_of_files_and_excludes_secrets() {
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
         let file = folder.path().join("some.rules");
         let of = |text: &str| keys(&Source::new(text, "test.yaml", folder.path()))[0].2.clone();
@@ -397,7 +398,7 @@ mod tests {
         let with = of(acl);
         std::fs::write(&file, "deny all").expect("our own folder");
         assert!(without != with && with != of(acl));
-        // What a function writes grows while it runs.
+        // A file that a function writes grows while the function runs.
         let log = "modules: { copy: { tap: { file: some.rules } } }";
         let before = of(log);
         std::fs::write(&file, "more").expect("our own folder");
@@ -408,7 +409,7 @@ mod tests {
         assert_eq!(seal("00112233445566778899aabbccddeeff"), seal("ffeeddccbbaa99887766554433221100"));
     }
 
-    /// A thousand rules cost more than ten, in one pipeline; what is known is not measured again.
+    /// A thousand rules cost more than ten, in one pipeline. Modules with known costs are not measured again.
     #[test]
     fn modules_are_measured_with_their_parameters() {
         let text = "ports: { in: { generator: }, out: { sink: } }\n\
@@ -426,27 +427,31 @@ mod tests {
         assert_eq!(
             wanted.iter().map(|(module, _)| module.as_str()).collect::<Vec<_>>(),
             ["few", "work", "tags", "never"],
-            "two are alike"
+            "two modules have the same key"
         );
         let found = profile.measure_pipeline(&pipeline, &wanted, &effort, &mut |_| {}).expect("it runs");
         assert_eq!(found.missing["never"], "no packet came to it");
-        // 20 000 ticks a call, where the machine is not elsewhere in every call.
+        // 20 000 ticks per call, if the machine does not stall in every call.
         let work = &profile.functions[&wanted[1].1];
         assert!(work.t0_s * Tsc.frequency().hertz() > 10_000.0, "{work:?}");
         assert_eq!((found.measured, found.missing.len()), (["few", "work", "tags"].map(str::to_owned).to_vec(), 1));
-        assert_eq!(pipeline.wanted(&profile, false), [wanted[3].clone()], "what is known is not measured again");
+        assert_eq!(
+            pipeline.wanted(&profile, false),
+            [wanted[3].clone()],
+            "modules with known costs are not measured again"
+        );
         assert_eq!(pipeline.wanted(&profile, true), wanted);
     }
 
-    /// Ports that packets also leave by were generators, which take none.
+    /// Ports that packets also leave through were replaced by generators, which cannot send.
     #[test]
-    fn ports_are_replaced_by_what_gives_packets_and_what_takes_them() {
+    fn ports_are_replaced_by_generators_and_sinks() {
         let text = "ports: { lan: { af_packet: { interface: nowhere } }, \
                     wan: { af_packet: { interface: nowhere_else } } }\n\
                     modules: { tags: { vlan_split: { ids: [9] } }, there: { counter: } }\n\
                     pipeline: [lan -> tags, 'tags[9] -> lan', 'tags[other] -> there -> wan']\n";
         let pipeline =
-            Pipeline::new(Source::new(text, "test.yaml", ""), None).unwrap_or_else(|wrong| panic!("{wrong}"));
+            Pipeline::new(Source::new(text, "test.yaml", ""), None).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(pipeline.replaced, [("lan".to_owned(), "af_packet".to_owned())]);
         let written = parameters(&pipeline.source, |_| Schema::default()).expect("in order");
         assert!(
@@ -457,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_write_a_file_is_refused_and_interfaces_are_played() {
+    fn a_module_that_writes_a_file_is_refused_and_interfaces_are_replaced() {
         let text = "ports: { in: { af_packet: { interface: nowhere } }, out: { sink: } }\n\
                     modules: { tap: { tap: { file: some.pcap } } }\npipeline: [in -> tap -> out]\n";
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
@@ -466,9 +471,9 @@ mod tests {
         let mut profile = Profile::empty(Key::this(32).expect("this program"));
         let wanted = pipeline.wanted(&profile, false);
         let refused = profile.measure_pipeline(&pipeline, &wanted, &Effort::new(32), &mut |_| {}).expect_err("a file");
-        let said = "'tap' writes some.pcap: measuring would fill it with made-up packets: put /dev/null in its place \
-                    with `--set`";
-        assert_eq!(refused.to_string(), said);
-        assert!(std::fs::read_dir(folder.path()).expect("there").next().is_none());
+        let expected = "'tap' writes some.pcap: measuring would fill it with made-up packets: put /dev/null in its \
+                        place with `--set`";
+        assert_eq!(refused.to_string(), expected);
+        assert!(std::fs::read_dir(folder.path()).expect("the folder exists").next().is_none());
     }
 }

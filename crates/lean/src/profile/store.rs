@@ -1,6 +1,6 @@
-//! Where profiles are kept: a file for each CPU model, build and largest batch, in the user's cache.
+//! Stores profiles in the user's cache, one file for each CPU model, build and largest batch.
 //!
-//! Another build has other code, and another machine other costs: neither's profile says anything here.
+//! A profile of another build or another machine is not valid here, because the code or the costs differ.
 
 use std::fmt;
 use std::fs;
@@ -15,15 +15,15 @@ use serde::{Deserialize, Serialize};
 use super::{Profile, SCHEMA};
 use crate::saved::in_one_line;
 
-/// The longest file: thousands of functions.
+/// The largest file that is read, in bytes: enough for thousands of functions.
 const MOST: u64 = 16 << 20;
 
 /// A build of Forebay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build {
-    /// Its version.
+    /// The version of Forebay.
     pub forebay: String,
-    /// What its program's file hashes to, in 16 digits.
+    /// The hash of the program file, in 16 hexadecimal digits.
     pub program: String,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for Build {
     }
 }
 
-/// What a profile is of.
+/// The machine, build and largest batch that a profile belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Key {
     /// The CPU's model.
@@ -45,7 +45,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// This machine and program, with a largest batch.
+    /// The key of this machine and program, with a largest batch.
     ///
     /// # Errors
     /// The program's own file cannot be read.
@@ -57,7 +57,8 @@ impl Key {
         Ok(Self { cpu: Cpu::this().model, build: Build { forebay, program: format!("{program:016x}") }, batch })
     }
 
-    /// The file's name: what people look for first, then what tells it from others.
+    /// The name of the file: first the CPU model, which people look for, then the parts that distinguish it from other
+    /// files.
     #[must_use]
     pub fn file_name(&self) -> String {
         let plain = |text: &str| -> String {
@@ -70,7 +71,8 @@ impl Key {
     }
 }
 
-/// What a file hashes to: only the program that it is ever compares it.
+/// Returns the hash of a file. Hashes are only compared by the same program, so the algorithm may change between
+/// builds.
 fn hash(file: &mut impl Read) -> io::Result<u64> {
     let mut hasher = std::hash::DefaultHasher::new();
     let mut buffer = vec![0; 1 << 20];
@@ -82,44 +84,44 @@ fn hash(file: &mut impl Read) -> io::Result<u64> {
     }
 }
 
-/// Why a profile cannot be had, or kept.
+/// A profile cannot be read or stored.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// There is no place for it.
-    #[error("no place for profiles: set XDG_CACHE_HOME or HOME to a folder, by its whole path")]
+    /// There is no folder for profiles.
+    #[error("no folder for profiles: set XDG_CACHE_HOME or HOME to an absolute path")]
     NoPlace,
-    /// Files.
+    /// A file cannot be read or written.
     #[error("{}: {error}", shown(.file))]
     Io {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// What is there cannot be used.
+    /// The contents of the file cannot be used.
     #[error("{}: {why}", shown(.file))]
     Unusable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         why: Unusable,
     },
 }
 
-/// Why what a file has cannot be used.
+/// The reason why the contents of a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
-    /// It is no profile.
-    #[error("no profile: {0}")]
+    /// The file is not a profile.
+    #[error("not a profile: {0}")]
     Form(#[from] serde_json::Error),
-    /// It is of another time.
-    #[error("it is of schema {0}, allowed is {SCHEMA}")]
+    /// The file has another version.
+    #[error("schema {0} is not supported, allowed is {SCHEMA}")]
     Schema(u64),
-    /// It is of another machine, build or largest batch.
-    #[error("it is of {0}: it says nothing of this one")]
+    /// The profile belongs to another machine, build or largest batch.
+    #[error("it belongs to {0}: it is not valid here")]
     Foreign(String),
-    /// A function cannot cost what it says.
-    #[error("{0}: such costs cannot be")]
+    /// The costs of a function are impossible.
+    #[error("{0}: these costs are impossible")]
     Costs(String),
 }
 
@@ -132,8 +134,8 @@ fn shown(path: &Path) -> String {
 pub struct Store(PathBuf);
 
 impl Store {
-    /// The user's own: `forebay/profile` in `$XDG_CACHE_HOME`, else in `~/.cache` (XDG Base Directory Specification: a relative path
-    /// is to be ignored).
+    /// Returns the user's store: `forebay/profile` in `$XDG_CACHE_HOME`, else in `~/.cache`. Relative paths are ignored
+    /// (XDG Base Directory Specification).
     ///
     /// # Errors
     /// [`StoreError::NoPlace`].
@@ -141,7 +143,7 @@ impl Store {
         Ok(Self::at(&Self::folder("profile")?))
     }
 
-    /// The user's own folder of this name: beside that of profiles.
+    /// Returns the user's folder of this name, beside the folder of profiles.
     ///
     /// # Errors
     /// [`StoreError::NoPlace`].
@@ -151,19 +153,19 @@ impl Store {
         Ok(cache.ok_or(StoreError::NoPlace)?.join("forebay").join(name))
     }
 
-    /// The folder `path`, which is made when something is kept.
+    /// Returns a store in the folder `path`. The folder is created when a profile is stored.
     #[must_use]
     pub fn at(path: &Path) -> Self {
         Self(path.to_owned())
     }
 
-    /// Where a profile is kept.
+    /// Returns the path of a profile's file.
     #[must_use]
     pub fn file(&self, key: &Key) -> PathBuf {
         self.0.join(key.file_name())
     }
 
-    /// Makes the folder, and finds out whether anything can be kept in it.
+    /// Creates the folder and checks that files can be written in it.
     ///
     /// # Errors
     /// [`StoreError::Io`].
@@ -175,10 +177,10 @@ impl Store {
 }
 
 impl Profile {
-    /// What was kept; nothing where nothing was.
+    /// Reads the stored profile. Returns `None` if there is none.
     ///
     /// # Errors
-    /// [`StoreError`]: what is there cannot be used, and why.
+    /// [`StoreError`]: the file cannot be used.
     pub fn stored(store: &Store, key: &Key) -> Result<Option<Self>, StoreError> {
         let file = store.file(key);
         let bytes = match read_text(&file, MOST) {
@@ -197,7 +199,7 @@ impl Profile {
         struct Any {
             schema: u64,
         }
-        // First, so that a later form is told by its number.
+        // The schema is read first, so that the error for a later format names its number.
         let Any { schema } = serde_json::from_slice(bytes)?;
         if schema != u64::from(SCHEMA) {
             return Err(Unusable::Schema(schema));
@@ -211,8 +213,8 @@ impl Profile {
 
     fn of(self, key: &Key) -> Result<Self, Unusable> {
         let Key { cpu, build, batch } = &self.key;
-        let what = || format!("{cpu}, Forebay {build}, batches of {batch}");
-        if self.key == *key { Ok(self) } else { Err(Unusable::Foreign(in_one_line(&what()))) }
+        let belongs_to = || format!("{cpu}, Forebay {build}, batches of {batch}");
+        if self.key == *key { Ok(self) } else { Err(Unusable::Foreign(in_one_line(&belongs_to()))) }
     }
 
     /// The file's text.
@@ -220,8 +222,8 @@ impl Profile {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
-    /// Keeps it: the whole file is there afterwards, or the one before. Functions that only the file has stay in it: two programs may
-    /// have measured some each. Where it is.
+    /// Stores the profile. The file is replaced atomically. Functions that only the existing file has are kept, because
+    /// two programs may have measured some each. Returns the path of the file.
     ///
     /// # Errors
     /// [`StoreError::Io`].
@@ -229,13 +231,13 @@ impl Profile {
         store.ready()?;
         let file = store.file(&self.key);
         let mut all = self.clone();
-        // What cannot be read is no loss.
-        if let Ok(Some(there)) = Self::stored(store, &self.key) {
-            for (name, costed) in there.functions {
+        // An unreadable file is ignored and replaced.
+        if let Ok(Some(existing)) = Self::stored(store, &self.key) {
+            for (name, costed) in existing.functions {
                 all.functions.entry(name).or_insert(costed);
             }
         }
-        // Whatever else has the name, such as a pipe, keeps nothing.
+        // Anything but a regular file, for example a pipe, is not replaced.
         if let Err(error) = open_regular(&file)
             && error.kind() == io::ErrorKind::InvalidInput
         {
@@ -252,11 +254,13 @@ impl Profile {
     }
 }
 
-/// Any bytes, for fuzzing: a profile that is read can be written, and has the same functions when it is read again.
+/// Parses any bytes, for fuzzing. A profile that is accepted must be writable, and must have the same functions when it
+/// is read again.
 pub fn fuzz_profile(bytes: &[u8]) {
     if let Ok(profile) = Profile::parse(bytes) {
         let text = profile.text().expect("plain values can be written");
-        // Decimal fractions need not be read back to the last bit, by which an interval may end before it begins.
+        // Decimal fractions may differ in the last bit after reading. Then an interval may end before it begins, and
+        // the text is refused.
         if let Ok(again) = Profile::parse(text.as_bytes()) {
             assert!(again.key == profile.key && again.functions.keys().eq(profile.functions.keys()));
         }

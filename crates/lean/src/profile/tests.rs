@@ -1,12 +1,12 @@
-//! Profiles that are made of planted costs; measuring itself is tried on one function, for its form.
+//! Profiles with made-up costs. One test measures a few functions, to check the form of the result.
 
-// Functions and ports make themselves known by being linked.
+// Functions and ports register themselves when they are linked.
 use {forebay_functions as _, forebay_ports as _};
 
 use super::bench::{Measured, Sample, tests::of};
 use super::*;
 
-/// A function that costs this much, in seconds.
+/// A function with these costs in seconds.
 pub(crate) fn costed(t0_s: f64, t1_s: f64) -> Costed {
     Costed {
         t0_s,
@@ -23,8 +23,8 @@ pub(crate) fn costed(t0_s: f64, t1_s: f64) -> Costed {
     }
 }
 
-/// Calls of a module that cost `t0 + t1·b` ticks, where the engine takes `dispatch` for each call and 90 for a packet
-/// besides; timed by themselves they take `timed` more.
+/// Measurements of a module whose calls cost `t0 + t1·b` ticks. The engine takes `dispatch` ticks more for each call
+/// and 90 for each packet. Timing a call adds `timed` ticks to it.
 fn measured(t0: f64, t1: f64, dispatch: f64, timed: f64) -> Measured {
     let sample = |packets: f64| {
         let whole = 90.0 + t1 + (t0 + dispatch) / packets;
@@ -45,20 +45,20 @@ fn a_call_costs_what_the_function_and_the_engine_take() {
     assert!(cost.is_sound() && cost.r2.is_some_and(|r2| r2 > 0.999_999));
 }
 
-/// Short calls take up to twice as long where they are timed: only a part of that, spread over a full batch, is in a
+/// Timing makes short calls take up to twice as long. Only a small part of that, spread over a full batch, may be in a
 /// cost.
 #[test]
-fn what_timing_adds_to_a_call_is_hardly_in_its_cost() {
+fn the_cost_of_timing_a_call_is_hardly_in_its_cost() {
     let cost = Costed::of(&measured(10.0, 2.0, 15.0, 12.0), &Effort::new(32), 1e9).expect("a line");
     assert!((cost.t0_s * 1e9 - 25.0).abs() < 1e-6 && (cost.t1_s * 1e9 - 2.0).abs() < 0.01, "{cost:?}");
-    // Where timing takes less than is taken off for it, nothing is negative.
+    // If timing takes less than the amount that is subtracted for it, no cost becomes negative.
     let cost = Costed::of(&measured(10.0, 0.0, 15.0, -12.0), &Effort::new(32), 1e9).expect("a line");
     assert!((cost.t0_s * 1e9 - 25.0).abs() < 1.0 && cost.t1_s * 1e9 < 0.5 && cost.is_sound(), "{cost:?}");
 }
 
-/// Other modules take far more, and the noise of that is larger than what calls take: such a module was not measured.
+/// The other modules take far more time, with noise larger than the cost of a call. Such a module had no costs.
 #[test]
-fn what_is_lost_in_the_noise_of_others_is_timed() {
+fn calls_are_timed_where_the_noise_of_other_modules_hides_their_cost() {
     let sample = |packets: f64| {
         let whole = 20_000.0 - 300.0 / packets;
         Sample { packets, call: 40.0 + 6.0 * packets, calls: 1.0 / packets, whole, away: 0.0 }
@@ -77,39 +77,39 @@ fn batchiness_is_one_where_batches_save_nothing() {
 }
 
 #[test]
-fn a_function_that_costs_nothing_is_no_line_and_an_unknown_one_is_named() {
+fn a_function_without_costs_has_no_line_and_an_unknown_one_is_named() {
     let nothing = measured(0.0, 0.0, 0.0, 0.0);
     assert_eq!(Costed::of(&nothing, &Effort::new(32), 1e9), None);
-    let told = known(&["ttl".to_owned(), "alc".to_owned()]).expect_err("there is no alc").to_string();
-    assert_eq!(told, "there is no function 'alc' (did you mean 'acl'?): `forebay list functions` has all");
+    let error = known(&["ttl".to_owned(), "alc".to_owned()]).expect_err("there is no alc").to_string();
+    assert_eq!(error, "there is no function 'alc' (did you mean 'acl'?): `forebay list functions` has all");
     let mut profile = Profile::empty(Key::this(32).expect("this program"));
-    let told = profile.measure(&["alc".to_owned()], &Effort::new(32), &mut |_| panic!("nothing begins"));
-    assert!(matches!(told, Err(ProfileError::Unknown { .. })) && profile.functions.is_empty());
+    let result = profile.measure(&["alc".to_owned()], &Effort::new(32), &mut |_| panic!("no step may begin"));
+    assert!(matches!(result, Err(ProfileError::Unknown { .. })) && profile.functions.is_empty());
 }
 
 #[test]
 fn every_function_has_a_pipeline_for_every_batch() {
     for name in all() {
         for batch in [4, 256] {
-            let source = source(&name, batch).unwrap_or_else(|told| panic!("{told}"));
-            let checked = forebay_pipeline::check(&source).unwrap_or_else(|told| panic!("{told}"));
+            let source = source(&name, batch).unwrap_or_else(|error| panic!("{error}"));
+            let checked = forebay_pipeline::check(&source).unwrap_or_else(|error| panic!("{error}"));
             let modules: Vec<_> = checked.modules.iter().map(|(module, _)| module.as_str()).collect();
             assert_eq!(modules, [name.as_str(), AFTER]);
         }
     }
 }
 
-/// The published implementation keeps one profile object and overwrites it: all modules have the last one's costs.
+/// The published implementation keeps one profile object and overwrites it: all modules get the costs of the last one.
 #[test]
 fn a_profile_that_keeps_only_the_last_module() {
     let names = ["ttl", "mac_swap", "ttl", "counter"].map(str::to_owned);
     let effort = Effort { batch: 4, passes: 2, rounds: 1, time: Duration::from_millis(1) };
     let mut profile = Profile::empty(Key::this(4).expect("this program"));
     let mut begun = Vec::new();
-    let mut told = |progress: Progress<'_>| begun.push((progress.function.to_owned(), progress.done, progress.all));
-    profile.measure(&names[..2], &effort, &mut told).expect("two functions");
+    let mut record = |progress: Progress<'_>| begun.push((progress.function.to_owned(), progress.done, progress.all));
+    profile.measure(&names[..2], &effort, &mut record).expect("two functions");
     let first = profile.functions["mac_swap"].clone();
-    profile.measure(&names[2..], &effort, &mut told).expect("two more");
+    profile.measure(&names[2..], &effort, &mut record).expect("two more");
     assert_eq!(profile.functions.keys().collect::<Vec<_>>(), ["counter", "mac_swap", "ttl"]);
     assert_eq!(profile.functions["mac_swap"], first);
     let all: Vec<_> = profile.functions.values().collect();

@@ -1,22 +1,23 @@
-//! A program without what only debuggers read, which is most of it. Symbols stay: counting needs them to tell modules
-//! apart.
+//! Removes the debug sections from a program; they are most of its size. Symbols stay: counting needs them to
+//! distinguish modules.
 //!
-//! Sections that are not loaded are copied one after the other behind those that are; the table of sections keeps its
-//! length, so that sections go on naming each other by number. What is no ELF file of 64 bits and this byte order is
-//! kept as it is (System V gABI, chapters 4 and 5).
+//! Sections that are not loaded are copied one after the other behind those that are. The section table keeps its
+//! length, because sections refer to each other by number. A file that is not a 64-bit little-endian ELF file is not
+//! changed (System V gABI, chapters 4 and 5).
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Where the header of an ELF file has what, and how long it and the header of a section are.
+/// The length of the ELF header; the offsets of its fields for the section table, the size of an entry and the number
+/// of entries; the length of an entry.
 const HEADER: usize = 64;
 const SECTIONS_AT: usize = 0x28;
 const SECTION_SIZE: usize = 0x3a;
 const SECTION: usize = 64;
-/// The type of a section that is not there, and of one without contents.
+/// The types of an unused entry and of a section without contents in the file.
 const NULL: u32 = 0;
 const NO_BITS: u32 = 8;
-/// No section beside the loaded ones needs to begin at a larger multiple.
+/// The largest alignment of a section that is not loaded.
 const ALIGNED: usize = 64;
 /// The flag of a section that is loaded.
 const LOADED: u64 = 2;
@@ -60,13 +61,13 @@ impl Section {
         Some(self.at..self.at.checked_add(self.size)?)
     }
 
-    /// Whether it has contents in the file that nothing loads.
-    fn is_beside(&self) -> bool {
+    /// True if it has contents in the file that are not loaded.
+    fn is_unloaded(&self) -> bool {
         self.kind != NULL && self.kind != NO_BITS && self.flags & LOADED == 0
     }
 }
 
-/// The program without sections for debuggers.
+/// Returns the program without debug sections.
 pub(super) fn slim(program: &[u8]) -> Cow<'_, [u8]> {
     cut(program).map_or(Cow::Borrowed(program), Cow::Owned)
 }
@@ -85,15 +86,15 @@ fn cut(program: &[u8]) -> Option<Vec<u8>> {
         (0..count).map(|number| Section::read(program, table + number * SECTION)).collect::<Option<_>>()?;
     let text = program.get(sections[names].range()?)?;
     let is_for_debuggers = |section: &Section| {
-        section.is_beside() && text.get(section.name..).is_some_and(|name| name.starts_with(b".debug_"))
+        section.is_unloaded() && text.get(section.name..).is_some_and(|name| name.starts_with(b".debug_"))
     };
-    // All that is loaded, with the headers before it, stays where it is.
+    // The loaded sections and the headers before them stay at their offsets.
     let loaded = sections.iter().filter(|section| section.flags & LOADED != 0 && section.kind != NO_BITS);
     let mut end = HEADER;
     for section in loaded {
         end = end.max(section.range()?.end);
     }
-    if sections.iter().any(|section| section.is_beside() && section.at < end) || table < end {
+    if sections.iter().any(|section| section.is_unloaded() && section.at < end) || table < end {
         return None;
     }
     let mut cut = program.get(..end)?.to_vec();
@@ -101,7 +102,7 @@ fn cut(program: &[u8]) -> Option<Vec<u8>> {
     for (section, header) in sections.iter().zip(headers.chunks_exact_mut(SECTION)) {
         if is_for_debuggers(section) {
             header.fill(0);
-        } else if section.is_beside() {
+        } else if section.is_unloaded() {
             cut.resize(cut.len().checked_next_multiple_of(section.align.clamp(1, ALIGNED))?, 0);
             header[24..32].copy_from_slice(&(cut.len() as u64).to_le_bytes());
             cut.extend_from_slice(program.get(section.range()?)?);
@@ -120,32 +121,32 @@ mod tests {
 
     use super::*;
 
-    /// This test's own program runs without them, and is smaller.
+    /// This test's own program runs without its debug sections, and is smaller.
     #[test]
-    fn a_program_runs_without_what_debuggers_read() {
+    fn a_program_runs_without_its_debug_sections() {
         let own = std::env::current_exe().and_then(std::fs::read).expect("this program");
         let slimmed = slim(&own);
         assert!(slimmed.len() < own.len(), "{} bytes of {}", slimmed.len(), own.len());
-        assert_eq!(slim(&slimmed), slimmed, "there is nothing left to take");
+        assert_eq!(slim(&slimmed), slimmed, "a second pass removes nothing");
         let folder = tempfile::tempdir().expect("a folder");
         let copy = folder.path().join("copy");
         std::fs::write(&copy, &*slimmed).expect("it can be written");
         let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         std::fs::set_permissions(&copy, permissions).expect("it is ours");
-        let told = std::process::Command::new(&copy).args(["--list", "a_program_runs_without"]).output();
-        let told = told.expect("it runs");
-        let named = String::from_utf8_lossy(&told.stdout).contains("a_program_runs_without_what_debuggers_read: test");
-        assert!(told.status.success() && named, "{told:?}");
+        let output = std::process::Command::new(&copy).args(["--list", "a_program_runs_without"]).output();
+        let output = output.expect("it runs");
+        let named = String::from_utf8_lossy(&output.stdout).contains("a_program_runs_without_its_debug_sections: test");
+        assert!(output.status.success() && named, "{output:?}");
     }
 
     #[test]
-    fn what_is_no_program_stays_as_it_is() {
+    fn a_file_that_is_not_a_program_is_not_changed() {
         for bytes in [&b""[..], b"#!/bin/sh\n", &[7; 200], b"\x7fELF\x02\x01\x01"] {
             assert_eq!(&*slim(bytes), bytes);
         }
     }
 
-    /// A program with a section that is loaded, one for debuggers, and symbols.
+    /// A program with a loaded section, a debug section, and symbols.
     fn made() -> Vec<u8> {
         let names = b"\0.text\0.debug_line\0.symtab\0.names\0";
         let (text, lines, symbols) = (64, 80, 1_080);
@@ -153,8 +154,8 @@ mod tests {
         let mut made = vec![0; table];
         made[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
         made[SECTIONS_AT..SECTIONS_AT + 8].copy_from_slice(&(table as u64).to_le_bytes());
-        for (place, value) in [(SECTION_SIZE, 64_u16), (SECTION_SIZE + 2, 5), (SECTION_SIZE + 4, 4)] {
-            made[place..place + 2].copy_from_slice(&value.to_le_bytes());
+        for (offset, value) in [(SECTION_SIZE, 64_u16), (SECTION_SIZE + 2, 5), (SECTION_SIZE + 4, 4)] {
+            made[offset..offset + 2].copy_from_slice(&value.to_le_bytes());
         }
         made[text..lines].fill(1);
         made[lines..symbols].fill(2);
@@ -171,8 +172,8 @@ mod tests {
             let mut header = [0; SECTION];
             header[..4].copy_from_slice(&(name as u32).to_le_bytes());
             header[4..8].copy_from_slice(&(kind as u32).to_le_bytes());
-            for (place, value) in [(8, flags), (24, at), (32, size), (48, 8)] {
-                header[place..place + 8].copy_from_slice(&value.to_le_bytes());
+            for (offset, value) in [(8, flags), (24, at), (32, size), (48, 8)] {
+                header[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
             }
             made.extend_from_slice(&header);
         }
@@ -193,7 +194,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_broken_is_no_reason_to_fail(
+        fn broken_files_do_not_panic(
             changes in proptest::collection::vec((0_usize..1_500, any::<u8>()), 0..6),
             length in 0_usize..1_500,
         ) {

@@ -13,7 +13,7 @@ fn measurement() -> Measurement {
     .expect("a measurement")
 }
 
-/// A file of a measurement that was made at an instant, as a program wrote it that told as little as any ever did.
+/// A measurement file with only the fields that every version has written, made at the given time.
 fn oldest(at: &str) -> String {
     let source =
         serde_json::json!({ "cpp_ticks": "measured", "ipp": "emulated", "ipc": "n/a", "packets_per_call": "measured" });
@@ -40,7 +40,7 @@ fn saved(name: &str, pipeline: &Path) -> Saved {
 }
 
 #[test]
-fn what_was_saved_is_found_with_its_program() {
+fn a_saved_measurement_is_found_with_its_program() {
     let folder = tempfile::tempdir().expect("a folder");
     let (program, pipeline) = (folder.path().join("forebay"), folder.path().join("p.yaml"));
     fs::write(&program, vec![7; 200_000]).expect("it can be written");
@@ -52,7 +52,7 @@ fn what_was_saved_is_found_with_its_program() {
     assert_eq!(found, one);
     assert_eq!(fs::read(&copy).expect("it is there"), vec![7; 200_000]);
     assert_eq!(found.subject.arguments()[1..], ["--set", "n=2"]);
-    // Twice the same program is kept once; another is another.
+    // The same program is stored once; another program has its own file.
     store.save(&saved("two", &pipeline), &program).expect("it can be saved");
     fs::write(&program, vec![8; 200_000]).expect("it can be written");
     store.save(&saved("three", &pipeline), &program).expect("it can be saved");
@@ -62,7 +62,7 @@ fn what_was_saved_is_found_with_its_program() {
 }
 
 #[test]
-fn what_is_built_in_has_no_file() {
+fn built_in_pipelines_have_no_file() {
     for name in ["usecase:gw", "function:acl"] {
         assert_eq!(Subject::of(name.to_owned(), Vec::new()).expect("no file is read").text, None);
     }
@@ -70,7 +70,7 @@ fn what_is_built_in_has_no_file() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn invalid_names_and_files_are_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let (program, pipeline) = (folder.path().join("forebay"), folder.path().join("p.yaml"));
     fs::write(&pipeline, "name: p").expect("it can be written");
@@ -78,7 +78,7 @@ fn what_is_wrong_is_told() {
     for name in ["", ".a", "a/b", "..", "a b", &"a".repeat(65)] {
         assert!(matches!(store.place(name), Err(SavedError::Name(_))), "{name}");
     }
-    // Nothing is left of what could not be saved whole.
+    // A measurement that could not be saved completely leaves no files.
     let error = store.save(&saved("one", &pipeline), &program).expect_err("there is no program");
     assert!(matches!(error, SavedError::Io { .. }), "{error}");
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
@@ -94,24 +94,24 @@ fn what_is_wrong_is_told() {
 }
 
 #[test]
-fn what_earlier_versions_saved_is_read() {
+fn measurements_of_earlier_versions_are_read() {
     let folder = tempfile::tempdir().expect("a folder");
     put(folder.path(), "early", &oldest("2026-11-01T12:00:00Z"));
     let store = Store::new(folder.path());
     let [early] = &store.all().expect("a store")[..] else { panic!("one measurement") };
     assert_eq!((early, early.name.as_str()), (&store.find("early").expect("it is there").0, "early"));
-    let told = &early.measurement;
-    assert_eq!((told.modules[0].kind, told.modules[0].packets), (crate::ticks::Kind::Module, 0));
-    assert_eq!((&told.profile, told.chain.void, &told.search), (&None, false, &None));
-    // Nothing is lost where it is written again.
+    let measured = &early.measurement;
+    assert_eq!((measured.modules[0].kind, measured.modules[0].packets), (crate::ticks::Kind::Module, 0));
+    assert_eq!((&measured.profile, measured.chain.void, &measured.search), (&None, false, &None));
+    // Writing it again does not lose anything.
     let again = serde_json::to_string(early).expect("plain values");
     assert_eq!(&serde_json::from_str::<Saved>(&again).expect("a measurement"), early);
 }
 
 #[test]
-fn instants_are_ordered_as_instants() {
+fn measurements_are_sorted_by_time() {
     let folder = tempfile::tempdir().expect("a folder");
-    // The second is half a second later, though as text it comes first; the third is of another zone.
+    // The second is half a second earlier, although it is greater as text. The third is in another time zone.
     for (name, at) in
         [("a", "2026-11-01T12:00:00.5Z"), ("b", "2026-11-01T12:00:00Z"), ("c", "2026-11-01T12:30:00+02:00")]
     {
@@ -122,7 +122,7 @@ fn instants_are_ordered_as_instants() {
 }
 
 #[test]
-fn every_broken_file_is_named_and_what_is_none_is_passed_over() {
+fn every_broken_file_is_named_and_other_files_are_ignored() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = Store::new(folder.path());
     fs::create_dir(folder.path().join("notes")).expect("a folder of the test");
@@ -135,32 +135,32 @@ fn every_broken_file_is_named_and_what_is_none_is_passed_over() {
     fs::create_dir(folder.path().join("pipe")).expect("a folder of the test");
     let pipe = folder.path().join("pipe/measurement.json");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("the command mkfifo").success());
-    let told = store.all().expect_err("broken").to_string();
-    let lines: Vec<_> = told.lines().collect();
-    assert_eq!(lines.len(), 4, "{told}");
-    assert!(lines[0].contains("broken\\u000afolder/measurement.json: no measurement: EOF"), "{told}");
-    let instant = "at: 'yester\\u001bday' is no instant: allowed is RFC 3339, such as 2026-11-21T21:40:00Z";
-    assert!(lines[1].ends_with(instant), "{told}");
-    assert!(lines[2].contains("other/measurement.json: no measurement: missing field `name`"), "{told}");
-    assert!(lines[3].ends_with("pipe/measurement.json: it is a pipe: allowed are regular files"), "{told}");
-    // Who asks for one is told the same of it.
+    let error = store.all().expect_err("broken").to_string();
+    let lines: Vec<_> = error.lines().collect();
+    assert_eq!(lines.len(), 4, "{error}");
+    assert!(lines[0].contains("broken\\u000afolder/measurement.json: not a measurement: EOF"), "{error}");
+    let instant = "at: 'yester\\u001bday' is not a time: allowed is RFC 3339, for example 2026-11-21T21:40:00Z";
+    assert!(lines[1].ends_with(instant), "{error}");
+    assert!(lines[2].contains("other/measurement.json: not a measurement: missing field `name`"), "{error}");
+    assert!(lines[3].ends_with("pipe/measurement.json: it is a pipe: allowed are regular files"), "{error}");
+    // Finding a single measurement gives the same error.
     for (name, line) in [("broken\nfolder", lines[0]), ("late", lines[1]), ("pipe", lines[3])] {
         assert_eq!(store.find(name).expect_err("broken").to_string(), line);
     }
 }
 
 #[test]
-fn stores_that_are_none_are_refused() {
+fn empty_and_missing_stores_are_refused() {
     let empty = tempfile::tempdir().expect("a folder");
-    let told = |path: &Path| Store::new(path).all().expect_err("no store").to_string();
-    assert!(told(empty.path()).contains("no measurement is saved there"));
-    let none = told(&empty.path().join("none"));
+    let error = |path: &Path| Store::new(path).all().expect_err("no store").to_string();
+    assert!(error(empty.path()).contains("the folder has no measurements"));
+    let none = error(&empty.path().join("none"));
     assert!(none.contains("none: ") && none.contains("allowed is a folder"), "{none}");
 }
 
-/// A name led to any folder's program, which was then run.
+/// A name could refer to a program in any folder, which was then run.
 #[test]
-fn a_name_does_not_lead_out_of_the_store() {
+fn a_name_cannot_refer_to_a_folder_outside_the_store() {
     let folder = tempfile::tempdir().expect("a folder");
     put(folder.path(), "outside", &oldest("2026-11-01T12:00:00Z"));
     put(&folder.path().join("store"), "in\u{1b}side", &oldest("2026-11-01T12:00:00Z"));

@@ -1,10 +1,10 @@
-//! The search against models of what it searches: the limit is known, and so is what spoils trials.
+//! The search with models whose limit and disturbances are known.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Random numbers of a seed (splitmix64).
+/// Random numbers from a seed (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -15,25 +15,25 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// From 0 to 1.
-    fn part(&mut self) -> f64 {
+    /// Returns a number from 0 to 1.
+    fn fraction(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// What carries a known rate.
+/// A model with a known rate.
 struct Model {
     capacity: f64,
-    /// The share of trials that lose a little at any load.
+    /// The share of trials that lose some packets at any load.
     bad: f64,
-    /// How far the capacity of a trial is from the capacity, at most, as a share.
+    /// The largest relative difference between the capacity of a trial and `capacity`.
     noise: f64,
-    /// Loads of which some packets are always lost, though more are carried without loss.
+    /// A range of loads that always lose packets, although higher loads do not.
     hole: (f64, f64),
     /// The share of trials that are void.
     void: f64,
     random: Random,
-    /// Loads that were tried.
+    /// The loads of all trials.
     tried: Vec<f64>,
 }
 
@@ -51,16 +51,16 @@ impl Trials for Model {
         self.tried.push(pps);
         let seconds = span.as_secs_f64();
         let offered = (pps * seconds).round();
-        let capacity = self.capacity * (1.0 + self.noise * (2.0 * self.random.part() - 1.0));
+        let capacity = self.capacity * (1.0 + self.noise * (2.0 * self.random.fraction() - 1.0));
         let mut lost = (offered - capacity * seconds).max(0.0).ceil();
-        if self.random.part() < self.bad {
-            // From a single packet up to more than the partial drop rate allows.
-            lost += (offered * 0.02 * self.random.part()).ceil();
+        if self.random.fraction() < self.bad {
+            // From a single packet to more than the partial drop rate allows.
+            lost += (offered * 0.02 * self.random.fraction()).ceil();
         }
         if pps > self.hole.0 && pps < self.hole.1 {
             lost += 1.0 + offered * 0.01;
         }
-        let void = self.random.part() < self.void;
+        let void = self.random.fraction() < self.void;
         if void {
             lost += offered / 2.0;
         }
@@ -78,7 +78,7 @@ fn found(model: &mut Model, limits: &Limits) -> (Outcome, [Found; 2]) {
     (outcome, found)
 }
 
-/// In how many of `of` runs both rates are within 2 % of the capacity.
+/// Returns the number of runs, out of `of`, in which both rates are within 2 % of the capacity.
 fn within(of: u64, make: impl Fn(u64) -> Model) -> u64 {
     (0..of)
         .filter(|seed| {
@@ -99,10 +99,10 @@ fn a_hard_limit_is_found_to_half_a_percent() {
         let (outcome, [ndr, pdr]) = found(&mut Model::new(capacity, seed as u64), &LIMITS);
         let (low, high) = (ndr.lower_pps.expect("there is one"), ndr.upper_pps.expect("there is one"));
         assert!(ndr.settled && pdr.settled && outcome.voids == 0, "{outcome:?}");
-        // A packet more or less than a trial's length makes is no loss.
+        // One packet more or less, from rounding the trial's length, is not a loss.
         let rounding = 1.0 + 1.0 / (capacity * 0.3);
         assert!(low <= capacity * rounding && high > capacity && high - low <= 0.005 * high, "{capacity}: {ndr:?}");
-        // Of the load that loses half a percent the capacity comes through.
+        // At the load that loses half a percent, the capacity is forwarded.
         let pps = pdr.pps.expect("there is one");
         assert!((pps / capacity - 1.0).abs() < 0.006 && pdr.lower_pps >= ndr.lower_pps, "{capacity}: {pdr:?}");
     }
@@ -128,14 +128,14 @@ fn void_trials_are_repeated_and_counted() {
     assert!(hits >= 90, "{hits} of 100");
     let (outcome, _) = found(&mut Model { void: 0.3, ..Model::new(3e6, 1) }, &LIMITS);
     assert!(outcome.voids > 5, "{outcome:?}");
-    // Where all are void they are taken as they are: the search ends, and says so.
+    // If all trials are void, their results are used: the search ends and reports this.
     let (outcome, [ndr, _]) = found(&mut Model { void: 1.0, ..Model::new(3e6, 1) }, &LIMITS);
     assert_eq!((ndr.pps, outcome.voids), (None, outcome.taken_void * u64::from(REPEATS)), "{outcome:?}");
 }
 
 #[test]
-fn of_loads_that_contradict_each_other_the_lowest_that_loses_counts() {
-    // Too much offered makes it carry less: the first guess is in the hole.
+fn the_lowest_load_with_losses_counts_if_loads_contradict_each_other() {
+    // Overload reduces its rate: the first estimate is in the hole.
     struct Collapsing(Model);
     impl Trials for Collapsing {
         type Error = String;
@@ -151,23 +151,23 @@ fn of_loads_that_contradict_each_other_the_lowest_that_loses_counts() {
     let ndr = outcome.found[0];
     let (low, high) = (ndr.lower_pps.expect("there is one"), ndr.upper_pps.expect("there is one"));
     assert!(low <= 0.6e6 && low > 0.59e6 && high > 0.6e6 && high < 0.604e6, "{ndr:?}");
-    // Where a load above the hole has been found good, too, the hole still counts.
+    // The hole counts even if a load above it was found to be good.
     let phase = Phase { span: 1.0, sum: 1.0, width: 0.01 };
     let load = |pps, loss| Load { pps, trials: vec![(1.0, loss)] };
-    let (mut none, told) = (Model::new(1.0, 1), &mut |_: &Progress<'_>| {});
+    let (mut none, report) = (Model::new(1.0, 1), &mut |_: &Progress<'_>| {});
     let search = Search {
         trials: &mut none,
         limits: LIMITS,
         loads: vec![load(1e6, 0.0), load(5e5, 0.0), load(6e5, 0.1), load(2e6, 0.5)],
         outcome: Outcome::default(),
         lower: Vec::new(),
-        told,
+        report,
     };
     assert_eq!(search.bounds(&NON_DROP, &phase), (Some(5e5), Some(6e5)));
 }
 
 #[test]
-fn a_limit_above_the_greatest_load_or_below_the_least_is_told_as_that() {
+fn a_limit_outside_the_loads_gives_only_one_bound() {
     let (outcome, [ndr, pdr]) = found(&mut Model::new(200e6, 1), &LIMITS);
     assert_eq!((ndr.lower_pps, ndr.upper_pps, ndr.settled), (Some(100e6), None, true), "{outcome:?}");
     assert_eq!((pdr.pps, pdr.upper_pps), (Some(100e6), None));
@@ -178,10 +178,10 @@ fn a_limit_above_the_greatest_load_or_below_the_least_is_told_as_that() {
 }
 
 #[test]
-fn what_is_known_when_the_time_is_up_is_told() {
+fn a_search_that_runs_out_of_time_reports_its_bounds() {
     let stop_after = |seconds: f64| {
         let mut model = Model { bad: 0.1, ..Model::new(5e6, 9) };
-        // The trials' length is that of the whole time: it is what comes between that uses it up.
+        // The trials' length follows from the whole time; the pauses between trials use the time up.
         let limits = Limits { time: Duration::from_secs(30), ..LIMITS };
         struct Slow<'a>(&'a mut Model, f64);
         impl Trials for Slow<'_> {
@@ -200,7 +200,7 @@ fn what_is_known_when_the_time_is_up_is_told() {
 }
 
 #[test]
-fn what_cannot_be_run_is_told() {
+fn the_error_of_a_trial_is_returned() {
     struct Broken;
     impl Trials for Broken {
         type Error = String;
@@ -219,20 +219,25 @@ fn a_load_is_decided_once_no_trial_could_change_it() {
     assert_eq!(side(&[]), None);
     assert_eq!([side(&[good, good]), side(&[good, bad, good, good])], [None, Some(Side::Below)]);
     assert_eq!([side(&[bad, bad]), side(&[bad, good, bad, bad])], [None, Some(Side::Above)]);
-    // Short trials: good ones decide nothing, bad ones count where good ones do not outweigh them.
+    // Good short trials decide nothing. Bad ones count unless enough good ones balance them.
     assert_eq!(side(&[(0.5, 0.0); 20]), None);
     assert_eq!(side(&[(0.5, 0.1); 6]), Some(Side::Above));
     assert_eq!(side(&[(0.5, 0.0), (0.5, 0.1), good, good, good]), Some(Side::Below));
-    // What comes through is told without the trials that may be bad: of five that are 2.5.
+    // The loss does not count the trials that may be bad: 2.5 of five.
     let load = |trials: &[(f64, f64)]| Load { pps: 1.0, trials: trials.to_vec() }.loss(&PARTIAL_DROP, &phase);
     assert_eq!(load(&[(1.0, 0.001), (1.0, 0.9), (1.0, 0.002), (1.0, 0.5), (1.0, 0.003)]), 0.003);
 }
 
 proptest! {
-    /// Whatever spoils trials: it ends in time, and never says what no trial has shown.
+    /// With any disturbance, the search ends in time, and all bounds are loads of trials.
     #[test]
     fn it_ends_in_time_with_bounds_that_were_tried(
-        capacity in 0.0f64..2e8, bad in 0.0f64..1.0, noise in 0.0f64..0.5, void in 0.0f64..1.0, seed: u64, seconds in 1u64..60,
+        capacity in 0.0f64..2e8,
+        bad in 0.0f64..1.0,
+        noise in 0.0f64..0.5,
+        void in 0.0f64..1.0,
+        seed: u64,
+        seconds in 1u64..60,
     ) {
         let mut model = Model { bad, noise, void, ..Model::new(capacity, seed) };
         let (_, all) = found(&mut model, &Limits { time: Duration::from_secs(seconds), ..LIMITS });
@@ -249,7 +254,7 @@ proptest! {
         }
     }
 
-    /// Without anything that spoils trials it is exact.
+    /// Without disturbances, the search is exact.
     #[test]
     fn an_undisturbed_limit_is_always_found(capacity in 2_000.0f64..9e7, seed: u64) {
         let (_, [ndr, _]) = found(&mut Model::new(capacity, seed), &LIMITS);

@@ -1,10 +1,10 @@
-//! Planted steps are found, noise has none, and nothing shorter is missed.
+//! Planted steps are found, noise has none, and no shorter description is missed.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Numbers from a seed: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), normal by the sum of twelve.
+/// Pseudo-random numbers: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014); nearly normal as the sum of twelve.
 struct Chance(u64);
 
 impl Chance {
@@ -20,21 +20,21 @@ impl Chance {
     }
 }
 
-/// Levels for so many values each, with noise of this deviation.
+/// A series with these levels and numbers of values, and with noise of this standard deviation.
 fn series(levels: &[(f64, usize)], deviation: f64, seed: u64) -> Vec<f64> {
     let mut chance = Chance(seed);
     let of = |(level, count): &(f64, usize)| vec![*level; *count];
     levels.iter().flat_map(of).map(|level| level + deviation * chance.normal()).collect()
 }
 
-fn places(values: &[f64]) -> Vec<usize> {
+fn step_indices(values: &[f64]) -> Vec<usize> {
     steps(values, Nature::Measured).iter().map(|step| step.at).collect()
 }
 
 #[test]
 fn noise_alone_has_no_steps() {
     for count in [2, 3, 5, 10, 20, 50, 100, 200] {
-        let clean = (0..200).filter(|seed| places(&series(&[(250.0, count)], 4.0, *seed)).is_empty()).count();
+        let clean = (0..200).filter(|seed| step_indices(&series(&[(250.0, count)], 4.0, *seed)).is_empty()).count();
         assert!(clean >= 190, "{count} values: {clean} of 200 without a step");
     }
 }
@@ -43,7 +43,7 @@ fn noise_alone_has_no_steps() {
 fn a_step_of_three_deviations_is_found_where_it_is() {
     for (before, after) in [(10, 10), (20, 8), (50, 50), (100, 20)] {
         let near = |seed: &u64| {
-            let found = places(&series(&[(250.0, before), (262.0, after)], 4.0, *seed));
+            let found = step_indices(&series(&[(250.0, before), (262.0, after)], 4.0, *seed));
             found.len() == 1 && found[0].abs_diff(before) <= 1
         };
         let found = (0..200).filter(near).count();
@@ -52,7 +52,7 @@ fn a_step_of_three_deviations_is_found_where_it_is() {
 }
 
 #[test]
-fn larger_steps_are_found_exactly_and_levels_told() {
+fn larger_steps_are_found_exactly_with_their_levels() {
     for seed in 0..100 {
         let values = series(&[(250.0, 12), (280.0, 15), (265.0, 10)], 2.0, seed);
         let found = steps(&values, Nature::Measured);
@@ -65,39 +65,39 @@ fn larger_steps_are_found_exactly_and_levels_told() {
 
 #[test]
 fn measured_series_without_noise_have_their_steps_too() {
-    assert_eq!(places(&[32.0, 32.0, 32.0, 32.0, 16.0, 16.0, 16.0]), [4]);
-    assert_eq!(places(&[32.0; 50]), [0; 0]);
-    assert_eq!(places(&[0.1 + 0.2, 0.3, 0.3, 0.1 + 0.2]), [0; 0], "rounding is no step");
+    assert_eq!(step_indices(&[32.0, 32.0, 32.0, 32.0, 16.0, 16.0, 16.0]), [4]);
+    assert_eq!(step_indices(&[32.0; 50]), [0; 0]);
+    assert_eq!(step_indices(&[0.1 + 0.2, 0.3, 0.3, 0.1 + 0.2]), [0; 0], "rounding is not a step");
 }
 
 #[test]
-fn of_counted_figures_each_change_is_a_step() {
+fn each_change_of_counted_figures_is_a_step() {
     let counted = |values: &[f64]| steps(values, Nature::Counted);
     assert_eq!(counted(&[41.0, 43.5]), [Step { at: 1, from: 41.0, to: 43.5 }]);
     let found = counted(&[41.0, 41.0, 41.001, 40.0, 40.0]);
     assert_eq!(found.iter().map(|step| step.at).collect::<Vec<_>>(), [2, 3]);
     assert!(counted(&[]).is_empty() && counted(&[1.0]).is_empty() && counted(&[7.0; 9]).is_empty());
-    assert!(counted(&[0.1 + 0.2, 0.3]).is_empty(), "rounding is no step");
+    assert!(counted(&[0.1 + 0.2, 0.3]).is_empty(), "rounding is not a step");
 }
 
 #[test]
-fn thousands_of_values_are_told_at_once() {
+fn thousands_of_values_are_processed() {
     let levels: Vec<(f64, usize)> = (0..8).map(|at| (250.0 + f64::from(at % 2) * 30.0, 250)).collect();
-    assert_eq!(places(&series(&levels, 4.0, 7)), (1..8).map(|at| at * 250).collect::<Vec<_>>());
+    assert_eq!(step_indices(&series(&levels, 4.0, 7)), (1..8).map(|at| at * 250).collect::<Vec<_>>());
 }
 
-/// Bits that a description saves, from its definition: the squares are summed as they stand.
+/// The number of bits that a description saves, calculated directly from its definition.
 fn saved_by(values: &[f64], starts: &[usize]) -> f64 {
     let about = |part: &[f64]| {
         let middle = part.iter().sum::<f64>() / part.len() as f64;
         part.iter().map(|value| (value - middle).powi(2)).sum::<f64>()
     };
     let ends = starts.iter().skip(1).copied().chain([values.len()]);
-    let left: f64 = starts.iter().zip(ends).map(|(start, end)| about(&values[*start..end])).sum();
-    saved(values.len(), starts.len(), left / about(values))
+    let residual: f64 = starts.iter().zip(ends).map(|(start, end)| about(&values[*start..end])).sum();
+    saved(values.len(), starts.len(), residual / about(values))
 }
 
-/// The shortest description of all there are.
+/// The savings of the shortest description, found by trying all of them.
 fn by_trying(values: &[f64]) -> f64 {
     let cuts = values.len() - 1;
     let of = |chosen: u32| {
@@ -113,11 +113,11 @@ proptest! {
         values in proptest::collection::vec(prop_oneof![0.0f64..100.0, (0u8..4).prop_map(f64::from)], 2..11),
     ) {
         prop_assume!(Squares::of(&values).is_some());
-        let told = shortest(&values);
+        let found = shortest(&values);
         let best = by_trying(&values);
-        prop_assert!((told.saved - best).abs() < 1e-5, "{:?} saves {}, {} would do", told.starts, told.saved, best);
-        if told.starts.len() > 1 {
-            prop_assert!((saved_by(&values, &told.starts) - best).abs() < 1e-5);
+        prop_assert!((found.saved - best).abs() < 1e-5, "{:?} saves {}, {} would do", found.starts, found.saved, best);
+        if found.starts.len() > 1 {
+            prop_assert!((saved_by(&values, &found.starts) - best).abs() < 1e-5);
         }
     }
 
@@ -128,7 +128,7 @@ proptest! {
     ) {
         let values = series(&levels, 3.0, seed);
         let other: Vec<f64> = values.iter().map(|value| value * scale + offset).collect();
-        prop_assert_eq!(places(&values), places(&other));
+        prop_assert_eq!(step_indices(&values), step_indices(&other));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Trials whose outcome is known: in simulated time, where calls take what is given, and on this machine far from any limit.
+//! Trials with known outcomes: in simulated time with given costs, and on this machine far from any limit.
 
 use forebay_graph::RunToCompletion;
 use forebay_graph::WeightedFair;
@@ -13,9 +13,9 @@ fn load(text: &str, simulated: bool) -> Loaded {
     forebay_pipeline::load(&source, Conditions { frequency, simulated }).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// What a packet costs, in nanoseconds: with a turn's own 64 it bounds what a worker carries.
+/// The cost of a packet, in nanoseconds. With the 64 ns of each turn it limits a worker's rate.
 const COST: u64 = 10_000;
-/// Turns are of the largest batch where all is used up.
+/// Under full load, all turns have the largest batch.
 const CAPACITY: f64 = 32e9 / (32 * COST + 64) as f64;
 
 fn costs(modules: usize) -> Vec<Cost> {
@@ -26,8 +26,8 @@ fn costs(modules: usize) -> Vec<Cost> {
 
 fn text(seed: u64, arrivals: &str, queue: usize) -> String {
     format!(
-        "seed: {seed}\nports:\n  in: {{ generator: {{ rate: 7kpps, arrivals: {arrivals}, queue: {queue}, sessions: 64 }} }}\n  out: {{ sink: }}\n\
-         modules:\n  work: {{ bypass: {{}} }}\npipeline: [in -> work -> out]\n"
+        "seed: {seed}\nports:\n  in: {{ generator: {{ rate: 7kpps, arrivals: {arrivals}, queue: {queue}, \
+         sessions: 64 }} }}\n  out: {{ sink: }}\nmodules:\n  work: {{ bypass: {{}} }}\npipeline: [in -> work -> out]\n"
     )
 }
 
@@ -39,7 +39,7 @@ fn find(trials: &mut impl Trials<Error = TrialError>, goals: &[Goal], seconds: u
     search(trials, goals, &limits(seconds), &mut |_| {}).expect("nothing fails in simulated time")
 }
 
-/// Spoils some trials: a few packets of them are lost at any load.
+/// Adds losses to some trials: some of their packets are lost at any load.
 struct Spoilt<T> {
     trials: T,
     bad: f64,
@@ -62,7 +62,7 @@ impl<T: Trials> Trials for Spoilt<T> {
 }
 
 #[test]
-fn the_limit_of_a_pipeline_is_found_though_trials_are_spoilt() {
+fn the_limit_of_a_pipeline_is_found_despite_bad_trials() {
     for bad in [0.05, 0.2] {
         let near = |seed: u64| {
             let plans = load(&text(seed, "constant", 4096), true).plans;
@@ -83,7 +83,7 @@ fn the_limit_of_a_pipeline_is_found_though_trials_are_spoilt() {
 }
 
 #[test]
-fn an_undisturbed_pipeline_gives_its_limit_to_a_percent_however_packets_arrive() {
+fn an_undisturbed_limit_is_found_to_a_percent_with_any_arrivals() {
     for (arrivals, below) in [("constant", 0.01), ("poisson", 0.02), ("{ on_off: { on: 1ms, off: 1ms } }", 0.02)] {
         let plans = load(&text(1, arrivals, 4096), true).plans;
         let mut trials = Emulated::<RunToCompletion>::new(plans, &costs(1)).expect("a generator with a rate");
@@ -104,7 +104,7 @@ fn a_queue_that_only_grows_is_a_loss_before_it_overflows() {
     };
     let (under, over) = (trial(1 << 20, 0.99), trial(1 << 20, 1.02));
     assert_eq!(under.lost, 0, "{under:?}");
-    // Two percent of some 50 000, without the batches that may wait.
+    // Two percent of about 50 000 packets, without the batches that may wait.
     assert!((800..=1_020).contains(&over.lost), "{over:?}");
     assert!(under.offered.abs_diff((CAPACITY * 0.495) as u64) <= 2, "{under:?}");
     let overflowing = trial(64, 1.02);
@@ -112,7 +112,7 @@ fn a_queue_that_only_grows_is_a_loss_before_it_overflows() {
 }
 
 #[test]
-fn what_functions_decide_to_drop_is_no_loss() {
+fn drops_by_functions_are_not_losses() {
     let text = text(1, "constant", 4096)
         .replace("work: { bypass: {} }", "work: { bypass: {} }\n  split: { random_split: { gates: 2 } }")
         .replace("in -> work -> out", "in -> work -> split, 'split[0] -> out', 'split[1] -> drop'");
@@ -122,7 +122,7 @@ fn what_functions_decide_to_drop_is_no_loss() {
 }
 
 #[test]
-fn what_is_dropped_for_overload_further_on_is_lost() {
+fn drops_by_overload_in_later_modules_are_losses() {
     let text = text(1, "constant", 4096).replace(
         "pipeline:",
         "  slow: { bypass: {} }\nscheduler: weighted-fair\nshares: { slow: { when_full: drop, queue: 64 } }\npipeline:",
@@ -142,11 +142,14 @@ fn sources_whose_load_cannot_be_set_are_refused() {
         Ok(load) => panic!("{load:?}"),
     };
     let fixed = text(1, "constant", 4096);
-    for wrong in [fixed.replace("rate: 7kpps, ", ""), fixed.replace("queue: 4096", "count: 9")] {
-        let told = refused(&wrong.replace("arrivals: constant, ", ""));
-        assert!(told.starts_with("port 'in' (generator): ") && told.contains("with a `rate` and no `count`"), "{told}");
+    for invalid in [fixed.replace("rate: 7kpps, ", ""), fixed.replace("queue: 4096", "count: 9")] {
+        let error = refused(&invalid.replace("arrivals: constant, ", ""));
+        assert!(
+            error.starts_with("port 'in' (generator): ") && error.contains("with a `rate` and no `count`"),
+            "{error}"
+        );
     }
-    // A port by which packets only leave is none of the matter.
+    // A port that packets only leave through is ignored.
     assert!(Load::of(&load(&fixed, true).plans).is_ok());
 }
 
@@ -164,7 +167,8 @@ fn the_load_of_several_sources_and_workers_is_their_sum() {
     assert!(trial.offered.abs_diff(10_000) <= 8 && trial.lost == 0, "{trial:?}");
 }
 
-/// On this machine: nothing is said about speed, but that half a million ticks a packet are too slow for what is offered.
+/// On this machine: the only assumption about speed is that half a million ticks per packet are too slow for the
+/// offered load.
 #[test]
 fn a_real_pipeline_is_tried_at_several_loads() {
     let text = text(1, "constant", 64).replace("bypass: {}", "bypass: { cycles_per_packet: 500000 }");
@@ -176,10 +180,11 @@ fn a_real_pipeline_is_tried_at_several_loads() {
     let mut trials = Measured::new(Arc::clone(&instance), load);
     let span = Duration::from_millis(100);
     let over = trials.run(50_000.0, span).expect("it runs");
-    // The generator is asked once a turn, which takes two packets' time: 20 of these packets, or 40 of those below.
+    // The generator is polled once per turn, which takes the time of two packets: 20 of these packets, or 40 of those
+    // below.
     assert!(over.offered >= 4_960 && over.lost > over.offered / 2 && over.took >= span, "{over:?}");
-    let told = trials.disturbances();
-    assert!(told.len() == 1 && told[0].span_s >= 0.1, "{told:?}");
+    let disturbances = trials.disturbances();
+    assert!(disturbances.len() == 1 && disturbances[0].span_s >= 0.1, "{disturbances:?}");
     let again = trials.run(100_000.0, span).expect("it runs");
     assert!(again.offered >= 9_920 && again.lost > again.offered / 2, "{again:?}");
     let outcome = instance.end();

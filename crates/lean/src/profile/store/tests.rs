@@ -1,4 +1,4 @@
-//! Files that were kept, and files that should not be believed.
+//! Stored files, valid and invalid.
 
 use super::*;
 use crate::profile::tests::costed;
@@ -23,7 +23,7 @@ fn store() -> (tempfile::TempDir, Store) {
 }
 
 #[test]
-fn what_is_kept_is_read_again_and_by_nobody_else() {
+fn a_stored_profile_is_read_back_only_for_its_own_key() {
     let (_folder, store) = store();
     assert_eq!(Profile::stored(&store, &key()).expect("nothing yet"), None);
     let kept = profile(&["acl", "ttl"]);
@@ -33,7 +33,7 @@ fn what_is_kept_is_read_again_and_by_nobody_else() {
     assert_eq!(read.key, kept.key);
     assert_eq!(read.functions.keys().collect::<Vec<_>>(), ["acl", "ttl"]);
     for (name, costed) in &kept.functions {
-        // A decimal fraction need not be read back to the last bit.
+        // Decimal fractions may differ in the last bit after reading.
         let is = &read.functions[name];
         assert!((is.call_s(5.0) / costed.call_s(5.0) - 1.0).abs() < 1e-12, "{is:?}");
         assert_eq!((is.samples, is.at, is.sizes.len()), (costed.samples, costed.at, costed.sizes.len()));
@@ -50,7 +50,7 @@ fn what_is_kept_is_read_again_and_by_nobody_else() {
 }
 
 #[test]
-fn keeping_adds_to_what_is_there() {
+fn storing_a_profile_adds_to_the_existing_file() {
     let (_folder, store) = store();
     profile(&["acl", "ttl"]).keep(&store).expect("a writable folder");
     let mut more = profile(&["counter"]);
@@ -63,48 +63,49 @@ fn keeping_adds_to_what_is_there() {
 }
 
 #[test]
-fn what_is_broken_or_foreign_is_told_and_can_be_replaced() {
+fn a_broken_or_foreign_file_is_reported_and_can_be_replaced() {
     let (folder, store) = store();
     let file = profile(&["ttl"]).keep(&store).expect("a writable folder");
     let text = fs::read_to_string(&file).expect("it was kept");
-    let told = |text: &str| {
+    let refusal = |text: &str| {
         fs::write(&file, text).expect("a writable folder");
         let error = Profile::stored(&store, &key()).expect_err("it should not be believed");
         let error = error.to_string();
         assert!(error.starts_with(&folder.path().display().to_string()), "{error}");
         error
     };
-    assert!(told(&text[..text.len() / 2]).contains("no profile: EOF"));
-    assert!(told("").contains("no profile: EOF"));
-    assert!(told("{\"schema\": 2}").ends_with("it is of schema 2, allowed is 1"));
-    let foreign = told(&text.replace("A CPU", "B\\u001b CPU"));
-    assert!(foreign.contains("it is of B\\u001b CPU (R) @ 2/3 GHz, Forebay 1.2.3 (00ff), batches of 32"), "{foreign}");
+    assert!(refusal(&text[..text.len() / 2]).contains("not a profile: EOF"));
+    assert!(refusal("").contains("not a profile: EOF"));
+    assert!(refusal("{\"schema\": 2}").ends_with("schema 2 is not supported, allowed is 1"));
+    let foreign = refusal(&text.replace("A CPU", "B\\u001b CPU"));
+    let belongs_to = "it belongs to B\\u001b CPU (R) @ 2/3 GHz, Forebay 1.2.3 (00ff), batches of 32";
+    assert!(foreign.contains(belongs_to), "{foreign}");
     let cost = |was: &str, is: &str| {
         assert!(text.contains(was), "{was}: {text}");
-        told(&text.replace(was, is))
+        refusal(&text.replace(was, is))
     };
-    assert!(cost("\"t0_s\": 1e-9", "\"t0_s\": -1e-9").ends_with("ttl: such costs cannot be"));
-    assert!(cost("\"t0_s\": 1e-9", "\"t0_s\": 1e300").ends_with("ttl: such costs cannot be"));
-    assert!(cost("\"t1_s\": 2e-9", "\"t1_s\": 1e999").contains("no profile: "));
+    assert!(cost("\"t0_s\": 1e-9", "\"t0_s\": -1e-9").ends_with("ttl: these costs are impossible"));
+    assert!(cost("\"t0_s\": 1e-9", "\"t0_s\": 1e300").ends_with("ttl: these costs are impossible"));
+    assert!(cost("\"t1_s\": 2e-9", "\"t1_s\": 1e999").contains("not a profile: "));
     profile(&["acl"]).keep(&store).expect("it is replaced");
     let all = Profile::stored(&store, &key()).expect("it was kept").expect("it is there");
     assert_eq!(all.functions.keys().collect::<Vec<_>>(), ["acl"]);
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_told() {
+fn a_folder_that_cannot_be_written_is_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("file");
     fs::write(&file, "").expect("a writable folder");
     let store = Store::at(&file.join("forebay/profile"));
-    let told = profile(&["ttl"]).keep(&store).expect_err("a file is no folder").to_string();
-    assert!(told.ends_with("Not a directory (os error 20)"), "{told}");
+    let error = profile(&["ttl"]).keep(&store).expect_err("a file is no folder").to_string();
+    assert!(error.ends_with("Not a directory (os error 20)"), "{error}");
     assert_eq!(fs::read(&file).expect("it is there"), b"");
 }
 
-/// Measuring ended in a wait for the reader of a pipe.
+/// A read of a pipe blocked the measurement until the pipe had a writer.
 #[test]
-fn a_pipe_in_the_place_of_a_profile_is_told_and_left() {
+fn a_pipe_with_the_name_of_a_profile_is_reported_and_kept() {
     let (_folder, store) = store();
     store.ready().expect("a writable folder");
     let file = store.file(&key());
