@@ -148,7 +148,7 @@ mod tests {
         let (mut records, stop) = (records(&["a", "bb"]), AtomicBool::new(false));
         let none = |_: &Subject, _: [u64; 2]| Err(CountError::NoValgrind);
         simulate(&subjects(&["a", "bb"]), CACHES, &mut records, &none, &stop, &mut Kept::default()).expect("it ends");
-        assert!(records.unavailable[UNAVAILABLE].starts_with("valgrind is not here"), "{:?}", records.unavailable);
+        assert!(records.unavailable[UNAVAILABLE].starts_with("valgrind is not installed"), "{:?}", records.unavailable);
         stop.store(true, Ordering::Relaxed);
         let ended = simulate(&subjects(&["a"]), CACHES, &mut records, &table, &stop, &mut Kept::default());
         assert_eq!(ended, Err(Interrupted));

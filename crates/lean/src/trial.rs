@@ -51,7 +51,7 @@ pub enum TrialError {
     #[error("the load cannot be set: {0}")]
     Act(String),
     /// A worker has ended unexpectedly.
-    #[error("a worker has ended by itself: this is a bug in Forebay")]
+    #[error("a worker has ended by itself: this is a defect of Forebay")]
     Died,
 }
 
@@ -225,7 +225,7 @@ impl Bench for Real {
                 return Err(if self.instance.has_died() {
                     TrialError::Died
                 } else {
-                    TrialError::Act("a worker does not respond".to_owned())
+                    TrialError::Act("a worker does not answer".to_owned())
                 });
             };
             if before.replace(census) == Some(census) {

@@ -61,7 +61,7 @@ fn what_is_alike_is_no_other_and_what_is_dearer_is_named_with_why() {
     for (other, why) in [
         ("code", "more instructions (+5.0 % instructions, +5.0 % ticks)"),
         ("memory", "more ticks for an instruction: memory or branches (+0.0 % instructions, +66.7 % ticks)"),
-        ("batches", "smaller batches (32.0 packets a call have become 4.0)"),
+        ("batches", "smaller batches (4.0 packets per call instead of 32.0)"),
     ] {
         let done = compare(store, ["before", other], &[]);
         assert_eq!(done.code, Some(1), "{}", done.err);
@@ -109,7 +109,7 @@ fn what_is_saved_is_found_and_nothing_is_written_over() {
     assert_eq!(done.code, Some(i32::from(done.err.contains("3 runs were void"))), "{}", done.err);
     assert!(done.err.contains("saved in"), "{}", done.err);
     let again = save("one");
-    assert!(again.code == Some(2) && again.err.contains("a measurement of this name is there"), "{}", again.err);
+    assert!(again.code == Some(2) && again.err.contains("a measurement of this name exists"), "{}", again.err);
     let program = folder.path().join("one/program");
     let size = |path: &std::path::Path| fs::metadata(path).expect("it is there").len();
     assert!(size(&program) < size(env!("CARGO_BIN_EXE_forebay").as_ref()), "it has no debugging sections");

@@ -116,7 +116,7 @@ fn what_another_build_does_not_have_is_told_and_what_is_none_is_refused() {
     std::fs::set_permissions(&other.path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it is ours");
     for (program, told) in [
         (other.path(), "does not have function:ttl: allowed are pipelines that both builds have"),
-        ("/bin/true", "list usecases --json: no list: it is no build of Forebay"),
+        ("/bin/true", "list usecases --json: no list: it is not a build of Forebay"),
     ] {
         let done = forebay(&["gate", "--against", program, "function:ttl"]);
         assert!(done.code == Some(2) && done.err.contains(told), "{}", done.err);
@@ -136,7 +136,7 @@ fn a_baseline_of_another_processor_or_build_is_refused() {
         let done = forebay(&["gate", "--baseline", &kept.baseline]);
         assert_eq!(done.code, Some(2), "{}", done.out);
         assert!(
-            done.err.contains("their counts are no measure of each other") && done.err.contains("--against"),
+            done.err.contains("their counts cannot be compared") && done.err.contains("--against"),
             "{}",
             done.err
         );
@@ -154,16 +154,16 @@ fn what_makes_no_sense_is_refused_with_what_is_allowed() {
     };
     refused(&[], "neither --baseline FILE nor --against PROGRAM");
     refused(&["--baseline", &empty], "there is no such file: --update makes it");
-    refused(&["--baseline", &empty, "--update"], "no pipeline to count: name some, such as `usecases`");
+    refused(&["--baseline", &empty, "--update"], "no pipeline to count: name some, for example `usecases`");
     refused(&["--baseline", &empty, "--update", "-"], "it is read several times: allowed is a file");
     refused(&["--baseline", &empty, "--update", "not/there.yaml"], "it is neither a file nor built in");
-    refused(&["--baseline", file.path()], "it is of schema 7, allowed is 2");
+    refused(&["--baseline", file.path()], "schema 7 is not supported, allowed is 2");
     refused(&["--baseline", &empty, "--max-ipp", "1"], "write a share such as +0.5%");
     refused(&["--baseline", &empty, "--against", &empty], "cannot be used with");
     refused(&["--baseline", &empty, "--set", "n=1"], "<PIPELINE>");
     refused(&["--against", &empty], "No such file");
     std::fs::write(&file.path, "nonsense").expect("a writable folder");
-    refused(&["--baseline", file.path()], "it is no baseline: expected ident at line 1");
+    refused(&["--baseline", file.path()], "not a baseline: expected ident at line 1");
     let mut all: Value = serde_json::from_str(&checked_in()).expect("JSON");
     std::fs::write(&file.path, all.to_string()).expect("a writable folder");
     refused(&["--baseline", file.path(), "usecase:nat"], "'usecase:nat' is not in the baseline: it has ");

@@ -82,7 +82,7 @@ fn what_is_wrong_is_named() {
     let store = store();
     save(store.path(), "broken", "{");
     for (arguments, said) in [
-        (vec!["--store", path(&store)], "broken/measurement.json: no measurement: EOF"),
+        (vec!["--store", path(&store)], "broken/measurement.json: not a measurement: EOF"),
         (vec!["--store", "/nowhere"], "/nowhere: No such file or directory"),
         (vec!["--figure", "speed"], "possible values: ipp, cpp_ticks, packets_per_call, cur"),
     ] {
@@ -134,7 +134,7 @@ fn nothing_from_the_store_acts_on_the_terminal() {
     assert!(told.contains("there are (all), acl0, ttl<0>, x\\u001b\\u000ay\n"), "{told}");
     save(store.path(), "c\u{1b}\nd", "{");
     let told = forebay(&["history", "--store", path(&store)]).err;
-    assert!(told.contains("/c\\u001b\\u000ad/measurement.json: no measurement") && told.lines().count() == 1, "{told}");
+    assert!(told.contains("/c\\u001b\\u000ad/measurement.json: not a measurement") && told.lines().count() == 1, "{told}");
     let told = forebay(&["compare", "e", "--store", path(&store)]).err;
     assert!(
         told.contains("there are a\\u001b[31m\\u000ab, c\\u001b\\u000ad, n0") && told.lines().count() == 1,

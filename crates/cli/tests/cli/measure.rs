@@ -161,7 +161,7 @@ fn a_search_is_refused_where_loads_cannot_be_set_and_a_time_where_it_makes_no_se
     assert_eq!(refused.code, Some(2));
     let told = &refused.err;
     assert!(
-        told.contains("(generator): a search sets what sources offer: allowed are generators with a `rate`"),
+        told.contains("(generator): a search sets the load of sources: allowed are generators with a `rate`"),
         "{told}"
     );
     for time in ["0s", "1", "2h", "5000s"] {
@@ -179,7 +179,7 @@ fn without_valgrind_instructions_are_not_known_and_all_else_is() {
         command.args(["measure", "usecase:l2l3", "--set", "n=1", "--duration", "50ms", "--json"]).env("PATH", "");
         let output = command.output().expect("the command can be started");
         let err = String::from_utf8_lossy(&output.stderr);
-        assert!(err.contains("instructions are n/a: valgrind is not here"), "{err}");
+        assert!(err.contains("instructions are n/a: valgrind is not installed"), "{err}");
         (output.status.code(), serde_json::from_slice(&output.stdout).expect("figures"))
     });
     assert!(measured["modules"][0]["cpp_ticks"].is_f64() && measured["modules"][0]["ipp"].is_null(), "{measured}");

@@ -124,7 +124,7 @@ fn what_is_broken_is_told_and_measured_anew() {
     let file = cache.file();
     let text = fs::read_to_string(&file).expect("it was kept");
     let other = text.replacen("\"batch\": 4", "\"batch\": 5", 1);
-    for (there, said) in [(&text[..100], "no profile: EOF"), (&other, "it says nothing of this one")] {
+    for (there, said) in [(&text[..100], "not a profile: EOF"), (&other, "it is not valid here")] {
         fs::write(&file, there).expect("our own file");
         let done = cache.profile(&short);
         assert!(done.err.contains(said) && done.err.ends_with(": it is measured again\n"), "{}", done.err);
@@ -152,7 +152,7 @@ fn without_a_place_it_is_measured_all_the_same() {
     check(&done.json()["functions"]["ttl"], 4.0, &[1.0, 2.0, 4.0]);
     assert_eq!((done.code, fs::read_to_string(&file).expect("it is there").as_str()), (Some(0), "precious"));
     let nowhere = crate::profile::done(cache.command(&short).env_remove("XDG_CACHE_HOME").env("HOME", "relative"));
-    assert!(nowhere.code == Some(0) && nowhere.err.starts_with("no place for profiles: "), "{}", nowhere.err);
+    assert!(nowhere.code == Some(0) && nowhere.err.starts_with("no folder for profiles: "), "{}", nowhere.err);
     let home = crate::profile::done(cache.command(&short).env_remove("XDG_CACHE_HOME").env("HOME", folder.path()));
     assert_eq!((home.code, home.err.as_str()), (Some(0), ""));
     assert!(folder.path().join(".cache/forebay/profile").is_dir());
@@ -269,7 +269,7 @@ fn what_is_broken_is_told_by_a_simulation_too() {
     let told = done(command.args(["simulate", "usecase:gw"]).env("XDG_CACHE_HOME", cache.0.path()));
     let file = cache.file().display().to_string();
     assert!(told.code == Some(2) && told.out.is_empty(), "{}{}", told.out, told.err);
-    for said in [file.as_str(), "no profile: ", "is not taken from it", "what calls of acl"] {
+    for said in [file.as_str(), "not a profile: ", "is not taken from it", "what calls of acl"] {
         assert!(told.err.contains(said), "'{said}' is not in\n{}", told.err);
     }
 }
