@@ -1,8 +1,9 @@
-//! How long the exact search takes for random problems, and how near to the optimum it is when it is stopped.
+//! Measures the time of the exact search for random problems, and its distance from the optimum when it is stopped.
 //!
-//! Five kinds of instances for each size: parameters α, β and C uniform on the simplex, x log-uniform from 0.3 to 3,
-//! rates of 1 to 20 Mpps. Times are of the thread's processor. `FOREBAY_INSTANCES` says how many of each kind (20);
-//! `FOREBAY_LONG=600` compares the last size with searches of so many seconds, for one instance of each kind.
+//! There are five types of instances for each size: parameters α, β and C uniform on the simplex, x log-uniform from
+//! 0.3 to 3, rates from 1 to 20 Mpps. Times are CPU times of the thread. `FOREBAY_INSTANCES` sets the number of
+//! instances of each type (20). `FOREBAY_LONG=600` compares the last size with searches of this number of seconds, for
+//! one instance of each type.
 
 #[path = "../tests/placement/instances.rs"]
 #[allow(dead_code, reason = "tests use more of it")]
@@ -11,13 +12,14 @@ mod instances;
 use forebay_models::placement::{Certificate, Effort, Problem, Wanted, check, exact};
 use instances::{Mix, of_bars};
 
-/// Domains, cores of each, chains, functions of each, and after how many seconds the search is stopped.
+/// The number of domains, cores per domain, chains and functions per chain; and the time limit of the search, in
+/// seconds.
 const SIZES: [([usize; 4], f64); 4] =
     [([2, 10, 6, 3], 60.0), ([4, 10, 6, 3], 60.0), ([2, 24, 12, 3], 60.0), ([8, 10, 16, 4], 1.0)];
-/// Seeds of other instances than the tests have.
+/// Other seeds than those of the tests.
 const FIRST_SEED: u64 = 1_000;
 
-/// Of the thread's processor.
+/// The CPU time of the thread, in seconds.
 fn seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes to `time` alone, which is valid for writes of a timespec.
@@ -31,11 +33,11 @@ fn number<T: std::str::FromStr>(name: &str) -> Option<T> {
     Some(value.parse().unwrap_or_else(|_| panic!("{name}={value}: allowed is a number")))
 }
 
-/// What was found, and in how many seconds.
+/// Runs a search. Returns the certificate and its duration in seconds.
 fn search(problem: &Problem, limit: f64) -> (Certificate, f64) {
     let start = seconds();
     let effort = Effort { nodes: u64::MAX, is_over: &|| seconds() - start > limit };
-    let found = exact(problem, &effort).expect("in order").expect("it fits");
+    let found = exact(problem, &effort).expect("a valid problem").expect("it fits");
     let took = seconds() - start;
     check(problem, &Wanted::default(), &found).expect("the certificate holds");
     (found, took)
@@ -49,7 +51,7 @@ fn median_and_most(mut values: Vec<f64>) -> (f64, f64) {
 fn main() {
     let count: u64 = number("FOREBAY_INSTANCES").unwrap_or(20);
     println!("cores  chains  kind              proved    ms: median     most     nodes  gap, %: median   most");
-    // The first search of a process pays for its memory.
+    // The first search of a process also allocates its memory.
     drop(search(&of_bars(0, SIZES[0].0, Mix::Any), 1.0));
     for ([domains, cores, chains, length], limit) in SIZES {
         for kind in Mix::ALL {
@@ -63,7 +65,8 @@ fn main() {
             let (server, demand) = (format!("{domains}x{cores}"), format!("{chains}x{length}"));
             let kind = format!("{kind:?}");
             println!(
-                "{server:5}  {demand:6}  {kind:16}  {proved:2} of {count:<3}  {median:9.2}  {most:7.1}  {nodes:8}  {gap:14.2}  {most_gap:5.2}"
+                "{server:5}  {demand:6}  {kind:16}  {proved:2} of {count:<3}  {median:9.2}  {most:7.1}  {nodes:8}  \
+                 {gap:14.2}  {most_gap:5.2}"
             );
         }
     }

@@ -1,5 +1,5 @@
-//! What a decision takes, by flows and modules: the exact optimum of the paper's model, the best triggers of the truer one, and the
-//! steps of the paper's controllers.
+//! Measures the time of a decision for different numbers of flows and modules: the optimum of the paper's model, the
+//! best triggers of the refined model, and the steps of the paper's controllers.
 
 use std::hint::black_box;
 
@@ -14,12 +14,12 @@ fn gateway(flows: usize) -> (Model, Arrivals) {
     let module = Module { cpu: cost, delay: cost, ingress: 1.0 };
     let modules = [vec![Module { ingress: 32.0, ..module }; 3], vec![module; 5 * flows]].concat();
     let path = |flow: usize| (0..3).chain(3 + 5 * flow..8 + 5 * flow).collect();
-    let told = (0..flows).map(|flow| Flow {
+    let definitions = (0..flows).map(|flow| Flow {
         path: path(flow),
         rate: 3e6 / flows as f64 * (0.5 + flow as f64 / flows as f64),
         slo: 1e-3 + flow as f64 * 1e-6,
     });
-    let model = Model::new(modules, told.collect(), 32.0).expect("in order").with_turn(50e-6);
+    let model = Model::new(modules, definitions.collect(), 32.0).expect("a valid model").with_turn(50e-6);
     let before = (0..3 + 5 * flows).map(|at| match at {
         0 => None,
         1 | 2 => Some(at - 1),
@@ -38,12 +38,12 @@ fn decide(c: &mut Criterion) {
         let name = format!("{flows} flows, {} modules", model.modules().len());
         group.bench_function(BenchmarkId::new("optimum", &name), |b| b.iter(|| black_box(model.optimum())));
         group.bench_function(BenchmarkId::new("best", &name), |b| b.iter(|| black_box(model.best_triggers(&arrivals))));
-        let told = || (model.modules().to_vec(), model.flows().to_vec(), arrivals.clone());
+        let inputs = || (model.modules().to_vec(), model.flows().to_vec(), arrivals.clone());
         group.bench_function(BenchmarkId::new("best, from figures", &name), |b| {
             b.iter_batched(
-                told,
+                inputs,
                 |(modules, flows, arrivals)| {
-                    let model = Model::new(modules, flows, 32.0).expect("in order").with_turn(50e-6);
+                    let model = Model::new(modules, flows, 32.0).expect("a valid model").with_turn(50e-6);
                     let triggers = model.best_triggers(&arrivals);
                     (model, arrivals, triggers)
                 },

@@ -1,8 +1,9 @@
-//! The batch model of Batchy (Lévai et al., NSDI 2020, section 4): what the modules of a worker take, and how long flows wait in
-//! them, by the size of batches.
+//! The batch model of Batchy (Lévai et al., NSDI 2020, section 4): the load of a worker's modules and the delay of
+//! flows, as functions of the batch sizes.
 //!
-//! A [`Model`] is the graph with its costs and rates. The paper tells it twice: by the batch that each module waits for
-//! ([`run_to_completion`], equations 11 to 13), and by how often each module is executed ([`explicit`], equations 8 to 10).
+//! A [`Model`] is the graph with its costs and rates. The paper has two formulations: by the batch that each module
+//! waits for ([`run_to_completion`], equations 11 to 13), and by the rate at which each module is executed
+//! ([`explicit`], equations 8 to 10).
 
 pub mod buffers;
 pub mod decomposition;
@@ -18,24 +19,25 @@ mod segments;
 mod spare;
 pub mod waiting;
 
-/// What a call takes by its packets: `fixed + each · n` seconds.
+/// The duration of a call as a function of its packets: `fixed + each · n` seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Line {
-    /// Seconds a call: T0.
+    /// Seconds per call: T0.
     pub fixed: f64,
-    /// Seconds a packet: T1.
+    /// Seconds per packet: T1.
     pub each: f64,
 }
 
 impl Line {
-    /// Seconds for a call with so many packets.
+    /// Returns the duration of a call with `packets` packets, in seconds.
     #[must_use]
     pub fn at(self, packets: f64) -> f64 {
         self.fixed + self.each * packets
     }
 
-    /// Batchiness (Batchy section 3): the share of a packet's cost that is left when `largest` of them come together,
-    /// `(T0 + B·T1) / (B·(T0 + T1))`. It is 1/B where all is saved, and 1 where nothing is, also where nothing costs anything.
+    /// Returns the batchiness (Batchy section 3): the cost of a packet in a batch of `largest`, relative to its cost
+    /// alone, `(T0 + B·T1) / (B·(T0 + T1))`. It is 1/B if the whole cost is per call, and 1 if it is per packet. It is
+    /// also 1 if both costs are 0.
     #[must_use]
     pub fn batchiness(self, largest: f64) -> f64 {
         let alone = largest * self.at(1.0);
@@ -43,25 +45,25 @@ impl Line {
     }
 }
 
-/// A module: a function with the queue before it.
+/// A module: a function with its input queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Module {
-    /// What a call takes of the worker.
+    /// The time that a call uses of the worker.
     pub cpu: Line,
-    /// By how much a call delays the packets in it. The same as `cpu` for functions; not where calling is waking somebody.
+    /// The delay of packets in a call. It equals `cpu` for functions; it differs if the call only wakes another thread.
     pub delay: Line,
-    /// Packets in a batch as they arrive: what a module without a trigger is called with. At least 1.
+    /// Packets per batch on arrival. A module without a trigger is called with such batches. At least 1.
     pub ingress: f64,
 }
 
-/// Packets that take one way, and are to be through within a time.
+/// Packets that take the same path and have a delay objective.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// Its modules, by number; each once.
+    /// The indices of its modules; each index at most once.
     pub path: Vec<usize>,
-    /// Packets a second.
+    /// Packets per second.
     pub rate: f64,
-    /// How long they may take, in seconds; infinite where that does not matter.
+    /// The delay objective, in seconds; infinite if there is none.
     pub slo: f64,
 }
 
@@ -75,44 +77,44 @@ pub struct Model {
     rates: Vec<f64>,
 }
 
-/// Why there is no such model.
+/// A model cannot be created.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ModelError {
-    /// A path over a module that is not there.
+    /// A path contains a module that does not exist.
     #[error("flow {flow}: there is no module {module}: there are {modules}, from 0")]
     Path {
         /// The flow.
         flow: usize,
-        /// The module named.
+        /// The module on the path.
         module: usize,
-        /// How many there are.
+        /// The number of modules.
         modules: usize,
     },
-    /// A path over a module twice: its cost would be counted twice.
-    #[error("flow {flow}: module {module} is twice on its path")]
+    /// A path contains a module twice, so that its cost would be counted twice.
+    #[error("flow {flow}: module {module} is on its path twice")]
     Twice {
         /// The flow.
         flow: usize,
         /// The module.
         module: usize,
     },
-    /// A figure that makes no sense.
+    /// A figure is out of range.
     #[error("{place}: {value}: allowed are {allowed}")]
     Figure {
-        /// Where it stands.
+        /// The name of the figure.
         place: String,
-        /// What it is.
+        /// Its value.
         value: f64,
-        /// What it may be.
+        /// The allowed values.
         allowed: &'static str,
     },
 }
 
 impl Model {
-    /// Of `modules` and `flows`, with batches of at most `largest` packets.
+    /// Creates a model of `modules` and `flows`, with batches of at most `largest` packets.
     ///
     /// # Errors
-    /// [`ModelError`]: a path or a figure that makes no sense.
+    /// [`ModelError`]: a path or a figure is invalid.
     pub fn new(modules: Vec<Module>, flows: Vec<Flow>, largest: f64) -> Result<Self, ModelError> {
         figure(|| "the largest batch".to_owned(), largest, largest >= 1.0 && largest.is_finite(), "1 and more")?;
         for (at, module) in modules.iter().enumerate() {
@@ -151,14 +153,14 @@ impl Model {
         Ok(Self { modules, flows, largest, turn, rates })
     }
 
-    /// The same with a turn that takes `seconds`, as was measured, instead of the most that it can: all modules with full
-    /// batches.
+    /// Sets the duration of a turn to a measured value. The default is the maximum: all modules with full batches.
     #[must_use]
     pub fn with_turn(self, seconds: f64) -> Self {
         Self { turn: seconds, ..self }
     }
 
-    /// The same with packets of no flow: `rates`, by module, are what comes in all. What flows say is the least.
+    /// Adds packets that belong to no flow: `rates` are the total rates by module. A rate is at least the sum of its
+    /// flows' rates.
     #[must_use]
     pub fn with_rates(mut self, rates: impl IntoIterator<Item = f64>) -> Self {
         self.rates.iter_mut().zip(rates).for_each(|(rate, all)| *rate = rate.max(all));
@@ -177,19 +179,19 @@ impl Model {
         &self.flows
     }
 
-    /// Packets in the largest batch: B.
+    /// The size of the largest batch: B.
     #[must_use]
     pub fn largest(&self) -> f64 {
         self.largest
     }
 
-    /// Seconds that a turn takes: `T_turn`.
+    /// The duration of a turn, in seconds: `T_turn`.
     #[must_use]
     pub fn turn(&self) -> f64 {
         self.turn
     }
 
-    /// By module: packets a second, of all flows through it and of none: R.
+    /// The packets per second of each module, with and without a flow: R.
     #[must_use]
     pub fn rates(&self) -> &[f64] {
         &self.rates
@@ -200,20 +202,20 @@ fn figure(place: impl FnOnce() -> String, value: f64, fits: bool, allowed: &'sta
     if fits { Ok(()) } else { Err(ModelError::Figure { place: place(), value, allowed }) }
 }
 
-/// Triggers that cost least within all objectives, or as near to them as can be known.
+/// The triggers with the least load within all objectives, up to numerical precision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Optimum {
-    /// By module: packets in a batch, 1 to the largest; not rounded.
+    /// The batch of each module, 1 to the largest batch, not rounded.
     pub batches: Vec<f64>,
-    /// By flow: by how much the load would fall, in seconds a second, if its objective were a second longer. 0 where there is time
-    /// left.
+    /// For each flow, the decrease of the load (in seconds per second) for one more second of its objective. 0 if the
+    /// objective is not binding.
     pub prices: Vec<f64>,
 }
 
-/// Flows whose objectives cannot be kept, whatever the batches are.
+/// The objectives of some flows cannot be kept with any batches.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no batches keep the objectives of flows {flows:?}")]
 pub struct Infeasible {
-    /// Those flows, by number.
+    /// The indices of these flows.
     pub flows: Vec<usize>,
 }

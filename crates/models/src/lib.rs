@@ -1,6 +1,6 @@
-//! The mathematics: pure functions of numbers, without input, output, threads or clocks.
+//! The mathematical models: pure functions of numbers, without input, output, threads or clocks.
 //!
-//! Units are SI: seconds, packets, packets a second.
+//! Units are SI: seconds, packets, packets per second.
 
 #![forbid(unsafe_code)]
 

@@ -1,39 +1,40 @@
-//! Max-min fair shares of several resources, with rates that are promised: who gets what where there is not enough for all.
+//! Max-min fair sharing of several resources, with promised rates, when there is not enough for all demands.
 //!
-//! Progressive filling (Bertsekas and Gallager, *Data Networks*, section 6.5.2): all rates rise together, in proportion to their weights;
-//! where a resource is used up, those that use it stay as they are, and the others go on. What comes out is max-min fair: nobody can
-//! have more without somebody with no more having less. Promises are kept first, and then count as what is had already, so that
-//! each gets the larger of its promise and its fair share ("maximum of MCR and max-min share", ATM Forum TM 4.1, annex I.3).
+//! Progressive filling (Bertsekas and Gallager, *Data Networks*, section 6.5.2): all rates increase together, in
+//! proportion to their weights. When a resource is used up, the rates of its users stop, and the others continue. The
+//! result is max-min fair: no rate can increase unless another rate that is not larger decreases. Promises are
+//! satisfied first and are part of the final rate, so each demand gets the larger of its promise and its fair share
+//! ("maximum of MCR and max-min share", ATM Forum TM 4.1, annex I.3).
 
-/// What somebody asks for.
+/// A demand for rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
-    /// Shares are in proportion to this, above 0: 1 for one among equals.
+    /// Its weight, above 0: shares are in proportion to it. 1 for equal shares.
     pub weight: f64,
-    /// The rate that it is promised.
+    /// The promised rate.
     pub promised: f64,
     /// The rate that it could use.
     pub offered: f64,
-    /// Resources by number, and what one unit of rate takes of each; each once.
+    /// Indices of resources, each once, and the amount of each that one unit of rate uses.
     pub uses: Vec<(usize, f64)>,
 }
 
-/// Who gets what.
+/// The assigned rates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shares {
-    /// By demand: its rate.
+    /// The rate of each demand.
     pub rates: Vec<f64>,
-    /// By demand: what of that was promised. Less than the promise, and than what is offered, only where a resource is too
-    /// small for all promises: there each gets the same part of its own, or of what it offers if that is less.
+    /// The promised part of each rate. It is less than both the promise and the offer only if a resource is too small
+    /// for all promises. Then each gets the same share of the smaller of its promise and its offer.
     pub promised: Vec<f64>,
 }
 
-/// Shares resources of these capacities, each 0 or more.
+/// Shares resources of these capacities, each at least 0.
 #[must_use]
 pub fn share(demands: &[Demand], capacities: &[f64]) -> Shares {
     let first = demands.iter().map(|demand| {
         let most = demand.promised.min(demand.offered).max(0.0);
-        // What is promised beyond what is offered takes nothing from others, and may be without end.
+        // The part of a promise beyond the offer is not reserved; a promise may be infinite.
         Riser { weight: most.max(f64::MIN_POSITIVE), least: 0.0, most, uses: &demand.uses }
     });
     let promised = fill(&first.collect::<Vec<_>>(), capacities);
@@ -46,7 +47,7 @@ pub fn share(demands: &[Demand], capacities: &[f64]) -> Shares {
     Shares { rates: fill(&then.collect::<Vec<_>>(), capacities), promised }
 }
 
-/// A rate that rises with the level: `weight · level`, not below `least` and not above `most`.
+/// A rate that increases with the level: `weight · level`, limited to `least` and `most`.
 struct Riser<'d> {
     weight: f64,
     least: f64,
@@ -60,10 +61,10 @@ impl Riser<'_> {
     }
 }
 
-/// Levels up to which a resource lasts differ by rounding where they are the same.
+/// The relative difference by which equal levels may differ because of rounding.
 const SAME: f64 = 1e-12;
 
-/// Lets all rise until each is at its most, or uses a resource that is used up.
+/// Increases all rates until each is at its most, or uses a resource that is used up.
 fn fill(risers: &[Riser<'_>], capacities: &[f64]) -> Vec<f64> {
     let mut rates: Vec<Option<f64>> = vec![None; risers.len()];
     loop {
@@ -83,17 +84,19 @@ fn fill(risers: &[Riser<'_>], capacities: &[f64]) -> Vec<f64> {
     }
 }
 
-/// The level up to which a resource lasts; infinite where it lasts for all, or where none rises that uses it.
+/// Returns the level at which a resource is used up; infinite if it is enough for all, or if no increasing rate uses
+/// it.
 fn level(risers: &[Riser<'_>], rates: &[Option<f64>], resource: usize, capacity: f64) -> f64 {
-    let mut left = capacity;
-    // By level at which it begins or ends to rise: by how much more of the resource a level takes from there on.
+    let mut remaining = capacity;
+    // The levels at which a rate begins or ends to increase, each with the change of the resource used per unit of
+    // level.
     let mut bends = Vec::new();
     for (riser, rate) in risers.iter().zip(rates) {
         let each: f64 = riser.uses.iter().filter(|(of, _)| *of == resource).map(|(_, each)| *each).sum();
         if each <= 0.0 {
             continue;
         }
-        left -= each * rate.unwrap_or(riser.least);
+        remaining -= each * rate.unwrap_or(riser.least);
         if rate.is_none() {
             let slope = each * riser.weight;
             bends.push((riser.least / riser.weight, slope));
@@ -107,11 +110,11 @@ fn level(risers: &[Riser<'_>], rates: &[Option<f64>], resource: usize, capacity:
     let (mut at, mut slope) = (bends[0].0, 0.0);
     for (bend, change) in bends {
         let takes = slope * (bend - at);
-        if takes > left {
-            // By rounding, promises may have taken more than there is: then none rises at all.
-            return if left > 0.0 { at + left / slope } else { at };
+        if takes > remaining {
+            // Because of rounding, promises may have used more than the capacity. Then no rate increases.
+            return if remaining > 0.0 { at + remaining / slope } else { at };
         }
-        (left, at, slope) = (left - takes, bend, slope + change);
+        (remaining, at, slope) = (remaining - takes, bend, slope + change);
     }
     f64::INFINITY
 }
@@ -130,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_enough_of_all_get() {
+    fn every_demand_gets_its_offer_if_there_is_enough() {
         near(&share(&[demand(0.0, 3.0, 1.0), demand(9.0, 2.0, 1.0)], &[5.0]).rates, &[3.0, 2.0]);
     }
 
@@ -141,16 +144,16 @@ mod tests {
     }
 
     #[test]
-    fn promises_come_first_and_what_is_left_is_shared() {
-        let told = share(&[demand(4.0, 9.0, 1.0), demand(0.0, 9.0, 1.0), demand(0.0, 0.5, 1.0)], &[6.0]);
-        near(&told.rates, &[4.0, 1.5, 0.5]);
-        near(&told.promised, &[4.0, 0.0, 0.0]);
-        // One that would get more than its promise anyway gets no more for it.
+    fn promises_come_first_and_the_rest_is_shared() {
+        let shares = share(&[demand(4.0, 9.0, 1.0), demand(0.0, 9.0, 1.0), demand(0.0, 0.5, 1.0)], &[6.0]);
+        near(&shares.rates, &[4.0, 1.5, 0.5]);
+        near(&shares.promised, &[4.0, 0.0, 0.0]);
+        // A demand whose fair share exceeds its promise gets no more because of the promise.
         near(&share(&[demand(1.0, 9.0, 1.0), demand(0.0, 9.0, 1.0)], &[6.0]).rates, &[3.0, 3.0]);
     }
 
     #[test]
-    fn of_promises_that_are_too_many_each_gets_the_same_part() {
+    fn too_many_promises_are_reduced_in_proportion() {
         near(
             &share(&[demand(8.0, 9.0, 1.0), demand(4.0, 9.0, 1.0), demand(0.0, 9.0, 1.0)], &[6.0]).rates,
             &[4.0, 2.0, 0.0],
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_held_by_one_resource_leaves_the_others_to_others() {
+    fn a_demand_limited_by_one_resource_leaves_the_other_resources() {
         let long = Demand { weight: 1.0, promised: 0.0, offered: 9.0, uses: vec![(0, 1.0), (1, 1.0)] };
         let own = |resource| Demand { uses: vec![(resource, 1.0)], ..long.clone() };
         near(&share(&[long.clone(), own(0), own(1)], &[2.0, 6.0]).rates, &[1.0, 1.0, 5.0]);

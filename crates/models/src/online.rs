@@ -1,66 +1,75 @@
-//! A module's costs as a running pipeline shows them: a profile is of a function alone, with other parameters and a warm cache.
+//! Corrects a module's costs from a running pipeline. A profile is measured for one function alone, with other
+//! parameters and warm caches.
 //!
-//! Recursive least squares with exponential forgetting (Haykin, "Adaptive Filter Theory", chapter 10), in a few sums: a period
-//! is constant work. A period is one point: how many packets its calls had, and what they took. The line that is sought is the
-//! profile's times a factor, turned around its value for [`PIVOT`] packets. Where batches are of one size only, which tells one
-//! figure of the two, it is not turned: both parts change by the same factor. A point that is far off moves the line little,
-//! unless the next is off to the same side: a stall passes, a change stays.
+//! The method is recursive least squares with exponential forgetting (Haykin, "Adaptive Filter Theory", chapter 10) in
+//! a few sums, with constant work per period. A period is one point: the packets per call and the time per call. The
+//! fitted line is the profile's line times a factor, rotated around its value at [`PIVOT`] packets. If all batches have
+//! one size, a period cannot separate the two parts, and the line is not rotated: both parts change by the same factor.
+//! An outlier moves the line little, unless the next point deviates in the same direction: a stall passes, a change
+//! stays.
 
 use crate::batching::Line;
 
-/// What a period counts of what the one after it does: half is forgotten after three.
+/// The weight of a period relative to the next one: half is forgotten after three periods.
 const FORGETTING: f64 = 0.8;
-/// The same where the second point in a row is far off to one side: what was before is no guide any more.
+/// The same factor when the second point in a row is an outlier in the same direction: earlier points are then not
+/// representative.
 const CHANGED: f64 = 0.25;
-/// How much the profile counts at first, in parts of a period with many calls.
+/// The initial weight of the profile, relative to a period with many calls.
 const PRIOR: f64 = 0.5;
-/// A period with so many timed calls counts half of one with very many.
+/// A period with this number of timed calls has half the weight of one with very many calls.
 const FEW_CALLS: f64 = 16.0;
-/// The batch for which turning the line changes nothing: few packets cost more then, and many less.
+/// The batch size at which rotating the line does not change it: rotation makes small batches more expensive and large
+/// ones cheaper.
 const PIVOT: f64 = 8.0;
-/// How far a line is usually turned from its profile: the noise of a period over this, squared, is against turning it (ridge regression).
+/// The usual rotation from the profile. The noise of a period divided by this, squared, counters the rotation (ridge
+/// regression).
 const TURNED: f64 = 0.25;
-/// How many times the usual distance a point may be off before it counts as no farther; and what is always allowed.
+/// A point further away than this multiple of the usual distance counts as an outlier.
 const FAR: f64 = 3.0;
+/// The least usual distance, relative to the expected cost.
 const USUAL: f64 = 0.01;
-/// How much of the usual distance is learnt from one period.
+/// The weight of one period in the usual distance.
 const LEARNT: f64 = 0.2;
-/// What a call is taken to cost whose profile says nothing, in seconds.
+/// The assumed cost of a call in seconds, if the profile has no costs.
 const LEAST: f64 = 1e-9;
-/// The most that a point may say a call costs, in parts of what was expected. Two in a row may be beyond that, as
-/// periods share a stall; the third is believed, so that what takes thousands of times what was measured is known after
-/// a handful of periods in which it was timed.
+/// The largest cost of a call that a point may report, relative to the expected cost. Two points in a row may exceed
+/// it, because adjacent periods can share a stall. The third point is used in full, so that a call that takes thousands
+/// of times the expected cost is known after a few periods in which it was timed.
 const MOST: f64 = 4.0;
+/// The number of points in a row above `MOST` that count as stalled.
 const STALLED: u32 = 2;
 
-/// What a module costs, corrected period by period.
+/// The cost of a module, corrected in each period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Online {
-    /// The profile's parts, in seconds.
+    /// The profile's line, in seconds.
     profile: Line,
-    /// What the engine's stopwatch does not count of a call.
+    /// The part of a call that the engine's stopwatch does not count, in seconds.
     dispatch: f64,
-    /// How much all points weigh; their mean batch, how far a turn reaches there, and their mean cost, in parts of the profile's.
+    /// The total weight of all points; their mean batch, mean rotation and mean cost (the last two relative to the
+    /// profile).
     weight: f64,
     packets: f64,
     reach: f64,
     cost: f64,
-    /// Sums of squares of what turns reach, and of their products with costs, around the means.
+    /// Weighted sums of the squared deviations of the rotation, and of the products of the deviations of rotation and
+    /// cost.
     squares: f64,
     products: f64,
-    /// By how much points are usually off, in parts of what was expected.
+    /// The usual distance of points, relative to the expected cost.
     usual: f64,
-    /// By how much the last point was off, where it was far.
+    /// The distance of the last point if it was an outlier, else 0.
     off: f64,
-    /// How many points in a row were more than may be.
+    /// The number of points in a row above the largest accepted cost.
     beyond: u32,
 }
 
 impl Online {
-    /// Begins with a profile, of which the engine's stopwatch does not count `dispatch` seconds of a call.
+    /// Begins with a profile. The engine's stopwatch does not count `dispatch` seconds of each call.
     #[must_use]
     pub fn new(profile: Line, dispatch: f64) -> Self {
-        // No other line is made of one that costs nothing.
+        // A profile without costs cannot be scaled.
         let profile = if profile.at(1.0) > 0.0 { profile } else { Line { fixed: LEAST, each: 0.0 } };
         Self {
             profile,
@@ -77,8 +86,8 @@ impl Online {
         }
     }
 
-    /// A period is over in which so many calls were timed, on so many packets, and took so many seconds by the engine's stopwatch.
-    /// One without any says nothing.
+    /// Adds a period with the number of timed calls, their packets and their seconds by the engine's stopwatch. A
+    /// period without calls is ignored.
     pub fn note(&mut self, calls: u64, packets: u64, seconds: f64) {
         if calls == 0 || packets == 0 || !seconds.is_finite() {
             return;
@@ -106,17 +115,16 @@ impl Online {
         self.products += moved * aside * above;
     }
 
-    /// What turning by `turn` adds: with it and a factor, every line can be made of any profile.
+    /// Returns the line that a rotation by `turn` adds. With it and a factor, every line can be made from any profile.
     fn turned(&self, turn: f64) -> Line {
         let fixed = turn * self.profile.at(PIVOT);
         Line { fixed, each: -fixed / PIVOT }
     }
 
-    /// What a call took, unless that is far off and the last was not: then, how far it may be off. And how much counts of
-    /// what was before.
+    /// Returns the cost of a call, limited if it is the first outlier, and the weight of earlier points.
     fn believed(&mut self, packets: f64, cost: f64) -> (f64, f64) {
         let expected = self.line().at(packets);
-        // What is expected to cost nothing may cost something.
+        // A call with an expected cost of 0 may have a cost.
         let unit = expected.max(self.profile.at(packets) * USUAL);
         let off = (cost - expected) / unit;
         let limit = FAR * self.usual.max(USUAL);
@@ -130,14 +138,14 @@ impl Online {
         (expected + unit * counted, if again { CHANGED } else { FORGETTING })
     }
 
-    /// The cost of a call and of each packet of it. Neither is negative.
+    /// Returns the cost of a call and of each packet in it. Neither is negative.
     #[must_use]
     pub fn line(&self) -> Line {
         let turn = self.products / (self.squares + (self.usual.max(USUAL) / TURNED).powi(2));
         let (factor, turned) = (self.cost - turn * self.reach, self.turned(turn));
         let line =
             Line { fixed: factor * self.profile.fixed + turned.fixed, each: factor * self.profile.each + turned.each };
-        // Neither part is less than nothing; what the mean batch costs stays what it is.
+        // A negative part becomes 0; the cost of the mean batch does not change.
         let mean = line.at(self.packets).max(0.0);
         if line.fixed < 0.0 {
             Line { fixed: 0.0, each: mean / self.packets }

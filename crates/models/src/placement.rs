@@ -1,15 +1,16 @@
-//! Placement: which memory domain runs which function of which chain (Octans, INFOCOM 2019; equations in brackets are
-//! the paper's).
+//! Placement: assigns the functions of each chain to memory domains (Octans, INFOCOM 2019; equation numbers in brackets
+//! are the paper's).
 //!
-//! A chain runs as fast as its slowest function (1). A function's rate is its rate alone on that domain less the share
-//! that its competitors take (2): those that use the same last-level cache, the same memory controller and the same
-//! link between domains (7)–(11). Cores of one domain are alike, so that a placement is a domain for each function.
+//! A chain is as fast as its slowest function (1). A function's rate is its rate alone on its domain, reduced by the
+//! share that its competitors take (2): functions that use the same last-level cache, the same memory controller or the
+//! same link between domains (7)–(11). The cores of a domain are equivalent, so a placement is a domain for each
+//! function.
 //!
-//! The model differs from the print in four points, each with a test. Each place of contention has its own
-//! [normaliser](Limits), so that a new function changes no other model. In (11) a function does not compete with its
-//! own segment for the cache, into which the first of the segment has brought the packets. That says nothing of the
-//! link: there it competes with all functions on its domain whose chains are at home elsewhere, its own segment's
-//! included. Each chain has its own home domain, the one of its network interface.
+//! The model differs from the paper in these points, each with a test. Each shared resource has its own
+//! [normaliser](Limits), so that a new function does not change other functions' models. In (11), a function does not
+//! compete for the cache with its own segment, whose first function has already brought the packets into the cache. For
+//! the link, the paper leaves this open: here a function competes with all functions on its domain whose chains have
+//! another home, its own segment included. Each chain has its own home domain, the domain of its network interface.
 
 mod assignment;
 pub mod baselines;

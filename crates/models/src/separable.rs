@@ -1,4 +1,4 @@
-//! The convex programme behind the batch model, solved exactly:
+//! Solves the convex programme of the batch model exactly:
 //!
 //! ```text
 //! minimise    Σ_v  gain_v / b_v
@@ -6,26 +6,27 @@
 //!             low_v ≤ b_v ≤ high_v
 //! ```
 //!
-//! For given prices of the limits each `b_v` follows by itself: `gain/b² = weight · (sum of the prices of the limits it is in)`,
-//! within its bounds. What is left is the dual, a concave function of as many prices as there are limits. It is climbed one price
-//! after the other, each to where its own limit is just kept, which always leads to the optimum, and with Newton steps for all
-//! prices together in between, which lead there soon. No step may go down: else the climb could go round in a circle.
+//! For given prices of the limits, each `b_v` is independent: `gain/b² = weight · (sum of the prices of the limits it
+//! is in)`, within its bounds. The remaining problem is the dual, a concave function with one price for each limit.
+//! Coordinate ascent sets one price after the other so that its limit is just kept; this always converges to the
+//! optimum. In between, Newton steps for all prices together make it fast. No step may decrease the dual, because the
+//! iteration could then cycle.
 
 /// A variable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Term {
-    /// What is divided by it in the objective; 0 or more.
+    /// The dividend of its term in the objective; 0 or more.
     pub(crate) gain: f64,
-    /// What it is multiplied by in limits; above 0.
+    /// Its factor in limits; above 0.
     pub(crate) weight: f64,
-    /// The least that it may be; above 0.
+    /// Its lower bound; above 0.
     pub(crate) low: f64,
-    /// The most.
+    /// Its upper bound.
     pub(crate) high: f64,
 }
 
 impl Term {
-    /// Its best value at this sum of prices.
+    /// Returns its best value for this sum of prices.
     fn value(&self, price: f64) -> f64 {
         if self.gain == 0.0 {
             return self.low;
@@ -33,7 +34,7 @@ impl Term {
         if price <= 0.0 { self.high } else { (self.gain / (self.weight * price)).sqrt().clamp(self.low, self.high) }
     }
 
-    /// What it has of a limit, and what that changes by with the price, at this sum of prices.
+    /// Returns its part of a limit, and the derivative of this part by the price, for this sum of prices.
     fn share(&self, price: f64) -> (f64, f64) {
         let value = self.value(price);
         let moves = value > self.low && value < self.high;
@@ -42,7 +43,7 @@ impl Term {
     }
 }
 
-/// A limit to the weighted sum of some variables, each named once.
+/// A limit on the weighted sum of some variables, each listed once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit<'p> {
     pub(crate) terms: &'p [usize],
@@ -52,28 +53,28 @@ pub(crate) struct Limit<'p> {
 /// The optimum.
 #[derive(Clone, Debug)]
 pub(crate) struct Solution {
-    /// By variable.
+    /// The value of each variable.
     pub(crate) values: Vec<f64>,
-    /// By limit: by how much the objective would fall with one more of it.
+    /// For each limit, the decrease of the objective when the limit increases by one.
     pub(crate) prices: Vec<f64>,
 }
 
-/// How near limits are kept, relative to what they leave beyond the least values.
+/// The tolerance of limits, relative to their room above the least values.
 const EXACT: f64 = 1e-10;
-/// Of a limit that leaves next to nothing, it is relative to this part of the limit.
+/// The least room of a limit, relative to the limit, for this tolerance.
 const NEXT_TO_NOTHING: f64 = 1e-5;
-/// Rounds after which what has been found is taken: far more than are needed.
+/// The number of rounds after which the present result is used: far more than needed.
 const ROUNDS: usize = 1_000;
-/// What rounding may take of the dual's value, relative to it.
+/// The largest relative decrease of the dual by rounding.
 const ROUNDING: f64 = 1e-14;
-/// A curvature that is rounding, relative to what it is without what limits have in common.
+/// A curvature below this value is due to rounding, relative to the curvature without the common variables of limits.
 const FLAT: f64 = 1e-10;
-/// Rounds after which prices that fall slowly are tried without.
+/// The number of rounds after which slowly decreasing prices are set to 0 on trial.
 const SLOW: usize = 4;
-/// Steps in search of one price, and of one direction.
+/// The largest number of steps in the search for one price or one direction.
 const STEPS: usize = 64;
 
-/// Solves; the limits that not even the least values keep, where there are such.
+/// Solves the programme. Returns the limits that even the least values exceed as an error.
 pub(crate) fn solve(terms: &[Term], limits: &[Limit<'_>]) -> Result<Solution, Vec<usize>> {
     let least = |limit: &Limit<'_>| limit.terms.iter().map(|&at| terms[at].weight * terms[at].low).sum::<f64>();
     let broken: Vec<_> = (0..limits.len()).filter(|&at| least(&limits[at]) > limits[at].most).collect();
@@ -100,16 +101,16 @@ pub(crate) fn solve(terms: &[Term], limits: &[Limit<'_>]) -> Result<Solution, Ve
 struct Dual<'p> {
     terms: &'p [Term],
     limits: &'p [Limit<'p>],
-    /// By limit: what it leaves beyond the least values.
+    /// By limit: its room above the least values.
     rooms: Vec<f64>,
-    /// By limit.
+    /// The price of each limit.
     prices: Vec<f64>,
-    /// By variable: the sum of the prices of the limits that it is in.
+    /// By variable: the sum of the prices of its limits.
     sums: Vec<f64>,
 }
 
 impl Dual<'_> {
-    /// Sums of prices, without what rounding has left in them.
+    /// Calculates the sums of prices again, to remove rounding errors.
     fn add_up(&mut self) {
         self.sums.fill(0.0);
         for (limit, price) in self.limits.iter().zip(&self.prices) {
@@ -117,14 +118,14 @@ impl Dual<'_> {
         }
     }
 
-    /// By how much a limit is exceeded; below 0 where there is room.
+    /// Returns the excess of a limit; negative if there is room.
     fn excess(&self, limit: usize) -> f64 {
         let Limit { terms, most } = self.limits[limit];
         terms.iter().map(|&at| self.terms[at].share(self.sums[at]).0).sum::<f64>() - most
     }
 
-    /// How far the optimum's conditions are from being met, relative to what limits leave: no limit is exceeded, and one with a price is
-    /// reached.
+    /// Returns the largest violation of the optimum's conditions, relative to the room of a limit: no limit is
+    /// exceeded, and a limit with a price is reached.
     fn error(&self) -> f64 {
         let of_limit = |at: usize| {
             let excess = self.excess(at);
@@ -134,7 +135,7 @@ impl Dual<'_> {
         (0..self.limits.len()).map(of_limit).fold(0.0, f64::max)
     }
 
-    /// The dual's value: the objective never is below it.
+    /// Returns the value of the dual, a lower bound of the objective.
     fn worth(&self) -> f64 {
         let of_term = |(term, price): (&Term, &f64)| {
             let value = term.value(*price);
@@ -144,12 +145,13 @@ impl Dual<'_> {
         terms - self.limits.iter().zip(&self.prices).map(|(limit, price)| price * limit.most).sum::<f64>()
     }
 
-    /// Whether these prices are nearer to the optimum than others of which the error and the dual's value are these.
+    /// True if these prices are nearer to the optimum than prices with this error and this value of the dual.
     fn leads_on(&self, (error, worth): (f64, f64)) -> bool {
         self.error() < error && self.worth() >= worth - ROUNDING * worth.abs()
     }
 
-    /// Sets one price to where its limit is just kept, the others staying: 0 where it is kept without.
+    /// Sets one price so that its limit is just kept, with all other prices unchanged; 0 if the limit is kept without a
+    /// price.
     fn settle(&mut self, limit: usize) {
         let Limit { terms, most } = self.limits[limit];
         let before = self.prices[limit];
@@ -161,9 +163,9 @@ impl Dual<'_> {
         terms.iter().for_each(|&at| self.sums[at] += price);
     }
 
-    /// The price at which `terms`, with those of other limits in the sums, have `most`.
+    /// Returns the price at which `terms` add up to `most`, given the other prices in the sums.
     fn price(&self, terms: &[usize], (most, room): (f64, f64), guess: f64) -> f64 {
-        // What moves, what does not, and by how much the first changes.
+        // The sum of variables between their bounds, the sum of variables at a bound, and the slope of the first sum.
         let at_price = |price: f64| {
             terms.iter().fold((0.0, 0.0, 0.0), |(moving, still, slope), &at| {
                 let (share, by) = self.terms[at].share(self.sums[at] + price);
@@ -174,7 +176,7 @@ impl Dual<'_> {
         if moving + still <= most {
             return 0.0;
         }
-        // At this price all are as small as they may be.
+        // At this price, all variables are at their lower bounds.
         let highest = |&at: &usize| self.terms[at].gain / (self.terms[at].weight * self.terms[at].low.powi(2));
         let (mut below, mut above) = (0.0, terms.iter().map(highest).fold(0.0, f64::max));
         let mut price = if guess > below && guess < above { guess } else { above / 2.0 };
@@ -189,7 +191,7 @@ impl Dual<'_> {
             } else {
                 above = price
             };
-            // Of one variable `share^-2` is a straight line of the price: Newton's step on that.
+            // For one variable, `share^-2` is linear in the price: this is Newton's step for it.
             let wanted = most - still;
             let next = price + (wanted.powi(-2) - moving.powi(-2)) * moving.powi(3) / (-2.0 * slope);
             let inside = wanted > 0.0 && slope < 0.0 && next > below && next < above;
@@ -204,8 +206,8 @@ impl Dual<'_> {
         price
     }
 
-    /// Tries limits that are not reached, but have prices, without them: of two limits to the same variables the wider one's price
-    /// would else pass to the other in steps as small as the limits are near to each other.
+    /// Tries to remove the prices of limits that are not reached. Otherwise, with two limits on the same variables, the
+    /// price of the wider one would move to the other in steps as small as the distance of the limits.
     fn drop_slack(&mut self) {
         let (before, from) = (self.prices.clone(), (self.error(), self.worth()));
         let (slack, reached): (Vec<usize>, Vec<usize>) =
@@ -220,7 +222,7 @@ impl Dual<'_> {
         }
     }
 
-    /// Newton's step for all prices that are above 0, where it leads nearer to the optimum.
+    /// Makes Newton's step for all positive prices, if it leads nearer to the optimum.
     fn step(&mut self) {
         let free: Vec<usize> = (0..self.limits.len()).filter(|&at| self.prices[at] > 0.0).collect();
         let excess: Vec<f64> = free.iter().map(|&at| self.excess(at)).collect();
@@ -244,8 +246,8 @@ impl Dual<'_> {
         self.add_up();
     }
 
-    /// Moves prices along a direction in which no variable changes, so that the dual's value rises in proportion, until
-    /// the first price is 0: of more limits than variables not all have prices.
+    /// Moves prices along a direction in which no variable changes, so that the dual's value increases linearly, until
+    /// the first price is 0. If there are more limits than variables, not all limits have prices.
     fn slide(&mut self, free: &[usize], flat: &[f64]) {
         let (before, worth) = (self.prices.clone(), self.worth());
         let ends = free.iter().zip(flat).filter(|(_, by)| **by < 0.0).map(|(&at, by)| (self.prices[at] / -by, at));
@@ -261,8 +263,8 @@ impl Dual<'_> {
         }
     }
 
-    /// Solves `H·direction = excess` by conjugate gradients, H being how the limits `free` depend on each other's prices.
-    /// Where part of the excess is along a direction in which nothing changes, also returns that.
+    /// Solves `H·direction = excess` by conjugate gradients; H is the dependence of the limits `free` on each other's
+    /// prices. If a part of the excess is along a direction in which no variable changes, returns this direction too.
     fn direction(&self, free: &[usize], excess: &[f64], slopes: &[f64]) -> (Vec<f64>, Option<Vec<f64>>) {
         let of = |limit: usize| self.limits[limit].terms;
         let diagonal: Vec<f64> = free.iter().map(|&at| of(at).iter().map(|&term| slopes[term]).sum::<f64>()).collect();
@@ -273,7 +275,7 @@ impl Dual<'_> {
             }
             free.iter().map(|&at| of(at).iter().map(|&term| slopes[term] * moved[term]).sum()).collect()
         };
-        // A limit whose variables are all at their bounds depends on nothing: it is left alone.
+        // A limit whose variables are all at their bounds does not depend on prices, and is left out.
         let scaled = |residual: &[f64]| -> Vec<f64> {
             residual.iter().zip(&diagonal).map(|(r, d)| if *d > 0.0 { r / d } else { 0.0 }).collect()
         };
@@ -288,7 +290,7 @@ impl Dual<'_> {
         for _ in 0..STEPS {
             let product = product(&search);
             let curvature = dot(&search, &product);
-            // Along what does not change anything a step has no end: limits to the same variables have such directions.
+            // Limits on the same variables have directions in which no variable changes. A step along them has no end.
             let scale: f64 = search.iter().zip(&diagonal).map(|(by, d)| by * by * d).sum();
             if size <= enough {
                 break;
@@ -309,7 +311,8 @@ impl Dual<'_> {
         (solution, None)
     }
 
-    /// The values, drawn back towards their least by what limits are still exceeded by: a rounding error, mostly.
+    /// Returns the values, reduced towards their lower bounds until no limit is exceeded. The excess is mostly a
+    /// rounding error.
     fn into_solution(self) -> Solution {
         let mut values: Vec<f64> = self.terms.iter().zip(&self.sums).map(|(term, sum)| term.value(*sum)).collect();
         let back = |limit: &Limit<'_>| {
@@ -337,8 +340,8 @@ mod tests {
         Term { gain, weight, low: 1.0, high: 32.0 }
     }
 
-    /// The optimum's conditions: limits are kept, those with prices are reached, and each variable that is not at a bound
-    /// is worth its prices.
+    /// Checks the optimum's conditions: limits are kept, limits with prices are reached, and each variable has its best
+    /// value for its prices.
     fn is_solved(terms: &[Term], limits: &[Limit<'_>]) {
         let Solution { values, prices } = solve(terms, limits).expect("limits that can be kept");
         for (limit, price) in limits.iter().zip(&prices) {
@@ -353,9 +356,9 @@ mod tests {
         }
     }
 
-    /// Newton's steps that were nearer by one condition, and further by another, once led round in a circle.
+    /// A sequence of Newton steps that each improved one condition and worsened another once formed a cycle.
     #[test]
-    fn the_climb_does_not_go_round_in_a_circle() {
+    fn the_ascent_does_not_cycle() {
         let terms = [
             term(1.790929318072613, 5.437335024028777e-7),
             term(1.163460859125021, 7.563142440301867e-7),
@@ -377,9 +380,10 @@ mod tests {
         );
     }
 
-    /// Of three limits to two variables two have prices at most: which, was once approached in ever so small steps.
+    /// Of three limits on two variables, at most two have prices. The search for these once converged in extremely
+    /// small steps.
     #[test]
-    fn of_more_limits_than_variables_not_all_have_prices() {
+    fn with_more_limits_than_variables_not_all_have_prices() {
         let terms = [term(3.3, 1.0), term(0.15, 1.0)];
         for (first, second) in [(5.7771, 31.8474), (5.7767, 31.8479), (5.9, 31.8474)] {
             is_solved(

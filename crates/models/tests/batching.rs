@@ -1,4 +1,5 @@
-//! The batch model against what it is defined by: finite differences, its twin, random and exhaustive search.
+//! The batch model compared with its definition: finite differences, the equivalent model, random and exhaustive
+//! search.
 
 use forebay_models::batching::{Flow, Line, Model, ModelError, Module};
 use proptest::prelude::*;
@@ -13,7 +14,7 @@ fn module() -> impl Strategy<Value = Module> {
     })
 }
 
-/// Up to `modules` modules and flows over some of them in order, with objectives that can be kept, most of them tight.
+/// Up to `modules` modules, and flows through some of them in order. Objectives can be kept; most of them are tight.
 fn model(modules: usize, flows: usize) -> impl Strategy<Value = Model> {
     let flow = move |modules: usize| {
         let path = prop::collection::vec(any::<bool>(), modules);
@@ -33,19 +34,19 @@ fn model(modules: usize, flows: usize) -> impl Strategy<Value = Model> {
                 Flow { path, rate: *rate, slo: f64::INFINITY }
             };
             let free: Vec<_> = flows.iter().map(of).collect();
-            let at = Model::new(modules.clone(), free.clone(), B).expect("in order");
+            let at = Model::new(modules.clone(), free.clone(), B).expect("a valid model");
             let (least, most) = (vec![1.0; modules.len()], vec![B; modules.len()]);
             let (least, most) = (at.delays(&least), at.delays(&most));
-            // From just possible to where it binds nobody.
+            // From barely feasible to not binding.
             let bounded = free.into_iter().zip(&flows).enumerate().map(|(at, (flow, (_, _, share)))| {
                 let (least, most) = (least[at].expect("packets come"), most[at].expect("packets come"));
                 Flow { slo: least + (most - least) * (0.001 + share), ..flow }
             });
-            Model::new(modules, bounded.collect(), B).expect("in order")
+            Model::new(modules, bounded.collect(), B).expect("a valid model")
         })
 }
 
-/// A number from 0 to 1 that follows from the place: cheaper than a strategy where thousands are needed.
+/// Returns a pseudo-random number from 0 to 1 for this seed: faster than a strategy where thousands are needed.
 fn noise(seed: u64) -> f64 {
     let mixed = (seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xd6e8_feb8_6659_fd93);
     let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -58,7 +59,7 @@ fn close(a: f64, b: f64, within: f64) -> bool {
 
 proptest! {
     #[test]
-    fn gradients_are_what_the_model_changes_by(model in model(6, 4), seed: u64) {
+    fn gradients_equal_finite_differences(model in model(6, 4), seed: u64) {
         let at: Vec<f64> = (0..model.modules().len()).map(|v| 1.5 + noise(seed ^ v as u64) * 30.0).collect();
         let gradient = model.load_gradient(&at);
         let by = 1e-4;
@@ -69,8 +70,9 @@ proptest! {
             prop_assert!(close(slope, gradient[v], 1e-4) || slope.abs() < 1e-12, "{} {}", slope, gradient[v]);
             for (flow, (up, down)) in model.delays(&up).into_iter().zip(model.delays(&down)).enumerate() {
                 let slope = (up.expect("packets come") - down.expect("packets come")) / (2.0 * by);
-                let told = if model.flows()[flow].path.contains(&v) { model.delay_slope(v) } else { 0.0 };
-                prop_assert!((slope - told).abs() <= 1e-5 * model.delay_slope(v).min(1.0), "{} {}", slope, told);
+                let expected = if model.flows()[flow].path.contains(&v) { model.delay_slope(v) } else { 0.0 };
+                let tolerance = 1e-5 * model.delay_slope(v).min(1.0);
+                prop_assert!((slope - expected).abs() <= tolerance, "{} {}", slope, expected);
             }
         }
     }
@@ -83,7 +85,7 @@ proptest! {
         for (a, b) in model.delays(&triggers).into_iter().zip(model.delays_by_executions(&executions)) {
             prop_assert!(close(a.expect("packets come"), b.expect("packets come"), 1e-12));
         }
-        // Slopes by the chain rule: dx/db = -R/b^2.
+        // The slopes are related by the chain rule: dx/db = -R/b^2.
         let (by_trigger, by_execution) = (model.load_gradient(&triggers), model.load_gradient_by_executions());
         for v in (0..triggers.len()).filter(|v| model.rates()[*v] > 0.0) {
             let chain = -model.rates()[v] / triggers[v].powi(2);
@@ -91,15 +93,17 @@ proptest! {
             prop_assert!(close(model.delay_slope(v), model.delay_slope_by_executions(v, executions[v]) * chain, 1e-9));
         }
         let best = model.optimum_by_executions().expect("objectives that can be kept");
-        prop_assert!(close(model.load_by_executions(&best), model.load(&model.optimum().expect("as above").batches), 1e-12));
+        let by_triggers = model.load(&model.optimum().expect("as above").batches);
+        prop_assert!(close(model.load_by_executions(&best), by_triggers, 1e-12));
     }
 
     #[test]
-    fn the_optimum_is_one(model in model(12, 8), seed: u64) {
+    fn the_optimum_satisfies_its_conditions(model in model(12, 8), seed: u64) {
         let optimum = model.optimum().expect("objectives that can be kept");
         let batches = &optimum.batches;
         prop_assert!(model.is_feasible(batches), "{:?} {:?}", batches, model.delays(batches));
-        // Karush-Kuhn-Tucker: what is between its bounds has the price of what it delays; a price only where time is used up.
+        // Karush-Kuhn-Tucker: a batch between its bounds has the price of its delay, and a flow has a price only if its
+        // time is used up.
         let gradient = model.load_gradient(batches);
         for v in (0..batches.len()).filter(|v| model.rates()[*v] > 0.0) {
             let through = model.flows().iter().zip(&optimum.prices).filter(|(flow, _)| flow.path.contains(&v));
@@ -112,18 +116,20 @@ proptest! {
             prop_assert!(*price >= 0.0);
             prop_assert!(*price == 0.0 || close(delay.expect("packets come"), flow.slo, 1e-8));
         }
-        // Random points between it, all bounds, and each other.
+        // Random points at different distances from the optimum.
         let load = model.load(batches);
         for point in 0..2_000u64 {
-            let to: Vec<f64> = (0..batches.len()).map(|v| 1.0 + noise(seed ^ (point << 8) ^ v as u64) * (B - 1.0)).collect();
+            let random = |v: usize| 1.0 + noise(seed ^ (point << 8) ^ v as u64) * (B - 1.0);
+            let to: Vec<f64> = (0..batches.len()).map(random).collect();
             let near = 0.5f64.powf(noise(seed ^ point) * 20.0);
-            let there: Vec<f64> = batches.iter().zip(&to).map(|(from, to)| from + (to - from) * near).collect();
-            prop_assert!(!model.is_feasible(&there) || model.load(&there) >= load * (1.0 - 1e-9), "{:?}", there);
+            let point_near: Vec<f64> = batches.iter().zip(&to).map(|(from, to)| from + (to - from) * near).collect();
+            let is_no_better = !model.is_feasible(&point_near) || model.load(&point_near) >= load * (1.0 - 1e-9);
+            prop_assert!(is_no_better, "{:?}", point_near);
         }
     }
 
     #[test]
-    fn names_make_no_difference(model in model(8, 6), seed: u64) {
+    fn the_numbering_makes_no_difference(model in model(8, 6), seed: u64) {
         let optimum = model.optimum().expect("objectives that can be kept");
         let order = |many: usize, salt: u64| {
             let mut order: Vec<usize> = (0..many).collect();
@@ -131,18 +137,20 @@ proptest! {
             order
         };
         let (modules, flows) = (order(model.modules().len(), 1 << 20), order(model.flows().len(), 1 << 30));
-        let place = |old: usize| modules.iter().position(|at| *at == old).expect("all are there");
+        let new_index = |old: usize| modules.iter().position(|at| *at == old).expect("every module is in the order");
         let renamed = flows.iter().map(|&at| {
             let flow = &model.flows()[at];
-            Flow { path: flow.path.iter().rev().map(|&module| place(module)).collect(), ..flow.clone() }
+            Flow { path: flow.path.iter().rev().map(|&module| new_index(module)).collect(), ..flow.clone() }
         });
         let renamed: Vec<_> = renamed.collect();
-        let other = Model::new(modules.iter().map(|&at| model.modules()[at]).collect(), renamed, B).expect("in order");
-        let told = other.optimum().expect("as above");
+        let moved = modules.iter().map(|&at| model.modules()[at]).collect();
+        let other = Model::new(moved, renamed, B).expect("a valid model");
+        let other_optimum = other.optimum().expect("as above");
         for (new, &old) in modules.iter().enumerate() {
-            prop_assert!(close(told.batches[new], optimum.batches[old], 1e-5), "{:?} {:?}", told, optimum);
+            let is_same = close(other_optimum.batches[new], optimum.batches[old], 1e-5);
+            prop_assert!(is_same, "{:?} {:?}", other_optimum, optimum);
         }
-        prop_assert!(close(other.load(&told.batches), model.load(&optimum.batches), 1e-9));
+        prop_assert!(close(other.load(&other_optimum.batches), model.load(&optimum.batches), 1e-9));
     }
 
     #[test]
@@ -151,12 +159,13 @@ proptest! {
         let modules = model.modules().len();
         let mut least = f64::INFINITY;
         for number in 0..32usize.pow(u32::try_from(modules).expect("few")) {
-            let there: Vec<f64> = (0..modules).map(|v| (number / 32usize.pow(u32::try_from(v).expect("few")) % 32 + 1) as f64).collect();
-            if model.is_feasible(&there) {
-                least = least.min(model.load(&there));
+            let digit = |v: usize| number / 32usize.pow(u32::try_from(v).expect("few")) % 32;
+            let triggers: Vec<f64> = (0..modules).map(|v| (digit(v) + 1) as f64).collect();
+            if model.is_feasible(&triggers) {
+                least = least.min(model.load(&triggers));
             }
         }
-        // All of ones is always possible, and whole numbers are no better than others.
+        // Triggers of 1 are always feasible. Whole numbers cannot be better than the optimum.
         prop_assert!(least.is_finite() && best <= least * (1.0 + 1e-9), "{} {}", best, least);
     }
 }
@@ -169,37 +178,39 @@ fn flow(path: &[usize], rate: f64, slo: f64) -> Flow {
 }
 
 #[test]
-fn batchiness_is_the_share_of_cost_that_is_left() {
+fn batchiness_is_the_remaining_share_of_the_cost() {
     assert!((Line { fixed: 1.0, each: 0.0 }.batchiness(B) - 1.0 / B).abs() < 1e-15);
     assert!((Line { fixed: 0.0, each: 1.0 }.batchiness(B) - 1.0).abs() < 1e-15);
     assert!((Line::default().batchiness(B) - 1.0).abs() < 1e-15);
-    // IPv4 lookup as published, 68.5 ns a batch and 27.5 ns a packet.
+    // IPv4 lookup as published: 68.5 ns per batch and 27.5 ns per packet.
     let lookup = Line { fixed: 68.5e-9, each: 27.5e-9 };
     assert!((lookup.batchiness(B) - (68.5 + 32.0 * 27.5) / (32.0 * 96.0)).abs() < 1e-12);
 }
 
 #[test]
-fn a_trigger_of_0_calls_with_what_arrives_and_nobody_waits() {
+fn a_trigger_of_0_calls_with_arriving_batches_without_a_wait() {
     let module = Module { ingress: 4.0, ..MODULE };
-    let model = Model::new(vec![module], vec![flow(&[0], 1e6, 1.0)], B).expect("in order").with_turn(0.0);
+    let model = Model::new(vec![module], vec![flow(&[0], 1e6, 1.0)], B).expect("a valid model").with_turn(0.0);
     assert!((model.load(&[0.0]) - 1e6 / 4.0 * COST.at(4.0)).abs() < 1e-15);
     assert_eq!(model.delays(&[0.0]), [Some(COST.at(4.0))]);
     assert_eq!(model.delays(&[4.0]), [Some(4.0 / 1e6 + COST.at(4.0))]);
 }
 
 #[test]
-fn what_cannot_be_kept_is_named() {
-    let slow = Model::new(vec![MODULE; 2], vec![flow(&[0], 1e6, 1.0), flow(&[0, 1], 1e3, 5e-4)], B).expect("in order");
-    // One packet in 1 ms: a batch of one is too long a wait.
+fn objectives_that_cannot_be_kept_are_named() {
+    let slow =
+        Model::new(vec![MODULE; 2], vec![flow(&[0], 1e6, 1.0), flow(&[0, 1], 1e3, 5e-4)], B).expect("a valid model");
+    // One packet per millisecond: waiting for a batch of one is already too long.
     assert_eq!(slow.optimum().expect_err("too tight").flows, [1]);
-    // Without packets nothing can be kept or broken.
-    let idle = Model::new(vec![MODULE; 2], vec![flow(&[0], 1e6, 1.0), flow(&[0, 1], 0.0, 1e-9)], B).expect("in order");
-    assert_eq!(idle.optimum().expect("nobody is held to it").batches, [B, 1.0]);
+    // A flow without packets cannot miss its objective.
+    let idle =
+        Model::new(vec![MODULE; 2], vec![flow(&[0], 1e6, 1.0), flow(&[0, 1], 0.0, 1e-9)], B).expect("a valid model");
+    assert_eq!(idle.optimum().expect("the objective does not apply").batches, [B, 1.0]);
     assert_eq!(idle.delays(&[1.0, 1.0])[1], None);
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_models_are_refused() {
     let model = |modules: &[Module], flows: &[Flow], largest| Model::new(modules.to_vec(), flows.to_vec(), largest);
     let twice = model(&[MODULE], &[flow(&[0, 0], 1.0, 1.0)], B);
     assert_eq!(twice, Err(ModelError::Twice { flow: 0, module: 0 }));
@@ -222,13 +233,13 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn flows_that_take_one_way_have_one_price() {
-    // Objectives that are close to each other, and some that are the same: what is dearest is what the tightest pays.
+fn flows_on_one_path_have_one_price() {
+    // Objectives that are close to each other, and some equal ones: only the tightest flow has a price.
     let cost = Line { fixed: 1e-8, each: 2e-9 };
     let module = Module { cpu: cost, delay: cost, ingress: 1.0 };
     for slos in [vec![6.7853e-3, 9.0951e-3, 6.7848e-3], vec![9.1e-4, 5.9e-4, 4e-4, 3.5e-4, 3.5e-4, 3.5e-4]] {
         let flows: Vec<Flow> = slos.iter().map(|&slo| flow(&[0], 1e3, slo * slos.len() as f64 / 3.0)).collect();
-        let model = Model::new(vec![module], flows, B).expect("in order");
+        let model = Model::new(vec![module], flows, B).expect("a valid model");
         let optimum = model.optimum().expect("possible");
         let tightest = model.flows().iter().map(|flow| flow.slo).fold(f64::INFINITY, f64::min);
         assert!(close(model.delays(&optimum.batches)[0].expect("packets come"), tightest, 1e-9), "{optimum:?}");

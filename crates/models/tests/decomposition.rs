@@ -1,5 +1,6 @@
-//! Flows that are parted keep what can be kept.
+//! Flows that are divided keep their objectives where possible.
 
+use forebay_models::batching::decomposition::Decomposition;
 use forebay_models::batching::{Flow, Line, Model, Module};
 use proptest::prelude::*;
 
@@ -14,7 +15,8 @@ fn flow(path: Vec<usize>, slo: f64) -> Flow {
     Flow { path, rate: 1e5, slo }
 }
 
-/// As the paper's: bearers of 250 000 cycles a batch and 50 000 a packet, and two flows with 1 ms on another.
+/// As in the paper: bearers of 250 000 cycles per batch and 50 000 per packet, and two other flows with objectives of 1
+/// ms.
 #[test]
 fn a_heavy_branch_goes_and_the_tight_flows_stay() {
     let light = module(60e-9, 20e-9);
@@ -26,13 +28,13 @@ fn a_heavy_branch_goes_and_the_tight_flows_stay() {
         flow(vec![0, 3], f64::INFINITY),
         flow(vec![0, 4], f64::INFINITY),
     ];
-    let model = Model::new(modules, flows, BATCH).expect("in order");
-    assert_eq!(model.inherent_violations(), [0, 1], "who has no objective breaks none");
-    let parted = model.decomposition().expect("they cannot be together");
+    let model = Model::new(modules, flows, BATCH).expect("a valid model");
+    assert_eq!(model.inherent_violations(), [0, 1], "flows without an objective cannot miss it");
+    let parted = model.decomposition().expect("they cannot share a worker");
     assert_eq!(
         (parted.stay, parted.go),
         (vec![0, 1, 2], vec![4]),
-        "there is time for one of the heavy ones; the splitter before all of them stays"
+        "a turn has time for one of the heavy modules; the splitter before all of them stays"
     );
     assert!(!model.fits_together(1.0));
 }
@@ -41,27 +43,27 @@ fn a_heavy_branch_goes_and_the_tight_flows_stay() {
 fn flows_that_suit_each_other_stay_together() {
     let modules = vec![module(60e-9, 20e-9); 3];
     let flows = vec![flow(vec![0, 1], 1e-3), flow(vec![0, 2], f64::INFINITY)];
-    let model = Model::new(modules, flows, BATCH).expect("in order");
+    let model = Model::new(modules, flows, BATCH).expect("a valid model");
     assert_eq!((model.inherent_violations(), model.decomposition()), (vec![], None));
     assert!(model.fits_together(0.7));
 }
 
 #[test]
-fn what_all_flows_pass_cannot_go() {
+fn a_module_that_all_flows_pass_cannot_move() {
     let modules = vec![module(1e-3, 0.0), module(1e-9, 0.0)];
     let flows = vec![flow(vec![0], 1e-4), flow(vec![0, 1], 1e-4)];
-    let model = Model::new(modules, flows, BATCH).expect("in order");
+    let model = Model::new(modules, flows, BATCH).expect("a valid model");
     let parted = model.decomposition();
-    // The second flow's own module can go; it does not help, and hurts nobody.
+    // The second flow's own module can move: this does not help, but does no harm.
     assert_eq!(parted.map(|parted| parted.go), Some(vec![1]));
-    let alone = Model::new(vec![module(1e-3, 0.0)], vec![flow(vec![0], 1e-4)], BATCH).expect("in order");
+    let alone = Model::new(vec![module(1e-3, 0.0)], vec![flow(vec![0], 1e-4)], BATCH).expect("a valid model");
     assert_eq!(alone.decomposition(), None);
 }
 
-/// Modules' costs; flows' ways and objectives.
-type Told = (Vec<(f64, f64)>, Vec<(Vec<bool>, f64)>);
+/// The costs of modules; the paths and objectives of flows.
+type Definition = (Vec<(f64, f64)>, Vec<(Vec<bool>, f64)>);
 
-fn models() -> impl Strategy<Value = Told> {
+fn models() -> impl Strategy<Value = Definition> {
     let modules = prop::collection::vec((1e-8..1e-4f64, 1e-9..1e-6f64), 1..8);
     modules.prop_flat_map(|modules| {
         let many = modules.len();
@@ -73,7 +75,8 @@ fn models() -> impl Strategy<Value = Told> {
 fn make(modules: &[(f64, f64)], flows: &[(Vec<bool>, f64)]) -> Model {
     let path = |passes: &[bool]| (0..passes.len()).filter(|at| passes[*at]).collect();
     let flows = flows.iter().map(|(passes, slo)| flow(path(passes), *slo)).collect();
-    Model::new(modules.iter().map(|(fixed, each)| module(*fixed, *each)).collect(), flows, BATCH).expect("in order")
+    Model::new(modules.iter().map(|(fixed, each)| module(*fixed, *each)).collect(), flows, BATCH)
+        .expect("a valid model")
 }
 
 proptest! {
@@ -81,19 +84,19 @@ proptest! {
     fn those_that_stay_suit_each_other((modules, flows) in models()) {
         let model = make(&modules, &flows);
         let Some(parted) = model.decomposition() else {
-            // Nobody is in the way of anybody, or nothing can go.
+            // The flows fit together, or nothing can move.
             return Ok(());
         };
         let stay: Vec<_> = parted.stay.iter().map(|&at| flows[at].clone()).collect();
         let together = make(&modules, &stay);
-        // But the tightest, which may be broken by itself.
+        // Except the tightest flow, which may miss its objective by itself.
         prop_assert!(stay.len() == 1 || together.inherent_violations().is_empty(), "{parted:?}");
-        // None of those that go would have suited them, as the first one that comes.
+        // Each flow that moves would cause violations if it stayed.
         for at in (0..flows.len()).filter(|at| !parted.stay.contains(at)) {
             let more = make(&modules, &[&stay[..], &[flows[at].clone()]].concat());
             prop_assert!(!more.inherent_violations().is_empty(), "{at} could have stayed");
         }
-        // Nothing that is needed goes.
+        // No module that the remaining flows need moves.
         for &at in &parted.go {
             prop_assert!(parted.stay.iter().all(|&flow| !flows[flow].0[at]));
         }
@@ -103,14 +106,14 @@ proptest! {
     fn the_order_of_definition_does_not_matter((modules, flows) in models(), turn in 0..8usize) {
         let mut turned = flows.clone();
         turned.rotate_left(turn % flows.len());
-        let paths = |flows: &[(Vec<bool>, f64)], parted: Option<forebay_models::batching::decomposition::Decomposition>| {
+        let paths = |flows: &[(Vec<bool>, f64)], parted: Option<Decomposition>| {
             parted.map(|parted| {
                 let mut stay: Vec<_> = parted.stay.iter().map(|&at| format!("{:?}", flows[at])).collect();
                 stay.sort();
                 (stay, parted.go)
             })
         };
-        let (here, there) = (make(&modules, &flows).decomposition(), make(&modules, &turned).decomposition());
-        prop_assert_eq!(paths(&flows, here), paths(&turned, there));
+        let (straight, rotated) = (make(&modules, &flows).decomposition(), make(&modules, &turned).decomposition());
+        prop_assert_eq!(paths(&flows, straight), paths(&turned, rotated));
     }
 }

@@ -1,15 +1,15 @@
-//! Max-min shares of random resources: nobody's can be better, promises hold, and the order does not matter.
+//! Max-min shares of random resources: no share can be improved, promises are kept, and the order does not matter.
 
 use forebay_models::max_min::{Demand, Shares, share};
 use proptest::prelude::*;
 
 const RESOURCES: usize = 3;
-/// What rounding may come to, relative to what is compared.
+/// The largest relative error by rounding.
 const ROUNDING: f64 = 1e-7;
 
 fn demand() -> impl Strategy<Value = Demand> {
     let uses = prop::collection::btree_map(0..RESOURCES, 0.01..10.0f64, 1..=RESOURCES);
-    // Promises may be without end: who offers less is promised that.
+    // Promises may be infinite: then the offer is promised.
     let promised = prop_oneof![4 => Just(0.0), 8 => 0.0..2.0f64, 1 => 1e9..1e300f64, 1 => Just(f64::INFINITY)];
     (0.5..3.0f64, promised, 0.01..5.0f64, uses).prop_map(|(weight, promised, offered, uses)| Demand {
         weight,
@@ -28,12 +28,13 @@ fn used(demands: &[Demand], rates: &[f64], resource: usize) -> f64 {
     demands.iter().zip(rates).map(|(demand, rate)| of(demand) * rate).sum()
 }
 
-/// Whether rates take no more than so much of each resource.
+/// True if rates use at most `part` of each resource.
 fn fits(demands: &[Demand], rates: &[f64], capacities: &[f64], part: f64) -> bool {
     (0..RESOURCES).all(|resource| used(demands, rates, resource) <= capacities[resource] * part)
 }
 
-/// Each demand's rate by its weight, lowest first: of two lists the fairer is the one that is greater where they first differ.
+/// Returns the rate of each demand divided by its weight, sorted. Of two lists, the fairer one is greater at the first
+/// difference.
 fn sorted(demands: &[Demand], rates: &[f64]) -> Vec<f64> {
     let mut levels: Vec<f64> = demands.iter().zip(rates).map(|(demand, rate)| rate / demand.weight).collect();
     levels.sort_by(f64::total_cmp);
@@ -51,31 +52,32 @@ proptest! {
         let wanted = |at: usize| demands[at].promised.min(demands[at].offered);
         for (at, demand) in demands.iter().enumerate() {
             prop_assert!(rates[at] >= promised[at] && rates[at] <= demand.offered);
-            // A promise is broken only where promises alone use a resource up.
+            // A promise is broken only if promises alone use up a resource.
             let broken = promised[at] < wanted(at) * (1.0 - ROUNDING);
             prop_assert!(!broken || demand.uses.iter().any(|(resource, _)| full(*resource, &promised)));
-            // However much others are promised: nobody at the same resources has a larger part of what it wants.
+            // However large other promises are, no demand on the same resources gets a larger part of its promise.
             let part = |at: usize| promised[at] / wanted(at).max(f64::MIN_POSITIVE);
             let uses = |at: usize| demands[at].uses.iter().map(|(resource, _)| *resource).collect::<Vec<_>>();
             let larger = |other: usize| wanted(other) > 0.0 && part(other) > part(at) * (1.0 + ROUNDING);
             prop_assert!(!broken || !(0..demands.len()).any(|other| uses(other) == uses(at) && larger(other)));
-            // Nothing is left lying about: who has less than it offers uses something that is used up.
+            // No capacity is wasted: a demand with less than its offer uses a resource that is used up.
             let short = rates[at] < demand.offered * (1.0 - ROUNDING);
             prop_assert!(!short || demand.uses.iter().any(|(resource, _)| full(*resource, &rates)));
         }
     }
 
-    /// The condition for max-min (Bertsekas and Gallager, section 6.5.2): everybody who has less than it offers uses a resource
-    /// that is used up, in which nobody who has more than its promise is at a higher level.
+    /// The max-min condition (Bertsekas and Gallager, section 6.5.2): a demand with less than its offer uses a resource
+    /// that is used up, and there no demand with more than its promise has a higher level.
     #[test]
-    fn everybody_has_a_bottleneck((demands, capacities) in case()) {
+    fn every_limited_demand_has_a_bottleneck((demands, capacities) in case()) {
         let Shares { rates, promised } = share(&demands, &capacities);
         let level = |at: usize| rates[at] / demands[at].weight;
         for at in (0..demands.len()).filter(|at| rates[*at] < demands[*at].offered * (1.0 - ROUNDING)) {
             let is_bottleneck = |&(resource, _): &(usize, f64)| {
                 let uses = |other: &usize| demands[*other].uses.iter().any(|(of, _)| *of == resource);
                 let higher = |other: usize| {
-                    level(other) > level(at) * (1.0 + ROUNDING) + 1e-12 && rates[other] > promised[other] * (1.0 + ROUNDING)
+                    level(other) > level(at) * (1.0 + ROUNDING) + 1e-12
+                        && rates[other] > promised[other] * (1.0 + ROUNDING)
                 };
                 used(&demands, &rates, resource) >= capacities[resource] * (1.0 - ROUNDING)
                     && !(0..demands.len()).filter(uses).any(higher)
@@ -94,7 +96,7 @@ proptest! {
         for parts in parts {
             let mut other: Vec<f64> = demands.iter().zip(&promised).zip(&parts)
                 .map(|((demand, least), part)| least + (demand.offered - least).max(0.0) * part).collect();
-            // As much of what is above promises as there is room for.
+            // Reduces the parts above promises until they fit.
             let mut scale = 1.0;
             while !fits(&demands, &other, &capacities, 1.0 - ROUNDING) && scale > 1e-9 {
                 scale *= 0.8;
@@ -107,15 +109,15 @@ proptest! {
 
     #[test]
     fn order_does_not_matter((demands, capacities) in case(), by in 0..7usize) {
-        let told = share(&demands, &capacities);
+        let shares = share(&demands, &capacities);
         let mut turned = demands.clone();
         turned.rotate_left(by % demands.len());
         turned.reverse();
         let mut other = share(&turned, &capacities).rates;
         other.reverse();
         other.rotate_right(by % demands.len());
-        for (rate, other) in told.rates.iter().zip(other) {
-            prop_assert!((rate - other).abs() <= ROUNDING * (1.0 + rate), "{:?}", told.rates);
+        for (rate, other) in shares.rates.iter().zip(other) {
+            prop_assert!((rate - other).abs() <= ROUNDING * (1.0 + rate), "{:?}", shares.rates);
         }
     }
 }

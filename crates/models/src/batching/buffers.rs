@@ -1,17 +1,17 @@
-//! Which modules are to have a buffer (Batchy section 4.3), and whose costs a buffer decides about.
+//! Decides which modules get a buffer (Batchy section 4.3), and assigns the costs of other modules to buffers.
 //!
-//! What is said here is about one period. Whoever decides keeps what it decided before long enough that a steady load has a steady
-//! control.
+//! The functions here decide for one period. The caller must keep earlier decisions for some time, so that a steady
+//! load has steady triggers.
 
 use super::measured::Measured;
 use super::{Line, Model, Module};
 
-/// Batches that arrive with so much of the largest are large enough.
+/// The share of the largest batch from which arriving batches count as large enough.
 const LARGE_ENOUGH: f64 = 0.7;
 
 impl Model {
-    /// Modules whose buffers are to be short-circuited: batches that arrive are large enough, or no smaller than the trigger, or
-    /// waiting for one batch alone is longer than the objective of a flow.
+    /// Returns the modules whose buffers should be bypassed: arriving batches are large enough, or not smaller than the
+    /// trigger, or waiting for one batch is longer than the objective of a flow.
     #[must_use]
     pub fn needless_buffers(&self, measured: &Measured<'_>) -> Vec<usize> {
         let (triggers, tightest) = (measured.triggers, self.tightest());
@@ -19,8 +19,8 @@ impl Model {
         buffered.filter(|&at| self.is_needless(at, triggers[at], tightest[at])).collect()
     }
 
-    /// Modules that may get a buffer, and its trigger, one packet more than what arrives: those that save most by what they delay
-    /// first. Each flow has time for all of them together.
+    /// Returns modules that may get a buffer, with its trigger: one packet more than the arriving batch. Modules with
+    /// the largest saving per delay come first. All of them together keep each flow within its objective.
     #[must_use]
     pub fn new_buffers(&self, measured: &Measured<'_>) -> Vec<(usize, usize)> {
         let (bounds, tightest) = (self.bounds(measured), self.tightest());
@@ -33,40 +33,40 @@ impl Model {
                 && !self.is_needless(*at, trigger(*at), tightest[*at])
         };
         let saving = |at: usize| self.saving(at, self.modules()[at].ingress, trigger(at) as f64);
-        let worth = (0..measured.triggers.len()).filter(fits).map(|at| (saving(at) / delay(at), at));
+        let gain_per_delay = (0..measured.triggers.len()).filter(fits).map(|at| (saving(at) / delay(at), at));
         let through = self.through(&bounds);
         let mut delays: Vec<f64> = bounds.iter().map(|bound| bound.delay).collect();
         let mut found = Vec::new();
-        for at in self.best_first(worth.filter(|(worth, _)| *worth > 0.0).collect()) {
-            if through[at].iter().all(|&place| delays[place] + delay(at) < bounds[place].limit) {
-                through[at].iter().for_each(|&place| delays[place] += delay(at));
+        for at in self.best_first(gain_per_delay.filter(|(gain_per_delay, _)| *gain_per_delay > 0.0).collect()) {
+            if through[at].iter().all(|&slot| delays[slot] + delay(at) < bounds[slot].limit) {
+                through[at].iter().for_each(|&slot| delays[slot] += delay(at));
                 found.push((at, trigger(at)));
             }
         }
         found
     }
 
-    /// Whether packets come to a module in batches that are large enough as they are.
+    /// True if packets arrive at a module in batches that are large enough.
     #[must_use]
     pub fn arrives_large(&self, at: usize) -> bool {
         self.modules()[at].ingress >= LARGE_ENOUGH * self.largest()
     }
 
     fn is_needless(&self, at: usize, trigger: usize, tightest: f64) -> bool {
-        let arrives = self.modules()[at].ingress;
+        let arriving = self.modules()[at].ingress;
         self.arrives_large(at)
-            || trigger as f64 <= arrives
+            || trigger as f64 <= arriving
             || trigger as f64 > self.largest()
             || trigger as f64 / self.rates()[at] > tightest
     }
 
-    /// Whether waiting for one batch of `trigger` packets is longer than the objective of a flow through the module.
+    /// True if waiting for one batch of `trigger` packets is longer than the objective of a flow through the module.
     #[must_use]
     pub fn waits_too_long(&self, at: usize, trigger: usize) -> bool {
         trigger as f64 / self.rates()[at] > self.tightest()[at]
     }
 
-    /// By module: the shortest objective of a flow through it; infinite without one.
+    /// Returns, for each module, the shortest objective of a flow through it; infinite if there is none.
     fn tightest(&self) -> Vec<f64> {
         let mut tightest = vec![f64::INFINITY; self.modules().len()];
         for flow in self.flows() {
@@ -75,9 +75,10 @@ impl Model {
         tightest
     }
 
-    /// The modules with what the trigger of each decides about: a module without a buffer is called with what the nearest buffer
-    /// before it lets go, so that its costs are that one's. A call of it costs a call more there; a packet, as much as is the share of
-    /// packets that come to it. Behind several buffers it is told at each of them, once; for packets that passed none, at itself.
+    /// Returns the modules with all costs that depend on their triggers. A module without a buffer is called with the
+    /// batches that leave the nearest buffer before it, so its costs belong to that buffer's module: the cost of a call
+    /// in full, the cost of a packet in proportion to the share of packets that continue to it. A module behind several
+    /// buffers is counted once at each of them. The costs of packets that passed no buffer stay with the module.
     #[must_use]
     pub fn attributed(&self, triggers: &[usize]) -> Vec<Module> {
         let mut ways: Vec<(usize, usize, f64)> = Vec::new();
@@ -92,27 +93,27 @@ impl Model {
             }
         }
         ways.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)));
-        let mut told = self.modules().to_vec();
+        let mut attributed = self.modules().to_vec();
         for way in ways.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
             let (buffer, at, _) = way[0];
             let rate: f64 = way.iter().map(|(.., rate)| rate).sum();
-            let (there, gone) = (rate / self.rates()[buffer], rate / self.rates()[at]);
+            let (share_of_buffer, share_of_module) = (rate / self.rates()[buffer], rate / self.rates()[at]);
             let of = self.modules()[at];
             let (to, from) = (
                 |line: &mut Line, of: Line| {
                     line.fixed += of.fixed;
-                    line.each += of.each * there;
+                    line.each += of.each * share_of_buffer;
                 },
                 |line: &mut Line, of: Line| {
-                    line.fixed = (line.fixed - of.fixed * gone).max(0.0);
-                    line.each = (line.each - of.each * gone).max(0.0);
+                    line.fixed = (line.fixed - of.fixed * share_of_module).max(0.0);
+                    line.each = (line.each - of.each * share_of_module).max(0.0);
                 },
             );
-            to(&mut told[buffer].cpu, of.cpu);
-            to(&mut told[buffer].delay, of.delay);
-            from(&mut told[at].cpu, of.cpu);
-            from(&mut told[at].delay, of.delay);
+            to(&mut attributed[buffer].cpu, of.cpu);
+            to(&mut attributed[buffer].delay, of.delay);
+            from(&mut attributed[at].cpu, of.cpu);
+            from(&mut attributed[at].delay, of.delay);
         }
-        told
+        attributed
     }
 }

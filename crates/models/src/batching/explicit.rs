@@ -1,18 +1,18 @@
-//! The model by executions (Batchy equations 8 to 10): a weighted-fair scheduler calls module v `x_v` times a second, with as many
-//! packets as have come. The paper leaves its controller to later work.
+//! The model by executions (Batchy equations 8 to 10): a weighted-fair scheduler calls module v `x_v` times per second,
+//! each time with all packets that have arrived. The paper leaves a controller for this model to later work.
 //!
-//! It is the same model seen from the other side: under `x = R/b` both give the same load and the same delays.
+//! The formulation is equivalent to the other one: with `x = R/b`, both give the same load and the same delays.
 
 use super::{Infeasible, Model};
 
 impl Model {
-    /// By module, executions a second with these triggers, `R/b`; 0 where no packets come.
+    /// Returns the executions per second of each module with these triggers, `R/b`; 0 if no packets arrive.
     #[must_use]
     pub fn executions(&self, triggers: &[f64]) -> Vec<f64> {
         self.rates.iter().zip(triggers).map(|(rate, trigger)| rate / trigger).collect()
     }
 
-    /// Load (equation 8) by executions a second.
+    /// Returns the load (equation 8) for these executions per second.
     #[must_use]
     pub fn load_by_executions(&self, executions: &[f64]) -> f64 {
         let of_module = |(at, module): (usize, &super::Module)| match executions[at] {
@@ -22,7 +22,7 @@ impl Model {
         self.modules.iter().enumerate().map(of_module).sum()
     }
 
-    /// Delays (equation 9) by executions a second, by flow; `None` for a flow without packets.
+    /// Returns the delay of each flow (equation 9) for these executions per second; `None` for a flow without packets.
     #[must_use]
     pub fn delays_by_executions(&self, executions: &[f64]) -> Vec<Option<f64>> {
         let of_module = |&at: &usize| 1.0 / executions[at] + self.modules[at].delay.at(self.rates[at] / executions[at]);
@@ -30,19 +30,20 @@ impl Model {
         flows.map(|flow| (flow.rate > 0.0).then(|| self.turn + flow.path.iter().map(of_module).sum::<f64>())).collect()
     }
 
-    /// By module, what the load changes by with an execution more a second: `T0`.
+    /// Returns, for each module, the derivative of the load by its executions per second: `T0`.
     #[must_use]
     pub fn load_gradient_by_executions(&self) -> Vec<f64> {
         self.modules.iter().map(|module| module.cpu.fixed).collect()
     }
 
-    /// What delays change by with an execution of a module more a second, for the flows through it: `−(1 + T1·R)/x²`.
+    /// Returns the derivative of delays by a module's executions per second, for the flows through it: `−(1 +
+    /// T1·R)/x²`.
     #[must_use]
     pub fn delay_slope_by_executions(&self, module: usize, executions: f64) -> f64 {
         -(1.0 + self.modules[module].delay.each * self.rates[module]) / executions.powi(2)
     }
 
-    /// Whether executions are within their bounds (equation 10), and all flows within their objectives.
+    /// True if executions are within their bounds (equation 10), and all flows are within their objectives.
     #[must_use]
     pub fn is_feasible_by_executions(&self, executions: &[f64]) -> bool {
         let within = |(rate, executions): (&f64, &f64)| (rate / self.largest..=*rate).contains(executions);
@@ -51,12 +52,12 @@ impl Model {
             && self.flows.iter().zip(delays).all(|(flow, delay)| delay.is_none_or(|delay| delay <= flow.slo))
     }
 
-    /// Executions a second with the least load within all objectives (equations 8 to 10).
+    /// Returns the executions per second with the least load within all objectives (equations 8 to 10).
     ///
     /// # Errors
-    /// [`Infeasible`]: one execution for each packet is too few for some flow.
+    /// [`Infeasible`]: one execution per packet is too few for some flow.
     pub fn optimum_by_executions(&self) -> Result<Vec<f64>, Infeasible> {
-        // With b = R/x the load differs from equation 11 by nothing, and so do the limits: one solver for both.
+        // With b = R/x, load and limits are the same as in equation 11: one solver is enough.
         self.optimum().map(|optimum| self.executions(&optimum.batches))
     }
 }

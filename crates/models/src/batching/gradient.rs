@@ -1,23 +1,24 @@
-//! The step of the paper's full controller (Batchy section 4.3 and appendix D): one projected-gradient step each period, from
-//! where the system is, on the model by triggers (equations 11 to 13).
+//! The step of the paper's full controller (Batchy section 4.3 and appendix D): one projected-gradient step in each
+//! period, from the present state, on the model by triggers (equations 11 to 13).
 //!
-//! It differs from what was published where that overshoots: time left is divided by the *sum* of what the step takes along a path,
-//! and whole triggers are a packet more than the step only where all flows have time for it.
+//! It differs from the paper in two points where the published step overshoots. The remaining time of a flow is divided
+//! by the *sum* of the delays that the step adds along its path. A whole trigger is rounded up only if all flows have
+//! time for it.
 
 use super::Model;
 use super::measured::{Bound, Measured, ROUNDING};
 use super::projection::Basis;
 
-/// What counts as nothing, relative to what it is a sum of.
+/// The relative size below which a sum counts as 0.
 const NOTHING: f64 = 1e-9;
-/// What rounding leaves of a projection, relative to what was projected.
+/// The relative size of rounding errors of a projection.
 const RESIDUE: f64 = 1e-13;
 
 impl Model {
-    /// Triggers after one step.
+    /// Returns the triggers after one step.
     ///
-    /// Only modules with a trigger, and with packets, take part. No flow gets beyond its guarded objective by the step, or, where it
-    /// is beyond already, further.
+    /// Only modules with a trigger and with packets take part. The step brings no flow beyond its guarded objective; if
+    /// a flow is already beyond it, its delay does not increase.
     #[must_use]
     pub fn gradient_step(&self, measured: &Measured<'_>) -> Vec<usize> {
         let bounds = self.bounds(measured);
@@ -25,7 +26,7 @@ impl Model {
         let step = self.direction(&bounds, measured);
         let rooms: Vec<f64> = bounds.iter().map(|bound| bound.limit.max(bound.delay)).collect();
         let mut length = self.longest(&bounds, now, &step);
-        // What is clamped at 1 gives back less than the step counts on: then a shorter one.
+        // A trigger that is limited to 1 frees less delay than the step assumes. Then a shorter step is tried.
         while length > 0.0 {
             let wanted: Vec<f64> = now.iter().zip(&step).map(|(now, by)| *now as f64 + length * by).collect();
             let clamp = |(now, wanted): (&usize, &f64)| match *now {
@@ -48,7 +49,8 @@ impl Model {
         now.to_vec()
     }
 
-    /// The direction in which the load falls fastest, while the delays of flows in violation stay; by module, 0 where nothing moves.
+    /// Returns the direction in which the load decreases fastest while the delays of flows in violation do not change.
+    /// By module; 0 for modules that do not change.
     fn direction(&self, bounds: &[Bound], measured: &Measured<'_>) -> Vec<f64> {
         let now = measured.triggers;
         let triggers: Vec<f64> = now.iter().map(|&trigger| trigger as f64).collect();
@@ -62,11 +64,12 @@ impl Model {
             let size = |vector: &[f64]| vector.iter().fold(0.0f64, |most, value| most.max(value.abs()));
             let along = shared.along(&down);
             let mut step = shared.with(&down, &along, &basis.project(&along));
-            // What projecting leaves of something by rounding is no step, however short.
+            // A component as small as the rounding error of the projection is set to 0.
             let residue = RESIDUE * size(&down);
             step.iter_mut().filter(|by| by.abs() <= residue).for_each(|by| *by = 0.0);
             if size(&step) <= NOTHING * size(&down) {
-                // No way on: from a flow whose delay could as well fall, if there is one, anew without it.
+                // No further progress. If the delay of some flow could decrease as well, that flow is removed and the
+                // loop starts again.
                 let shares = basis.shares(&along);
                 let least = shares.iter().copied().fold(0.0, f64::min);
                 if least >= -NOTHING * size(&shares) {
@@ -76,7 +79,7 @@ impl Model {
                 rows = rows.into_iter().zip(&shares).filter_map(|(row, share)| keeps(share).then_some(row)).collect();
                 continue;
             }
-            // What is at its bound, and would go on, is not free.
+            // A trigger that is at its bound and would move beyond it is removed.
             let held = |(at, by): (&usize, &f64)| {
                 (*by > 0.0 && triggers[*at] + 1.0 > self.largest()) || (*by < 0.0 && now[*at] == 1)
             };
@@ -90,7 +93,8 @@ impl Model {
         }
     }
 
-    /// How often the step can be taken with all flows within their guarded objectives, and no trigger above the largest batch.
+    /// Returns the largest multiple of the step with all flows within their guarded objectives and all triggers within
+    /// the largest batch.
     fn longest(&self, bounds: &[Bound], now: &[usize], step: &[f64]) -> f64 {
         let up = (0..now.len()).filter(|&at| step[at] > 0.0).map(|at| (self.largest() - now[at] as f64) / step[at]);
         let flows = bounds.iter().filter_map(|bound| {
@@ -105,12 +109,13 @@ impl Model {
     }
 }
 
-/// Rows of delay gradients with modules that the same of these flows pass taken together: in all of them they have the same slopes,
-/// so that projecting changes only what lies along those. There are as many of such groups as ways split, not as modules.
+/// The rows of the delay gradients, with modules combined that are passed by the same flows. Such modules have the same
+/// slopes in all rows, so projection changes only the component along these slopes. The number of groups depends on the
+/// number of branches, not of modules.
 struct Shared {
-    /// By flow: how long its row is in each group.
+    /// By flow: the length of its row in each group.
     rows: Vec<Vec<f64>>,
-    /// By group: places in `free` with slopes, which are of length 1 together.
+    /// By group: indices in `free` with their slopes, normalised to length 1.
     groups: Vec<Vec<(usize, f64)>>,
 }
 
@@ -120,28 +125,28 @@ impl Shared {
         for (row, &flow) in flows.iter().enumerate() {
             model.flows()[flow].path.iter().for_each(|&at| passing[at].push(row));
         }
-        let mut order: Vec<usize> = (0..free.len()).filter(|&place| !passing[free[place]].is_empty()).collect();
+        let mut order: Vec<usize> = (0..free.len()).filter(|&index| !passing[free[index]].is_empty()).collect();
         order.sort_by(|&a, &b| passing[free[a]].cmp(&passing[free[b]]));
         let (mut rows, mut groups) = (vec![Vec::new(); flows.len()], Vec::new());
         for group in order.chunk_by(|&a, &b| passing[free[a]] == passing[free[b]]) {
-            let length = group.iter().map(|&place| model.delay_slope(free[place]).powi(2)).sum::<f64>().sqrt();
+            let length = group.iter().map(|&index| model.delay_slope(free[index]).powi(2)).sum::<f64>().sqrt();
             rows.iter_mut().for_each(|row| row.push(0.0));
             passing[free[group[0]]].iter().for_each(|&row| rows[row][groups.len()] = length);
-            groups.push(group.iter().map(|&place| (place, model.delay_slope(free[place]) / length)).collect());
+            groups.push(group.iter().map(|&index| (index, model.delay_slope(free[index]) / length)).collect());
         }
         Self { rows, groups }
     }
 
-    /// By group, what a vector has along its slopes.
+    /// Returns, for each group, the component of a vector along its slopes.
     fn along(&self, vector: &[f64]) -> Vec<f64> {
-        self.groups.iter().map(|group| group.iter().map(|&(place, slope)| vector[place] * slope).sum()).collect()
+        self.groups.iter().map(|group| group.iter().map(|&(index, slope)| vector[index] * slope).sum()).collect()
     }
 
-    /// A vector with something else along the slopes of groups.
+    /// Returns a vector with other components along the slopes of the groups.
     fn with(&self, vector: &[f64], before: &[f64], after: &[f64]) -> Vec<f64> {
         let mut changed = vector.to_vec();
         for (group, by) in self.groups.iter().zip(after.iter().zip(before).map(|(after, before)| after - before)) {
-            group.iter().for_each(|&(place, slope)| changed[place] += by * slope);
+            group.iter().for_each(|&(index, slope)| changed[index] += by * slope);
         }
         changed
     }

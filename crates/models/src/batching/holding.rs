@@ -1,17 +1,17 @@
-//! What it costs to hold packets until a batch is full, and where that is more than the batch saves.
+//! The cost of holding packets until a batch is full, and the modules where it exceeds the saving.
 //!
-//! The papers' models know calls and packets. But a packet that waits goes out of the caches, and with it the buffer that the next one to
-//! arrive would have had: packets cost more from there on, at their port as well. Where packets come in large batches anyhow that is more
-//! than fewer calls save.
+//! The models of the papers only count calls and packets. But a waiting packet leaves the caches, and so does the
+//! buffer that the next packet would have used. Packets then cost more in all later modules, and in the port too. If
+//! packets arrive in large batches anyway, this costs more than fewer calls save.
 
 use super::Model;
 use super::waiting::{Arrivals, Called};
 
-/// How often what is wasted is left out, and the rest done again.
+/// The number of rounds that remove modules and calculate the triggers again.
 const ROUNDS: usize = 3;
 
 impl Model {
-    /// Of triggers that keep objectives, those that save more than holding packets for them costs; none at all where that is less.
+    /// Returns triggers that save more than the cost of holding packets; no triggers at all if they save less.
     pub(super) fn worth_holding(&self, arrivals: &Arrivals, triggers: Vec<usize>) -> Vec<usize> {
         if arrivals.price(true) <= 0.0 {
             return triggers;
@@ -22,7 +22,7 @@ impl Model {
             let better = self.candidates(arrivals, &best).into_iter().map(|more| {
                 let mut barred: Vec<usize> = barred.iter().copied().chain(more).collect();
                 barred.sort_unstable();
-                // What those took of objectives is others' then.
+                // The other modules can use the time that these modules needed.
                 let found = self.fullest_triggers(arrivals, &barred);
                 (load(&found), found, barred)
             });
@@ -36,12 +36,14 @@ impl Model {
         if load(&none) < least { none } else { best }
     }
 
-    /// Modules that may rather hold none, together: those whose batches save less, there and behind as far as no other gathers, than
-    /// holding packets for them costs; and where packets are held more than once, those that do so first, and those that do so again.
+    /// Returns groups of modules that should perhaps hold no packets. The first group: modules whose batches save less,
+    /// in themselves and in later modules up to the next module that gathers, than holding packets costs. If packets
+    /// are held more than once: the modules that hold them first, and the modules that hold them again.
     fn candidates(&self, arrivals: &Arrivals, triggers: &[usize]) -> Vec<Vec<usize>> {
         let Called { arrived, batches, .. } = self.called(arrivals, triggers);
-        // By module: the last one up to it that gathers, and in which part of its batches packets would come without.
+        // The last module up to this one that gathers packets.
         let mut gathers: Vec<Option<usize>> = vec![None; triggers.len()];
+        // The size of batches without gathering in this module, relative to the size with it.
         let mut part = vec![1.0; triggers.len()];
         let mut saves = vec![0.0; triggers.len()];
         let (mut first, mut again) = (Vec::new(), Vec::new());

@@ -1,23 +1,25 @@
-//! Recovery from violations (Batchy section 4.3 and appendix E): triggers are cut until delays are within objectives again.
+//! Recovery from violations (Batchy section 4.3 and appendix E): cuts triggers until delays are within objectives
+//! again.
 //!
-//! Cut is where that loses least of what batches save, for the delay that is won back: the same convex programme as the optimum's,
-//! with what the triggers are now as the most. So flows are helped all at once, a cut that helps several counts for all of them, and
-//! none depends on which flow was defined first.
+//! Triggers are cut where the least saving of batches is lost for the delay that is gained. This is the convex
+//! programme of the optimum with the present triggers as upper bounds. It handles all flows at once, a cut that helps
+//! several flows counts for all of them, and the result does not depend on the order of the flows.
 
 use super::Model;
 use super::measured::{Bound, Measured};
 use crate::separable::{self, Limit, Term};
 
-/// How far below its limit a flow is brought, relative to it: what solving and rounding may be wrong by is less.
+/// The relative distance below the limit that a flow is brought to: larger than errors of the solver and of rounding.
 const MARGIN: f64 = 1e-5;
-/// How near to a whole number a trigger is one.
+/// The largest difference from a whole number at which a trigger counts as whole.
 const WHOLE: f64 = 1e-7;
 
 impl Model {
-    /// Triggers with which flows in violation are within their guarded objectives again, as far as the model knows.
+    /// Returns triggers with which flows in violation are within their guarded objectives again, according to the
+    /// model.
     ///
-    /// No trigger is cut below the batches that arrive. A flow for which that is not enough has its whole path short-circuited; what
-    /// others win by that is theirs.
+    /// No trigger is cut below the size of arriving batches. If this is not enough for a flow, all buffers on its path
+    /// are bypassed; other flows benefit from this too.
     #[must_use]
     pub fn recovery(&self, measured: &Measured<'_>) -> Vec<usize> {
         let now = measured.triggers;
@@ -53,11 +55,11 @@ impl Model {
                         delay(bound, &lowest) / bound.limit
                     };
                     let worst = limits.iter().map(|&limit| beyond(limit)).fold(0.0, f64::max);
-                    let lost: Vec<usize> =
+                    let infeasible: Vec<usize> =
                         limits.into_iter().filter(|&limit| beyond(limit) >= worst * (1.0 - WHOLE)).collect();
-                    for limit in lost.into_iter().rev() {
-                        let lost = bounds.remove(violated[limit]);
-                        let path = self.flows()[lost.flow].path.iter().filter(|at| measured.may_change(**at));
+                    for limit in infeasible.into_iter().rev() {
+                        let infeasible = bounds.remove(violated[limit]);
+                        let path = self.flows()[infeasible.flow].path.iter().filter(|at| measured.may_change(**at));
                         path.for_each(|&at| to[at] = 0);
                     }
                 }
@@ -65,13 +67,13 @@ impl Model {
         }
     }
 
-    /// The least that a trigger is cut to.
+    /// Returns the least value that a trigger may be cut to.
     fn lowest(&self, module: usize, trigger: usize) -> usize {
         trigger.min((self.modules()[module].ingress.ceil() as usize).max(1))
     }
 
-    /// The values between `lowest` and `to` with the least load that bring flows below their limits, or those of them that none
-    /// does.
+    /// Returns the values between `lowest` and `to` with the least load that bring flows below their limits. Returns
+    /// the indices of flows that no such values satisfy as an error.
     fn cut<'b>(
         &self,
         to: &[usize],

@@ -1,15 +1,16 @@
-//! The model by triggers (Batchy equations 11 to 13): module v is called when `b_v` packets have come, and takes them all.
+//! The model by triggers (Batchy equations 11 to 13): module v is called when `b_v` packets have arrived, and processes
+//! all of them.
 //!
-//! A trigger of 0 lets batches pass as they arrive: the module is called with its [ingress batch](super::Module::ingress), and
-//! nobody waits for it.
+//! With a trigger of 0, batches pass as they arrive: the module is called with its [ingress
+//! batch](super::Module::ingress), and no packet waits.
 
 use super::{Infeasible, Model, Optimum};
 use crate::separable::{self, Limit, Term};
 
 impl Model {
-    /// Load (equation 11): the share of its time that the worker is busy, 1 a second a second.
+    /// Returns the load (equation 11): the busy share of the worker's time. 1 means always busy.
     ///
-    /// `triggers`: by module, 0 or 1 to the largest batch.
+    /// `triggers`: for each module 0, or 1 to the largest batch.
     #[must_use]
     pub fn load(&self, triggers: &[f64]) -> f64 {
         let of_module = |(at, module): (usize, &super::Module)| {
@@ -19,8 +20,8 @@ impl Model {
         self.modules.iter().enumerate().map(of_module).sum()
     }
 
-    /// Delays (equation 12), by flow, in seconds: the turn before, the wait for batches, and the calls; `None` for a flow without
-    /// packets.
+    /// Returns the delay of each flow (equation 12), in seconds: the turn before, the wait for batches, and the calls.
+    /// `None` for a flow without packets.
     #[must_use]
     pub fn delays(&self, triggers: &[f64]) -> Vec<Option<f64>> {
         let of_module = |&at: &usize| {
@@ -35,7 +36,7 @@ impl Model {
         flows.map(|flow| (flow.rate > 0.0).then(|| self.turn + flow.path.iter().map(of_module).sum::<f64>())).collect()
     }
 
-    /// By module, what the load changes by with its trigger, which is above 0: `−R·T0/b²`.
+    /// Returns, for each module, the derivative of the load by its trigger, which must be above 0: `−R·T0/b²`.
     #[must_use]
     pub fn load_gradient(&self, triggers: &[f64]) -> Vec<f64> {
         let of_module =
@@ -43,13 +44,14 @@ impl Model {
         self.modules.iter().enumerate().map(of_module).collect()
     }
 
-    /// What delays change by with a module's trigger, for the flows through it: `1/R + T1`. Infinite where no packets come.
+    /// Returns the derivative of delays by a module's trigger, for the flows through it: `1/R + T1`. Infinite if no
+    /// packets arrive.
     #[must_use]
     pub fn delay_slope(&self, module: usize) -> f64 {
         1.0 / self.rates[module] + self.modules[module].delay.each
     }
 
-    /// Whether triggers are within their bounds (equation 13), and all flows within their objectives.
+    /// True if triggers are within their bounds (equation 13), and all flows are within their objectives.
     #[must_use]
     pub fn is_feasible(&self, triggers: &[f64]) -> bool {
         let bounds = triggers.iter().all(|trigger| (1.0..=self.largest).contains(trigger));
@@ -57,8 +59,9 @@ impl Model {
         bounds && self.flows.iter().zip(delays).all(|(flow, delay)| delay.is_none_or(|delay| delay <= flow.slo))
     }
 
-    /// The triggers with the least load within all objectives (equations 11 to 13): there is one such load, as the load is convex
-    /// and the delays are linear. Modules that gain nothing, and those without packets, have triggers of 1.
+    /// Returns the triggers with the least load within all objectives (equations 11 to 13). The least load is unique,
+    /// because the load is convex and the delays are linear. Modules without a gain or without packets get a trigger of
+    /// 1.
     ///
     /// # Errors
     /// [`Infeasible`]: triggers of 1 are too large for some flow.
@@ -85,7 +88,7 @@ impl Model {
             prices[flow_of(limit)] = price;
         }
         let mut batches = solved.values;
-        // Delays are added up here in another order than there: what is over by rounding is taken back.
+        // `delays` adds in another order: batches are reduced until rounding errors exceed no objective.
         let mut back = f64::EPSILON;
         while !self.is_feasible(&batches) && back < 1.0 {
             batches.iter_mut().for_each(|batch| *batch -= (*batch - 1.0) * back);

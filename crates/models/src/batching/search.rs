@@ -1,34 +1,35 @@
-//! The best triggers of the truer model of waiting: one pass from where packets come in to where they leave, and then a bounded
-//! search for segments that leave more to those behind them.
+//! Finds the best triggers in the refined model of waiting: one pass in the order of the packets, then a bounded search
+//! for segments that should leave more time to later ones.
 //!
-//! A packet that waits for a batch at a splitter arrives in a larger one behind it, and waits that much less there: raising the
-//! batch at the root costs those behind nearly nothing. So one pass in the packets' order, each segment as high as the tightest
-//! flow allows with nothing behind it held, is near the best. What it gets wrong are segments that take time which those behind
-//! could use better. Each of them is given a *cap*, found by trying, with all behind it filled again. Whatever caps are, all
-//! objectives are kept, and nothing behind a cap is left unused.
+//! A packet that waits for a batch at a splitter arrives in a larger batch at the next module, and waits less there. So
+//! raising the batch at the root costs the later modules nearly nothing. One pass in the packets' order is near the
+//! best: it raises each segment as far as the tightest flow allows if no later segment holds packets. It is wrong for
+//! segments that use time which later segments could use better. Each of these gets a *cap*, found by trial, and all
+//! later segments are filled again. With any caps, all objectives are kept, and all time behind a cap is used.
 
 use super::Model;
 use super::segments::Segments;
 use super::waiting::Arrivals;
 
-/// Rounds over all segments with others behind them; a round that changes nothing is the last.
+/// The largest number of rounds over all segments with later segments. A round without changes is the last.
 const ROUNDS: usize = 4;
-/// Up to so many modules, where one packet is much of a batch's delay, chains are searched module by module, too.
+/// The largest number of modules for which chains are also searched module by module: there, one packet is a large part
+/// of a batch's delay.
 const FEW: usize = 16;
-/// What a load must be better by, relative to it: less than rounding makes depend on the order of sums.
+/// The least relative improvement of the load: more than sums in different order can differ by rounding.
 const BETTER: f64 = 1e-9;
 
 impl Model {
-    /// Triggers with the least load that is found within all objectives; all 0 on the paths of flows whose objectives cannot be
-    /// kept. Paths are to name modules in the order in which packets come to them.
+    /// Returns the triggers with the least load that the search finds within all objectives. Triggers are 0 on the
+    /// paths of flows whose objectives cannot be kept. Paths must list modules in the order in which packets pass them.
     ///
-    /// Not always the best that there is: within 1 % of it on small graphs, and mostly the same.
+    /// The result is not always the optimum: it is within 1 % of it on small graphs, and mostly equal.
     #[must_use]
     pub fn best_triggers(&self, arrivals: &Arrivals) -> Vec<usize> {
         self.worth_holding(arrivals, self.fullest_triggers(arrivals, &[]))
     }
 
-    /// The same where holding packets costs nothing; some modules hold none.
+    /// Returns the triggers if holding packets costs nothing; modules in `barred` hold none.
     pub(super) fn fullest_triggers(&self, arrivals: &Arrivals, barred: &[usize]) -> Vec<usize> {
         let chains = self.search(&Segments::new(self, arrivals, true), barred);
         if self.modules().len() > FEW {
@@ -51,7 +52,7 @@ impl Model {
         let mut triggers = vec![0; self.modules().len()];
         for (segment, (batch, arrived)) in segments.all.iter().zip(search.batches.iter().zip(&search.arrived)) {
             if batch > arrived {
-                // A whole number: what is above what arrives was set.
+                // `batch` is a whole number, because a batch above the arriving size was set by the search.
                 triggers[segment.first] = *batch as usize;
             }
         }
@@ -63,21 +64,21 @@ impl Model {
 pub(super) struct Search<'s> {
     pub(super) segments: &'s Segments,
     pub(super) largest: f64,
-    /// By segment: the most that its batch is raised to.
+    /// By segment: the largest batch that it may be raised to.
     pub(super) caps: Vec<f64>,
-    /// By segment: packets in a batch as it arrives, as it is called with, and as it leaves.
+    /// By segment: the batch on arrival, in the call, and when it leaves.
     pub(super) arrived: Vec<f64>,
     pub(super) batches: Vec<f64>,
-    pub(super) left: Vec<f64>,
-    /// By segment: seconds of delay for what leaves it in larger batches than it is called with.
+    pub(super) leaving: Vec<f64>,
+    /// By segment: additional delay in seconds, if packets leave it in larger batches than it is called with.
     pub(super) inside: Vec<f64>,
-    /// By stop: what the flow has been delayed by before it.
+    /// By stop: the delay of the flow before it, in seconds.
     pub(super) spent: Vec<f64>,
 }
 
 impl<'s> Search<'s> {
-    /// With caps that hold nobody but those whose triggers are stated, those that gain nothing, and flows whose objectives cannot be
-    /// kept.
+    /// Sets the caps to the largest batch. The cap is 0 for segments with a stated trigger, for those without a gain,
+    /// and on the paths of flows whose objectives cannot be kept.
     fn new(segments: &'s Segments, largest: f64) -> Self {
         let many = segments.all.len();
         let mut search = Self {
@@ -86,7 +87,7 @@ impl<'s> Search<'s> {
             caps: vec![0.0; many],
             arrived: vec![0.0; many],
             batches: vec![0.0; many],
-            left: vec![0.0; many],
+            leaving: vec![0.0; many],
             inside: vec![0.0; many],
             spent: vec![0.0; segments.stops.len()],
         };
@@ -106,18 +107,18 @@ impl<'s> Search<'s> {
         search
     }
 
-    /// What packets are delayed by in a segment that is filled.
+    /// Returns the delay of packets in a filled segment.
     fn delay_of(&self, at: usize) -> f64 {
         self.segments.all[at].delay(self.arrived[at], self.batches[at]) + self.inside[at]
     }
 
-    /// Packets that arrive together at a segment, the one before it being filled.
+    /// Returns the batch in which packets arrive at a segment, after the segment before it is filled.
     pub(super) fn arrives(&self, at: usize) -> f64 {
         let segment = &self.segments.all[at];
-        segment.arrives(segment.before.map_or(0.0, |before| self.left[before]))
+        segment.arrives(segment.before.map_or(0.0, |before| self.leaving[before]))
     }
 
-    /// Tells the next stops of all flows through a segment what they have been delayed by.
+    /// Updates the delay before the next stop, for all flows through a segment.
     pub(super) fn pass(&mut self, at: usize) {
         let by = self.delay_of(at);
         for &stop in self.segments.stops_at(at) {
@@ -127,7 +128,8 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// Fills some segments, and all behind them, in the packets' order: each as high as its cap and the tightest flow allow.
+    /// Fills segments in the given order, which is the packets' order: each as high as its cap and the tightest flow
+    /// allow.
     pub(super) fn fill(&mut self, order: &[usize]) {
         for &at in order {
             let arrived = self.arrives(at);
@@ -140,15 +142,15 @@ impl<'s> Search<'s> {
             }
             self.arrived[at] = arrived;
             self.batches[at] = batch.max(least);
-            self.left[at] = self.batches[at];
+            self.leaving[at] = self.batches[at];
             self.pass(at);
         }
     }
 
-    /// What a flow is delayed by in all with this batch at a stop, and nothing held behind it.
+    /// Returns the whole delay of a flow with this batch at a stop, if no later stop holds packets.
     fn delay(&self, stop: usize, arrived: f64, batch: f64) -> f64 {
-        let here = self.spent[stop] + self.segments.all[self.segments.stops[stop].segment].delay(arrived, batch);
-        let (delay, _) = self.segments.rest(stop).iter().fold((here, batch), |(sum, batch), stop| {
+        let up_to_here = self.spent[stop] + self.segments.all[self.segments.stops[stop].segment].delay(arrived, batch);
+        let (delay, _) = self.segments.rest(stop).iter().fold((up_to_here, batch), |(sum, batch), stop| {
             let segment = &self.segments.all[stop.segment];
             let arrives = segment.arrives(batch);
             let batch = arrives.max(segment.stated);
@@ -157,7 +159,8 @@ impl<'s> Search<'s> {
         delay
     }
 
-    /// The largest whole batch up to `most` at a stop that keeps the flow's objective; what arrives where none above it does.
+    /// Returns the largest whole batch up to `most` at a stop that keeps the flow's objective, or `arrived` if no
+    /// larger one does.
     fn highest(&self, stop: usize, arrived: f64, most: f64) -> f64 {
         let room = self.segments.flows[self.segments.stops[stop].flow].room;
         let mut slow = self.delay(stop, arrived, most);
@@ -167,13 +170,14 @@ impl<'s> Search<'s> {
         if self.segments.stops[stop].last {
             let segment = &self.segments.all[self.segments.stops[stop].segment];
             let line = ((room - self.spent[stop] + arrived * segment.wait) / (segment.wait + segment.each)).floor();
-            // What rounding takes away.
+            // Corrects a rounding error of the division.
             let more = if self.delay(stop, arrived, line + 1.0) <= room { line + 1.0 } else { line };
             return more.clamp(arrived, most);
         }
         let (mut fits, mut fast) = (arrived, self.delay(stop, arrived, arrived));
         let mut too_much = most;
-        // Delay is nearly a straight line of the batch, bent upwards: what is cut off it fits, and the next does mostly not.
+        // The delay is nearly linear in the batch and convex. The point that the secant gives is feasible; the next one
+        // usually is not.
         while too_much - fits > 1.0 {
             let line = fits + (too_much - fits) * ((room - fast) / (slow - fast)).clamp(0.0, 1.0);
             let trial = line.floor().clamp(fits.floor() + 1.0, too_much - 1.0);
@@ -187,12 +191,13 @@ impl<'s> Search<'s> {
         fits
     }
 
-    /// Lowers caps of segments that have others behind them, and raises them again, where that makes the load less.
+    /// Lowers and raises caps of segments with later segments, where this reduces the load.
     fn improve(&mut self) {
-        let mut seen = Seen::new(self.segments);
+        let mut successors = Successors::new(self.segments);
         let leads = |at: &&usize| self.segments.stops_at(**at).iter().any(|&stop| !self.segments.stops[stop].last);
-        let groups: Vec<Vec<usize>> = self.segments.order.iter().filter(leads).map(|&at| seen.behind(at)).collect();
-        // By group: how many changes there had been when it was last at its best.
+        let groups: Vec<Vec<usize>> =
+            self.segments.order.iter().filter(leads).map(|&at| successors.behind(at)).collect();
+        // By group: the number of changes when it was last optimised.
         let (mut changes, mut best_at) = (0, vec![usize::MAX; groups.len()]);
         for _ in 0..ROUNDS {
             let before = changes;
@@ -208,7 +213,8 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// Finds the best cap of the first of a group, all others being behind it; whether it changed anything.
+    /// Finds the best cap of the first segment of a group; all others are behind it. Returns true if the load has
+    /// decreased.
     fn settle(&mut self, group: &[usize]) -> bool {
         let at = group[0];
         let full = |at: &usize| self.batches[*at] >= self.largest;
@@ -219,7 +225,7 @@ impl<'s> Search<'s> {
         let (mut load, mut cap) = begin;
         let mut last = cap;
         let mut from = self.batches[at].floor();
-        // A cap of less is none: batches are what arrives.
+        // A smaller cap has no effect: the batch is at least the arriving one.
         let least = self.arrived[at].max(self.segments.all[at].stated).floor();
         let mut step = (self.largest / 2.0).ceil();
         loop {
@@ -239,7 +245,8 @@ impl<'s> Search<'s> {
             if step <= 1.0 {
                 break;
             }
-            // Those behind go up by whole packets: what one gives up may be too little for that, and three enough.
+            // Later segments increase by whole packets: the time from one packet less may be too short for that, from
+            // three enough.
             step = if step > 4.0 { (step / 2.0).ceil() } else { step - 1.0 };
         }
         self.caps[at] = cap;
@@ -249,29 +256,29 @@ impl<'s> Search<'s> {
         load < begin.0
     }
 
-    /// The load that depends on the batches of some segments.
+    /// Returns the part of the load that depends on the batches of these segments.
     fn load(&self, segments: &[usize]) -> f64 {
         segments.iter().map(|&at| self.segments.all[at].gain / self.batches[at]).sum()
     }
 }
 
-/// Which segments are behind others.
-struct Seen<'s> {
+/// Finds the segments behind others.
+struct Successors<'s> {
     segments: &'s Segments,
-    /// By segment: the last one that it was found to be behind.
+    /// By segment: the last segment that it was found to be behind.
     of: Vec<usize>,
-    /// By segment: its place in the packets' order.
-    place: Vec<usize>,
+    /// By segment: its position in the packets' order.
+    position: Vec<usize>,
 }
 
-impl<'s> Seen<'s> {
+impl<'s> Successors<'s> {
     fn new(segments: &'s Segments) -> Self {
-        let mut place = vec![0; segments.all.len()];
-        segments.order.iter().enumerate().for_each(|(number, &at)| place[at] = number);
-        Self { segments, of: vec![usize::MAX; segments.all.len()], place }
+        let mut position = vec![0; segments.all.len()];
+        segments.order.iter().enumerate().for_each(|(number, &at)| position[at] = number);
+        Self { segments, of: vec![usize::MAX; segments.all.len()], position }
     }
 
-    /// A segment and those behind it that flows with objectives come to, in the packets' order.
+    /// Returns a segment and the segments behind it on the paths of flows with objectives, in the packets' order.
     fn behind(&mut self, at: usize) -> Vec<usize> {
         let mut found = vec![at];
         self.of[at] = at;
@@ -286,7 +293,7 @@ impl<'s> Seen<'s> {
                 }
             }
         }
-        found.sort_unstable_by_key(|&segment| self.place[segment]);
+        found.sort_unstable_by_key(|&segment| self.position[segment]);
         found
     }
 }

@@ -1,91 +1,93 @@
-//! The modules of a model as segments: chains whose modules are all called with the same packets.
+//! The modules of a model as segments: chains of modules that are called with the same batches.
 //!
-//! Behind a module that gathers, one that gets all its packets and keeps them together gets what it wants: it needs no trigger of
-//! its own. So a chain of five is one unknown instead of five, with the costs of all five. Segments also have the order in which
-//! packets come to them, whatever the order in which modules and flows were defined.
+//! If a module receives all its packets from a module that gathers, and they stay together, it gets the same batches
+//! and needs no trigger of its own. So a chain of five modules is one unknown with the costs of all five. Segments are
+//! also sorted in the order in which packets pass them, independent of the order of definition.
 
 use super::Model;
 use super::waiting::Arrivals;
 
-/// Modules that share one trigger: that of the first.
+/// Modules that share the trigger of the first one.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
-    /// The module that has the trigger.
+    /// The module with the trigger.
     pub(super) first: usize,
     /// The segment that all packets come from.
     pub(super) before: Option<usize>,
-    /// Packets that arrive together, for each that was together there.
+    /// The number of packets that arrive together, for each packet in a batch that leaves the segment before.
     pub(super) kept: f64,
-    /// Packets in a batch as they arrive, where no segment is before.
+    /// Packets per batch on arrival, if there is no segment before.
     pub(super) ingress: f64,
-    /// The trigger that it has whatever is decided, where there is one; else 0.
+    /// The configured trigger, or 0 if the trigger is free.
     pub(super) stated: f64,
-    /// Seconds that are waited for a packet that is missing.
+    /// The wait for each missing packet, in seconds.
     pub(super) wait: f64,
-    /// What a call more a packet would cost: the load is this by the batch, and what does not depend on it. `R·T0`.
+    /// The load of one call per packet, `R·T0`: the variable part of the load is this divided by the batch.
     pub(super) gain: f64,
-    /// Seconds of delay a packet.
+    /// The delay per packet, in seconds.
     pub(super) each: f64,
-    /// How many segments are before it on the longest way to it.
+    /// The number of segments before it on the longest path to it.
     level: usize,
 }
 
 impl Segment {
-    /// Packets that arrive together, from a segment before that they left in batches of so many.
-    pub(super) fn arrives(&self, left: f64) -> f64 {
-        if self.before.is_some() { (self.kept * left).max(1.0) } else { self.ingress }
+    /// Returns the batch on arrival, if packets leave the segment before in batches of `leaving`.
+    pub(super) fn arrives(&self, leaving: f64) -> f64 {
+        if self.before.is_some() { (self.kept * leaving).max(1.0) } else { self.ingress }
     }
 
-    /// Seconds that packets are delayed that arrive like this, and are called with like this.
+    /// Returns the delay of packets that arrive in batches of `arrived` and are called in batches of `batch`, in
+    /// seconds.
     pub(super) fn delay(&self, arrived: f64, batch: f64) -> f64 {
         (batch - arrived) * self.wait + batch * self.each
     }
 }
 
-/// A flow with an objective at a segment.
+/// The visit of a flow with an objective to a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stop {
     pub(super) segment: usize,
     pub(super) flow: usize,
-    /// Whether the flow leaves behind it.
+    /// True if the flow leaves after this segment.
     pub(super) last: bool,
 }
 
 /// A flow with an objective.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
-    /// Its stops, in the order in which packets come to them.
+pub(super) struct BoundedFlow {
+    /// Its stops, in the packets' order.
     pub(super) stops: std::ops::Range<usize>,
-    /// Seconds that waiting, and packets in calls, may take.
+    /// The time for waiting and for the per-packet cost of calls, in seconds.
     pub(super) room: f64,
 }
 
 /// The segments of a model.
 #[derive(Debug)]
 pub(super) struct Segments {
-    /// Only those that packets come to.
+    /// Only segments with packets.
     pub(super) all: Vec<Segment>,
     pub(super) stops: Vec<Stop>,
-    pub(super) flows: Vec<Held>,
-    /// Segments in the order in which packets come to them.
+    pub(super) flows: Vec<BoundedFlow>,
+    /// Segments in the packets' order.
     pub(super) order: Vec<usize>,
-    /// By module: the one after it in the same segment.
+    /// By module: the next module in the same segment.
     pub(super) next: Vec<Option<usize>>,
-    /// Where the stops of each segment begin in `at`, and where the last end.
+    /// By segment: the beginning of its stops in `at`, and at last the end.
     begin: Vec<usize>,
-    /// Stops by segment.
+    /// Stops, sorted by segment.
     at: Vec<usize>,
 }
 
-/// What is kept free of an objective, so that sums in another order keep it too.
+/// The relative reserve of an objective for rounding errors of sums in another order.
 const ROUNDING: f64 = 1e-12;
 
 impl Segments {
-    /// Of a model; each module by itself unless `chained`.
+    /// Creates the segments of a model. Unless `chained` is set, each module is its own segment.
     pub(super) fn new(model: &Model, arrivals: &Arrivals, chained: bool) -> Self {
         let (mut all, of, next) = chains(model, arrivals, chained);
         let (stops, flows) = ways(model, &of);
-        // Each pass leads one module further where paths join; in a tree the first finds all.
+        // Each pass propagates levels by at least one module where paths join; in a tree, the first pass finds all
+        // levels.
         for _ in 0..all.len() {
             let mut deeper = false;
             for pair in stops.windows(2).filter(|pair| pair[0].flow == pair[1].flow) {
@@ -100,7 +102,7 @@ impl Segments {
             }
         }
         let mut order: Vec<usize> = (0..all.len()).collect();
-        // Those on one level have no flow in common; where they meet later, the one that saves more is asked first.
+        // Segments on one level share no flow. If their flows meet later, the segment that saves more comes first.
         order.sort_by(|&a, &b| {
             let (a, b) = (&all[a], &all[b]);
             a.level.cmp(&b.level).then(b.gain.total_cmp(&a.gain)).then(a.wait.total_cmp(&b.wait))
@@ -118,18 +120,19 @@ impl Segments {
         Self { all, stops, flows, order, next, begin, at }
     }
 
-    /// The stops of a segment.
+    /// Returns the stops of a segment.
     pub(super) fn stops_at(&self, segment: usize) -> &[usize] {
         &self.at[self.begin[segment]..self.begin[segment + 1]]
     }
 
-    /// The stops that are left to the flow after one.
+    /// Returns the remaining stops of the flow after this one.
     pub(super) fn rest(&self, stop: usize) -> &[Stop] {
         &self.stops[stop + 1..self.flows[self.stops[stop].flow].stops.end]
     }
 }
 
-/// The segments; by module its own, which those without packets have not; and by module the next in it.
+/// Returns the segments; for each module its segment (`None` without packets); and for each module the next one in its
+/// segment.
 fn chains(model: &Model, arrivals: &Arrivals, chained: bool) -> (Vec<Segment>, Vec<Option<usize>>, Vec<Option<usize>>) {
     let modules = model.modules();
     let mut passing = vec![0usize; modules.len()];
@@ -152,7 +155,8 @@ fn chains(model: &Model, arrivals: &Arrivals, chained: bool) -> (Vec<Segment>, V
             && let Some(segment) = of[before]
         {
             let chain: &mut Segment = &mut all[segment];
-            // A larger batch only from here on would have to save more than one for all before, too, by what it delays.
+            // The module joins the chain unless a larger batch from here on saves more per delay than one for the whole
+            // chain.
             if chain.gain * (wait + module.delay.each) >= gain * chain.each {
                 chain.gain += gain;
                 chain.each += module.delay.each;
@@ -176,9 +180,9 @@ fn chains(model: &Model, arrivals: &Arrivals, chained: bool) -> (Vec<Segment>, V
     (all, of, next)
 }
 
-/// The ways of flows with objectives over segments.
-fn ways(model: &Model, of: &[Option<usize>]) -> (Vec<Stop>, Vec<Held>) {
-    let (mut stops, mut flows): (Vec<Stop>, Vec<Held>) = (Vec::new(), Vec::with_capacity(model.flows().len()));
+/// Returns the stops and the flows with objectives.
+fn ways(model: &Model, of: &[Option<usize>]) -> (Vec<Stop>, Vec<BoundedFlow>) {
+    let (mut stops, mut flows): (Vec<Stop>, Vec<BoundedFlow>) = (Vec::new(), Vec::with_capacity(model.flows().len()));
     for flow in model.flows().iter().filter(|flow| flow.rate > 0.0 && flow.slo.is_finite()) {
         let (begin, mut last, mut calls) = (stops.len(), None, 0.0);
         for &at in &flow.path {
@@ -194,7 +198,7 @@ fn ways(model: &Model, of: &[Option<usize>]) -> (Vec<Stop>, Vec<Held>) {
             stop.last = true;
         }
         let room = flow.slo * (1.0 - ROUNDING) - model.turn() - calls;
-        flows.push(Held { stops: begin..stops.len(), room });
+        flows.push(BoundedFlow { stops: begin..stops.len(), room });
     }
     (stops, flows)
 }

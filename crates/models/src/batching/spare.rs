@@ -1,41 +1,41 @@
-//! Time that is left where one packet more for a whole chain is too much: spent on a step inside of it.
+//! Uses remaining time that is too short for one packet more in a whole chain: makes a step inside the chain.
 //!
-//! Triggers are whole numbers, so that the tightest flow mostly has some time left. A larger batch from the middle of a chain on
-//! delays less than one for all of it, and a smaller one up to there may pay for the rest. Modules behind the chain keep their
-//! triggers, and wait less.
+//! Triggers are whole numbers, so the tightest flow usually has some time left. A larger batch from the middle of a
+//! chain on adds less delay than one for the whole chain, and a smaller batch before it may free the rest. Modules
+//! behind the chain keep their triggers and wait less.
 
 use super::Model;
 use super::search::Search;
 
-/// A chain that is called with more from one of its modules on.
+/// A chain that is called with larger batches from one of its modules on.
 #[derive(Clone, Copy)]
-struct Step {
-    /// The module that gathers.
+struct BatchStep {
+    /// The module that gathers packets.
     module: usize,
-    /// Packets before it, and from it on.
+    /// The batch before this module, and from it on.
     batches: (f64, f64),
-    /// What is delayed from it on by a packet more, in seconds.
+    /// The additional delay from this module on for one more packet, in seconds.
     each: f64,
-    /// The load that depends on it.
+    /// The part of the load that depends on the step.
     load: f64,
 }
 
 impl Search<'_> {
-    /// Puts a step into each chain where that makes the load less, and all flows allow it. `triggers`: by module, those of the
-    /// segments set.
+    /// Adds a step to each chain where this reduces the load and all flows allow it. `triggers` has the triggers of the
+    /// segments.
     pub(super) fn spend(&mut self, model: &Model, triggers: &mut [usize]) {
         let segments = self.segments;
         for &at in &segments.order {
             let first = segments.all[at].first;
             let packets = |batch: f64, arrived: f64| if batch > arrived { batch as usize } else { 0 };
             if segments.stops_at(at).iter().all(|&stop| segments.stops[stop].last) {
-                // A step before it has left it other time than it had.
+                // Earlier steps have changed the time that is left for it.
                 self.fill(&[at]);
                 triggers[first] = packets(self.batches[at], self.arrived[at]);
             } else {
                 self.arrived[at] = self.arrives(at);
                 self.batches[at] = self.arrived[at].max(triggers[first] as f64).max(segments.all[at].stated);
-                self.left[at] = self.batches[at];
+                self.leaving[at] = self.batches[at];
                 self.pass(at);
             }
             if self.caps[at] > 0.0
@@ -44,17 +44,17 @@ impl Search<'_> {
                 let (before, from) = step.batches;
                 triggers[first] = packets(before, self.arrived[at]);
                 triggers[step.module] = from as usize;
-                (self.batches[at], self.left[at]) = step.batches;
+                (self.batches[at], self.leaving[at]) = step.batches;
                 self.inside[at] = (from - before) * (segments.all[at].wait + step.each);
                 self.pass(at);
             }
         }
     }
 
-    /// The best step in a segment, if there is one that is better than none.
-    fn step(&self, model: &Model, at: usize, triggers: &[usize]) -> Option<Step> {
+    /// Returns the best step in a segment, if one is better than none.
+    fn step(&self, model: &Model, at: usize, triggers: &[usize]) -> Option<BatchStep> {
         let (segment, batch) = (&self.segments.all[at], self.batches[at]);
-        let mut best: Option<Step> = None;
+        let mut best: Option<BatchStep> = None;
         let mut more = batch.floor() + 1.0;
         while more <= self.largest {
             let mut fits = false;
@@ -66,7 +66,7 @@ impl Search<'_> {
                 let mut before = batch;
                 while before >= self.arrived[at] {
                     let load = (segment.gain - gain) / before + gain / more;
-                    let step = Step { module, batches: (before, more), each, load };
+                    let step = BatchStep { module, batches: (before, more), each, load };
                     if load >= best.map_or(segment.gain / batch, |best| best.load) {
                         break;
                     }
@@ -89,13 +89,13 @@ impl Search<'_> {
         best
     }
 
-    /// Whether all flows through a segment are within their objectives with this step.
-    fn allows(&self, at: usize, step: &Step, triggers: &[usize]) -> bool {
+    /// True if all flows through a segment are within their objectives with this step.
+    fn allows(&self, at: usize, step: &BatchStep, triggers: &[usize]) -> bool {
         let (segments, (before, from)) = (self.segments, step.batches);
         let segment = &segments.all[at];
-        let here = segment.delay(self.arrived[at], before) + (from - before) * (segment.wait + step.each);
+        let own_delay = segment.delay(self.arrived[at], before) + (from - before) * (segment.wait + step.each);
         segments.stops_at(at).iter().all(|&stop| {
-            let (mut delay, mut batch) = (self.spent[stop] + here, from);
+            let (mut delay, mut batch) = (self.spent[stop] + own_delay, from);
             for stop in segments.rest(stop) {
                 let segment = &segments.all[stop.segment];
                 let arrived = segment.arrives(batch);

@@ -1,60 +1,63 @@
-//! A truer model of waiting than the paper's, by whole triggers: what `optimal` solves each period.
+//! A refined model of waiting, with whole triggers, which the controller `optimal` solves in each period.
 //!
-//! Equation 12 lets packets wait `b/R` at every module with a trigger, also where they come in batches already: behind a module
-//! that gathers 16, another that wants 16 waits for nothing. Here packets wait for what is missing,
-//! `max(0, b − b_in)/R`, and what arrives follows from the trigger of the module before. A trigger of no more than what arrives is
-//! none: packets pass as they come. By how much the chosen percentile waits longer is not modelled: hold limits end waits that are
-//! longer than that, and what is left shows in delays.
+//! In equation 12, packets wait `b/R` at every module with a trigger, even if they arrive in batches. But if a module
+//! gathers 16 packets, the next module with a trigger of 16 does not wait. In this model, packets wait for the missing
+//! ones only: `max(0, b − b_in)/R`, and arriving batches follow from the trigger of the module before. A trigger that
+//! is not larger than the arriving batch has no effect. The model does not include the longer waits of high
+//! percentiles: hold limits end such waits, and the rest appears in measured delays.
 
 use super::{Flow, Model};
 
-/// What arrives at modules, beside the costs and rates of a [`Model`].
+/// The arrival of packets at modules, in addition to the costs and rates of a [`Model`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arrivals {
-    /// By module: the one that all its packets come from, where there is one; it has a lower number.
+    /// By module: the module that all its packets come from, if there is one. It has a lower index.
     pub before: Vec<Option<usize>>,
-    /// By module with one before it: packets that arrive together, for each that was together there; 0 to 1.
+    /// By module: the number of packets that arrive together, for each packet in a batch that leaves the module before;
+    /// 0 to 1.
     pub kept: Vec<f64>,
-    /// By module: buffers that its packets are spread over evenly, one a worker that runs it; 1 and more.
+    /// By module: the number of buffers over which its packets are spread evenly, one for each worker that runs it; at
+    /// least 1.
     pub buffers: Vec<f64>,
-    /// By module: the trigger that it has whatever is decided; 0 where there is none.
+    /// By module: its configured trigger; 0 if there is none.
     pub stated: Vec<usize>,
-    /// Seconds of the worker's time that a packet costs more, here and elsewhere, for each batch that it waits for.
+    /// The additional worker time of a packet for each batch that it waits for, in this module and elsewhere, in
+    /// seconds.
     pub held: f64,
-    /// The same for a packet that has waited for a batch before, where that is more.
+    /// The same for a packet that has waited for a batch before, if that is more.
     pub again: f64,
 }
 
 impl Arrivals {
-    /// What it costs that a packet waits for a batch, which has waited for one before or not.
+    /// Returns the cost of waiting for a batch. `before` is true if the packet has waited before.
     pub(super) fn price(&self, before: bool) -> f64 {
         if before { self.held.max(self.again) } else { self.held }
     }
 }
 
-/// What triggers lead to.
+/// The predicted effect of triggers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Predicted {
-    /// The share of its time that the worker is busy.
+    /// The busy share of the worker's time.
     pub load: f64,
-    /// By module: packets a call.
+    /// By module: packets per call.
     pub batches: Vec<f64>,
-    /// By flow, in seconds; `None` without packets.
+    /// By flow: the delay in seconds; `None` without packets.
     pub delays: Vec<Option<f64>>,
 }
 
-/// What modules are called with.
+/// The batches of modules.
 pub(super) struct Called {
-    /// The share of its time that the worker is busy.
+    /// The busy share of the worker's time.
     pub(super) load: f64,
-    /// By module: packets that come together.
+    /// By module: packets per arriving batch.
     pub(super) arrived: Vec<f64>,
-    /// By module: packets a call.
+    /// By module: packets per call.
     pub(super) batches: Vec<f64>,
 }
 
 impl Model {
-    /// What `triggers` (by module, 0 to the largest batch) lead to.
+    /// Predicts the effect of `triggers` (for each module 0 to the largest batch).
     #[must_use]
     pub fn predict(&self, arrivals: &Arrivals, triggers: &[usize]) -> Predicted {
         let Called { load, arrived, batches } = self.called(arrivals, triggers);
@@ -66,7 +69,7 @@ impl Model {
     pub(super) fn called(&self, arrivals: &Arrivals, triggers: &[usize]) -> Called {
         let many = triggers.len();
         let mut called = Called { load: 0.0, arrived: Vec::with_capacity(many), batches: Vec::with_capacity(many) };
-        // By module: whether packets have waited for a batch when they leave it.
+        // By module: true if packets have waited for a batch when they leave it.
         let mut waited = Vec::with_capacity(many);
         for (at, (module, trigger)) in self.modules().iter().zip(triggers).enumerate() {
             let (arrives, batch) = self.batch(arrivals, &called.batches, at, *trigger);
@@ -80,12 +83,12 @@ impl Model {
         called
     }
 
-    /// Seconds that are waited at a module for each packet that is missing.
+    /// Returns the wait at a module for each missing packet, in seconds.
     pub(super) fn wait(&self, arrivals: &Arrivals, at: usize) -> f64 {
         arrivals.buffers[at] / self.rates()[at]
     }
 
-    /// What arrives at a module, and what it is called with.
+    /// Returns the arriving batch and the called batch of a module.
     pub(super) fn batch(&self, arrivals: &Arrivals, batches: &[f64], at: usize, trigger: usize) -> (f64, f64) {
         let arrives = match arrivals.before[at] {
             Some(before) => (arrivals.kept[at] * batches[before]).clamp(1.0, self.largest()),
@@ -103,17 +106,18 @@ impl Model {
         self.turn() + flow.path.iter().map(of_module).sum::<f64>()
     }
 
-    /// By module, the seconds for which its buffer may hold a packet, whatever comes after it: what it is modelled to wait for a
-    /// batch, and of the time that is left to its flows as much as its share of the waiting. Infinite where no flow has an objective.
+    /// Returns, for each module, the time for which its buffer may hold a packet, independent of later modules: its
+    /// modelled wait for a batch, and a share of the remaining time of its flows in proportion to this wait. Infinite
+    /// if no flow has an objective.
     ///
-    /// Along a path whose objective can be kept, the holds, the turn and the calls are never more than that together.
+    /// Along a path whose objective can be kept, the sum of holds, turn and calls does not exceed the objective.
     #[must_use]
     pub fn holds(&self, arrivals: &Arrivals, triggers: &[usize]) -> Vec<f64> {
         let Called { arrived, batches, .. } = self.called(arrivals, triggers);
         let wait = |at: usize| (batches[at] - arrived[at]).max(0.0) * self.wait(arrivals, at);
         let mut holds = vec![f64::INFINITY; triggers.len()];
         for flow in self.flows().iter().filter(|flow| flow.rate > 0.0 && flow.slo.is_finite()) {
-            let left = (flow.slo - self.delay(arrivals, flow, &arrived, &batches)).max(0.0);
+            let remaining = (flow.slo - self.delay(arrivals, flow, &arrived, &batches)).max(0.0);
             let waited: f64 = flow.path.iter().map(|&at| wait(at)).sum();
             let buffers = flow.path.iter().filter(|at| triggers[**at] > 0).count() as f64;
             for &at in &flow.path {
@@ -124,7 +128,7 @@ impl Model {
                 } else {
                     0.0
                 };
-                holds[at] = holds[at].min(wait(at) + left * share);
+                holds[at] = holds[at].min(wait(at) + remaining * share);
             }
         }
         holds

@@ -1,4 +1,4 @@
-//! Lines are planted, and periods made from them.
+//! Periods that are made from given lines.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ fn nanos(t0: f64, t1: f64) -> Online {
     Online::new(Line { fixed: t0 * 1e-9, each: t1 * 1e-9 }, 0.0)
 }
 
-/// A period in which 200 calls were timed, on batches of `size`, that cost `t0 + t1·size` nanoseconds each.
+/// A period in which 200 calls were timed, on batches of `size`, each with a cost of `t0 + t1·size` nanoseconds.
 fn period(online: &mut Online, [t0, t1]: [f64; 2], size: u64) {
     online.note(200, 200 * size, 200.0 * (t0 + t1 * size as f64) * 1e-9);
 }
@@ -30,9 +30,9 @@ fn without_periods_it_is_the_profile() {
     assert_eq!(online, before);
 }
 
-/// The engine's own part of a call is not in what the stopwatch says.
+/// The stopwatch does not include the engine's own part of a call.
 #[test]
-fn what_the_stopwatch_leaves_out_is_added() {
+fn time_that_the_stopwatch_does_not_count_is_added() {
     let mut online = Online::new(Line { fixed: 50e-9, each: 10e-9 }, 20e-9);
     for size in [1, 4, 16, 32].into_iter().cycle().take(40) {
         period(&mut online, [30.0, 10.0], size);
@@ -41,21 +41,21 @@ fn what_the_stopwatch_leaves_out_is_added() {
     assert!((t0 * 1e9 - 50.0).abs() < 0.5 && (t1 * 1e9 - 10.0).abs() < 0.1, "{:?}", online.line());
 }
 
-/// A module that waits on purpose took two series of timed turns, three seconds, to be believed.
+/// The cost of a module that waits on purpose was learnt only after two series of timed turns, three seconds.
 #[test]
-fn what_takes_thousands_of_times_what_was_measured_is_known_in_a_handful_of_periods() {
+fn a_cost_thousands_of_times_the_profile_is_known_in_a_few_periods() {
     let mut online = nanos(4.0, 0.1);
     for _ in 0..6 {
         online.note(6, 6 * 32, 6.0 * (100e-6 + 32.0 * 20e-6));
     }
-    let left = 1.0 - call(&online, 32.0) / 740e3;
-    assert!(left.abs() < 0.1, "{left} is left");
-    // Two periods that share a stall say little still.
+    let error = 1.0 - call(&online, 32.0) / 740e3;
+    assert!(error.abs() < 0.1, "{error} of the cost is missing");
+    // Two periods that share a stall have little influence.
     let mut online = nanos(40.0, 10.0);
     (0..20).for_each(|_| period(&mut online, [40.0, 10.0], 32));
     (0..2).for_each(|_| period(&mut online, [740e3, 0.0], 32));
     assert!(call(&online, 32.0) < 4.0 * 360.0, "{}", call(&online, 32.0));
-    // A stall after periods that cost somewhat more than before is one stall.
+    // A stall after periods that cost somewhat more than before counts as one stall.
     let mut online = nanos(40.0, 10.0);
     (0..3).for_each(|_| period(&mut online, [80.0, 20.0], 32));
     period(&mut online, [740e3, 0.0], 32);
@@ -76,9 +76,10 @@ fn one_stalled_period_moves_it_little_and_passes() {
     assert!((call(&online, 8.0) / 130.0 - 1.0).abs() < 0.01, "{}", call(&online, 8.0));
 }
 
-/// Batches of nearly one size, and noise in what they take: a line was turned so far that calls cost nothing, or all.
+/// Batches of nearly one size with noise in their times: the line was rotated so far that calls cost nothing or
+/// everything.
 #[test]
-fn noise_of_batches_of_nearly_one_size_turns_it_little() {
+fn noise_with_batches_of_nearly_one_size_rotates_the_line_little() {
     let mut online = nanos(50.0, 10.0);
     let mut seed = 1_u64;
     let mut chance = move || {
@@ -96,7 +97,7 @@ fn noise_of_batches_of_nearly_one_size_turns_it_little() {
     assert!(least > 10.0 && most < 100.0, "{least} to {most}");
 }
 
-/// Noise in every period, seeded: the same in every run.
+/// Seeded noise in every period, the same in every run.
 #[test]
 fn noise_is_averaged() {
     let mut online = nanos(60.0, 8.0);
@@ -122,7 +123,7 @@ proptest! {
     ) {
         let mut online = nanos(prior.0, prior.1);
         for (at, size) in sizes.into_iter().enumerate() {
-            // Whatever else comes, the ends do.
+            // The smallest and the largest batch always appear.
             let size = match at % 3 { 0 => 1, 1 => 32, _ => size };
             period(&mut online, truth.into(), size);
         }
@@ -159,12 +160,12 @@ proptest! {
         (0..10).for_each(|at| period(&mut online, [t0 * factor, t1 * factor], size(at)));
         for size in if varies { &[1.0, 8.0, 32.0][..] } else { &[8.0] } {
             let is = (t0 + t1 * size) * factor;
-            let left = (call(&online, *size) - is) / ((t0 + t1 * size) * (1.0 - factor));
-            prop_assert!(left.abs() < 0.1, "{left} of the step is left for {size} packets");
+            let error = (call(&online, *size) - is) / ((t0 + t1 * size) * (1.0 - factor));
+            prop_assert!(error.abs() < 0.1, "{error} of the step is missing for {size} packets");
         }
     }
 
-    /// Whatever is said: nothing negative, nothing that is no number.
+    /// With any input, the costs are finite and not negative.
     #[test]
     fn nothing_makes_it_negative(
         prior in (0.0..500.0f64, 0.0..100.0f64),
@@ -194,9 +195,9 @@ proptest! {
         }
     }
 
-    /// A profile says that one part is nothing where it could not be told from noise.
+    /// A profile has a part of 0 if noise hides it.
     #[test]
-    fn a_part_that_was_nothing_is_found(truth in (10.0..500.0f64, 1.0..100.0f64), flat in any::<bool>()) {
+    fn a_part_that_was_zero_is_found(truth in (10.0..500.0f64, 1.0..100.0f64), flat in any::<bool>()) {
         let mut online = if flat { nanos(truth.0, 0.0) } else { nanos(0.0, truth.1) };
         (0..80).for_each(|at| period(&mut online, truth.into(), [1, 32, 4, 16][at % 4]));
         for size in [1.0, 8.0, 32.0] {

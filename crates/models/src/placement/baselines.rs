@@ -1,36 +1,37 @@
-//! What other systems do: Octans' heuristic (its algorithm 1), and the placements that it was compared with.
+//! The methods of other systems: Octans' heuristic (its algorithm 1) and the placements that it was compared with.
 //!
-//! All of them place each function on a core of its own, and value a placement by the formulas ([`Problem::rates`]).
+//! All of them give each function its own core, and value a placement by the formulas ([`Problem::rates`]).
 //!
-//! Known defects, which are the methods' own and kept: [`octans`] finds nothing where a chain fits on no domain as a
-//! whole, never moves a function away from its home domain, and takes no account of a chain's rate until a placement is
-//! valued. The others look at no interference.
+//! Known defects belong to the methods and are kept. [`octans`] finds nothing if some chain does not fit on any domain
+//! as a whole, never moves a function away from its home domain, and considers a chain's rate only when it values a
+//! placement. The other methods do not consider interference.
 
 use std::collections::HashSet;
 
 use super::model::{Placement, Problem, ProblemError, Way};
 
-/// A placement with what it is worth.
+/// A placement with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// The placement.
     pub placement: Placement,
-    /// The sum of what its chains are worth.
+    /// The sum of the values of its chains.
     pub value: f64,
 }
 
-/// How many placements [`octans`] looks at, at most.
+/// The largest number of placements that [`octans`] examines.
 pub const MOST_PLACEMENTS: usize = 1_000_000;
 
-/// Octans' heuristic: every placement of chains as wholes (its "initial placement"), and from each, depth first, moves
-/// of the part of a chain from its first remote function up to its slowest one, that included, to the home domain.
+/// Octans' heuristic. It examines every placement of whole chains (its "initial placement"). From each, depth first, it
+/// moves the part of a chain from its first remote function to its slowest remote one (included) to the home domain.
 ///
-/// The paper leaves open whether the split point moves; here it does. A chain whose last part is still remote may be
-/// moved again. A placement that was seen before is not looked at again, which changes nothing in the result. It stops
-/// after [`MOST_PLACEMENTS`], or when `is_over` returns true. `None`: no placement of whole chains has enough cores.
+/// The paper does not say whether the split point moves; here it does. A chain whose last part is still remote may be
+/// moved again. A placement that was examined before is skipped, which does not change the result. The search stops
+/// after [`MOST_PLACEMENTS`], or when `is_over` returns true. Returns `None` if no placement of whole chains has enough
+/// cores.
 ///
 /// # Errors
-/// [`ProblemError`]: the problem is none.
+/// [`ProblemError`]: the problem is invalid.
 pub fn octans(problem: &Problem, is_over: &dyn Fn() -> bool) -> Result<Option<Found>, ProblemError> {
     problem.check()?;
     let mut search = Octans { problem, is_over, seen: HashSet::new(), best: None };
@@ -96,10 +97,10 @@ impl Valued {
     }
 }
 
-/// Functions one after the other on the domain with the least share of its cores in use, the first of several.
+/// Places each function on the domain with the smallest share of used cores; the first one in case of a tie.
 ///
 /// # Errors
-/// [`ProblemError`]: the problem is none.
+/// [`ProblemError`]: the problem is invalid.
 pub fn node_balancing(problem: &Problem) -> Result<Option<Found>, ProblemError> {
     one_by_one(problem, |free, _| {
         let share = |at: usize| free[at] as f64 / problem.domains[at].cores.max(1) as f64;
@@ -107,35 +108,35 @@ pub fn node_balancing(problem: &Problem) -> Result<Option<Found>, ProblemError> 
     })
 }
 
-/// Functions one after the other on the chain's home domain, and once that is full on the first other with a free core.
+/// Places each function on the chain's home domain; if it is full, on the first other domain with a free core.
 ///
 /// # Errors
-/// [`ProblemError`]: the problem is none.
+/// [`ProblemError`]: the problem is invalid.
 pub fn node_first(problem: &Problem) -> Result<Option<Found>, ProblemError> {
     one_by_one(problem, |free, home| std::iter::once(home).chain(0..free.len()).find(|at| free[*at] > 0))
 }
 
-/// Functions one after the other on a free core, each with the same chance. `random` gives numbers below its argument.
+/// Places each function on a random free core. `random` returns a number below its argument.
 ///
 /// # Errors
-/// [`ProblemError`]: the problem is none.
+/// [`ProblemError`]: the problem is invalid.
 pub fn random(problem: &Problem, random: &mut dyn FnMut(usize) -> usize) -> Result<Option<Found>, ProblemError> {
     one_by_one(problem, |free, _| {
         let all: usize = free.iter().sum();
         let mut number = if all > 0 { random(all) } else { 0 };
         free.iter().position(|cores| {
-            let is_here = number < *cores;
+            let is_chosen = number < *cores;
             number = number.saturating_sub(*cores);
-            is_here
+            is_chosen
         })
     })
 }
 
-/// Every placement, one after the other: what is best is known for certain, after `domains ^ functions` values, unless
-/// `is_over` ends it. Also returns whether every placement was valued.
+/// Values every placement. The best one is certain after `domains ^ functions` placements, unless `is_over` ends the
+/// search. Also returns true if every placement was valued.
 ///
 /// # Errors
-/// [`ProblemError`]: the problem is none.
+/// [`ProblemError`]: the problem is invalid.
 pub fn brute_force(problem: &Problem, is_over: &dyn Fn() -> bool) -> Result<(Option<Found>, bool), ProblemError> {
     problem.check()?;
     let mut domains: Vec<Vec<usize>> = problem.chains.iter().map(|chain| vec![0; chain.functions.len()]).collect();
@@ -158,7 +159,7 @@ pub fn brute_force(problem: &Problem, is_over: &dyn Fn() -> bool) -> Result<(Opt
     }
 }
 
-/// Gives each function the domain that `choose` names, by free cores and the chain's home.
+/// Places each function on the domain that `choose` returns for the free cores and the chain's home.
 fn one_by_one(
     problem: &Problem,
     mut choose: impl FnMut(&[usize], usize) -> Option<usize>,

@@ -1,8 +1,8 @@
-//! Checks a certificate without the search that made it.
+//! Checks a certificate without the search that produced it.
 //!
-//! The placement is valued by the formulas, function by function. Small problems are then solved by
-//! [another exact method](super::counting). In larger ones other methods look for a placement that is worth more than
-//! the bound allows; finding none is no proof, and is reported as such.
+//! The placement is valued by the formulas, function by function. Small problems are then solved by [another exact
+//! method](super::counting). For larger problems, other methods look for a placement above the bound. If they find
+//! none, that is not a proof, and it is reported as such.
 
 use super::baselines::{Found, node_balancing, node_first};
 use super::counting::by_counts;
@@ -10,76 +10,76 @@ use super::exact::Certificate;
 use super::model::{Problem, ProblemError, Way};
 use super::wanted::{Objective, Wanted};
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checked {
-    /// Another exact method found the same optimum, or one within the bound.
+    /// Another exact method found the same optimum, or a value within the bound.
     Proved,
-    /// None of so many other placements is above the bound.
+    /// None of this number of other placements is above the bound.
     NotRefuted(usize),
 }
 
-/// A certificate that is wrong: a fault of the search.
+/// The certificate is wrong: a defect of the search.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refuted {
-    /// The problem, or the placement of it, is none.
+    /// The problem or the placement is invalid.
     #[error(transparent)]
     Problem(#[from] ProblemError),
-    /// The formulas say something else.
+    /// The formulas give another value.
     #[error("the placement is worth {formulas} by the formulas: the certificate says {certificate}")]
     Value {
-        /// By the formulas.
+        /// The value by the formulas.
         formulas: f64,
-        /// What the certificate says.
+        /// The value in the certificate.
         certificate: f64,
     },
-    /// A chain is below its least rate, or was left out.
-    #[error("chain {chain} forwards {rate} packets a second: at least {least} are wanted")]
+    /// A chain is below its least rate or was rejected.
+    #[error("chain {chain} forwards {rate} packets a second: at least {least} are required")]
     Least {
         /// The chain, from 0.
         chain: usize,
         /// Its rate.
         rate: f64,
-        /// What it must forward.
+        /// Its least rate.
         least: f64,
     },
-    /// More functions change their domains than may.
-    #[error("{moved} functions move: {most} may")]
+    /// More functions change their domains than allowed.
+    #[error("{moved} functions move: at most {most} are allowed")]
     Moves {
-        /// How many move.
+        /// The number of functions that move.
         moved: usize,
-        /// How many may.
+        /// The allowed number.
         most: usize,
     },
-    /// A placement is worth more than the bound.
+    /// A placement is above the bound.
     #[error("{by} finds a placement that is worth {value}: the bound is {bound}")]
     Bound {
         /// The method.
         by: &'static str,
-        /// What it found.
+        /// The value that it found.
         value: f64,
-        /// The certificate's bound.
+        /// The bound in the certificate.
         bound: f64,
     },
-    /// It is said to be the best, and is not.
+    /// The certificate claims an optimum that is not one.
     #[error("the best placement is worth {best}: the certificate says that {value} is the most")]
     Best {
-        /// The best by another exact method.
+        /// The best value by another exact method.
         best: f64,
-        /// The certificate's value.
+        /// The value in the certificate.
         value: f64,
     },
 }
 
-/// Values that differ by less than this part are the same.
+/// The relative difference below which values count as equal.
 const SAME: f64 = 1e-8;
-/// Steps that the other exact method may take.
+/// The largest number of steps of the other exact method.
 const MOST_STEPS: u64 = 200_000;
 
-/// Checks a certificate of what was wanted.
+/// Checks a certificate for the given objective and constraints.
 ///
 /// # Errors
-/// [`Refuted`]: it is wrong.
+/// [`Refuted`]: the certificate is wrong.
 pub fn check(problem: &Problem, wanted: &Wanted<'_>, certificate: &Certificate) -> Result<Checked, Refuted> {
     wanted.check(problem)?;
     let Certificate { placement, value, bound, .. } = certificate;
@@ -105,7 +105,7 @@ pub fn check(problem: &Problem, wanted: &Wanted<'_>, certificate: &Certificate) 
     if is_plain {
         for (by, found) in [("node balancing", node_balancing(problem)?), ("node first", node_first(problem)?)] {
             let Some(found) = found else { continue };
-            // Baselines take no account of least rates.
+            // Baselines do not consider least rates.
             if let Ok(value) = worth(problem, wanted, &found.placement) {
                 tried += 1;
                 above(by, value)?;
@@ -125,7 +125,7 @@ fn is_same(a: f64, b: f64) -> bool {
     (a - b).abs() <= SAME * a.abs().max(b.abs())
 }
 
-/// What a placement is worth by the formulas, if it is one that was wanted.
+/// Returns the value of a placement by the formulas, or an error if it violates a constraint.
 fn worth(problem: &Problem, wanted: &Wanted<'_>, placement: &[Way]) -> Result<f64, Refuted> {
     let rates = problem.rates(placement)?;
     for (at, ((rate, _), chain)) in rates.iter().zip(&problem.chains).enumerate() {
@@ -152,11 +152,11 @@ fn worth(problem: &Problem, wanted: &Wanted<'_>, placement: &[Way]) -> Result<f6
     })
 }
 
-/// Placements in which one function, or one copy of a chain, is on another domain.
+/// Returns placements in which one function, or one copy of a chain, is on another domain.
 fn neighbours<'p>(problem: &'p Problem, placement: &'p [Way]) -> impl Iterator<Item = Vec<Way>> + 'p {
-    /// Of more, every second, third, and so on is looked at.
+    /// The largest number of placements. If there are more, only every second, third etc. is used.
     const MOST: usize = 2_000;
-    /// Pairs of functions that are looked at in all: a placement is valued pair by pair.
+    /// The largest number of pairs of functions in all placements: valuing a placement takes time for each pair.
     const PAIRS: usize = 100_000_000;
     let cores = placement.iter().map(|way| way.domains().len()).sum::<usize>().max(1);
     let most = (PAIRS / (cores * cores)).clamp(1, MOST);

@@ -1,24 +1,24 @@
-//! A second exact method, which shares nothing with the first but the formulas: a dynamic program over counts.
+//! A second exact method, which shares only the formulas with the first: a dynamic program over counts.
 //!
-//! Rates depend on loads alone, and loads on how many functions of which demand are where. So all loads that some
-//! placement has are listed, chain by chain; placements with the same loads are one state. For each of them, what a
-//! chain is worth in a way is a number, and the best sum over the ways that add up to these loads is found backwards
-//! from them. Chains that are alike share most states. It needs time and memory by the number of states: it is for
-//! small problems, and for checking the [other](super::exact).
+//! Rates depend only on loads, and loads only on the number of functions with each demand on each domain. So all loads
+//! that placements can have are listed, chain by chain; placements with the same loads are one state. For each final
+//! state, the value of a chain in a way is fixed. The best sum over all ways that add up to this state is found
+//! backwards. Equal chains share most states. Time and memory grow with the number of states: the method is for small
+//! problems and for checking the [other method](super::exact).
 
 use std::collections::{HashMap, HashSet};
 
 use super::baselines::Found;
 use super::model::{Chain, Function, Problem, ProblemError, Way};
 
-/// A unit of load in states: loads are whole multiples of it, so that sums do not depend on their order.
+/// The number of load units: loads are whole multiples of a unit, so that sums do not depend on their order.
 const UNITS: f64 = (1_u64 << 52) as f64;
 
-/// The best placement; `None` where there is none, or where more steps would be needed: one looks at a way of a chain
-/// in one state.
+/// Returns the best placement. `None` if there is none, or if more than `most_steps` steps are needed. A step examines
+/// one way of one chain in one state.
 ///
 /// # Errors
-/// [`ProblemError`]: the problem is none.
+/// [`ProblemError`]: the problem is invalid.
 pub fn by_counts(problem: &Problem, most_steps: u64) -> Result<Option<Found>, ProblemError> {
     problem.check()?;
     let domains = problem.domains.len() as f64;
@@ -29,13 +29,13 @@ pub fn by_counts(problem: &Problem, most_steps: u64) -> Result<Option<Found>, Pr
         return Ok(None);
     }
     let counting = Counting::of(problem);
-    let mut left = most_steps;
-    let Some(reached) = counting.reached(&mut left) else { return Ok(None) };
-    let mut known = Known { left, best: HashMap::new() };
+    let mut remaining = most_steps;
+    let Some(reached) = counting.reached(&mut remaining) else { return Ok(None) };
+    let mut known = BestSums { remaining, best: HashMap::new() };
     let mut best: Option<Found> = None;
     for loads in reached.last().into_iter().flatten() {
         known.take(all as u64);
-        if known.left == 0 {
+        if known.remaining == 0 {
             return Ok(None);
         }
         let worths = counting.worths(&counting.loads(loads));
@@ -46,29 +46,29 @@ pub fn by_counts(problem: &Problem, most_steps: u64) -> Result<Option<Found>, Pr
             best = Some(Found { placement: counting.placement(&known, loads), value });
         }
     }
-    Ok(best.filter(|_| known.left > 0))
+    Ok(best.filter(|_| known.remaining > 0))
 }
 
-/// Cores by domain, then loads: of caches and links by domain, of memories by home.
+/// Cores by domain, then loads: of caches by domain, of links by domain, of memories by home domain.
 type State = Vec<i64>;
 
-/// By chains that are placed and what they add: the best sum, and the way of the last of them.
-struct Known {
-    /// Steps that may still be taken.
-    left: u64,
+/// The best sums by number of placed chains and their state, each with the way of the last chain.
+struct BestSums {
+    /// The number of steps that remain.
+    remaining: u64,
     best: HashMap<(usize, State), Option<(f64, usize)>>,
 }
 
-impl Known {
+impl BestSums {
     fn take(&mut self, steps: u64) {
-        self.left = self.left.saturating_sub(steps);
+        self.remaining = self.remaining.saturating_sub(steps);
     }
 }
 
 struct Counting<'p> {
     problem: &'p Problem,
     unit: f64,
-    /// By chain: its ways with what they add.
+    /// By chain: its ways and the state that each adds.
     ways: Vec<Vec<(Way, State)>>,
 }
 
@@ -122,8 +122,8 @@ impl<'p> Counting<'p> {
         (1.0 / function.metric / self.unit).round() as i64
     }
 
-    /// By number of chains: all states that those reach on the cores there are.
-    fn reached(&self, left: &mut u64) -> Option<Vec<HashSet<State>>> {
+    /// Returns, by number of chains, all states that these chains can have on the available cores.
+    fn reached(&self, remaining: &mut u64) -> Option<Vec<HashSet<State>>> {
         let domains = &self.problem.domains;
         let mut reached = vec![HashSet::from([vec![0; 4 * domains.len()]])];
         for ways in &self.ways {
@@ -134,7 +134,7 @@ impl<'p> Counting<'p> {
                 if domains.iter().zip(&sum).all(|(domain, used)| *used <= domain.cores as i64) {
                     next.insert(sum);
                 }
-                *left = left.checked_sub(1)?;
+                *remaining = remaining.checked_sub(1)?;
             }
             reached.push(next);
         }
@@ -145,7 +145,7 @@ impl<'p> Counting<'p> {
         state.iter().map(|units| *units as f64 * self.unit).collect()
     }
 
-    /// By chain and way: what it is worth at these loads; `None` below its least rate.
+    /// Returns the value of each way of each chain for these loads; `None` below the chain's least rate.
     fn worths(&self, loads: &[f64]) -> Vec<Vec<Option<f64>>> {
         let of = |(chain, ways): (&Chain, &Vec<(Way, State)>)| {
             let whole = chain.whole();
@@ -177,8 +177,8 @@ impl<'p> Counting<'p> {
         (rate >= chain.least).then(|| chain.value(rate))
     }
 
-    /// (2), (8)–(11): `follows` says whether the function before is on the same domain, `head` is the first of its
-    /// segment there.
+    /// Returns a function's rate, (2) and (8)–(11). `follows` is true if the function before is on the same domain, and
+    /// `head` is the first function of its segment there.
     fn rate(
         &self,
         chain: &Chain,
@@ -210,14 +210,14 @@ impl<'p> Counting<'p> {
         function.rates[domain] * (1.0 - drop.clamp(0.0, 1.0))
     }
 
-    /// The best sum of so many chains that add up to this state.
+    /// Returns the best sum of the first `chains` chains that add up to this state.
     fn best(
         &self,
         reached: &[HashSet<State>],
         worths: &[Vec<Option<f64>>],
         chains: usize,
         state: &State,
-        known: &mut Known,
+        known: &mut BestSums,
     ) -> Option<f64> {
         if chains == 0 {
             return Some(0.0);
@@ -226,7 +226,7 @@ impl<'p> Counting<'p> {
             return known.map(|(value, _)| value);
         }
         known.take(self.ways[chains - 1].len() as u64);
-        if known.left == 0 {
+        if known.remaining == 0 {
             return None;
         }
         let mut best: Option<(f64, usize)> = None;
@@ -246,7 +246,7 @@ impl<'p> Counting<'p> {
         best.map(|(value, _)| value)
     }
 
-    fn placement(&self, known: &Known, end: &State) -> Vec<Way> {
+    fn placement(&self, known: &BestSums, end: &State) -> Vec<Way> {
         let (mut state, mut placement) = (end.clone(), Vec::new());
         for chains in (1..=self.ways.len()).rev() {
             let Some(Some((_, at))) = known.best.get(&(chains, state.clone())) else { break };
@@ -259,7 +259,7 @@ impl<'p> Counting<'p> {
     }
 }
 
-/// All sequences of so many domains.
+/// Returns all sequences of `length` domains.
 fn sequences(domains: usize, length: usize) -> impl Iterator<Item = Vec<usize>> {
     let mut next = Some(vec![0; length]);
     std::iter::from_fn(move || {

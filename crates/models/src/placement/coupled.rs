@@ -1,20 +1,21 @@
-//! Rates and contention together: a function that waits for its chain's slowest one competes for less.
+//! Calculates rates and contention together: a function that waits for the slowest function of its chain competes for
+//! less.
 //!
-//! The formulas take each function's demand as `1/x`, as if it never waited. A function that could forward φ packets a
-//! second and gets r of them makes the part `r/φ` of its accesses. So demands follow from rates, and rates from
-//! demands: a fixed point. It is approached by damped iteration. Nothing guarantees that it is reached, so the residual
-//! is part of the answer. A certificate of the exact search is about the fixed-rate model, not about this one.
+//! In the formulas, each function has the demand `1/x`, as if it never waited. A function that could forward φ packets
+//! per second and gets r of them makes the share `r/φ` of its accesses. So demands depend on rates, and rates on
+//! demands: a fixed point. It is approached by damped iteration. Convergence is not guaranteed, so the residual is part
+//! of the result. A certificate of the exact search applies to the fixed-rate model, not to this one.
 
 use super::model::{Placement, Problem, ProblemError, Way};
 
-/// How the fixed point is approached.
+/// The parameters of the iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Damping {
-    /// The part of the way to the next demands that each round goes, above 0 to 1.
+    /// The step towards the next demands in each round, above 0 to 1.
     pub step: f64,
-    /// Rounds at most.
+    /// The largest number of rounds.
     pub rounds: usize,
-    /// The residual at which it ends.
+    /// The residual at which the iteration ends.
     pub residual: f64,
 }
 
@@ -24,28 +25,28 @@ impl Default for Damping {
     }
 }
 
-/// Rates and contention of a placement that fit together.
+/// Consistent rates and contention of a placement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Coupled {
-    /// By chain: packets a second that it forwards; its own rate where it gets no more.
+    /// The packets per second that each chain forwards; at most its own rate.
     pub rates: Vec<f64>,
-    /// By chain and function, or copy of the whole chain: the packets a second that it could forward.
+    /// The packets per second that each function, or each copy of a whole chain, could forward.
     pub functions: Vec<Vec<f64>>,
-    /// By how much a part rates changed in the last round, at most.
+    /// The largest relative change of a rate in the last round.
     pub residual: f64,
-    /// Rounds that were made.
+    /// The number of rounds.
     pub rounds: usize,
-    /// Whether the residual was reached.
+    /// True if the residual was reached.
     pub is_converged: bool,
 }
 
-/// The smallest part of its demand that a function has: its metric stays finite.
+/// The smallest share of its demand that a function has, so that its metric stays finite.
 const LEAST_USE: f64 = 1e-9;
 
-/// Computes rates and contention of a placement together.
+/// Calculates consistent rates and contention of a placement.
 ///
 /// # Errors
-/// [`ProblemError`]: the problem or the placement is none.
+/// [`ProblemError`]: the problem or the placement is invalid.
 pub fn coupled(problem: &Problem, placement: &Placement, damping: Damping) -> Result<Coupled, ProblemError> {
     problem.check()?;
     let mut scaled = problem.clone();
@@ -73,7 +74,7 @@ pub fn coupled(problem: &Problem, placement: &Placement, damping: Damping) -> Re
         before = Some(found.rates.clone());
         for (chain, uses) in uses.iter_mut().enumerate() {
             for (function, part) in uses.iter_mut().enumerate() {
-                // Of copies of the whole chain, all functions have the rate of the slowest copy.
+                // All functions in copies of the whole chain have the rate of the slowest copy.
                 let rates = &found.functions[chain];
                 let could = match placement[chain] {
                     Way::Split(_) => rates.get(function).copied().unwrap_or(0.0),

@@ -1,20 +1,21 @@
-//! The best placement, with proof: branch and bound over chains.
+//! Finds the best placement, with proof, by branch and bound over chains.
 //!
-//! A [node](Level) places the first chains of an order. Its bound adds what the placed chains are worth at the loads so
-//! far and, for each chain to come, its best way at those loads, less what its load takes of the placed chains: their
-//! binding functions lose at least the chord's slope for each unit of load. Cores are priced by domain, which keeps the
-//! bound a sum over chains. The search has a placement and a bound whenever it is stopped: the gap is certified.
+//! A [node](Level) places the first chains of an order. Its bound is the value of the placed chains at the present
+//! loads, plus the best way of each remaining chain at these loads, minus the loss that its load causes to the placed
+//! chains. Their binding functions lose at least the slope of the chord per unit of load. Cores have prices by domain,
+//! which keeps the bound a sum over chains. Whenever the search is stopped, it has a placement and a bound: the gap is
+//! certified.
 //!
-//! Chains to come do not know of each other's loads, which makes the bound loose. So a search that is not short begins
-//! again in [slices](Slice): in each, the load of the home's cache is known to be at least the slice's.
+//! Remaining chains do not consider each other's loads, which makes the bound loose. So a longer search starts again in
+//! [slices](Slice); within a slice, the load of the home's cache is at least the slice's lower end.
 //!
-//! Placements that differ only in the names of like domains are searched once: domains of a class appear in their
-//! order. So are those that differ only in the order of [kin](Kin), chains that add the same loads: their ways do not
-//! decrease, and once all ways are chosen, the best assignment of kin to ways is computed.
+//! Placements that differ only in the numbering of equal domains are searched once: domains of a class are used in
+//! their order. The same holds for placements that differ only in the order of [kin](Kin), chains that add the same
+//! loads: their ways do not decrease, and when all ways are chosen, the best assignment of kin to ways is calculated.
 
 mod root;
 
-use root::{FREE, Open, PRICED, Prices, Slice};
+use root::{FREE, OpenSlice, PRICED, Prices, Slice};
 
 use super::assignment::assign;
 use super::improve::Improve;
@@ -22,64 +23,65 @@ use super::model::{Chain, Placement, Problem, ProblemError};
 use super::options::{Kin, Listed, Space};
 use super::wanted::{Objective, Wanted};
 
-/// How long the search goes on.
+/// The limits of the search.
 #[derive(Clone, Copy)]
 pub struct Effort<'t> {
-    /// It ends after so many nodes.
+    /// The largest number of nodes.
     pub nodes: u64,
-    /// It ends when this says so; it is called now and then.
+    /// Ends the search when it returns true; called from time to time.
     pub is_over: &'t dyn Fn() -> bool,
 }
 
-/// The best placement found, with the proof of how good it is.
+/// The best placement found, with a bound on how good any placement can be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Certificate {
-    /// The best placement that was found.
+    /// The best placement found.
     pub placement: Placement,
-    /// Its value: the sum over chains, or the cores that it uses, as a negative number.
+    /// Its value: the sum over chains, or the number of used cores as a negative number.
     pub value: f64,
-    /// No placement is worth more.
+    /// An upper bound of the value of all placements.
     pub bound: f64,
-    /// Nodes whose bound was computed.
+    /// The number of nodes whose bound was calculated.
     pub nodes: u64,
 }
 
 impl Certificate {
-    /// `(bound − value) / |bound|`, 0 for a proved optimum.
+    /// Returns `(bound − value) / |bound|`; 0 for a proved optimum.
     #[must_use]
     pub fn gap(&self) -> f64 {
         if self.bound == 0.0 { 0.0 } else { ((self.bound - self.value) / self.bound.abs()).max(0.0) }
     }
 }
 
-/// Values that differ by less than this part are the same.
+/// The relative difference below which values count as equal.
 const SAME: f64 = 1e-9;
-/// A search of more nodes begins again, slice by slice of the load of the home's cache.
+/// The number of nodes after which a search starts again in slices of the load of the home's cache.
 const FIRST_NODES: u64 = 3_000;
-/// Ways that are looked at in them; what is left then is divided further, for the sake of the bound.
+/// The number of ways examined in the slices before they are divided further, for a better bound.
 const SECOND_WORK: u64 = 20_000_000;
-/// After so many ways that were looked at, and each time that they have doubled, a better placement is looked for: so
-/// many ways are one value that is computed then.
+/// The number of examined ways after which a better placement is searched for; again whenever it has doubled.
 const FIRST_IMPROVING: u64 = 500_000;
+/// The number of examined ways per value that this search may calculate.
 const WAYS_PER_VALUE: u64 = 60;
-/// So many chains before the last nothing has a price: what the chains to come do not use would be paid for.
+/// The number of last chains for which cores and loads have no price: with a price, chains would pay for resources that
+/// the remaining ones do not use.
 const UNPRICED: usize = 2;
-/// Ways that are looked at between two looks whether the search is over.
+/// The number of examined ways between two checks of the time.
 const LOOK_EVERY: u64 = 20_000;
 
-/// The best placement of all chains, or the best that `effort` allows, with a bound that holds in either case. `None`:
-/// no placement has enough cores and keeps the least rate of each chain, or none was found.
+/// Returns the best placement of all chains, or the best that `effort` allows, with a bound that is valid in either
+/// case. `None` if no placement has enough cores and keeps the least rate of each chain, or if none was found.
 ///
 /// # Errors
-/// [`ProblemError`]: the problem is none.
+/// [`ProblemError`]: the problem is invalid.
 pub fn exact(problem: &Problem, effort: &Effort<'_>) -> Result<Option<Certificate>, ProblemError> {
     exact_for(problem, &Wanted::default(), effort)
 }
 
-/// The same for what else may be [wanted](Wanted).
+/// The same with other [objectives and constraints](Wanted).
 ///
 /// # Errors
-/// [`ProblemError`]: the problem is none, or what runs now is no placement of it.
+/// [`ProblemError`]: the problem is invalid, or the present placement does not belong to it.
 pub fn exact_for(
     problem: &Problem,
     wanted: &Wanted<'_>,
@@ -104,50 +106,50 @@ pub fn exact_for(
 struct Search<'s> {
     space: &'s Space,
     effort: &'s Effort<'s>,
-    /// The kin of each place in the order: as often as they have members.
+    /// The kin at each position of the order; each kin appears once per member.
     order: Vec<usize>,
     slice: Slice,
-    /// All free, and those that make the root's bound low.
+    /// The prices: all 0 (`FREE`), and those with a low bound at the root (`PRICED`).
     prices: [Prices; 2],
-    /// By kin: ways that begin with the first of like domains.
+    /// By kin: the ways that begin with the first of equal domains.
     firsts: Vec<Vec<usize>>,
     improve: Improve<'s>,
     best: f64,
     objective: Objective,
-    /// By chain.
+    /// The chosen way of each chain.
     chosen: Option<Vec<usize>>,
-    /// The largest bound of what was not searched.
+    /// The largest bound of the part that was not searched.
     open: f64,
     nodes: u64,
-    /// Ways that were looked at.
+    /// The number of examined ways.
     work: u64,
     next_look: u64,
     next_improving: u64,
-    /// Where the search stops, to begin again in other slices.
+    /// The point at which the search stops, to start again in other slices.
     stop: Stop,
-    /// Ways whose bound was computed for prices, since the last look whether the search is over.
+    /// The number of ways examined for prices since the last check of the time.
     since_look: usize,
     is_over: bool,
     levels: Vec<Level>,
 }
 
-/// When the search stops.
+/// The point at which the search stops.
 #[derive(Clone, Copy)]
 struct Stop {
     nodes: u64,
     work: u64,
 }
 
-/// The state of the search at one depth, which each node writes again.
+/// The state of the search at one depth; each node overwrites it.
 #[derive(Clone, Default)]
 struct Level {
     loads: Vec<f64>,
-    /// The value that the chains placed so far lose for each unit of load.
+    /// The value that the placed chains lose per unit of load.
     slopes: Vec<f64>,
     cores: Vec<usize>,
-    /// The value of the chains placed so far.
+    /// The value of the placed chains.
     worth: f64,
-    /// The ways of the next chain with their bounds; by falling bound.
+    /// The ways of the next chain with their bounds, sorted by falling bound.
     ways: Vec<(f64, usize)>,
     /// The bound without the next chain.
     rest: f64,
@@ -158,7 +160,7 @@ struct Level {
 impl<'s> Search<'s> {
     fn new(problem: &Problem, space: &'s Space, objective: Objective, effort: &'s Effort<'s>) -> Self {
         let mut kin: Vec<_> = (0..space.kin.len()).collect();
-        // Chains that add the largest loads first: what they take of others is then known early.
+        // Chains with the largest loads come first, so that their effect on others is known early.
         let demand = |kin: usize| {
             let chain = &problem.chains[space.kin[kin].members[0]];
             chain.functions.iter().map(|function| 1.0 / function.metric).sum::<f64>()
@@ -217,9 +219,9 @@ impl<'s> Search<'s> {
         let open = std::mem::replace(&mut self.open, f64::NEG_INFINITY);
         let mut slices = self.equal_slices(open);
         for most_work in [SECOND_WORK, u64::MAX] {
-            // A good placement's neighbours are searched first.
+            // Slices near a good placement are searched first.
             let good = self.chosen.as_ref().map_or(0.0, |chosen| self.space.loads(chosen)[self.slice.resource]);
-            let distance = |Open { slice, .. }: &Open| ((slice.least + slice.most) / 2.0 - good).abs();
+            let distance = |OpenSlice { slice, .. }: &OpenSlice| ((slice.least + slice.most) / 2.0 - good).abs();
             slices.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
             self.stop = Stop { nodes: u64::MAX, work: self.work.saturating_add(most_work) };
             slices = slices.into_iter().filter_map(|slice| self.search_slice(slice)).collect();
@@ -228,8 +230,8 @@ impl<'s> Search<'s> {
         self.open = slices.iter().map(|slice| slice.bound).fold(f64::NEG_INFINITY, f64::max);
     }
 
-    /// What is left of a slice that was not searched to its end.
-    fn search_slice(&mut self, mut slice: Open) -> Option<Open> {
+    /// Searches a slice. Returns its remaining part if it was not searched completely.
+    fn search_slice(&mut self, mut slice: OpenSlice) -> Option<OpenSlice> {
         if !self.promises(slice.bound) {
             return None;
         }
@@ -243,7 +245,7 @@ impl<'s> Search<'s> {
         (self.open > f64::NEG_INFINITY).then_some(slice)
     }
 
-    /// Searches the slice.
+    /// Searches the present slice.
     fn search(&mut self) {
         self.limit(FREE);
         self.limit(PRICED);
@@ -264,18 +266,18 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// Whether a bound leaves room above the best.
+    /// True if a bound allows a better placement.
     fn promises(&self, bound: f64) -> bool {
         let least = match self.objective {
             Objective::Rates => SAME * self.best.abs(),
-            // Cores are whole.
+            // The number of cores is whole.
             Objective::Cores => 1.0 - 1e-6,
         };
         self.chosen.is_none() || bound > self.best + least
     }
 
-    /// The bound of a way, at a node: what it is worth at the loads with its own, less what those take of placed chains
-    /// and what its cores cost. `None`: it has too few cores, or misses its least rate.
+    /// Returns the bound of a way at a node: its value at the loads including its own, minus the loss of placed chains
+    /// and the price of its cores. `None` if there are too few cores, or if it is below its least rate.
     #[inline]
     fn way(&self, listed: &Listed, at: usize, level: &Level, prices: &Prices, scratch: &mut [f64]) -> Option<f64> {
         let choice = &listed.choices[at];
@@ -306,12 +308,12 @@ impl<'s> Search<'s> {
         if depth + UNPRICED >= self.order.len() { FREE } else { PRICED }
     }
 
-    /// A bound of the ways that are not listed, at all nodes.
+    /// Returns a bound of the ways that are not listed, valid at all nodes.
     fn ceiling(&self, listed: &Listed, priced: usize) -> f64 {
         self.prices[priced].ceiling(listed)
     }
 
-    /// The bound of the best way.
+    /// Returns the bound of the best way.
     fn best_way(&mut self, kin: usize, level: &Level, priced: usize, scratch: &mut [f64]) -> Option<f64> {
         let listed = &self.space.kin[kin].envelope;
         let mut best: Option<f64> = None;
@@ -328,7 +330,7 @@ impl<'s> Search<'s> {
         listed.limited(best, self.ceiling(listed, priced))
     }
 
-    /// The bound of the node at this depth, whose ways are listed meanwhile. `None`: a chain has no way.
+    /// Returns the bound of the node at this depth, and lists its ways. `None` if a chain has no way.
     fn bound(&mut self, depth: usize, chosen: &[usize]) -> Option<f64> {
         self.nodes += 1;
         let mut level = std::mem::take(&mut self.levels[depth]);
@@ -377,12 +379,12 @@ impl<'s> Search<'s> {
         Some(if listed.is_complete { most } else { most.max(rest + self.ceiling(listed, priced)) })
     }
 
-    /// Whether a way takes unused domains of each class in their order; `firsts` are its domains, each once, as they
-    /// appear.
+    /// True if a way uses the unused domains of each class in their order. `firsts` are its domains in the order of
+    /// their first use.
     fn is_first_of_its_like(&self, firsts: &[usize], level: &Level) -> bool {
         let classes = &self.space.classes;
-        firsts.iter().enumerate().all(|(place, &domain)| {
-            let is_new = |domain: usize| !level.is_used[domain] && !firsts[..place].contains(&domain);
+        firsts.iter().enumerate().all(|(index, &domain)| {
+            let is_new = |domain: usize| !level.is_used[domain] && !firsts[..index].contains(&domain);
             !is_new(domain) || !(0..domain).any(|other| classes[other] == classes[domain] && is_new(other))
         })
     }
@@ -405,7 +407,7 @@ impl<'s> Search<'s> {
             }
             self.look();
             if self.is_over || self.is_to_stop() {
-                // The ways that follow have lower bounds.
+                // The following ways have lower bounds.
                 self.open = self.open.max(bound);
                 break;
             }
@@ -437,7 +439,7 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// All ways are chosen: which of the kin takes which is an assignment problem, as all loads are known.
+    /// All ways are chosen and all loads are known: assigning the ways to the kin is an assignment problem.
     fn leaf(&mut self, chosen: &[usize]) {
         let loads = &self.levels[chosen.len()].loads;
         let (mut worth, mut by_chain) = (0.0, vec![0; chosen.len()]);
@@ -446,20 +448,20 @@ impl<'s> Search<'s> {
             let Kin { members, is_uniform, .. } = &self.space.kin[kin];
             let ways = &chosen[at..at + members.len()];
             at += members.len();
-            let value = |member: usize, place: usize| {
+            let value = |member: usize, slot: usize| {
                 let listed = &self.space.chains[members[member]];
-                listed.value(&listed.choices[ways[place]], loads).map_or(f64::NEG_INFINITY, |(value, _)| value)
+                listed.value(&listed.choices[ways[slot]], loads).map_or(f64::NEG_INFINITY, |(value, _)| value)
             };
-            let places = if *is_uniform { (0..members.len()).collect() } else { assign(members.len(), &value) };
-            for (member, &place) in places.iter().enumerate() {
-                worth += value(member, place);
-                by_chain[members[member]] = ways[place];
+            let slots = if *is_uniform { (0..members.len()).collect() } else { assign(members.len(), &value) };
+            for (member, &slot) in slots.iter().enumerate() {
+                worth += value(member, slot);
+                by_chain[members[member]] = ways[slot];
             }
         }
         self.take(Some((by_chain, worth)));
     }
 
-    /// Writes the level below with one more chain placed; `false` where a chain misses its least rate.
+    /// Writes the next level with one more chain placed. Returns `false` if a chain is below its least rate.
     fn place(&mut self, depth: usize, at: usize, chosen: &[usize]) -> bool {
         let (above, below) = self.levels.split_at_mut(depth + 1);
         let (above, below) = (&above[depth], &mut below[0]);

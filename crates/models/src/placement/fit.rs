@@ -1,36 +1,37 @@
-//! A function's drop parameters from co-runs: how much slower it was, and how strong its competitors were.
+//! Fits a function's drop parameters to co-runs, in which its slowdown and the strength of its competitors were
+//! measured.
 //!
-//! `λ = α·a + β·b + C`, where a is the competing level in the cache (1 where the function reads packets from another
-//! domain) and b that of the memory controller or the link. By default the squares of errors are least under `α, β, C ≥
-//! 0` and `α + β + C ≤ 1`: then more load never helps and λ stays within 0 to 1, on which the exact search's bounds
-//! rest. The paper's least mean squares has no such constraints.
+//! `λ = α·a + β·b + C`, where a is the competing level of the cache (1 if the function reads packets from another
+//! domain) and b that of the memory controller or the link. By default, the squared errors are minimised with `α, β, C
+//! ≥ 0` and `α + β + C ≤ 1`. Then more load never helps and λ stays between 0 and 1; the bounds of the exact search
+//! depend on this. The paper's least mean squares has no such constraints.
 
 use super::model::{Sensitivity, Shape};
 
-/// One co-run.
+/// A co-run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CoRun {
-    /// The competing level in the last-level cache, 0 to 1.
+    /// The competing level of the last-level cache, 0 to 1.
     pub cache: f64,
-    /// The competing level at the memory controller or the link, 0 to 1.
+    /// The competing level of the memory controller or the link, 0 to 1.
     pub memory: f64,
-    /// How much slower than alone: `(P − φ) / P`.
+    /// The drop of the rate relative to running alone: `(P − φ) / P`.
     pub drop: f64,
 }
 
-/// Parameters that were fitted.
+/// Fitted parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fitted {
     /// α, β and C.
     pub drop: Sensitivity,
-    /// How they apply.
+    /// The shape in which they apply.
     pub shape: Shape,
-    /// The root of the mean squared error of λ over the co-runs it was fitted to.
+    /// The root mean squared error of λ over these co-runs.
     pub error: f64,
 }
 
 impl Fitted {
-    /// The λ that it predicts.
+    /// Returns the predicted λ.
     #[must_use]
     pub fn predict(&self, run: &CoRun) -> f64 {
         let Sensitivity { cache, memory, constant } = self.drop;
@@ -38,10 +39,10 @@ impl Fitted {
     }
 }
 
-/// The least squares under the constraints, with terms of this shape. `None` without co-runs.
+/// Fits by least squares under the constraints, with terms of this shape. Returns `None` without co-runs.
 ///
-/// The constraints cut the space of three parameters at four planes. The optimum is the unconstrained one on some set
-/// of them that is inside of the others: all sixteen sets are tried.
+/// The constraints are four planes in the space of the three parameters. The optimum is the unconstrained one on the
+/// intersection of some of them, within the others: all sixteen sets are tried.
 #[must_use]
 pub fn non_negative(runs: &[CoRun], shape: Shape) -> Option<Fitted> {
     if runs.is_empty() {
@@ -63,7 +64,7 @@ pub fn non_negative(runs: &[CoRun], shape: Shape) -> Option<Fitted> {
     best
 }
 
-/// The saturating form with the `h` that fits best, of 101 between 0.01 and 100.
+/// Fits the saturating shape, with the best `h` of 101 values between 0.01 and 100.
 #[must_use]
 pub fn saturating(runs: &[CoRun]) -> Option<Fitted> {
     let halves = (0..=100).map(|at| 10_f64.powf(-2.0 + 0.04 * f64::from(at)));
@@ -71,8 +72,8 @@ pub fn saturating(runs: &[CoRun]) -> Option<Fitted> {
     fits.min_by(|a, b| a.error.total_cmp(&b.error))
 }
 
-/// Whichever of the two forms predicts better what it was not fitted to: the co-runs are left out in five groups, one
-/// after the other. The second figure is the mean absolute error of λ then.
+/// Returns the shape that predicts left-out co-runs better, by five-fold cross-validation, and its mean absolute error
+/// of λ for them.
 #[must_use]
 pub fn by_held_out_error(runs: &[CoRun]) -> Option<(Fitted, f64)> {
     const GROUPS: usize = 5;
@@ -93,8 +94,8 @@ pub fn by_held_out_error(runs: &[CoRun]) -> Option<(Fitted, f64)> {
     found.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// The paper's least mean squares (Widrow and Hoff 1960, normalised): after each co-run the parameters move against its
-/// error. They may become negative.
+/// The paper's least mean squares (Widrow and Hoff 1960, normalised): after each co-run, the parameters move against
+/// its error. They may become negative.
 #[must_use]
 pub fn least_mean_squares(runs: &[CoRun], step: f64, passes: usize) -> Option<Fitted> {
     let mut parts = [0.0; 3];
@@ -114,11 +115,11 @@ fn of(drop: Sensitivity, shape: Shape, runs: &[CoRun]) -> Fitted {
     Fitted { error: (squares / runs.len() as f64).sqrt(), ..fitted }
 }
 
-/// The least squares where only `free` parameters are not 0, and where they add up to 1 if `is_full`. `None` where the
-/// co-runs do not separate them.
+/// Fits by least squares with only the `free` parameters; the others are 0. If `is_full`, the parameters add up to 1.
+/// `None` if the co-runs do not separate the parameters.
 fn on_planes(rows: &[[f64; 4]], free: &[usize], is_full: bool) -> Option<[f64; 3]> {
     let mut found = [0.0; 3];
-    // On the plane of the sum the last parameter is 1 less the others: it goes over to the other side.
+    // On the plane of the sum, the last parameter is 1 minus the others and is eliminated.
     let (free, last) = match (is_full, free) {
         (false, free) => (free, None),
         (true, [rest @ .., last]) => (rest, Some(*last)),
@@ -134,7 +135,7 @@ fn on_planes(rows: &[[f64; 4]], free: &[usize], is_full: bool) -> Option<[f64; 3
         }
         normal[i][3] = rows.iter().map(|row| x(row, a) * y(row)).sum();
     }
-    // Elimination with pivots.
+    // Gaussian elimination with pivoting.
     for column in 0..count {
         let pivot = (column..count).max_by(|&a, &b| normal[a][column].abs().total_cmp(&normal[b][column].abs()))?;
         normal.swap(column, pivot);
@@ -182,7 +183,7 @@ mod tests {
             prop_assert!((lms.drop.memory - memory).abs() < 1e-6, "{lms:?}");
         }
 
-        /// Whatever was measured: parameters that the search may rely on, and no grid point is better.
+        /// For any measurements, the parameters satisfy the constraints, and no grid point is better.
         #[test]
         fn the_optimum_is_inside_the_constraints(noise in prop::collection::vec(-0.5_f64..1.5, 1..40)) {
             let runs = runs(Sensitivity::default(), Shape::Linear, &noise);
@@ -199,7 +200,7 @@ mod tests {
         }
     }
 
-    /// Competitors' first step takes most: held-out error chooses the form that says so.
+    /// The first competitors have the largest effect: cross-validation chooses the saturating shape.
     #[test]
     fn the_form_that_predicts_better_is_chosen() {
         let drop = Sensitivity { cache: 0.3, memory: 0.4, constant: 0.05 };
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!((by_held_out_error(&[]), non_negative(&[], Shape::Linear)), (None, None));
     }
 
-    /// Co-runs in which both levels are the same cannot separate α from β: their sum is found.
+    /// Co-runs with equal levels cannot separate α from β, but their sum is found.
     #[test]
     fn the_sum_is_found_where_levels_go_together() {
         let same: Vec<_> = (0..20)

@@ -1,4 +1,4 @@
-//! Searches without proof: where the exact one starts, and how it improves what it has.
+//! Heuristic searches: the start of the exact search, and improvements of its best placement.
 
 use super::options::Space;
 
@@ -6,27 +6,26 @@ use super::options::Space;
 pub(super) struct Improve<'s> {
     space: &'s Space,
     random: u64,
-    /// Values that may still be computed: a bound of the effort that does not depend on time.
-    left: u64,
+    /// The number of values that may still be calculated: a limit that does not depend on time.
+    remaining: u64,
     look_at_time: &'s dyn Fn() -> bool,
-    /// Values of chains that were computed since the last look at the time.
+    /// The number of chain values calculated since the last check of the time.
     since_look: usize,
     is_over: bool,
 }
 
-/// So many values at most are computed before the search begins.
+/// The number of values for the start of the search.
 const START: u64 = 20_000;
-/// A chain with more ways is moved function by function.
+/// The largest number of ways of a chain that is moved way by way; others are moved function by function.
 const FEW_WAYS: usize = 128;
 
 impl<'s> Improve<'s> {
-    /// `look_at_time` says whether the time is over.
+    /// Creates a search. `look_at_time` returns true when the time is over.
     pub(super) fn new(space: &'s Space, look_at_time: &'s dyn Fn() -> bool) -> Self {
-        Self { space, random: 0x9E37_79B9_7F4A_7C15, left: 0, look_at_time, since_look: 0, is_over: false }
+        Self { space, random: 0x9E37_79B9_7F4A_7C15, remaining: 0, look_at_time, since_look: 0, is_over: false }
     }
 
-    /// Counts values of chains that were computed. Every so many, it looks at the time, which costs next to nothing
-    /// then.
+    /// Counts calculated chain values. Checks the time after every so many values, so that checks are cheap.
     fn count(&mut self, values: usize) {
         const LOOK_EVERY: usize = 20_000;
         self.since_look += values;
@@ -36,11 +35,10 @@ impl<'s> Improve<'s> {
         }
     }
 
-    /// Placements to begin with: chains one after the other, each in the best way that is left, then moves. `None`
-    /// where that finds none. Once the time is over, each chain gets the way that is best for itself, and nothing
-    /// moves.
+    /// Returns a first placement: chains one after the other, each in the best remaining way, then moves. `None` if
+    /// this finds none. Once the time is over, each chain gets the way that is best for itself, without moves.
     pub(super) fn start(&mut self) -> Option<(Vec<usize>, f64)> {
-        self.left = START;
+        self.remaining = START;
         let chains = self.space.chains.len();
         let orders: [Vec<_>; 2] = [(0..chains).collect(), (0..chains).rev().collect()];
         let mut best: Option<(Vec<usize>, f64)> = None;
@@ -69,9 +67,9 @@ impl<'s> Improve<'s> {
         best
     }
 
-    /// Goes on from a placement by simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983), then moves.
+    /// Continues from a placement by simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983), then by moves.
     pub(super) fn wander(&mut self, from: Option<&[usize]>, effort: u64) -> Option<(Vec<usize>, f64)> {
-        /// A change that costs this part of the value is taken with a chance of 1/e at the start, and at the end.
+        /// At the start and at the end, a change that reduces the value by this share is accepted with probability 1/e.
         const HEAT: [f64; 2] = [3e-3, 3e-5];
         const LOOK_EVERY: u64 = 1_000;
         let mut now = from?.to_vec();
@@ -93,19 +91,19 @@ impl<'s> Improve<'s> {
                 _ => was.into_iter().rev().for_each(|(chain, at)| now[chain] = at),
             }
         }
-        self.left = START;
+        self.remaining = START;
         let value = self.descend(&mut best)?;
         Some((best, value))
     }
 
-    /// Gives a chain any way, moves a function, or exchanges the domains of two. The chains that it changed, with their
-    /// ways before; `None` where nothing changed.
+    /// Gives a chain a random way, moves a function, or exchanges the domains of two. Returns the changed chains with
+    /// their earlier ways; `None` if nothing changed.
     fn disturb(&mut self, chosen: &mut [usize]) -> Option<[(usize, usize); 2]> {
         let [chain, other] = [(); 2].map(|()| self.below(chosen.len()));
         let was = [(chain, chosen[chain]), (other, chosen[other])];
-        let places = |chain: usize| self.space.chains[chain].choices[chosen[chain]].way.domains().len();
-        let (here, there) = (places(chain), places(other));
-        let (here, there) = (self.below(here), self.below(there));
+        let length = |chain: usize| self.space.chains[chain].choices[chosen[chain]].way.domains().len();
+        let (own_length, other_length) = (length(chain), length(other));
+        let (own, target) = (self.below(own_length), self.below(other_length));
         let is_changed = match self.below(8) {
             0 => {
                 chosen[chain] = self.below(self.space.chains[chain].choices.len());
@@ -113,11 +111,11 @@ impl<'s> Improve<'s> {
             }
             1..4 => {
                 let domain = self.below(self.space.domains());
-                let moved = self.space.chains[chain].with(chosen[chain], here, domain);
+                let moved = self.space.chains[chain].with(chosen[chain], own, domain);
                 chosen[chain] = moved.unwrap_or(chosen[chain]);
                 moved.is_some()
             }
-            _ => self.swap(chosen, (chain, here), (other, there)),
+            _ => self.swap(chosen, (chain, own), (other, target)),
         };
         if is_changed && self.space.fits(chosen) {
             return Some(was);
@@ -126,19 +124,20 @@ impl<'s> Improve<'s> {
         None
     }
 
-    /// From 0 to 1.
+    /// Returns a random number from 0 to 1.
     fn chance(&mut self) -> f64 {
         self.below(1 << 30) as f64 / f64::from(1 << 30)
     }
 
-    /// Exchanges the domains of two functions; `false` where they are on one, or the new ways are not listed.
-    fn swap(&self, chosen: &mut [usize], (one, at): (usize, usize), (other, place): (usize, usize)) -> bool {
+    /// Exchanges the domains of two functions. Returns `false` if they are on one domain, or if the new ways are not
+    /// listed.
+    fn swap(&self, chosen: &mut [usize], (one, at): (usize, usize), (other, other_at): (usize, usize)) -> bool {
         let domain =
             |chain: usize, at: usize| self.space.chains[chain].choices[chosen[chain]].way.domains().get(at).copied();
-        let (Some(from), Some(to)) = (domain(one, at), domain(other, place)) else { return false };
+        let (Some(from), Some(to)) = (domain(one, at), domain(other, other_at)) else { return false };
         let Some(first) = self.space.chains[one].with(chosen[one], at, to) else { return false };
         let was = std::mem::replace(&mut chosen[one], first);
-        match self.space.chains[other].with(chosen[other], place, from) {
+        match self.space.chains[other].with(chosen[other], other_at, from) {
             Some(second) if from != to => {
                 chosen[other] = second;
                 true
@@ -157,7 +156,7 @@ impl<'s> Improve<'s> {
         (self.random % end.max(1) as u64) as usize
     }
 
-    /// Moves and exchanges as long as one gains.
+    /// Makes moves and exchanges while they improve the value.
     fn descend(&mut self, chosen: &mut [usize]) -> Option<f64> {
         let mut best = self.space.total(chosen)?;
         loop {
@@ -168,17 +167,17 @@ impl<'s> Improve<'s> {
             if best <= before {
                 self.exchange(chosen, &mut best);
             }
-            if self.left == 0 || self.is_over || best <= before {
+            if self.remaining == 0 || self.is_over || best <= before {
                 return Some(best);
             }
         }
     }
 
     fn try_out(&mut self, chosen: &[usize], best: &mut f64) -> bool {
-        if self.left == 0 || self.is_over || !self.space.fits(chosen) {
+        if self.remaining == 0 || self.is_over || !self.space.fits(chosen) {
             return false;
         }
-        self.left -= 1;
+        self.remaining -= 1;
         self.count(chosen.len());
         let total = self.space.total(chosen);
         let is_better = total.is_some_and(|total| total > *best * (1.0 + 1e-12));
@@ -194,9 +193,9 @@ impl<'s> Improve<'s> {
         let others: Vec<usize> = if listed.choices.len() <= FEW_WAYS || !listed.is_numbered() {
             (0..listed.choices.len()).filter(|at| *at != to).collect()
         } else {
-            let places = listed.choices[to].way.domains().len();
-            let each = (0..places).flat_map(|place| (0..self.space.domains()).map(move |domain| (place, domain)));
-            each.filter_map(|(place, domain)| listed.with(to, place, domain)).filter(|at| *at != to).collect()
+            let length = listed.choices[to].way.domains().len();
+            let each = (0..length).flat_map(|index| (0..self.space.domains()).map(move |domain| (index, domain)));
+            each.filter_map(|(index, domain)| listed.with(to, index, domain)).filter(|at| *at != to).collect()
         };
         for at in others {
             chosen[chain] = at;
@@ -210,13 +209,13 @@ impl<'s> Improve<'s> {
     /// Exchanges the domains of two functions.
     fn exchange(&mut self, chosen: &mut [usize], best: &mut f64) {
         let seats = |chain: usize| {
-            let places = self.space.chains[chain].choices[chosen[chain]].way.domains().len();
-            (0..places).map(move |at| (chain, at))
+            let length = self.space.chains[chain].choices[chosen[chain]].way.domains().len();
+            (0..length).map(move |at| (chain, at))
         };
         let numbered = (0..chosen.len()).filter(|chain| self.space.chains[*chain].is_numbered());
         let seats: Vec<_> = numbered.flat_map(seats).collect();
         for (index, &one) in seats.iter().enumerate() {
-            if self.left == 0 || self.is_over {
+            if self.remaining == 0 || self.is_over {
                 return;
             }
             for &other in &seats[index + 1..] {
@@ -231,8 +230,8 @@ impl<'s> Improve<'s> {
         }
     }
 
-    /// Places chains in this order, each in the way that is best for those placed so far. Chains of `start` have
-    /// theirs.
+    /// Places chains in this order, each in the way that is best together with the chains placed so far. Chains in
+    /// `start` have their ways already.
     fn greedy(&mut self, order: &[usize], start: &[Option<usize>]) -> Option<Vec<usize>> {
         let space = self.space;
         let mut cores = space.cores.clone();
@@ -269,7 +268,7 @@ impl<'s> Improve<'s> {
                 let was_over = self.is_over;
                 self.count(chosen.len());
                 if self.is_over && !was_over {
-                    // The time has just run out: the quick way takes little.
+                    // The time is over: the quick variant needs little more.
                     return self.greedy(order, start);
                 }
             }

@@ -1,28 +1,28 @@
-//! The server, the chains, and what a placement of them yields by the formulas as they stand.
+//! The server, the chains, and the rates of a placement by the paper's formulas.
 //!
-//! [`Problem::rates`] is the reference: it goes from function to function and adds up competitors. The search has the
-//! same in another [form](super::options); tests compare the two.
+//! [`Problem::rates`] is the reference: it iterates over functions and adds up their competitors. The search has the
+//! same formulas in another [form](super::options); tests compare the two.
 
 /// A memory domain: cores that share a last-level cache and a memory controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Domain {
-    /// Cores that functions may use.
+    /// The number of cores that functions may use.
     pub cores: usize,
-    /// Domains of one class are alike in cores, interfaces and distances: exchanging two of them changes nothing.
+    /// Domains of one class have equal cores, interfaces and distances: exchanging two of them changes nothing.
     pub class: usize,
     /// The loads at which a competing level is 1.
     pub limits: Limits,
 }
 
-/// The load of a place of contention, `Σ 1/x`, at which its competing level `f` is 1: that of the strongest synthetic
-/// competitor on all cores that may use the place.
+/// The loads of shared resources, `Σ 1/x`, at which the competing level `f` is 1: the load of the strongest synthetic
+/// competitor on all cores that may use the resource.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Of the last-level cache.
+    /// The limit of the last-level cache.
     pub cache: f64,
-    /// Of the memory controller.
+    /// The limit of the memory controller.
     pub memory: f64,
-    /// Of the link to other domains.
+    /// The limit of the link to other domains.
     pub link: f64,
 }
 
@@ -31,25 +31,25 @@ pub struct Limits {
 pub struct Sensitivity {
     /// α, 0 or more.
     pub cache: f64,
-    /// β, 0 or more: of the memory controller for a local function, of the link for a remote one.
+    /// β, 0 or more: for the memory controller if the function is local, for the link if it is remote.
     pub memory: f64,
     /// C, 0 or more.
     pub constant: f64,
 }
 
-/// How a drop grows with the competing level.
+/// The dependence of a drop on the competing level.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Shape {
-    /// In proportion, as (7) and (8) have it.
+    /// Proportional, as in (7) and (8).
     #[default]
     Linear,
-    /// `f·(1 + h) / (f + h)` in the place of `f`, h above 0: the first competitors take more than the last ("decreasing
-    /// gradient", the paper's property 2). It is 1 where f is.
+    /// Replaces `f` by `f·(1 + h) / (f + h)`, with h above 0: the first competitors have a larger effect than the last
+    /// ones ("decreasing gradient", the paper's property 2). It is 1 if f is 1.
     Saturating(f64),
 }
 
 impl Shape {
-    /// What stands for this competing level.
+    /// Returns the transformed competing level.
     #[must_use]
     pub fn of(self, level: f64) -> f64 {
         match self {
@@ -62,58 +62,57 @@ impl Shape {
 /// A function of a chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
-    /// Packets a second without competitors, by domain (P). Above 0.
+    /// Packets per second without competitors, by domain (P). Above 0.
     pub rates: Vec<f64>,
-    /// The metric x that stands for what it demands of the shared places: the lower, the more it takes of them (7).
-    /// Above 0.
+    /// The metric x of its demand for shared resources: the lower, the more it uses them (7). Above 0.
     pub metric: f64,
-    /// Its drop on its chain's home domain.
+    /// The parameters of its drop on its chain's home domain.
     pub local: Sensitivity,
-    /// Its drop elsewhere.
+    /// The parameters of its drop on other domains.
     pub remote: Sensitivity,
-    /// How both grow.
+    /// The shape of both drops.
     pub shape: Shape,
 }
 
 /// A chain of functions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
-    /// In the order in which packets pass them; not empty.
+    /// The functions in the order in which packets pass them; not empty.
     pub functions: Vec<Function>,
-    /// The domain of its network interface: its packets are in the memory of that.
+    /// The domain of its network interface. Its packets are in the memory of this domain.
     pub home: usize,
-    /// Packets a second that it is to forward; infinite where it takes what it gets.
+    /// The packets per second that it should forward; infinite for as many as possible.
     pub rate: f64,
-    /// The value of a packet of it. Above 0.
+    /// The value of one of its packets. Above 0.
     pub weight: f64,
-    /// It may not be placed where it forwards less than this, such as where its delay objective would be missed.
+    /// The least rate of an allowed placement, for example because of its delay objective.
     pub least: f64,
-    /// Up to so many copies of the whole chain, each on one core, may run in place of a core for each function; 0:
-    /// none.
+    /// The largest number of copies of the whole chain, each on one core, that may run instead of one core per
+    /// function. 0: none.
     pub copies: usize,
 }
 
-/// What is looked for.
+/// The placement problem.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
     /// The server.
     pub domains: Vec<Domain>,
-    /// The chains, all of which are placed.
+    /// The chains to place.
     pub chains: Vec<Chain>,
 }
 
-/// How a chain is placed.
+/// The placement of a chain.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
-    /// Each function on a core of its own: the domain of each.
+    /// Each function has its own core: the domain of each function.
     Split(Vec<usize>),
-    /// Copies of the whole chain, each on one core, with sessions shared out among them: the domain of each. None: the
-    /// chain is rejected.
+    /// Copies of the whole chain, each on one core, with sessions distributed among them: the domain of each copy.
+    /// Empty if the chain is rejected.
     Whole(Vec<usize>),
 }
 
 impl Way {
-    /// The domains of its cores.
+    /// Returns the domains of its cores.
     #[must_use]
     pub fn domains(&self) -> &[usize] {
         match self {
@@ -121,17 +120,17 @@ impl Way {
         }
     }
 
-    /// How many functions, or copies of the chain, run elsewhere after a change to `next`. A chain that is rejected
-    /// moves nothing.
+    /// Returns the number of functions, or of copies of the chain, that run elsewhere after a change to `next`. A
+    /// rejected chain has no moves.
     #[must_use]
     pub fn moved(&self, next: &Self) -> usize {
         match (self, next) {
             (Self::Split(now), Self::Split(next)) => now.iter().zip(next).filter(|(now, next)| now != next).count(),
             (Self::Whole(now), Self::Whole(next)) => {
-                let mut left = now.clone();
-                let mut is_new = |domain: &usize| match left.iter().position(|own| own == domain) {
+                let mut remaining = now.clone();
+                let mut is_new = |domain: &usize| match remaining.iter().position(|own| own == domain) {
                     Some(at) => {
-                        left.swap_remove(at);
+                        remaining.swap_remove(at);
                         false
                     }
                     None => true,
@@ -143,25 +142,25 @@ impl Way {
     }
 }
 
-/// How each chain is placed.
+/// The placement of each chain.
 pub type Placement = Vec<Way>;
 
-/// Why a problem or a placement is none.
+/// A problem or a placement is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProblemError {
-    /// A number that cannot be.
+    /// A number is out of range.
     #[error("chain {chain}: {what} is {value}: allowed is {allowed}")]
     Number {
         /// The chain, from 0.
         chain: usize,
-        /// The figure's name.
+        /// The name of the number.
         what: &'static str,
         /// Its value.
         value: f64,
         /// The values that are allowed.
         allowed: &'static str,
     },
-    /// A load at which a competing level is 1 that cannot be.
+    /// A limit is out of range.
     #[error("domain {domain}: a limit is {value}: allowed is 1e-9 to 1e15")]
     Limit {
         /// The domain, from 0.
@@ -169,54 +168,54 @@ pub enum ProblemError {
         /// Its limit.
         value: f64,
     },
-    /// Domains of one class are not alike.
+    /// Domains of one class are not equal.
     #[error("domain {domain} is of the class of domain {of}, and differs from it in {what}")]
     Class {
         /// The domain, from 0.
         domain: usize,
-        /// The first of its class.
+        /// The first domain of its class.
         of: usize,
-        /// In what.
+        /// The property in which they differ.
         what: &'static str,
     },
-    /// There is no domain, or no core.
+    /// There are no cores.
     #[error("the server has no core that functions may use")]
     NoCores,
-    /// More cores are needed than there are.
-    #[error("the chains need {needed} cores at least: there are {there}")]
+    /// There are fewer cores than needed.
+    #[error("the chains need at least {needed} cores: there are {there}")]
     Cores {
-        /// Of all chains.
+        /// The cores that all chains need at least.
         needed: usize,
-        /// Of all domains.
+        /// The cores of all domains.
         there: usize,
     },
-    /// A placement does not have the problem's form, or uses more cores than there are.
-    #[error("the placement is none of these chains: {0}")]
+    /// A placement does not fit the problem, or uses more cores than there are.
+    #[error("the placement does not fit the chains: {0}")]
     Placement(String),
 }
 
-/// One function on one core, as others see it.
+/// A function on a core, as its competitors see it.
 struct Seat<'p> {
     chain: usize,
     function: &'p Function,
     domain: usize,
     is_local: bool,
-    /// Where the function before it is: elsewhere, or on its domain. `None` for the first.
+    /// True if the function before it is on the same domain. `None` for the first function.
     follows: Option<bool>,
-    /// Which segment of its chain it is in: functions in a row on one domain.
+    /// The index of its segment in the chain; a segment is a sequence of functions on one domain.
     segment: usize,
     is_head: bool,
-    /// Takes part in so many copies.
+    /// The number of copies that its chain runs in.
     copies: usize,
 }
 
-// Sums of numbers that are further apart lose the small ones.
+// Sums of numbers in a wider range would lose the small ones.
 const METRIC: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 const RATE: std::ops::RangeInclusive<f64> = 1e-3..=1e15;
 const LIMIT: std::ops::RangeInclusive<f64> = 1e-9..=1e15;
 
 impl Problem {
-    /// Checks all numbers, and whether there are enough cores.
+    /// Checks all numbers, and that there are enough cores.
     ///
     /// # Errors
     /// [`ProblemError`].
@@ -237,8 +236,8 @@ impl Problem {
         }
         for (at, chain) in self.chains.iter().enumerate() {
             let number = |what, value: f64, is_allowed: bool, allowed| {
-                let wrong = ProblemError::Number { chain: at, what, value, allowed };
-                if is_allowed { Ok(()) } else { Err(wrong) }
+                let error = ProblemError::Number { chain: at, what, value, allowed };
+                if is_allowed { Ok(()) } else { Err(error) }
             };
             number("functions", chain.functions.len() as f64, !chain.functions.is_empty(), "1 or more")?;
             let domains = self.domains.len();
@@ -272,7 +271,7 @@ impl Problem {
         self.check_classes()
     }
 
-    /// Exchanging two domains of a class must change nothing: the search looks at one of both orders.
+    /// Checks that exchanging two domains of a class changes nothing: the search examines only one of both orders.
     fn check_classes(&self) -> Result<(), ProblemError> {
         for (domain, own) in self.domains.iter().enumerate() {
             let of = self.domains.iter().position(|other| other.class == own.class).unwrap_or(domain);
@@ -294,8 +293,8 @@ impl Problem {
         Ok(())
     }
 
-    /// By chain: packets a second in this placement (1), and the function, or of copies of the whole chain the copy,
-    /// that binds it. 0 of a chain that is rejected.
+    /// Returns, for each chain, the packets per second in this placement (1), and the index of the function (or of the
+    /// copy of the whole chain) that limits it. 0 for a rejected chain.
     ///
     /// # Errors
     /// [`ProblemError::Placement`].
@@ -309,8 +308,8 @@ impl Problem {
         Ok(self.function_rates(placement)?.into_iter().map(slowest).collect())
     }
 
-    /// By chain and function, or copy of the whole chain: packets a second in this placement (2). Of a copy, those of
-    /// all copies.
+    /// Returns, for each chain, the packets per second of each function or copy in this placement (2). The rate of a
+    /// copy is that of all copies together.
     ///
     /// # Errors
     /// [`ProblemError::Placement`].
@@ -324,7 +323,7 @@ impl Problem {
         Ok(rates)
     }
 
-    /// The same of one chain only.
+    /// The same for one chain only.
     ///
     /// # Errors
     /// [`ProblemError::Placement`].
@@ -341,7 +340,7 @@ impl Problem {
     fn seats<'p>(&'p self, wholes: &'p [Function], placement: &[Way]) -> Result<Vec<Seat<'p>>, ProblemError> {
         let none = |why: String| Err(ProblemError::Placement(why));
         if placement.len() != self.chains.len() {
-            return none(format!("it has {} chains, not {}", placement.len(), self.chains.len()));
+            return none(format!("it has {} chains instead of {}", placement.len(), self.chains.len()));
         }
         let mut free: Vec<_> = self.domains.iter().map(|domain| domain.cores).collect();
         let mut seats = Vec::new();
@@ -349,7 +348,7 @@ impl Problem {
             let (domains, copies) = match way {
                 Way::Split(domains) if domains.len() == chain.functions.len() => (domains, 1),
                 Way::Whole(domains) if domains.len() <= chain.copies => (domains, domains.len()),
-                _ => return none(format!("chain {at} has other functions or copies")),
+                _ => return none(format!("chain {at} has another number of functions or copies")),
             };
             let (mut segment, mut before) = (0, None);
             for (index, &domain) in domains.iter().enumerate() {
@@ -372,15 +371,15 @@ impl Problem {
         Ok(seats)
     }
 
-    /// The performance-drop index λ, 0 to 1 (9)–(11).
+    /// Returns the performance-drop index λ, 0 to 1 (9)–(11).
     fn drop(&self, of: &Seat<'_>, seats: &[Seat<'_>]) -> f64 {
         let is_self = |other: &Seat<'_>| std::ptr::eq(of, other);
         let load = |counts: &dyn Fn(&Seat<'_>) -> bool| -> f64 {
             seats.iter().filter(|other| counts(other)).map(|other| 1.0 / other.function.metric).sum()
         };
         let home = self.chains[of.chain].home;
-        // A segment on a remote domain counts once, by its first function: its functions share the packets in the
-        // cache.
+        // A segment on a remote domain counts once, by its first function, because its functions share the packets in
+        // the cache.
         let shares_cache = |other: &Seat<'_>| {
             let is_own_segment = other.chain == of.chain && other.segment == of.segment;
             let is_excluded = if of.is_local { is_self(other) } else { is_own_segment };
@@ -404,8 +403,8 @@ impl Problem {
 }
 
 impl Chain {
-    /// The chain on one core as one function: `P = 1/Σ(1/P)`, the metric such that demands add up, parameters weighted
-    /// by time.
+    /// Returns the chain on one core as one function: `P = 1/Σ(1/P)`, a metric with the sum of the demands, and
+    /// parameters weighted by time.
     #[must_use]
     pub fn whole(&self) -> Function {
         let domains = self.functions.first().map_or(0, |function| function.rates.len());
@@ -428,7 +427,7 @@ impl Chain {
                 Shape::Saturating(half) => Some(half),
             })
             .collect();
-        // All functions of one registry have one shape.
+        // All functions of a registry have the same shape.
         let shape = if halves.is_empty() {
             Shape::Linear
         } else {
@@ -443,19 +442,19 @@ impl Chain {
         }
     }
 
-    /// The value of forwarding so many packets a second.
+    /// Returns the value of forwarding `rate` packets per second.
     #[must_use]
     pub fn value(&self, rate: f64) -> f64 {
         self.weight * rate.min(self.rate)
     }
 
-    /// The most cores that it can run on.
+    /// Returns the largest number of cores that it can run on.
     #[must_use]
     pub fn most_cores(&self) -> usize {
         self.functions.len().max(self.copies)
     }
 
-    /// The fewest cores that it can run on.
+    /// Returns the smallest number of cores that it can run on.
     #[must_use]
     pub fn fewest_cores(&self) -> usize {
         if self.copies > 0 { 1 } else { self.functions.len() }

@@ -1,9 +1,9 @@
-//! The ways in which each chain can be placed, in the form that a search reads: loads are sums, and what a chain yields
-//! depends on loads alone.
+//! The ways in which each chain can be placed, in the form that the search uses: loads are sums, and a chain's value
+//! depends only on the loads.
 //!
-//! Every resource is a place of contention: the cache of each domain, its link, its memory. A way adds a load to some
-//! of them. A function's rate is a constant less one term for each resource that it competes for, so that given all
-//! loads each chain is worth a number of its own. Every term grows with its load: more load never helps.
+//! The resources are the cache, the link and the memory of each domain. A way adds a load to some of them. A function's
+//! rate is a constant minus one term for each resource that it competes for. So for given loads, the value of each
+//! chain is independent of the others. Every term increases with its load: more load never helps.
 
 use std::rc::Rc;
 
@@ -15,17 +15,17 @@ use super::baselines::{node_balancing, node_first};
 use super::model::{Chain, Domain, Function, Problem, Way};
 use super::wanted::Wanted;
 
-/// What one resource takes of a function's rate: `scale · g((load − own) / limit)`.
+/// The reduction of a function's rate by one resource: `scale · g((load − own) / limit)`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Term {
     pub(super) resource: usize,
-    /// Packets a second at competing level 1.
+    /// The reduction at competing level 1, in packets per second.
     scale: f64,
-    /// The part of the load that is its own.
+    /// The function's own part of the load.
     own: f64,
     /// 1 / limit.
     per_limit: f64,
-    /// h, or infinite where the term is linear.
+    /// h, or infinite if the term is linear.
     half: f64,
 }
 
@@ -40,8 +40,8 @@ impl Term {
         }
     }
 
-    /// How much more it takes for each unit of load, at least, between these loads and `most`: the chord's slope, as it
-    /// is concave.
+    /// Returns the least increase per unit of load, between these loads and `most`: the slope of the chord, because the
+    /// term is concave.
     fn slope(&self, loads: &[f64], most: &[f64]) -> f64 {
         let room = most[self.resource] - loads[self.resource];
         if room <= 1e-12 * most[self.resource] {
@@ -51,10 +51,10 @@ impl Term {
     }
 }
 
-/// The rate of a function on one core, by the loads.
+/// The rate of a function on one core, as a function of the loads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seat {
-    /// Packets a second with no competitor.
+    /// The rate without competitors, in packets per second.
     base: f64,
     pub(super) terms: [Term; 2],
 }
@@ -64,7 +64,7 @@ impl Seat {
         (self.base - self.terms[0].at(loads) - self.terms[1].at(loads)).max(0.0)
     }
 
-    /// Whether λ would be above 1 with these loads.
+    /// True if λ would be above 1 with these loads.
     fn is_clamped(&self, loads: &[f64]) -> bool {
         self.base - self.terms[0].at(loads) - self.terms[1].at(loads) < 0.0
     }
@@ -74,23 +74,24 @@ impl Seat {
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     pub(super) way: Way,
-    /// Its domains with how many cores, and last the number of all domains with how many functions move.
+    /// Its domains with their numbers of cores; at the end the number of domains as index, with the number of functions
+    /// that move.
     pub(super) used: Vec<(usize, usize)>,
-    /// Its domains in the order in which they appear.
+    /// Its domains in the order of their first use.
     pub(super) firsts: Vec<usize>,
-    /// What it adds to loads beyond what every way of its chain adds.
+    /// Its loads above the loads that every way of its chain has.
     pub(super) loads: Vec<(usize, f64)>,
     pub(super) seats: Vec<Seat>,
-    /// What it is worth, whatever it forwards.
+    /// Its value if that does not depend on its rate.
     fixed: Option<f64>,
 }
 
 impl Choice {
-    /// Takes its cores and moves from what is left; `false` where that is too little.
-    pub(super) fn is_taken_from(&self, left: &mut [usize]) -> bool {
-        let mut take = |&(domain, cores): &(usize, usize)| match left[domain].checked_sub(cores) {
+    /// Subtracts its cores and moves from the remaining ones. Returns `false` if there are too few.
+    pub(super) fn is_taken_from(&self, remaining: &mut [usize]) -> bool {
+        let mut take = |&(domain, cores): &(usize, usize)| match remaining[domain].checked_sub(cores) {
             Some(fewer) => {
-                left[domain] = fewer;
+                remaining[domain] = fewer;
                 true
             }
             None => false,
@@ -98,9 +99,9 @@ impl Choice {
         self.used.iter().all(&mut take)
     }
 
-    /// Whether there are enough cores and moves for it.
-    pub(super) fn fits(&self, left: &[usize]) -> bool {
-        self.used.iter().all(|&(domain, cores)| cores <= left[domain])
+    /// True if there are enough cores and moves for it.
+    pub(super) fn fits(&self, remaining: &[usize]) -> bool {
+        self.used.iter().all(|&(domain, cores)| cores <= remaining[domain])
     }
 }
 
@@ -108,14 +109,14 @@ impl Choice {
 #[derive(Clone, Debug)]
 pub(super) struct Listed {
     pub(super) choices: Vec<Choice>,
-    /// All ways are listed.
+    /// True if all ways are listed.
     pub(super) is_complete: bool,
-    /// Of a chain whose ways are all listed: where each split way is, by the number that its domains are the digits of.
+    /// If all ways are listed: the index of each split way, by the number whose digits are its domains.
     numbers: Vec<Option<usize>>,
     domains: usize,
-    /// Where not all are, no way is worth more than this.
+    /// If not all ways are listed: an upper bound of the value of each way.
     pub(super) ceiling: f64,
-    /// The load of all its functions, or of as many copies of the chain as may run.
+    /// The load of all its functions, or of the largest number of copies of the chain.
     pub(super) demand: f64,
     weight: f64,
     rate: f64,
@@ -125,13 +126,12 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// A bound of all ways from the best of those that are listed, and the ceiling of the others. `None`: there is no
-    /// way.
+    /// Returns a bound of all ways from the best listed way and the ceiling of the others. `None` if there is no way.
     pub(super) fn limited(&self, best: Option<f64>, ceiling: f64) -> Option<f64> {
         if self.is_complete { best } else { Some(best.map_or(ceiling, |best| best.max(ceiling))) }
     }
 
-    /// Raises all values to those of a chain with the same ways and loads.
+    /// Raises all values at least to those of a chain with the same ways and loads.
     fn cover(&mut self, other: &Self) {
         (self.weight, self.rate) = (self.weight.max(other.weight), self.rate.max(other.rate));
         self.ceiling = self.ceiling.max(other.ceiling);
@@ -146,15 +146,16 @@ impl Listed {
         }
     }
 
-    /// Whether [`Self::with`] finds ways.
+    /// True if [`Self::with`] finds ways.
     pub(super) fn is_numbered(&self) -> bool {
         !self.numbers.is_empty()
     }
 
-    /// The way that has `domain` for the function at `place`; `None` where it has too few cores or is not listed.
+    /// Returns the way with `domain` for the function at index `place`; `None` if there are too few cores or it is not
+    /// listed.
     pub(super) fn with(&self, at: usize, place: usize, domain: usize) -> Option<usize> {
         let Way::Split(domains) = &self.choices[at].way else { return None };
-        // Of long chains the number could be larger than any.
+        // For long chains, the number could overflow.
         if !self.is_numbered() {
             return None;
         }
@@ -163,7 +164,8 @@ impl Listed {
         *self.numbers.get(number)?
     }
 
-    /// The value of a way with these loads, its own included, and its binding seat; `None` below the least rate.
+    /// Returns the value of a way with these loads (its own included) and its binding seat; `None` below the least
+    /// rate.
     pub(super) fn value(&self, choice: &Choice, loads: &[f64]) -> Option<(f64, usize)> {
         let mut slowest = (f64::INFINITY, 0);
         for (at, seat) in choice.seats.iter().enumerate() {
@@ -176,7 +178,8 @@ impl Listed {
         (slowest.0 >= self.least).then_some((value, slowest.1))
     }
 
-    /// By resource of the binding seat: how much less the way is worth for each unit of load to come, at least.
+    /// Returns, for each resource of the binding seat, the least decrease of the way's value per unit of additional
+    /// load.
     pub(super) fn slopes(&self, choice: &Choice, seat: usize, loads: &[f64], most: &[f64]) -> [(usize, f64); 2] {
         if choice.fixed.is_some() {
             return [(0, 0.0); 2];
@@ -190,13 +193,14 @@ impl Listed {
     }
 }
 
-/// Chains that add the same loads, way by way, and yield nearly the same: exchanging two of them changes no load.
+/// Chains that add the same loads in each way and have nearly the same rates: exchanging two of them does not change
+/// loads.
 #[derive(Clone, Debug)]
 pub(super) struct Kin {
     pub(super) members: Vec<usize>,
-    /// At least what each member yields.
+    /// Values at least as large as those of each member.
     pub(super) envelope: Rc<Listed>,
-    /// All members are the same.
+    /// True if all members are equal.
     pub(super) is_uniform: bool,
 }
 
@@ -204,22 +208,22 @@ pub(super) struct Kin {
 #[derive(Clone, Debug)]
 pub(super) struct Space {
     pub(super) chains: Vec<Rc<Listed>>,
-    /// All chains, each once.
+    /// Groups of chains; each chain is in one of them.
     pub(super) kin: Vec<Kin>,
     /// The load that every placement has.
     pub(super) always: Vec<f64>,
-    /// A load that every placement has because of the number of cores.
+    /// A lower bound of the load of every placement, from the number of cores.
     pub(super) least: Vec<f64>,
-    /// A load that no placement exceeds.
+    /// An upper bound of the load of every placement.
     pub(super) most: Vec<f64>,
-    /// By domain, and last how many functions may move.
+    /// The cores of each domain, and at the end the number of functions that may move.
     pub(super) cores: Vec<usize>,
     pub(super) classes: Vec<usize>,
-    /// Placements that are there without a search, by chain.
+    /// Placements that are known without a search, by chain.
     pub(super) hints: Vec<Vec<usize>>,
 }
 
-/// The resources of a domain.
+/// Indices of the resources of a domain.
 #[derive(Clone, Copy)]
 struct Resources {
     domains: usize,
@@ -243,7 +247,7 @@ impl Resources {
 impl Space {
     pub(super) fn of(problem: &Problem, wanted: &Wanted<'_>) -> Self {
         let resources = Resources { domains: problem.domains.len() };
-        // Of long chains not all ways are listed: with these there is a placement where cores are short.
+        // For long chains, not all ways are listed. With these placements, one exists even if there are few cores.
         let hints: Vec<_> = [node_first(problem), node_balancing(problem)]
             .into_iter()
             .filter_map(|found| found.ok().flatten().map(|found| found.placement))
@@ -268,7 +272,7 @@ impl Space {
                 fewest.fill(0.0);
             }
             if !chain.is_complete {
-                // A way that is not listed may add less, and all of its functions to one resource.
+                // A way that is not listed may add less, and may add all of its functions' load to one resource.
                 fewest.fill(0.0);
                 largest.fill(chain.demand);
             }
@@ -288,7 +292,7 @@ impl Space {
             bound_by_cores(problem, resources, &mut least, &mut most);
         }
         let cores = cores_and_moves(problem, wanted);
-        // Like domains differ by the functions that run there now.
+        // Equal domains differ by the functions that run there now.
         let class = |(at, domain): (usize, &Domain)| if wanted.from.is_some() { at } else { domain.class };
         let mut classes: Vec<_> = problem.domains.iter().enumerate().map(class).collect();
         classes.push(usize::MAX);
@@ -302,7 +306,7 @@ impl Space {
         Self { chains, kin, always, least, most, cores, classes, hints }
     }
 
-    /// The sum of what all chains are worth; `None` where one is below its least rate. Cores are not counted here.
+    /// Returns the sum of the values of all chains; `None` if one is below its least rate. Cores are not checked.
     pub(super) fn total(&self, chosen: &[usize]) -> Option<f64> {
         let loads = self.loads(chosen);
         self.chains.iter().zip(chosen).map(|(chain, &at)| Some(chain.value(&chain.choices[at], &loads)?.0)).sum()
@@ -320,10 +324,10 @@ impl Space {
         loads
     }
 
-    /// Whether the ways chosen have enough cores.
+    /// True if there are enough cores for the chosen ways.
     pub(super) fn fits(&self, chosen: &[usize]) -> bool {
-        let mut left = self.cores.clone();
-        self.chains.iter().zip(chosen).all(|(chain, &at)| chain.choices[at].is_taken_from(&mut left))
+        let mut remaining = self.cores.clone();
+        self.chains.iter().zip(chosen).all(|(chain, &at)| chain.choices[at].is_taken_from(&mut remaining))
     }
 
     pub(super) fn placement(&self, chosen: &[usize]) -> Vec<Way> {
@@ -331,7 +335,7 @@ impl Space {
     }
 }
 
-/// Rates of kin differ by at most this part, and drops by as much.
+/// The largest relative difference of rates, and the largest difference of drops, between kin.
 const NEAR: f64 = 0.02;
 
 fn kin(problem: &Problem, wanted: &Wanted<'_>, listed: &[Rc<Listed>]) -> Vec<Kin> {
@@ -379,8 +383,8 @@ fn cores_and_moves(problem: &Problem, wanted: &Wanted<'_>) -> Vec<usize> {
     problem.domains.iter().map(|domain| domain.cores).chain([moves]).collect()
 }
 
-/// Tightens the bounds of loads by how many functions a domain's cores hold, and how many must be there as the others
-/// are full.
+/// Tightens the bounds of loads: by the number of functions that fit on a domain's cores, and by the number that must
+/// run there because the other domains are full.
 fn bound_by_cores(problem: &Problem, resources: Resources, least: &mut [f64], most: &mut [f64]) {
     let functions =
         || problem.chains.iter().flat_map(|chain| chain.functions.iter().map(move |function| (chain.home, function)));
@@ -395,7 +399,7 @@ fn bound_by_cores(problem: &Problem, resources: Resources, least: &mut [f64], mo
         }
         let must = demands.len().saturating_sub(all - domain.cores);
         let load: f64 = demands.iter().take(must).sum();
-        // On a remote domain not every function adds to the cache's load.
+        // On a remote domain, not every function adds to the load of the cache.
         if let Some(home) = home {
             let resource = if home == at { resources.cache(at) } else { resources.link(at) };
             least[resource] = least[resource].max(load);

@@ -1,35 +1,35 @@
-//! What is looked for besides the largest sum of what chains are worth.
+//! Objectives and constraints in addition to the default: the largest sum of the chains' values.
 
 use super::model::{Problem, ProblemError, Way};
 
-/// What is to be large, or few.
+/// The objective.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Objective {
-    /// The sum of what chains are worth: `Σ weight · min(rate, φ)`, the most.
+    /// Maximises the sum of the values of chains: `Σ weight · min(rate, φ)`.
     #[default]
     Rates,
-    /// The cores on which every chain forwards its rate, the fewest. The value is their negative number.
+    /// Minimises the number of cores on which every chain forwards its rate. The value is the negative number of cores.
     Cores,
 }
 
-/// The chains as they run, and how much of it may change.
+/// The present placement, and the number of allowed moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct From<'w> {
-    /// By chain: how it runs; `None` for a new one, whose placement is no move.
+    /// The present way of each chain; `None` for a new one, whose placement is not a move.
     pub ways: &'w [Option<Way>],
-    /// So many functions, or copies of whole chains, may run elsewhere than they do.
+    /// The largest number of functions, or copies of whole chains, that may move.
     pub most: usize,
 }
 
-/// What is looked for.
+/// The objective and the constraints.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Wanted<'w> {
-    /// What is to be large.
+    /// The objective.
     pub objective: Objective,
-    /// What runs already.
+    /// The present placement, if there is one.
     pub from: Option<From<'w>>,
-    /// Chains may be left out, and are worth 0 then: those for which there are too few cores, or that could not keep
-    /// their least rate. Their way is [`Way::Whole`] with no domain.
+    /// True if chains may be rejected, with a value of 0: if there are too few cores or if they cannot keep their least
+    /// rate. The way of a rejected chain is [`Way::Whole`] without domains.
     pub may_reject: bool,
 }
 
@@ -46,17 +46,18 @@ impl Wanted<'_> {
         if self.objective == Objective::Cores {
             for (chain, value) in problem.chains.iter().map(|chain| chain.rate).enumerate() {
                 if value.is_infinite() {
-                    let allowed = "a finite number, where the fewest cores are looked for";
+                    let allowed = "a finite number if cores are minimised";
                     return Err(ProblemError::Number { chain, what: "rate", value, allowed });
                 }
             }
             if self.may_reject {
-                return Err(ProblemError::Placement("no chain can be left out of the fewest cores".into()));
+                return Err(ProblemError::Placement("chains cannot be rejected if cores are minimised".into()));
             }
         }
         let Some(from) = &self.from else { return Ok(()) };
         if from.ways.len() != problem.chains.len() {
-            let why = format!("what runs now has {} chains, not {}", from.ways.len(), problem.chains.len());
+            let why =
+                format!("the present placement has {} chains instead of {}", from.ways.len(), problem.chains.len());
             return Err(ProblemError::Placement(why));
         }
         for (at, (way, chain)) in from.ways.iter().zip(&problem.chains).enumerate() {
@@ -68,7 +69,7 @@ impl Wanted<'_> {
             let has_domains = way.iter().all(|way| way.domains().iter().all(|domain| *domain < problem.domains.len()));
             if !is_of_it || !has_domains {
                 return Err(ProblemError::Placement(format!(
-                    "chain {at} runs with other functions, copies or domains"
+                    "chain {at} has another number of functions or copies, or unknown domains, in the present placement"
                 )));
             }
         }

@@ -1,4 +1,4 @@
-//! Baselines do what their authors say, and the exact search is never below them.
+//! Baselines place functions as published, and the exact search is never below them.
 
 use forebay_models::placement::baselines::{Found, brute_force, node_balancing, node_first, octans, random};
 use forebay_models::placement::{Effort, Way, exact};
@@ -10,7 +10,7 @@ fn domains(found: &Found) -> Vec<Vec<usize>> {
 }
 
 #[test]
-fn functions_go_where_the_baselines_say() {
+fn baselines_place_functions_as_published() {
     let problem = of_bars(3, [2, 4, 2, 3], Mix::Any);
     let balanced = node_balancing(&problem).expect("in order").expect("it fits");
     assert_eq!(domains(&balanced), [[0, 1, 0], [1, 0, 1]]);
@@ -21,9 +21,9 @@ fn functions_go_where_the_baselines_say() {
     assert_eq!(domains(&drawn), [[1, 0, 1], [0, 0, 1]]);
 }
 
-/// `exact` is not below `octans`, and that is not below its own starts: chains as wholes.
+/// `exact` is not below `octans`, and `octans` is not below its own starting placements of whole chains.
 #[test]
-fn nobody_is_above_the_exact_search() {
+fn no_baseline_is_above_the_exact_search() {
     let mut optimal = 0;
     for (seed, kind) in (0..20).flat_map(|seed| Mix::ALL.map(|kind| (seed, kind))) {
         let problem = of_bars(seed, [2, 6, 4, 3], kind);
@@ -51,7 +51,7 @@ fn nobody_is_above_the_exact_search() {
             }
         }
     }
-    // The paper has 58 to 70 %.
+    // The paper reports 58 to 70 %.
     assert!((10..90).contains(&optimal), "{optimal} of 100");
 }
 
@@ -66,7 +66,7 @@ fn brute_force_agrees_with_the_exact_search() {
     }
 }
 
-/// Its published form starts from whole chains only.
+/// The published form starts from whole chains only.
 #[test]
 fn octans_finds_nothing_for_a_chain_that_fits_on_no_domain() {
     let problem = of_bars(1, [2, 2, 1, 3], Mix::Any);
@@ -74,7 +74,8 @@ fn octans_finds_nothing_for_a_chain_that_fits_on_no_domain() {
     assert!(node_first(&problem).is_ok_and(|found| found.is_some()));
 }
 
-/// Once the time is over they have what they have found until then, and say whether that is of all placements.
+/// When the time is over, the searches return their best placement so far, and report whether all placements were
+/// examined.
 #[test]
 fn listings_end_when_the_time_is_over() {
     let problem = of_bars(3, [3, 4, 2, 3], Mix::Any);

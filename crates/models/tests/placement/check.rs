@@ -1,4 +1,4 @@
-//! Three exact methods agree, no certificate is refuted, and a wrong one is.
+//! Three exact methods agree, no correct certificate is refuted, and wrong ones are.
 
 use forebay_models::placement::baselines::brute_force;
 use forebay_models::placement::counting::by_counts;
@@ -30,7 +30,7 @@ fn branch_and_bound_counting_and_enumeration_agree() {
             counted.value,
             found.value
         );
-        // The check does not take as many steps as the largest of them need.
+        // The check is limited to fewer steps than the largest problems need.
         let verdict = check(&problem, &Wanted::default(), &found);
         assert!(verdict.is_ok(), "seed {seed}: {verdict:?}");
         proved += usize::from(verdict == Ok(Checked::Proved));
@@ -40,14 +40,14 @@ fn branch_and_bound_counting_and_enumeration_agree() {
 }
 
 #[test]
-fn counting_finds_the_optimum_of_the_bars_kinds() {
+fn counting_finds_the_optimum_of_all_types_of_instances() {
     for (seed, kind) in (0..4).flat_map(|seed| Mix::ALL.map(|kind| (seed, kind))) {
         let problem = of_bars(seed, [2, 6, 4, 2], kind);
         let counted = by_counts(&problem, u64::MAX).expect("in order").expect("it fits").value;
         let best = brute_force(&problem, &|| false).expect("in order").0.expect("it fits").value;
         assert!(is_same(counted, best), "{kind:?} {seed}: {counted} {best}");
     }
-    // Alike chains share states: the size of the paper's servers.
+    // Equal chains share states: the size of the paper's servers.
     let problem = of_bars(3, [2, 10, 6, 3], Mix::NearTies);
     let counted = by_counts(&problem, 20_000_000).expect("in order").expect("few states").value;
     assert!(is_same(counted, exact(&problem, &ALL).expect("in order").expect("it fits").value));
@@ -67,7 +67,7 @@ fn no_certificate_is_refuted() {
 }
 
 #[test]
-fn what_is_wrong_is_refuted() {
+fn wrong_certificates_are_refuted() {
     let problem = of_bars(1, [2, 6, 4, 2], Mix::Any);
     let right = exact(&problem, &ALL).expect("in order").expect("it fits");
     let refuted = |change: fn(&mut Certificate)| {
@@ -78,7 +78,7 @@ fn what_is_wrong_is_refuted() {
     assert!(matches!(refuted(|it| it.value *= 1.01), Refuted::Value { .. }));
     assert!(matches!(refuted(|it| it.bound = it.value * 0.99), Refuted::Bound { .. }));
     assert!(matches!(refuted(|it| _ = it.placement.pop()), Refuted::Problem(_)));
-    // A worse placement that is said to be the best.
+    // A worse placement that is claimed to be the best.
     let baseline = forebay_models::placement::baselines::node_balancing(&problem).expect("in order").expect("it fits");
     let worse = Certificate { value: baseline.value, bound: baseline.value, placement: baseline.placement, nodes: 1 };
     assert!(matches!(check(&problem, &Wanted::default(), &worse), Err(Refuted::Bound { .. })));

@@ -12,7 +12,7 @@ fn best(seed: u64, kind: Mix) -> (forebay_models::placement::Problem, Vec<Way>) 
     (problem, placement)
 }
 
-/// Functions that wait compete for less: no chain is slower than by the fixed-rate model.
+/// Functions that wait compete for less: no chain is slower than in the fixed-rate model.
 #[test]
 fn no_chain_is_slower_than_at_fixed_rates() {
     for (seed, kind) in (0..20).flat_map(|seed| Mix::ALL.map(|kind| (seed, kind))) {
@@ -26,8 +26,7 @@ fn no_chain_is_slower_than_at_fixed_rates() {
     }
 }
 
-/// Where all functions are as fast as their chain, nothing changes; a chain with little traffic leaves the others
-/// alone.
+/// If all functions are as fast as their chain, nothing changes. A chain with little traffic does not slow the others.
 #[test]
 fn demands_follow_rates() {
     let (mut problem, placement) = best(3, Mix::Any);

@@ -1,4 +1,4 @@
-//! The formulas (2), (7)–(11), against values worked out by hand.
+//! The formulas (2), (7)–(11), compared with values calculated by hand.
 
 use forebay_models::placement::{Chain, Domain, Function, Limits, Problem, Sensitivity, Shape, Way};
 
@@ -12,7 +12,7 @@ fn chain(home: usize, demands: &[f64], shape: Shape) -> Chain {
     Chain { functions, home, rate: f64::INFINITY, weight: 1.0, least: 0.0, copies: 2 }
 }
 
-/// Three chains: one that leaves its home domain and comes back, one that is elsewhere, and one of the other domain.
+/// Three chains: one that leaves its home domain and returns, one on a remote domain, and one with another home.
 fn problem(shape: Shape) -> (Problem, Vec<Way>) {
     let domain = |class, cache, memory, link| Domain { cores: 4, class, limits: Limits { cache, memory, link } };
     let domains = vec![domain(0, 4.0, 8.0, 2.0), domain(1, 5.0, 10.0, 4.0)];
@@ -20,15 +20,16 @@ fn problem(shape: Shape) -> (Problem, Vec<Way>) {
     (Problem { domains, chains }, vec![Way::Split(vec![0, 1, 1, 0]), Way::Split(vec![1]), Way::Split(vec![1])])
 }
 
-/// Cache, then memory or link: the levels of all functions, where 1 is what (9) and (10) have as 1.
+/// The levels of all functions, first of the cache, then of memory or link. 1 stands for the 1 in (9) and (10).
 const LEVELS: [(Sensitivity, f64, f64); 6] = [
-    // (9) local and first: beside it the last one; all others of home domain 0.
+    // (9) local and first: the last function competes in the cache, all others of home domain 0 in the memory.
     (LOCAL, 0.2 / 4.0, (0.5 + 0.25 + 0.2 + 0.1) / 8.0),
-    // (9) remote, upstream elsewhere.
+    // (9) remote, with the function before it elsewhere.
     (REMOTE, 1.0, (0.25 + 0.1) / 4.0),
-    // (11) remote, upstream on the same domain: not against its own segment in the cache; against it at the link.
+    // (11) remote, with the function before it on the same domain: its own segment competes at the link but not in the
+    // cache.
     (REMOTE, (0.1 + 0.4) / 5.0, (0.5 + 0.1) / 4.0),
-    // (10) local, upstream remote.
+    // (10) local, with a remote function before it.
     (LOCAL, 1.0, (1.0 + 0.5 + 0.25 + 0.1) / 8.0),
     // (9) remote and first.
     (REMOTE, 1.0, (0.5 + 0.25) / 4.0),
@@ -72,7 +73,7 @@ fn a_level_is_1_at_most() {
     }
 }
 
-/// On one core: `P = 1/Σ(1/P)`, demands add up; two copies forward twice as much and compete with each other.
+/// On one core: `P = 1/Σ(1/P)`, and demands add up. Two copies forward twice as much and compete with each other.
 #[test]
 fn copies_of_a_whole_chain_are_functions() {
     let (problem, mut ways) = problem(Shape::Linear);

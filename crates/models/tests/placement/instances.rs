@@ -1,4 +1,4 @@
-//! Random problems: those of the bars, and smaller ones with everything that a problem may have.
+//! Random problems: those of the benchmark's instance types, and smaller ones with every feature of a problem.
 
 use forebay_models::placement::{Chain, Domain, Function, Limits, Placement, Problem, Sensitivity, Shape, Way};
 
@@ -6,7 +6,7 @@ use forebay_models::placement::{Chain, Domain, Function, Limits, Placement, Prob
 pub struct Random(u64);
 
 impl Random {
-    /// Numbers of this seed.
+    /// Creates a generator with this seed.
     pub fn new(seed: u64) -> Self {
         let mut random = Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         (0..10).for_each(|_| _ = random.next());
@@ -20,17 +20,17 @@ impl Random {
         (self.0 >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// From `low` to `high`.
+    /// Returns a number from `low` to `high`.
     pub fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.next()
     }
 
-    /// A number below `end`.
+    /// Returns a whole number below `end`.
     pub fn below(&mut self, end: usize) -> usize {
         ((self.next() * end as f64) as usize).min(end - 1)
     }
 
-    /// α, β and C uniform on `α + β + C ≤ 1`.
+    /// Returns α, β and C, uniform on `α + β + C ≤ 1`.
     fn simplex(&mut self) -> Sensitivity {
         let mut cuts = [self.next(), self.next(), self.next()];
         cuts.sort_by(f64::total_cmp);
@@ -46,7 +46,7 @@ impl Random {
     }
 }
 
-/// The five kinds of instances of the bars.
+/// The five types of instances of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mix {
     Any,
@@ -61,7 +61,8 @@ impl Mix {
         [Self::Any, Self::IdenticalChains, Self::AllCoresUsed, Self::NearTies, Self::OneFunctionBinds];
 }
 
-/// A server of so many domains with so many cores each, and so many chains of this length, all at home on domain 0.
+/// A server with this number of domains and of cores per domain, and chains of this number and length, all with home
+/// domain 0.
 pub fn of_bars(seed: u64, [domains, cores, chains, length]: [usize; 4], kind: Mix) -> Problem {
     let mut random = Random::new(seed);
     let mut list: Vec<_> = (0..chains)
@@ -92,7 +93,7 @@ pub fn of_bars(seed: u64, [domains, cores, chains, length]: [usize; 4], kind: Mi
     problem(&domains, list)
 }
 
-/// A small problem with demands, copies and both shapes: of several homes, or of one with like domains beside it.
+/// A small problem with demands, copies and both shapes: with several homes, or with one home and equal other domains.
 pub fn any(seed: u64) -> Problem {
     let mut random = Random::new(seed);
     let domains = 2 + random.below(2);
@@ -112,13 +113,13 @@ pub fn any(seed: u64) -> Problem {
     });
     let mut chains: Vec<_> = chains.collect();
     if has_one_home && random.below(2) == 0 {
-        // Like chains with copies: both symmetries at once.
+        // Equal chains with copies: both symmetries at once.
         chains[1] = chains[0].clone();
     }
     problem(&cores, chains)
 }
 
-/// A chain of so many functions on like domains beside its home: too many ways to list.
+/// A chain of `length` functions, with equal domains other than its home: too many ways to list.
 pub fn long(seed: u64, domains: usize, cores: usize, length: usize, copies: usize) -> Problem {
     let mut random = Random::new(seed);
     let functions = (0..length).map(|_| random.function(domains, 0, Shape::Saturating(0.5))).collect();
@@ -127,7 +128,7 @@ pub fn long(seed: u64, domains: usize, cores: usize, length: usize, copies: usiz
     problem(&domains, vec![chain])
 }
 
-/// With limits of the strongest competitor on all cores. `domains` are cores and class.
+/// Creates a problem whose limits are those of the strongest competitor on all cores. `domains` lists cores and class.
 fn problem(domains: &[(usize, usize)], chains: Vec<Chain>) -> Problem {
     let demands = chains.iter().flat_map(|chain| {
         chain.functions.iter().map(|function| 1.0 / function.metric).chain([1.0 / chain.whole().metric])
@@ -142,18 +143,18 @@ fn problem(domains: &[(usize, usize)], chains: Vec<Chain>) -> Problem {
     Problem { domains: domains.iter().map(domain).collect(), chains }
 }
 
-/// The value of a placement by the formulas; `None` where it has too few cores.
+/// Returns the value of a placement by the formulas; `None` if there are too few cores.
 pub fn value(problem: &Problem, placement: &[Way]) -> Option<f64> {
     let rates = problem.rates(placement).ok()?;
     Some(rates.iter().zip(&problem.chains).map(|((rate, _), chain)| chain.value(*rate)).sum())
 }
 
-/// The most that any placement is worth, by trying all.
+/// Returns the largest value of all placements.
 pub fn enumerate(problem: &Problem) -> f64 {
     enumerate_by(problem, false, &|placement| value(problem, placement)).expect("it fits")
 }
 
-/// The largest of these values over all placements, chains left out in some where they may be.
+/// Returns the largest of these values over all placements, with rejected chains if allowed.
 pub fn enumerate_by(problem: &Problem, may_reject: bool, value: &dyn Fn(&[Way]) -> Option<f64>) -> Option<f64> {
     let rejected = || may_reject.then(|| Way::Whole(Vec::new()));
     let of = |chain: &Chain| ways(problem.domains.len(), chain).into_iter().chain(rejected()).collect();
@@ -176,7 +177,7 @@ fn each(ways: &[Vec<Way>], so_far: &mut Placement, visit: &mut dyn FnMut(&[Way])
     }
 }
 
-/// All ways of a chain, copies in any order.
+/// Returns all ways of a chain, with copies in any order.
 fn ways(domains: usize, chain: &Chain) -> Vec<Way> {
     let sequences = |length: usize| {
         let number = domains.pow(u32::try_from(length).expect("short"));

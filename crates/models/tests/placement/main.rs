@@ -1,4 +1,4 @@
-//! Placement on random servers: what the search finds against enumeration, and what it proves.
+//! Placement on random servers: the results and proofs of the search compared with enumeration.
 
 mod baselines;
 mod check;

@@ -1,4 +1,4 @@
-//! The exact search: the same optimum as enumeration, a bound that holds, and few nodes.
+//! The exact search: the optimum of enumeration, a valid bound, and few nodes.
 
 use forebay_models::placement::baselines::{node_balancing, node_first, random};
 use forebay_models::placement::{Effort, Problem, exact};
@@ -35,7 +35,7 @@ fn the_optimum_of_small_problems_is_that_of_enumeration() {
 }
 
 #[test]
-fn the_optimum_of_the_bars_kinds_is_that_of_enumeration() {
+fn the_optimum_of_all_types_of_instances_is_that_of_enumeration() {
     for kind in Mix::ALL {
         for (seed, size) in
             (0..8).flat_map(|seed| [[2, 4, 3, 2], [2, 5, 3, 3], [3, 3, 3, 2], [2, 6, 4, 2]].map(|size| (seed, size)))
@@ -50,7 +50,7 @@ fn the_optimum_of_the_bars_kinds_is_that_of_enumeration() {
     }
 }
 
-/// Wherever it is stopped, the value is a placement's, and the bound is above the optimum.
+/// Wherever the search is stopped, the value is that of a placement, and the bound is not below the optimum.
 #[test]
 fn a_search_that_is_stopped_has_a_bound_that_holds() {
     for (seed, kind) in (0..6).flat_map(|seed| Mix::ALL.map(|kind| (seed, kind))) {
@@ -67,7 +67,7 @@ fn a_search_that_is_stopped_has_a_bound_that_holds() {
     }
 }
 
-/// No placement of the baselines, and none at random, is above the bound.
+/// No placement of the baselines, and no random one, is above the bound.
 fn is_above_others(problem: &Problem, bound: f64, seed: u64) {
     let mut draw = Random::new(seed);
     let mut others = vec![node_first(problem), node_balancing(problem)];
@@ -78,9 +78,9 @@ fn is_above_others(problem: &Problem, bound: f64, seed: u64) {
     }
 }
 
-/// Of a long chain, or of many copies, not all ways are listed: the bound holds for the others as well.
+/// For a long chain, or for many copies, not all ways are listed. The bound is valid for the others too.
 #[test]
-fn what_is_not_listed_is_below_the_bound() {
+fn ways_that_are_not_listed_are_below_the_bound() {
     for (seed, [domains, cores, length, copies]) in
         (0..3).flat_map(|seed| [[2, 12, 16, 0], [8, 4, 9, 0], [9, 1, 9, 0], [8, 8, 2, 30]].map(|size| (seed, size)))
     {
@@ -90,7 +90,7 @@ fn what_is_not_listed_is_below_the_bound() {
     }
 }
 
-/// Nodes do not depend on the machine's speed. The bars' times are in the lab's report.
+/// The number of nodes does not depend on the machine's speed. Times are in the lab's report.
 #[test]
 fn few_nodes_are_needed() {
     for (size, most) in [([2, 10, 6, 3], 5_000), ([2, 24, 12, 3], 2_000_000)] {
@@ -99,16 +99,14 @@ fn few_nodes_are_needed() {
             assert!(is_same(value, bound), "{size:?} {kind:?} {seed}: {value} {bound} after {nodes} nodes");
         }
     }
-    // Two hard ones: many placements of functions that do not bind are worth the
-    // same.
+    // Two difficult problems: many placements of functions that do not bind have the same value.
     for (seed, most) in [(1001, 400_000), (1011, 600_000)] {
         let (value, bound, nodes) = solve(&of_bars(seed, [4, 10, 6, 3], Mix::IdenticalChains), most);
         assert!(is_same(value, bound), "{seed}: {value} {bound} after {nodes} nodes");
     }
 }
 
-/// Chains that are alike, and of whose ways not all are listed: each has its own list, and what is not listed counts in
-/// all slices.
+/// Equal chains whose ways are not all listed: each has its own list, and unlisted ways count in all slices.
 #[test]
 fn like_chains_with_ways_that_are_not_listed_are_bounded() {
     for (seed, [domains, cores, length]) in

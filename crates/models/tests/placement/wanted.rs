@@ -1,4 +1,4 @@
-//! Few moves, few cores, and chains that are left out: the same as enumeration.
+//! Few moves, few cores, and rejected chains: the same results as enumeration.
 
 use forebay_models::placement::{Effort, From, Objective, Problem, ProblemError, Wanted, Way, exact, exact_for};
 
@@ -10,7 +10,7 @@ fn is_same(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-8 * a.abs().max(b.abs())
 }
 
-/// What the search finds and proves against what enumeration finds.
+/// Compares the result and the proof of the search with enumeration. Returns true if there is a placement.
 fn agree(seed: u64, problem: &Problem, wanted: &Wanted<'_>, value: &dyn Fn(&[Way]) -> Option<f64>) -> bool {
     let best = enumerate_by(problem, wanted.may_reject, value);
     let found = exact_for(problem, wanted, &ALL).expect("in order");
@@ -27,17 +27,17 @@ fn agree(seed: u64, problem: &Problem, wanted: &Wanted<'_>, value: &dyn Fn(&[Way
     true
 }
 
-/// A placement of the chains in which all cores count, drawn at random; a chain now and then is new.
+/// A random placement that respects the number of cores; some chains are new.
 fn running(problem: &Problem, draw: &mut Random) -> Option<Vec<Option<Way>>> {
     let mut free: Vec<_> = problem.domains.iter().map(|domain| domain.cores).collect();
     let mut place = |count: usize, draw: &mut Random| {
         (0..count)
             .map(|_| {
-                let left: Vec<_> = (0..free.len()).filter(|domain| free[*domain] > 0).collect();
-                if left.is_empty() {
+                let available: Vec<_> = (0..free.len()).filter(|domain| free[*domain] > 0).collect();
+                if available.is_empty() {
                     return None;
                 }
-                let domain = left[draw.below(left.len())];
+                let domain = available[draw.below(available.len())];
                 free[domain] -= 1;
                 Some(domain)
             })
@@ -82,7 +82,7 @@ fn the_best_placement_within_some_moves_is_that_of_enumeration() {
             bound += usize::from(moved(&free.placement) > most);
         }
     }
-    // In many cases more moves would have been better.
+    // In many cases, more moves would have been better.
     assert!(found > 300 && bound > 100, "{found} {bound}");
 }
 
@@ -128,7 +128,7 @@ fn the_fewest_cores_are_those_of_enumeration() {
     assert!(found > 200, "{found}");
 }
 
-/// Where cores are short, or a chain cannot keep its least rate, the others are worth the most without some.
+/// If there are too few cores, or a chain cannot keep its least rate, the best placement rejects some chains.
 #[test]
 fn chains_that_are_left_out_are_those_of_enumeration() {
     let mut left_out = 0;
@@ -146,7 +146,7 @@ fn chains_that_are_left_out_are_those_of_enumeration() {
             .sum::<Option<f64>>()
         };
         let wanted = Wanted { may_reject: true, ..Wanted::default() };
-        assert!(agree(seed, &problem, &wanted, &worth), "leaving all out is always a placement");
+        assert!(agree(seed, &problem, &wanted, &worth), "rejecting all chains is always a placement");
         let placement = exact_for(&problem, &wanted, &ALL).expect("in order").expect("it fits").placement;
         left_out += placement.iter().filter(|way| way.domains().is_empty()).count();
     }
@@ -154,20 +154,19 @@ fn chains_that_are_left_out_are_those_of_enumeration() {
 }
 
 #[test]
-fn what_cannot_be_wanted_is_named() {
+fn impossible_objectives_are_named() {
     let problem = of_bars(1, [2, 10, 3, 2], Mix::Any);
-    let error = |wanted: &Wanted<'_>| exact_for(&problem, wanted, &ALL).expect_err("it is none").to_string();
+    let error =
+        |wanted: &Wanted<'_>| exact_for(&problem, wanted, &ALL).expect_err("the problem is invalid").to_string();
     let cores = Wanted { objective: Objective::Cores, ..Wanted::default() };
-    assert_eq!(
-        error(&cores),
-        "chain 0: rate is inf: allowed is a finite number, where the fewest cores are looked for"
-    );
+    assert_eq!(error(&cores), "chain 0: rate is inf: allowed is a finite number if cores are minimised");
     let from = |ways: &[Option<Way>]| error(&Wanted { from: Some(From { ways, most: 1 }), ..Wanted::default() });
-    assert_eq!(from(&[None]), "the placement is none of these chains: what runs now has 1 chains, not 3");
-    let wrong = [None, None, Some(Way::Split(vec![0, 2]))];
+    assert_eq!(from(&[None]), "the placement does not fit the chains: the present placement has 1 chains instead of 3");
+    let invalid = [None, None, Some(Way::Split(vec![0, 2]))];
     assert_eq!(
-        from(&wrong),
-        "the placement is none of these chains: chain 2 runs with other functions, copies or domains"
+        from(&invalid),
+        "the placement does not fit the chains: chain 2 has another number of functions or copies, or unknown domains, \
+         in the present placement"
     );
     assert!(matches!(
         exact_for(&problem, &Wanted { may_reject: true, ..cores }, &ALL),

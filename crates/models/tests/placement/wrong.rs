@@ -1,4 +1,4 @@
-//! Problems that are none are refused, with the chain and what is allowed.
+//! Invalid problems are refused, with the chain and the allowed values.
 
 use forebay_models::placement::{Effort, Objective, Problem, ProblemError, Wanted, Way, check, exact, exact_for};
 
@@ -8,14 +8,14 @@ fn refused(change: impl Fn(&mut Problem)) -> String {
     let mut problem = of_bars(1, [2, 10, 3, 2], Mix::Any);
     change(&mut problem);
     let effort = Effort { nodes: 1_000, is_over: &|| false };
-    exact(&problem, &effort).expect_err("it is none").to_string()
+    exact(&problem, &effort).expect_err("the problem is invalid").to_string()
 }
 
 #[test]
-fn what_cannot_be_is_named() {
-    let wrong = |change: fn(&mut Problem), said: &str| {
+fn invalid_numbers_are_named() {
+    let wrong = |change: fn(&mut Problem), expected: &str| {
         let error = refused(change);
-        assert_eq!(error, said);
+        assert_eq!(error, expected);
     };
     wrong(|it| it.domains.clear(), "the server has no core that functions may use");
     wrong(
@@ -24,7 +24,7 @@ fn what_cannot_be_is_named() {
     );
     wrong(
         |it| it.domains.iter_mut().for_each(|domain| domain.cores = 2),
-        "the chains need 6 cores at least: there are 4",
+        "the chains need at least 6 cores: there are 4",
     );
     wrong(|it| it.chains[1].functions.clear(), "chain 1: functions is 0: allowed is 1 or more");
     wrong(|it| it.chains[2].home = 2, "chain 2: home is 2: allowed is a domain of the server");
@@ -55,16 +55,16 @@ fn a_placement_of_another_problem_is_refused() {
         other => panic!("{other:?}"),
     };
     let split = |domains: &[usize]| Way::Split(domains.to_vec());
-    assert_eq!(refused(&[split(&[0, 0])]), "it has 1 chains, not 2");
-    assert_eq!(refused(&[split(&[0, 0]), split(&[0])]), "chain 1 has other functions or copies");
-    assert_eq!(refused(&[split(&[0, 0]), Way::Whole(vec![1])]), "chain 1 has other functions or copies");
+    assert_eq!(refused(&[split(&[0, 0])]), "it has 1 chains instead of 2");
+    assert_eq!(refused(&[split(&[0, 0]), split(&[0])]), "chain 1 has another number of functions or copies");
+    assert_eq!(refused(&[split(&[0, 0]), Way::Whole(vec![1])]), "chain 1 has another number of functions or copies");
     assert_eq!(refused(&[split(&[0, 0]), split(&[0, 2])]), "there is no domain 2");
     assert_eq!(refused(&[split(&[0, 0]), split(&[0, 0])]), "domain 0 has too few cores");
 }
 
-/// Very long chains, very many copies, domains and chains: an answer or an error, in little memory.
+/// Very long chains, very many copies, domains and chains give a result or an error, with little memory.
 #[test]
-fn absurd_sizes_are_answered() {
+fn absurd_sizes_give_a_result_or_an_error() {
     let effort = Effort { nodes: 100, is_over: &|| false };
     let mut problem = long(1, 2, 3_000, 1, 0);
     let function = problem.chains[0].functions[0].clone();
@@ -78,7 +78,7 @@ fn absurd_sizes_are_answered() {
     assert_eq!(whole.placement, [Way::Whole(vec![0])]);
     assert!(with(5_000, 0).expect("in order").is_some_and(|found| found.bound >= found.value));
     assert!(with(2, 1_000_000).expect("in order").is_some_and(|found| found.bound >= found.value));
-    // Two long chains on as many cores as they need.
+    // Two long chains on exactly as many cores as they need.
     let mut tight = long(1, 3, 20, 30, 0);
     tight.chains.push(tight.chains[0].clone());
     assert!(exact(&tight, &effort).expect("in order").is_some_and(|found| found.bound >= found.value));
@@ -86,7 +86,7 @@ fn absurd_sizes_are_answered() {
     assert!(exact(&many, &effort).expect("in order").is_some_and(|found| found.bound >= found.value));
 }
 
-/// Where the time is over at once, there is a placement all the same, in little time and memory.
+/// If the time is over at once, there is still a placement, in little time and memory.
 #[test]
 fn large_problems_have_a_placement_when_the_time_is_over() {
     let over = Effort { nodes: u64::MAX, is_over: &|| true };
@@ -100,7 +100,7 @@ fn large_problems_have_a_placement_when_the_time_is_over() {
         for objective in [Objective::Rates, Objective::Cores] {
             let wanted = Wanted { objective, ..Wanted::default() };
             let found = exact_for(&problem, &wanted, &over).expect("in order");
-            // With the fewest cores each chain must have its rate, which a search without time may not find.
+            // With minimised cores, each chain must have its rate, which a search without time may not find.
             assert!(objective == Objective::Cores || found.is_some(), "{chains} {length}");
             if let Some(found) = found {
                 assert!(found.bound >= found.value, "{chains} {length}");
@@ -110,7 +110,7 @@ fn large_problems_have_a_placement_when_the_time_is_over() {
     }
 }
 
-/// A problem with a few figures that cannot be, or hardly.
+/// A problem with a few impossible or extreme figures.
 fn absurd(draw: &mut Random, seed: u64) -> Problem {
     const FIGURES: [f64; 14] = [
         0.0,
@@ -156,12 +156,13 @@ fn absurd(draw: &mut Random, seed: u64) -> Problem {
     problem
 }
 
-/// An answer, which the check does not refute, or an error; never a panic. `FOREBAY_ABSURD` says how many.
+/// Every problem gives an error or a result that the check does not refute, never a panic. `FOREBAY_ABSURD` sets the
+/// number of problems.
 #[test]
-fn absurd_figures_are_answered() {
+fn absurd_figures_give_a_result_or_an_error() {
     let count = std::env::var("FOREBAY_ABSURD").ok().map_or(1_000, |count| count.parse().expect("a whole number"));
     let effort = Effort { nodes: 200, is_over: &|| false };
-    let (mut answers, mut errors) = (0, 0);
+    let (mut results, mut errors) = (0, 0);
     for seed in 0..count {
         let mut draw = Random::new(seed);
         let problem = absurd(&mut draw, seed);
@@ -169,7 +170,7 @@ fn absurd_figures_are_answered() {
         let wanted = Wanted { objective, may_reject: draw.below(3) == 0, from: None };
         match exact_for(&problem, &wanted, &effort) {
             Ok(found) => {
-                answers += 1;
+                results += 1;
                 for found in found.iter().filter(|found| found.value.is_finite()) {
                     let checked = check(&problem, &wanted, found);
                     assert!(checked.is_ok(), "seed {seed}: {checked:?}: {found:?} of {problem:?}");
@@ -178,5 +179,5 @@ fn absurd_figures_are_answered() {
             Err(_) => errors += 1,
         }
     }
-    assert!(answers > count / 10 && errors > count / 10, "{answers} answers, {errors} errors");
+    assert!(results > count / 10 && errors > count / 10, "{results} results, {errors} errors");
 }

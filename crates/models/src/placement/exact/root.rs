@@ -1,23 +1,24 @@
-//! The bound of all placements, or of a slice of them, before any chain is placed.
+//! Calculates a bound of all placements, or of a slice of them, before any chain is placed.
 //!
-//! Each chain takes its best way as if it were alone, but pays for its cores and for its load of the slice's resource
-//! (a Lagrangian relaxation). Prices that make the sum low are found by its subgradient. Like domains have one price,
-//! so that of ways that differ only in their names one is enough.
+//! Each chain takes its best way as if it were alone, but pays for its cores and for its load on the slice's resource
+//! (a Lagrangian relaxation). Prices with a low sum are found by a subgradient method. Equal domains have one price, so
+//! only one of the ways that differ in their numbering is needed.
 
 use super::{Level, Search, Space};
 use crate::placement::model::Problem;
 use crate::placement::options::{Kin, Listed};
 
-/// Rounds in which prices of cores are found.
+/// The number of rounds for finding prices of cores.
 const PRICING: usize = 24;
-/// All placements are divided into so many slices of the load of the home's cache, and later into so many more.
+/// The number of slices into which all placements are divided, by the load of the home's cache.
 const SLICES: usize = 10;
+/// The number of further divisions of slices.
 const MORE_SLICES: usize = 30;
 /// Indices of [`Search::prices`].
 pub(super) const FREE: usize = 0;
 pub(super) const PRICED: usize = 1;
 
-/// Placements with this load of one resource.
+/// The placements whose load of one resource is in this range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slice {
     pub(super) resource: usize,
@@ -25,33 +26,34 @@ pub(super) struct Slice {
     pub(super) most: f64,
 }
 
-/// A slice that is not searched yet.
-pub(super) struct Open {
+/// A slice that is not completely searched.
+pub(super) struct OpenSlice {
     pub(super) slice: Slice,
     pub(super) prices: Prices,
     pub(super) bound: f64,
 }
 
-/// What chains to come pay, so that they do not want more than there is.
+/// The prices that remaining chains pay, so that they do not use more than there is.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Prices {
-    /// Of a core, by domain.
+    /// The price of a core, by domain.
     pub(super) cores: Vec<f64>,
-    /// Of a unit of the slice's load.
+    /// The price of a unit of the slice's load.
     pub(super) load: f64,
-    /// By kin: a bound of each way that holds at all nodes, by falling bound.
+    /// By kin: a bound of each way that is valid at all nodes, sorted by falling bound.
     pub(super) limits: Vec<Vec<(f64, usize)>>,
 }
 
 impl Prices {
-    /// A bound of the ways that are not listed: where the load has a negative price, they are paid for all they add.
+    /// Returns a bound of the ways that are not listed: if the load has a negative price, they are paid for their whole
+    /// demand.
     pub(super) fn ceiling(&self, listed: &Listed) -> f64 {
         listed.ceiling + (-self.load).max(0.0) * listed.demand
     }
 }
 
 impl Space {
-    /// All placements, by the load of the cache that most chains are at home at.
+    /// Returns the slice of all placements, by the load of the cache that is the home of most chains.
     pub(super) fn slice(&self, problem: &Problem) -> Slice {
         let homes = |domain: usize| problem.chains.iter().filter(|chain| chain.home == domain).count();
         let resource = (0..problem.domains.len()).max_by_key(|&domain| homes(domain)).unwrap_or(0);
@@ -62,22 +64,22 @@ impl Space {
 }
 
 impl Search<'_> {
-    /// Slices of all placements, with their bounds.
-    pub(super) fn equal_slices(&mut self, bound: f64) -> Vec<Open> {
+    /// Returns slices of equal width with their bounds.
+    pub(super) fn equal_slices(&mut self, bound: f64) -> Vec<OpenSlice> {
         let Slice { resource, least, most } = self.slice;
         let cut = |slice: usize| least + (most - least) * slice as f64 / SLICES as f64;
         let equal = (0..SLICES).map(|at| Slice { resource, least: cut(at), most: cut(at + 1) });
         equal.map(|slice| self.open(slice, bound)).collect()
     }
 
-    /// Halves slices, always that with the highest bound: a narrow slice has a lower one.
-    pub(super) fn divide(&mut self, slices: &mut Vec<Open>) {
+    /// Halves the slice with the highest bound, repeatedly: a narrower slice has a lower bound.
+    pub(super) fn divide(&mut self, slices: &mut Vec<OpenSlice>) {
         let most = slices.len() + MORE_SLICES;
         while slices.len() < most && !self.is_over {
             let Some(at) = (0..slices.len()).max_by(|&a, &b| slices[a].bound.total_cmp(&slices[b].bound)) else {
                 break;
             };
-            let Open { slice, bound, .. } = slices.swap_remove(at);
+            let OpenSlice { slice, bound, .. } = slices.swap_remove(at);
             let middle = (slice.least + slice.most) / 2.0;
             slices.push(self.open(Slice { most: middle, ..slice }, bound));
             slices.push(self.open(Slice { least: middle, ..slice }, bound));
@@ -85,16 +87,16 @@ impl Search<'_> {
         }
     }
 
-    fn open(&mut self, slice: Slice, bound: f64) -> Open {
+    fn open(&mut self, slice: Slice, bound: f64) -> OpenSlice {
         self.slice = slice;
         if self.is_over {
-            return Open { slice, prices: self.prices[PRICED].clone(), bound };
+            return OpenSlice { slice, prices: self.prices[PRICED].clone(), bound };
         }
         let bound = self.price().map_or(f64::NEG_INFINITY, |own| own.min(bound));
-        Open { slice, prices: self.prices[PRICED].clone(), bound }
+        OpenSlice { slice, prices: self.prices[PRICED].clone(), bound }
     }
 
-    /// Lists the largest value of each way: at the loads that every placement has, with its own.
+    /// Lists the largest value of each way: at the loads that every placement has, and its own.
     pub(super) fn limit(&mut self, priced: usize) {
         let level = std::mem::take(&mut self.levels[0]);
         let mut scratch = level.loads.clone();
@@ -110,8 +112,8 @@ impl Search<'_> {
         self.levels[0] = level;
     }
 
-    /// Finds prices of cores for which the root's bound is low: the price of a domain rises while more of its cores are
-    /// wanted than there are (a subgradient of the Lagrangian bound).
+    /// Finds prices of cores with a low bound at the root: the price of a domain increases while more of its cores are
+    /// used than there are (a subgradient method for the Lagrangian bound).
     pub(super) fn price(&mut self) -> Option<f64> {
         let level = std::mem::take(&mut self.levels[0]);
         let (mut lowest, mut step) = (f64::INFINITY, 1.0);
@@ -126,7 +128,7 @@ impl Search<'_> {
                 step *= 0.6;
             }
             let excess: Vec<_> = self.excess(&wanted, &prices);
-            // In parts of the slice's width a load counts like cores.
+            // The load is scaled by a tenth of its maximum, so that it has a similar weight to cores.
             let unit = (self.space.most[self.slice.resource] / 10.0).max(f64::MIN_POSITIVE);
             let Slice { least, most, .. } = self.slice;
             let over = (load - load.clamp(least, most)) / unit;
@@ -152,8 +154,8 @@ impl Search<'_> {
         (lowest < f64::INFINITY).then_some(lowest)
     }
 
-    /// By domain: by how many cores more are wanted than there are, or fewer where cores have a price. Like domains
-    /// share alike.
+    /// Returns, for each domain, the number of used cores above the available ones; negative only if its cores have a
+    /// price. Equal domains share their sum evenly.
     fn excess(&self, wanted: &[usize], prices: &Prices) -> Vec<f64> {
         let classes = &self.space.classes;
         let of = |at: usize| {
@@ -165,8 +167,8 @@ impl Search<'_> {
         (0..wanted.len()).map(of).collect()
     }
 
-    /// The bound where no chain is placed, and of the ways that it is made of the cores and the load of the slice's
-    /// resource.
+    /// Returns the bound without any placed chain, and the cores and the load of the slice's resource that its ways
+    /// use.
     fn relax(&mut self, level: &Level, prices: &Prices) -> Option<(f64, Vec<usize>, f64)> {
         self.nodes += 1;
         self.since_look += self.firsts.iter().map(Vec::len).sum::<usize>();
@@ -192,7 +194,8 @@ impl Search<'_> {
         Some((bound, wanted, load))
     }
 
-    /// The price of the cores and the load that remain, and the part of the slice's least load that harms no chain.
+    /// Returns the price of the remaining cores and load, and the part of the slice's least load that reduces no
+    /// chain's value.
     pub(super) fn paid(&self, level: &Level, prices: &Prices) -> f64 {
         let cores: f64 = prices.cores.iter().zip(&level.cores).map(|(price, cores)| price * *cores as f64).sum();
         let Slice { resource, least, most } = self.slice;

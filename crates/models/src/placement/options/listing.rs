@@ -1,23 +1,24 @@
-//! The ways of a chain, with what each adds to loads and how its rate depends on them.
+//! Lists the ways of a chain, with the loads that each adds and its rate as a function of the loads.
 
 use super::{Choice, Listed, Resources, Seat, Term, cores_and_moves};
 use crate::placement::model::{Chain, Function, Placement, Problem, Shape, Way};
 use crate::placement::wanted::{Objective, Wanted};
 
-/// The ways of a chain are listed one by one up to so many; of a longer one only those with at most two changes of
-/// domain. So are copies, up to as many again.
-const MOST_WAYS: usize = 20_000;
-/// All ways of a chain have so many functions at most, but of a very long one there are as many as [`FEW_WAYS`].
+/// The largest number of ways of a chain. If there are more, only ways with at most two changes of domain are listed.
+/// The same number is allowed again for copies.
+/// The largest number of functions in all ways of a chain; a very long chain still has [`FEW_WAYS`] ways.
 const MOST_SEATS: usize = 400_000;
+/// The least number of ways of a chain.
 const FEW_WAYS: usize = 16;
-/// All chains together have about so many ways, with so many functions: the memory and the time that a look at each of
-/// them takes. Chains whose ways are fewer leave the rest to others.
+/// The approximate number of ways of all chains together, which limits memory and time. Chains with fewer ways leave
+/// the rest to others.
 const ALL_WAYS: usize = 100_000;
+/// The approximate number of functions in all ways of all chains together.
 const ALL_SEATS: usize = 1_000_000;
-/// Of numbers of copies whose ways are too many, those are listed that have all copies on one of so many domains.
+/// If a number of copies has too many ways, the number of domains for which a way with all copies on it is listed.
 const FEW_DOMAINS: usize = 4;
 
-/// The term of a function that competes for a resource, where `own` of its load is the function's.
+/// The term of a function that competes for a resource; `own` is the function's own load.
 fn term(function: &Function, resource: usize, scale: f64, own: f64, limit: f64) -> Term {
     let half = match function.shape {
         Shape::Linear => f64::INFINITY,
@@ -26,7 +27,7 @@ fn term(function: &Function, resource: usize, scale: f64, own: f64, limit: f64) 
     Term { resource, scale, own, per_limit: 1.0 / limit, half }
 }
 
-/// By chain: how many of its ways are listed, as long as there are not too many of all chains together.
+/// Returns the number of ways to list for each chain, so that all chains together do not have too many.
 pub(super) fn shares(problem: &Problem) -> Vec<usize> {
     let domains = problem.domains.len();
     let cores = problem.domains.iter().map(|domain| domain.cores).sum::<usize>();
@@ -42,8 +43,8 @@ pub(super) fn shares(problem: &Problem) -> Vec<usize> {
     let mut shares = vec![0; order.len()];
     for (done, &at) in order.iter().enumerate() {
         let chain = &problem.chains[at];
-        let left = order.len() - done;
-        let share = needs(chain).min(ways / left).min(seats / left / width(chain)).max(FEW_WAYS);
+        let remaining = order.len() - done;
+        let share = needs(chain).min(ways / remaining).min(seats / remaining / width(chain)).max(FEW_WAYS);
         ways = ways.saturating_sub(share);
         seats = seats.saturating_sub(share * width(chain));
         shares[at] = share;
@@ -51,7 +52,7 @@ pub(super) fn shares(problem: &Problem) -> Vec<usize> {
     shares
 }
 
-/// The ways of a chain, of which `most_ways` or a few more are listed.
+/// Lists the ways of a chain: `most_ways` or a few more.
 pub(super) fn listed(
     problem: &Problem,
     index: usize,
@@ -71,7 +72,7 @@ pub(super) fn listed(
     if length > cores {
         // It fits only as a whole.
     } else if has_all_splits {
-        // In the order of the domains' numbers: breaking symmetry relies on it.
+        // In the order of the domains' numbers: symmetry breaking depends on this order.
         for number in 0..all.unwrap_or(0) {
             let digit = |at: usize| number / domains.pow(u32::try_from(length - 1 - at).unwrap_or(0)) % domains;
             ways.push(Way::Split((0..length).map(digit).collect()));
@@ -115,8 +116,8 @@ pub(super) fn listed(
         choice
     };
     let mut choices: Vec<_> = ways.into_iter().map(chosen).collect();
-    let left: Vec<_> = cores_and_moves(problem, wanted);
-    choices.retain(|choice| choice.fits(&left));
+    let available: Vec<_> = cores_and_moves(problem, wanted);
+    choices.retain(|choice| choice.fits(&available));
     let numbered = all.filter(|all| has_all_splits && *all <= most_ways);
     let mut numbers = vec![None; numbered.unwrap_or(0)];
     for (at, choice) in choices.iter().enumerate().filter(|_| numbered.is_some()) {
@@ -156,7 +157,7 @@ pub(super) fn listed(
     }
 }
 
-/// Sequences of domains with at most two changes, and fewer where those are too many as well.
+/// Returns sequences of domains with at most two changes, and at most `most` of them.
 fn few_changes(domains: usize, length: usize, most: usize) -> Vec<Vec<usize>> {
     let mut found: Vec<Vec<usize>> = (0..domains).take(most).map(|domain| vec![domain; length]).collect();
     for first in 1..length {
@@ -194,7 +195,7 @@ fn few_changes(domains: usize, length: usize, most: usize) -> Vec<Vec<usize>> {
     found
 }
 
-/// Each function in another domain, one at a time.
+/// Returns the placements in which one function is on another domain.
 fn one_moved(now: &[usize], domains: usize) -> impl Iterator<Item = Vec<usize>> {
     let each = (0..now.len()).flat_map(move |at| (0..domains).map(move |domain| (at, domain)));
     each.filter(|(at, domain)| now[*at] != *domain).map(|(at, domain)| {
@@ -204,7 +205,8 @@ fn one_moved(now: &[usize], domains: usize) -> impl Iterator<Item = Vec<usize>> 
     })
 }
 
-/// The home's cores first, then those of the other domains: a way for a chain that needs more than three domains.
+/// Returns a way that uses the home's cores first, then those of the other domains, for chains that need more than
+/// three domains.
 fn filled(problem: &Problem, chain: &Chain) -> Option<Vec<usize>> {
     let others = (0..problem.domains.len()).filter(|domain| *domain != chain.home);
     let cores = std::iter::once(chain.home).chain(others).flat_map(|at| vec![at; problem.domains[at].cores]);
@@ -212,7 +214,7 @@ fn filled(problem: &Problem, chain: &Chain) -> Option<Vec<usize>> {
     (domains.len() == chain.functions.len()).then_some(domains)
 }
 
-/// Visits each non-decreasing sequence of so many domains; `false` where `visit` wants no more.
+/// Visits each non-decreasing sequence of `more` domains. Returns `false` if `visit` stopped it.
 fn multisets(domains: usize, more: usize, so_far: &mut Vec<usize>, visit: &mut dyn FnMut(&[usize]) -> bool) -> bool {
     if more == 0 {
         return visit(so_far);
@@ -225,7 +227,7 @@ fn multisets(domains: usize, more: usize, so_far: &mut Vec<usize>, visit: &mut d
     })
 }
 
-/// A way with its loads and rates, by the same rules as [`Problem::rates`].
+/// Returns a way with its loads and rates, by the same rules as [`Problem::rates`].
 fn choice(problem: &Problem, chain: &Chain, whole: &Function, way: Way, resources: Resources) -> Choice {
     let domains = way.domains().to_vec();
     let (copies, is_split) = match &way {
@@ -256,11 +258,11 @@ fn choice(problem: &Problem, chain: &Chain, whole: &Function, way: Way, resource
         }
         cores[domain] += 1;
         if !is_split && cores[domain] > 1 {
-            // Copies on one domain are as fast as each other.
+            // All copies on one domain have the same rate.
             continue;
         }
         let drop = if is_local { function.local } else { function.remote };
-        // A function that reads packets from another domain's cache competes for none: its level is 1.
+        // A function that reads packets from another domain's cache does not compete for a cache: its level is 1.
         let reads_cache = if is_local { follows != Some(false) } else { follows == Some(true) };
         let cache_own = if is_local { demand } else { head_demand };
         let cache_scale = if reads_cache { rate * drop.cache } else { 0.0 };
@@ -308,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_chain_has_the_ways_that_short_ones_leave() {
+    fn a_long_chain_uses_the_ways_that_short_chains_do_not_need() {
         let mut chains = vec![(2, 0); 20];
         chains.push((7, 0));
         let shares = shares(&problem(4, &chains));
