@@ -6,6 +6,7 @@ use crate::placement::wanted::{Objective, Wanted};
 
 /// The largest number of ways of a chain. If there are more, only ways with at most two changes of domain are listed.
 /// The same number is allowed again for copies.
+const MOST_WAYS: usize = 20_000;
 /// The largest number of functions in all ways of a chain; a very long chain still has [`FEW_WAYS`] ways.
 const MOST_SEATS: usize = 400_000;
 /// The least number of ways of a chain.
