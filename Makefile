@@ -1,4 +1,4 @@
-# What a developer types. Each target installs what it lacks (scripts/install-*) or says what to install.
+# The commands of a developer. Each target installs missing tools (scripts/install-*) or prints what to install.
 
 SHELL := /bin/bash
 CARGO_HOME ?= $(HOME)/.cargo
@@ -12,100 +12,102 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
 PREFIX ?= /usr/local
-install: rust ## the command without debugging symbols, in PREFIX/bin (/usr/local/bin); DESTDIR goes before
+install: rust ## install the command without debugging symbols in PREFIX/bin (/usr/local/bin); DESTDIR is put before it
 	cargo build --release -p forebay-cli
 	install -D -s -m 0755 target/release/forebay $(DESTDIR)$(PREFIX)/bin/forebay
 
-demo: rust ## a gateway for 8 tenants keeps a delay objective of 1 ms for 20 seconds, at the fewest cycles
+demo: rust ## run a gateway for 8 tenants for 20 seconds; its controller keeps a delay objective of 1 ms with the fewest cycles
 	cargo build --release -p forebay-cli
-	@echo 'Branches that really differ would not run as one (fold: off): a controller waits for batches as far as the objective allows.'
+	@echo 'The branches are kept separate (fold: off), as different branches would be. The controller waits for larger batches as long as the objective allows.'
 	target/release/forebay run usecase:gw --set n=8 --set fold=off --set slo=1ms --controller optimal --duration 20s
 
-demo-netns: rust ## a router, gateway, VPN, UPF, balancer and VXLAN between network namespaces, with Linux for a peer (sudo, where not root, for the script alone)
+demo-netns: rust ## run a router, gateway, VPN, UPF, balancer and VXLAN between network namespaces, with Linux as the peer (only the script uses sudo, if not root)
 	@scripts/install-debian python3:python3
 	cargo build --release -p forebay-cli
 	@$(if $(filter 0,$(shell id -u)),,sudo) scripts/demo-netns
 
-# Most tests of the command wait for what runs: as many at a time as there are cores leave those idle for more than half of the time.
+# Most tests of the command wait for a process: with one test per core, the cores would be idle for more than half of
+# the time.
 test: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
-test: rust ## every test: unit, property, differential, documentation, replayed fuzz corpora
-	@scripts/install-debian --optional 'the tests that read written captures back' tshark:tshark
+test: rust ## run every test: unit, property, differential, documentation, replayed fuzz corpora
+	@scripts/install-debian --optional 'the tests that read written captures with tshark' tshark:tshark
 	@scripts/install-debian --optional 'the tests that count instructions' valgrind:valgrind
 	@scripts/install-debian --optional 'the tests that ping and trace routes' ping:iputils-ping traceroute:traceroute
 	@scripts/install-debian --optional 'the scenes between network namespaces' python3:python3 ip:iproute2 iperf3:iperf3 curl:curl dnsmasq:dnsmasq-base busybox:busybox
 	cargo test --workspace --no-fail-fast
 
-gate: rust ## instructions per packet against baselines/instructions.json: what became dearer, and why
+gate: rust ## compare instructions per packet with baselines/instructions.json; name increases and their causes
 	@scripts/install-debian valgrind:valgrind
 	cargo build --release -p forebay-cli
 	target/release/forebay gate --baseline baselines/instructions.json
 
-gate-update: rust ## write the gate's baseline anew, after a change that is meant to cost more
+gate-update: rust ## write a new baseline for the gate, after a change that is meant to cost more
 	@scripts/install-debian valgrind:valgrind
 	cargo build --release -p forebay-cli
 	target/release/forebay gate --baseline baselines/instructions.json --update usecases functions
 
-bench: rust ## ticks per packet, module by module; writes target/bench.json
+bench: rust ## measure ticks per packet, module by module; writes target/bench.json
 	cargo bench -p forebay-cli --bench engine
 	cargo bench -p forebay-functions --bench sessions --bench aes -- --record
 	cargo bench -p forebay-functions --bench dpi -- --record 1000
 
 measure-sums: export RUNS ?= 20
-measure-sums: rust ## whether the parts that `measure` times are right: RUNS (20) runs of ten pipelines and of two chains, all listed
+measure-sums: rust ## check the times of parts that `measure` reports: RUNS (20) runs of ten pipelines and of two chains, all listed
 	@scripts/install-debian python3:python3
 	cargo build --release -p forebay-cli
 	scripts/measure-sums --runs $$RUNS
 
-bench-placement: rust ## how long the exact search for placements takes, and how far it is from the optimum when it is stopped
+bench-placement: rust ## measure the time of the exact search for placements, and its distance from the optimum when it is stopped
 	cargo bench -p forebay-models --bench placement
 
-bench-peers: rust ## the same against DPDK's testpmd in one run; writes target/bench-peers.json
+bench-peers: rust ## compare the engine with DPDK's testpmd in one run; writes target/bench-peers.json
 	@scripts/install-debian python3:python3 dpdk-testpmd:dpdk-dev
 	scripts/bench-peers
 
-bench-interfaces: rust ## ports to interfaces against testpmd's on the same veth pairs (as root); writes target/bench-interfaces.json
+bench-interfaces: rust ## compare ports to interfaces with testpmd on the same veth pairs (as root); writes target/bench-interfaces.json
 	cargo build --release -p forebay-cli
 	scripts/bench-interfaces
 
-sim: rust ## the simulator against the packet-exact engine on all use cases, and how much faster than real time it is
+sim: rust ## compare the simulator with the packet-exact engine on all use cases, and measure its speed relative to real time
 	cargo test --release -p forebay-sim -- --ignored
 	cargo bench -p forebay-sim --bench speed
 
-fuzz: rust ## every fuzz target for FUZZ_SECONDS (60) each
+fuzz: rust ## run every fuzz target for FUZZ_SECONDS (60)
 	@scripts/install-cargo-fuzz
 	scripts/fuzz
 
-hostile: rust ## 10 million mutated frames through every function and through whole gateways
+hostile: rust ## send 10 million mutated frames through every function and through whole gateways
 	FOREBAY_HOSTILE_FRAMES=10000000 cargo test --release -p forebay-cli --test hostile -- --nocapture
 
-soak: rust ## 1 000 reloads and 1 000 moves of modules under load, then ten minutes of changes, workers that come and go (`make test`: shorter)
+soak: rust ## run 1 000 reloads and 1 000 moves of modules under load, then ten minutes of changes with workers added and removed (`make test`: shorter)
 	FOREBAY_RELOADS=1000 cargo test --release -p forebay-cli --test reloads -- --nocapture
 	FOREBAY_MOVES=1000 cargo test --release -p forebay-instance --test moves -- --nocapture
 	FOREBAY_SOAK_SECONDS=600 cargo test --release -p forebay-cli --test soak -- --nocapture
 
-soak-sessions: rust ## a million sessions, 50 000 new ones a second, for a minute, by the real clock (`make test`: simulated)
+soak-sessions: rust ## run a million sessions, 50 000 new ones per second, for a minute in real time (`make test`: simulated time)
 	FOREBAY_CROWD_SECONDS=60 cargo test --release -p forebay-cli --test crowd -- --nocapture
 
-test-busy: rust ## tests that wait for time or start processes, FOREBAY_BUSY_ROUNDS (20) times beside 4 busy processes; SUITE=1: make test once, too
+test-busy: rust ## run tests that wait or start processes FOREBAY_BUSY_ROUNDS (20) times next to 4 busy processes; SUITE=1: also make test once
 	scripts/test-busy $(if $(SUITE),--suite)
 
-# QEMU 7 reads the masked-out words of AVX2's masked loads, and a program for AVX2 crashes in it: the guest's has none.
-test-vm: rust ## ESP and GTP-U against the kernel's own, in an emulated Debian whose kernel has them (five minutes; sudo, where not root, for the script)
+# QEMU 7 reads the masked words of AVX2's masked loads, and a program with AVX2 crashes in it. So the guest's program
+# has no AVX2.
+test-vm: rust ## test ESP and GTP-U with the kernel's implementations, in an emulated Debian whose kernel has them (five minutes; the script uses sudo, if not root)
 	RUSTFLAGS='-C target-cpu=x86-64-v2' cargo build --release -p forebay-cli --target-dir target/without-avx2
 	@$(if $(filter 0,$(shell id -u)),,sudo) scripts/test-vm
 
-miri: rust ## the unsafe code of memory, packets, pools and rings under the interpreter Miri (ten minutes)
+miri: rust ## run the unsafe code of memory, packets, pools and rings in the interpreter Miri (ten minutes)
 	@scripts/install-miri
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p forebay-memory -p forebay-packet
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p forebay-graph --test ring
 
-lint: rust ## formatting, clippy with warnings as errors, licences and sources of dependencies
+lint: rust ## check formatting, clippy with warnings as errors, licences and sources of dependencies
 	@scripts/install-cargo-deny
 	rustfmt --check --edition 2024 $$(git ls-files "*.rs")
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo deny check licenses bans sources
 
-schema: rust ## write the JSON Schemas of configurations, of chains, and of what commands print to schema/
+schema: rust ## write the JSON Schemas of configurations, chains and command output to schema/
 	@mkdir -p schema target
 	cargo run -q -p forebay-cli -- schema > target/forebay.schema.json
 	for of in topology chains place co-runs; do cargo run -q -p forebay-cli -- schema $$of > target/$$of.schema.json || exit; done

@@ -1,15 +1,14 @@
-//! What each fuzz target does with its bytes. The targets here and the test that replays the corpora both include
-//! this file.
+//! The code of each fuzz target. The targets here and the test that replays the corpora both include this file.
 
 use forebay_graph::{Gate, Rig, Setup, Surroundings, functions, states};
 use forebay_measure::Frequency;
 use forebay_packet::wire::{gtpu, vxlan};
 use forebay_packet::{Batch, MAX_BATCH, SessionKey};
 
-/// A target's name, and what it does with its input.
+/// A target's name and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Every target: its name, which is its corpus' folder too, and what it does.
+/// Every target: its name, which is also the folder of its corpus, and its function.
 pub const TARGETS: &[Target] = &[
     ("frames", frames),
     ("tunnels", tunnels),
@@ -38,8 +37,8 @@ pub const TARGETS: &[Target] = &[
     ("secret", forebay_graph::secret::fuzz_secret),
 ];
 
-/// Frames through every function's example: each starts with its length in one byte. Every packet gets a gate or is
-/// held, and nothing panics.
+/// Sends frames through the example of every function; each frame is preceded by its length in one byte. Every packet
+/// must get a gate or be held, and nothing may panic.
 pub fn frames(bytes: &[u8]) {
     thread_local! {
         static RIGS: std::cell::RefCell<Vec<Rig>> = std::cell::RefCell::new(rigs());
@@ -62,16 +61,16 @@ pub fn frames(bytes: &[u8]) {
             assert_eq!(batch.len() + held, before, "no packet is lost");
             drop(rig.emitted());
             for index in 0..batch.len() {
-                // What it would do, asked of what it has done: any packet will do.
+                // The effect of a packet before processing, requested for a packet after it: any packet may be used.
                 let _ = rig.function.effect(&mut batch[index]);
             }
         }
     });
 }
 
-/// Matches frames against rules of `nids`. The input is rules, a line each, an empty line, and frames, each behind its
-/// length in one byte. Rules that cannot be loaded are skipped. Every packet gets a gate and stays as it is. If the
-/// first line is `# state`, rules ask the sessions of a firewall that sees the packets, too.
+/// Matches frames against rules of `nids`. The input is one rule per line, an empty line, and frames, each preceded by
+/// its length in one byte. Rules that cannot be loaded are skipped. Every packet must get a gate and must not change.
+/// If the first line is `# state`, rules also use the sessions of a firewall that sees the packets.
 pub fn matching(bytes: &[u8]) {
     let Some(end) = bytes.windows(2).position(|pair| pair == b"\n\n") else { return };
     let rules: Vec<_> = String::from_utf8_lossy(&bytes[..end]).lines().take(20).map(str::to_owned).collect();
@@ -103,7 +102,7 @@ pub fn matching(bytes: &[u8]) {
     }
 }
 
-/// A registered function with these parameters, or `None` where it refuses them.
+/// Returns a registered function with these parameters, or `None` if it refuses them.
 fn rig_of(name: &str, params: &serde_json::Value, all: &mut Surroundings) -> Option<Rig> {
     let function = functions().into_iter().find(|function| function.name == name).expect("it is registered");
     let mut setup = Setup::new(function.name, all);
@@ -111,7 +110,7 @@ fn rig_of(name: &str, params: &serde_json::Value, all: &mut Surroundings) -> Opt
     Some(Rig::over(built, setup.finish(), function.creates.len()))
 }
 
-/// Every registered function, made from its own example.
+/// Returns every registered function, created from its own example.
 fn rigs() -> Vec<Rig> {
     let mut all = Surroundings::new(Frequency::new(1e9));
     all.simulated = true;
@@ -123,15 +122,16 @@ fn rigs() -> Vec<Rig> {
     }
     let make = |function: &&'static forebay_graph::Declaration| {
         let mut setup = Setup::new(function.name, &mut all);
-        // A tap writes a file; what it does to packets is nothing.
+        // The tap is left out: it writes a file and does nothing with packets.
         let built = function.build(&read(function.example), &mut setup).expect("examples are tested to build");
         Rig::over(built, setup.finish(), function.creates.len())
     };
     functions().iter().filter(|function| function.name != "tap").map(make).collect()
 }
 
-/// What is in UDP to a tunnel's port, whole and behind right outer headers: the parsers, the functions that take packets
-/// out, and what session it is of. The first byte says which: even, GTP-U, and with bit 2 over IPv6; odd, VXLAN.
+/// The payload of UDP to a tunnel's port, complete and with valid outer headers: tests the parsers, the functions that
+/// decapsulate, and the session of the packet. The first byte selects the protocol: even GTP-U, with bit 2 over IPv6;
+/// odd VXLAN.
 pub fn tunnels(bytes: &[u8]) {
     thread_local! {
         static RIGS: std::cell::RefCell<Vec<Rig>> = std::cell::RefCell::new(decapsulations());
@@ -171,12 +171,12 @@ pub fn tunnels(bytes: &[u8]) {
         batch.push(packet).expect("room for one");
         let gates = rig.process(&mut batch);
         assert_eq!((gates.len(), batch.len()), (1, 1), "a gate, and the packet");
-        assert!(rig.emitted().len() <= 1, "at most one answer");
+        assert!(rig.emitted().len() <= 1, "at most one response");
         if gates[0] == Some(Gate::FIRST) {
-            assert!(batch[0].len() <= payload.len() + 14, "what comes out was inside");
+            assert!(batch[0].len() <= payload.len() + 14, "the result was inside the packet");
             let known = batch[0].network();
             batch[0].forget_layers();
-            assert_eq!(known, batch[0].network(), "layers are what would be found");
+            assert_eq!(known, batch[0].network(), "known layers are those that parsing finds");
             let whole = batch[0].network_end() == batch[0].len();
             if !vxlan && whole && session.protocol != SessionKey::TUNNEL && !is_tunnel(&session) {
                 assert_eq!(session, batch[0].session_key(), "a packet's session is the same in its tunnel");
@@ -185,9 +185,9 @@ pub fn tunnels(bytes: &[u8]) {
     });
 }
 
-/// Frames that nobody has encrypted, whole and behind right headers, to whoever decrypts: none comes through. And what
-/// would be inside, had somebody with the key sent it. The first byte says which: 0, UDP to `aes_gcm_decrypt`; 1, ESP above
-/// IP; 2, ESP in UDP; with bit 2 over IPv6.
+/// Unencrypted frames with valid headers for the functions that decrypt: none may pass. Also parses the bytes as the
+/// inside of a packet, as if a sender with the key had sent them. The first byte selects the protocol: 0 UDP to
+/// `aes_gcm_decrypt`; 1 ESP over IP; 2 ESP in UDP; with bit 2 over IPv6.
 pub fn decrypt(bytes: &[u8]) {
     thread_local! {
         static RIGS: std::cell::RefCell<Vec<Rig>> = std::cell::RefCell::new(decryptions());
@@ -222,7 +222,7 @@ pub fn decrypt(bytes: &[u8]) {
     });
 }
 
-/// Who decrypts: `aes_gcm_decrypt` and `esp_decrypt`.
+/// Returns the functions that decrypt: `aes_gcm_decrypt` and `esp_decrypt`.
 fn decryptions() -> Vec<Rig> {
     let key = "000102030405060708090a0b0c0d0e0f";
     let make = |name: &str, params: &str| {
@@ -230,7 +230,7 @@ fn decryptions() -> Vec<Rig> {
         let function = functions().into_iter().find(|function| function.name == name).expect("it is registered");
         let mut setup = Setup::new(name, &mut all);
         let params = serde_saphyr::from_str(params).expect("YAML");
-        let built = function.build(&params, &mut setup).expect("right parameters");
+        let built = function.build(&params, &mut setup).expect("valid parameters");
         Rig::over(built, setup.finish(), function.creates.len())
     };
     let associations = format!("[\"0x1001 key={key}deadbeef\", \"0x1002 key={key}cafebabe esn\"]");
@@ -240,12 +240,12 @@ fn decryptions() -> Vec<Rig> {
     ]
 }
 
-/// Whether packets of a session are for a tunnel's end: there are more tunnels in each other than are looked through.
+/// True if the packets of a session are for a tunnel's endpoint: there are more nested tunnels than are parsed.
 fn is_tunnel(session: &SessionKey) -> bool {
     session.protocol == 17 && session.destination_port == gtpu::PORT
 }
 
-/// UDP's checksum over IPv6 (RFC 8200 section 8.1), word by word.
+/// Returns UDP's checksum over IPv6 (RFC 8200 section 8.1), calculated word by word.
 fn udp6_checksum(addresses: &[u8], datagram: &[u8]) -> u16 {
     let words = |bytes: &[u8]| -> u32 {
         bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum()
@@ -260,26 +260,26 @@ fn udp6_checksum(addresses: &[u8], datagram: &[u8]) -> u16 {
     }
 }
 
-/// The two that take packets out of tunnels, for any tunnel.
+/// Returns the two functions that decapsulate, for any tunnel.
 fn decapsulations() -> Vec<Rig> {
     let make = |name: &str, params: &str| {
         let mut all = Surroundings::new(Frequency::new(1e9));
         let function = functions().into_iter().find(|function| function.name == name).expect("it is registered");
         let mut setup = Setup::new(name, &mut all);
         let params = serde_saphyr::from_str(params).expect("YAML");
-        let built = function.build(&params, &mut setup).expect("right parameters");
+        let built = function.build(&params, &mut setup).expect("valid parameters");
         Rig::over(built, setup.finish(), function.creates.len())
     };
     vec![make("gtpu_decap", "{ teids: 1-65535 }"), make("vxlan_decap", "{}")]
 }
 
-/// A capture file of any format.
+/// Reads a capture file of any format.
 pub fn capture(bytes: &[u8]) {
-    // Any outcome is right; that there is one, soon and without a panic, is what is tried.
+    // Any result is valid; the test is that there is one, soon and without a panic.
     drop(forebay_ports::pcap::read_memory(bytes));
 }
 
-/// A configuration: checked, never run.
+/// Checks a configuration without running it.
 pub fn yaml(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes)
         && let Err(problems) = forebay_pipeline::check_str(text, &std::env::temp_dir())
@@ -288,8 +288,8 @@ pub fn yaml(bytes: &[u8]) {
     }
 }
 
-/// Changes, one a line, of every table that functions hand out: each is made or refused, and what is there afterwards can be
-/// listed page by page, and taken out line by line.
+/// Applies changes, one per line, to every table of a function. Each change is made or refused. Afterwards, the entries
+/// can be listed page by page, and removed line by line.
 pub fn changes(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let lines: Vec<&str> = text.lines().collect();
@@ -299,16 +299,16 @@ pub fn changes(bytes: &[u8]) {
             assert_eq!(outcome.made + outcome.refused.len(), lines.len(), "{name}: each change has an outcome");
             let (mut all, mut after) = (Vec::<String>::new(), None);
             loop {
-                let page = table.entries(after.as_deref(), 7).expect("an entry as it was listed");
+                let page = table.entries(after.as_deref(), 7).expect("a listed entry");
                 let Some(last) = page.last() else { break };
                 after = Some(last.clone());
                 all.extend(page);
             }
             assert_eq!(all.len(), table.len(), "{name}: every entry is listed once");
-            // From the last one on, so that positions stay.
+            // From the last entry on, so that positions do not change.
             let removals: Vec<String> = all.iter().rev().map(|entry| format!("remove {entry}")).collect();
             let removals: Vec<&str> = removals.iter().map(String::as_str).collect();
-            assert_eq!(table.apply(&removals).refused, [], "{name}: what is listed is there");
+            assert_eq!(table.apply(&removals).refused, [], "{name}: a listed entry exists");
             assert!(table.is_empty(), "{name}");
         }
     }
