@@ -1,8 +1,8 @@
-// Lays testpmd's memory out as on huge pages where the system has none to give: preloaded by scripts/bench-peers.
+// Puts testpmd's memory on transparent huge pages if the system has no reserved ones; preloaded by scripts/bench-peers.
 //
-// With --no-huge DPDK maps a file in memory by pages of 4 KiB, and keeps buffers from crossing them: each begins a page of
-// its own, so that all first lines share a few sets of the first-level cache. Here the memory is anonymous and in
-// transparent huge pages, and buffers lie one behind the other, as they do on huge pages of hugetlbfs.
+// With --no-huge, DPDK maps a file in memory with pages of 4 KiB and prevents buffers from crossing them: each buffer
+// starts on its own page, so that all first lines share a few sets of the first-level cache. This library makes the
+// memory anonymous and uses transparent huge pages, and buffers are contiguous, as on huge pages of hugetlbfs.
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 struct rte_mempool;
 
-// DPDK's memory is a file of this name, which takes no huge pages; without it DPDK takes anonymous memory.
+// DPDK's memory is a file of this name, which cannot use huge pages; without it, DPDK uses anonymous memory.
 int memfd_create(const char *name, unsigned flags)
 {
     if (strcmp(name, "nohuge") == 0) {
@@ -53,7 +53,7 @@ void *mmap64(void *at, size_t length, int protection, int flags, int fd, off64_t
     void *mapped = map(at, length, protection, flags, fd, offset);
     if (wanted && mapped != MAP_FAILED && (protection & PROT_WRITE)) {
         madvise(mapped, length, MADV_HUGEPAGE);
-        // Where memory is in small pieces, some pages are only found when all are asked for together.
+        // If free memory is fragmented, some pages are only found when all are requested together.
         memset(mapped, 0, length);
         madvise(mapped, length, MADV_COLLAPSE);
     }
@@ -65,7 +65,7 @@ void *mmap(void *at, size_t length, int protection, int flags, int fd, off_t off
     return mmap64(at, length, protection, flags, fd, offset);
 }
 
-// Which boundaries buffers may not cross.
+// The boundaries that buffers may not cross.
 int rte_mempool_get_page_size(struct rte_mempool *pool, size_t *size)
 {
     (void)pool;

@@ -70,7 +70,7 @@ pub fn keys(source: &Source) -> Vec<(String, String, String)> {
 fn key(function: &str, params: &Value, state: &Value, base: &Path) -> String {
     let mut shape = Shape { state, base: base.to_owned(), hasher: DefaultHasher::new() };
     if is_kind_with_secrets(function) {
-        // Such a function names key files, which must not be read here.
+        // A function with secrets names key files, which must not be read here.
         shape.base = PathBuf::new();
     }
     // `ttl:` and `ttl: {}` have the same key.
