@@ -1,4 +1,4 @@
-"""What was on a wire: read here frame by frame, and by tshark where it is installed."""
+"""Reads captures, frame by frame and, if it is installed, with tshark."""
 
 import struct
 from collections import Counter
@@ -9,7 +9,7 @@ PROTOCOLS = {1: "ICMP", 6: "TCP", 17: "UDP", 50: "ESP", 58: "ICMPv6"}
 
 
 def frames(path):
-    """Each frame of a capture that wire.py has written."""
+    """Yields each frame of a capture written by wire.py."""
     data = path.read_bytes()
     at = 24
     while at + 16 <= len(data):
@@ -19,7 +19,7 @@ def frames(path):
 
 
 def kinds(path):
-    """How many frames of what were on the wire."""
+    """Returns the number of frames of each protocol in a capture."""
     count = Counter()
     for frame in frames(path):
         kind = int.from_bytes(frame[12:14], "big")
@@ -34,15 +34,15 @@ def kinds(path):
     return count
 
 
-def told(count):
+def listed(count):
     return ", ".join(f"{number} {kind}" for kind, number in count.most_common())
 
 
 def decoded(path, station, wanted, *options):
-    """tshark finds `wanted` in frames that the station has sent, and nothing wrong with any of them: no header cut short, no wrong
-    checksum."""
+    """Checks that tshark finds `wanted` in frames that the station has sent, and no errors in any of them: no truncated header,
+    no wrong checksum."""
     checks = [word for protocol in ("ip", "udp", "tcp") for word in ("-o", f"{protocol}.check_checksum:TRUE")]
-    # iperf3's payloads are by chance, and tshark takes some for protocols that they are not: what it says of them does not count.
+    # iperf3's payloads are random, and tshark mistakes some for other protocols: its errors about them do not count.
     headers = "(_ws.malformed or _ws.expert.severity == error) and not data and not (udp and not (gtp or vxlan))"
     wrong = " or ".join([f"({headers})", "ip.checksum.status == 0", "udp.checksum.status == 0", "tcp.checksum.status == 0",
                          "icmp.checksum.status == 0", "icmpv6.checksum.status == 0"])

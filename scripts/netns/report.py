@@ -1,4 +1,4 @@
-"""Checks: a line for each, as soon as it is known, and what they come to."""
+"""The results of checks: one line for each as soon as it is known, and a summary."""
 
 import re
 
@@ -6,7 +6,7 @@ from stage import Broken, Unavailable
 
 
 class Report:
-    """All lines of a run."""
+    """The results of a run."""
 
     def __init__(self):
         self.counts = {"PASS": 0, "FAIL": 0, "n/a": 0}
@@ -18,15 +18,15 @@ class Report:
         print(f"{self.scene:<10} {what:<46} {verdict:<4}  {seen}", flush=True)
 
     def check(self, what, passed, seen):
-        """A check and what was seen."""
+        """Reports the result of a check and the observation."""
         self.line(what, "PASS" if passed else "FAIL", seen)
 
     def missing(self, what, reason):
-        """A check that cannot be made here."""
+        """Reports a check that is not possible on this system."""
         self.line(what, "n/a", reason)
 
     def of(self, what, how):
-        """A check by `how()`, which answers whether it passed and what was seen."""
+        """Runs a check: `how()` returns whether it passed, and the observation."""
         try:
             self.check(what, *how())
         except Unavailable as reason:
@@ -35,7 +35,7 @@ class Report:
             self.check(what, False, reason)
 
     def balanced(self, forebay, what="every packet is accounted for"):
-        """`in + created = out + dropped + consumed + queued + held + in flight`, of the summary that the run ends with."""
+        """Checks `in + created = out + dropped + consumed + queued + held + in flight` in the final summary of the run."""
         report = forebay.end()
         packets = report["packets"]
         made, lost, used = (sum(packets[key].values()) for key in ("created", "dropped", "consumed"))
@@ -43,18 +43,18 @@ class Report:
         balance = packets["in"] + made == packets["out"] + lost + used + rest and rest == 0
         received = sum(port["received"] for port in report["ports"])
         sent = sum(port["sent"] for port in report["ports"])
-        told = (f"{packets['in']} in + {made} created = {packets['out']} out + {lost} dropped + {used} consumed"
+        seen = (f"{packets['in']} in + {made} created = {packets['out']} out + {lost} dropped + {used} consumed"
                 + (f" + {rest} still inside" if rest else ""))
         for key, of in (("dropped", "lost before they entered"), ("errors", "errors")):
             count = sum(port[key] for port in report["ports"])
-            told += f"; {count} {of}" if count else ""
+            seen += f"; {count} {of}" if count else ""
         why = ", ".join(f"{reason} {count}" for reason, count in sorted(packets["dropped"].items()) if count)
-        told += f" ({why})" if why else ""
-        self.check(what, balance and received == packets["in"] and sent == packets["out"], told)
+        seen += f" ({why})" if why else ""
+        self.check(what, balance and received == packets["in"] and sent == packets["out"], seen)
         return report
 
     def summary(self):
-        """The last line; the exit code."""
+        """Prints the summary and returns the exit code."""
         passed, failed, none = self.counts["PASS"], self.counts["FAIL"], self.counts["n/a"]
         print(f"{passed} passed, {failed} failed, {none} n/a", flush=True)
         return 1 if failed else 0

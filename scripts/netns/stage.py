@@ -1,7 +1,7 @@
-"""Network namespaces, links, processes and Forebay's own, which all go when the stage is closed, whatever happens.
+"""Network namespaces, links and processes (Forebay's included), which are always removed when the stage is closed.
 
-A process that is started dies with this one (PR_SET_PDEATHSIG), even where this one is killed; namespaces that such a run
-has left are taken away by the next one, which knows them by the number in their name.
+A started process dies with this one (PR_SET_PDEATHSIG), even if this one is killed. Namespaces that a killed run has left
+are removed by the next run, which recognises them by the process number in their name.
 """
 
 import ctypes
@@ -23,27 +23,27 @@ PREFIX = "fbdemo"
 
 
 class Unavailable(Exception):
-    """What a check needs is not here: it is n/a."""
+    """A requirement of a check is missing: the check is n/a."""
 
 
 class Broken(Exception):
-    """A step that checks stand on did not work: the scene ends."""
+    """A step that checks depend on failed: the scene ends."""
 
 
 class Done:
-    """What a command has said. `both` is standard output with errors behind it."""
+    """The output of a command. `both` is standard output followed by standard error."""
 
     def __init__(self, code, out, err):
         self.code, self.out, self.err = code, out, err
         self.both = out + err
 
     def first(self, pattern, absent="?"):
-        """What the pattern's group matches first in all that was said."""
+        """Returns the first match of the pattern's group in the output."""
         found = re.search(pattern, self.both, re.MULTILINE)
         return found.group(1) if found else absent
 
     def last_line(self):
-        """The last line that says something: mostly the reason."""
+        """Returns the last line that is not empty: usually the reason of a failure."""
         lines = [line.strip() for line in self.both.splitlines() if line.strip()]
         return lines[-1] if lines else f"exit code {self.code}"
 
@@ -53,7 +53,7 @@ def dies_with_parent():
 
 
 def strike(process, how):
-    """A signal to a command that we have started, and what it has started itself; it may have ended by now."""
+    """Sends a signal to a started command and its own processes; it may have ended already."""
     try:
         os.killpg(process.pid, how)
     except ProcessLookupError:
@@ -61,7 +61,7 @@ def strike(process, how):
 
 
 def call(*words, timeout=30, ok=(0,), text=None):
-    """Runs a command to its end; `Broken` where its exit code is none of `ok` (None: any is)."""
+    """Runs a command to its end. Raises `Broken` if its exit code is not in `ok` (None: any code is accepted)."""
     done = attempt(*words, timeout=timeout, text=text)
     if ok is not None and done.code not in ok:
         raise Broken(f"`{' '.join(map(str, words))}`: {done.last_line()}")
@@ -69,7 +69,7 @@ def call(*words, timeout=30, ok=(0,), text=None):
 
 
 def attempt(*words, timeout=30, text=None):
-    """Runs a command to its end, or until its time is over (exit code 124)."""
+    """Runs a command to its end, or until its time limit (exit code 124)."""
     words = [str(word) for word in words]
     if not shutil.which(words[0]):
         raise Unavailable(f"there is no {words[0]}")
@@ -91,7 +91,7 @@ def attempt(*words, timeout=30, text=None):
 
 
 class Process:
-    """A command that runs beside the others; what it says is in a file."""
+    """A command in the background, with its output in a file."""
 
     def __init__(self, words, log):
         self.log = log
@@ -106,7 +106,7 @@ class Process:
         return Path(self.log).read_text(errors="replace") + Path(f"{self.log}.out").read_text(errors="replace")
 
     def wait_for(self, text, timeout=20):
-        """Waits until it has said `text`."""
+        """Waits until it has printed `text`."""
         end = time.monotonic() + timeout
         while True:
             ended = self.popen.poll() is not None
@@ -115,11 +115,11 @@ class Process:
             if ended:
                 raise Broken(f"`{self.words[-1]}` has ended: {Done(1, self.said(), '').last_line()}")
             if time.monotonic() > end:
-                raise Broken(f"`{' '.join(self.words)}` has not said '{text}' within {timeout} s")
+                raise Broken(f"`{' '.join(self.words)}` has not printed '{text}' within {timeout} s")
             time.sleep(0.02)
 
     def end(self, how=signal.SIGTERM, timeout=20):
-        """Ends it; its exit code."""
+        """Ends it and returns its exit code."""
         if self.popen.poll() is None:
             strike(self.popen, how)
             try:
@@ -147,12 +147,12 @@ class Forebay:
         return call(self.program, *words, "--socket", self.socket, ok=ok)
 
     def drops(self):
-        """How many packets went for which reason, so far."""
+        """Returns the dropped packets so far, by reason."""
         packets = json.loads(self.ask("show", "drops", "--json").out)
         return packets["dropped"]
 
     def end(self):
-        """Ends it as Ctrl-C does; its summary."""
+        """Ends it like Ctrl-C does, and returns its summary."""
         code = self.process.end(signal.SIGINT)
         if code != 0:
             raise Broken(f"forebay ended with {code}: {Done(code, '', self.process.said()).last_line()}")
@@ -161,7 +161,7 @@ class Forebay:
 
 
 class Stage:
-    """What a scene stands on."""
+    """The namespaces, links and processes of a scene."""
 
     def __init__(self, options):
         self.options = options
@@ -174,7 +174,7 @@ class Stage:
         return self
 
     def __exit__(self, *_):
-        # Nothing interrupts the tidying up.
+        # Signals do not interrupt the cleanup.
         before = {which: signal.signal(which, signal.SIG_IGN) for which in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
         for process in reversed(self.processes):
             process.end(signal.SIGINT, timeout=5)
@@ -191,7 +191,7 @@ class Stage:
         return f"{PREFIX}-{os.getpid()}-{space}"
 
     def namespace(self, space):
-        """A namespace in which interfaces have no IPv6 addresses by themselves and nothing is forwarded."""
+        """Creates a namespace without automatic IPv6 addresses and without forwarding."""
         self.spaces.append(space)
         call("ip", "netns", "add", self.named(space))
         self.call(space, "sysctl", "-qw", "net.ipv6.conf.default.accept_dad=0", "net.ipv6.conf.all.accept_dad=0",
@@ -199,24 +199,24 @@ class Stage:
         self.ip(space, "link set lo up")
 
     def forwarder(self, space):
-        """A namespace in whose traffic the host's stack has no part: Forebay's, or a bridge's."""
+        """Creates a namespace in which the host's stack does not take part in the traffic: for Forebay or a bridge."""
         self.namespace(space)
         self.call(space, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1", "net.ipv6.conf.all.disable_ipv6=1")
 
     def bridge(self, space, name):
-        """A namespace with a bridge, which says nothing by itself: one that looks for multicast groups joins some (IGMP, MLD)."""
+        """Creates a namespace with a bridge that sends no packets of its own: multicast snooping (IGMP, MLD) is off."""
         self.forwarder(space)
         self.ip(space, f"link add {name} type bridge mcast_snooping 0")
         self.ip(space, f"link set {name} up")
 
     def router(self, space):
-        """A namespace whose kernel forwards, and tells of every packet that it does not."""
+        """Creates a namespace whose kernel forwards packets, and sends an ICMP error for every packet that it does not."""
         self.namespace(space)
         self.call(space, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1",
                   "net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0")
 
     def link(self, one, other, mtu=1500):
-        """A veth pair between two `(namespace, interface)`."""
+        """Creates a veth pair between two `(namespace, interface)`."""
         (space, name), (far, far_name) = one, other
         call("ip", "link", "add", name, "mtu", mtu, "netns", self.named(space), "type", "veth",
              "peer", "name", far_name, "mtu", mtu, "netns", self.named(far))
@@ -231,7 +231,7 @@ class Stage:
             self.ip(space, f"addr add {address} dev {interface}" + (" nodad" if ":" in address else ""))
 
     def call(self, space, *words, **more):
-        """Runs a command in a namespace, which must go well."""
+        """Runs a command in a namespace; it must succeed."""
         return call("ip", "netns", "exec", self.named(space), *words, **more)
 
     def attempt(self, space, *words, **more):
@@ -245,7 +245,7 @@ class Stage:
         end = time.monotonic() + timeout
         while not holds():
             if time.monotonic() > end:
-                raise Broken(f"it takes more than {timeout} s until {what}")
+                raise Broken(f"more than {timeout} s passed before {what}")
             time.sleep(0.05)
 
     def start(self, space, *words):
@@ -259,16 +259,16 @@ class Stage:
         return process
 
     def peer(self, space, program, *words):
-        """Starts one of the programs in `peers/`, and waits until it says that it is ready."""
+        """Starts one of the programs in `peers/`, and waits until it is ready."""
         return self.start(space, sys.executable, PEERS / program, *words).wait_for("ready")
 
     def forebay(self, space, yaml, *settings, name=None):
-        """Starts a pipeline; `name` is its socket's, where a namespace has several."""
+        """Starts a pipeline; `name` names its socket if a namespace has several."""
         return Forebay(self, space, yaml, settings, name)
 
 
 def remove_leftovers():
-    """Takes away what runs have left that were killed."""
+    """Removes the namespaces and folders of killed runs."""
     listed = attempt("ip", "netns", "list").out
     for name in re.findall(rf"^{PREFIX}-\d+-[\w-]+", listed, re.MULTILINE):
         if is_gone(name):
@@ -279,5 +279,5 @@ def remove_leftovers():
 
 
 def is_gone(name):
-    """Whether the run is gone that has given something this name."""
+    """True if the run that used this name has ended."""
     return not Path(f"/proc/{name.split('-')[1]}").exists()

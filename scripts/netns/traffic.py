@@ -1,4 +1,4 @@
-"""What the usual commands see: ping, traceroute, iperf3, curl. Each answers whether it is as it should be, and what was seen."""
+"""Checks with the usual commands: ping, traceroute, iperf3, curl. Each returns whether it passed, and the observation."""
 
 import hashlib
 import json
@@ -9,15 +9,16 @@ import time
 
 from stage import PEERS, Broken
 
-# Seconds; on a busy machine the first packet may wait for several others.
+# In seconds. On a busy machine, the first packet may wait for several others.
 PATIENCE = 10
 
 
 def ping(stage, space, host, *more, count=5, size=56):
-    """`count` pings come back, and none is lost. Not by `-W`, which counts only until the first has come back: then ping waits for
-    twice the longest time seen, and takes an answer for lost that a busy machine is late with. With a deadline it goes on until it has
-    `count` answers, whatever was lost. So the numbers of the answers are looked at: none may be missing between the first, before
-    which addresses were resolved, and the last. Those that are on the way when ping ends have larger numbers."""
+    """Checks that `count` pings are answered and none is lost. `-W` is not used: it counts only until the first response, then
+    ping waits for twice the longest time seen and counts late responses on a busy machine as lost. With a deadline, ping
+    continues until it has `count` responses despite losses. So the sequence numbers of the responses are checked: none may be
+    missing between the first (before it, addresses were resolved) and the last. Pings in flight at the end have larger
+    numbers."""
     done = stage.attempt(space, "ping", "-n", "-c", count, "-i", "0.02", "-w", PATIENCE, "-s", size, *more, host)
     answered = {int(number) for number in re.findall(r"bytes from .*icmp_seq=(\d+) ", done.out)}
     if not answered:
@@ -30,42 +31,42 @@ def ping(stage, space, host, *more, count=5, size=56):
     return len(answered) >= count and not lost, seen
 
 
-def refused_ping(stage, space, host, told, *more, size=56):
-    """A ping that does not come back, of which somebody tells `told`."""
+def refused_ping(stage, space, host, expected, *more, size=56):
+    """Checks that a ping is not answered, and that an error with the text `expected` is reported."""
     done = stage.attempt(space, "ping", "-n", "-c", 1, "-W", PATIENCE, "-s", size, *more, host)
     lines = [line for line in done.both.splitlines() if "From" in line or "error" in line]
-    return told in done.both, lines[0] if lines else done.last_line()
+    return expected in done.both, lines[0] if lines else done.last_line()
 
 
 def traceroute(stage, space, host, hops):
-    """The way to `host` is by `hops`, the last of which is itself."""
+    """Checks that the path to `host` is `hops`; the last hop is the host itself."""
     done = stage.attempt(space, "traceroute", "-n", "-q", 1, "-w", PATIENCE, "-m", len(hops) + 2, host, timeout=90)
     seen = [line.split()[1] for line in done.out.splitlines()[1:] if len(line.split()) > 1]
     return seen == hops, " > ".join(seen) or done.last_line()
 
 
-def iperf_told(stage, space, host, *more, megabytes):
-    """What iperf3 tells of a transfer: its `end`. It may send more than it was asked to (3.18 does so)."""
+def iperf_end(stage, space, host, *more, megabytes):
+    """Returns the `end` object of an iperf3 transfer. iperf3 may send more than requested (3.18 does)."""
     words = ["iperf3", "-J", "-c", host, "-n", f"{megabytes}M", "--connect-timeout", 1000 * PATIENCE, *more]
     for again in range(20):
         done = stage.attempt(space, *words, timeout=120)
         try:
-            told = json.loads(done.out)
+            result = json.loads(done.out)
         except json.JSONDecodeError:
             raise Broken(done.last_line()) from None
-        # The client of the test before has ended, and its server not yet, or it makes its socket anew.
-        if not any(why in told.get("error", "") for why in ("server is busy", "Connection reset")) or again == 19:
+        # The client of the previous test has ended, but its server has not, or is just opening its socket again.
+        if not any(why in result.get("error", "") for why in ("server is busy", "Connection reset")) or again == 19:
             break
         time.sleep(0.5)
-    if "error" in told:
-        raise Broken(told["error"])
-    return told["end"]
+    if "error" in result:
+        raise Broken(result["error"])
+    return result["end"]
 
 
 def iperf(stage, space, host, *more, megabytes=20):
-    """So many bytes are sent by TCP; with `-u` by UDP, of which four in five arrive (the rest the machine was too
-    busy for), with `--short` any at all."""
-    end = iperf_told(stage, space, host, *more, megabytes=megabytes)
+    """Sends this amount by TCP, or with `-u` by UDP. Of UDP, four in five datagrams must arrive (a busy machine may lose the
+    rest), with `--short` any at all."""
+    end = iperf_end(stage, space, host, *more, megabytes=megabytes)
     if "-u" in more:
         end = end["sum"]
         packets, lost = end["packets"], end["lost_packets"]
@@ -73,7 +74,7 @@ def iperf(stage, space, host, *more, megabytes=20):
         return packets > 0 and enough, f"{packets - lost} of {packets} datagrams, {rate(end)}"
     got = end["sum_received"]["bytes"]
     again = end["sum_sent"].get("retransmits", 0)
-    # What is still on its way when the sender says goodbye, up to all that windows hold, the receiver does not count.
+    # The receiver does not count data that is in flight when the sender ends, up to the size of the windows.
     return got > 0, f"{got / 1e6:.1f} MB, {rate(end['sum_received'])}, {again} sent again"
 
 
@@ -82,7 +83,7 @@ def rate(end):
 
 
 def curl(stage, space, url, *more, timeout=300):
-    """What a server answers."""
+    """Returns the response of a server."""
     done = stage.attempt(space, "curl", "-sS", "--noproxy", "*", "--connect-timeout", PATIENCE, *more, url, timeout=timeout)
     if done.code != 0:
         raise Broken(done.last_line())
@@ -90,7 +91,7 @@ def curl(stage, space, url, *more, timeout=300):
 
 
 def download(stage, space, url, size, checksum, *more):
-    """A file, whole and right."""
+    """Checks that a file is downloaded completely and correctly."""
     target = stage.path("downloaded")
     curl(stage, space, url, "-o", target, *more)
     got, length = digest(target), target.stat().st_size
@@ -100,23 +101,23 @@ def download(stage, space, url, size, checksum, *more):
 
 
 def no_connection(stage, space, url, within=2):
-    """Nobody answers."""
+    """Checks that no connection is accepted."""
     done = stage.attempt(space, "curl", "-sS", "--noproxy", "*", "--connect-timeout", within, url)
     return done.code in (7, 28), done.last_line()
 
 
 def echo(stage, space, host, port, length, count=10):
-    """UDP datagrams that come back."""
+    """Checks that UDP datagrams are echoed."""
     done = stage.attempt(space, sys.executable, PEERS / "udp_client.py", host, port, length, count)
     answered = done.first(r"^(\d+) of", "0")
     return answered == str(count), done.last_line()
 
 
 def upload(stage, space, url, file, size, checksum):
-    """A file that a server gets, whole and right."""
-    told = curl(stage, space, url, "-T", file).split()
-    right = told == [str(size), checksum]
-    return right, f"{size / 1e6:.1f} MB, the server's sha256 is " + ("right" if right else f"wrong: {' '.join(told)}")
+    """Checks that a server receives a file completely and correctly."""
+    answer = curl(stage, space, url, "-T", file).split()
+    right = answer == [str(size), checksum]
+    return right, f"{size / 1e6:.1f} MB, the server's sha256 is " + ("right" if right else f"wrong: {' '.join(answer)}")
 
 
 def digest(path):
@@ -128,7 +129,7 @@ def digest(path):
 
 
 def random_file(stage, name, megabytes):
-    """A file of which every byte is by chance; its path, length and checksum."""
+    """Creates a file of random bytes. Returns its path, length and checksum."""
     path = stage.path(name)
     with open(path, "wb") as file:
         for _ in range(megabytes):

@@ -1,9 +1,9 @@
-"""The kernel's vxlan device as the other end of a tunnel: the spaces `far`, `end` and `near`, as scenes of VXLAN have them"""
+"""The kernel's vxlan device as the other end of a tunnel: the namespaces `far`, `end` and `near` of the VXLAN scenes"""
 
 from stage import EXAMPLES, Unavailable
 from traffic import download, random_file
 
-# IP version, the address of the kernel's end, and that behind Forebay.
+# IP version, the address of the kernel's end, and the address behind Forebay.
 ENDS = ((4, "10.1.0.1", "10.1.0.2"), (6, "2001:db8:1::1", "2001:db8:1::2"))
 
 
@@ -21,7 +21,8 @@ class Tunnel:
         done = stage.ip("far", "link add vx type vxlan id 100 local 192.0.2.10 remote 192.0.2.1 dstport 4789", ok=None)
         if done.code != 0:
             raise Unavailable(f"the kernel has no vxlan device (CONFIG_VXLAN): {done.last_line()}")
-        # A frame longer than the tunnel's link is cut by the kernel: a packet socket would get it uncut (docs/ports.md).
+        # The kernel segments a frame that is longer than the tunnel's link; a packet socket would get it unsegmented
+        # (docs/ports.md).
         stage.ip("far", "link set vx gso_max_segs 1", ok=None)
         stage.ip("far", f"link set vx up mtu {mtu}")
         stage.ip("near", f"link set plain mtu {mtu}")
@@ -36,7 +37,7 @@ class Tunnel:
             stage.peer(space, "server.py", space, 8080, self.file[0])
 
     def downloads(self, report, version, far, near):
-        """Both ends fetch a file from the other one."""
+        """Checks that each end can fetch a file from the other."""
         _, size, checksum = self.file
         for space, host, way in (("near", far, "from"), ("far", near, "to")):
             url = f"http://{f'[{host}]' if version == 6 else host}:8080/file"

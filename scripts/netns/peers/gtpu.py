@@ -1,9 +1,10 @@
-"""A base station with users: packets from a TUN interface go into GTP-U tunnels (3GPP TS 29.281), what comes by tunnels leaves by it.
+"""A base station with users: packets from a TUN interface enter GTP-U tunnels (3GPP TS 29.281), packets from tunnels leave by it.
 
 usage: gtpu.py TUN LOCAL UPF USER=TEID:PEER_TEID... (a user is an IPv4 address or the first half of an IPv6 one)
 
-Each packet to the UPF has a PDU Session Container (TS 38.415). It asks for an echo and sends a packet of a tunnel that is not there, and
-says what comes of it. Ended by a signal it tells what it has seen, as JSON: packets up and down, QoS flows, answers, and what was wrong.
+Each packet to the UPF has a PDU Session Container (TS 38.415). The station requests an echo, sends a packet of an unknown
+tunnel, and records the responses. When a signal ends it, it prints its counts as JSON: packets up and down, QoS flows,
+responses, and errors.
 """
 
 import fcntl
@@ -19,13 +20,13 @@ import sys
 PORT = 2152
 G_PDU, ECHO_REQUEST, ECHO_RESPONSE, ERROR_INDICATION = 255, 1, 2, 26
 CONTAINER = 0x85
-# The QoS flows of tunnels; those of all others are 9.
+# The QoS flows of tunnels; 9 for all others.
 FLOWS = {0x1003: 7}
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 1, 0x1000
 
 
 def user(packet):
-    """Whose packet on the way up it is."""
+    """Returns the user of an uplink packet."""
     if packet[0] >> 4 == 4:
         return packet[12:16]
     return packet[8:16]
@@ -41,7 +42,7 @@ def message(kind, teid, body=b"", extension=b""):
 
 
 def parse(datagram):
-    """Kind, tunnel, QoS flow (or none) and what is carried."""
+    """Returns message type, tunnel, QoS flow (or None) and payload."""
     flags, kind, length, teid = struct.unpack_from(">BBHI", datagram)
     assert flags >> 4 == 3 and length == len(datagram) - 8, "header"
     at, flow = 8, None
@@ -71,7 +72,7 @@ def main():
     fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH", name.encode(), IFF_TUN | IFF_NO_PI))
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-    # What comes may have any source port (TS 29.281 section 4.4.2), so it is not connected.
+    # Packets from the UPF may have any source port (TS 29.281 section 4.4.2), so the socket is not connected.
     udp.bind((local, PORT))
     peer = (upf, PORT)
     for descriptor in (tun, udp.fileno()):

@@ -1,8 +1,8 @@
-"""Tunnels of the kernel's GTP-U device (drivers/net/gtp.c), by generic netlink: what libgtpnl's gtp-tunnel does.
+"""Creates tunnels of the kernel's GTP-U device (drivers/net/gtp.c) by generic netlink, like libgtpnl's gtp-tunnel.
 
 usage: kernel_gtp.py DEVICE PEER USER=TEID:PEER_TEID... (a user is an IPv4 address, or an IPv6 one whose /64 is the user's)
 
-TEID is the number that packets to PEER have, PEER_TEID that of packets from it, as for gtpu.py.
+TEID is the tunnel of packets to PEER, PEER_TEID that of packets from it, as in gtpu.py.
 """
 
 import ipaddress
@@ -29,7 +29,7 @@ class Netlink:
         self.socket.bind((0, 0))
 
     def ask(self, family, command, attributes):
-        """Sends a command: what it answers, without headers; nothing where it only confirms."""
+        """Sends a command. Returns the response without headers; empty if it is only a confirmation."""
         body = struct.pack("=BBH", command, 0, 0) + attributes
         self.socket.send(struct.pack("=IHHII", 16 + len(body), family, NLM_F_REQUEST | NLM_F_ACK, 1, 0) + body)
         answer = b""
@@ -69,7 +69,7 @@ def main():
         if user.version == 4:
             words += attribute(MS_ADDRESS, user.packed)
         else:
-            # The kernel takes prefixes of 64 bits and nothing else.
+            # The kernel accepts only prefixes of 64 bits.
             words += attribute(FAMILY, struct.pack("=B", socket.AF_INET6)) + attribute(MS_ADDR6, user.packed[:8] + bytes(8))
         netlink.ask(family, GTP_CMD_NEWPDP, words + attribute(I_TEI, inward) + attribute(O_TEI, outward))
     print("ready", flush=True)

@@ -1,4 +1,4 @@
-"""A server: HTTP that tells its name (`/`) or gives and takes a file (`/file`), and UDP that gives back what comes.
+"""A server: HTTP that returns its name (`/`) or sends and receives a file (`/file`), and UDP that echoes datagrams.
 
 usage: server.py NAME PORT [FILE]
 """
@@ -32,7 +32,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_PUT(self):
-        """Answers how long what came was, and what its checksum is."""
+        """Responds with the length and the checksum of the received data."""
         import hashlib
 
         left, sha = int(self.headers["Content-Length"]), hashlib.sha256()
@@ -62,7 +62,7 @@ def echo(udp):
         try:
             udp.sendto(datagram, sender)
         except OSError:
-            pass  # the first after an ICMP error; the sender asks again
+            pass  # the first call after an ICMP error fails; the sender repeats its datagram
 
 
 udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)

@@ -1,4 +1,4 @@
-"""Downloads a file over one connection, a quarter of it and then, at each SIGUSR1, another one; tells its length and checksum.
+"""Downloads a file over one connection, a quarter of it and then, at each SIGUSR1, another one. Prints its length and checksum.
 
 usage: slow_client.py HOST PORT
 """
@@ -12,7 +12,7 @@ QUARTERS = 4
 
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 client = socket.socket()
-# Little fits, so that most of each quarter is sent when it is asked for.
+# The buffer is small, so that most of each quarter is sent only when it is requested.
 client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
 client.settimeout(60)
 client.connect((sys.argv[1], int(sys.argv[2])))

@@ -1,4 +1,4 @@
-"""Sends datagrams to a server that gives them back, each up to five times, and tells how many came back as they were.
+"""Sends datagrams to an echo server, each up to five times, and prints how many came back unchanged.
 
 usage: udp_client.py HOST PORT LENGTH COUNT
 """
@@ -17,7 +17,7 @@ for number in range(count):
     for attempt in range(5):
         try:
             client.send(sent)
-            # One that was late is not taken for this one.
+            # A late response to an earlier datagram is not counted for this one.
             while (back := client.recv(65536)) != sent:
                 pass
             right += 1

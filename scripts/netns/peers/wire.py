@@ -1,4 +1,4 @@
-"""Listens at an interface and writes every frame to a capture, until it is ended.
+"""Listens at an interface and writes every frame to a capture, until a signal ends it.
 
 usage: wire.py INTERFACE FILE
 """

@@ -67,7 +67,7 @@ def play(stage, report, kind):
     report.check("and is whole", f"got {size} {checksum}" in slow.said(), slow.said().splitlines()[-1][:40] + "…")
     report.of("then it has no session", lambda: is_left(forebay, backend))
 
-    # Another one is taken out altogether, with its server.
+    # Another server is removed completely.
     gone = rest[0]
     at = 11 + SERVERS.index(gone)
     running[gone].end()
@@ -82,17 +82,18 @@ def play(stage, report, kind):
 
 
 def spread(stage, wanted):
-    """Connections, each of a port of its own, reach all servers that are wanted and no others."""
+    """Checks that connections from different ports reach all wanted servers and no others."""
     counts = Counter(curl(stage, "client", f"{SERVICE}/").strip() for _ in range(REQUESTS))
-    # With equal shares it takes luck of one in a thousand million for a server of three to have less than five of 60.
+    # With equal shares, the probability that one of three servers gets less than five of 60 is about one in a thousand
+    # million.
     enough = all(counts[name] >= 5 for name in wanted)
-    return enough and set(counts) == set(wanted), told(counts)
+    return enough and set(counts) == set(wanted), listed(counts)
 
 
 def one_connection(stage):
-    """Twenty requests by one connection are one server's."""
+    """Checks that twenty requests on one connection reach one server."""
     answers = curl(stage, "client", f"{SERVICE}/", *[f"{SERVICE}/"] * 19).split()
-    return len(answers) == 20 and len(set(answers)) == 1, told(Counter(answers))
+    return len(answers) == 20 and len(set(answers)) == 1, listed(Counter(answers))
 
 
 def is_whole(path, checksum, get):
@@ -101,7 +102,7 @@ def is_whole(path, checksum, get):
 
 
 def settled(forebay):
-    """How many packets each server has got. They are told four times a second: once they have stayed the same for half of one."""
+    """Returns the packets of each server, once they have not changed for half a second; they are reported four times per second."""
     now = counted(forebay, "packets by backend")
     while True:
         time.sleep(0.5)
@@ -111,31 +112,31 @@ def settled(forebay):
 
 
 def server_of_more(before, forebay):
-    """The address of the server that has got most packets since."""
+    """Returns the address of the server with the most packets since then."""
     now = settled(forebay)
     return max(now, key=lambda name: now[name] - before.get(name, 0))
 
 
 def counted(forebay, heading):
-    """What `balance` counts for each backend of the service over TCP, by its address."""
+    """Returns the counts of `balance` for each backend of the TCP service, by address."""
     rows = json.loads(forebay.ask("show", "modules", "lb", "--json").out)
     counters = rows[0]["counters"][heading]
     return {name.split()[2].split(":")[0]: count for name, count in counters.items() if " tcp " in name}
 
 
 def is_left(forebay, backend):
-    """Sessions that have ended are remembered for some seconds (`tcp_closing`)."""
+    """Checks that the backend has no sessions; ended sessions are kept for some seconds (`tcp_closing`)."""
     for _ in range(80):
         count = counted(forebay, "open sessions by backend")
         if count[backend] == 0:
-            return True, told(count)
+            return True, listed(count)
         time.sleep(0.25)
-    return False, told(count)
+    return False, listed(count)
 
 
 def with_more(answer, more):
     return answer[0], f"{answer[1]}; {more}"
 
 
-def told(counts):
+def listed(counts):
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))

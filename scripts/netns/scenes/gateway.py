@@ -12,7 +12,7 @@ def play(stage, report, kind):
     file, size, checksum = random_file(stage, "file", megabytes)
     stage.namespace("inside")
     stage.forwarder("gateway")
-    # A router beyond, whose other link takes shorter packets.
+    # A router beyond, with a smaller MTU on its other link.
     stage.router("isp")
     stage.namespace("server")
     stage.link(("inside", "lan"), ("gateway", "lan"))
@@ -25,7 +25,7 @@ def play(stage, report, kind):
     stage.ip("isp", "-6 route add 2001:db8:1::/64 via 2001:db8:2::1")
     stage.address("isp", "far", "198.51.100.1/24", "2001:db8:6::1/64")
     stage.address("server", "far", "198.51.100.2/24", "2001:db8:6::2/64")
-    # It claims to take 1460 bytes, so that the path's MTU has to be found out.
+    # It announces an MSS of 1460 bytes, so that the path MTU must be discovered.
     stage.ip("server", "route add default via 198.51.100.1 advmss 1460")
     stage.ip("server", "-6 route add default via 2001:db8:6::1 advmss 1460")
     forebay = stage.forebay(
@@ -43,9 +43,9 @@ def play(stage, report, kind):
         said = f"IPv{version}"
         report.of(f"ping through {said}", lambda: ping(stage, "inside", host))
         report.of(f"traceroute, errors come back {said}", lambda: traceroute(stage, "inside", host, hops))
-        size_, told = (1472, "mtu = 1300") if version == 4 else (1452, "mtu=1300")
-        report.of(f"told of a far link's MTU {said}",
-                  lambda: refused_ping(stage, "inside", host, told, "-M", "do", size=size_))
+        size_, expected = (1472, "mtu = 1300") if version == 4 else (1452, "mtu=1300")
+        report.of(f"error with a far link's MTU {said}",
+                  lambda: refused_ping(stage, "inside", host, expected, "-M", "do", size=size_))
         stage.ip("inside", f"-{version} route flush cache")
         report.of(f"curl of {megabytes} MB {said}", lambda: download(stage, "inside", f"http://{at}/file", size, checksum))
         report.of(f"curl sends, path MTU found {said}", lambda: upload(stage, "inside", f"http://{at}/", file, size, checksum))
@@ -53,11 +53,11 @@ def play(stage, report, kind):
         if version == 4:
             report.of(f"UDP in fragments {said}", lambda: echo(stage, "inside", host, 80, 1800))
         else:
-            report.missing(f"UDP in fragments {said}", "what is put together for the firewall is not cut again (docs/fragments.md)")
+            report.missing(f"UDP in fragments {said}", "packets that are reassembled for the firewall are not fragmented again (docs/fragments.md)")
         report.of(f"iperf3 UDP {said}",
                   lambda: iperf(stage, "inside", host, "-u", "-b", "50M", "-l", 1200, megabytes=max(megabytes // 20, 1)))
     report.of("curl to the server inside", lambda: (
-        (told := curl(stage, "server", "http://192.0.2.1/").strip()) == "inside", f"'{told}' answers at 192.0.2.1:80"))
+        (name := curl(stage, "server", "http://192.0.2.1/").strip()) == "inside", f"'{name}' answers at 192.0.2.1:80"))
     report.of(f"curl of {megabytes} MB from inside", lambda: download(stage, "server", "http://192.0.2.1/file", size, checksum))
     for what, url in (
         ("a port that is not forwarded is closed", "http://192.0.2.1:8080/"),
@@ -65,7 +65,7 @@ def play(stage, report, kind):
         ("inside addresses are closed", "http://[2001:db8:1::2]:8080/"),
     ):
         report.of(what, lambda: no_connection(stage, "server", url))
-    report.of("what was refused is counted", lambda: refusals(forebay))
+    report.of("refused packets are counted", lambda: refusals(forebay))
     report.balanced(forebay)
 
 

@@ -19,11 +19,11 @@ echo "lease $ip router $router dns $dns"
 
 def play(stage, report, kind):
     file, size, checksum = random_file(stage, "file", 1)
-    # The host: Forebay runs beside its stack.
+    # The host: Forebay runs next to its network stack.
     for space in ("client", "gateway", "server"):
         stage.namespace(space)
     stage.router("isp")
-    # It takes an address when there is somebody to give it one.
+    # It requests an address when the DHCP server is ready.
     stage.call("client", "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1", "net.ipv6.conf.default.accept_ra=1")
     stage.link(("client", "lan"), ("gateway", "enp2s0"))
     stage.ip("client", "link set lan address 02:00:00:00:00:0a")
@@ -39,7 +39,7 @@ def play(stage, report, kind):
                 f"--address=/{NAME}/{SERVER[6]}").wait_for("started")
     stage.peer("server", "server.py", "server", 80, file)
 
-    # The page's own commands, in its order.
+    # The commands of the documentation page, in its order.
     page = PAGE.read_text()
     commands = [block for block in re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S) if "forebay" not in block]
     stage.call("gateway", "sh", "-ec", "".join(commands))
@@ -63,9 +63,9 @@ def play(stage, report, kind):
         said = f"IPv{version}"
         report.of(f"ping out {said}", lambda: ping(stage, "client", host))
         report.of(f"curl out by name {said}", lambda: by_name(stage, resolv, version))
-        long, told = (1472, "mtu = 1300") if version == 4 else (1452, "mtu=1300")
-        report.of(f"told of a far link's MTU {said}",
-                  lambda: refused_ping(stage, "client", host, told, "-M", "do", size=long))
+        long, expected = (1472, "mtu = 1300") if version == 4 else (1452, "mtu=1300")
+        report.of(f"error with a far link's MTU {said}",
+                  lambda: refused_ping(stage, "client", host, expected, "-M", "do", size=long))
         stage.ip("client", f"-{version} route flush cache")
         report.of(f"curl sends, path MTU found {said}", lambda: upload(stage, "client", f"http://{at}/", file, size, checksum))
         report.of(f"the host's own ping out {said}", lambda: ping(stage, "gateway", host))
@@ -82,12 +82,12 @@ def play(stage, report, kind):
         ("the office, IPv6", f"http://[{client_address(stage)}]:443/"),
     ):
         report.of(f"closed from the Internet: {what}", lambda: no_connection(stage, "server", url, within=1))
-    report.of("what was refused is counted, and nothing is malformed", lambda: refusals(forebay))
+    report.of("refused packets are counted, and no packet is malformed", lambda: refusals(forebay))
     report.balanced(forebay)
 
 
 def resolver(stage, space):
-    """dnsmasq as one of several on a machine: no file of its own outside the stage."""
+    """Returns options for one of several dnsmasq on a machine, without files outside the stage."""
     return ("--keep-in-foreground", "--user=root", "--pid-file=", "--log-facility=-", "--conf-file=/dev/null"
             if space == "server" else "--log-dhcp", f"--dhcp-leasefile={stage.path(space + '.leases')}")
 
@@ -97,12 +97,12 @@ def lease(stage):
     script.write_text(SCRIPT)
     script.chmod(0o755)
     done = stage.attempt("client", "busybox", "udhcpc", "-i", "lan", "-f", "-q", "-n", "-t", 10, "-T", 3, "-s", script, timeout=60)
-    told = done.first(r"^lease (.*)", "")
-    return told == "192.168.1.10 router 192.168.1.1 dns 192.168.1.1", told or done.last_line()
+    lease = done.first(r"^lease (.*)", "")
+    return lease == "192.168.1.10 router 192.168.1.1 dns 192.168.1.1", lease or done.last_line()
 
 
 def client_address(stage):
-    """The global IPv6 address that the client has."""
+    """Returns the global IPv6 address of the client."""
     found = re.search(r"inet6 (2001:db8:1:\S+)/64", stage.ip("client", "-6 addr show dev lan scope global").out)
     return found.group(1) if found else None
 
@@ -111,7 +111,7 @@ def advertised(stage):
     stage.call("client", "sysctl", "-qw", "net.ipv6.conf.lan.disable_ipv6=0")
     stage.until(lambda: client_address(stage) and "default" in stage.ip("client", "-6 route").out, "an advertisement comes")
     router = re.search(r"default via (\S+)", stage.ip("client", "-6 route").out).group(1)
-    # The link-local address of 02:00:00:00:01:01: Forebay's.
+    # The link-local address of 02:00:00:00:01:01, which is Forebay's.
     return router == "fe80::ff:fe00:101", f"{client_address(stage)}, the router is {router}"
 
 
@@ -127,13 +127,13 @@ def by_name(stage, resolv, version):
 
 
 def answers(stage, space, url, name):
-    told = curl(stage, space, url).strip()
-    return told == name, f"'{told}' answers"
+    answer = curl(stage, space, url).strip()
+    return answer == name, f"'{answer}' answers"
 
 
 def refusals(forebay):
     drops = forebay.drops()
     seen = {reason: drops.get(reason, 0) for reason in ("translate_back.no_session", "may_enter.denied")}
     malformed = {reason: count for reason, count in drops.items() if "malformed" in reason and count}
-    told = ", ".join(f"{reason} {count}" for reason, count in (seen | malformed).items())
-    return all(seen.values()) and not malformed, told
+    listed = ", ".join(f"{reason} {count}" for reason, count in (seen | malformed).items())
+    return all(seen.values()) and not malformed, listed

@@ -17,7 +17,7 @@ def play(stage, report, kind):
         "router", EXAMPLES.parent / "router.yaml",
         *(f"ports.{name}={{ {kind}: {{ interface: {name} }} }}" for name in ("left", "right")),
     )
-    # The right host claims to take segments of 1460 bytes, so that it is the path that has to be found out.
+    # The right host announces an MSS of 1460 bytes, so that the path MTU must be discovered.
     for space, number, more in (("left", 1, ""), ("right", 2, " advmss 1460")):
         stage.address(space, space, f"10.{number}.0.2/24", f"2001:db8:{number}::2/64")
         stage.ip(space, f"route add default via 10.{number}.0.1{more}")
@@ -31,10 +31,10 @@ def play(stage, report, kind):
         report.of(f"ping {said}", lambda: ping(stage, "left", host))
         report.of(f"ping the router {said}", lambda: ping(stage, "left", router))
         report.of(f"traceroute {said}", lambda: traceroute(stage, "left", host, [router, host]))
-        # 1500 bytes in all, which the left link takes and the right one does not.
-        size, told = (1472, "mtu = 1400") if version == 4 else (1452, "mtu=1400")
-        report.of(f"told of the path's MTU {said}",
-                  lambda: refused_ping(stage, "left", host, told, "-M", "do", size=size))
+        # 1500 bytes in total: they fit the left link but not the right one.
+        size, expected = (1472, "mtu = 1400") if version == 4 else (1452, "mtu=1400")
+        report.of(f"error with the path's MTU {said}",
+                  lambda: refused_ping(stage, "left", host, expected, "-M", "do", size=size))
         report.of(f"ping in fragments {said}", lambda: ping(stage, "left", host, size=3000))
         report.of(f"UDP in fragments {said}", lambda: echo(stage, "left", host, 8080, 4000))
         flush(stage)
@@ -51,13 +51,13 @@ def amount(stage):
 
 
 def flush(stage):
-    """Forgets the path MTUs that were found."""
+    """Removes the discovered path MTUs."""
     for family in ("-4", "-6"):
         stage.ip("left", f"{family} route flush cache")
 
 
 def over_a_narrow_path(stage, host, *file):
-    """The transfer gets through although its first segments are too long, and the kernel has learnt why."""
+    """Checks that the transfer succeeds although its first segments are too long, and that the kernel has learnt the path MTU."""
     passed, seen = upload(stage, "left", f"http://[{host}]:8080/" if ":" in host else f"http://{host}:8080/", *file)
     route = stage.ip("left", f"route get {host}").out.split()
     mtu = next((word for before, word in zip(route, route[1:]) if before == "mtu"), "unknown")

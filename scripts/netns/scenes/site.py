@@ -5,10 +5,11 @@ import shutil
 from stage import EXAMPLES, PEERS
 from traffic import echo, ping
 
-# It makes TAP devices of its own.
+# It creates its own TAP devices.
 PORTS = []
 NEAR, FAR = "10.1.0.2", "10.60.0.1"
-# Bytes of payload: the longest packet that goes whole, the shortest two that do not, and some in three fragments and more.
+# Payload sizes in bytes: the longest packet that is not fragmented, the shortest two that are, and some with three or
+# more fragments.
 SIZES = (1418, 1419, 1420, 3000, 8000)
 
 
@@ -16,13 +17,13 @@ def play(stage, report, _):
     for space in ("near", "far"):
         stage.namespace(space)
     stage.forwarder("wan")
-    # The example stands in another folder, so that its key does, too.
+    # The example is copied to another folder, and so is its key.
     for file in (EXAMPLES.parent / "vpn-site.yaml", EXAMPLES.parent / "vpn.key", PEERS / "esp.yaml"):
         shutil.copy(file, stage.path(file.name))
 
     def tap(port, space, interface, ip, mac, mtu):
-        told = f"interface: {interface}, namespace: {stage.named(space)}, address: {ip}, mac: '{mac}', mtu: {mtu}"
-        return f"ports.{port}={{ tap: {{ {told} }} }}"
+        parameters = f"interface: {interface}, namespace: {stage.named(space)}, address: {ip}, mac: '{mac}', mtu: {mtu}"
+        return f"ports.{port}={{ tap: {{ {parameters} }} }}"
 
     site = stage.forebay("wan", stage.path("vpn-site.yaml"),
                          tap("lan", "near", "fb-lan", "10.1.0.2/24", "02:00:00:00:01:02", 1400),
@@ -38,7 +39,7 @@ def play(stage, report, _):
         stage.ip(space, f"route replace {prefix} via {gateway}")
     stage.peer("near", "server.py", "near", 8080)
 
-    # Datagrams of any length may be fragmented: the tunnel's MTU, which Linux would know of, is not the interface's.
+    # Datagrams of any length may be fragmented. The tunnel's MTU, which Linux would know, is not that of the interface.
     stage.call("far", "sysctl", "-qw", "net.ipv4.ip_no_pmtu_disc=1")
 
     report.of("ping from the site", lambda: ping(stage, "near", FAR))

@@ -7,7 +7,7 @@ import sys
 
 import capture
 from stage import EXAMPLES, PEERS, Broken
-from traffic import download, echo, iperf, iperf_told, ping, random_file, refused_ping, traceroute
+from traffic import download, echo, iperf, iperf_end, ping, random_file, refused_ping, traceroute
 
 PORTS = ["af_packet"]
 USERS = {
@@ -50,18 +50,18 @@ def play(stage, report, kind):
         for number, user in enumerate(users, 1):
             report.of(f"ping by user {number} {said}", lambda: ping(stage, "gnb", host, "-I", user))
         report.of(f"traceroute by a user {said}", lambda: traceroute(stage, "gnb", host, [router, host]))
-        report.of(f"a server is told of the tunnel's MTU {said}", lambda: refused_ping(
+        report.of(f"a server gets an error with the tunnel's MTU {said}", lambda: refused_ping(
             stage, "server", users[0], "mtu = 1456" if version == 4 else "mtu=1456", "-M", "do",
             size=1500 - (28 if version == 4 else 48)))
         report.of(f"UDP by a user {said}", lambda: echo(stage, "gnb", host, 8080, 1000))
     stage.ip("gnb", "link set ue mtu 4000")
     for version, host, users in ((4, "198.51.100.2", ("10.60.0.1", "10.60.0.2")), (6, "2001:db8:6::2", ("2001:db8:60:1::1",))):
-        # 44 bytes of the tunnel come to it, and the data network's link takes 1500: outer fragments alone, then inner ones, too.
+        # The tunnel adds 44 bytes, and the data network's MTU is 1500: first only outer fragments, then inner ones too.
         headers = 28 if version == 4 else 48
         for inner in (1456, 1457, 1500) + ((1501, 3500) if version == 4 else ()):
             report.of(f"ping of {inner} bytes with its headers by a user IPv{version}", lambda: ping(
                 stage, "gnb", host, "-I", users[-1], "-M", "dont", size=inner - headers))
-    report.of("a user is told of the data network's MTU", lambda: refused_ping(
+    report.of("a user gets an error with the data network's MTU", lambda: refused_ping(
         stage, "gnb", "198.51.100.2", "mtu = 1500", "-I", "10.60.0.1", "-M", "do", size=2000))
     stage.ip("gnb", "link set ue mtu 1456")
     report.of("ping by a user without a session", lambda: unanswered(stage, "10.60.0.3"))
@@ -79,14 +79,14 @@ def play(stage, report, kind):
     report.of("`show table` has each user's packets", lambda: used(forebay))
     ended = forebay.ask("table", "up.sessions", "remove 10.60.0.3").out
     counts = forebay.ask("show", "table", "up.ended").out
-    report.check("what a session has used is kept when it ends", "10.60.0.3 rule=1" in counts, counts or ended)
+    report.check("the usage of a session is kept when it ends", "10.60.0.3 rule=1" in counts, counts or ended)
     gnb.end(signal.SIGTERM)
-    report.of("the base station understood all that came", lambda: understood(gnb))
+    report.of("the base station understood all packets", lambda: understood(gnb))
     kernel_gtp(stage, report, (file, size, checksum))
     made = report.balanced(forebay)["packets"]["created"]
-    told = {name: count for name, count in made.items() if name.endswith(".error_indication")}
-    # A tunnel that `decap` does not know, and two pings by one that it knows and no session has.
-    report.check("error indications were sent", told == {"decap.error_indication": 1, "up.error_indication": 2}, told)
+    indications = {name: count for name, count in made.items() if name.endswith(".error_indication")}
+    # One for a tunnel that `decap` does not know, and two for pings in a tunnel that it knows but that has no session.
+    report.check("error indications were sent", indications == {"decap.error_indication": 1, "up.error_indication": 2}, indications)
 
 
 def unanswered(stage, user):
@@ -95,20 +95,21 @@ def unanswered(stage, user):
 
 
 def limited(stage, forebay):
-    """Of 40 Mbit/s the second user gets no more than its 8, and what it had saved up."""
+    """Checks that the second user gets at most its 8 of 40 Mbit/s, plus the burst."""
     before = forebay.drops().get("up.over_rate", 0)
-    end = iperf_told(stage, "gnb", "198.51.100.2", "-u", "-b", "40M", "-l", 1200, "-B", "10.60.0.2", megabytes=2)
+    end = iperf_end(stage, "gnb", "198.51.100.2", "-u", "-b", "40M", "-l", 1200, "-B", "10.60.0.2", megabytes=2)
     dropped = forebay.drops().get("up.over_rate", 0) - before
     sent = end["sum"]["packets"]
-    # It takes 420 ms at this rate, of which 8 Mbit/s are a fifth, and 100 ms' worth may come at once; longer on a busy machine.
+    # At this rate it takes 420 ms. 8 Mbit/s are a fifth of it, and 100 ms' worth may pass at once; more on a busy
+    # machine.
     least = 0 if stage.options.short else sent // 10
     return least <= dropped < sent, f"{dropped} of {sent} datagrams at 40 Mbit/s are above 8 Mbit/s (up.over_rate)"
 
 
 def used(forebay):
-    """Users and rules with what was counted for them, up and down."""
+    """Checks the counts of users and rules, up and down."""
     there = {}
-    # A user a line, `10.60.0.1,2001:db8:60:1::/64` where it has addresses of both kinds, with all its rules.
+    # One user per line, `10.60.0.1,2001:db8:60:1::/64` if it has both types of addresses, with all its rules.
     for line in forebay.ask("show", "table", "up.usage").out.splitlines():
         user = re.split("[, ]", line)[0]
         for rule, up, down in re.findall(r"rule=(\S+) up=(\d+)/\d+B down=(\d+)/", line):
@@ -122,21 +123,21 @@ def used(forebay):
 def understood(gnb):
     lines = [line for line in gnb.said().splitlines() if line.startswith("{")]
     if not lines:
-        raise Broken("it told nothing")
+        raise Broken("the base station printed no result")
     seen = json.loads(lines[-1])
     flows = set(seen["flows"])
     right = not seen["wrong"] and seen["echo"] == 1 and seen["errors"] >= 3 and {"9", "7"} <= flows <= {"9", "7", "5"}
-    told = f"{seen['up']} up, {seen['down']} down, QoS flows {', '.join(sorted(flows))}, {seen['echo']} echo response, "
-    return right, told + f"{seen['errors']} error indications" + (f", wrong: {seen['wrong'][0]}" if seen["wrong"] else "")
+    listed = f"{seen['up']} up, {seen['down']} down, QoS flows {', '.join(sorted(flows))}, {seen['echo']} echo response, "
+    return right, listed + f"{seen['errors']} error indications" + (f", wrong: {seen['wrong'][0]}" if seen["wrong"] else "")
 
 
 def kernel_gtp(stage, report, file):
-    """The kernel's own GTP-U device in the base station's place, where it has one."""
+    """Uses the kernel's GTP-U device as the base station, if the kernel has one."""
     what = "the kernel's gtp device"
     done = stage.ip("gnb", "link add gtp0 type gtp role sgsn", ok=None)
     if done.code != 0:
         return report.missing(what, f"the kernel has none (CONFIG_GTP), or iproute2 does not know it: {done.last_line()}")
-    # A tunnel with users of both kinds is two to the kernel, which may be one to the UPF.
+    # For the kernel, a tunnel of a user with both types of addresses is two tunnels; for the UPF it may be one.
     tunnels = [f"{user}={teid}:{peer}" for user, (teid, peer) in USERS.items() if user in ("10.60.0.1", "2001:db8:60:2::")]
     done = stage.attempt("gnb", sys.executable, PEERS / "kernel_gtp.py", "gtp0", "192.0.2.1", *tunnels)
     if done.code != 0:

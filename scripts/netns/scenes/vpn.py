@@ -13,7 +13,7 @@ SITES = (("one", 1), ("other", 2))
 def play(stage, report, kind):
     megabytes = stage.options.megabytes
     file, size, checksum = random_file(stage, "file", megabytes)
-    # What is between the sites is a bridge of its own, at which anybody could listen.
+    # The network between the sites is a bridge, at which anybody could listen.
     stage.bridge("net", "wire")
     gates = []
     for site, number in SITES:
@@ -41,19 +41,19 @@ def play(stage, report, kind):
         report.of(f"ping through the tunnel {said}", lambda: ping(stage, "site-one", host, "-p", PAYLOAD.hex()))
         report.of(f"ping, as long as it may be {said}",
                   lambda: ping(stage, "site-one", host, "-M", "do", size=1446 - least))
-        report.of(f"told of the tunnel's MTU {said}", lambda: refused_ping(
+        report.of(f"error with the tunnel's MTU {said}", lambda: refused_ping(
             stage, "site-one", host, "mtu = 1446" if version == 4 else "mtu=1446", "-M", "do", size=1500 - least))
         stage.ip("site-one", f"-{version} route flush cache")
         report.of(f"traceroute {said}", lambda: traceroute(stage, "site-one", host, hops))
         report.of(f"UDP in fragments {said}", lambda: echo(stage, "site-one", host, 80, 4000))
         report.of(f"iperf3 UDP {said}", lambda: iperf(
             stage, "site-one", host, "-u", "-b", "50M", "-l", 1200, megabytes=max(megabytes // 20, 1)))
-    # What follows would be a capture of hundreds of megabytes.
+    # The following traffic would be a capture of hundreds of megabytes.
     wire.end()
     count = capture.kinds(seen)
-    report.check("nothing but ESP on the wire", set(count) == {"ESP", "ARP"}, capture.told(count))
+    report.check("only ESP on the wire", set(count) == {"ESP", "ARP"}, capture.listed(count))
     clear = sum(PAYLOAD * 3 in frame for frame in capture.frames(seen))
-    report.check("nothing of the payload on the wire", clear == 0, f"'{PAYLOAD.decode()}', which pings carry, is in {clear} frames")
+    report.check("no plain payload on the wire", clear == 0, f"'{PAYLOAD.decode()}', which pings carry, is in {clear} frames")
     report.of("tshark decrypts it", lambda: capture.decoded(seen, "02:00:00:00:01:02", "icmp and esp", *security_associations()))
     for version, at in ((4, "10.2.0.2"), (6, "[2001:db8:2::2]")):
         report.of(f"curl of {megabytes} MB IPv{version}",
@@ -65,7 +65,7 @@ def play(stage, report, kind):
 
 
 def security_associations():
-    """The keys, as tshark wants them."""
+    """Returns the keys as options of tshark."""
     words = ["-o", "esp.enable_encryption_decode:TRUE"]
     for spi, name in (("0x00001001", "there"), ("0x00002001", "back")):
         key = (EXAMPLES / f"vpn-{name}.key").read_text().split("\n")[1]

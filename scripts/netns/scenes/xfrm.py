@@ -2,7 +2,7 @@
 
 from stage import ROOT, attempt
 
-# It makes namespaces and TAP devices of its own.
+# It creates its own namespaces and TAP devices.
 PORTS = []
 
 
