@@ -71,7 +71,7 @@ pub enum RatesError {
     #[error(transparent)]
     Trial(#[from] TrialError),
     /// Ports or functions failed: each with its error.
-    #[error("{}", .0.iter().map(|(place, trouble)| format!("{place}: {trouble}")).collect::<Vec<_>>().join("\n"))]
+    #[error("{}", .0.iter().map(|(part, trouble)| format!("{part}: {trouble}")).collect::<Vec<_>>().join("\n"))]
     Troubles(Vec<(String, String)>),
 }
 

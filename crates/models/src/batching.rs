@@ -198,8 +198,8 @@ impl Model {
     }
 }
 
-fn figure(place: impl FnOnce() -> String, value: f64, fits: bool, allowed: &'static str) -> Result<(), ModelError> {
-    if fits { Ok(()) } else { Err(ModelError::Figure { place: place(), value, allowed }) }
+fn figure(name: impl FnOnce() -> String, value: f64, fits: bool, allowed: &'static str) -> Result<(), ModelError> {
+    if fits { Ok(()) } else { Err(ModelError::Figure { place: name(), value, allowed }) }
 }
 
 /// The triggers with the least load within all objectives, up to numerical precision.

@@ -39,7 +39,7 @@ fn model(modules: usize, flows: usize) -> impl Strategy<Value = Model> {
             let (least, most) = (at.delays(&least), at.delays(&most));
             // From barely feasible to not binding.
             let bounded = free.into_iter().zip(&flows).enumerate().map(|(at, (flow, (_, _, share)))| {
-                let (least, most) = (least[at].expect("packets come"), most[at].expect("packets come"));
+                let (least, most) = (least[at].expect("the flow has packets"), most[at].expect("the flow has packets"));
                 Flow { slo: least + (most - least) * (0.001 + share), ..flow }
             });
             Model::new(modules, bounded.collect(), B).expect("a valid model")
@@ -69,7 +69,7 @@ proptest! {
             let slope = (model.load(&up) - model.load(&down)) / (2.0 * by);
             prop_assert!(close(slope, gradient[v], 1e-4) || slope.abs() < 1e-12, "{} {}", slope, gradient[v]);
             for (flow, (up, down)) in model.delays(&up).into_iter().zip(model.delays(&down)).enumerate() {
-                let slope = (up.expect("packets come") - down.expect("packets come")) / (2.0 * by);
+                let slope = (up.expect("the flow has packets") - down.expect("the flow has packets")) / (2.0 * by);
                 let expected = if model.flows()[flow].path.contains(&v) { model.delay_slope(v) } else { 0.0 };
                 let tolerance = 1e-5 * model.delay_slope(v).min(1.0);
                 prop_assert!((slope - expected).abs() <= tolerance, "{} {}", slope, expected);
@@ -83,7 +83,7 @@ proptest! {
         let executions = model.executions(&triggers);
         prop_assert!(close(model.load(&triggers), model.load_by_executions(&executions), 1e-12));
         for (a, b) in model.delays(&triggers).into_iter().zip(model.delays_by_executions(&executions)) {
-            prop_assert!(close(a.expect("packets come"), b.expect("packets come"), 1e-12));
+            prop_assert!(close(a.expect("the flow has packets"), b.expect("the flow has packets"), 1e-12));
         }
         // The slopes are related by the chain rule: dx/db = -R/b^2.
         let (by_trigger, by_execution) = (model.load_gradient(&triggers), model.load_gradient_by_executions());
@@ -114,7 +114,7 @@ proptest! {
         }
         for (flow, (delay, price)) in model.flows().iter().zip(model.delays(batches).into_iter().zip(&optimum.prices)) {
             prop_assert!(*price >= 0.0);
-            prop_assert!(*price == 0.0 || close(delay.expect("packets come"), flow.slo, 1e-8));
+            prop_assert!(*price == 0.0 || close(delay.expect("the flow has packets"), flow.slo, 1e-8));
         }
         // Random points at different distances from the optimum.
         let load = model.load(batches);
@@ -242,7 +242,7 @@ fn flows_on_one_path_have_one_price() {
         let model = Model::new(vec![module], flows, B).expect("a valid model");
         let optimum = model.optimum().expect("possible");
         let tightest = model.flows().iter().map(|flow| flow.slo).fold(f64::INFINITY, f64::min);
-        assert!(close(model.delays(&optimum.batches)[0].expect("packets come"), tightest, 1e-9), "{optimum:?}");
+        assert!(close(model.delays(&optimum.batches)[0].expect("the flow has packets"), tightest, 1e-9), "{optimum:?}");
         for (flow, price) in model.flows().iter().zip(&optimum.prices) {
             assert!(*price == 0.0 || flow.slo <= tightest, "{optimum:?}");
         }

@@ -36,7 +36,8 @@ impl Case {
         let modelled = |triggers: &[usize]| {
             self.model.delays(&triggers.iter().map(|&trigger| trigger as f64).collect::<Vec<_>>())[flow]
         };
-        let (now, then) = (modelled(&self.triggers).expect("packets come"), modelled(to).expect("packets come"));
+        let (now, then) =
+            (modelled(&self.triggers).expect("the flow has packets"), modelled(to).expect("the flow has packets"));
         self.delays[flow].unwrap_or(now) + then - now
     }
 
@@ -69,13 +70,13 @@ fn case(modules: usize, flows: usize, largest: f64) -> impl Strategy<Value = Cas
             let delays: Vec<Option<f64>> = modelled
                 .iter()
                 .zip(&flows)
-                .map(|(delay, flow)| Some(delay.expect("packets come") * flow.3).filter(|_| flow.4))
+                .map(|(delay, flow)| Some(delay.expect("the flow has packets") * flow.3).filter(|_| flow.4))
                 .collect();
             let bounded = free
                 .into_iter()
                 .zip(&flows)
                 .zip(&modelled)
-                .map(|((free, flow), delay)| Flow { slo: delay.expect("packets come") * flow.2, ..free });
+                .map(|((free, flow), delay)| Flow { slo: delay.expect("the flow has packets") * flow.2, ..free });
             let model = Model::new(modules, bounded.collect(), largest).expect("a valid model");
             Case { model, triggers, delays }
         },

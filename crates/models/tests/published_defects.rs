@@ -79,7 +79,7 @@ fn delay_that_is_freed_is_credited() {
     let now = [16, 16, 4];
     let delays = model.delays(&now.map(|trigger| trigger as f64));
     let limit = (1.0 - GUARD) * 3e-5;
-    assert!(delays[1].expect("packets come") < limit);
+    assert!(delays[1].expect("the flow has packets") < limit);
     // 7 µs are too much. Bypassing module 0 frees 8 µs; cuts at module 2 could free at most 3 µs.
     let over = [delays[0], Some(limit + 7e-6)];
     assert_eq!(model.recovery(&measured(&now, &over)), [0, 0, 4]);

@@ -56,7 +56,7 @@ fn tree(modules: usize, flows: usize, largest: f64) -> impl Strategy<Value = (Mo
             let bounded = with_objectives.map(|((flow, (.., share)), least)| {
                 // Up to the delay of full batches everywhere, and somewhat more.
                 let most: f64 = flow.path.iter().map(|at| arrivals.buffers[*at] * largest / model.rates()[*at]).sum();
-                Flow { slo: least.expect("packets come") + most * share, ..flow }
+                Flow { slo: least.expect("the flow has packets") + most * share, ..flow }
             });
             let bounded = Model::new(modules, bounded.collect(), largest).expect("a valid model");
             (bounded.with_rates(model.rates().iter().copied()), arrivals)
@@ -126,9 +126,9 @@ proptest! {
         let (least, found) = (model.predict(&arrivals, &vec![0; triggers.len()]), model.predict(&arrivals, &triggers));
         prop_assert!(found.load <= least.load * (1.0 + 1e-12));
         for ((flow, least), delay) in model.flows().iter().zip(least.delays).zip(found.delays) {
-            if least.expect("packets come") <= flow.slo * (1.0 - 1e-11) {
-                prop_assert!(delay.expect("packets come") <= flow.slo, "{:?} {:?}", flow, delay);
-            } else if least.expect("packets come") > flow.slo {
+            if least.expect("the flow has packets") <= flow.slo * (1.0 - 1e-11) {
+                prop_assert!(delay.expect("the flow has packets") <= flow.slo, "{:?} {:?}", flow, delay);
+            } else if least.expect("the flow has packets") > flow.slo {
                 let has_none = flow.path.iter().all(|at| triggers[*at] == 0 || arrivals.stated[*at] > 0);
                 prop_assert!(has_none, "{:?} {:?}", flow, triggers);
             }
@@ -198,7 +198,7 @@ proptest! {
         let triggers = if best { model.best_triggers(&arrivals) } else { set[..model.modules().len()].to_vec() };
         let (holds, found) = (model.holds(&arrivals, &triggers), model.predict(&arrivals, &triggers));
         for (flow, delay) in model.flows().iter().zip(&found.delays) {
-            if delay.expect("packets come") <= flow.slo {
+            if delay.expect("the flow has packets") <= flow.slo {
                 let calls: f64 = flow.path.iter().map(|at| model.modules()[*at].delay.at(found.batches[*at])).sum();
                 let held: f64 = flow.path.iter().map(|at| holds[*at]).sum();
                 prop_assert!(model.turn() + calls + held <= flow.slo * (1.0 + 1e-12), "{:?} {:?}", flow, holds);

@@ -41,7 +41,7 @@ fn a_written_file_is_read_back_and_has_one_part_per_line() {
     assert!(Baseline::read(&path).expect("the file does not exist").is_none());
     baseline.write(&path).expect("a writable folder");
     assert_eq!(Baseline::read(&path).expect("a baseline"), Some(baseline.clone()));
-    let text = std::fs::read_to_string(&path).expect("it is there");
+    let text = std::fs::read_to_string(&path).expect("it exists");
     let lines: Vec<_> = text.lines().filter(|line| line.contains("\"fw\"")).collect();
     assert_eq!(
         lines,

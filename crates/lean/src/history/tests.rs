@@ -171,7 +171,7 @@ fn other_settings_are_another_series() {
         of(&store, &choice).map(|history| history.measurements)
     };
     assert_eq!(["gw-4", "usecase:gw", "gw-4 n=1", "usecase:gw n=4"].map(chosen), [Ok(5), Ok(5), Ok(2), Ok(1)]);
-    let error = chosen("gw-4 n=2").expect_err("not there").to_string();
+    let error = chosen("gw-4 n=2").expect_err("it does not exist").to_string();
     assert_eq!(error, "no saved measurement has pipeline 'gw-4 n=2': there are gw-4");
 }
 
@@ -229,5 +229,5 @@ fn a_changed_file_is_the_same_subject_and_another_file_of_its_name_is_named_by_i
     let all = of(&store, &Choice::default()).expect("something");
     assert_eq!(chains(&all), [("/a/gw.yaml", vec![], 2), ("/b/gw.yaml", vec![], 1)]);
     let choice = Choice { pipeline: Some("/b/gw.yaml".to_owned()), ..Choice::default() };
-    assert_eq!(of(&store, &choice).expect("it is there").measurements, 1);
+    assert_eq!(of(&store, &choice).expect("it exists").measurements, 1);
 }

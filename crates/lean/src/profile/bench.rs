@@ -131,8 +131,8 @@ pub(super) fn measure(
     let Outcome { troubles, .. } = instance.end();
     let measured = measured.map_err(|reason| ProfileError::Trouble { function: name.to_owned(), reason })?;
     match troubles.into_iter().next() {
-        Some((place, trouble)) => {
-            Err(ProfileError::Trouble { function: name.to_owned(), reason: format!("{place}: {trouble}") })
+        Some((part, trouble)) => {
+            Err(ProfileError::Trouble { function: name.to_owned(), reason: format!("{part}: {trouble}") })
         }
         None => Ok(measured),
     }

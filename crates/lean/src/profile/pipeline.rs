@@ -289,8 +289,8 @@ impl Profile {
         let instance = forebay_instance::start(plans, choose(&cores)?, made, Box::new(|_| None), steer)?;
         let measured = bench::fill(&*instance, names.len(), effort.batch)
             .map(|()| passes(&*instance, &targets, effort, &mut found, begins));
-        if let Some((place, trouble)) = instance.end().troubles.into_iter().next() {
-            return Err(ProfileError::Trouble { function: place, reason: trouble });
+        if let Some((part, trouble)) = instance.end().troubles.into_iter().next() {
+            return Err(ProfileError::Trouble { function: part, reason: trouble });
         }
         let whole = |reason| ProfileError::Trouble { function: "the pipeline".to_owned(), reason };
         for (Target { module, key, .. }, measured) in measured.map_err(whole)? {
@@ -419,7 +419,7 @@ mod tests {
                     tags: { vlan_split: { ids: [9] } }\n  never: { ttl: }\n\
                     pipeline: [in -> few -> also -> work -> tags, 'tags[9] -> never -> out', 'tags[other] -> out']\n";
         let source = Source::new(text, "test.yaml", "").set("batch=4");
-        let pipeline = Pipeline::new(source, None).expect("in order");
+        let pipeline = Pipeline::new(source, None).expect("a valid configuration");
         let effort = Effort { batch: pipeline.batch, passes: 1, rounds: 4, time: Duration::from_millis(20) };
         assert_eq!(effort.batch, 4);
         let mut profile = Profile::empty(Key::this(4).expect("this program"));
@@ -453,7 +453,7 @@ mod tests {
         let pipeline =
             Pipeline::new(Source::new(text, "test.yaml", ""), None).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(pipeline.replaced, [("lan".to_owned(), "af_packet".to_owned())]);
-        let written = parameters(&pipeline.source, |_| Schema::default()).expect("in order");
+        let written = parameters(&pipeline.source, |_| Schema::default()).expect("a valid configuration");
         assert!(
             written["ports"]["lan"]["generator"].is_object() && written["ports"]["wan"]["sink"].is_object(),
             "{written}"
@@ -466,7 +466,8 @@ mod tests {
         let text = "ports: { in: { af_packet: { interface: nowhere } }, out: { sink: } }\n\
                     modules: { tap: { tap: { file: some.pcap } } }\npipeline: [in -> tap -> out]\n";
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
-        let pipeline = Pipeline::new(Source::new(text, "test.yaml", folder.path()), None).expect("in order");
+        let pipeline =
+            Pipeline::new(Source::new(text, "test.yaml", folder.path()), None).expect("a valid configuration");
         assert_eq!(pipeline.replaced, [("in".to_owned(), "af_packet".to_owned())]);
         let mut profile = Profile::empty(Key::this(32).expect("this program"));
         let wanted = pipeline.wanted(&profile, false);

@@ -132,7 +132,7 @@ mod tests {
         let copy = folder.path().join("copy");
         std::fs::write(&copy, &*slimmed).expect("it can be written");
         let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-        std::fs::set_permissions(&copy, permissions).expect("it is ours");
+        std::fs::set_permissions(&copy, permissions).expect("our own file");
         let output = std::process::Command::new(&copy).args(["--list", "a_program_runs_without"]).output();
         let output = output.expect("it runs");
         let named = String::from_utf8_lossy(&output.stdout).contains("a_program_runs_without_its_debug_sections: test");

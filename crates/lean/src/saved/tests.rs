@@ -35,7 +35,7 @@ fn put(store: &Path, name: &str, text: &str) {
 }
 
 fn saved(name: &str, pipeline: &Path) -> Saved {
-    let subject = Subject::of(pipeline.display().to_string(), vec!["n=2".to_owned()]).expect("it is there");
+    let subject = Subject::of(pipeline.display().to_string(), vec!["n=2".to_owned()]).expect("it exists");
     Saved { name: name.to_owned(), at: Timestamp::UNIX_EPOCH, commit: None, subject, measurement: measurement() }
 }
 
@@ -48,16 +48,16 @@ fn a_saved_measurement_is_found_with_its_program() {
     let store = Store::new(&folder.path().join("kept/here"));
     let one = saved("one", &pipeline);
     store.save(&one, &program).expect("it can be saved");
-    let (found, copy) = store.find("one").expect("it is there");
+    let (found, copy) = store.find("one").expect("it exists");
     assert_eq!(found, one);
-    assert_eq!(fs::read(&copy).expect("it is there"), vec![7; 200_000]);
+    assert_eq!(fs::read(&copy).expect("it exists"), vec![7; 200_000]);
     assert_eq!(found.subject.arguments()[1..], ["--set", "n=2"]);
     // The same program is stored once; another program has its own file.
     store.save(&saved("two", &pipeline), &program).expect("it can be saved");
     fs::write(&program, vec![8; 200_000]).expect("it can be written");
     store.save(&saved("three", &pipeline), &program).expect("it can be saved");
     use std::os::unix::fs::MetadataExt;
-    let file = |name: &str| fs::metadata(store.find(name).expect("it is there").1).expect("it is there").ino();
+    let file = |name: &str| fs::metadata(store.find(name).expect("it exists").1).expect("it exists").ino();
     assert!(file("one") == file("two") && file("one") != file("three"));
 }
 
@@ -85,7 +85,7 @@ fn invalid_names_and_files_are_reported() {
     fs::write(&program, "x").expect("it can be written");
     store.save(&saved("one", &pipeline), &program).expect("it can be saved");
     assert!(matches!(store.save(&saved("one", &pipeline), &program), Err(SavedError::There(_))));
-    let error = store.find("two").expect_err("it is not there").to_string();
+    let error = store.find("two").expect_err("it does not exist").to_string();
     assert!(error.contains("no measurement 'two'") && error.contains("there are one"), "{error}");
     fs::write(&pipeline, "name: q").expect("it can be written");
     assert!(matches!(store.find("one"), Err(SavedError::Changed { .. })));
@@ -99,7 +99,7 @@ fn measurements_of_earlier_versions_are_read() {
     put(folder.path(), "early", &oldest("2026-11-01T12:00:00Z"));
     let store = Store::new(folder.path());
     let [early] = &store.all().expect("a store")[..] else { panic!("one measurement") };
-    assert_eq!((early, early.name.as_str()), (&store.find("early").expect("it is there").0, "early"));
+    assert_eq!((early, early.name.as_str()), (&store.find("early").expect("it exists").0, "early"));
     let measured = &early.measurement;
     assert_eq!((measured.modules[0].kind, measured.modules[0].packets), (crate::ticks::Kind::Module, 0));
     assert_eq!((&measured.profile, measured.chain.void, &measured.search), (&None, false, &None));
@@ -171,5 +171,5 @@ fn a_name_cannot_refer_to_a_folder_outside_the_store() {
         assert!(matches!(error, SavedError::Missing { .. }), "{name}: {error}");
         assert!(error.to_string().ends_with("there are in\\u001bside"), "{error}");
     }
-    store.find("in\u{1b}side").expect("it is there");
+    store.find("in\u{1b}side").expect("it exists");
 }

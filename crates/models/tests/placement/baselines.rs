@@ -12,12 +12,13 @@ fn domains(found: &Found) -> Vec<Vec<usize>> {
 #[test]
 fn baselines_place_functions_as_published() {
     let problem = of_bars(3, [2, 4, 2, 3], Mix::Any);
-    let balanced = node_balancing(&problem).expect("in order").expect("it fits");
+    let balanced = node_balancing(&problem).expect("a valid problem").expect("it fits");
     assert_eq!(domains(&balanced), [[0, 1, 0], [1, 0, 1]]);
-    let first = node_first(&problem).expect("in order").expect("it fits");
+    let first = node_first(&problem).expect("a valid problem").expect("it fits");
     assert_eq!(domains(&first), [[0, 0, 0], [0, 1, 1]]);
     let mut numbers = [7, 0, 5, 0, 0, 2].into_iter();
-    let drawn = random(&problem, &mut |_| numbers.next().expect("six functions")).expect("in order").expect("it fits");
+    let drawn =
+        random(&problem, &mut |_| numbers.next().expect("six functions")).expect("a valid problem").expect("it fits");
     assert_eq!(domains(&drawn), [[1, 0, 1], [0, 0, 1]]);
 }
 
@@ -28,7 +29,7 @@ fn no_baseline_is_above_the_exact_search() {
     for (seed, kind) in (0..20).flat_map(|seed| Mix::ALL.map(|kind| (seed, kind))) {
         let problem = of_bars(seed, [2, 6, 4, 3], kind);
         let effort = Effort { nodes: u64::MAX, is_over: &|| false };
-        let best = exact(&problem, &effort).expect("in order").expect("it fits").value;
+        let best = exact(&problem, &effort).expect("a valid problem").expect("it fits").value;
         let mut draw = Random::new(seed);
         let found = [
             octans(&problem, &|| false),
@@ -36,7 +37,7 @@ fn no_baseline_is_above_the_exact_search() {
             node_first(&problem),
             random(&problem, &mut |end| draw.below(end)),
         ];
-        let values = found.map(|found| found.expect("in order").map_or(0.0, |found| found.value));
+        let values = found.map(|found| found.expect("a valid problem").map_or(0.0, |found| found.value));
         assert!(values.iter().all(|value| *value <= best * (1.0 + 1e-9)), "{kind:?} {seed}: {values:?} {best}");
         optimal += usize::from(values[0] >= best * (1.0 - 1e-9));
         for number in 0..16 {
@@ -59,9 +60,9 @@ fn no_baseline_is_above_the_exact_search() {
 fn brute_force_agrees_with_the_exact_search() {
     for (seed, kind) in (0..4).flat_map(|seed| Mix::ALL.map(|kind| (seed, kind))) {
         let problem = of_bars(seed, [2, 6, 3, 3], kind);
-        let best = brute_force(&problem, &|| false).expect("in order").0.expect("it fits").value;
+        let best = brute_force(&problem, &|| false).expect("a valid problem").0.expect("it fits").value;
         let effort = Effort { nodes: u64::MAX, is_over: &|| false };
-        let found = exact(&problem, &effort).expect("in order").expect("it fits").value;
+        let found = exact(&problem, &effort).expect("a valid problem").expect("it fits").value;
         assert!((best - found).abs() <= 1e-9 * best, "{kind:?} {seed}: {best} {found}");
     }
 }
@@ -81,12 +82,12 @@ fn listings_end_when_the_time_is_over() {
     let problem = of_bars(3, [3, 4, 2, 3], Mix::Any);
     let looks = std::cell::Cell::new(0);
     let soon = || looks.replace(looks.get() + 1) >= 5;
-    let (some, has_all) = brute_force(&problem, &soon).expect("in order");
-    let (all, has_really_all) = brute_force(&problem, &|| false).expect("in order");
+    let (some, has_all) = brute_force(&problem, &soon).expect("a valid problem");
+    let (all, has_really_all) = brute_force(&problem, &|| false).expect("a valid problem");
     let (some, all) = (some.expect("it fits").value, all.expect("it fits").value);
     assert!(!has_all && has_really_all && some <= all, "{some} {all}");
     looks.set(0);
-    let some = octans(&problem, &soon).expect("in order").expect("it fits").value;
-    let all = octans(&problem, &|| false).expect("in order").expect("it fits").value;
+    let some = octans(&problem, &soon).expect("a valid problem").expect("it fits").value;
+    let all = octans(&problem, &|| false).expect("a valid problem").expect("it fits").value;
     assert!(some <= all && looks.get() >= 5, "{some} {all}");
 }

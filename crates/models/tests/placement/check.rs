@@ -21,9 +21,9 @@ fn branch_and_bound_counting_and_enumeration_agree() {
             continue;
         }
         let best = enumerate(&problem);
-        let counted = by_counts(&problem, u64::MAX).expect("in order").expect("it fits");
+        let counted = by_counts(&problem, u64::MAX).expect("a valid problem").expect("it fits");
         let own = value(&problem, &counted.placement).expect("its own placement fits");
-        let found = exact(&problem, &ALL).expect("in order").expect("it fits");
+        let found = exact(&problem, &ALL).expect("a valid problem").expect("it fits");
         assert!(
             is_same(best, counted.value) && is_same(own, best) && is_same(found.value, best),
             "seed {seed}: {best} {} {own} {}",
@@ -43,14 +43,14 @@ fn branch_and_bound_counting_and_enumeration_agree() {
 fn counting_finds_the_optimum_of_all_types_of_instances() {
     for (seed, kind) in (0..4).flat_map(|seed| Mix::ALL.map(|kind| (seed, kind))) {
         let problem = of_bars(seed, [2, 6, 4, 2], kind);
-        let counted = by_counts(&problem, u64::MAX).expect("in order").expect("it fits").value;
-        let best = brute_force(&problem, &|| false).expect("in order").0.expect("it fits").value;
+        let counted = by_counts(&problem, u64::MAX).expect("a valid problem").expect("it fits").value;
+        let best = brute_force(&problem, &|| false).expect("a valid problem").0.expect("it fits").value;
         assert!(is_same(counted, best), "{kind:?} {seed}: {counted} {best}");
     }
     // Equal chains share states: the size of the paper's servers.
     let problem = of_bars(3, [2, 10, 6, 3], Mix::NearTies);
-    let counted = by_counts(&problem, 20_000_000).expect("in order").expect("few states").value;
-    assert!(is_same(counted, exact(&problem, &ALL).expect("in order").expect("it fits").value));
+    let counted = by_counts(&problem, 20_000_000).expect("a valid problem").expect("few states").value;
+    assert!(is_same(counted, exact(&problem, &ALL).expect("a valid problem").expect("it fits").value));
     assert_eq!(by_counts(&problem, 100), Ok(None));
 }
 
@@ -59,7 +59,7 @@ fn no_certificate_is_refuted() {
     for (size, nodes, seeds) in [([2, 10, 6, 3], u64::MAX, 10), ([4, 10, 6, 3], 2_000, 5), ([8, 8, 16, 4], 30, 1)] {
         for (seed, kind) in (500..500 + seeds).flat_map(|seed| Mix::ALL.map(|kind| (seed, kind))) {
             let problem = of_bars(seed, size, kind);
-            let found = exact(&problem, &Effort { nodes, ..ALL }).expect("in order").expect("it fits");
+            let found = exact(&problem, &Effort { nodes, ..ALL }).expect("a valid problem").expect("it fits");
             let checked = check(&problem, &Wanted::default(), &found);
             assert!(checked.is_ok(), "{size:?} {kind:?} {seed}: {checked:?}");
         }
@@ -69,7 +69,7 @@ fn no_certificate_is_refuted() {
 #[test]
 fn wrong_certificates_are_refuted() {
     let problem = of_bars(1, [2, 6, 4, 2], Mix::Any);
-    let right = exact(&problem, &ALL).expect("in order").expect("it fits");
+    let right = exact(&problem, &ALL).expect("a valid problem").expect("it fits");
     let refuted = |change: fn(&mut Certificate)| {
         let mut wrong = right.clone();
         change(&mut wrong);
@@ -79,7 +79,8 @@ fn wrong_certificates_are_refuted() {
     assert!(matches!(refuted(|it| it.bound = it.value * 0.99), Refuted::Bound { .. }));
     assert!(matches!(refuted(|it| _ = it.placement.pop()), Refuted::Problem(_)));
     // A worse placement that is claimed to be the best.
-    let baseline = forebay_models::placement::baselines::node_balancing(&problem).expect("in order").expect("it fits");
+    let baseline =
+        forebay_models::placement::baselines::node_balancing(&problem).expect("a valid problem").expect("it fits");
     let worse = Certificate { value: baseline.value, bound: baseline.value, placement: baseline.placement, nodes: 1 };
     assert!(matches!(check(&problem, &Wanted::default(), &worse), Err(Refuted::Bound { .. })));
     let mut least = problem.clone();

@@ -8,7 +8,7 @@ use crate::instances::{Mix, of_bars};
 fn best(seed: u64, kind: Mix) -> (forebay_models::placement::Problem, Vec<Way>) {
     let problem = of_bars(seed, [2, 6, 4, 3], kind);
     let effort = Effort { nodes: u64::MAX, is_over: &|| false };
-    let placement = exact(&problem, &effort).expect("in order").expect("it fits").placement;
+    let placement = exact(&problem, &effort).expect("a valid problem").expect("it fits").placement;
     (problem, placement)
 }
 

@@ -7,7 +7,7 @@ use crate::instances::{Mix, Random, any, enumerate, long, of_bars, value};
 
 fn solve(problem: &Problem, nodes: u64) -> (f64, f64, u64) {
     let effort = Effort { nodes, is_over: &|| false };
-    let found = exact(problem, &effort).expect("in order").expect("it fits");
+    let found = exact(problem, &effort).expect("a valid problem").expect("it fits");
     let by_formulas = value(problem, &found.placement).expect("its own placement fits");
     let same = (by_formulas - found.value).abs() <= 1e-9 * by_formulas;
     assert!(same, "the search says {}, the formulas {by_formulas}: {problem:?}", found.value);
@@ -73,7 +73,7 @@ fn is_above_others(problem: &Problem, bound: f64, seed: u64) {
     let mut others = vec![node_first(problem), node_balancing(problem)];
     others.extend((0..200).map(|_| random(problem, &mut |end| draw.below(end))));
     for other in others {
-        let other = other.expect("in order").expect("it fits").value;
+        let other = other.expect("a valid problem").expect("it fits").value;
         assert!(other <= bound * (1.0 + 1e-9), "seed {seed}: {other} {bound}: {problem:?}");
     }
 }

@@ -13,7 +13,7 @@ fn is_same(a: f64, b: f64) -> bool {
 /// Compares the result and the proof of the search with enumeration. Returns true if there is a placement.
 fn agree(seed: u64, problem: &Problem, wanted: &Wanted<'_>, value: &dyn Fn(&[Way]) -> Option<f64>) -> bool {
     let best = enumerate_by(problem, wanted.may_reject, value);
-    let found = exact_for(problem, wanted, &ALL).expect("in order");
+    let found = exact_for(problem, wanted, &ALL).expect("a valid problem");
     let Some(found) = found else {
         assert_eq!(best, None, "seed {seed}: {wanted:?}");
         return false;
@@ -78,7 +78,7 @@ fn the_best_placement_within_some_moves_is_that_of_enumeration() {
         let within = |placement: &[Way]| (moved(placement) <= most).then(|| value(&problem, placement)).flatten();
         if agree(seed, &problem, &wanted, &within) {
             found += 1;
-            let free = exact(&problem, &ALL).expect("in order").expect("it fits");
+            let free = exact(&problem, &ALL).expect("a valid problem").expect("it fits");
             bound += usize::from(moved(&free.placement) > most);
         }
     }
@@ -91,16 +91,16 @@ fn without_a_move_all_stays_as_it_is() {
     let problem = of_bars(5, [2, 10, 6, 3], Mix::Any);
     let now: Vec<_> = (0..6).map(|chain| Some(Way::Split(vec![chain % 2; 3]))).collect();
     let wanted = Wanted { from: Some(From { ways: &now, most: 0 }), ..Wanted::default() };
-    let found = exact_for(&problem, &wanted, &ALL).expect("in order").expect("it fits");
+    let found = exact_for(&problem, &wanted, &ALL).expect("a valid problem").expect("it fits");
     assert_eq!(found.placement.into_iter().map(Some).collect::<Vec<_>>(), now);
     let mut last = found.value;
     for most in 1..=18 {
         let wanted = Wanted { from: Some(From { ways: &now, most }), ..Wanted::default() };
-        let found = exact_for(&problem, &wanted, &ALL).expect("in order").expect("it fits");
+        let found = exact_for(&problem, &wanted, &ALL).expect("a valid problem").expect("it fits");
         assert!(found.value >= last * (1.0 - 1e-12) && found.gap() == 0.0, "{most} moves");
         last = found.value;
     }
-    assert_eq!(exact(&problem, &ALL).expect("in order").expect("it fits").value, last);
+    assert_eq!(exact(&problem, &ALL).expect("a valid problem").expect("it fits").value, last);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn chains_that_are_left_out_are_those_of_enumeration() {
         };
         let wanted = Wanted { may_reject: true, ..Wanted::default() };
         assert!(agree(seed, &problem, &wanted, &worth), "rejecting all chains is always a placement");
-        let placement = exact_for(&problem, &wanted, &ALL).expect("in order").expect("it fits").placement;
+        let placement = exact_for(&problem, &wanted, &ALL).expect("a valid problem").expect("it fits").placement;
         left_out += placement.iter().filter(|way| way.domains().is_empty()).count();
     }
     assert!(left_out > 100, "{left_out}");

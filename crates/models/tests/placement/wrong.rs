@@ -74,16 +74,16 @@ fn absurd_sizes_give_a_result_or_an_error() {
         exact(&problem, &effort)
     };
     assert_eq!(with(1_000_000, 0), Err(ProblemError::Cores { needed: 1_000_000, there: 6_000 }));
-    let whole = with(1_000_000, 1).expect("in order").expect("it fits on a core");
+    let whole = with(1_000_000, 1).expect("a valid problem").expect("it fits on a core");
     assert_eq!(whole.placement, [Way::Whole(vec![0])]);
-    assert!(with(5_000, 0).expect("in order").is_some_and(|found| found.bound >= found.value));
-    assert!(with(2, 1_000_000).expect("in order").is_some_and(|found| found.bound >= found.value));
+    assert!(with(5_000, 0).expect("a valid problem").is_some_and(|found| found.bound >= found.value));
+    assert!(with(2, 1_000_000).expect("a valid problem").is_some_and(|found| found.bound >= found.value));
     // Two long chains on exactly as many cores as they need.
     let mut tight = long(1, 3, 20, 30, 0);
     tight.chains.push(tight.chains[0].clone());
-    assert!(exact(&tight, &effort).expect("in order").is_some_and(|found| found.bound >= found.value));
+    assert!(exact(&tight, &effort).expect("a valid problem").is_some_and(|found| found.bound >= found.value));
     let many = of_bars(1, [64, 4, 60, 3], Mix::Any);
-    assert!(exact(&many, &effort).expect("in order").is_some_and(|found| found.bound >= found.value));
+    assert!(exact(&many, &effort).expect("a valid problem").is_some_and(|found| found.bound >= found.value));
 }
 
 /// If the time is over at once, there is still a placement, in little time and memory.
@@ -99,7 +99,7 @@ fn large_problems_have_a_placement_when_the_time_is_over() {
         }
         for objective in [Objective::Rates, Objective::Cores] {
             let wanted = Wanted { objective, ..Wanted::default() };
-            let found = exact_for(&problem, &wanted, &over).expect("in order");
+            let found = exact_for(&problem, &wanted, &over).expect("a valid problem");
             // With minimised cores, each chain must have its rate, which a search without time may not find.
             assert!(objective == Objective::Cores || found.is_some(), "{chains} {length}");
             if let Some(found) = found {

@@ -29,7 +29,7 @@ fn a_stored_profile_is_read_back_only_for_its_own_key() {
     let kept = profile(&["acl", "ttl"]);
     let file = kept.keep(&store).expect("a writable folder");
     assert_eq!(file.file_name().and_then(|name| name.to_str()), Some("A-CPU--R----2-3-GHz_1.2.3_00ff_32.json"));
-    let read = Profile::stored(&store, &key()).expect("it was kept").expect("it is there");
+    let read = Profile::stored(&store, &key()).expect("it was kept").expect("it exists");
     assert_eq!(read.key, kept.key);
     assert_eq!(read.functions.keys().collect::<Vec<_>>(), ["acl", "ttl"]);
     for (name, costed) in &kept.functions {
@@ -44,7 +44,7 @@ fn a_stored_profile_is_read_back_only_for_its_own_key() {
         Key { build: Build { program: "01".to_owned(), ..key().build }, ..key() },
     ];
     for other in others {
-        assert_eq!(Profile::stored(&store, &other).expect("it is not there"), None, "{other:?}");
+        assert_eq!(Profile::stored(&store, &other).expect("a readable store"), None, "{other:?}");
     }
     assert_eq!(fs::read_dir(store.0).expect("a folder").count(), 1, "nothing is left beside it");
 }
@@ -56,7 +56,7 @@ fn storing_a_profile_adds_to_the_existing_file() {
     let mut more = profile(&["counter"]);
     more.functions.insert("ttl".to_owned(), costed(9e-9, 9e-9));
     more.keep(&store).expect("a writable folder");
-    let all = Profile::stored(&store, &key()).expect("it was kept").expect("it is there");
+    let all = Profile::stored(&store, &key()).expect("it was kept").expect("it exists");
     assert_eq!(all.functions.keys().collect::<Vec<_>>(), ["acl", "counter", "ttl"]);
     let nanos = |name: &str| (all.functions[name].t0_s * 1e9).round();
     assert_eq!((nanos("acl"), nanos("ttl")), (1.0, 9.0));
@@ -88,7 +88,7 @@ fn a_broken_or_foreign_file_is_reported_and_can_be_replaced() {
     assert!(cost("\"t0_s\": 1e-9", "\"t0_s\": 1e300").ends_with("ttl: these costs are impossible"));
     assert!(cost("\"t1_s\": 2e-9", "\"t1_s\": 1e999").contains("not a profile: "));
     profile(&["acl"]).keep(&store).expect("it is replaced");
-    let all = Profile::stored(&store, &key()).expect("it was kept").expect("it is there");
+    let all = Profile::stored(&store, &key()).expect("it was kept").expect("it exists");
     assert_eq!(all.functions.keys().collect::<Vec<_>>(), ["acl"]);
 }
 
@@ -100,7 +100,7 @@ fn a_folder_that_cannot_be_written_is_reported() {
     let store = Store::at(&file.join("forebay/profile"));
     let error = profile(&["ttl"]).keep(&store).expect_err("a file is no folder").to_string();
     assert!(error.ends_with("Not a directory (os error 20)"), "{error}");
-    assert_eq!(fs::read(&file).expect("it is there"), b"");
+    assert_eq!(fs::read(&file).expect("it exists"), b"");
 }
 
 /// A read of a pipe blocked the measurement until the pipe had a writer.
@@ -114,7 +114,7 @@ fn a_pipe_with_the_name_of_a_profile_is_reported_and_kept() {
         let error = outcome.expect_err("it is a pipe").to_string();
         assert!(error.ends_with(".json: it is a pipe: allowed are regular files"), "{error}");
     }
-    assert!(!fs::metadata(&file).expect("it is there").is_file());
+    assert!(!fs::metadata(&file).expect("it exists").is_file());
 }
 
 #[test]
