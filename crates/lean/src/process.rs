@@ -70,14 +70,14 @@ pub enum BuildError {
         program: PathBuf,
     },
     /// The program failed.
-    #[error("{} {}: {told}", .program.display(), .arguments.join(" "))]
+    #[error("{} {}: {output}", .program.display(), .arguments.join(" "))]
     Failed {
         /// The program.
         program: PathBuf,
         /// Its arguments.
         arguments: Vec<String>,
         /// The end of its error output.
-        told: String,
+        output: String,
     },
 }
 
@@ -127,7 +127,7 @@ impl Build {
         measurement.ok_or_else(|| BuildError::Failed {
             program: self.program.clone(),
             arguments: std::iter::once("measure".to_owned()).chain(self.arguments.clone()).collect(),
-            told: last_lines(&output, "no measurement"),
+            output: last_lines(&output, "no measurement"),
         })
     }
 }
@@ -153,7 +153,7 @@ pub fn built_in(program: &Path) -> Result<BTreeSet<String>, BuildError> {
         let listed = listed.filter(|_| output.status.success()).ok_or_else(|| BuildError::Failed {
             program: program.to_owned(),
             arguments: arguments.to_vec(),
-            told: last_lines(&output, "no list: it is not a build of Forebay"),
+            output: last_lines(&output, "no list: it is not a build of Forebay"),
         })?;
         all.extend(listed.into_iter().map(|listed| format!("{of}:{}", listed.name)));
     }

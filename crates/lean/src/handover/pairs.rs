@@ -18,7 +18,7 @@ pub enum Relation {
 impl Relation {
     /// Returns the relation in words.
     #[must_use]
-    pub fn told(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Siblings => "threads of a core",
             Self::SameNode => "one node",

@@ -44,7 +44,7 @@ impl Handover {
 fn of_pair(pair: &Pair) -> Vec<Row> {
     let remote = pair.relation == Relation::OtherNode;
     let known = pair.relation == Relation::Siblings || pair.nodes.iter().all(Option::is_some);
-    let relation = if known { pair.relation.told() } else { "n/a" };
+    let relation = if known { pair.relation.name() } else { "n/a" };
     let (clean, dirty) = if remote { (98.0, 98.0) } else { (50.0, 76.0) };
     let row = |what: &str, ticks: &Option<Spread>, paper| Row {
         cores: format!("{} to {}", pair.cores[0], pair.cores[1]),

@@ -58,8 +58,8 @@ impl Model {
                     let infeasible: Vec<usize> =
                         limits.into_iter().filter(|&limit| beyond(limit) >= worst * (1.0 - WHOLE)).collect();
                     for limit in infeasible.into_iter().rev() {
-                        let infeasible = bounds.remove(violated[limit]);
-                        let path = self.flows()[infeasible.flow].path.iter().filter(|at| measured.may_change(**at));
+                        let given_up = bounds.remove(violated[limit]);
+                        let path = self.flows()[given_up.flow].path.iter().filter(|at| measured.may_change(**at));
                         path.for_each(|&at| to[at] = 0);
                     }
                 }
