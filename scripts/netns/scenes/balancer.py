@@ -42,8 +42,8 @@ def play(stage, report, kind):
 
     report.of(f"{REQUESTS} connections are spread", lambda: spread(stage, SERVERS))
     report.of("a connection has one server", lambda: one_connection(stage))
-    report.of("UDP comes back", lambda: echo(stage, "client", "192.0.2.10", 80, 500, count=20))
-    report.of("a download is whole", lambda: is_whole(stage.path("whole"), checksum, lambda path: curl(
+    report.of("UDP is echoed", lambda: echo(stage, "client", "192.0.2.10", 80, 500, count=20))
+    report.of("a download is complete and correct", lambda: is_whole(stage.path("whole"), checksum, lambda path: curl(
         stage, "client", f"{SERVICE}/file", "-o", path)))
 
     # A download whose server is then drained.
@@ -59,12 +59,12 @@ def play(stage, report, kind):
     strike(slow.popen, signal.SIGUSR1)
     slow.wait_for("quarter 2", timeout=60)
     more = settled(forebay)[backend] - before[backend]
-    report.check("meanwhile the download from it goes on", more > 0, f"{more} packets to it")
+    report.check("the download from it continues meanwhile", more > 0, f"{more} packets to it")
     strike(slow.popen, signal.SIGUSR1)
     slow.wait_for("quarter 3", timeout=60)
     strike(slow.popen, signal.SIGUSR1)
     slow.wait_for("got", timeout=60)
-    report.check("and is whole", f"got {size} {checksum}" in slow.said(), slow.said().splitlines()[-1][:40] + "…")
+    report.check("the download is complete", f"got {size} {checksum}" in slow.said(), slow.said().splitlines()[-1][:40] + "…")
     report.of("then it has no session", lambda: is_left(forebay, backend))
 
     # Another server is removed completely.

@@ -49,4 +49,4 @@ def play(stage, report, _):
     report.balanced(peer, "every packet is accounted for, peer")
     ended = report.balanced(site, "every packet is accounted for, site")["packets"]
     whole, lost = (sum(count for name, count in ended[fate].items() if name.startswith("whole.")) for fate in ("consumed", "dropped"))
-    report.check("outer packets came in fragments, none was lost", whole > 0 and not lost, f"{whole} put together, {lost} dropped")
+    report.check("outer packets were fragmented, none was lost", whole > 0 and not lost, f"{whole} reassembled, {lost} dropped")
