@@ -35,8 +35,8 @@ use crate::interface::{Watch, namespace};
 
 /// The interval between checks of the interface's state and of the kernel's counters.
 const CHECK_INTERVAL: Nanos = Nanos(100_000_000);
-/// How long nothing is sent to an interface that is down or has no carrier, and how long a missing device is not looked
-/// for.
+/// The pause before the next attempt to send to an interface that is down or has no carrier, and before the next check
+/// for a missing device.
 const PAUSE: Nanos = Nanos(1_000_000);
 /// How long the kernel is not woken after it had no room for more frames.
 const FULL_PAUSE: Nanos = Nanos(20_000);
@@ -138,7 +138,7 @@ impl AfXdp {
                 }
                 Err(_) => None,
             },
-            Some(PendingDevice::Opened(opener)) => match opener.events() {
+            Some(PendingDevice::Opened(opener)) => match opener.next_event() {
                 Some(OpenEvent::Open(device)) => Some(device),
                 Some(OpenEvent::Closed(losses)) => {
                     count(&self.counters, losses);
@@ -195,8 +195,8 @@ impl AfXdp {
             };
             opener.stop();
             let mut error = opener.last_error();
-            while let Some(events) = opener.events() {
-                match events {
+            while let Some(event) = opener.next_event() {
+                match event {
                     OpenEvent::Closed(losses) => count(&self.counters, losses),
                     OpenEvent::Open(device) => {
                         error = None;

@@ -1,5 +1,5 @@
-//! A filter of the kernel's traffic control that runs a program on what an interface receives (`tc-bpf(8)`), by
-//! rtnetlink(7).
+//! A filter of the kernel's traffic control that runs a program on every frame that an interface receives
+//! (`tc-bpf(8)`). It is configured by rtnetlink(7).
 
 #![expect(unsafe_code, reason = "netlink messages go through sockets that the standard library does not have")]
 

@@ -65,7 +65,7 @@ impl Opener {
     }
 
     /// Returns the next event, if there is one.
-    pub fn events(&self) -> Option<OpenEvent> {
+    pub fn next_event(&self) -> Option<OpenEvent> {
         self.events.try_recv().ok()
     }
 

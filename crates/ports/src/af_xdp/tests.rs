@@ -186,29 +186,29 @@ fn a_frame_passes_from_one_interface_to_another_in_the_same_memory() {
         let mut around = around();
         let mut port =
             |interface: &str| open_in(&mut around, interface, &json!({ "interface": interface })).expect("opened").0;
-        let [mut outer, mut here, mut there, mut end] = ["a0", "a1", "b1", "b0"].map(&mut port);
-        assert!(Arc::ptr_eq(&here.umem, &there.umem));
-        let (pool, umem) = (pool(), Arc::clone(&here.umem));
+        let [mut sender, mut in_port, mut out_port, mut receiver] = ["a0", "a1", "b1", "b0"].map(&mut port);
+        assert!(Arc::ptr_eq(&in_port.umem, &out_port.umem));
+        let (pool, umem) = (pool(), Arc::clone(&in_port.umem));
         let copies = |port: &AfXdp| port.device.as_ref().expect("open").queues[0].copies();
         for round in 0..50 {
             let frames: Vec<_> = (0..32).map(|at| frame(round * 32 + at)).collect();
-            assert_eq!(send(&mut outer, &pool, &frames), 0);
+            assert_eq!(send(&mut sender, &pool, &frames), 0);
             let mut got = Vec::new();
-            receive(&mut here, &pool, 32, &mut got);
+            receive(&mut in_port, &pool, 32, &mut got);
             let mut batch = Batch::with_capacity(32);
             for packet in got {
                 assert!(umem.pool().owns(&packet));
                 batch.push(packet).expect("room");
             }
-            there.send(&mut batch, now());
+            out_port.send(&mut batch, now());
             assert!(batch.is_empty());
-            receive(&mut end, &pool, 32, &mut Vec::new());
+            receive(&mut receiver, &pool, 32, &mut Vec::new());
         }
-        assert_eq!((copies(&outer), copies(&there)), (50 * 32, 0));
-        for port in [&mut outer, &mut here, &mut there, &mut end] {
+        assert_eq!((copies(&sender), copies(&out_port)), (50 * 32, 0));
+        for port in [&mut sender, &mut in_port, &mut out_port, &mut receiver] {
             assert_eq!(port.close(), Ok(()));
         }
-        drop((outer, here, there, end));
+        drop((sender, in_port, out_port, receiver));
         umem.pool().flush();
         assert_eq!(umem.pool().out(), 0, "every chunk is back in the pool");
     });

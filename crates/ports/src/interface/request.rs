@@ -61,7 +61,7 @@ pub(crate) struct Control(OwnedFd);
 impl Control {
     /// Creates a value for the network namespace of the calling thread.
     ///
-    /// Returns the system's error.
+    /// # Errors
     /// Returns the system's error.
     pub(crate) fn new() -> io::Result<Self> {
         socket(libc::AF_INET).map(Self)

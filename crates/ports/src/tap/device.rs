@@ -202,13 +202,13 @@ impl Device {
         Ok(PreviousSettings { generation: *generation, settings: std::mem::replace(now, settings.clone()) })
     }
 
-    /// Reads a frame into `room`.
+    /// Reads a frame into `buffer`.
     ///
     /// # Errors
     /// Returns the system's error, in particular if the interface is gone.
     #[inline]
     pub fn read(&self, buffer: &mut [u8], excess: &mut ExcessBuffer) -> io::Result<ReadOutcome> {
-        // Read more than fits into `room`: the kernel truncates longer frames without reporting it.
+        // Read more than fits into `buffer`: the kernel truncates longer frames without reporting it.
         let limit = buffer.len();
         match (&self.file).read_vectored(&mut [IoSliceMut::new(buffer), IoSliceMut::new(&mut excess.0)]) {
             Ok(0) => Ok(ReadOutcome::Nothing),

@@ -112,7 +112,7 @@ fn workers_get_their_part_of_a_recording() {
 #[test]
 fn invalid_recordings_are_rejected_with_their_name() {
     let file = capture(SOME);
-    for (more, place, what) in [
+    for (more, parameter, message) in [
         (json!({ "skew": 1.0 }), "skew", "recorded"),
         (json!({ "burst": 2 }), "burst", "recorded"),
         (json!({ "rate": "1kpps", "arrivals": "poisson" }), "arrivals", "recorded"),
@@ -120,7 +120,7 @@ fn invalid_recordings_are_rejected_with_their_name() {
         (json!({ "recorded": "/never.pcap" }), "recorded", "/never.pcap: cannot open"),
     ] {
         let error = try_open(params(&file, more)).err().expect("refused").to_string();
-        assert!(error.contains(place) && error.contains(what), "{error}");
+        assert!(error.contains(parameter) && error.contains(message), "{error}");
     }
     let empty = capture(&[]);
     let error = try_open(params(&empty, json!({}))).err().expect("refused").to_string();

@@ -98,7 +98,7 @@ fn modified_and_old_captures_are_read() {
     let mut file = classic(false, 0xa1b2_c3d4, 1, &[]);
     file[4] = 9;
     let text = read_memory(&file).1.expect("refused").to_string();
-    assert_eq!(text, "the capture's header, at byte 4, is broken: version 9.4: allowed is 2");
+    assert_eq!(text, "the capture's header at byte 4 is invalid: version 9.4: allowed is 2");
 }
 
 fn three() -> Vec<u8> {
@@ -145,7 +145,7 @@ fn zeros_after_gzip_are_ignored_and_other_bytes_are_an_error() {
                 }
                 let text = error.expect("an error").to_string();
                 assert_eq!(packets, expected, "{zeros} zeros, then {garbage:02x?}");
-                let right = zeros == 0 || text.contains("only zeros are allowed, and ");
+                let right = zeros == 0 || text.contains("only zeros may follow zeros at the end of gzip data, but ");
                 assert!(right, "{zeros} zeros, then {garbage:02x?}: {text}");
             }
         }
@@ -167,7 +167,8 @@ fn zeros_and_other_bytes_after_zstandard_and_lz4_are_an_error() {
             let (packets, error) = read_memory(&[&whole, behind].concat());
             assert_eq!(packets, expected, "{behind:02x?}");
             let (text, shown) = (error.expect("an error").to_string(), &behind[..behind.len().min(4)]);
-            let right = text.contains(&format!("a frame of Zstandard or LZ4 is expected, and {shown:02x?} found"));
+            let right =
+                text.contains(&format!("expected a frame of Zstandard or LZ4, but found the bytes {shown:02x?}"));
             assert!(right, "{behind:02x?}: {text}");
         }
         for begun in [&[0x28][..], &[0x28, 0xb5, 0x2f], &[4, 0x22], &[0x5f, 0x2a], &[0x50]] {
@@ -309,7 +310,7 @@ fn errors_name_the_problem_and_its_position() {
     for (tail, says) in [
         (words(false, &[6, 8]), "record 1 at byte 48 is invalid: the block has 8 bytes: allowed are 12 and more"),
         (words(false, &[6, 16, 0, 16]), "the block of 16 bytes is too short"),
-        (words(false, &[0x0a0d_0d0a, 28, 7]), "the byte-order magic of a section is [07, 00, 00, 00]"),
+        (words(false, &[0x0a0d_0d0a, 28, 7]), "the byte-order magic of the section is [07, 00, 00, 00]"),
         ([words(false, &[0x0a0d_0d0a, 28, 0x1a2b_3c4d]), halves(false, 2, 0)].concat(), "version 2: allowed is 1"),
         (enhanced(false, 9, 1, 4, &[1; 4]), "the packet has interface 9, but only 1 interfaces are described"),
         (words(false, &[6, 36, 0, 0, 0, 99, 99, 0, 36]), "99 captured bytes do not fit into a block of 36 bytes"),
