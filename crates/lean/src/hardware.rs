@@ -89,7 +89,8 @@ impl Watch {
     fn open<const N: usize>(&mut self, events: [Event; N], tid: u32) -> Option<Counting<N>> {
         let opened = PerfGroup::open(events, tid).and_then(|mut group| {
             let mut before = Reading::default();
-            let unavailable = |error: std::io::Error| Unavailable::System { event: events[0], told: error.to_string() };
+            let unavailable =
+                |error: std::io::Error| Unavailable::System { event: events[0], message: error.to_string() };
             group.read(&mut before).map_err(unavailable)?;
             Ok(Counting { events, group: Box::new(group), before, restarted: Ok(()) })
         });
