@@ -1,40 +1,40 @@
-//! A last-level cache that is one LRU list for all who use it.
+//! A last-level cache: one LRU list for all users.
 //!
-//! A line stays for the cache's characteristic time T after its last use, the same for all lines (Che, Tung and Wang,
-//! JSAC 2002; Fricker, Robert and Roberts, ITC 2012, why that is accurate; Fagin, JCSS 1977, that it is exact in the
-//! limit). A line that is used at random at rate ν is then in the cache with the chance `1 − e^(−νT)`, and T is the
-//! time at which the lines that are in the cache fill it.
+//! A line stays for the cache's characteristic time T after its last use. T is the same for all lines (Che, Tung and
+//! Wang, JSAC 2002; Fricker, Robert and Roberts, ITC 2012, explain the accuracy; Fagin, JCSS 1977, proves that it is
+//! exact in the limit). A line that is used at random at rate ν is then in the cache with the probability `1 −
+//! e^(−νT)`. T is the time for which the lines in the cache fill it.
 
-/// Lines that are used alike.
+/// Lines with the same rate of use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Region {
-    /// How many.
+    /// The number of lines.
     pub lines: f64,
-    /// How often each is used, a second.
+    /// The uses of each line per second.
     pub rate: f64,
 }
 
 impl Region {
-    /// Lines in the cache.
+    /// Returns the number of lines in the cache.
     pub fn occupancy(&self, time: f64) -> f64 {
-        // An infinite time and a rate of 0 are no number.
+        // An infinite time multiplied by a rate of 0 would not be a number.
         if self.rate > 0.0 { self.lines * -(-self.rate * time).exp_m1() } else { 0.0 }
     }
 
-    /// The chance that a line is in the cache when it is used.
+    /// Returns the probability that a line is in the cache when it is used.
     pub fn hit(&self, time: f64) -> f64 {
         if self.rate > 0.0 { -(-self.rate * time).exp_m1() } else { 1.0 }
     }
 }
 
-/// The characteristic time of a cache of so many lines; infinite where all regions fit.
+/// Returns the characteristic time of a cache with `capacity` lines. It is infinite if all regions fit.
 pub(crate) fn characteristic_time(capacity: f64, regions: &[Region]) -> f64 {
     let used = || regions.iter().filter(|region| region.rate > 0.0 && region.lines > 0.0);
     if used().map(|region| region.lines).sum::<f64>() <= capacity {
         return f64::INFINITY;
     }
     let occupancy = |time: f64| used().map(|region| region.occupancy(time)).sum::<f64>();
-    // Bisection in the logarithm, between times that are certainly too short and too long.
+    // Bisection on a logarithmic scale, between a time that is certainly too short and one that is certainly too long.
     let inflow: f64 = used().map(|region| region.lines * region.rate).sum();
     let (mut low, mut high) = (capacity / inflow, capacity / inflow);
     while occupancy(high) < capacity {
@@ -66,9 +66,9 @@ mod tests {
     }
 
     proptest! {
-        /// The cache is full, or it holds all lines that there are.
+        /// The cache is full, or it contains all lines.
         #[test]
-        fn the_cache_is_full_or_has_all(regions in regions(), capacity in 10.0_f64..1e6) {
+        fn the_cache_is_full_or_contains_all_lines(regions in regions(), capacity in 10.0_f64..1e6) {
             let time = characteristic_time(capacity, &regions);
             let all: f64 = regions.iter().map(|region| region.lines).sum();
             let inside: f64 = regions.iter().map(|region| region.occupancy(time)).sum();
@@ -76,7 +76,7 @@ mod tests {
             prop_assert!((inside - expected).abs() <= 1e-6 * expected, "{inside} of {expected}");
         }
 
-        /// One more user leaves no line in the cache for longer.
+        /// An additional user never increases the time for which a line stays.
         #[test]
         fn another_region_never_lengthens_the_time(regions in regions(), capacity in 10.0_f64..1e6) {
             let fewer = characteristic_time(capacity, &regions[1..]);
@@ -84,9 +84,9 @@ mod tests {
         }
     }
 
-    /// The formula beside an LRU list of lines that are drawn at random, seeded.
+    /// Compares the formula with an LRU list of lines that are drawn at random, from a fixed seed.
     #[test]
-    fn a_real_list_hits_as_often() {
+    fn an_lru_list_has_the_same_hit_rate() {
         let (capacity, sizes, shares) = (400_usize, [300_usize, 900], [0.7, 0.3]);
         let regions: Vec<_> = sizes
             .iter()

@@ -1,16 +1,16 @@
 //! Functions and a server with stated parameters.
 //!
-//! The server is the one of the Octans paper (INFOCOM 2019): two packages of an Intel Xeon E5-2650 v4. Its makers
-//! state cores, clock, the cache's size and ways, and the bandwidths of memory (four channels of DDR4-2400) and links
-//! (two QPI links of 9.6 GT/s, 19.2 GB/s each way). Latencies are of the order that is measured on such machines. The
-//! paper states no parameters of its functions, so that those here are assumed: footprints and accesses of common
-//! ways to make them. The link's latency and the lines of a descriptor were chosen so that the worst placement of the
-//! paper's Fig. 2 carries less than the best by the part that the paper states, 39.2 %.
+//! The server is that of the Octans paper (INFOCOM 2019): two packages of an Intel Xeon E5-2650 v4. The manufacturer
+//! states the cores, the clock, the size and ways of the cache, and the bandwidths of memory (four channels of
+//! DDR4-2400) and links (two QPI links of 9.6 GT/s, 19.2 GB/s in each direction). Latencies are typical of measurements
+//! on such machines. The paper states no parameters of its functions, so those here are assumed: footprints and
+//! accesses of common implementations. The latency of the link and the lines of a descriptor were chosen so that the
+//! worst placement of the paper's Fig. 2 carries 39.2 % less than the best, as the paper states.
 
 use crate::{Domain, Function, Server, Table, TableMemory, Traffic};
 
-/// The paper's server: 2 domains of 12 cores, of which 6 on the network interfaces' and 12 on the other are for
-/// functions.
+/// Returns the paper's server: 2 domains of 12 cores. Functions may use 6 cores on the domain of the network interfaces
+/// and 12 on the other.
 #[must_use]
 pub fn octans_server() -> Server {
     let domain = |cores| Domain {
@@ -32,7 +32,7 @@ pub fn octans_server() -> Server {
     }
 }
 
-/// The paper's traffic: the shortest packets. Descriptors, buffers and queues are assumed.
+/// Returns the paper's traffic: the shortest packets. Descriptors, buffers and queues are assumed.
 #[must_use]
 pub fn traffic() -> Traffic {
     Traffic { packet_bytes: 64.0, descriptor_lines: 4.0, buffers: 8_192.0, queue: 1_024.0, batch: 32.0 }
@@ -40,7 +40,8 @@ pub fn traffic() -> Traffic {
 
 const MB: f64 = 1024.0 * 1024.0;
 
-/// Of all tables: private caches have the most popular entries, so that the rest is more even than flows are.
+/// The skew of all tables. Private caches contain the most popular entries, so the remaining accesses are more even
+/// than the flows.
 const SKEW: f64 = 0.8;
 
 fn function(name: &str, ticks: f64, parallel: f64, reads_payload: bool, tables: &[(f64, f64, f64)]) -> Function {
@@ -53,7 +54,7 @@ fn function(name: &str, ticks: f64, parallel: f64, reads_payload: bool, tables: 
     Function {
         name: name.to_owned(),
         ticks,
-        // Two instructions a tick, while it does not wait.
+        // Two instructions per tick while the function does not wait.
         instructions: 2.0 * ticks,
         tables: tables.iter().map(table).collect(),
         parallel,
@@ -62,73 +63,76 @@ fn function(name: &str, ticks: f64, parallel: f64, reads_payload: bool, tables: 
     }
 }
 
-/// Longest-prefix match in a flat table of 2²⁴ entries of 2 bytes, a part of which has most traffic.
+/// Returns a longest-prefix match in a flat table of 2²⁴ entries of 2 bytes. A part of the table has most of the
+/// traffic.
 #[must_use]
 pub fn router() -> Function {
     function("router", 220.0, 2.0, false, &[(32.0, 2.0, 0.0)])
 }
 
-/// A tree of some thousand rules.
+/// Returns a firewall with a tree of several thousand rules.
 #[must_use]
 pub fn firewall() -> Function {
     function("firewall", 350.0, 1.2, false, &[(6.0, 6.0, 0.0), (16.0, 1.0, 0.5)])
 }
 
-/// An automaton of some thousand strings over the payload, and flows.
+/// Returns a NIDS with an automaton of several thousand strings over the payload, and a flow table.
 #[must_use]
 pub fn nids() -> Function {
     function("nids", 300.0, 1.0, true, &[(24.0, 6.0, 0.0), (16.0, 1.0, 0.5)])
 }
 
-/// Encryption with associations of some thousand peers.
+/// Returns encryption with the associations of several thousand peers.
 #[must_use]
 pub fn vpn() -> Function {
     function("vpn", 1_200.0, 1.5, true, &[(8.0, 3.0, 0.5)])
 }
 
-/// Address translation: a table of sessions, looked up and updated.
+/// Returns address translation: a table of sessions that is looked up and updated.
 #[must_use]
 pub fn nat() -> Function {
     function("nat", 350.0, 1.5, false, &[(32.0, 3.0, 0.5)])
 }
 
-/// Counters of each flow.
+/// Returns a monitor with counters for each flow.
 #[must_use]
 pub fn monitor() -> Function {
     function("monitor", 260.0, 1.5, false, &[(64.0, 2.0, 0.5)])
 }
 
-/// A load balancer: connections and a table of servers.
+/// Returns a load balancer: connections and a table of servers.
 #[must_use]
 pub fn balancer() -> Function {
     function("balancer", 320.0, 1.5, false, &[(24.0, 2.0, 0.3), (1.0, 1.0, 0.0)])
 }
 
-/// Removal of repeated content: fingerprints of packets that were seen.
+/// Returns a function that removes repeated content, with fingerprints of earlier packets.
 #[must_use]
 pub fn deduplicator() -> Function {
     function("deduplicator", 2_200.0, 2.0, true, &[(128.0, 12.0, 0.3)])
 }
 
-/// The paper's synthetic function, a competitor whose rate alone lies between those of the NIDS and the firewall.
+/// Returns the paper's synthetic function, a competitor whose solo rate lies between those of the NIDS and the
+/// firewall.
 #[must_use]
 pub fn synthetic() -> Function {
     function("synthetic", 460.0, 1.5, false, &[(16.0, 8.0, 0.2)])
 }
 
-/// A function that only passes packets on: it stands before others, so that they find packets in their cache.
+/// Returns a function that only forwards packets. It is placed before another function so that this function finds its
+/// packets in its cache.
 #[must_use]
 pub fn forwarder() -> Function {
     function("forwarder", 150.0, 2.0, false, &[])
 }
 
-/// The paper's four functions.
+/// Returns the paper's four functions.
 #[must_use]
 pub fn octans_functions() -> Vec<Function> {
     vec![router(), firewall(), nids(), vpn()]
 }
 
-/// All functions here: correlations over fewer than eight are chance.
+/// Returns all network functions of this module. With fewer than eight functions, correlations may be due to chance.
 #[must_use]
 pub fn functions() -> Vec<Function> {
     let mut all = octans_functions();

@@ -1,39 +1,39 @@
-//! A network function, as numbers.
+//! The numerical model of a network function.
 
 use crate::{LINE, Traffic};
 
-/// Memory that a function looks things up in.
+/// A lookup table of a function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Table {
-    /// The footprint.
+    /// The footprint, in bytes.
     pub bytes: f64,
-    /// Accesses per packet that private caches do not serve.
+    /// The accesses per packet that private caches do not serve.
     pub accesses: f64,
-    /// The part of them that writes, 0 to 1: such lines go back to memory when the cache evicts them.
+    /// The share of accesses that write, 0 to 1. Written lines go back to memory when the cache evicts them.
     pub writes: f64,
-    /// How uneven accesses are: the line of rank r is used in proportion to `r^(−skew)` (Zipf's law, which the
-    /// popularity of flows, addresses and strings is near to). 0: all alike.
+    /// The unevenness of accesses: the line of rank r is used in proportion to `r^(−skew)` (Zipf's law, which
+    /// approximates the popularity of flows, addresses and strings). 0 means that all lines are used alike.
     pub skew: f64,
 }
 
 /// Lines of a table that are used alike.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Band {
-    /// How many.
+    /// The number of lines.
     pub lines: f64,
-    /// Accesses per packet to all of them.
+    /// The accesses per packet to all of them.
     pub accesses: f64,
 }
 
-/// Bands of a table, each of which has ranks up to a third of the next one's.
+/// The number of bands of a table. Each band ends at a third of the rank at which the next one ends.
 const BANDS: i32 = 8;
 const STEP: f64 = 3.0;
 
 impl Table {
-    /// The table in bands.
+    /// Returns the bands of the table.
     pub(crate) fn bands(&self) -> impl Iterator<Item = Band> {
         let all = (self.bytes / LINE).ceil();
-        // The sum over ranks as an integral, from rank 1 at 1/2 on.
+        // The sum over ranks is approximated by an integral from 1/2, so that rank 1 is included.
         let power = 1.0 - self.skew;
         let below = move |rank: f64| {
             let from = |rank: f64| if power.abs() < 1e-9 { rank.ln() } else { rank.powf(power) / power };
@@ -41,7 +41,7 @@ impl Table {
         };
         let end = move |band: i32| if band < 0 { 0.0 } else { all / STEP.powi(BANDS - 1 - band) };
         let (accesses, total) = (self.accesses, below(all));
-        // Without skew all bands are alike: one is enough.
+        // Without skew all bands are alike, so one is enough.
         let first = if self.skew == 0.0 { BANDS - 1 } else { 0 };
         (first..BANDS).map(move |band| {
             let (low, high) = if band == first { (0.0, end(band)) } else { (end(band - 1), end(band)) };
@@ -53,26 +53,26 @@ impl Table {
 /// A network function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Ticks per packet besides waiting for the last-level cache and what is behind it; above 0.
+    /// The ticks per packet, without the time that it waits for the last-level cache and memory. Above 0.
     pub ticks: f64,
-    /// Instructions per packet.
+    /// The instructions per packet.
     pub instructions: f64,
-    /// Its memory.
+    /// The lookup tables.
     pub tables: Vec<Table>,
-    /// Accesses to tables that are under way at a time, on average; 1 or more.
+    /// The mean number of table accesses in progress at a time. 1 or more.
     pub parallel: f64,
-    /// Whether it handles packets, which are in memory, too. A synthetic competitor does not.
+    /// Whether it processes packets, which are in memory, too. A synthetic competitor does not.
     pub has_packets: bool,
-    /// Whether it reads all of a packet, or only its first line.
+    /// Whether it reads the whole packet, or only its first line.
     pub reads_payload: bool,
 }
 
 impl Function {
-    /// A synthetic competitor: it reads a footprint at random, so fast that on an idle server it would read
-    /// `bandwidth` bytes a second if each read took `ns` nanoseconds. One "packet" of it is eight reads, `parallel` of
-    /// which are under way at a time. Where the reads alone take longer than that, it reads as fast as it can.
+    /// Creates a synthetic competitor that reads a footprint at random. On an idle server it would read `bandwidth`
+    /// bytes per second if each read took `ns` nanoseconds. One "packet" of it is eight reads, of which `parallel` are
+    /// in progress at a time. If the reads alone take longer than that, it reads as fast as it can.
     #[must_use]
     pub fn competitor(footprint: f64, bandwidth: f64, parallel: f64, ns: f64, clock_hz: f64) -> Self {
         const READS: f64 = 8.0;
@@ -89,7 +89,7 @@ impl Function {
         }
     }
 
-    /// Lines of a packet that it reads.
+    /// Returns the lines of a packet that it reads.
     #[must_use]
     pub fn packet_lines(&self, traffic: &Traffic) -> f64 {
         if !self.has_packets {
@@ -99,13 +99,13 @@ impl Function {
         traffic.descriptor_lines + if self.reads_payload { all } else { 1.0 }
     }
 
-    /// Accesses per packet to the last-level cache.
+    /// Returns the accesses per packet to the last-level cache.
     #[must_use]
     pub fn accesses(&self, traffic: &Traffic) -> f64 {
         self.tables.iter().map(|table| table.accesses).sum::<f64>() + self.packet_lines(traffic)
     }
 
-    /// The footprint of its tables.
+    /// Returns the footprint of its tables, in bytes.
     #[must_use]
     pub fn footprint(&self) -> f64 {
         self.tables.iter().map(|table| table.bytes).sum()

@@ -1,14 +1,14 @@
 //! Simulates contention on a server: functions that share last-level caches, memory controllers and links.
 //!
 //! The predictor of placements (`forebay_models::placement`) is a linear or saturating function of a competing level.
-//! This simulator is not of that form, so that the predictor can be tried on servers that are not at hand: caches are
-//! LRU lists that fill by footprint and access rate, memory controllers and links are queues, and the rates of all
+//! This simulator has another form, so that the predictor can be tested on servers that are not available. Caches are
+//! LRU lists that fill by footprint and access rate. Memory controllers and links are queues. The rates of all
 //! functions are solved together.
 //!
-//! - [`solve`] gives the rate of each function and chain in a placement.
-//! - [`catalogue`] has functions and a server with stated parameters.
+//! - [`solve`] returns the rate of each function and chain in a placement.
+//! - [`catalogue`] contains functions and a server with stated parameters.
 //!
-//! There is no input, no output, no clock and no chance here: one input gives one result.
+//! The crate has no input, output, clock or randomness: the same arguments give the same result.
 //!
 //! ```
 //! use forebay_contention::{Chain, Pace, catalogue, solve};
@@ -38,5 +38,5 @@ pub use function::{Function, Table};
 pub use server::{Domain, Server, TableMemory, Traffic};
 pub use solve::{Chain, ContentionError, Pace, Seat, Solution, solve};
 
-/// Bytes of a cache line.
+/// The size of a cache line, in bytes.
 pub const LINE: f64 = 64.0;

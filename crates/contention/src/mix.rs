@@ -1,11 +1,10 @@
-//! Co-runs: which functions run where, what the simulator makes of them, and the competing levels that the predictor
-//! sees.
+//! Co-runs: the placement of functions, the simulator's result, and the competing levels for the predictor.
 
 use forebay_models::placement::{self, Limits, ProblemError, Sensitivity, Shape, Way};
 
 use crate::{Chain, ContentionError, Function, Pace, Server, Solution, Traffic, solve};
 
-/// The functions that co-run on a server, by number.
+/// A server with the functions that co-run on it. Functions are identified by their index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bench {
     /// The server.
@@ -18,23 +17,23 @@ pub struct Bench {
     pub home: usize,
 }
 
-/// Chains of functions, by number, and the domain of each function.
+/// Chains, each a list of (function index, domain).
 pub type Mix = Vec<Vec<(usize, usize)>>;
 
-/// A mix with what the simulator made of it.
+/// A mix with the simulator's result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// Which functions run where.
+    /// The mix.
     pub mix: Mix,
-    /// What became of them.
+    /// The result.
     pub solution: Solution,
 }
 
 impl Bench {
-    /// Runs a mix.
+    /// Simulates a mix.
     ///
     /// # Errors
-    /// [`ContentionError`].
+    /// Returns [`ContentionError`] if the simulator refuses the mix.
     pub fn run(&self, mix: &Mix, pace: Pace) -> Result<Run, ContentionError> {
         let chains: Vec<_> = mix
             .iter()
@@ -48,11 +47,11 @@ impl Bench {
         Ok(Run { mix: mix.clone(), solution })
     }
 
-    /// The competing levels of each function of a mix, by the predictor's own rules (9)–(11): in the cache, and at the
-    /// memory controller or the link. `metrics` is x by function.
+    /// Returns the competing levels of each function of a mix, by the predictor's own rules (9)–(11): in the cache, and
+    /// at the memory controller or the link. `metrics` contains x of each function.
     ///
     /// # Errors
-    /// [`ProblemError`].
+    /// Returns [`ProblemError`] if the predictor refuses the mix.
     pub fn levels(&self, mix: &Mix, metrics: &[f64], limits: &[Limits]) -> Result<Vec<Vec<[f64; 2]>>, ProblemError> {
         let unit = |cache, memory| Sensitivity { cache, memory, constant: 0.0 };
         let read = |drop: Sensitivity| {
@@ -64,7 +63,7 @@ impl Bench {
                 shape: Shape::Linear,
             };
             let (problem, ways) = self.problem(mix, limits, &function);
-            // A rate of 1 without competitors: 1 less what is left of it is the level.
+            // The rate without competitors is 1, so the level is 1 minus the remaining rate.
             problem.function_rates(&ways)
         };
         let (cache, memory) = (read(unit(1.0, 0.0))?, read(unit(0.0, 1.0))?);
@@ -74,7 +73,7 @@ impl Bench {
         Ok(cache.iter().zip(&memory).map(both).collect())
     }
 
-    /// A mix as the predictor's problem and placement.
+    /// Returns a mix as the predictor's problem and placement.
     pub fn problem(
         &self,
         mix: &Mix,
@@ -97,12 +96,13 @@ impl Bench {
     }
 }
 
-/// Numbers that look random, the same for the same seed (Steele, Lea and Flood, OOPSLA 2014: SplitMix).
+/// A generator of pseudo-random numbers. The same seed gives the same numbers (Steele, Lea and Flood, OOPSLA 2014:
+/// SplitMix).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// From a seed.
+    /// Creates a generator from a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
@@ -116,17 +116,18 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `end`, which is above 0.
+    /// Returns a number below `end`, which must be above 0.
     pub fn below(&mut self, end: usize) -> usize {
         ((u128::from(self.next()) * end as u128) >> 64) as usize
     }
 }
 
-/// Puts each function of chains on a free core, each core with the same chance. `None`: there are too few cores.
+/// Places each function of the chains on a free core. All free cores have the same probability. Returns `None` if there
+/// are too few cores.
 #[must_use]
 pub fn place_at_random(chains: &[Vec<usize>], cores: &[usize], random: &mut Random) -> Option<Mix> {
     let mut free = cores.to_vec();
-    let mut place = |function: usize| {
+    let mut draw_core = |function: usize| {
         let all: usize = free.iter().sum();
         let mut number = if all > 0 { random.below(all) } else { return None };
         let domain = free.iter().position(|cores| {
@@ -137,5 +138,5 @@ pub fn place_at_random(chains: &[Vec<usize>], cores: &[usize], random: &mut Rand
         free[domain] -= 1;
         Some((function, domain))
     };
-    chains.iter().map(|chain| chain.iter().map(|function| place(*function)).collect()).collect()
+    chains.iter().map(|chain| chain.iter().map(|function| draw_core(*function)).collect()).collect()
 }

@@ -1,5 +1,4 @@
-//! Models of the predictor's form, fitted to co-runs in the simulator, and how far they are from runs that they were
-//! not fitted to.
+//! Models of the predictor's form that are fitted to simulated co-runs, and their errors on other runs.
 
 use forebay_models::placement::fit::{self, CoRun, Fitted};
 use forebay_models::placement::{self, Limits, ProblemError, Shape};
@@ -8,10 +7,10 @@ use crate::mix::{Bench, Mix, Random, Run, place_at_random};
 use crate::profile::Profile;
 use crate::{ContentionError, Pace};
 
-/// Drops below this say little in parts of themselves: a mean relative error leaves them out.
+/// Smaller drops are left out of the mean relative error, because their relative error is mostly noise.
 pub const SMALLEST_DROP: f64 = 0.05;
 
-/// Why models cannot be made.
+/// An error when models are fitted.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ModelError {
     /// The simulator refuses its input.
@@ -20,17 +19,17 @@ pub enum ModelError {
     /// The predictor refuses its input.
     #[error(transparent)]
     Problem(#[from] ProblemError),
-    /// No run has the function there.
-    #[error("function {function}: no co-run has it {side}: allowed is one or more")]
+    /// No run has the function on this side.
+    #[error("function {function}: no co-run has it {side}: at least one is required")]
     NoRuns {
-        /// Its name.
+        /// The name of the function.
         function: String,
-        /// On which side.
+        /// The side.
         side: &'static str,
     },
 }
 
-/// How a model's parameters are found.
+/// A method to find the parameters of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Non-negative least squares, linear in f, as (7) and (8) are printed.
@@ -39,15 +38,15 @@ pub enum Method {
     Lms,
     /// Non-negative least squares, saturating.
     Saturating,
-    /// Linear or saturating, whichever predicts better what it was not fitted to.
+    /// Linear or saturating. The form with the smaller error on runs that were left out of its fit is used.
     HeldOut,
 }
 
 impl Method {
-    /// All of them.
+    /// All methods.
     pub const ALL: [Self; 4] = [Self::Linear, Self::Lms, Self::Saturating, Self::HeldOut];
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -59,34 +58,34 @@ impl Method {
     }
 }
 
-/// A function's model on one side.
+/// The model of a function on one side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Side {
-    /// Parameters.
+    /// The parameters.
     pub fitted: Fitted,
     /// The mean absolute error of λ over runs that were left out of the fit.
     pub held_out: f64,
-    /// Half the width of an interval that has 95 % of what was left out.
+    /// Half the width of an interval that contains 95 % of the errors of the runs left out.
     pub interval_95: f64,
-    /// Co-runs that it was fitted to.
+    /// The number of co-runs to which it was fitted.
     pub runs: usize,
 }
 
-/// Models of all network functions of a profile.
+/// The models of all network functions of a profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Models {
-    /// x by function, competitors and the forwarder included.
+    /// x of each function, including competitors and the forwarder.
     pub metrics: Vec<f64>,
-    /// By domain.
+    /// The limits of each domain.
     pub limits: Vec<Limits>,
-    /// Packets a second alone, by function and side.
+    /// The solo rate of each function on each side, in packets per second.
     pub rates: Vec<[f64; 2]>,
-    /// By network function: local and remote.
+    /// The local and the remote model of each network function.
     pub functions: Vec<[Side; 2]>,
 }
 
-/// The limits of a server: the strongest of all profiled functions on all cores that may share a place, the largest
-/// domain's of caches and links.
+/// Returns the limits of a server: the strongest of all profiled functions on all cores that may share a resource. For
+/// caches and links these are the cores of the largest domain.
 #[must_use]
 pub fn limits(profile: &Profile, metrics: &[f64]) -> Vec<Limits> {
     let domains = &profile.bench.server.domains;
@@ -96,40 +95,41 @@ pub fn limits(profile: &Profile, metrics: &[f64]) -> Vec<Limits> {
     vec![Limits { cache: strongest * largest, memory: strongest * all, link: strongest * largest }; domains.len()]
 }
 
-/// How runs for models are made.
+/// The parameters of runs that are drawn for models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
-    /// Runs.
+    /// The number of runs.
     pub runs: usize,
-    /// The most chains in one.
+    /// The maximum number of chains in a run.
     pub chains: usize,
-    /// The most functions of a chain.
+    /// The maximum number of functions in a chain.
     pub length: usize,
     /// Whether every second run has one to six synthetic competitors.
     pub has_competitors: bool,
-    /// On which cores.
+    /// The cores on which runs are placed.
     pub cores: Cores,
-    /// What random numbers begin with.
+    /// The seed of random numbers.
     pub seed: u64,
 }
 
-/// On which cores runs are.
+/// The cores on which runs are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cores {
-    /// On all.
+    /// All cores.
     All,
-    /// On those of one domain.
+    /// The cores of one domain.
     Of(usize),
-    /// On all, on those of the first domain, of the second, in turn: co-runs on all cores alone cannot tell what
-    /// competitors take of a cache from what they take of memory, as functions on all domains then come together.
+    /// All cores, the cores of the first domain, the cores of the second domain, and so on, in turn. Co-runs on all
+    /// cores alone cannot separate the demand of competitors in a cache from their demand on memory, because functions
+    /// on all domains occur together.
     InTurn,
 }
 
-/// Runs chains of random functions on random cores. Each function works at its own pace, as the sampled runs of a
-/// profiler do.
+/// Simulates chains of random functions on random cores. Each function works at its own pace, as in the sampled runs of
+/// a profiler.
 ///
 /// # Errors
-/// [`ContentionError`].
+/// Returns [`ContentionError`] if the simulator refuses a run.
 pub fn runs(profile: &Profile, draw: Draw) -> Result<Vec<Run>, ContentionError> {
     let all: Vec<_> = profile.bench.server.domains.iter().map(|domain| domain.cores).collect();
     let mut random = Random::new(draw.seed);
@@ -160,23 +160,23 @@ pub fn runs(profile: &Profile, draw: Draw) -> Result<Vec<Run>, ContentionError> 
     Ok(runs)
 }
 
-/// One function of one run, as the predictor sees it.
+/// A function of a run, in the form of the predictor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     /// The function.
     pub function: usize,
-    /// 0: on its chain's home domain; 1: elsewhere.
+    /// 0: on the home domain of its chain; 1: on another domain.
     pub side: usize,
-    /// Where the function before it is: on its domain, or elsewhere; `None` for a chain's first.
+    /// Whether the previous function runs on the same domain. `None` for the first function of a chain.
     pub follows: Option<bool>,
-    /// Competing levels and the drop.
+    /// The competing levels and the drop.
     pub run: CoRun,
 }
 
-/// All network functions of runs as samples.
+/// Returns all network functions of runs as samples.
 ///
 /// # Errors
-/// [`ProblemError`].
+/// Returns [`ProblemError`] if the predictor refuses a run.
 pub fn samples(
     profile: &Profile,
     runs: &[Run],
@@ -202,18 +202,18 @@ pub fn samples(
     Ok(samples)
 }
 
-/// Every fifth run is left out of fits: errors and intervals are taken from these (split conformal: Lei and others,
-/// JASA 2018). The runs before them choose the shape.
+/// One run of this many is left out of fits. Errors and intervals are computed on these runs (split conformal: Lei and
+/// others, JASA 2018). The run before each of them is used to choose the shape.
 const LEFT_OUT: usize = 5;
 
-/// A side's runs.
+/// The runs of one side.
 #[derive(Default)]
 struct Split {
-    /// Those that a shape's trial is fitted to.
+    /// The runs to which the candidate shapes are fitted.
     tried: Vec<CoRun>,
-    /// Those that the trial predicts.
+    /// The runs with which the shape is chosen.
     choosing: Vec<CoRun>,
-    /// Those that nothing was fitted to.
+    /// The runs that are left out of all fits.
     out: Vec<CoRun>,
 }
 
@@ -226,7 +226,7 @@ impl Split {
         }
     }
 
-    /// All runs that parameters are fitted to, once the shape is chosen.
+    /// Returns all runs to which the parameters are fitted after the shape has been chosen.
     fn fitted(&self) -> Vec<CoRun> {
         self.tried.iter().chain(&self.choosing).copied().collect()
     }
@@ -235,10 +235,10 @@ impl Split {
 impl Models {
     /// Fits models to samples.
     ///
-    /// A function has one shape for both sides, as the search has.
+    /// A function has one shape for both sides, as in the search.
     ///
     /// # Errors
-    /// [`ModelError`].
+    /// Returns [`ModelError`] if a function has no samples on a side.
     pub fn fit(
         profile: &Profile,
         metrics: &[f64],
@@ -286,11 +286,11 @@ impl Models {
         Ok(Self { metrics: metrics.to_vec(), limits: limits.to_vec(), rates: profile.rates.clone(), functions })
     }
 
-    /// A function as the search takes it.
+    /// Returns a function in the form of the search.
     #[must_use]
     pub fn function(&self, bench: &Bench, number: usize) -> placement::Function {
         let rates = (0..bench.server.domains.len()).map(|at| self.rates[number][usize::from(at != bench.home)]);
-        // Competitors and the forwarder have no model: what they lose is not of interest.
+        // Competitors and the forwarder have no model, because their own drop is not of interest.
         let side = |at: usize| self.functions.get(number).map(|sides| sides[at].fitted);
         placement::Function {
             rates: rates.collect(),
@@ -301,22 +301,22 @@ impl Models {
         }
     }
 
-    /// Packets a second that are predicted of each function of a mix.
+    /// Returns the predicted packets per second of each function of a mix.
     ///
     /// # Errors
-    /// [`ProblemError`].
+    /// Returns [`ProblemError`] if the predictor refuses the mix.
     pub fn predict(&self, bench: &Bench, mix: &Mix) -> Result<Vec<Vec<f64>>, ProblemError> {
         let (problem, ways) = bench.problem(mix, &self.limits, &|number| self.function(bench, number));
         problem.function_rates(&ways)
     }
 
-    /// The λ that is predicted of a sample.
+    /// Returns the predicted λ of a sample.
     #[must_use]
     pub fn drop(&self, sample: &Sample) -> f64 {
         self.functions[sample.function][sample.side].fitted.predict(&sample.run).clamp(0.0, 1.0)
     }
 
-    /// How far predictions are from samples.
+    /// Computes the errors of predictions on samples.
     #[must_use]
     pub fn judge(&self, samples: &[Sample]) -> Errors {
         let count = samples.len().max(1) as f64;
@@ -345,14 +345,14 @@ impl Models {
     }
 }
 
-/// How far predictions are from runs.
+/// The errors of predictions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Errors {
     /// The mean of `|predicted λ − λ| / λ` where λ is [`SMALLEST_DROP`] or more.
     pub relative: f64,
-    /// Samples that are in it.
+    /// The number of samples in that mean.
     pub counted: usize,
-    /// All samples.
+    /// The number of all samples.
     pub samples: usize,
     /// The same mean of the best constant.
     pub of_constant: f64,
@@ -360,7 +360,7 @@ pub struct Errors {
     pub absolute: f64,
     /// The mean of `|predicted rate − rate| / rate` over all samples.
     pub rate: f64,
-    /// The part of samples in the 95 % interval.
+    /// The share of samples inside the 95 % interval.
     pub inside_interval: f64,
     /// The mean λ over all samples.
     pub mean_drop: f64,
@@ -377,7 +377,7 @@ fn shapes(method: Method) -> Vec<Shape> {
 
 fn parameters(runs: &[CoRun], shape: Shape, method: Method) -> Option<Fitted> {
     match method {
-        // A small step: co-runs come in the order in which they were drawn.
+        // The step is small, because co-runs come in the order in which they were drawn.
         Method::Lms => fit::least_mean_squares(runs, 0.02, 50),
         _ => fit::non_negative(runs, shape),
     }

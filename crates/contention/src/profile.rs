@@ -1,42 +1,42 @@
-//! What profiling finds of functions: their rates alone, the candidates for the metric x, and which of them qualifies.
+//! The profile of functions: their solo rates, the candidates for the metric x, and the candidates that qualify.
 //!
-//! The metric is what an operator would measure; the simulator gives it for servers that are not at hand. A candidate
-//! qualifies when it hardly changes under competition (Octans eq. 5) and goes with the rate alone (eq. 6).
+//! An operator would measure the metric; the simulator computes it for servers that are not available. A candidate
+//! qualifies if it hardly changes under competition (Octans eq. 5) and correlates with the solo rate (eq. 6).
 
 use crate::mix::{Bench, Mix};
 use crate::{ContentionError, Function, LINE, Pace, Seat};
 
-/// The largest variance of a metric under competition, of values in parts of the largest one (5).
+/// The largest allowed variance of a metric under competition. The values are relative to the largest one (5).
 pub const LARGEST_VARIANCE: f64 = 0.01;
-/// The smallest absolute value of the correlation of a metric with the rate alone (6).
+/// The smallest allowed absolute correlation of a metric with the solo rate (6).
 pub const SMALLEST_CORRELATION: f64 = 0.9;
-/// Fewer functions correlate by chance.
+/// With fewer functions, correlations may be due to chance.
 pub const FEWEST_FUNCTIONS: usize = 8;
 
 /// A candidate for the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Candidate {
-    /// Ticks per packet that a function waits for the last-level cache and what is behind it: the paper's choice.
+    /// The ticks per packet that a function waits for the last-level cache and memory. This is the paper's choice.
     Stall,
-    /// Ticks per packet: 1/P itself.
+    /// The ticks per packet: 1/P itself.
     Ticks,
-    /// Instructions per packet.
+    /// The instructions per packet.
     Instructions,
-    /// Accesses per packet to the last-level cache.
+    /// The accesses per packet to the last-level cache.
     References,
-    /// Accesses per packet that it does not serve.
+    /// The accesses per packet that the last-level cache does not serve.
     Misses,
-    /// Bytes a second that the function reads from the last-level cache and behind it; x is seconds per byte.
+    /// The bytes per second that the function reads from the last-level cache and memory. x is seconds per byte.
     Bandwidth,
-    /// Bytes of the last-level cache that the function fills alone; x is 1 over them.
+    /// The bytes of the last-level cache that the function fills when it runs alone. x is their inverse.
     Footprint,
-    /// How much slower other functions are beside one copy of the function, on average; x is 1 over that. The idea is
-    /// Bubble-Up's (Mars and others, MICRO 2011): pressure is measured on a probe.
+    /// The mean drop of other functions beside one copy of the function. x is its inverse. The idea is that of
+    /// Bubble-Up (Mars and others, MICRO 2011): pressure is measured on a probe.
     Pressure,
 }
 
 impl Candidate {
-    /// All of them.
+    /// All candidates.
     pub const ALL: [Self; 8] = [
         Self::Stall,
         Self::Ticks,
@@ -48,7 +48,7 @@ impl Candidate {
         Self::Pressure,
     ];
 
-    /// Its name in registries.
+    /// Returns the name in registries.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -63,13 +63,13 @@ impl Candidate {
         }
     }
 
-    /// Whether it is the rate itself: a correlation with the rate says nothing.
+    /// Returns whether it is the rate itself. A correlation with the rate has no meaning then.
     #[must_use]
     pub fn is_circular(self) -> bool {
         self == Self::Ticks
     }
 
-    /// Its value of a function in a run; `None` where a run alone does not give it.
+    /// Returns the value for a function in a run. `None` if the value cannot be derived from a single run.
     #[must_use]
     pub fn of(self, bench: &Bench, function: &Function, seat: &Seat) -> Option<f64> {
         let references = function.accesses(&bench.traffic);
@@ -86,21 +86,21 @@ impl Candidate {
     }
 }
 
-/// A candidate with the figures that it is judged by.
+/// A candidate with the figures by which it is judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
     /// The candidate.
     pub candidate: Candidate,
-    /// The largest variance over functions (5); `None` where it is no counter that a co-run has.
+    /// The largest variance over functions (5). `None` if a co-run does not have the value.
     pub variance: Option<f64>,
-    /// The correlation with the rate alone (6).
+    /// The correlation with the solo rate (6).
     pub correlation: f64,
     /// The function with the largest variance.
     pub varies_most: Option<usize>,
 }
 
 impl Judged {
-    /// Whether it qualifies by (5) and (6).
+    /// Returns whether it qualifies by (5) and (6).
     #[must_use]
     pub fn qualifies(&self) -> bool {
         !self.candidate.is_circular()
@@ -109,25 +109,26 @@ impl Judged {
     }
 }
 
-/// What profiling finds of a bench's functions alone.
+/// The profile of a bench's functions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
     /// The bench. Its last functions are [`competitors`], the paper's synthetic function and a forwarder.
     pub bench: Bench,
-    /// How many of its functions are network functions.
+    /// The number of network functions.
     pub network: usize,
-    /// By function: packets a second alone on its home domain, and on another domain with its packets in that domain's
-    /// cache, which a forwarder before it sees to.
+    /// The solo rates of each function, in packets per second: on its home domain, and on another domain with its
+    /// packets in that domain's cache. A forwarder before the function brings them there.
     pub rates: Vec<[f64; 2]>,
-    /// By function: its run alone on its home domain.
+    /// The solo run of each function on its home domain.
     pub alone: Vec<Seat>,
-    /// By function: how much slower network functions are beside one copy of it, on average.
+    /// The mean drop of network functions beside one copy of each function.
     pub pressure: Vec<f64>,
-    /// By network function: its runs beside 0, 1, 2 … copies of each network function, on the home domain.
+    /// The runs of each network function beside 0, 1, 2 … copies of each network function, on the home domain.
     pub under_competition: Vec<Vec<Seat>>,
 }
 
-/// Synthetic competitors: footprints from 1 MB to twice the cache, at a slow, a middling and the highest bandwidth.
+/// Returns synthetic competitors: footprints from 1/32 of the cache to twice its size, at a low, a medium and the
+/// highest bandwidth.
 #[must_use]
 pub fn competitors(bench: &Bench) -> Vec<Function> {
     let server = &bench.server;
@@ -139,11 +140,11 @@ pub fn competitors(bench: &Bench) -> Vec<Function> {
 }
 
 impl Profile {
-    /// Runs each function alone. Adds [`competitors`], the paper's synthetic function and a forwarder to the bench's
-    /// functions.
+    /// Simulates each function alone. Adds [`competitors`], the paper's synthetic function and a forwarder to the
+    /// functions of the bench.
     ///
     /// # Errors
-    /// [`ContentionError`].
+    /// Returns [`ContentionError`] if the simulator refuses a run.
     pub fn of(mut bench: Bench) -> Result<Self, ContentionError> {
         let network = bench.functions.len();
         let competitors = competitors(&bench);
@@ -181,43 +182,43 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The last function of the last chain of a mix.
+    /// Simulates a mix and returns the last function of its last chain.
     fn seat(&self, mix: &Mix) -> Result<Seat, ContentionError> {
         let run = self.bench.run(mix, Pace::Own)?;
         Ok(run.solution.seats.last().and_then(|chain| chain.last()).copied().unwrap_or_default())
     }
 
-    /// The number of the forwarder.
+    /// Returns the index of the forwarder.
     #[must_use]
     pub fn forwarder(&self) -> usize {
         self.bench.functions.len() - 1
     }
 
-    /// The number of the paper's synthetic function.
+    /// Returns the index of the paper's synthetic function.
     #[must_use]
     pub fn synthetic(&self) -> usize {
         self.bench.functions.len() - 2
     }
 
-    /// The numbers of the synthetic competitors.
+    /// Returns the indices of the synthetic competitors.
     #[must_use]
     pub fn competitors(&self) -> std::ops::Range<usize> {
         self.network..self.synthetic()
     }
 
-    /// A domain that is not the home domain.
+    /// Returns a domain that is not the home domain.
     #[must_use]
     pub fn away(&self) -> Option<usize> {
         (0..self.bench.server.domains.len()).find(|domain| *domain != self.bench.home)
     }
 
-    /// By function, the metric x of this candidate; `None` where a function has no demand by it, as 1/x would be
-    /// infinite.
+    /// Returns the metric x of this candidate for each function. `None` if a function has no demand by it, because 1/x
+    /// would be infinite.
     #[must_use]
     pub fn metrics(&self, candidate: Candidate) -> Option<Vec<f64>> {
         let of = |number: usize| {
-            // A forwarder has no tables: it counts as one of little demand. Less than a miss in a thousand packets is
-            // none.
+            // A forwarder has no tables, so it gets a very small demand. Less than one miss in a thousand packets
+            // counts as no demand.
             let value = self.value(candidate, number);
             let is_known = value > 1e-3 && value.is_finite();
             if is_known { Some(value) } else { (number >= self.network).then_some(f64::MAX.sqrt()) }
@@ -225,7 +226,7 @@ impl Profile {
         (0..self.bench.functions.len()).map(of).collect()
     }
 
-    /// How much slower network functions are beside one copy of this one, on average.
+    /// Returns the mean drop of network functions beside one copy of this function.
     fn pressure_of(&self, number: usize) -> Result<f64, ContentionError> {
         let home = self.bench.home;
         let mut sum = 0.0;
@@ -236,7 +237,7 @@ impl Profile {
         Ok((sum / self.network as f64).max(1e-9))
     }
 
-    /// Runs of a network function beside copies of each network function.
+    /// Simulates a network function beside copies of each network function.
     fn compete(&self, number: usize) -> Result<Vec<Seat>, ContentionError> {
         let (home, cores) = (self.bench.home, self.bench.server.domains[self.bench.home].cores);
         let mut seats = Vec::new();
@@ -248,7 +249,8 @@ impl Profile {
         Ok(seats)
     }
 
-    /// The largest variance of a candidate over functions (5), of values in parts of the largest one, and whose it is.
+    /// Returns the function with the largest variance of a candidate (5), and the variance. The values are relative to
+    /// the largest one.
     fn variance(&self, candidate: Candidate) -> Option<(usize, f64)> {
         let of = |(number, seats): (usize, &Vec<Seat>)| {
             let values = seats.iter().map(|seat| candidate.of(&self.bench, &self.bench.functions[number], seat));
@@ -274,7 +276,7 @@ impl Profile {
         }
     }
 
-    /// A candidate's values of network functions alone.
+    /// Returns the values of a candidate for the network functions alone.
     #[must_use]
     pub fn values(&self, candidate: Candidate) -> Vec<f64> {
         (0..self.network).map(|number| self.value(candidate, number)).collect()
@@ -286,7 +288,7 @@ impl Profile {
     }
 }
 
-/// The variance of values (5).
+/// Returns the variance of values (5).
 #[must_use]
 pub fn variance(values: &[f64]) -> f64 {
     let count = values.len().max(1) as f64;
@@ -294,7 +296,7 @@ pub fn variance(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count
 }
 
-/// Pearson's correlation coefficient (6); 0 where one of both does not vary.
+/// Returns Pearson's correlation coefficient (6), or 0 if one of both does not vary.
 #[must_use]
 pub fn correlation(a: &[f64], b: &[f64]) -> f64 {
     let count = a.len().min(b.len()).max(1) as f64;
@@ -316,7 +318,7 @@ mod tests {
         assert_eq!(correlation(&[1.0, 1.0], &[1.0, 2.0]), 0.0);
     }
 
-    /// A metric per packet that competition cannot change does not vary; the rate's own inverse never qualifies.
+    /// A metric per packet that competition cannot change does not vary. The inverse of the rate never qualifies.
     #[test]
     fn candidates_are_judged_by_variance_and_correlation() {
         let (server, traffic) = (catalogue::octans_server(), catalogue::traffic());
@@ -327,9 +329,13 @@ mod tests {
         let ticks = judged(Candidate::Ticks);
         assert!(ticks.variance.is_some_and(|variance| variance > 0.0) && !ticks.qualifies(), "{ticks:?}");
         assert_eq!(judged(Candidate::Pressure).variance, None);
-        // A firewall that fits into the cache misses nothing: 1/x would be infinite.
+        // A firewall that fits into the cache has no misses, so 1/x would be infinite.
         assert_eq!(profile.metrics(Candidate::Misses), None);
         let [local, remote] = profile.rates[0];
-        assert!(local > remote * 0.9 && remote > 0.0, "with packets in the cache a function is hardly slower away");
+        assert!(
+            local > remote * 0.9 && remote > 0.0,
+            "with packets in the cache a function is hardly slower on the \
+             other domain"
+        );
     }
 }

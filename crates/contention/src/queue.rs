@@ -1,16 +1,17 @@
 //! Waiting at a memory controller or a link.
 //!
-//! Lines are asked for in bursts of `b` (batches of packets, misses in parallel), bursts come at random, and a line
-//! takes `S = 64 / bandwidth`. A burst is then a customer of an M/D/1 queue with service time `b·S`, whose mean wait
-//! is `ρ·b·S / (2·(1 − ρ))` (Kleinrock, Queueing Systems 1, 1975, the Pollaczek–Khinchine formula with no variance of
-//! service). The idle latency has the wait for others of its own burst.
+//! Lines are requested in bursts of `b` (batches of packets, parallel misses). Bursts arrive at random, and a line
+//! takes `S = 64 / bandwidth`. A burst is then a customer of an M/D/1 queue with the service time `b·S`. Its mean wait
+//! is `ρ·b·S / (2·(1 − ρ))` (Kleinrock, Queueing Systems 1, 1975: the Pollaczek–Khinchine formula without variance of
+//! service). The wait for other lines of the same burst is part of the idle latency.
 
 use crate::LINE;
 
-/// Above it the wait grows along its tangent, so that it is finite for every load that an iteration passes through.
+/// Above this load the wait grows along its tangent, so that it is finite for every load that the iteration passes
+/// through.
 const STEEP: f64 = 0.99;
 
-/// The mean wait, in seconds, for so many lines a second.
+/// Returns the mean wait in seconds for a rate of `lines` per second.
 pub(crate) fn wait(lines: f64, bandwidth: f64, burst: f64) -> f64 {
     let service = LINE / bandwidth;
     let load = lines * service;
@@ -26,13 +27,13 @@ mod tests {
 
     #[test]
     fn the_wait_is_that_of_the_formula_and_grows() {
-        // Half loaded, bursts of one: half a service time.
+        // Half loaded with bursts of one: the wait is half a service time.
         let service = LINE / 6.4e9;
         assert!((wait(0.5 / service, 6.4e9, 1.0) - service / 2.0).abs() < 1e-18);
         assert_eq!(wait(0.0, 6.4e9, 8.0), 0.0);
         let waits: Vec<_> = (0..300).map(|at| wait(f64::from(at) * 1e6, 6.4e9, 8.0)).collect();
         assert!(waits.windows(2).all(|pair| pair[0] < pair[1] && pair[1].is_finite()), "{waits:?}");
-        // At the point where the tangent begins there is no step.
+        // The function is continuous at the point where the tangent begins.
         let at = |load: f64| wait(load / service, 6.4e9, 1.0);
         assert!((at(STEEP + 1e-9) / at(STEEP - 1e-9) - 1.0).abs() < 1e-5);
     }

@@ -1,119 +1,120 @@
-//! The rates of all functions of a placement, and their contention, solved together.
+//! Solves the rates of all functions of a placement together with their contention.
 //!
-//! A function's rate follows from how long it waits for memory, that from what others take of caches, controllers and
-//! links, and that from their rates. [`solve`] iterates with damping until rates no longer change, and says where they
-//! do not come to rest.
+//! The rate of a function follows from the time that it waits for memory. This time follows from the load of other
+//! functions on caches, controllers and links, and that load follows from their rates. [`solve`] iterates with damping
+//! until rates no longer change, and reports whether they converged.
 
 use crate::cache::{Region, characteristic_time};
 use crate::function::Band;
 use crate::{Function, LINE, Server, TableMemory, Traffic, queue};
 
-/// A chain on domains.
+/// A chain with its placement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain<'f> {
-    /// In the order in which packets pass them; not empty.
+    /// The functions, in the order in which packets pass them. Not empty.
     pub functions: Vec<&'f Function>,
-    /// The domain of each.
+    /// The domain of each function.
     pub domains: Vec<usize>,
-    /// The domain of its network interface, whose memory its packets are in.
+    /// The domain of its network interface. The packets are in the memory of this domain.
     pub home: usize,
 }
 
-/// How fast a function of a chain works.
+/// The pace at which the functions of a chain work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// As fast as it can: it always finds packets. Models are fitted to such runs.
+    /// Each function works as fast as it can: it always finds packets. Models are fitted to such runs.
     Own,
-    /// As fast as the function before it sends packets, at most. A function drops packets that it has no time for, so
-    /// that those before it do not slow down.
+    /// A function works at most as fast as the previous one sends packets. It drops packets that it has no time for, so
+    /// that previous functions do not slow down.
     Dropping,
-    /// At the rate of its chain's slowest function: those before it are held back, those after it wait.
+    /// All functions work at the rate of the slowest function of their chain: earlier ones are held back, later ones
+    /// wait.
     Held,
 }
 
-/// Why there is no solution.
+/// An error that prevents a solution.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ContentionError {
-    /// A number that cannot be.
+    /// A number is out of range.
     #[error("{place}: {what} is {value}: allowed is {allowed}")]
     Number {
-        /// Where.
+        /// The object that contains it.
         place: String,
-        /// The figure's name.
+        /// The name of the parameter.
         what: &'static str,
-        /// Its value.
+        /// The value.
         value: f64,
         /// The values that are allowed.
         allowed: &'static str,
     },
-    /// A chain with other domains than functions.
+    /// A chain does not have one domain for each function.
     #[error("chain {chain}: {domains} domains for {functions} functions: allowed is one for each")]
     Length {
         /// The chain, from 0.
         chain: usize,
-        /// Its domains.
+        /// The number of domains.
         domains: usize,
-        /// Its functions.
+        /// The number of functions.
         functions: usize,
     },
-    /// A domain that the server does not have, or one whose cores are too few.
+    /// The server does not have the domain, or its cores are taken.
     #[error("chain {chain}: domain {domain}: {why}")]
     Domain {
         /// The chain, from 0.
         chain: usize,
         /// The domain.
         domain: usize,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
 }
 
-/// What became of a function.
+/// The result of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seat {
-    /// Packets a second.
+    /// The packets per second.
     pub rate: f64,
-    /// Packets a second if it always found one.
+    /// The packets per second if it always had packets.
     pub capacity: f64,
-    /// Nanoseconds per packet that it waits for the last-level cache and what is behind it.
+    /// The nanoseconds per packet that it waits for the last-level cache and memory.
     pub stall_ns: f64,
-    /// Accesses per packet that the last-level cache does not serve.
+    /// The accesses per packet that the last-level cache does not serve.
     pub misses: f64,
-    /// Bytes of its tables in the last-level cache.
+    /// The bytes of its tables in the last-level cache.
     pub occupancy: f64,
-    /// The chance that a line of its packets is in the last-level cache.
+    /// The probability that a line of its packets is in the last-level cache.
     pub packet_hit: f64,
 }
 
-/// Rates and contention of a placement.
+/// The rates and the contention of a placement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Solution {
-    /// By chain and function.
+    /// The result of each function of each chain.
     pub seats: Vec<Vec<Seat>>,
-    /// By domain: lines in its cache, of all tables and packets.
+    /// The lines in the cache of each domain, of all tables and packets.
     pub cache_lines: Vec<f64>,
-    /// By domain: the part of its memory controller's bandwidth that is in use.
+    /// The load of the memory controller of each domain, as a share of its bandwidth.
     pub memory_load: Vec<f64>,
-    /// By domain: the part of its link's bandwidth that is in use.
+    /// The load of the link of each domain, as a share of its bandwidth.
     pub link_load: Vec<f64>,
     /// The largest relative change of a rate in the last step.
     pub residual: f64,
-    /// Steps.
+    /// The number of steps.
     pub steps: usize,
 }
 
-/// Rates that change by less than this part are at rest.
+/// Rates have converged if their relative change is at most this.
 pub const REST: f64 = 1e-9;
 const MOST_STEPS: usize = 5_000;
 
 impl Solution {
-    /// Whether rates came to rest.
+    /// Returns whether rates converged.
     #[must_use]
     pub fn converged(&self) -> bool {
         self.residual <= REST
     }
 
-    /// A chain's packets a second: those of its slowest function.
+    /// Returns the packets per second of a chain, which are those of its slowest function.
     #[must_use]
     pub fn chain_rate(&self, chain: usize) -> f64 {
         self.seats[chain].iter().map(|seat| seat.rate).fold(f64::INFINITY, f64::min)
@@ -123,7 +124,7 @@ impl Solution {
 /// Solves a placement.
 ///
 /// # Errors
-/// [`ContentionError`].
+/// Returns [`ContentionError`] if a number is out of range, or a chain cannot be placed.
 pub fn solve(
     server: &Server,
     traffic: &Traffic,
@@ -131,8 +132,8 @@ pub fn solve(
     pace: Pace,
 ) -> Result<Solution, ContentionError> {
     check(server, traffic, chains)?;
-    let step = Step { server, traffic, chains };
-    // From rates without waiting for memory.
+    let step = Iteration { server, traffic, chains };
+    // Iteration starts from the rates without waiting for memory.
     let mut rates: Vec<Vec<f64>> = chains
         .iter()
         .map(|chain| chain.functions.iter().map(|function| server.clock_hz / function.ticks).collect())
@@ -153,12 +154,13 @@ pub fn solve(
                     Pace::Held => slowest,
                 };
                 residual = residual.max((wanted / rates[chain][at] - 1.0).abs());
-                // In the logarithm: a rate never becomes 0 or negative.
+                // The step is multiplicative, so that a rate never becomes 0 or negative.
                 rates[chain][at] *= (wanted / rates[chain][at]).powf(damping);
                 capacities[chain][at] *= (seat.capacity / capacities[chain][at]).powf(damping);
             }
         }
-        // Near a full memory controller small changes of rates are large ones of waits: smaller steps come to rest.
+        // Near a saturated memory controller, small changes of rates cause large changes of waits. Smaller steps
+        // converge.
         damping = if residual > before { (damping * 0.7_f64).max(0.002) } else { (damping * 1.02).min(0.7) };
         before = residual;
         found = step.of(&rates, &capacities);
@@ -228,14 +230,14 @@ fn check(server: &Server, traffic: &Traffic, chains: &[Chain<'_>]) -> Result<(),
     Ok(())
 }
 
-/// One step: what rates make of caches and queues, and those of rates.
-struct Step<'a> {
+/// One step of the iteration: from rates to caches and queues, and from these to new rates.
+struct Iteration<'a> {
     server: &'a Server,
     traffic: &'a Traffic,
     chains: &'a [Chain<'a>],
 }
 
-/// A function on a core, with what it does at given rates.
+/// A function on a core, with its activity at given rates.
 struct Use<'a> {
     chain: usize,
     function: &'a Function,
@@ -243,34 +245,34 @@ struct Use<'a> {
     home: usize,
     rate: f64,
     lines: f64,
-    /// Seconds from the last use of its packets' lines before it until it uses them.
+    /// The seconds between the previous use of its packets' lines and its own use.
     wait: f64,
     fed_by: FedBy,
 }
 
-/// Where a function's packets are before it reads them.
+/// The location of a function's packets before it reads them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FedBy {
-    /// In the ways of this domain's cache that the network interface writes to.
+    /// In the ways of this domain's cache to which the network interface writes.
     Interface(usize),
-    /// In its own domain's cache: the function before it runs there.
+    /// In the cache of its own domain, where the previous function runs.
     Neighbour,
-    /// In this other domain's cache.
+    /// In the cache of this other domain.
     Elsewhere(usize),
 }
 
-/// What a function misses, per packet.
+/// The misses of a function, per packet.
 struct Missed {
     tables: f64,
     packets: f64,
-    /// The chance that a line of its packets is in its domain's cache, and in another one's.
+    /// The probability that a line of its packets is in its domain's cache, and in another domain's cache.
     hit: f64,
     hit_away: f64,
-    /// Lines of its tables in the cache.
+    /// The lines of its tables in the cache.
     occupancy: f64,
 }
 
-impl Step<'_> {
+impl Iteration<'_> {
     fn of(&self, rates: &[Vec<f64>], capacities: &[Vec<f64>]) -> Solution {
         let server = self.server;
         let uses = self.uses(rates, capacities);
@@ -280,7 +282,7 @@ impl Step<'_> {
         let mut memory = vec![0.0; domains];
         let mut link = vec![0.0; domains];
         let mut cache_lines = vec![0.0; domains];
-        // What each function misses of tables and packets.
+        // The misses of each function, of tables and packets.
         let mut missed = Vec::new();
         for used in &uses {
             let (at, time) = (used.domain, times[used.domain]);
@@ -307,8 +309,8 @@ impl Step<'_> {
                 FedBy::Elsewhere(domain) => (0.0, chance(times[domain])),
             };
             let packet_misses = used.lines * (1.0 - hit);
-            // A line that another domain's cache has comes from there. One that is read from memory goes back there,
-            // too, as interfaces and functions write to it.
+            // A line in the cache of another domain is read from there. A line that is read from memory is also written
+            // back, because interfaces and functions write to it.
             memory[used.home] += used.rate * packet_misses * (1.0 - hit_away) * 2.0;
             let is_far = if used.home == at { hit_away } else { 1.0 };
             link[at] += used.rate * packet_misses * is_far;
@@ -360,7 +362,7 @@ impl Step<'_> {
                     Some(before) if before == domain => FedBy::Neighbour,
                     Some(before) => FedBy::Elsewhere(before),
                 };
-                // A function with more to do than it can has a full queue; of others the queue is a few batches.
+                // An overloaded function has a full queue. The queue of other functions is a few batches.
                 let idle = (1.0 - rate / capacity).max(1e-12);
                 let waiting = (self.traffic.batch / idle).min(self.traffic.queue);
                 uses.push(Use {
@@ -378,7 +380,7 @@ impl Step<'_> {
         uses
     }
 
-    /// The memory that a function's tables are in.
+    /// Returns the domain whose memory contains a function's tables.
     fn table_memory(&self, used: &Use<'_>) -> usize {
         match self.server.tables {
             TableMemory::Own => used.domain,
@@ -386,7 +388,7 @@ impl Step<'_> {
         }
     }
 
-    /// The packets in a domain's cache: once for each row of functions of one chain, which share them.
+    /// Returns the packets in a domain's cache. Consecutive functions of a chain share them, so they count once.
     fn segments(&self, domain: usize, uses: &[Use<'_>]) -> Vec<Region> {
         let mut regions: Vec<Region> = Vec::new();
         let mut last = None;
@@ -411,8 +413,8 @@ impl Step<'_> {
         characteristic_time(self.server.domains[domain].cache_bytes / LINE, &regions)
     }
 
-    /// How long a packet's line that the network interface wrote stays in the ways that it may write to: these are
-    /// filled one after the other.
+    /// Returns how long a packet's line stays in the ways to which the network interface writes. These ways are filled
+    /// one after the other.
     fn io_time(&self, domain: usize, uses: &[Use<'_>]) -> f64 {
         let of = &self.server.domains[domain];
         let mut chains: Vec<usize> = Vec::new();
@@ -428,7 +430,7 @@ impl Step<'_> {
 }
 
 impl Use<'_> {
-    /// Its tables as regions of the cache, with accesses per packet and the part of them that writes.
+    /// Returns its tables as regions of the cache, with the accesses per packet and the share of them that writes.
     fn regions(&self) -> impl Iterator<Item = (Region, f64, f64)> {
         self.function.tables.iter().flat_map(|table| {
             table.bands().map(|Band { lines, accesses }| {

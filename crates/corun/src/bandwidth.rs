@@ -1,11 +1,11 @@
-//! The bytes that a last-level cache exchanged with memory, as the processor counts them where the kernel shows it
-//! (Linux `Documentation/arch/x86/resctrl.rst`, memory bandwidth monitoring).
+//! Reads the bytes that a last-level cache exchanged with memory, as counted by the processor (Linux
+//! `Documentation/arch/x86/resctrl.rst`, memory bandwidth monitoring).
 
 use forebay_host::Tree;
 
 const FOLDER: &str = "/sys/fs/resctrl/mon_data";
 
-/// The sum over all last-level caches so far; `None` where the kernel shows none.
+/// Returns the sum over all last-level caches so far. `None` if the kernel does not report it.
 pub(crate) fn bytes(tree: &Tree) -> Option<u64> {
     let caches = tree.names(FOLDER).into_iter().filter(|name| name.starts_with("mon_L3_"));
     let counts = caches.map(|name| tree.value(&format!("{FOLDER}/{name}/mbm_total_bytes")).ok()?.parse::<u64>().ok());
@@ -13,7 +13,7 @@ pub(crate) fn bytes(tree: &Tree) -> Option<u64> {
     counts.into_iter().reduce(u64::saturating_add)
 }
 
-/// Why it is not known.
+/// The reason if the bandwidth is unknown.
 pub(crate) const WHY_NOT: &str =
     "/sys/fs/resctrl/mon_data has no mbm_total_bytes: the processor does not count it, or resctrl is not mounted";
 

@@ -1,7 +1,9 @@
-//! Co-runs on this machine: functions on cores of their own in the engine as it runs, synthetic competitors as threads.
+//! Co-runs on this machine: each function runs on its own core in the regular engine, and synthetic competitors are
+//! threads.
 //!
-//! A function's source always has packets, so that it runs as fast as it can. A span counts only if no packet was lost
-//! and neither other programs nor a virtual machine's host had one of the cores for more than [`ALLOWED`] of it.
+//! The source of a function always has packets, so the function runs as fast as it can. A span counts only if no packet
+//! was lost, and if neither other programs nor the host of a virtual machine had one of the cores for more than
+//! [`ALLOWED`] of it.
 
 mod look;
 mod seats;
@@ -28,23 +30,23 @@ use crate::record::{Competitor, Load, Sample, Seats, Span};
 use crate::session::{Bench, Trouble};
 use crate::subject::Subject;
 use crate::synthetic::{Demand, Lines, Memory};
-use look::{QuickLook, SlowLook};
+use look::{QuickSnapshot, SlowSnapshot};
 
 pub use seats::{Caches, SeatsError, caches, seats};
 
-/// The share of a span for which other programs or the host may have had a core.
+/// The largest share of a span for which other programs or the host may have had a core.
 pub const ALLOWED: f64 = 0.01;
-/// How often a span is repeated that does not count.
+/// The number of attempts to measure a span that counts.
 const TRIES: usize = 10;
-/// How long a function runs before it is measured: tables and caches fill.
+/// The time that a function runs before it is measured, so that tables and caches fill.
 const WARM_UP: Duration = Duration::from_millis(30);
-/// How long competitors run, or have ended, before a span begins: they have filled the shared cache, or it is the
-/// function's again.
+/// The time between the start or end of competitors and a span. It lets competitors fill the shared cache, or the
+/// function reclaim it.
 const SETTLE: Duration = Duration::from_millis(15);
-/// How long this thread leaves its core before a span begins. The kernel counts a wait when it is over: so it has
-/// counted what this thread took of the others' time.
+/// The time for which this thread leaves its core before a span begins. The kernel counts a wait only when it is over.
+/// This pause lets it count the time that this thread took from the others.
 const LEAVE: Duration = Duration::from_millis(5);
-/// The longest time between two looks at whether all is to end.
+/// The longest time between two checks of the stop flag.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A running function.
@@ -60,27 +62,28 @@ enum Rival {
     Synthetic { stop: Arc<AtomicBool>, lines: Arc<Lines>, thread: JoinHandle<()>, tid: u32, core: usize },
 }
 
-/// This machine's cores.
+/// A bench that runs on this machine's cores.
 pub struct Machine {
     seats: Seats,
     subjects: BTreeMap<String, Subject>,
     span: Duration,
     stop: Arc<AtomicBool>,
     demands: Vec<Demand>,
-    /// Bytes that no cache holds.
+    /// A size in bytes that exceeds all caches.
     beyond: usize,
-    /// By core of a competitor: its memory, once it was needed.
+    /// The memory of each competitor's core. It is allocated when it is first needed.
     memories: BTreeMap<usize, Arc<Mutex<Memory>>>,
-    /// The function, and counters of its thread.
+    /// The running function, and the counters of its thread.
     running: Option<(Running, Watch)>,
-    /// The last span alone, if nothing has run since.
+    /// The last solo span, if nothing has run since.
     alone: Option<Span>,
     unavailable: BTreeMap<String, String>,
     tree: Tree,
 }
 
 impl Machine {
-    /// Co-runs of these functions on these cores, with spans of this length, until `stop` is set.
+    /// Creates a bench for these functions on these cores, with spans of this length. Setting `stop` ends a
+    /// measurement.
     #[must_use]
     pub fn new(
         seats: Seats,
@@ -112,7 +115,7 @@ impl Machine {
                 Ok(rival) => rivals.push(rival),
                 Err(trouble) => {
                     let _ = leave(rivals);
-                    // A competitor that cannot run says nothing of the function.
+                    // A competitor that cannot run does not mean that the function cannot run.
                     return Err(match trouble {
                         Trouble::Failed(why) => Trouble::Void(format!("a competitor cannot run: {why}")),
                         trouble => trouble,
@@ -134,7 +137,7 @@ impl Machine {
                 let pinned = pin_to(core).map(|()| rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
                 let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
                 if pinned.is_ok() && !memory.has(demand) {
-                    // By this thread, so that the pages are of its core's node.
+                    // This thread allocates the memory, so that the pages are on the node of its core.
                     *memory = Memory::new(&demands, beyond);
                 }
                 let may_begin = pinned.is_ok();
@@ -163,19 +166,19 @@ impl Machine {
         Err(Trouble::Void(why))
     }
 
-    /// Measures a span; inside, why it does not count.
+    /// Measures a span. The inner error is the reason why it does not count.
     fn one_span(&mut self, rivals: &[Rival]) -> Result<Result<(Span, Vec<Load>), String>, Trouble> {
-        let slow = SlowLook::take(&self.tree);
+        let slow = SlowSnapshot::take(&self.tree);
         sleep(LEAVE, &self.stop)?;
         let Some((running, watch)) = &mut self.running else {
-            return Err(Trouble::Failed("no function was begun".to_owned()));
+            return Err(Trouble::Failed("no function was started".to_owned()));
         };
         watch.restart();
-        let before = QuickLook::take(running, rivals);
+        let before = QuickSnapshot::take(running, rivals);
         sleep(self.span, &self.stop)?;
-        let after = QuickLook::take(running, rivals);
+        let after = QuickSnapshot::take(running, rivals);
         let counted = watch.counted();
-        let slow = SlowLook::take(&self.tree).since(&slow);
+        let slow = SlowSnapshot::take(&self.tree).since(&slow);
         let report = running.board.report(&before.packets, &after.packets);
         let seconds = report.duration_s;
         if running.instance.has_died() || rivals.iter().any(Rival::has_died) {
@@ -227,8 +230,8 @@ impl Bench for Machine {
         };
         let rivals = self.join(competitors)?;
         let beside = sleep(SETTLE, &self.stop).and_then(|()| self.span(&rivals));
-        let left = leave(rivals);
-        let ((beside, loads), ()) = (beside?, left?);
+        let ended = leave(rivals);
+        let ((beside, loads), ()) = (beside?, ended?);
         sleep(SETTLE, &self.stop)?;
         let (after, _) = self.span(&[])?;
         self.alone = Some(after);
@@ -245,7 +248,7 @@ impl Bench for Machine {
     }
 }
 
-/// Sleeps, until `stop` is set.
+/// Sleeps for `time`, or until `stop` is set.
 fn sleep(time: Duration, stop: &AtomicBool) -> Result<(), Trouble> {
     let began = Instant::now();
     loop {
@@ -260,14 +263,14 @@ fn sleep(time: Duration, stop: &AtomicBool) -> Result<(), Trouble> {
     }
 }
 
-/// Starts a function on a core, with as many packets as it takes.
+/// Starts a function on a core, with as many packets as it accepts.
 fn start(subject: &Subject, core: usize) -> Result<Running, Trouble> {
     let failed = |error: &dyn std::fmt::Display| Trouble::Failed(error.to_string());
     let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
     let prepared = forebay_pipeline::prepare(&subject.source, conditions, None).map_err(|error| failed(&error))?;
-    if let Some((who, file)) = prepared.writes().first() {
-        let what = "made-up packets would fill it: put /dev/null in its place";
-        return Err(Trouble::Failed(format!("{who} writes {file}: {what}")));
+    if let Some((writer, file)) = prepared.writes().first() {
+        let what = "generated packets would fill it: use /dev/null instead";
+        return Err(Trouble::Failed(format!("{writer} writes {file}: {what}")));
     }
     let mut loaded = prepared.open().map_err(|error| failed(&error))?;
     for plan in &mut loaded.plans {
@@ -282,37 +285,39 @@ fn start(subject: &Subject, core: usize) -> Result<Running, Trouble> {
 
 /// Ends competitors.
 fn leave(rivals: Vec<Rival>) -> Result<(), Trouble> {
-    let mut left = Ok(());
+    let mut ended = Ok(());
     for rival in rivals {
         match rival {
-            Rival::Function(running) => left = left.and(running.end()),
+            Rival::Function(running) => ended = ended.and(running.end()),
             Rival::Synthetic { stop, thread, .. } => {
                 stop.store(true, Ordering::Relaxed);
                 if thread.join().is_err() {
-                    left = Err(Trouble::Failed("the synthetic competitor failed".to_owned()));
+                    ended = Err(Trouble::Failed("the synthetic competitor failed".to_owned()));
                 }
             }
         }
     }
-    left
+    ended
 }
 
-/// Why a span does not count: the shares of it in which threads had no core, what competitors did, and the packets.
+/// Returns the reason if a span does not count. `away` contains the share of the span for which each thread had no
+/// core.
 fn void(away: &[f64], loads: &[Load], report: &Report) -> Option<String> {
     let most = away.iter().copied().fold(0.0, f64::max);
     if most > ALLOWED {
-        // The kernel counts a wait when it is over: it may have begun before the span.
+        // The kernel counts a wait when it is over, so the wait may have begun before the span.
         let percent = (most * 100.0).min(100.0);
         return Some(format!("other programs or the host had a core for {percent:.1} % of the time"));
     }
-    // For the same reason a wait that goes on is seen by what was not done.
+    // For the same reason a wait that still continues is only visible by a competitor that did nothing.
     if loads.iter().any(|load| load.packets + load.walked + load.streamed == 0.0) {
         return Some("a competitor did nothing: another program had its core".to_owned());
     }
     lost(report).or_else(|| (report.packets.entered == 0).then(|| "no packet entered".to_owned()))
 }
 
-/// Packets that were lost for want of time or room; what a function drops by its own rules is its work.
+/// Returns the reason if packets were lost for lack of time or room. Packets that a function drops by its own rules do
+/// not count.
 fn lost(report: &Report) -> Option<String> {
     let ports: u64 = report.ports.iter().map(|port| port.dropped + port.refused + port.errors).sum();
     let queues = report.packets.dropped.iter().filter(|(reason, _)| reason.ends_with(".backpressure"));

@@ -1,7 +1,7 @@
-//! Which figure stands for what a function demands of the shared places: the candidates, and the paper's two tests.
+//! The candidates for the metric that represents a function's demand on shared resources, and the paper's two tests.
 //!
-//! A metric qualifies if it stays the same beside whatever competitors (5), and goes with the rate alone (6). Its
-//! values are divided by the largest over all functions first. Both tests are of plain values.
+//! A metric qualifies if competitors do not change it (5), and if it correlates with the solo rate (6). Before the
+//! tests, its values are divided by the largest value over all functions.
 
 use forebay_measure::events::Event;
 use schemars::JsonSchema;
@@ -13,20 +13,21 @@ use crate::synthetic::LINE;
 
 /// The largest variance of a metric that qualifies (5).
 pub const VARIANCE: f64 = 0.01;
-/// The least absolute correlation of one that does (6).
+/// The smallest absolute correlation of a metric that qualifies (6).
 pub const CORRELATION: f64 = 0.9;
-/// With fewer functions such a correlation is chance.
+/// The minimum number of functions. With fewer, a correlation may be due to chance.
 pub const FUNCTIONS: usize = 8;
-/// Lines of the synthetic competitor that stand for one packet: a short packet is a line of metadata and one of data.
+/// The number of lines of the synthetic competitor that count as one packet. A short packet has a line of metadata and
+/// a line of data.
 const LINES_PER_PACKET: f64 = 2.0;
-/// Instructions of the synthetic competitor for each line: a load, its address, and its part of the loop.
+/// The instructions of the synthetic competitor per line: a load, its address, and its share of the loop.
 const INSTRUCTIONS_PER_LINE: f64 = 5.0;
-/// The least value, of which an inverse is taken: a function that misses no cache demands next to nothing of it.
+/// The smallest value of which an inverse is taken. A function without cache misses has almost no demand.
 const LEAST: f64 = 1e-6;
 
-/// The name of the memory's bandwidth.
+/// The name of the memory bandwidth metric.
 pub(crate) const BANDWIDTH: &str = "memory_bytes_per_packet";
-/// By event that the processor counts: the metric that is missing without it.
+/// The metrics that are missing without an event of the processor, with the event.
 pub(crate) const COUNTED: &[(&str, Event)] = &[
     ("instructions_per_packet", Event::Instructions),
     ("stall_ticks_per_packet", Event::StalledBackend),
@@ -34,32 +35,32 @@ pub(crate) const COUNTED: &[(&str, Event)] = &[
     ("llc_misses_per_packet", Event::LlcMisses),
 ];
 
-/// A figure that may stand for a function's demand.
+/// A candidate for the demand of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Metric {
     /// The inverse of the rate itself.
     Ticks,
-    /// Counted by the processor.
+    /// Instructions, counted by the processor.
     Instructions,
-    /// Core cycles without progress, which the paper found best.
+    /// Core cycles without progress, the paper's choice.
     Stalls,
     /// Misses of the last-level cache.
     LlcMisses,
     /// Bytes to and from memory.
     MemoryBytes,
-    /// Counted in a simulation.
+    /// Instructions, counted in a simulation.
     SimulatedInstructions,
-    /// Lines that were not in a simulated cache of the core's own.
+    /// Lines that missed a simulated private cache of the core.
     SharedLines,
-    /// Lines that were not in a simulated last-level cache.
+    /// Lines that missed a simulated last-level cache.
     MemoryLines,
-    /// The simulated cache in which nearly all lines are found again.
+    /// The size of the simulated cache that misses almost no lines.
     Footprint,
-    /// Ticks between two lines that were not in a simulated cache of the core's own.
+    /// Ticks per line that missed a simulated private cache of the core.
     TicksPerSharedLine,
 }
 
-/// All of them.
+/// All metrics.
 pub const METRICS: [Metric; 10] = [
     Metric::Stalls,
     Metric::Instructions,
@@ -74,7 +75,7 @@ pub const METRICS: [Metric; 10] = [
 ];
 
 impl Metric {
-    /// Its name in files.
+    /// Returns the name in files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -91,32 +92,32 @@ impl Metric {
         }
     }
 
-    /// Whether the rate is in it, so that its correlation with the rate says little.
+    /// Returns whether it contains the rate, so that its correlation with the rate has little meaning.
     #[must_use]
     pub fn is_circular(self) -> bool {
         matches!(self, Self::Ticks | Self::TicksPerSharedLine)
     }
 
-    /// Whether it comes from a simulation of caches: competitors cannot change it.
+    /// Returns whether it comes from a simulation of caches. Competitors cannot change it then.
     #[must_use]
     pub fn is_simulated(self) -> bool {
         matches!(self, Self::SimulatedInstructions | Self::SharedLines | Self::MemoryLines | Self::Footprint)
     }
 
-    /// Whether a larger value is a larger demand. Then x is its inverse, since demands are `1/x` (7).
+    /// Returns whether a larger value is a larger demand. Then x is its inverse, because demands are `1/x` (7).
     fn is_direct(self) -> bool {
         let direct = [Self::LlcMisses, Self::MemoryBytes, Self::SharedLines, Self::MemoryLines, Self::Footprint];
         direct.contains(&self)
     }
 
-    /// The x of (7) for a value.
+    /// Returns the x of (7) for a value.
     #[must_use]
     pub fn demand(self, value: f64) -> f64 {
         let value = value.max(LEAST);
         if self.is_direct() { 1.0 / value } else { value }
     }
 
-    /// Its value in a span; `None` where it is unknown.
+    /// Returns its value in a span. `None` if it is unknown.
     fn value(self, record: &FunctionRecord, span: &Span, hertz: f64) -> Option<f64> {
         let per_packet = |count: Option<f64>| Some(count? / span.packets as f64);
         let ticks = hertz / span.rate();
@@ -134,7 +135,7 @@ impl Metric {
         }
     }
 
-    /// The figure of a function.
+    /// Returns its values for a function.
     #[must_use]
     pub fn values(self, record: &FunctionRecord, hertz: f64) -> Option<Values> {
         let of = |spans: Vec<&Span>| {
@@ -153,7 +154,7 @@ impl Metric {
         Some(Values { rate, beside: beside.collect::<Option<_>>()?, alone: of(alone)? })
     }
 
-    /// The value that stands for a synthetic competitor, by what it did.
+    /// Returns the value for a synthetic competitor, derived from its load.
     #[must_use]
     pub fn of_synthetic(self, competitor: &Competitor, load: &Load, hertz: f64, shared: u64) -> Option<f64> {
         let Competitor::Synthetic(demand) = competitor else { return None };
@@ -163,7 +164,7 @@ impl Metric {
         }
         let to_memory = LINES_PER_PACKET * memory_share(demand.bytes, load, shared);
         Some(match self {
-            // It waits for lines all the time.
+            // The competitor waits for lines all the time.
             Self::Ticks | Self::Stalls => LINES_PER_PACKET * hertz / lines,
             Self::Instructions | Self::SimulatedInstructions => LINES_PER_PACKET * INSTRUCTIONS_PER_LINE,
             Self::LlcMisses | Self::MemoryLines => to_memory,
@@ -175,62 +176,62 @@ impl Metric {
     }
 }
 
-/// The share of a synthetic competitor's lines that come from memory: those that it streams, and those that it walks
-/// where the last-level cache cannot hold them.
+/// Returns the share of a synthetic competitor's lines that come from memory: the streamed lines, and the walked lines
+/// that do not fit into the last-level cache.
 pub(crate) fn memory_share(bytes: usize, load: &Load, shared: u64) -> f64 {
     let lines = load.walked + load.streamed;
     let beyond = if bytes as u64 > shared { load.walked * (1.0 - shared as f64 / bytes as f64) } else { 0.0 };
     if lines > 0.0 { (load.streamed + beyond) / lines } else { 0.0 }
 }
 
-/// A metric of a function.
+/// The values of a metric for a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Values {
-    /// Packets a second alone.
+    /// The solo rate, in packets per second.
     pub rate: f64,
-    /// The metric alone.
+    /// The metric without competitors.
     pub alone: f64,
     /// The metric beside each set of competitors.
     pub beside: Vec<f64>,
 }
 
-/// What the two tests say of a metric.
+/// The result of the two tests for a metric.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Verdict {
     /// The metric.
     pub name: &'static str,
-    /// Functions of which it is known.
+    /// The number of functions for which it is known.
     pub functions: usize,
-    /// The largest of all functions' variances beside competitors (5), of values divided by the largest of all. Null:
+    /// The largest variance of a function beside competitors (5). The values are divided by the largest of all. Null if
     /// it is unknown.
     pub variance: Option<f64>,
-    /// The correlation with the rate alone (6). Null: it is unknown, or there are fewer than eight functions.
+    /// The correlation with the solo rate (6). Null if it is unknown, or if there are fewer than eight functions.
     pub correlation: Option<f64>,
-    /// Whether the rate is in it.
+    /// Whether it contains the rate.
     pub is_circular: bool,
     /// Whether competitors cannot change it, because it comes from a simulation of caches.
     pub is_simulated: bool,
     /// Whether it passes both tests.
     pub qualifies: bool,
-    /// Why it is unknown; null where it is known.
+    /// The reason if it is unknown, or null.
     pub why: Option<String>,
 }
 
-/// How the metric was chosen.
+/// The reason for the choice of the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum Choice {
-    /// It qualifies, and has the largest absolute correlation of those that do.
+    /// The metric qualifies, and has the largest absolute correlation of all that qualify.
     Qualifies,
-    /// Only metrics qualify that have the rate in them; it is the one with the largest absolute correlation.
+    /// Only metrics that contain the rate qualify. This one has the largest absolute correlation.
     Circular,
-    /// None qualifies: ticks per packet, which are known everywhere.
+    /// No metric qualifies. The metric is ticks per packet, which are always known.
     None,
 }
 
-/// Holds a metric's values of all functions against the two tests.
+/// Tests a metric by its values for all functions.
 #[must_use]
 pub fn test(metric: Metric, values: &[Values], why: Option<&str>) -> Verdict {
     let largest =
@@ -261,14 +262,14 @@ pub fn test(metric: Metric, values: &[Values], why: Option<&str>) -> Verdict {
     }
 }
 
-/// Chooses among metrics with their verdicts, of `functions` functions: one that is known of all of them.
+/// Chooses a metric by the verdicts. Only metrics that are known for all `functions` are eligible.
 #[must_use]
 pub fn choose(verdicts: &[(Metric, Verdict)], functions: usize) -> (Metric, Choice) {
     let best = |is_circular: bool| {
         let may = verdicts.iter().filter(|(_, it)| it.qualifies && it.functions == functions);
         let may = may.filter(|(metric, _)| metric.is_circular() == is_circular);
         let strength = |verdict: &Verdict| verdict.correlation.unwrap_or(0.0).abs();
-        // The first of equals.
+        // Of equal metrics the first one is chosen.
         may.rev().max_by(|a, b| strength(&a.1).total_cmp(&strength(&b.1))).map(|(metric, _)| *metric)
     };
     match (best(false), best(true)) {
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_the_rate_in_it_comes_last() {
+    fn a_metric_that_contains_the_rate_comes_last() {
         let verdict = |metric, values: &[Values]| (metric, test(metric, values, None));
         let (good, bad) = (falling(0.01), falling(0.3));
         let both = [verdict(Metric::Stalls, &good), verdict(Metric::Ticks, &good)];
@@ -321,13 +322,13 @@ mod tests {
         let circular = [verdict(Metric::Stalls, &bad), verdict(Metric::Ticks, &good)];
         assert_eq!(choose(&circular, 8), (Metric::Ticks, Choice::Circular));
         assert_eq!(choose(&[verdict(Metric::Stalls, &bad)], 8), (Metric::Ticks, Choice::None));
-        // Of a ninth function it is not known.
+        // The metric is unknown for a ninth function.
         assert_eq!(choose(&both, 9), (Metric::Ticks, Choice::None));
         assert_eq!(choose(&[], 0), (Metric::Ticks, Choice::None));
     }
 
     proptest! {
-        /// Another unit of a metric changes neither of its figures.
+        /// The unit of a metric does not change its variance or correlation.
         #[test]
         fn units_do_not_matter(
             values in prop::collection::vec((1.0..1e3f64, 0.0..0.5f64), 8..20),
@@ -343,7 +344,7 @@ mod tests {
             prop_assert_eq!(one.qualifies, by_hand);
         }
 
-        /// The chosen one is never worse than another that might have been.
+        /// The chosen metric is never weaker than another one that qualifies.
         #[test]
         fn the_strongest_is_chosen(slopes in prop::collection::vec(0.0..40.0f64, 1..6)) {
             let of = |noise: &f64| functions(&(0..9).map(|at: i32| {

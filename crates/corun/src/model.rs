@@ -1,5 +1,5 @@
-//! From records to models of functions: competing levels, the fit, its intervals, and how well it predicts runs that it
-//! was not fitted to.
+//! Fits models of functions to records: the competing levels, the fit, its intervals, and its errors on runs to which
+//! it was not fitted.
 
 use std::collections::BTreeMap;
 
@@ -16,57 +16,59 @@ use crate::metric::{Choice, METRICS, Metric, Values, Verdict, choose, memory_sha
 use crate::record::{Competitor, FunctionRecord, Load, Records, Sample};
 use crate::statistics::{mean, median, student, variance};
 
-/// Groups of co-runs that are left out one after the other.
+/// The number of groups of co-runs. Each group is left out in turn.
 const GROUPS: usize = 5;
 /// The step and the passes of least mean squares.
 const STEP: f64 = 0.1;
 const PASSES: usize = 1_000;
-/// The normal distribution's standard deviation over the median of absolute values.
+/// The standard deviation of a normal distribution, divided by the median of its absolute values.
 const OF_MEDIAN: f64 = 1.4826;
-/// How much wider a median's error is than a mean's.
+/// The error of a median, as a multiple of the error of a mean.
 const MEDIAN_OVER_MEAN: f64 = 1.2533;
-/// A spread or an effect counts where it exceeds the noise so many times.
+/// A spread or an effect counts if it exceeds this multiple of the noise.
 const ABOVE: f64 = 2.0;
 
-/// What co-runs come to.
+/// The results of co-runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Models {
-    /// By metric: the two tests.
+    /// The results of the two tests for each metric.
     pub verdicts: Vec<Verdict>,
-    /// The metric that won.
+    /// The chosen metric.
     pub metric: Metric,
-    /// How it was chosen.
+    /// The reason for the choice.
     pub choice: Choice,
-    /// The loads at which a competing level is 1; `None` without a run beside a synthetic competitor.
+    /// The loads at which a competing level is 1. `None` if there is no run beside a synthetic competitor.
     pub limits: Option<LoadLimits>,
-    /// By function: its model and its figures.
+    /// The model of each function, with its figures.
     pub functions: BTreeMap<String, Fit>,
 }
 
-/// A function's model, and how far it holds.
+/// The model of a function, and its validation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     /// The model.
     pub model: FunctionModel,
-    /// How it was tried.
+    /// The validation.
     pub trial: Trial,
 }
 
-/// How well a model holds.
+/// The validation of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Trial {
-    /// One standard deviation of a measured λ, by how much spans alone differ from each other.
+    /// The standard deviation of a measured λ, estimated from the differences between solo spans.
     pub noise: f64,
     /// The standard deviation of λ over all sets of competitors.
     pub spread: f64,
-    /// λ beside the strongest synthetic competitor: the mean beside the two that load the cache and the memory most.
+    /// λ beside the strongest synthetic competitor: the mean of λ beside the one with the largest load on the cache and
+    /// the one with the largest load on memory.
     pub strongest: Option<f64>,
-    /// Whether that is above twice the noise.
+    /// Whether this is above twice the noise.
     pub is_above_noise: bool,
-    /// Co-runs that were left out of the fit and then predicted; 0 where the spread is under twice the noise.
+    /// The number of co-runs that were left out of the fit and then predicted. 0 if the spread is below twice the
+    /// noise.
     pub held_out: usize,
-    /// Of these, those whose rate was in the predicted 95 % interval.
+    /// The number of these co-runs whose rate was in the predicted 95 % interval.
     pub inside: usize,
 }
 
@@ -103,7 +105,7 @@ pub fn models(records: &Records, shared: u64, method: FitMethod) -> Models {
 }
 
 impl Models {
-    /// The registry of these models, of a CPU model and a build; `None` without limits.
+    /// Returns the registry of these models, for a CPU model and a build. `None` if there are no limits.
     #[must_use]
     pub fn registry(&self, cpu: &str, build: &str) -> Option<Registry> {
         let mut registry = Registry::new(cpu, build, ModelOrigin::Measured, self.metric.name(), self.limits?);
@@ -112,8 +114,8 @@ impl Models {
         Some(registry)
     }
 
-    /// Of all functions whose λ spreads over more than twice the noise: held-out co-runs inside the predicted
-    /// interval, and all.
+    /// Returns the number of held-out co-runs inside the predicted interval, and of all held-out co-runs. Functions
+    /// whose λ spreads over less than twice the noise have none.
     #[must_use]
     pub fn held_out(&self) -> (usize, usize) {
         let trials = self.functions.values().map(|fit| fit.trial);
@@ -121,17 +123,17 @@ impl Models {
     }
 }
 
-/// What competitors load shared places with.
+/// Computes the load of competitors on shared resources.
 struct Loads<'a> {
     metric: Metric,
     hertz: f64,
     shared: u64,
-    /// By function: its x.
+    /// x of each function.
     demands: &'a BTreeMap<&'a str, f64>,
 }
 
 impl Loads<'_> {
-    /// The loads of the cache and of the memory, `Σ 1/x` each; `None` where one competitor's is unknown.
+    /// Returns the loads `Σ 1/x` on the cache and on memory. `None` if that of one competitor is unknown.
     fn of(&self, competitors: &[Competitor], loads: &[Load]) -> Option<(f64, f64)> {
         let mut sum = (0.0, 0.0);
         for (competitor, load) in competitors.iter().zip(loads) {
@@ -151,7 +153,7 @@ impl Loads<'_> {
         Some(sum)
     }
 
-    /// The loads of the strongest synthetic competitors on all cores.
+    /// Returns the loads of the strongest synthetic competitors on all cores.
     fn limits(&self, records: &Records) -> Option<LoadLimits> {
         let all = records.seats.competitors.len();
         let is_whole = |sample: &&Sample| {
@@ -174,7 +176,7 @@ impl Loads<'_> {
     }
 }
 
-/// A function's co-runs: λ beside each set of competitors, and their levels.
+/// Returns the co-runs of a function: λ beside each set of competitors, and the competing levels.
 fn co_runs(record: &FunctionRecord, loads: &Loads<'_>, limits: &LoadLimits) -> Vec<(CoRun, Vec<Competitor>)> {
     let mut by_set: BTreeMap<&[Competitor], Vec<&Sample>> = BTreeMap::new();
     for sample in &record.samples {
@@ -196,22 +198,22 @@ fn co_runs(record: &FunctionRecord, loads: &Loads<'_>, limits: &LoadLimits) -> V
     by_set.into_iter().filter_map(run).collect()
 }
 
-/// One standard deviation of a measured λ, a median over `passes` of runs.
+/// Returns the standard deviation of a measured λ, which is a median over passes.
 fn noise(record: &FunctionRecord) -> f64 {
-    // Two spans alone, one after the other: their difference has the noise of both.
+    // The difference of two consecutive solo spans contains the noise of both.
     let differences = record.samples.iter().map(|it| (it.after.rate() / it.before.rate() - 1.0).abs());
     let of_a_span = OF_MEDIAN * median(differences.collect()).unwrap_or(0.0) / 2_f64.sqrt();
     let mut passes: Vec<_> = record.samples.iter().map(|it| it.pass).collect();
     passes.sort_unstable();
     passes.dedup();
-    // λ is one span over the mean of two.
+    // λ is the ratio of one span to the mean of two.
     let of_a_run = of_a_span * 1.5_f64.sqrt();
     if passes.len() > 1 { of_a_run * MEDIAN_OVER_MEAN / (passes.len() as f64).sqrt() } else { of_a_run }
 }
 
 fn fit(record: &FunctionRecord, metric: f64, loads: &Loads<'_>, limits: &LoadLimits, method: FitMethod) -> Option<Fit> {
     let runs = co_runs(record, loads, limits);
-    // With fewer, a model would say that competitors take nothing.
+    // With fewer runs, a model would find no effect of competitors.
     if runs.len() < GROUPS {
         return None;
     }
@@ -241,7 +243,7 @@ fn fit(record: &FunctionRecord, metric: f64, loads: &Loads<'_>, limits: &LoadLim
     Some(Fit { model, trial: trial(record, &runs, method) })
 }
 
-/// The parameters, and their held-out error, of [`GROUPS`] co-runs or more.
+/// Returns the parameters of at least [`GROUPS`] co-runs, and their held-out error.
 fn fitted(runs: &[CoRun], method: FitMethod) -> Option<(Fitted, Option<f64>)> {
     match method {
         FitMethod::Lms => Some((least_mean_squares(runs, STEP, PASSES)?, held_out_error(runs))),
@@ -249,17 +251,17 @@ fn fitted(runs: &[CoRun], method: FitMethod) -> Option<(Fitted, Option<f64>)> {
     }
 }
 
-/// Half the width of the 95 % interval of a predicted λ, from the errors of the co-runs that the parameters were
-/// fitted to, which may be small by chance, and from the noise of a measured λ; `None` where there are too few. It has
-/// every one of these co-runs whose λ the others predict.
+/// Returns half the width of the 95 % interval of a predicted λ. It is derived from the errors of the co-runs of the
+/// fit, which may be small by chance, and from the noise of a measured λ. The interval contains each of these co-runs
+/// when it is predicted from the others. `None` if there are too few runs.
 fn interval(fitted: &Fitted, runs: &[CoRun], noise: f64, method: FitMethod) -> Option<f64> {
     let parameters = if matches!(fitted.shape, Shape::Linear) { 3 } else { 4 };
     let degrees = runs.len().checked_sub(parameters).filter(|degrees| *degrees > 1)?;
     let deviation = (fitted.error * (runs.len() as f64 / degrees as f64).sqrt()).max(noise);
-    // The parameters are not known exactly either: for co-runs drawn at random their errors add this on average
-    // (Breiman and Freedman, JASA 1983).
+    // The parameters are not exact either. For co-runs drawn at random, their errors add this on average (Breiman and
+    // Freedman, JASA 1983).
     let by_errors = student(degrees) * deviation * (1.0 + parameters as f64 / (degrees - 1) as f64).sqrt();
-    // The form is only nearly right, so that errors are no noise alone.
+    // The form of the model is only approximately right, so the errors are not only noise.
     let without = |out: usize| {
         let rest: Vec<_> = runs.iter().enumerate().filter(|(at, _)| *at != out).map(|(_, run)| *run).collect();
         let fitted = match method {
@@ -271,8 +273,8 @@ fn interval(fitted: &Fitted, runs: &[CoRun], noise: f64, method: FitMethod) -> O
     Some((0..runs.len()).map(without).fold(by_errors, f64::max))
 }
 
-/// By co-run that is left out with its group: the λ that the others predict, and half its interval. Of the two forms
-/// the one with the narrower interval predicts.
+/// Leaves out each group of co-runs in turn. Returns each co-run with the λ that the others predict and half the
+/// interval. Of the two forms, the one with the narrower interval predicts.
 fn predictions(runs: &[CoRun], method: FitMethod, noise: f64) -> Vec<(CoRun, f64, f64)> {
     let mut found = Vec::new();
     for group in 0..GROUPS.min(runs.len()) {
@@ -282,7 +284,7 @@ fn predictions(runs: &[CoRun], method: FitMethod, noise: f64) -> Vec<(CoRun, f64
             FitMethod::Lms => [least_mean_squares(&rest, STEP, PASSES), None],
             FitMethod::NonNegative => [non_negative(&rest, Shape::Linear), saturating(&rest)],
         };
-        // The form is chosen without what is left out, too.
+        // The form is also chosen without the group that is left out.
         let with_half = forms.into_iter().flatten().filter_map(|it| Some((it, interval(&it, &rest, noise, method)?)));
         let Some((fitted, half)) = with_half.min_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
         found.extend(out.into_iter().map(|(_, run)| (*run, fitted.predict(run), half)));
@@ -290,7 +292,7 @@ fn predictions(runs: &[CoRun], method: FitMethod, noise: f64) -> Vec<(CoRun, f64
     found
 }
 
-/// The mean absolute error of λ where least mean squares predict what is left out.
+/// Returns the mean absolute error of λ for co-runs that least mean squares predict without them.
 fn held_out_error(runs: &[CoRun]) -> Option<f64> {
     let mut errors = Vec::new();
     for group in 0..GROUPS.min(runs.len()) {

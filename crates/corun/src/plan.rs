@@ -1,24 +1,24 @@
-//! Which competitors each function runs beside.
+//! Selects the competitors of each function.
 
 use crate::record::Competitor;
 use crate::synthetic::Demand;
 
-/// Functions that each function runs beside.
+/// The number of sets of other functions that compete with each function.
 const OTHERS: usize = 3;
 
-/// How much is measured.
+/// The extent of the measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effort {
-    /// How often all functions take their turn: a disturbance of some seconds is in one of the passes only.
+    /// The number of passes over all functions. A disturbance of a few seconds affects one pass only.
     pub passes: usize,
     /// The length of a span, in nanoseconds.
     pub span_ns: u64,
 }
 
-/// Competitors of function `index` of `keys`, one set for each run of a pass.
+/// Returns the competitors of function `index` of `keys`: one set for each run of a pass.
 ///
-/// Synthetic ones come in all their levels, on one core and on all `cores` of competitors. Functions come in sets of
-/// one, of half of the cores and of all: others of `keys` in turn, so that each of them competes as often as any other.
+/// Synthetic competitors have all their levels, on one core and on all `cores`. Functions form sets of one, of half the
+/// cores and of all cores. The other functions of `keys` take turns, so that all of them compete equally often.
 #[must_use]
 pub fn competitors(keys: &[String], index: usize, demands: &[Demand], cores: usize) -> Vec<Vec<Competitor>> {
     let mut sets = Vec::new();
@@ -30,7 +30,7 @@ pub fn competitors(keys: &[String], index: usize, demands: &[Demand], cores: usi
     let others = keys.len().saturating_sub(1);
     for turn in 0..OTHERS.min(others) {
         let size = [1, cores.div_ceil(2), cores][turn % 3].min(cores);
-        // Apart by a third of all: neighbours in a list are often alike.
+        // The sets are a third of the list apart, because neighbours in a list are often similar.
         let other = |at: usize| keys[(index + 1 + (turn * others / OTHERS + at) % others) % keys.len()].clone();
         sets.push((0..size).map(|at| Competitor::Function(other(at))).collect());
     }
@@ -43,7 +43,7 @@ pub fn competitors(keys: &[String], index: usize, demands: &[Demand], cores: usi
     unique
 }
 
-/// Runs of all functions in all passes.
+/// Returns the number of runs of all functions in all passes.
 #[must_use]
 pub fn runs(keys: &[String], demands: &[Demand], cores: usize, passes: usize) -> usize {
     (0..keys.len()).map(|index| competitors(keys, index, demands, cores).len()).sum::<usize>() * passes
@@ -66,13 +66,13 @@ mod tests {
                 for (at, set) in sets.iter().enumerate() {
                     prop_assert!((1..=cores).contains(&set.len()));
                     prop_assert!(!set.contains(&Competitor::Function(own.clone())));
-                    prop_assert!(!sets[..at].contains(set), "{set:?} is there twice");
+                    prop_assert!(!sets[..at].contains(set), "{set:?} occurs twice");
                     for (other, times) in keys.iter().zip(&mut competes) {
                         *times += usize::from(set.contains(&Competitor::Function(other.clone())));
                     }
                 }
             }
-            // On one core of competitors all functions compete equally often.
+            // With one core of competitors all functions compete equally often.
             if cores == 1 {
                 prop_assert!(competes.iter().all(|times| *times == competes[0]), "{competes:?}");
             }

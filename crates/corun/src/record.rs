@@ -1,6 +1,6 @@
-//! What co-runs have shown: every run that counts, in one file for each CPU model, build and largest batch.
+//! The records of co-runs: every run that counts, in one file for each CPU model, build and largest batch.
 //!
-//! The file is written as measuring goes on, whole each time, so that an interrupted measurement goes on from there.
+//! The file is rewritten as a whole after each run, so that an interrupted measurement can continue.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,30 +13,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::synthetic::Demand;
 
-/// The form of the file.
+/// The version of the file format.
 pub const SCHEMA: u32 = 1;
-/// The longest file: a hundred thousand runs.
+/// The maximum length of a file. It holds a hundred thousand runs.
 const MOST: u64 = 64 << 20;
 
-/// Co-runs on one machine.
+/// The co-runs on one machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Records {
-    /// The form: [`SCHEMA`].
+    /// The version of the format: [`SCHEMA`].
     pub schema: u32,
-    /// The CPU's model.
+    /// The CPU model.
     pub cpu: String,
     /// The build.
     pub build: Build,
     /// The largest batch.
     pub batch: usize,
-    /// Which cores were used.
+    /// The cores that were used.
     pub seats: Seats,
-    /// Ticks of the time-stamp counter a second.
+    /// The ticks of the time-stamp counter per second.
     pub hertz: f64,
-    /// By figure that this machine does not have: why.
+    /// The figures that this machine does not provide, each with the reason.
     pub unavailable: BTreeMap<String, String>,
-    /// By function: its name, or with a pipeline's parameters its profile key.
+    /// The records by function. The key is the name, or with a pipeline's parameters the profile key.
     pub functions: BTreeMap<String, FunctionRecord>,
 }
 
@@ -45,25 +45,25 @@ pub struct Records {
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Seats {
-    /// The function's.
+    /// The core of the function.
     pub subject: usize,
-    /// The competitors', one each. They share the function's last-level cache.
+    /// The cores of the competitors. They share the function's last-level cache.
     pub competitors: Vec<usize>,
-    /// Whether some of these are threads of one physical core, which share all its caches and units.
+    /// Whether some of these cores are threads of one physical core, which share all its caches and units.
     pub siblings: bool,
 }
 
-/// What is known of a function.
+/// The records of a function.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FunctionRecord {
     /// The length of the packets, in bytes.
     pub packets_bytes: u32,
-    /// What a simulation of caches counted; `None` where there was none.
+    /// The counts of a simulation of caches. `None` if there was no simulation.
     pub simulated: Option<Simulated>,
-    /// Runs that count.
+    /// The runs that count.
     pub samples: Vec<Sample>,
-    /// Runs that do not: how many, and why the last one did not.
+    /// The runs that do not count.
     pub void: Void,
 }
 
@@ -72,23 +72,23 @@ pub struct FunctionRecord {
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct Void {
-    /// How many.
+    /// The number of runs.
     pub runs: usize,
-    /// Why the last one does not.
+    /// The reason of the last one.
     pub why: Option<String>,
 }
 
-/// A packet's memory accesses in simulated caches.
+/// The memory accesses of a packet in simulated caches.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Simulated {
-    /// Instructions a packet, the engine's and the ports' included.
+    /// The instructions per packet, including those of the engine and the ports.
     pub instructions: f64,
-    /// Lines a packet that were not in the core's own cache.
+    /// The lines per packet that missed the core's own cache.
     pub shared_lines: f64,
-    /// Lines a packet that were not in the last-level cache either.
+    /// The lines per packet that also missed the last-level cache.
     pub memory_lines: f64,
-    /// The size of the cache in which nearly all lines are found again, in bytes.
+    /// The size of the cache that misses almost no lines, in bytes.
     pub footprint_bytes: f64,
 }
 
@@ -96,21 +96,21 @@ pub struct Simulated {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
-    /// Those that ran beside it, one on each core.
+    /// The competitors, one on each core.
     pub competitors: Vec<Competitor>,
-    /// The pass in which it was made, from 0.
+    /// The pass of the run, from 0.
     pub pass: usize,
-    /// Alone before.
+    /// The solo span before.
     pub before: Span,
-    /// Beside them.
+    /// The span beside the competitors.
     pub beside: Span,
-    /// Alone after.
+    /// The solo span after.
     pub after: Span,
-    /// By competitor: how much it did.
+    /// The load of each competitor.
     pub loads: Vec<Load>,
 }
 
-/// What runs beside a function.
+/// A competitor of a function.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Competitor {
@@ -120,48 +120,48 @@ pub enum Competitor {
     Synthetic(Demand),
 }
 
-/// A span of time of a function.
+/// A span of time in which a function was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Span {
-    /// Its length in seconds.
+    /// The length in seconds.
     pub seconds: f64,
-    /// Packets that entered.
+    /// The packets that entered.
     pub packets: u64,
     /// The share of the time in which other programs or the host had the core.
     pub away: f64,
-    /// Instructions that were counted.
+    /// The instructions, if they were counted.
     pub instructions: Option<f64>,
-    /// Core cycles in which nothing was issued or retired.
+    /// The core cycles in which nothing was issued or retired.
     pub stalls: Option<f64>,
-    /// Misses of the last-level cache.
+    /// The misses of the last-level cache.
     pub llc_misses: Option<f64>,
-    /// Bytes that went to or from memory, of all cores that share the cache.
+    /// The bytes to and from memory, of all cores that share the cache.
     pub memory_bytes: Option<f64>,
 }
 
 impl Span {
-    /// Packets a second of the time in which the function had its core.
+    /// Returns the packets per second of the time in which the function had its core.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.packets as f64 / (self.seconds * (1.0 - self.away))
     }
 }
 
-/// What a competitor did while it ran.
+/// The work of a competitor while it ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
-    /// Packets a second of a function.
+    /// The packets per second of a function.
     pub packets: f64,
-    /// Lines a second that a synthetic competitor read in random order.
+    /// The lines per second that a synthetic competitor read in random order.
     pub walked: f64,
-    /// Lines a second that it read and wrote in order.
+    /// The lines per second that it read and wrote in order.
     pub streamed: f64,
 }
 
 impl Sample {
-    /// λ: how much slower than alone, as a share of the rate alone.
+    /// Returns λ: the decrease of the rate as a share of the solo rate.
     #[must_use]
     pub fn drop(&self) -> f64 {
         let alone = f64::midpoint(self.before.rate(), self.after.rate());
@@ -169,33 +169,33 @@ impl Sample {
     }
 }
 
-/// Why records cannot be read or kept.
+/// An error when records are read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// Files.
+    /// A file cannot be read or written.
     #[error("{}: {error}", file.display())]
     Io {
         /// The file.
         file: PathBuf,
-        /// The system's message.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// It is no record of co-runs.
-    #[error("{}: no records of co-runs: {error}", file.display())]
+    /// The file does not contain records of co-runs.
+    #[error("{}: not a record of co-runs: {error}", file.display())]
     Form {
         /// The file.
         file: PathBuf,
-        /// What is wrong.
+        /// The error of the parser.
         error: serde_json::Error,
     },
-    /// It is of something else, or a figure cannot be.
+    /// The file belongs to another machine or build, or a value is out of range.
     #[error("{}: {what} is {value}: allowed is {allowed}", file.display())]
     Value {
         /// The file.
         file: PathBuf,
-        /// The figure's name.
+        /// The name of the value.
         what: String,
-        /// Its value.
+        /// The value.
         value: String,
         /// The values that are allowed.
         allowed: String,
@@ -203,7 +203,7 @@ pub enum RecordError {
 }
 
 impl Records {
-    /// Records that have nothing yet.
+    /// Returns records without any run.
     #[must_use]
     pub fn empty(key: Key, seats: Seats, hertz: f64) -> Self {
         let Key { cpu, build, batch } = key;
@@ -211,16 +211,16 @@ impl Records {
         Self { schema: SCHEMA, cpu, build, batch, seats, hertz, unavailable, functions }
     }
 
-    /// Where records are kept in `folder`.
+    /// Returns the path of the records' file in `folder`.
     #[must_use]
     pub fn file(folder: &Path, key: &Key) -> PathBuf {
         folder.join(key.file_name())
     }
 
-    /// Reads a file; `None` where there is none.
+    /// Reads a file. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// [`RecordError`]: it cannot be used, and why.
+    /// Returns [`RecordError`] with the reason if the file cannot be used.
     pub fn read(file: &Path, key: &Key) -> Result<Option<Self>, RecordError> {
         let bytes = match read_text(file, MOST) {
             Ok(bytes) => bytes,
@@ -237,10 +237,10 @@ impl Records {
         Err(RecordError::Value { file: file.to_owned(), what: "its machine and build".to_owned(), value, allowed })
     }
 
-    /// Reads a file's bytes, and checks all figures.
+    /// Parses the content of a file, and checks all values.
     ///
     /// # Errors
-    /// [`RecordError`].
+    /// Returns [`RecordError`] if the content is not valid.
     pub fn parse(bytes: &[u8], file: &Path) -> Result<Self, RecordError> {
         #[derive(Deserialize)]
         struct Version {
@@ -250,7 +250,7 @@ impl Records {
         let wrong = |what: String, value: String, allowed: &str| {
             Err(RecordError::Value { file: file.to_owned(), what, value, allowed: allowed.to_owned() })
         };
-        // First: the other keys of a later form are unknown here.
+        // The version is checked first, because a later format may have other keys.
         let Version { schema } = serde_json::from_slice(bytes).map_err(form)?;
         if schema != u64::from(SCHEMA) {
             return wrong("schema".to_owned(), schema.to_string(), "1");
@@ -288,7 +288,7 @@ impl Records {
         Ok(records)
     }
 
-    /// Writes it to a file that its owner alone may read: at any moment the old one or the new one is there, whole.
+    /// Writes the records to a file that only its owner may read. The file is replaced atomically.
     ///
     /// # Errors
     /// [`RecordError::Io`].
@@ -301,7 +301,7 @@ impl Records {
         replace_private(file, text.as_bytes()).map_err(io)
     }
 
-    /// Whether a function's run beside these in this pass is there.
+    /// Returns whether the records contain the run of a function beside these competitors in this pass.
     #[must_use]
     pub fn has(&self, function: &str, competitors: &[Competitor], pass: usize) -> bool {
         let is_it = |sample: &Sample| sample.pass == pass && sample.competitors == competitors;
@@ -318,12 +318,12 @@ impl Span {
     }
 }
 
-/// Any bytes, for fuzzing: records that are read can be written, and are the same when they are read again.
+/// Fuzzing: records that were parsed from any bytes can be written and parsed again with the same functions.
 pub fn fuzz_records(bytes: &[u8]) {
     let file = Path::new("co-runs.json");
     if let Ok(records) = Records::parse(bytes, file) {
         let text = serde_json::to_vec(&records).expect("plain values can be written");
-        // Decimal fractions need not be read back to the last bit, by which a share may become a whole.
+        // Decimal fractions may change in the last bit when they are parsed again, so that a share may become 1.
         if let Ok(again) = Records::parse(&text, file) {
             assert!(again.functions.keys().eq(records.functions.keys()));
         }

@@ -1,4 +1,4 @@
-//! Which run is next, what is kept, and when to end: without any clock or thread of its own.
+//! Selects the next run, keeps the results, and decides when to end. It has no clock or thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,34 +7,34 @@ use crate::record::{Competitor, FunctionRecord, Records, Sample, Void};
 use crate::subject::Subject;
 use crate::synthetic::Demand;
 
-/// What measures runs: this machine, or a test's made-up one.
+/// Performs runs: on this machine, or in a test.
 pub trait Bench {
     /// Starts a function alone on its core.
     ///
     /// # Errors
-    /// [`Trouble`].
+    /// Returns [`Trouble`] if the function cannot run, or if the user has interrupted the measurement.
     fn begin(&mut self, subject: &Subject) -> Result<(), Trouble>;
 
-    /// Measures the function that was begun: alone, beside these, alone. The pass is left 0.
+    /// Measures the function that was started: alone, beside these competitors, and alone again. The pass is 0.
     ///
     /// # Errors
-    /// [`Trouble`].
+    /// Returns [`Trouble`] if the run does not count or fails, or if the user has interrupted the measurement.
     fn sample(&mut self, competitors: &[Competitor]) -> Result<Sample, Trouble>;
 
-    /// Ends the function that was begun.
+    /// Ends the function that was started.
     ///
     /// # Errors
-    /// [`Trouble`].
+    /// Returns [`Trouble`] if the function failed.
     fn end(&mut self) -> Result<(), Trouble>;
 
-    /// Why figures are missing from the spans: name and reason.
+    /// Returns the names of figures that are missing from the spans, with the reasons.
     fn unavailable(&self) -> Vec<(String, String)>;
 }
 
-/// Why there is no run.
+/// The reason why there is no run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Trouble {
-    /// It is to end.
+    /// The user has interrupted the measurement.
     #[error("interrupted")]
     Interrupted,
     /// The run does not count.
@@ -45,47 +45,48 @@ pub enum Trouble {
     Failed(String),
 }
 
-/// The measurement ended before all runs were made.
+/// The measurement was interrupted before all runs were done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted;
 
-/// How far measuring is.
+/// The progress of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress<'a> {
     /// The function that is measured now.
     pub function: &'a str,
-    /// Runs that are done, those of earlier measurements included.
+    /// The number of runs that are done, including those of earlier measurements.
     pub done: usize,
-    /// All runs.
+    /// The number of all runs.
     pub all: usize,
 }
 
-/// What is measured beside what.
+/// The runs to perform.
 #[derive(Clone, Copy, Debug)]
 pub struct Work<'a> {
     /// The functions.
     pub subjects: &'a [Subject],
     /// The levels of the synthetic competitor.
     pub demands: &'a [Demand],
-    /// Cores that competitors run on.
+    /// The number of cores for competitors.
     pub cores: usize,
-    /// How often all functions take their turn.
+    /// The number of passes over all functions.
     pub passes: usize,
 }
 
-/// How a measurement is seen from outside.
+/// Observes a measurement.
 pub trait Observer {
-    /// A run begins.
+    /// Receives the progress at the start of a function and after each run.
     fn at(&mut self, progress: Progress<'_>);
 
-    /// Records have changed: a moment to keep them.
+    /// Receives the changed records, so that they can be saved.
     fn keep(&mut self, records: &Records);
 }
 
-/// Makes all runs that `records` does not have, until `stop` is set. By function that cannot run: why.
+/// Performs all runs that `records` does not contain, until `stop` is set. Returns the functions that cannot run, with
+/// the reasons.
 ///
 /// # Errors
-/// [`Interrupted`]: `records` has all runs until then.
+/// Returns [`Interrupted`] if `stop` was set. `records` contains all runs until then.
 pub fn measure(
     work: &Work<'_>,
     records: &mut Records,
@@ -99,7 +100,7 @@ pub fn measure(
     for pass in 0..work.passes {
         for (index, subject) in work.subjects.iter().enumerate() {
             let mut sets = competitors(&keys, index, work.demands, work.cores);
-            // Up and down: what changes in the course of a pass is shared by all.
+            // The order of the sets alternates, so that a change during a pass affects all sets alike.
             if pass % 2 == 1 {
                 sets.reverse();
             }

@@ -1,4 +1,4 @@
-//! Footprints by simulation: how many lines a packet needs that caches of several sizes do not have.
+//! Measures footprints by simulation: the lines per packet that miss caches of several sizes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,21 +9,21 @@ use crate::record::{Records, Simulated};
 use crate::session::{Interrupted, Observer, Progress};
 use crate::subject::Subject;
 
-/// Fewer lines a packet than this are next to none.
+/// A number of lines per packet that counts as almost none.
 const NEXT_TO_NONE: f64 = 0.1;
 /// The smallest cache that is simulated, in bytes.
 const SMALLEST: u64 = 16 << 10;
 
-/// The reason of all simulated figures that are missing, by this name.
+/// The name under which the reason for missing simulated figures is stored.
 pub const UNAVAILABLE: &str = "simulated";
 
-/// Counts a subject's misses in two caches of these sizes.
+/// A function that counts a subject's misses in two caches of these sizes.
 pub type Count<'a> = dyn Fn(&Subject, [u64; 2]) -> Result<Misses, CountError> + 'a;
 
-/// Simulates caches for the functions of `subjects` that `records` has runs of and no simulation.
+/// Simulates caches for those functions of `subjects` that have runs in `records` but no simulation.
 ///
 /// # Errors
-/// [`Interrupted`]: `records` has all until then.
+/// Returns [`Interrupted`] if `stop` was set. `records` contains all simulations until then.
 pub fn simulate(
     subjects: &[Subject],
     caches: Caches,
@@ -62,7 +62,7 @@ pub fn simulate(
     Ok(())
 }
 
-/// The functions that `records` has runs of and no simulation.
+/// Returns the functions that have runs in `records` but no simulation.
 #[must_use]
 pub fn missing<'s>(subjects: &'s [Subject], records: &Records) -> Vec<&'s Subject> {
     let is_missing = |subject: &&Subject| {
@@ -74,7 +74,7 @@ pub fn missing<'s>(subjects: &'s [Subject], records: &Records) -> Vec<&'s Subjec
 fn of(subject: &Subject, caches: Caches, count: &Count<'_>) -> Result<Simulated, CountError> {
     let Caches { own, shared, .. } = caches;
     let small = (own / 16).max(SMALLEST);
-    // Between the two in proportion.
+    // The geometric mean of both sizes.
     let middle = ((own as f64 * shared as f64).sqrt() as u64).max(own);
     let outer = count(subject, [own, shared])?;
     let inner = count(subject, [small, middle])?;
@@ -87,8 +87,9 @@ fn of(subject: &Subject, caches: Caches, count: &Count<'_>) -> Result<Simulated,
     })
 }
 
-/// The size of the cache in which next to no lines are missing, from sizes in bytes, in growing order, with the lines a
-/// packet that each misses. Between two sizes in proportion of their logarithms; beyond the largest, twice that.
+/// Estimates the size of the cache that misses almost no lines. `sizes` contains cache sizes in bytes, in ascending
+/// order, with the lines per packet that each misses. Between two sizes it interpolates by their logarithms. If the
+/// largest size is too small, it returns twice that size.
 fn footprint(sizes: &[(u64, f64)]) -> f64 {
     let Some((smallest, first)) = sizes.first() else { return 0.0 };
     if *first <= NEXT_TO_NONE {
@@ -122,7 +123,7 @@ mod tests {
         records
     }
 
-    /// A function of a table of 8 MiB: each packet reads three lines of it.
+    /// A function with a table of 8 MiB: each packet reads three lines of it.
     fn table(_: &Subject, caches: [u64; 2]) -> Result<Misses, CountError> {
         let misses = |cache: u64| 3.0 * (1.0 - cache as f64 / f64::from(8 << 20)).max(0.0);
         Ok(Misses { instructions: 200.0, first: misses(caches[0]), last: misses(caches[1]) })
@@ -138,13 +139,13 @@ mod tests {
         assert!((4e6..3.2e7).contains(&found.footprint_bytes) && found.memory_lines == 0.0, "{found:?}");
         assert!((found.shared_lines - 2.625).abs() < 1e-9 && !records.functions.contains_key("ccc"), "{found:?}");
         assert_eq!(kept.last.as_ref(), Some(&records));
-        // What is known is not simulated again.
+        // A function with a simulation is not simulated again.
         let never = |_: &Subject, _: [u64; 2]| -> Result<Misses, CountError> { panic!("it is known") };
         simulate(&subjects, CACHES, &mut records, &never, &stop, &mut kept).expect("nothing stops it");
     }
 
     #[test]
-    fn what_cannot_be_simulated_has_a_reason() {
+    fn a_missing_simulation_has_a_reason() {
         let (mut records, stop) = (records(&["a", "bb"]), AtomicBool::new(false));
         let none = |_: &Subject, _: [u64; 2]| Err(CountError::NoValgrind);
         simulate(&subjects(&["a", "bb"]), CACHES, &mut records, &none, &stop, &mut Kept::default()).expect("it ends");

@@ -1,6 +1,6 @@
 //! Medians, deviations, correlation, and the quantiles of Student's t.
 
-/// The median; `None` without figures.
+/// Returns the median, or `None` without values.
 #[must_use]
 pub fn median(mut figures: Vec<f64>) -> Option<f64> {
     figures.sort_by(f64::total_cmp);
@@ -8,20 +8,20 @@ pub fn median(mut figures: Vec<f64>) -> Option<f64> {
     Some(f64::midpoint(figures[last / 2], figures[last - last / 2]))
 }
 
-/// The mean; 0 without figures.
+/// Returns the mean, or 0 without values.
 #[must_use]
 pub fn mean(figures: &[f64]) -> f64 {
     if figures.is_empty() { 0.0 } else { figures.iter().sum::<f64>() / figures.len() as f64 }
 }
 
-/// The variance of these figures themselves, as (5) has it: divided by their number.
+/// Returns the population variance, as in (5): the sum of squares is divided by the number of values.
 #[must_use]
 pub fn variance(figures: &[f64]) -> f64 {
     let mean = mean(figures);
     self::mean(&figures.iter().map(|figure| (figure - mean).powi(2)).collect::<Vec<_>>())
 }
 
-/// Pearson's correlation (6); `None` where one of the two does not vary.
+/// Returns Pearson's correlation (6), or `None` if one of the two does not vary.
 #[must_use]
 pub fn correlation(pairs: &[(f64, f64)]) -> Option<f64> {
     let (x, y): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
@@ -33,14 +33,14 @@ pub fn correlation(pairs: &[(f64, f64)]) -> Option<f64> {
     is_known.then(|| (mean(&together) / spread).clamp(-1.0, 1.0))
 }
 
-/// The 97.5 % quantile of Student's t: half of what is outside of 95 % lies beyond it.
+/// Returns the 97.5 % quantile of Student's t, which bounds a 95 % interval on one side.
 #[must_use]
 pub fn student(degrees: usize) -> f64 {
     const FIRST: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
     match degrees {
         0 => f64::INFINITY,
         1..=10 => FIRST[degrees - 1],
-        // Within 0.3 % from here on (Cornish and Fisher 1937, first term).
+        // The error is at most 0.3 % from here on (Cornish and Fisher 1937, first term).
         _ => 1.96 + 2.372 / degrees as f64 + 2.8 / (degrees * degrees) as f64,
     }
 }
@@ -59,7 +59,7 @@ mod tests {
         assert_eq!(correlation(&[]), None);
     }
 
-    /// Tables: 2.201 for 11, 2.086 for 20, 1.984 for 100.
+    /// Values of published tables: 2.201 for 11, 2.086 for 20, 1.984 for 100.
     #[test]
     fn quantiles_are_those_of_tables() {
         for (degrees, table) in [(1, 12.706), (11, 2.201), (20, 2.086), (100, 1.984)] {

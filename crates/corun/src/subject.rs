@@ -1,4 +1,4 @@
-//! What runs on one core in a co-run: a function with its parameters, between generated packets and a sink.
+//! The subject of a co-run: a function with its parameters, between a generator and a sink on one core.
 
 use std::path::Path;
 
@@ -7,29 +7,29 @@ use forebay_pipeline::{Problems, Source, is_built_in, parameters};
 use schemars::Schema;
 use serde_json::Value;
 
-/// The length of generated packets where nothing else is said, in bytes.
+/// The default length of generated packets, in bytes.
 const SHORTEST: u32 = 60;
 
 /// A function that is measured.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// Its name, or with a pipeline's parameters its profile key.
+    /// The key: the name of the function, or with a pipeline's parameters its profile key.
     pub key: String,
-    /// What people call it: the function, or the pipeline's module.
+    /// The name for display: the function, or the module of the pipeline.
     pub name: String,
-    /// The pipeline that it is run in.
+    /// The pipeline in which it runs.
     pub source: Source,
-    /// The pipeline by which another process finds the same, and its settings; `None` where it cannot.
+    /// The pipeline and the settings with which another process finds the same function. `None` if it cannot.
     pub counted: Option<(String, Vec<String>)>,
     /// The length of the packets, in bytes.
     pub packets_bytes: u32,
 }
 
 impl Subject {
-    /// A function with its example's parameters and the packets that it is meant for.
+    /// Returns a function with the parameters and the packets of its example.
     ///
     /// # Errors
-    /// No function has this name.
+    /// Returns [`Problems`] if no function has this name.
     pub fn function(name: &str, batch: usize) -> Result<Self, Problems> {
         let sets = profile::settings(name, batch);
         let source = forebay_pipeline::sample(name, &sets)?;
@@ -38,21 +38,21 @@ impl Subject {
         Ok(Self { key: name.to_owned(), name: name.to_owned(), source, counted, packets_bytes })
     }
 
-    /// Each module of a pipeline by itself with its parameters, one for each profile key. Packets are those of the
-    /// pipeline's first generator; without one, those that the function's example is meant for. `origin` is the name by
-    /// which another process finds the pipeline, where there is one.
+    /// Returns each module of a pipeline on its own with its parameters, one for each profile key. The packets are
+    /// those of the pipeline's first generator, or those of the function's example if there is no generator. `origin`
+    /// is the name with which another process finds the pipeline, if there is one.
     ///
     /// # Errors
-    /// The pipeline cannot be read.
+    /// Returns [`Problems`] if the pipeline cannot be read.
     pub fn modules(source: &Source, origin: Option<&str>, batch: usize) -> Result<Vec<Self>, Problems> {
         let written = parameters(source, |_| Schema::default())?;
         let mut modules = keys(source);
-        // As they are written.
+        // The modules are sorted by their order in the pipeline.
         let checked = forebay_pipeline::check(source)?;
         modules.sort_by_key(|(name, ..)| checked.modules.iter().position(|(written, _)| written == name));
         let mut found: Vec<Self> = Vec::new();
         for (module, function, key) in modules {
-            if found.iter().any(|there| there.key == key) {
+            if found.iter().any(|other| other.key == key) {
                 continue;
             }
             let packets = match generator(&written) {
@@ -60,7 +60,7 @@ impl Subject {
                 None => traffic(&function)?,
             };
             let sets = alone(&written, &module, &packets, batch);
-            // Another process resolves names of files by the pipeline's own folder.
+            // Another process resolves file names relative to the folder of the pipeline.
             let given = source.sets().iter().cloned();
             let counted = origin.map(|origin| (origin.to_owned(), given.chain(sets.iter().cloned()).collect()));
             let source = sets.into_iter().fold(source.clone(), Source::set);
@@ -71,27 +71,28 @@ impl Subject {
     }
 }
 
-/// Whether a name is that of a pipeline: of one that is built in, or no function's and like a file's.
+/// Returns whether a name is that of a pipeline: a built-in one, or a name that is not a function and looks like a
+/// file.
 #[must_use]
 pub fn is_pipeline(name: &str) -> bool {
     let is_like_a_file = || name == "-" || name.contains('/') || name.contains('.') || Path::new(name).is_file();
     is_built_in(name) || !profile::all().iter().any(|function| function == name) && is_like_a_file()
 }
 
-/// The parameters of the first generator that packets enter by.
+/// Returns the parameters of the first generator.
 fn generator(written: &Value) -> Option<Value> {
     let ports = written["ports"].as_object()?;
     let generator = ports.values().find_map(|port| port.get("generator"))?;
     Some(if generator.is_null() { Value::Object(serde_json::Map::new()) } else { generator.clone() })
 }
 
-/// The packets that a function's example is meant for.
+/// Returns the packets of a function's example.
 fn traffic(function: &str) -> Result<Value, Problems> {
     let sample = parameters(&forebay_pipeline::sample(function, &[])?, |_| Schema::default())?;
     Ok(generator(&sample).unwrap_or_default())
 }
 
-/// The settings by which a pipeline has one module only, between a generator and a sink on one worker.
+/// Returns the settings that reduce a pipeline to one module between a generator and a sink, on one worker.
 fn alone(written: &Value, module: &str, packets: &Value, batch: usize) -> Vec<String> {
     let lines = written["pipeline"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let mut ways = vec![format!("in -> {module}")];
@@ -120,7 +121,7 @@ fn alone(written: &Value, module: &str, packets: &Value, batch: usize) -> Vec<St
     without.into_iter().chain(others).chain(states).chain(ports).chain(set).collect()
 }
 
-/// Whether a text is among these values, wherever it stands.
+/// Returns whether a text occurs anywhere in these values.
 fn has_text(values: &Value, text: &str) -> bool {
     match values {
         Value::String(other) => other == text,
@@ -130,7 +131,7 @@ fn has_text(values: &Value, text: &str) -> bool {
     }
 }
 
-/// The length of the packets that enter.
+/// Returns the length of the generated packets.
 fn length(written: &Value) -> u32 {
     let size = written["ports"]["in"]["generator"]["size"].as_u64();
     size.and_then(|size| u32::try_from(size).ok()).unwrap_or(SHORTEST)
@@ -163,7 +164,7 @@ mod tests {
                     flows: [{ name: all, path: ['route[0]', few, also], slo: 1ms }]\n\
                     control: { batching: }\nworkers: [{}, {}]\n";
         let source = Source::new(text, "test.yaml", "");
-        let subjects = Subject::modules(&source, Some("test.yaml"), 16).expect("in order");
+        let subjects = Subject::modules(&source, Some("test.yaml"), 16).expect("it is valid");
         assert_eq!(subjects.iter().map(|subject| &subject.name[..]).collect::<Vec<_>>(), ["route", "few"]);
         for subject in subjects {
             let checked = forebay_pipeline::check(&subject.source).unwrap_or_else(|wrong| panic!("{wrong}"));
@@ -171,9 +172,9 @@ mod tests {
             assert_eq!(checked.modules[0].0, subject.name);
             assert_eq!(subject.counted.map(|(origin, _)| origin).as_deref(), Some("test.yaml"));
         }
-        // Without a generator: the packets that the function is meant for.
+        // Without a generator, the packets are those of the function's example.
         let text = text.replace("generator: { size: 100, destination: 10.0.0.0/16 }", "tap: { interface: t0 }");
-        let subjects = Subject::modules(&Source::new(text, "test.yaml", ""), None, 16).expect("in order");
+        let subjects = Subject::modules(&Source::new(text, "test.yaml", ""), None, 16).expect("it is valid");
         for subject in subjects {
             forebay_pipeline::check(&subject.source).unwrap_or_else(|wrong| panic!("{wrong}"));
             assert!(subject.counted.is_none());
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_pipelines_are_no_functions() {
+    fn pipeline_names_are_not_function_names() {
         assert!(["usecase:gw", "edge.yaml", "-", "a/b"].into_iter().all(is_pipeline));
         assert!(!["acl", "alc"].into_iter().any(is_pipeline));
     }

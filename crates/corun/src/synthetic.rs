@@ -1,10 +1,10 @@
-//! The synthetic competitor: a thread that uses as much of the shared cache and of the memory's bandwidth as its
-//! parameters say.
+//! The synthetic competitor: a thread that uses as much of the shared cache and of the memory bandwidth as its
+//! parameters define.
 //!
-//! It reads lines in an order that no prefetcher foresees: each line holds the number of the next, on one circle
-//! through all of them in random order. Eight such walks go on at once, since one alone would wait for each line.
-//! Besides, it reads and writes lines in order, of a memory that no cache holds: the memory's bandwidth is what they
-//! take.
+//! It reads lines in an order that prefetchers cannot predict. Each line contains the index of the next one, and all
+//! lines form one cycle in random order. Eight such walks run in parallel, because a single walk would wait for each
+//! line. In addition, it reads and writes the lines of a memory larger than all caches in order, which uses memory
+//! bandwidth.
 
 use std::collections::BTreeMap;
 use std::hint::{black_box, spin_loop};
@@ -14,23 +14,23 @@ use forebay_lean::handover::circle;
 use forebay_measure::{Clock, Tsc};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a line.
+/// The size of a line, in bytes.
 pub const LINE: usize = 64;
-/// Words of a line of the walk, and of the stream.
+/// The words of a line: of the walk, and of the stream.
 const WORDS: usize = LINE / size_of::<u32>();
 const WIDE: usize = LINE / size_of::<u64>();
-/// Walks at once: as many as a core has misses of its first cache under way, about.
+/// The number of parallel walks: about the number of misses that a core can have in progress in its first cache.
 const WALKS: usize = 8;
-/// Lines between two looks at the clock.
+/// The number of lines between two reads of the clock.
 const SLICE: usize = 512;
 
-/// How much a synthetic competitor takes.
+/// The demand of a synthetic competitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Demand {
-    /// The memory that it walks through in random order, in bytes.
+    /// The size of the memory that it walks in random order, in bytes.
     pub bytes: usize,
-    /// The percentage of its lines that are read and written in order, beyond all caches.
+    /// The percentage of its lines that are read and written in order, in a memory larger than all caches.
     pub streamed: u8,
     /// The percentage of its time in which it works.
     pub pace: u8,
@@ -39,23 +39,23 @@ pub struct Demand {
 /// The memory of one competitor.
 #[derive(Debug, Default)]
 pub struct Memory {
-    /// By size in bytes: lines with the number of the next one.
+    /// The rings by size in bytes. Each line contains the index of the next one.
     rings: BTreeMap<usize, Vec<u32>>,
     stream: Vec<u64>,
 }
 
-/// Lines that were used so far. One thread writes it.
+/// The number of lines used so far. One thread writes it.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// In random order.
+    /// The lines in random order.
     pub walked: AtomicU64,
-    /// In order.
+    /// The lines in order.
     pub streamed: AtomicU64,
 }
 
 impl Memory {
-    /// Makes what these demands need, with `beyond` bytes as the memory that no cache holds. The calling thread's
-    /// memory node has it.
+    /// Allocates the memory for these demands. `beyond` is a size in bytes that exceeds all caches. The memory is on
+    /// the node of the calling thread.
     #[must_use]
     pub fn new(demands: &[Demand], beyond: usize) -> Self {
         let mut memory = Self::default();
@@ -69,14 +69,14 @@ impl Memory {
         memory
     }
 
-    /// Whether it was made for this demand.
+    /// Returns whether the memory was allocated for this demand.
     #[must_use]
     pub fn has(&self, demand: Demand) -> bool {
         self.rings.contains_key(&demand.bytes.max(LINE * WALKS)) && (demand.streamed == 0 || !self.stream.is_empty())
     }
 
-    /// Takes what `demand` says until `stop` is set. The demand is one that the memory was made for; of another one it
-    /// takes nothing.
+    /// Generates the load of `demand` until `stop` is set. Returns at once if the memory was not allocated for this
+    /// demand.
     pub fn compete(&mut self, demand: Demand, stop: &AtomicBool, lines: &Lines) {
         let Some(ring) = self.rings.get(&demand.bytes.max(LINE * WALKS)) else { return };
         let count = ring.len() / WORDS;
@@ -116,7 +116,7 @@ impl Memory {
     }
 }
 
-/// Lines in so many bytes, each with the number of the next, in one circle.
+/// Returns the lines of a memory of this size. Each contains the index of the next one, in one cycle.
 fn ring(bytes: usize) -> Vec<u32> {
     let order = circle(bytes / LINE);
     let mut ring = vec![0; order.len() * WORDS];
@@ -126,8 +126,8 @@ fn ring(bytes: usize) -> Vec<u32> {
     ring
 }
 
-/// The demands of co-runs on a machine with caches of these sizes, in bytes: from one that leaves the shared cache
-/// nearly alone to the strongest.
+/// Returns the demands for co-runs on a machine with caches of these sizes, in bytes. They range from one that hardly
+/// affects the shared cache to the strongest.
 #[must_use]
 pub fn levels(own: usize, shared: usize) -> Vec<Demand> {
     let demand = |bytes: usize, streamed, pace| Demand { bytes: bytes.max(LINE * WALKS), streamed, pace };
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn demands_are_taken_until_the_stop() {
+    fn competitors_generate_their_load_until_the_stop() {
         let demands =
             [Demand { bytes: 1 << 16, streamed: 0, pace: 100 }, Demand { bytes: 4096, streamed: 75, pace: 10 }];
         for demand in demands {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_grow_and_are_of_this_machine() {
+    fn levels_include_both_types_and_are_unique() {
         let levels = levels(1 << 20, 32 << 20);
         assert!(levels.iter().any(|demand| demand.streamed > 50) && levels.iter().any(|demand| demand.streamed == 0));
         let mut unique = levels.clone();

@@ -1,6 +1,6 @@
-//! The answer: which core runs which function, the rates that this leads to, and what binds them.
+//! The answer: which core runs which function, the resulting rates, and what limits them.
 //!
-//! It is what `forebay place --json` prints, and all that the text and the picture show.
+//! `forebay place --json` prints it, and the text and the picture show only its content.
 
 mod binding;
 
@@ -22,7 +22,7 @@ use crate::server::Server;
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(title = "Forebay placement")]
 pub struct Answer {
-    /// Changes when a field goes or means something else. Fields may be added.
+    /// Changes when a field is removed or changes its meaning. Fields may be added without a change.
     pub version: u32,
     /// The pipeline's name.
     pub name: String,
@@ -30,45 +30,47 @@ pub struct Answer {
     pub topology: String,
     /// `served`, `sum` or `cores`.
     pub objective: &'static str,
-    /// How the placement was searched for.
+    /// The search method.
     pub search: &'static str,
     /// The models of functions.
     pub models: ModelsAnswer,
-    /// What the placement is worth: weighted packets a second, packets a second, or with `cores` the cores in use.
+    /// The value of the placement: weighted packets per second, packets per second, or with `cores` the number of used
+    /// cores.
     pub value: f64,
-    /// No placement is worth more, or with `cores` needs fewer; null where the search proves nothing.
+    /// No placement has a higher value, or with `cores` needs fewer cores. Null if the search proves nothing.
     pub bound: Option<f64>,
-    /// By which part of the bound the value misses it, 0 to 1; 0: the placement is proved to be optimal.
+    /// The distance of the value from the bound, as a share from 0 to 1. With 0 the placement is proved to be optimal.
     pub gap: Option<f64>,
-    /// What an independent routine says of the bound; null where there is none. A bound that it refutes is an error.
+    /// The result of an independent check of the bound. Null if there is no bound. A refuted bound is an error.
     pub checked: Option<CertificateCheck>,
-    /// Nodes of the search; null where it counts none.
+    /// The number of nodes of the search. Null if it counts none.
     pub nodes: Option<u64>,
-    /// Cores in use.
+    /// The number of used cores.
     pub cores_used: usize,
-    /// Cores that functions may use.
+    /// The number of cores that functions may use.
     pub cores_usable: usize,
-    /// Memory domains with their cores.
+    /// The memory domains with their cores.
     pub domains: Vec<DomainAnswer>,
     /// The chains that are placed, in the order of the file.
     pub chains: Vec<ChainAnswer>,
-    /// The functions, or copies of chains, that run elsewhere than before; null unless a placement was given.
+    /// The functions, or copies of chains, that have moved from the given earlier placement. Null if none was given.
     pub moved: Option<Vec<MovedFunctions>>,
-    /// The modules of a running pipeline that moved, so that it has this placement; null unless it was applied.
+    /// The modules of a running pipeline that moved when this placement was applied. Null if it was not applied.
     pub applied: Option<AppliedPlacement>,
     /// The chains that do not fit.
     pub rejected: Vec<RejectedChain>,
-    /// Rates and contention together; null unless it was asked for. The certificate is not about these rates.
+    /// The solution of rates and contention together. Null if it was not requested. The certificate does not cover
+    /// these rates.
     pub coupled: Option<CoupledAnswer>,
-    /// What was assumed.
+    /// The assumptions.
     pub notes: Vec<String>,
 }
 
-/// Where models of functions come from.
+/// The origin of the models of functions.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub struct ModelsAnswer {
-    /// The CPU's model.
+    /// The CPU model.
     pub cpu: String,
     /// The build.
     pub build: String,
@@ -82,13 +84,13 @@ pub struct ModelsAnswer {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub struct DomainAnswer {
-    /// Its number, from 0.
+    /// The number, from 0.
     pub domain: usize,
-    /// Its NUMA node; null where it is unknown.
+    /// The NUMA node. Null if it is unknown.
     pub node: Option<usize>,
-    /// Network interfaces of its node.
+    /// The network interfaces of its node.
     pub interfaces: Vec<String>,
-    /// Its cores.
+    /// The cores.
     pub cores: Vec<CoreAnswer>,
 }
 
@@ -98,9 +100,9 @@ pub struct DomainAnswer {
 pub struct CoreAnswer {
     /// The processor's number.
     pub core: usize,
-    /// The chain that runs there; null where it is free.
+    /// The chain that runs there. Null if the core is free.
     pub chain: Option<String>,
-    /// The chain's functions that run there.
+    /// The functions of the chain that run there.
     pub functions: Vec<String>,
 }
 
@@ -108,42 +110,44 @@ pub struct CoreAnswer {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub struct ChainAnswer {
-    /// Its name.
+    /// The name.
     pub chain: String,
     /// `pipelined`: a core for each function; `fused`: copies of the whole chain, each on one core.
     pub form: ChainForm,
     /// The domain of its packets.
     pub home: usize,
-    /// Packets a second that come; null where it takes what it gets.
+    /// The packets per second that arrive. Null if the chain has no stated rate.
     pub rate_pps: Option<f64>,
-    /// Packets a second that it can forward, by the fixed-rate model.
+    /// The packets per second that it can forward, by the fixed-rate model.
     pub predicted_pps: f64,
-    /// The 95 % interval of that, from the errors of the models.
+    /// The 95 % interval of this rate, derived from the errors of the models.
     pub interval_95_pps: [f64; 2],
-    /// Packets a second that it forwards where rates and contention are solved together; null unless it was asked for.
+    /// The packets per second that it forwards if rates and contention are solved together. Null if this was not
+    /// requested.
     pub coupled_pps: Option<f64>,
-    /// Packets a second that it must be able to forward, for its objectives; null without any.
+    /// The packets per second that it must be able to forward to keep its objectives. Null if it has none.
     pub least_pps: Option<f64>,
-    /// Whether the prediction keeps that.
+    /// Whether the predicted rate reaches this value.
     pub keeps_objective: bool,
-    /// Its functions, in the order in which packets pass them.
+    /// The functions, in the order in which packets pass them.
     pub functions: Vec<FunctionAnswer>,
-    /// Its cores: one for each function, or for each copy.
+    /// The cores: one for each function, or one for each copy.
     pub seats: Vec<SeatAnswer>,
-    /// What binds its rate.
+    /// The function and the contention that limit its rate.
     pub binds: Binding,
-    /// For each segment, functions in a row on one domain, the best other domain; null unless it was asked for.
+    /// The best other domain of each segment, that is, of consecutive functions on one domain. Null if it was not
+    /// requested.
     pub moves: Option<Vec<SegmentMove>>,
 }
 
-/// How a chain runs.
+/// The form in which a chain runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum ChainForm {
     /// A core for each function.
     Pipelined,
-    /// Copies of the whole chain.
+    /// Copies of the whole chain, each on one core.
     Fused,
 }
 
@@ -151,7 +155,7 @@ pub enum ChainForm {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub struct FunctionAnswer {
-    /// As the chain names it.
+    /// The name in the chain.
     pub name: String,
     /// The module's name in the pipeline.
     pub module: String,
@@ -159,9 +163,9 @@ pub struct FunctionAnswer {
     pub function: String,
     /// The model's name in the registry.
     pub model: String,
-    /// Whether the model is of the parameters of the function's example, and not of these.
+    /// Whether the model was made for the parameters of the function's example, instead of the actual parameters.
     pub of_example: bool,
-    /// Where the model's figures come from, at home and elsewhere.
+    /// The origins of the model's figures, for the home domain and for other domains.
     pub origins: [ModelOrigin; 2],
 }
 
@@ -175,23 +179,23 @@ pub struct SeatAnswer {
     pub core: usize,
     /// The functions that run there.
     pub functions: Vec<String>,
-    /// Packets a second that they could forward there.
+    /// The packets per second that these functions could forward there.
     pub rate_pps: f64,
 }
 
-/// What binds a chain's rate.
+/// The function and the contention that limit a chain's rate.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Binding {
-    /// The slowest function, or all of a chain that runs on one core.
+    /// The slowest function, or all functions of a chain that runs on one core.
     pub function: String,
-    /// By how much it is slower than alone, 0 to 1: λ.
+    /// λ of this function: its slowdown compared to its solo rate, from 0 to 1.
     pub drop: f64,
-    /// The place of contention that takes most of that; null where nothing does.
+    /// The place of contention with the largest share of λ. Null if there is no slowdown.
     pub place: Option<ContentionPlace>,
     /// The domain of that place.
     pub domain: usize,
-    /// The part of λ that the place takes.
+    /// The part of λ that is due to this place.
     pub share: f64,
 }
 
@@ -206,11 +210,11 @@ pub enum ContentionPlace {
     Memory,
     /// The link to other domains.
     Link,
-    /// None that competitors share: the model's constant part.
+    /// No shared place: the constant part of the model.
     Constant,
 }
 
-/// The best other domain of functions in a row.
+/// The best other domain for consecutive functions.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub struct SegmentMove {
@@ -218,26 +222,26 @@ pub struct SegmentMove {
     pub functions: Vec<String>,
     /// Their domain.
     pub from: usize,
-    /// The best other domain; null where no other can take them.
+    /// The best other domain. Null if no other domain can run them.
     pub to: Option<usize>,
-    /// Functions that change places with them, where the other domain has too few free cores.
+    /// The functions that are exchanged with them, if the other domain has too few free cores.
     pub exchanged: Vec<String>,
-    /// What the move costs, in percent of the value of all chains; null where no other domain can take them.
+    /// The cost of the move, in percent of the value of all chains. Null if no other domain can run them.
     pub cost_percent: Option<f64>,
 }
 
-/// The check of a bound.
+/// The result of the check of a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum CertificateCheck {
-    /// Another exact method came to the same.
+    /// Another exact method gives the same value.
     Proved,
-    /// No other placement that was tried is above the bound.
+    /// None of the other placements that were tried exceeds the bound.
     NotRefuted,
 }
 
-/// Functions that run elsewhere than before.
+/// Functions that have moved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub struct MovedFunctions {
@@ -245,9 +249,9 @@ pub struct MovedFunctions {
     pub chain: String,
     /// The functions.
     pub functions: Vec<String>,
-    /// Their domain before; null of a copy that did not run.
+    /// The domain before. Null for a new copy.
     pub from: Option<usize>,
-    /// Their domain now; null of a copy that runs no longer.
+    /// The domain now. Null for a copy that no longer runs.
     pub to: Option<usize>,
 }
 
@@ -255,11 +259,11 @@ pub struct MovedFunctions {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub struct AppliedPlacement {
-    /// The modules that moved; none where all were there already.
+    /// The modules that moved. Empty if all were in place already.
     pub moved: Vec<AppliedMove>,
-    /// For how long no packets were taken from ports, in microseconds.
+    /// The time for which no packets were received from ports, in microseconds.
     pub pause_us: f64,
-    /// Packets that are unaccounted for: 0, or there is a defect.
+    /// The number of packets that are unaccounted for. A value other than 0 is a defect.
     pub missing: i64,
 }
 
@@ -281,45 +285,45 @@ pub struct AppliedMove {
 pub struct RejectedChain {
     /// Its name.
     pub chain: String,
-    /// Why it does not fit.
+    /// The reason.
     pub reason: String,
 }
 
-/// How rates and contention were solved together.
+/// The result of solving rates and contention together.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub struct CoupledAnswer {
     /// Whether the fixed point was reached.
     pub converged: bool,
-    /// By how much a part rates changed in the last round, at most; null after one round.
+    /// The largest relative change of a rate in the last round. Null after one round.
     pub residual: Option<f64>,
-    /// Rounds that were made.
+    /// The number of rounds.
     pub rounds: usize,
 }
 
-/// What is asked for.
+/// The options of an answer.
 #[derive(Clone, Copy)]
 pub struct AnswerOptions<'a> {
     /// The topology, as on the command line.
     pub topology: &'a str,
-    /// What was looked for.
+    /// The objective of the search.
     pub objective: Objective,
-    /// How it was looked for.
+    /// The method of the search.
     pub algorithm: Algorithm,
     /// Whether rates and contention are solved together.
     pub rate_coupled: bool,
-    /// Whether moves are explained.
+    /// Whether the costs of moves are computed.
     pub explain: bool,
-    /// What runs already.
+    /// The placement that runs already.
     pub earlier: Option<&'a EarlierPlacement>,
-    /// Whether the time for explanations is over.
+    /// Returns whether the time for these costs is over.
     pub is_over: &'a dyn Fn() -> bool,
 }
 
-/// Makes the answer of a search.
+/// Makes the answer from the result of a search.
 ///
 /// # Errors
-/// [`ProblemError`]: the outcome is not one of this problem.
+/// Returns [`ProblemError`] if the outcome does not belong to this problem.
 pub fn answer(
     chains: &Chains,
     server: &Server,
@@ -364,8 +368,8 @@ pub fn answer(
     let moved = options.earlier.map(|earlier| moved(chains, earlier, outcome));
     let used = domains.iter().flat_map(|domain| &domain.cores).filter(|core| core.chain.is_some()).count();
     let notes = posed.notes.iter().chain(options.earlier.iter().flat_map(|it| &it.notes));
-    let what = "no time was left to explain the moves of all chains";
-    let unexplained = (left_out > 0).then(|| format!("{what}: {left_out} are without (`--limit TIME`)"));
+    let message = "no time was left to explain the moves of all chains";
+    let unexplained = (left_out > 0).then(|| format!("{message}: {left_out} are without (`--limit TIME`)"));
     Ok(Answer {
         version: 1,
         name: chains.name.clone(),
@@ -380,7 +384,7 @@ pub fn answer(
         },
         value: outcome.value,
         bound: outcome.bound,
-        // Values that differ by rounding are the same.
+        // A gap this small is due to rounding.
         gap: gap.map(|gap| if gap < 1e-9 { 0.0 } else { gap }),
         checked: outcome.checked.map(|checked| match checked {
             Checked::Proved => CertificateCheck::Proved,
@@ -403,7 +407,7 @@ pub fn answer(
     })
 }
 
-/// By seat, the names of its functions.
+/// Returns the names of the functions on each seat.
 fn names(chain: &ChainAnswer) -> Vec<Vec<String>> {
     chain.seats.iter().map(|seat| seat.functions.clone()).collect()
 }
@@ -422,7 +426,7 @@ fn empty_domains(server: &Server) -> Vec<DomainAnswer> {
     domains.collect()
 }
 
-/// The functions that run elsewhere than before.
+/// Returns the functions that run elsewhere than before.
 fn moved(chains: &Chains, earlier: &EarlierPlacement, outcome: &Outcome) -> Vec<MovedFunctions> {
     let mut all = Vec::new();
     for (number, way) in outcome.kept.iter().zip(&outcome.placement) {
@@ -438,7 +442,7 @@ fn moved(chains: &Chains, earlier: &EarlierPlacement, outcome: &Outcome) -> Vec<
             seats.for_each(|((name, from), to)| add(std::slice::from_ref(name), Some(*from), Some(*to)));
             continue;
         }
-        // Copies on one domain are alike.
+        // Copies on one domain are equivalent.
         let (mut before, mut after) = (now.domains().to_vec(), way.domains().to_vec());
         if matches!((now, way), (Way::Whole(_), Way::Whole(_))) {
             after.retain(|domain| match before.iter().position(|other| other == domain) {
@@ -456,14 +460,14 @@ fn moved(chains: &Chains, earlier: &EarlierPlacement, outcome: &Outcome) -> Vec<
     all
 }
 
-/// A placement with what it is of.
+/// A placement with its problem.
 struct Placed<'a> {
     chains: &'a Chains,
     posed: &'a PosedProblem,
     outcome: &'a Outcome,
-    /// Of the chains that are placed.
+    /// The problem of the placed chains only.
     problem: &'a Problem,
-    /// By chain that is placed and seat.
+    /// The core of each seat of each placed chain.
     cores: Vec<Vec<usize>>,
 }
 
@@ -522,14 +526,15 @@ impl Placed<'_> {
     }
 }
 
-/// Half the width of the interval of a chain on one core: the functions', by their time, as its parameters are.
+/// Returns half the width of the interval of a chain on one core: the mean of the functions' intervals, weighted by
+/// their time.
 fn weighted(functions: &[Function], models: &[MatchedModel], home: usize, side: usize) -> f64 {
     let seconds: f64 = functions.iter().map(|function| 1.0 / function.rates[home]).sum();
     let parts = functions.iter().zip(models).map(|(function, model)| model.intervals[side] / function.rates[home]);
     parts.sum::<f64>() / seconds
 }
 
-/// The JSON Schema of [`Answer`].
+/// Returns the JSON Schema of [`Answer`].
 #[must_use]
 pub fn schema() -> serde_json::Value {
     let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();

@@ -1,8 +1,8 @@
-//! CHAINS.yaml: the chains that are to be placed, with their functions, rates and objectives.
+//! CHAINS.yaml: the chains to place, with their functions, rates and objectives.
 //!
-//! The sections `state` and `modules` are those of a pipeline, so that a pipeline's modules can be copied. A chain
-//! names modules, or functions that need no parameters, in the order in which its packets pass them. Each use of a
-//! module in a chain becomes a module of its own.
+//! The sections `state` and `modules` have the same form as in a pipeline, so a pipeline's modules can be copied. A
+//! chain lists modules, or functions that need no parameters, in the order in which its packets pass them. Each use of
+//! a module in a chain becomes a separate module.
 
 mod schema;
 
@@ -20,38 +20,38 @@ use serde_json::Value;
 
 pub use schema::schema;
 
-/// The most chains in a file.
+/// The maximum number of chains in a file.
 pub const MOST_CHAINS: usize = 256;
-/// The most functions of a chain.
+/// The maximum number of functions of a chain.
 pub const MOST_FUNCTIONS: usize = 64;
-/// The most copies of a chain.
+/// The maximum number of copies of a chain.
 pub const MOST_COPIES: usize = 64;
 
-/// A file of chains that has been checked.
+/// A checked file of chains.
 #[derive(Clone, Debug)]
 pub struct Chains {
-    /// The name of the pipeline; that of the file where the file states none.
+    /// The name of the pipeline. The default is the name of the file.
     pub name: String,
     /// The largest batch, in packets.
     pub batch: usize,
-    /// In the order of the file.
+    /// The chains, in the order of the file.
     pub chains: Vec<ServiceChain>,
-    /// By module or function, as chains name it: the model that stands for it.
+    /// The model for each module or function that a chain names, if it is stated.
     pub models: BTreeMap<String, String>,
     /// The sections `state` and `modules`.
     pub(crate) state: Value,
-    /// Where the text comes from.
+    /// The origin of the text.
     pub(crate) source: Source,
 }
 
-/// A chain of functions that a class of traffic passes.
+/// A chain of functions for a class of traffic.
 #[derive(Clone, Debug)]
 pub struct ServiceChain {
     /// Its name.
     pub name: String,
-    /// In the order in which packets pass them; not empty.
+    /// The functions, in the order in which packets pass them. Not empty.
     pub functions: Vec<ChainFunction>,
-    /// Packets a second that come; `None` where it takes what it gets.
+    /// The packets per second that arrive. `None` if no rate is stated.
     pub rate: Option<f64>,
     /// The value of a packet. Above 0.
     pub weight: f64,
@@ -59,73 +59,74 @@ pub struct ServiceChain {
     pub slo: Option<f64>,
     /// The percentile that keeps the objective.
     pub percentile: Option<Percentile>,
-    /// The network interface where packets enter, and where they leave unless `to` is another.
+    /// The network interface where packets enter. They also leave there, unless `to` is set.
     pub interface: Option<String>,
     /// The network interface where packets leave.
     pub to: Option<String>,
     /// The memory domain of its packets.
     pub home: Option<usize>,
-    /// So many copies of the whole chain, each on one core, may run in place of a core for each function; 0: none.
+    /// The maximum number of copies of the whole chain. Each copy runs on one core, instead of a core for each
+    /// function. 0: no copies.
     pub copies: usize,
 }
 
 /// A function of a chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChainFunction {
-    /// As the chain names it.
+    /// The name in the chain.
     pub name: String,
-    /// The name of its module in the pipeline; no other function has it.
+    /// The unique name of its module in the pipeline.
     pub module: String,
     /// The function.
     pub function: &'static str,
-    /// Its parameters.
+    /// The parameters.
     pub(crate) params: Value,
-    /// Its gates.
+    /// The gates.
     pub(crate) gates: Vec<String>,
 }
 
-/// A chain as the file has it.
+/// A chain in the form of the file.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ChainSection {
     /// The chain's name: letters, digits, `_`, and `-` between them.
     #[schemars(regex(pattern = "^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?$"))]
     name: String,
-    /// Its functions in the order in which packets pass them: names under `modules`, or functions that need no
+    /// The functions in the order in which packets pass them: names under `modules`, or functions that need no
     /// parameters.
     #[schemars(length(min = 1))]
     functions: Vec<String>,
-    /// Packets a second that come, 1pps to 1000Gpps. Without it, the chain takes what it gets.
+    /// The packets per second that arrive, 1pps to 1000Gpps. Without it, the chain has no stated rate.
     rate: Option<PacketRate>,
-    /// The value of a packet, compared with those of other chains; 1 by default.
+    /// The value of a packet, relative to those of other chains. The default is 1.
     #[schemars(extend("minimum" = 1e-6, "maximum" = 1e6))]
     weight: Option<f64>,
-    /// The delay objective, 1us to 10s. The chain is placed only where its predicted rate keeps it.
+    /// The delay objective, 1us to 10s. The chain is placed only if its predicted rate keeps it.
     slo: Option<Nanos>,
-    /// Which of the packets' delays must keep the objective, as a percentile (99 by default), or `mean`.
+    /// The part of the packets' delays that must keep the objective, as a percentile (99 by default), or `mean`.
     percentile: Option<Percentile>,
-    /// The network interface where packets enter. The domain of its node is the chain's home: packets are in the memory
-    /// of that.
+    /// The network interface where packets enter. The domain of its node is the chain's home: its memory contains the
+    /// packets.
     #[schemars(length(min = 1))]
     interface: Option<String>,
-    /// The network interface where packets leave; `interface` by default.
+    /// The network interface where packets leave. The default is `interface`.
     #[schemars(length(min = 1))]
     to: Option<String>,
-    /// The home domain, as `forebay place` numbers them, from 0. It comes before the interface's.
+    /// The home domain, from 0, as `forebay place` numbers them. It takes precedence over that of the interface.
     home: Option<usize>,
-    /// Up to so many copies of the whole chain, each on one core, may run in place of a core for each function, with
-    /// sessions shared out among them; 0, the default: none.
+    /// The maximum number of copies of the whole chain. Each copy runs on one core, instead of a core for each
+    /// function, and the copies share the sessions. The default is 0: no copies.
     copies: Option<usize>,
 }
 
-/// What is wrong with values at paths.
+/// The faults of values, with their paths.
 type Faults = Vec<(Vec<String>, String)>;
 
 impl Chains {
-    /// Reads and checks a file of chains. Functions are made, and the files that they name are read.
+    /// Reads and checks a file of chains. It creates the functions, and reads the files that they name.
     ///
     /// # Errors
-    /// Everything that is wrong, with places.
+    /// Returns all faults with their places.
     pub fn read(source: &Source) -> Result<Self, Problems> {
         let document = Document::read(source, rules())?;
         let value = document.value();
@@ -152,7 +153,8 @@ impl Chains {
         if !faults.is_empty() {
             return Err(document.problems(&faults));
         }
-        // With their places: the copies that chains make of modules have none.
+        // The modules are checked here with their places. The copies that chains make of modules have no place in the
+        // file.
         document.modules()?;
         let stem = std::path::Path::new(source.file()).file_stem().map(|stem| stem.to_string_lossy().into_owned());
         let name = value["name"].as_str().map(str::to_owned).or(stem).unwrap_or_default();
@@ -162,12 +164,12 @@ impl Chains {
         Ok(all)
     }
 
-    /// All functions, chain by chain.
+    /// Returns all functions, chain by chain.
     pub fn functions(&self) -> impl Iterator<Item = &ChainFunction> {
         self.chains.iter().flat_map(|chain| &chain.functions)
     }
 
-    /// Whether parameters of modules or of state name this file, as their tables or rules.
+    /// Returns whether parameters of modules or of state name this file, for example as a table or as rules.
     #[must_use]
     pub fn reads_file(&self, file: &Path) -> bool {
         fn is_named(value: &Value, is_it: &dyn Fn(&str) -> bool) -> bool {
@@ -183,7 +185,7 @@ impl Chains {
         is_named(&self.state, &is_it) || self.functions().any(|function| is_named(&function.params, &is_it))
     }
 
-    /// The modules of all chains, and their state, as sections of a pipeline.
+    /// Returns the modules of all chains and their state as sections of a pipeline.
     #[must_use]
     pub fn modules(&self) -> Source {
         let text = forebay_pipeline::written(&Value::Object(self.sections()));
@@ -213,7 +215,7 @@ impl Chains {
     }
 }
 
-/// The schema as files are held against it, made once.
+/// Returns the schema with which files are checked. It is built once.
 fn rules() -> &'static Rules {
     static RULES: OnceLock<Rules> = OnceLock::new();
     RULES.get_or_init(|| Rules::new(schema()))
@@ -224,7 +226,7 @@ fn path(at: usize, keys: &[&str]) -> Vec<String> {
     start.into_iter().chain(keys.iter().map(|key| (*key).to_owned())).collect()
 }
 
-/// A chain whose form the schema allows.
+/// Parses a chain whose form the schema allows.
 fn section(value: &Value, at: usize, faults: &mut Faults) -> Option<ChainSection> {
     let name = value["name"].as_str().unwrap_or_default();
     let count = value["functions"].as_array().map_or(0, Vec::len);
@@ -270,7 +272,7 @@ fn check(sections: &[ChainSection], faults: &mut Faults) {
     }
 }
 
-/// A model for a name that no chain has is a mistake.
+/// Reports models for names that occur in no chain.
 fn check_models(models: &BTreeMap<String, String>, chains: &[ServiceChain], faults: &mut Faults) {
     let all = chains.iter().flat_map(|chain| &chain.functions).map(|function| function.name.as_str());
     let all: BTreeSet<_> = all.collect();
@@ -285,7 +287,7 @@ fn check_models(models: &BTreeMap<String, String>, chains: &[ServiceChain], faul
     }
 }
 
-/// Names in a chain, and names that its functions get in the pipeline.
+/// The names in chains, and the names of their functions in the pipeline.
 struct Names<'v> {
     modules: Option<&'v serde_json::Map<String, Value>>,
     taken: BTreeSet<String>,
@@ -321,7 +323,7 @@ impl Names<'_> {
         }
     }
 
-    /// The function that a name stands for, with its parameters.
+    /// Returns the function of a name, with its parameters.
     fn function(&mut self, name: &str) -> Result<(&'static str, Value), String> {
         let known = forebay_graph::functions();
         let find = |name: &str| known.iter().find(|function| function.name == name);
@@ -352,7 +354,7 @@ impl Names<'_> {
         ))
     }
 
-    /// A name that nothing has yet.
+    /// Returns a name that is not used yet.
     fn unique(&mut self, name: &str) -> String {
         let numbered = (2..).map(|number| format!("{name}-{number}"));
         let free = std::iter::once(name.to_owned()).chain(numbered).find(|name| !self.taken.contains(name));
@@ -361,7 +363,7 @@ impl Names<'_> {
         name
     }
 
-    /// A module that no chain names is a mistake: it would not be placed.
+    /// Reports modules that occur in no chain, because they would not be placed.
     fn check_used(&self, faults: &mut Faults) {
         for (name, _) in self.modules.into_iter().flatten().filter(|(name, _)| !self.used.contains(*name)) {
             faults.push((vec!["modules".to_owned(), name.clone()], format!("no chain names the module '{name}'")));
@@ -369,7 +371,7 @@ impl Names<'_> {
     }
 }
 
-/// Whether two paths lead to one file that is there.
+/// Returns whether two paths lead to the same existing file.
 #[must_use]
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -377,7 +379,7 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
     number(one).is_some_and(|it| number(other) == Some(it))
 }
 
-/// Any bytes, for fuzzing: chains that are read have functions, with names that differ.
+/// Fuzzing: chains that were read from any bytes have functions with unique names.
 pub fn fuzz_chains(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(chains) = Chains::read(&Source::new(text, "chains.yaml", "/nonexistent")) {

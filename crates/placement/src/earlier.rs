@@ -1,5 +1,5 @@
-//! A placement that runs already, so that few functions move: what `forebay place --json` printed, or a running
-//! pipeline.
+//! A placement that already runs, from the output of `forebay place --json` or from a running pipeline. The search can
+//! then move few functions.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,24 @@ use serde::Deserialize;
 use crate::chains::Chains;
 use crate::server::Server;
 
-/// How chains run now.
+/// The placement of chains that run now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EarlierPlacement {
-    /// By chain: its domains; `None` of a chain that is new, or has other functions.
+    /// The domains of each chain. `None` if the chain is new, or had other functions.
     pub ways: Vec<Option<Way>>,
-    /// By chain and seat: its core.
+    /// The core of each seat of each chain.
     pub(crate) cores: Vec<Vec<usize>>,
-    /// What was not taken over.
+    /// Notes on chains that were ignored.
     pub notes: Vec<String>,
 }
 
-/// Why a text is no placement.
+/// An error when a placement is read.
 #[derive(Debug, thiserror::Error)]
 pub enum EarlierError {
-    /// It is not what `forebay place --json` prints.
+    /// The text is not the output of `forebay place --json`.
     #[error("no placement ({0}): allowed is what `forebay place --json` prints")]
     Form(serde_json::Error),
-    /// It is of a later version.
+    /// The text has another version.
     #[error("version {0}: allowed is 1")]
     Version(u32),
     /// Two functions, or copies of chains, are on one core.
@@ -36,12 +36,12 @@ pub enum EarlierError {
         core: usize,
         /// A chain.
         first: String,
-        /// Another, or the same.
+        /// Another chain, or the same.
         second: String,
     },
 }
 
-/// The part of a placement that is read.
+/// The part of the output that is read.
 #[derive(Deserialize)]
 struct Printed {
     version: u32,
@@ -74,10 +74,10 @@ struct PrintedSeat {
 }
 
 impl EarlierPlacement {
-    /// Reads a placement, as far as its chains have the same functions and its cores are there.
+    /// Reads a placement. A chain is ignored if it has other functions now, or if its cores do not exist.
     ///
     /// # Errors
-    /// [`EarlierError`].
+    /// Returns [`EarlierError`] if the text is not a valid placement.
     pub fn read(text: &str, chains: &Chains, server: &Server) -> Result<Self, EarlierError> {
         let Printed { version, chains: printed } = serde_json::from_str(text).map_err(EarlierError::Form)?;
         if version != 1 {
@@ -115,7 +115,7 @@ impl EarlierPlacement {
         Ok(earlier)
     }
 
-    /// The placement of a running pipeline, of whose modules these are the cores.
+    /// Returns the placement of a running pipeline from the cores of its modules.
     #[must_use]
     pub fn running(chains: &Chains, server: &Server, modules: &BTreeMap<String, Vec<usize>>) -> Self {
         let domain = |core: &usize| server.domains.iter().position(|domain| domain.cores.contains(core));
@@ -132,9 +132,9 @@ impl EarlierPlacement {
                 is_split.then_some(Way::Split(domains(&cores)?)).map(|way| (way, cores))
             };
             let all: Vec<_> = chain.functions.iter().map(|function| modules.get(&function.module)).collect();
-            let is_there = all.iter().any(Option::is_some);
+            let is_running = all.iter().any(Option::is_some);
             let found = all.into_iter().collect::<Option<_>>().and_then(found);
-            if is_there && found.is_none() {
+            if is_running && found.is_none() {
                 let note = "it runs in another form, or on cores that place does not use: `--moves` does not count it";
                 earlier.notes.push(format!("chain {}: {note}", chain.name));
             }
@@ -146,8 +146,8 @@ impl EarlierPlacement {
     }
 }
 
-/// Cores for the seats of all chains that are placed: seats that stay on their domain keep their cores. `kept` has the
-/// numbers of the chains.
+/// Assigns cores to the seats of all placed chains. Seats that stay on their domain keep their cores. `kept` contains
+/// the indices of the chains.
 pub(crate) fn assign(
     server: &Server,
     placement: &[Way],
@@ -169,8 +169,8 @@ pub(crate) fn assign(
                     cores[at][seat] = take(*domain, before[seat]);
                 }
             }
-            // Copies are alike: each takes the first of the earlier cores on its domain. So does a function of a chain
-            // that had copies.
+            // Copies are equivalent: each takes the first of the earlier cores on its domain. A function of a chain
+            // that had copies does the same.
             (_, way) => {
                 for (seat, domain) in way.domains().iter().enumerate() {
                     cores[at][seat] = before.iter().find_map(|core| take(*domain, *core));
@@ -205,14 +205,15 @@ mod tests {
 
     #[test]
     fn functions_that_stay_keep_their_cores() {
-        let server = Server::of(&Topology::synthetic("2x4").expect("in order"), false);
+        let server = Server::of(&Topology::synthetic("2x4").expect("it is valid"), false);
         let chains = chains(
             "chains:\n  - { name: a, functions: [ttl, counter] }\n  - { name: b, functions: [ttl], copies: 2 }\n",
         );
         let text = r#"{ "version": 1, "chains": [
             { "chain": "a", "form": "pipelined", "functions": [{ "name": "ttl" }, { "name": "counter" }],
               "seats": [{ "core": 2 }, { "core": 7 }] },
-            { "chain": "b", "form": "fused", "functions": [{ "name": "ttl" }], "seats": [{ "core": 0 }, { "core": 4 }] },
+            { "chain": "b", "form": "fused", "functions": [{ "name": "ttl" }],
+              "seats": [{ "core": 0 }, { "core": 4 }] },
             { "chain": "gone", "form": "fused", "functions": [], "seats": [] } ] }"#;
         let earlier = EarlierPlacement::read(text, &chains, &server).expect("a placement");
         assert_eq!(earlier.ways, [Some(Way::Split(vec![0, 1])), Some(Way::Whole(vec![0, 1]))]);

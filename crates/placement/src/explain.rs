@@ -1,16 +1,16 @@
-//! What a move costs: for each segment of a chain, the best other domain while all others stay.
+//! Computes the cost of moves: for each segment of a chain, the best other domain while all others stay.
 //!
-//! Where the other domain has too few free cores, functions of it change places with the segment's: those whose
-//! exchange costs least, one after the other.
+//! If the other domain has too few free cores, some of its functions are exchanged with those of the segment. The
+//! functions with the lowest cost are exchanged, one after the other.
 
 use forebay_models::placement::{Problem, Way};
 
 use crate::answer::SegmentMove;
 
-/// A chain's name, and by seat its functions' names.
+/// The name of a chain, and the names of the functions on each of its seats.
 type SeatNames = (String, Vec<Vec<String>>);
 
-/// Explains each segment of each chain, until the time is over; `None` for the others.
+/// Explains each segment of each chain until the time is over. Returns `None` for the other chains.
 pub(crate) fn explain(
     problem: &Problem,
     placement: &[Way],
@@ -25,14 +25,14 @@ pub(crate) fn explain(
     placement.iter().enumerate().map(chain).collect()
 }
 
-/// What a placement is worth; `None` where it has too few cores, or a chain misses its objectives.
+/// Returns the value of a placement. `None` if it has too few cores, or if a chain misses its objectives.
 fn value(problem: &Problem, placement: &[Way]) -> Option<f64> {
     let rates = problem.rates(placement).ok()?;
     let chains = problem.chains.iter().zip(rates);
     chains.map(|(chain, (rate, _))| (rate >= chain.least).then(|| chain.value(rate))).sum()
 }
 
-/// Seats in a row on one domain; of copies, each by itself.
+/// Returns ranges of consecutive seats on one domain. Each copy of a chain is a range of its own.
 fn segments(way: &Way) -> Vec<std::ops::Range<usize>> {
     let domains = way.domains();
     let mut all: Vec<std::ops::Range<usize>> = Vec::new();
@@ -45,7 +45,7 @@ fn segments(way: &Way) -> Vec<std::ops::Range<usize>> {
     all
 }
 
-/// A chain and the place of one of its functions.
+/// A chain and the index of one of its seats.
 type Seat = (usize, usize);
 
 fn set(placement: &mut [Way], (chain, seat): Seat, domain: usize) {
@@ -91,8 +91,8 @@ fn segment(
     })
 }
 
-/// Moves functions of other chains from the domain `to` to `from` until all have a core. Returns the value then; `None`
-/// where they find no room, or the time is over.
+/// Moves functions of other chains from the domain `to` to `from` until all have a core. Returns the new value and the
+/// moved seats. `None` if there is no room, or the time is over.
 fn make_room(
     problem: &Problem,
     mut placement: Vec<Way>,
@@ -103,7 +103,7 @@ fn make_room(
     let used = placement.iter().flat_map(Way::domains).filter(|domain| **domain == to).count();
     let excess = used.saturating_sub(problem.domains[to].cores);
     let mut exchanged = Vec::new();
-    // With cores enough for all, so that each step can be valued.
+    // The domains get enough cores for all functions, so that each intermediate step has a value.
     let mut roomy = problem.clone();
     roomy.domains.iter_mut().for_each(|domain| domain.cores = usize::MAX / 1024);
     for _ in 0..excess {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_explained_in_time_is_left_out() {
+    fn moves_that_are_not_explained_in_time_are_left_out() {
         let (problem, names) = problem(4);
         let placement = vec![Way::Split(vec![0, 0]), Way::Split(vec![0, 1])];
         let looks = std::cell::Cell::new(0);
@@ -174,7 +174,7 @@ mod tests {
         let placement = vec![Way::Split(vec![0, 0]), Way::Split(vec![1, 1])];
         let moves = explained(&problem, &placement, &names);
         assert_eq!(moves[0][0].exchanged, ["y: b", "y: a"].map(str::to_owned).into_iter().collect::<Vec<_>>());
-        // Both chains are alike: it makes no difference which of them is at home.
+        // Both chains are equal, so the exchange costs nothing.
         assert!(moves[0][0].cost_percent.expect("a cost").abs() < 1e-9, "{moves:?}");
     }
 

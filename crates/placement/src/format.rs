@@ -1,6 +1,6 @@
-//! Figures as people read them.
+//! Formats numbers for display.
 
-/// Packets a second: `4.21 Mpps`.
+/// Formats packets per second, for example `4.21 Mpps`.
 #[must_use]
 pub fn rate(rate: f64) -> String {
     let units = [(1e9, "Gpps"), (1e6, "Mpps"), (1e3, "kpps")];

@@ -1,4 +1,4 @@
-//! Which core runs which function of which chain: chains, models of functions and a topology in, cores out.
+//! Decides which core runs which function of which chain. The inputs are chains, models of functions and a topology.
 //!
 //! The mathematics is in `forebay_models::placement`. A [`Registry`] holds the models of functions.
 

@@ -1,4 +1,4 @@
-//! The pipeline of a placement: modules, ports, and a worker for each core, as `forebay run` takes it.
+//! Writes the pipeline of a placement as `forebay run` reads it: modules, ports, and a worker for each core.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,18 +9,18 @@ use serde_json::{Map, Value, json};
 use crate::answer::{Answer, ChainForm};
 use crate::chains::{ChainFunction, Chains, ServiceChain};
 
-/// The most workers of a pipeline.
+/// The maximum number of workers of a pipeline.
 const MOST_WORKERS: usize = 256;
 /// The highest core of a worker.
 const MOST_CORE: usize = 4_095;
 
-/// The comment on generators.
-const MADE_UP: &str = "# Each generator makes the packets of the example of its chain's first function.\n\
-                       # Change it where your own rules or routes drop these.\n";
-/// The most flows of a chain.
+/// The comment on generators in the pipeline.
+const GENERATOR_COMMENT: &str = "# Each generator makes the packets of the example of its chain's first function.\n\
+                       # Change it if your rules or routes drop these packets.\n";
+/// The maximum number of flows of a chain.
 const MOST_FLOWS: usize = 16;
 
-/// Why there is no pipeline of a placement.
+/// An error when the pipeline of a placement is written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PipelineError {
     /// Two chains would receive from one interface.
@@ -39,28 +39,29 @@ pub enum PipelineError {
     /// No chain is placed.
     #[error("no chain is placed: a pipeline has at least one")]
     Empty,
-    /// Too many cores.
+    /// The placement has too many cores.
     #[error("the placement has {0} cores: a pipeline has up to {MOST_WORKERS} workers")]
     Workers(usize),
-    /// A core that no worker can have.
+    /// No worker can run on the core.
     #[error("core {0}: a pipeline's workers run on cores 0 to {MOST_CORE}")]
     Core(usize),
 }
 
-/// A pipeline's text.
+/// The text of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PipelineText {
     /// The text.
     pub text: String,
-    /// Whether a secret may be in it.
+    /// Whether it may contain a secret.
     pub has_secrets: bool,
 }
 
-/// Writes the pipeline of a placement. A chain with an interface has a port of the kind `af_packet`; one without has a
-/// generator of packets for its first function, and a sink. With `spare` there is also a worker on each core without
-/// functions, which waits for modules that move there.
+/// Writes the pipeline of a placement. A chain with an interface has a port of the type `af_packet`. A chain without
+/// one has a sink and a generator of packets for its first function. With `spare`, each core without functions gets a
+/// worker, too. It waits for modules that move there.
 ///
 /// # Errors
+/// Returns [`PipelineError`] if no pipeline can have this placement.
 /// [`PipelineError`].
 pub fn pipeline(chains: &Chains, answer: &Answer, spare: bool) -> Result<PipelineText, PipelineError> {
     let placed: Vec<_> = answer.chains.iter().collect();
@@ -95,16 +96,16 @@ pub fn pipeline(chains: &Chains, answer: &Answer, spare: bool) -> Result<Pipelin
         answer.topology,
         answer.cores_used,
         answer.cores_usable,
-        if sections.iter().any(|chain| chain.interface.is_none()) { MADE_UP } else { "" }
+        if sections.iter().any(|chain| chain.interface.is_none()) { GENERATOR_COMMENT } else { "" }
     );
     text(chains, &sections, &head, &workers)
 }
 
-/// The pipeline of all chains, on one worker, with a port of its own for each: for what looks at its modules one by
-/// one.
+/// Returns the pipeline of all chains on one worker, with a separate port for each chain. It is used to examine its
+/// modules one by one.
 ///
 /// # Errors
-/// None that chains of a file that was read have.
+/// Chains of a file that was read cause none.
 pub fn unplaced(chains: &Chains) -> Result<Source, PipelineError> {
     let mut own = chains.chains.clone();
     for (at, chain) in own.iter_mut().enumerate() {
@@ -115,7 +116,7 @@ pub fn unplaced(chains: &Chains) -> Result<Source, PipelineError> {
     Ok(Source::new(text, chains.source.file(), chains.source.base()))
 }
 
-/// The text of a pipeline of these chains.
+/// Returns the text of a pipeline of these chains.
 fn text(
     chains: &Chains,
     sections: &[&ServiceChain],
@@ -149,7 +150,7 @@ fn text(
         all.insert("workers".to_owned(), json!(workers));
     }
     let mut text = head.to_owned();
-    // In this order: as keys of a map they would be sorted by name, and so would modules.
+    // The sections have a fixed order. The keys of a map would be sorted by name, and so would modules.
     for name in ["name", "batch", "ports", "state", "modules", "pipeline", "flows", "workers"] {
         if name == "modules" {
             text.push_str("modules:\n");
@@ -162,14 +163,14 @@ fn text(
     Ok(PipelineText { text, has_secrets })
 }
 
-/// A module, as an entry of its section.
+/// Returns a module as an entry of its section.
 fn module(function: &ChainFunction) -> String {
     let params = if function.params.is_null() { json!({}) } else { function.params.clone() };
     let section = written(&json!({ "modules": { &*function.module: { function.function: params } } }));
     section.split_once('\n').map(|(_, entry)| entry.to_owned()).unwrap_or_default()
 }
 
-/// The states that modules name: others may belong to chains that are not placed.
+/// Returns the states that modules name. Other states may belong to chains that are not placed.
 fn used(state: &Value, parameters: &[&Value]) -> Map<String, Value> {
     fn names(value: &Value, text: &str) -> bool {
         match value {
@@ -184,12 +185,12 @@ fn used(state: &Value, parameters: &[&Value]) -> Map<String, Value> {
     all
 }
 
-/// Ports, by name.
+/// The ports by name.
 struct Ports {
     sections: Map<String, Value>,
-    /// Names that modules have.
+    /// The names that are in use.
     taken: BTreeSet<String>,
-    /// By interface: its port, and the chain that receives from it.
+    /// The port of each interface, and the chain that receives from it.
     interfaces: BTreeMap<String, (String, Option<String>)>,
 }
 
@@ -200,7 +201,7 @@ impl Ports {
     }
 
     fn add(&mut self, name: &str, port: Value) -> String {
-        // What a name of a port may not have.
+        // Characters that the name of a port must not contain are replaced.
         let plain = |letter: char| if letter.is_ascii_alphanumeric() || "_-".contains(letter) { letter } else { '_' };
         let name: String = name.chars().map(plain).collect();
         let name = name.trim_matches('-').to_owned();
@@ -221,7 +222,7 @@ impl Ports {
         port
     }
 
-    /// Where the chain's packets enter and leave.
+    /// Returns the ports where the chain's packets enter and leave.
     fn of_chain(&mut self, chain: &ServiceChain) -> Result<(String, String), PipelineError> {
         let Some(interface) = &chain.interface else {
             let source = self.add(&format!("{}-in", chain.name), json!({ "generator": traffic(chain) }));
@@ -240,7 +241,7 @@ impl Ports {
     }
 }
 
-/// Packets for the chain's first function, at the chain's rate.
+/// Returns the parameters of a generator with packets for the chain's first function, at the chain's rate.
 fn traffic(chain: &ServiceChain) -> Value {
     let known = forebay_graph::functions();
     let first = chain.functions.first().and_then(|first| known.iter().find(|known| known.name == first.function));
@@ -253,7 +254,7 @@ fn traffic(chain: &ServiceChain) -> Value {
     traffic
 }
 
-/// The chain's lines: packets of all gates go on.
+/// Returns the lines of the chain. Packets of all gates go to the next module.
 fn wires(chain: &ServiceChain, from: &str, to: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = from.to_owned();
@@ -272,8 +273,8 @@ fn wires(chain: &ServiceChain, from: &str, to: &str) -> Vec<String> {
     lines
 }
 
-/// A flow for each way through a chain's gates, with the chain's objective: packets of all gates are to keep it. Of
-/// more ways than [`MOST_FLOWS`] only those through the first gates of later functions are flows.
+/// Returns a flow with the chain's objective for each path through its gates, because the packets of all gates must
+/// keep it. If there are more paths than [`MOST_FLOWS`], later functions only contribute their first gates.
 fn flows(chain: &ServiceChain, taken: &mut BTreeSet<String>) -> Vec<Value> {
     let mut paths: Vec<Vec<String>> = vec![Vec::new()];
     for (at, function) in chain.functions.iter().enumerate() {
@@ -293,7 +294,7 @@ fn flows(chain: &ServiceChain, taken: &mut BTreeSet<String>) -> Vec<Value> {
     }
     let mut names = std::iter::once(chain.name.clone()).chain((2..).map(|number| format!("{}-{number}", chain.name)));
     let mut of_path = |(at, path): (usize, Vec<String>)| {
-        // The first has the chain's own name.
+        // The first flow has the chain's own name.
         let name = names.find(|name| at == 0 || taken.insert(name.clone())).expect("numbers do not end");
         let mut flow = json!({ "name": name, "path": path });
         if let Some(slo) = chain.slo {

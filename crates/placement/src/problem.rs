@@ -1,4 +1,4 @@
-//! From chains, a server and models of functions to the search's [`Problem`].
+//! Builds the [`Problem`] of the search from chains, a server and models of functions.
 
 use std::collections::BTreeMap;
 
@@ -10,42 +10,42 @@ use crate::chains::{ChainFunction, Chains, ServiceChain};
 use crate::registry::{DropModel, FitMethod, FunctionModel, LoadLimits, ModelOrigin, Registry};
 use crate::server::Server;
 
-/// What is looked for.
+/// The objective of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Objective {
     /// `Σ weight · min(rate, predicted)`.
     Served,
-    /// `Σ predicted`: the paper's.
+    /// `Σ predicted`: the paper's objective.
     Sum,
-    /// The fewest cores that serve all demand.
+    /// The smallest number of cores that serves all demand.
     Cores,
 }
 
-/// The model that a function of a chain has.
+/// The model of a function of a chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MatchedModel {
-    /// Its name in the registry.
+    /// The name in the registry.
     pub name: String,
-    /// Whether it is of these parameters, and not of the example's.
+    /// Whether it was made for the actual parameters, instead of the example's.
     pub is_exact: bool,
-    /// Where its figures come from, at home and elsewhere.
+    /// The origins of its figures, for the home domain and for other domains.
     pub origins: [ModelOrigin; 2],
-    /// Half the width of the 95 % interval of λ, at home and elsewhere.
+    /// Half the width of the 95 % interval of λ, for the home domain and for other domains.
     pub intervals: [f64; 2],
 }
 
-/// Chains as the search takes them.
+/// Chains in the form of the search.
 #[derive(Clone, Debug)]
 pub struct PosedProblem {
-    /// For the search.
+    /// The problem for the search.
     pub problem: Problem,
-    /// By chain and function.
+    /// The model of each function of each chain.
     pub models: Vec<Vec<MatchedModel>>,
-    /// What was assumed.
+    /// The assumptions.
     pub notes: Vec<String>,
 }
 
-/// Why the search cannot begin.
+/// The reason why the search cannot start.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PoseError {
     /// A chain's value is not possible on this server, or with this objective.
@@ -53,13 +53,13 @@ pub enum PoseError {
     Chain {
         /// The chain.
         chain: String,
-        /// What is wrong and what is allowed.
+        /// The fault, and the allowed values.
         what: String,
     },
     /// Functions have no model.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Models(Vec<MissingModel>),
-    /// The search cannot take the server.
+    /// The search does not accept the server.
     #[error(transparent)]
     Problem(ProblemError),
     /// The registry has no limits for a server of several domains.
@@ -76,20 +76,20 @@ pub enum PoseError {
 pub struct MissingModel {
     /// The chain.
     pub chain: String,
-    /// Its name in the chain.
+    /// The name in the chain.
     pub module: String,
     /// The function.
     pub function: String,
-    /// The name that a model of these parameters would have.
+    /// The name that a model of the actual parameters would have.
     pub key: String,
-    /// What is missing.
+    /// The reason.
     pub why: String,
 }
 
-/// Poses the problem. `keys` has, by module of the pipeline, the name of a model of exactly these parameters.
+/// Builds the problem. `keys` contains, for each module of the pipeline, the name of a model of exactly its parameters.
 ///
 /// # Errors
-/// [`PoseError`].
+/// Returns [`PoseError`] if a chain or the server is not possible, or if models are missing.
 pub fn pose(
     chains: &Chains,
     server: &Server,
@@ -164,7 +164,7 @@ pub fn pose(
     Ok(PosedProblem { problem, models, notes })
 }
 
-/// The model of a function, with its name and whether it is of these parameters.
+/// Returns the model of a function, its name, and whether it was made for the actual parameters.
 fn matching<'r>(
     chain: &ServiceChain,
     function: &ChainFunction,
@@ -246,28 +246,28 @@ fn as_chain(chain: &ServiceChain, functions: Vec<Function>, home: usize, batch: 
     Chain { functions, home, rate, weight, least, copies: chain.copies }
 }
 
-/// The rate below which a chain misses its delay objective.
+/// Returns the rate below which a chain misses its delay objective.
 ///
-/// The batch model (Batchy eq. 12): each of the chain's workers delays a packet by a turn and by the call, and both are
-/// at most a full batch at the worker's rate. No worker is slower than the chain. So `n` workers delay it by at most
-/// `2·n·B/rate`.
+/// By the batch model (Batchy eq. 12), each of the chain's workers delays a packet by a turn and by the call. Both take
+/// at most the time of a full batch at the worker's rate. No worker is slower than the chain. So `n` workers delay a
+/// packet by at most `2·n·B/rate`.
 #[must_use]
 pub fn rate_for_delay(slo: f64, batch: usize, workers: usize) -> f64 {
     2.0 * workers as f64 * batch as f64 / slo
 }
 
-/// The limits of each domain: those of the registry, in proportion to the cores that share the place.
+/// Returns the limits of each domain: those of the registry, in proportion to the cores that share the place.
 fn domain_limits(server: &Server, limits: &LoadLimits) -> Vec<Limits> {
     let all = server.cores();
     let of_domain = |cores: usize| {
-        let scaled = |limit: f64, there: usize, measured: Option<usize>| {
-            measured.map_or(limit, |measured| limit * there.max(1) as f64 / measured as f64)
+        let scaled = |limit: f64, available: usize, measured: Option<usize>| {
+            measured.map_or(limit, |measured| limit * available.max(1) as f64 / measured as f64)
         };
         let cores_of = |of: fn(crate::registry::SharingCores) -> usize| limits.cores.map(of);
         Limits {
             cache: scaled(limits.cache, cores, cores_of(|cores| cores.cache)),
             memory: scaled(limits.memory, all, cores_of(|cores| cores.memory)),
-            // Without a link, there is one domain, and no function is remote.
+            // Without a link there is only one domain, so no function is remote.
             link: limits.link.map_or(limits.memory, |link| {
                 scaled(link, cores, limits.cores.map(|cores| cores.link.unwrap_or(cores.cache)))
             }),
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
     use crate::registry::SharingCores;
 
-    /// The bound is the batch model's delay with full batches, where all functions are as slow as the chain.
+    /// With full batches, and functions that are as slow as the chain, the bound equals the delay of the batch model.
     #[test]
     fn the_least_rate_is_that_of_the_batch_model() {
         let (rate, batch, count) = (1e6, 32.0, 3);
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn limits_are_in_proportion_to_cores() {
-        let topology = forebay_host::Topology::synthetic("2x12").expect("in order");
+        let topology = forebay_host::Topology::synthetic("2x12").expect("it is valid");
         let server = Server::of(&topology, false);
         let cores = Some(SharingCores { cache: 6, memory: 6, link: None });
         let limits = LoadLimits { cache: 3.0, memory: 5.0, link: Some(2.0), cores };

@@ -1,7 +1,7 @@
-//! Models of functions: how fast each is alone, and how much competitors take of that.
+//! Models of functions: the solo rate of each function, and its drop under competition.
 //!
 //! A registry is one JSON file for one CPU model and one build. Profilers and simulators write it; `forebay place`
-//! reads it. Every figure is checked when it is read, because the search's bounds hold only for such figures.
+//! reads it. All figures are checked when it is read, because the bounds of the search hold only for valid figures.
 
 mod check;
 
@@ -15,32 +15,33 @@ use forebay_models::placement::{Sensitivity, Shape};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The form of the file.
+/// The version of the file format.
 pub const SCHEMA: u32 = 1;
-/// The longest file, in bytes: tens of thousands of functions.
+/// The maximum length of a file, in bytes. It holds tens of thousands of functions.
 const MOST: u64 = 16 << 20;
 
-/// Models of functions on one CPU model, of one build.
+/// The models of functions for one CPU model and one build.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Registry {
-    /// The form: [`SCHEMA`].
+    /// The version of the format: [`SCHEMA`].
     pub schema: u32,
-    /// The CPU's model.
+    /// The CPU model.
     pub cpu: String,
     /// The build of Forebay.
     pub build: String,
-    /// Where the figures come from, except for those that name another origin themselves.
+    /// The origin of all figures that have no origin of their own.
     pub origin: ModelOrigin,
-    /// The name of the metric x, by which functions' demands are stated: a demand is `1/x` (Octans eq. 7).
+    /// The name of the metric x for the demands of functions. A demand is `1/x` (Octans eq. 7).
     pub metric: String,
     /// The loads at which a competing level is 1.
     pub limits: LoadLimits,
-    /// By function: its name, or its name with its parameters, as the profile's keys have it (`acl@0123456789abcdef`).
+    /// The models by function. The key is its name, or its name with its parameters in the form of profile keys
+    /// (`acl@0123456789abcdef`).
     pub functions: BTreeMap<String, FunctionModel>,
 }
 
-/// Where figures come from.
+/// The origin of figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -49,65 +50,67 @@ pub enum ModelOrigin {
     Measured,
     /// Co-runs in the contention simulator.
     Simulated,
-    /// Another source's figures.
+    /// Figures of another source.
     Imported,
 }
 
-/// The load, `Σ 1/x`, of the strongest synthetic competitor on all cores that may share a place of contention. At this
-/// load the competing level is 1. Each is above 0.
+/// The load `Σ 1/x` of the strongest synthetic competitor on all cores that may share a place of contention. At this
+/// load the competing level is 1. Each limit is above 0.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadLimits {
-    /// Of a last-level cache.
+    /// The limit of a last-level cache.
     pub cache: f64,
-    /// Of a memory controller.
+    /// The limit of a memory controller.
     pub memory: f64,
-    /// Of the link between domains; `None` where the machine has one domain.
+    /// The limit of the link between domains. `None` if the machine has one domain.
     pub link: Option<f64>,
-    /// On how many cores that competitor ran; a server with more or fewer cores gets limits in proportion. `None`: the
-    /// limits are those of any server.
+    /// The numbers of cores on which the competitor ran. A server with other numbers of cores has proportional limits.
+    /// `None`: the limits are the same for any server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<SharingCores>,
 }
 
-/// The cores that share a place of contention. Each is 1 or more.
+/// The numbers of cores that share a place of contention. Each is 1 or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SharingCores {
-    /// A last-level cache: the cores of a domain.
+    /// The cores that share a last-level cache: those of a domain.
     pub cache: usize,
-    /// A memory controller: all cores, since packets are in the memory of the network interface's domain.
+    /// The cores that share a memory controller: all cores, because packets are in the memory of the network
+    /// interface's domain.
     pub memory: usize,
-    /// A link: the cores of a domain.
+    /// The cores that share a link: those of a domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<usize>,
 }
 
-/// How fast a function is alone, and how much competitors take of that.
+/// The model of a function: its solo rates, and its drop under competition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FunctionModel {
-    /// Packets a second without competitors.
+    /// The packets per second without competitors.
     pub rates: SoloRates,
-    /// Its metric x: the lower, the more it takes of shared places. Above 0.
+    /// The metric x. A function with a lower metric has a higher demand. Above 0.
     pub metric: f64,
-    /// Its drop on its chain's home domain.
+    /// The drop on the home domain of its chain.
     pub local: DropModel,
-    /// Its drop elsewhere; `None` where it is unknown. Its shape is that of `local`: the search has one for a function.
+    /// The drop on other domains. `None` if it is unknown. Its shape is that of `local`, because the search uses one
+    /// shape for a function.
     pub remote: Option<DropModel>,
-    /// The length of the packets of the co-runs.
+    /// The length of the packets of the co-runs, in bytes.
     pub packets_bytes: u32,
-    /// How many co-runs the model was fitted to.
+    /// The number of co-runs to which the model was fitted.
     pub runs: usize,
 }
 
-/// Packets a second without competitors. Each is above 0.
+/// The packets per second without competitors. Each rate is above 0.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SoloRates {
-    /// Packets are in the memory of the function's domain.
+    /// The rate with packets in the memory of the function's domain.
     pub local: f64,
-    /// Packets are in the memory of another domain; `None` where that is unknown.
+    /// The rate with packets in the memory of another domain. `None` if it is unknown.
     pub remote: Option<f64>,
 }
 
@@ -115,7 +118,7 @@ pub struct SoloRates {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DropModel {
-    /// How λ grows with the competing level.
+    /// The growth of λ with the competing level.
     pub shape: DropShape,
     /// α. 0 or more, and `α + β + C ≤ 1`, except where `fit` is [`FitMethod::Lms`].
     pub cache: f64,
@@ -125,31 +128,31 @@ pub struct DropModel {
     pub constant: f64,
     /// The root of the mean squared error of λ, over the co-runs that the model was fitted to.
     pub error: f64,
-    /// The mean absolute error of λ over co-runs that the model was not fitted to; `None` where there were none.
+    /// The mean absolute error of λ over co-runs to which the model was not fitted. `None` if there were none.
     #[serde(default)]
     pub held_out: Option<f64>,
-    /// Half the width of the 95 % interval of a predicted λ; `None` where it is unknown.
+    /// Half the width of the 95 % interval of a predicted λ. `None` if it is unknown.
     #[serde(default)]
     pub interval_95: Option<f64>,
-    /// How the parameters were found.
+    /// The method by which the parameters were found.
     #[serde(default, skip_serializing_if = "FitMethod::is_default")]
     pub fit: FitMethod,
-    /// Where the figures come from, if not from where the [registry](Registry::origin) says.
+    /// The origin of the figures, if it differs from that of the [registry](Registry::origin).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<ModelOrigin>,
 }
 
-/// How a drop grows with the competing level.
+/// The growth of a drop with the competing level.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DropShape {
-    /// In proportion.
+    /// Proportional to the competing level.
     Linear,
-    /// `f·(1 + h) / (f + h)`, h above 0.
+    /// `f·(1 + h) / (f + h)` with h above 0.
     Saturating(f64),
 }
 
-/// How parameters were found.
+/// The method by which parameters were found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FitMethod {
@@ -167,7 +170,7 @@ impl FitMethod {
 }
 
 impl DropModel {
-    /// The parameters as the search takes them.
+    /// Returns the parameters in the form of the search.
     #[must_use]
     pub fn sensitivity(&self) -> Sensitivity {
         Sensitivity { cache: self.cache, memory: self.memory, constant: self.constant }
@@ -175,7 +178,7 @@ impl DropModel {
 }
 
 impl DropShape {
-    /// The shape as the search takes it.
+    /// Returns the shape in the form of the search.
     #[must_use]
     pub fn shape(self) -> Shape {
         match self {
@@ -194,7 +197,7 @@ impl From<Shape> for DropShape {
     }
 }
 
-/// Why a registry cannot be read or written.
+/// An error when a registry is read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// The file cannot be read or written.
@@ -202,55 +205,55 @@ pub enum RegistryError {
     Io {
         /// The file.
         file: PathBuf,
-        /// The system's message.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// The text is no registry.
-    #[error("{file}: no registry of models: {error}")]
+    /// The text is not a registry.
+    #[error("{file}: not a registry of models: {error}")]
     Form {
         /// The file.
         file: String,
-        /// What is wrong, with line and column.
+        /// The error of the parser, with line and column.
         error: serde_json::Error,
     },
-    /// A form of another version.
+    /// The file has another version of the format.
     #[error("{file}: schema {found}: allowed is {SCHEMA}")]
     Schema {
         /// The file.
         file: String,
-        /// Its version.
+        /// The version of the file.
         found: u64,
     },
-    /// A figure that cannot be.
+    /// A figure is out of range.
     #[error("{file}: {place}{what} is {value}: allowed is {allowed}")]
     Value {
         /// The file.
         file: String,
-        /// The function, such as `function 'nat_out': local.`; empty outside of functions.
+        /// The function, for example `function 'nat_out': local.`. Empty for figures outside functions.
         place: String,
-        /// The figure's name.
+        /// The name of the figure.
         what: &'static str,
-        /// Its value.
+        /// The value.
         value: String,
         /// The values that are allowed.
         allowed: &'static str,
     },
-    /// Figures of two registries do not go together.
+    /// The figures of two registries are not compatible.
     #[error("{file}: {what} is {value}: allowed is {allowed}, as in the registry that it is added to")]
     Foreign {
         /// The file that is added.
         file: String,
-        /// The figure's name.
+        /// The name of the figure.
         what: &'static str,
-        /// Its value.
+        /// The value.
         value: String,
-        /// That of the registry it is added to.
+        /// The value in the registry to which it is added.
         allowed: String,
     },
 }
 
 impl Registry {
-    /// A registry without functions.
+    /// Creates a registry without functions.
     #[must_use]
     pub fn new(cpu: &str, build: &str, origin: ModelOrigin, metric: &str, limits: LoadLimits) -> Self {
         let [cpu, build, metric] = [cpu, build, metric].map(str::to_owned);
@@ -260,23 +263,23 @@ impl Registry {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`RegistryError`].
+    /// Returns [`RegistryError`] if the file cannot be read, or if its content is not valid.
     pub fn read(file: &Path) -> Result<Self, RegistryError> {
         let bytes = read_text(file, MOST).map_err(|error| RegistryError::Io { file: file.to_owned(), error })?;
         Self::parse(&bytes, &file.display().to_string())
     }
 
-    /// Reads a file's bytes, and checks all figures. `file` names it in errors.
+    /// Parses the content of a file, and checks all figures. `file` is the name of the file for errors.
     ///
     /// # Errors
-    /// [`RegistryError`].
+    /// Returns [`RegistryError`] if the content is not valid.
     pub fn parse(bytes: &[u8], file: &str) -> Result<Self, RegistryError> {
         #[derive(Deserialize)]
         struct Version {
             schema: u64,
         }
         let form = |error| RegistryError::Form { file: file.to_owned(), error };
-        // First: the other keys of a later form are unknown here.
+        // The version is checked first, because a later format may have other keys.
         let Version { schema } = serde_json::from_slice(bytes).map_err(form)?;
         if schema != u64::from(SCHEMA) {
             return Err(RegistryError::Schema { file: file.to_owned(), found: schema });
@@ -286,10 +289,10 @@ impl Registry {
         Ok(registry)
     }
 
-    /// Writes it to a file that its owner alone may read: at any moment the old one or the new one is there, whole.
+    /// Writes the registry to a file that only its owner may read. The file is replaced atomically.
     ///
     /// # Errors
-    /// [`RegistryError`]: a figure cannot be, or the file cannot be written.
+    /// Returns [`RegistryError`] if a figure is out of range, or if the file cannot be written.
     pub fn write(&self, file: &Path) -> Result<(), RegistryError> {
         self.check(&file.display().to_string())?;
         let io = |error| RegistryError::Io { file: file.to_owned(), error };
@@ -299,13 +302,13 @@ impl Registry {
         replace_private(file, self.text().as_bytes()).map_err(io)
     }
 
-    /// The file's text.
+    /// Returns the text of the file.
     #[must_use]
     pub fn text(&self) -> String {
         serde_json::to_string_pretty(self).expect("names and finite numbers can be written") + "\n"
     }
 
-    /// Where the registry of a CPU model, a build and a largest batch is kept in `folder`.
+    /// Returns the path in `folder` for the registry of a CPU model, a build and a largest batch.
     #[must_use]
     pub fn file(folder: &Path, cpu: &str, build: &str, batch: usize) -> PathBuf {
         let plain = |text: &str| -> String {
@@ -315,12 +318,12 @@ impl Registry {
         folder.join(format!("{}_{}_{batch}.json", plain(cpu), plain(build)))
     }
 
-    /// Adds the functions of another registry, which replace those of the same names. `file` names the other one in
-    /// errors.
+    /// Adds the functions of another registry. They replace functions of the same names. `file` is the name of the
+    /// other registry for errors.
     ///
     /// # Errors
-    /// [`RegistryError::Foreign`]: the other one has another metric or other limits, so that its demands mean something
-    /// else.
+    /// Returns [`RegistryError::Foreign`] if the other registry has another metric or other limits, because its demands
+    /// are not comparable then.
     pub fn add(&mut self, other: Self, file: &str) -> Result<(), RegistryError> {
         let foreign = |what, value: String, allowed: String| {
             let is_same = value == allowed;
@@ -342,7 +345,7 @@ impl Registry {
     }
 }
 
-/// Any bytes, for fuzzing: a registry that is read can be written, and is the same when it is read again.
+/// Fuzzing: a registry that was parsed from any bytes can be written and parsed again with the same functions.
 pub fn fuzz_registry(bytes: &[u8]) {
     if let Ok(registry) = Registry::parse(bytes, "registry.json") {
         let again = Registry::parse(registry.text().as_bytes(), "registry.json").expect("a registry that was written");

@@ -1,4 +1,4 @@
-//! The search for a placement: which method, which objective, and which chains are rejected because they do not fit.
+//! Searches for a placement. It selects the method and the objective, and rejects chains that do not fit.
 
 mod headroom;
 mod nearby;
@@ -13,52 +13,53 @@ use crate::problem::Objective;
 pub use headroom::search_with_headroom;
 pub use nearby::search_nearby;
 
-/// How a placement is searched for.
+/// The method of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// Branch and bound, with a certificate.
     Exact,
     /// The paper's heuristic.
     Octans,
-    /// Functions one after the other on the domain with the least share of its cores in use.
+    /// Places functions one after the other on the domain with the smallest share of its cores in use.
     NodeBalancing,
-    /// Functions one after the other on the home domain, then on others.
+    /// Places functions one after the other on the home domain, then on others.
     NodeFirst,
-    /// Functions one after the other on any free core.
+    /// Places functions one after the other on any free core.
     Random,
-    /// Every placement.
+    /// Tries every placement.
     BruteForce,
 }
 
-/// What the search may take.
+/// The parameters and limits of a search.
 #[derive(Clone, Copy)]
 pub struct SearchEffort<'t> {
     /// The method.
     pub algorithm: Algorithm,
-    /// What is looked for.
+    /// The objective.
     pub objective: Objective,
-    /// Everything random derives from it.
+    /// The seed of all randomness.
     pub seed: u64,
-    /// Whether the time is over; it is called now and then.
+    /// Returns whether the time is over. It is called repeatedly.
     pub is_over: &'t dyn Fn() -> bool,
-    /// By chain, how it runs now, and how many functions may move; `None`: nothing runs.
+    /// The current placement of each chain, and the number of functions that may move. `None` if no chain runs.
     pub from: Option<From<'t>>,
 }
 
-/// What the search has found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// The chains that are placed, by number.
+    /// The indices of the placed chains.
     pub kept: Vec<usize>,
-    /// By chain that is kept: its placement.
+    /// The placement of each placed chain.
     pub placement: Placement,
-    /// What it is worth: the sum over chains, or the number of cores.
+    /// The value: the sum over chains, or the number of cores.
     pub value: f64,
-    /// What no placement exceeds, or of cores: no placement needs fewer. `None` where the method proves nothing.
+    /// The bound: no placement has a higher value, or with `cores` needs fewer cores. `None` if the method proves
+    /// nothing.
     pub bound: Option<f64>,
-    /// Nodes of the search, where it counts them.
+    /// The number of nodes of the search, if it counts them.
     pub nodes: Option<u64>,
-    /// What an independent routine says of the bound; `None` where there is none.
+    /// The result of an independent check of the bound. `None` if there is no bound.
     pub checked: Option<Checked>,
     /// The chains that are not placed.
     pub rejected: Vec<Rejection>,
@@ -67,16 +68,16 @@ pub struct Outcome {
 /// A chain that is not placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// The chain, by number.
+    /// The index of the chain.
     pub chain: usize,
-    /// Why it does not fit.
+    /// The reason.
     pub reason: String,
 }
 
-/// Why there is no search.
+/// An error of a search.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SearchError {
-    /// The problem is none.
+    /// The problem is not valid.
     #[error(transparent)]
     Problem(#[from] ProblemError),
     /// The method would take too long.
@@ -87,29 +88,29 @@ pub enum SearchError {
     TooMany {
         /// The method.
         method: &'static str,
-        /// How many placements it would look at.
+        /// The number of placements that it would examine.
         count: f64,
     },
-    /// The method cannot do this.
+    /// The method does not support the request.
     #[error("--search {method}: it {what}: allowed is `--search exact`")]
     Method {
         /// The method.
         method: &'static str,
-        /// What it cannot do.
+        /// The unsupported request.
         what: &'static str,
     },
-    /// The search is at fault: report it.
+    /// The search is wrong. This is a defect that should be reported.
     #[error("a fault of the search: {0}")]
     Refuted(#[from] Refuted),
 }
 
-/// The most nodes of the search that shows how much a chain forwards alone.
+/// The maximum number of nodes of the search for the rate of a chain alone.
 const ALONE_NODES: u64 = 10_000;
-/// The most placements that are looked at one by one.
+/// The maximum number of placements that are examined one by one.
 const MOST_LISTED: f64 = 1e7;
 
 impl Algorithm {
-    /// Its name, as on the command line.
+    /// Returns the name, as on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -124,7 +125,7 @@ impl Algorithm {
 }
 
 impl Objective {
-    /// Its name, as on the command line.
+    /// Returns the name, as on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -135,7 +136,7 @@ impl Objective {
     }
 }
 
-/// A placement of the chains that are kept.
+/// A placement of the chains that are not rejected.
 #[derive(Default)]
 struct Solved {
     placement: Placement,
@@ -145,12 +146,12 @@ struct Solved {
     checked: Option<Checked>,
 }
 
-/// Searches for a placement. Chains that do not fit are rejected: those that do not fit alone, then those whose absence
-/// costs least. With the fewest cores, and by searches other than [`Algorithm::Exact`], these are the chains of the
-/// least weight, the last of equal ones first.
+/// Searches for a placement. Chains that do not fit are rejected: first those that do not fit alone, then those whose
+/// absence costs least. For the objective of the fewest cores, and in searches other than [`Algorithm::Exact`], the
+/// chains of the smallest weight are rejected, the last of equal ones first.
 ///
 /// # Errors
-/// [`SearchError`].
+/// Returns [`SearchError`] if the problem is not valid, or if the method does not support the request.
 pub fn search(problem: &Problem, effort: &SearchEffort<'_>) -> Result<Outcome, SearchError> {
     let (is_exact, method) = (effort.algorithm == Algorithm::Exact, effort.algorithm.name());
     if !is_exact && effort.objective == Objective::Cores {
@@ -217,7 +218,7 @@ pub fn search(problem: &Problem, effort: &SearchEffort<'_>) -> Result<Outcome, S
     Ok(Outcome { kept, placement, value, bound, nodes, checked, rejected })
 }
 
-/// Why a chain does not fit beside others that leave so many cores.
+/// Returns the reason why a chain does not fit beside others that leave `free` cores.
 fn beside(needed: usize, free: usize, effort: &SearchEffort<'_>) -> String {
     if needed > free {
         let cores = if needed == 1 { "core" } else { "cores" };
@@ -233,7 +234,7 @@ fn cores(problem: &Problem) -> usize {
     problem.domains.iter().map(|domain| domain.cores).sum()
 }
 
-/// The cores that a chain takes at least. Baselines do not run chains on one core.
+/// Returns the minimum number of cores of a chain. Baselines do not run whole chains on one core.
 fn needs(problem: &Problem, chain: usize, effort: &SearchEffort<'_>) -> usize {
     let chain = &problem.chains[chain];
     if effort.algorithm == Algorithm::Exact { chain.fewest_cores() } else { chain.functions.len() }
@@ -248,21 +249,21 @@ fn part(problem: &Problem, kept: &[usize]) -> Problem {
     Problem { domains: problem.domains.clone(), chains }
 }
 
-/// Why a chain does not fit on the server by itself.
+/// Returns the reason if a chain alone does not fit on the server.
 fn alone(problem: &Problem, chain: usize, effort: &SearchEffort<'_>) -> Result<Option<String>, SearchError> {
     let mut part = part(problem, &[chain]);
     part.check_numbers()?;
-    let (needed, there) = (needs(problem, chain, effort), cores(problem));
-    if needed > there {
+    let (needed, available) = (needs(problem, chain, effort), cores(problem));
+    if needed > available {
         let more = if part.chains[0].copies == 0 { ": `copies: 1` runs it on one core" } else { "" };
-        return Ok(Some(format!("it needs {needed} cores: there are {there}{more}")));
+        return Ok(Some(format!("it needs {needed} cores: there are {available}{more}")));
     }
     let least = std::mem::replace(&mut part.chains[0].least, 0.0);
-    // Baselines know no least rate; the answer reports what they miss.
+    // Baselines ignore the minimum rate. The answer reports objectives that they miss.
     if least <= 0.0 || effort.algorithm != Algorithm::Exact {
         return Ok(None);
     }
-    // One core for each function, or all copies at home, is mostly enough.
+    // One core for each function, or all copies at home, is enough in most cases.
     let at_home = Way::Whole(vec![part.chains[0].home; part.chains[0].copies]);
     let simple = baselines::node_first(&part).ok().flatten().map(|found| found.placement);
     let mut simple = simple.into_iter().chain([vec![at_home]]);
@@ -271,7 +272,7 @@ fn alone(problem: &Problem, chain: usize, effort: &SearchEffort<'_>) -> Result<O
     }
     (part.chains[0].rate, part.chains[0].weight) = (f64::INFINITY, 1.0);
     let found = exact(&part, &Effort { nodes: ALONE_NODES, is_over: effort.is_over })?;
-    // Nothing is proved of a chain for which there was no time.
+    // If there was no time, nothing is proved, and the chain is kept.
     let Some(best) = found.map(|found| found.bound) else { return Ok(None) };
     let [needed, best_shown] = [least, best].map(crate::format::rate);
     Ok((best < least).then(|| format!("its objectives need {needed}: alone it would forward at most {best_shown}")))
@@ -315,13 +316,13 @@ fn solve(
             found
         }
     };
-    // It looks at no copies and at no least rate.
+    // Enumeration ignores copies and minimum rates, so it is only a proof without them.
     let is_all = part.chains.iter().all(|chain| chain.copies == 0 && chain.least <= 0.0);
     let bound = |value| (is_whole && is_all).then_some(value);
     Ok(found.map(|Found { placement, value }| Solved { placement, value, bound: bound(value), ..Solved::default() }))
 }
 
-/// The exact search's placement, whose certificate another routine checks.
+/// Runs the exact search. A separate routine checks its certificate.
 fn certified(
     part: &Problem,
     kept: &[usize],

@@ -1,4 +1,5 @@
-//! The server as the search sees it: memory domains with cores that functions may use, and chains' home domains.
+//! The server in the form of the search: memory domains with the cores that functions may use, and the home domains of
+//! chains.
 
 use forebay_host::Topology;
 use forebay_pipeline::{listed, nearest};
@@ -8,34 +9,34 @@ use crate::chains::ServiceChain;
 /// A server's memory domains and network interfaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// In the order of their lowest cores.
+    /// The domains, in the order of their lowest cores.
     pub domains: Vec<ServerDomain>,
-    /// Network interfaces, by name: each with its NUMA node, where that is known.
+    /// The network interfaces by name, each with its NUMA node if it is known.
     pub interfaces: Vec<(String, Option<usize>)>,
-    /// By pair of domains: the distance between their nodes (ACPI SLIT).
+    /// The distance between the nodes of each pair of domains (ACPI SLIT).
     distances: Vec<Vec<u32>>,
 }
 
 /// Cores that share a last-level cache and a NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerDomain {
-    /// The NUMA node, where it is known.
+    /// The NUMA node, if it is known.
     pub node: Option<usize>,
-    /// Processors that functions may use, by the kernel's numbers.
+    /// The processors that functions may use, by the kernel's numbers.
     pub cores: Vec<usize>,
 }
 
-/// A chain's home domain.
+/// The home domain of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home {
     /// The domain.
     pub domain: usize,
-    /// What was assumed, where the chain and the topology do not determine it.
+    /// The assumption that was made, if the chain and the topology do not determine the home.
     pub note: Option<String>,
 }
 
 impl Server {
-    /// The usable processors of a topology: one of each core, and with `threads` all.
+    /// Returns the usable processors of a topology: one of each core, or all if `threads` is set.
     #[must_use]
     pub fn of(topology: &Topology, threads: bool) -> Self {
         let domains: Vec<_> = topology.domains();
@@ -53,16 +54,16 @@ impl Server {
         Self { interfaces: interfaces.collect(), distances, domains: domains.into_iter().map(domain).collect() }
     }
 
-    /// How many cores functions may use.
+    /// Returns the number of cores that functions may use.
     #[must_use]
     pub fn cores(&self) -> usize {
         self.domains.iter().map(|domain| domain.cores.len()).sum()
     }
 
-    /// The home domain of a chain: the one that it names, or the first of its interface's NUMA node.
+    /// Returns the home domain of a chain: the one that it names, or the first one of its interface's NUMA node.
     ///
     /// # Errors
-    /// Why it has none, with what is allowed.
+    /// Returns the reason if it has none, with the allowed values.
     pub fn home(&self, chain: &ServiceChain) -> Result<Home, String> {
         let domains = self.domains.len();
         if domains == 0 {
@@ -81,10 +82,11 @@ impl Server {
                 let Some((_, node)) = found else {
                     let names = || self.interfaces.iter().map(|(name, _)| name.as_str());
                     let near = nearest(name, names());
-                    let there = if self.interfaces.is_empty() { "no interface".to_owned() } else { listed(names()) };
+                    let available =
+                        if self.interfaces.is_empty() { "no interface".to_owned() } else { listed(names()) };
                     return Err(format!(
-                        "the topology has no interface '{}'{near}: it has {there}; `home: DOMAIN` states the domain \
-                         of its packets",
+                        "the topology has no interface '{}'{near}: it has {available}; `home: DOMAIN` states the \
+                         domain of its packets",
                         name.escape_debug()
                     ));
                 };
@@ -105,8 +107,8 @@ impl Server {
         Ok(Home { domain: of_node.unwrap_or(0), note })
     }
 
-    /// By domain, a class: domains of one class are alike in cores, interfaces and distances to all homes. A home is in
-    /// a class of its own.
+    /// Returns the class of each domain. Domains of one class have equal numbers of cores, equal numbers of interfaces
+    /// and equal distances to all homes. A home is the only domain of its class.
     #[must_use]
     pub fn classes(&self, homes: &[usize]) -> Vec<usize> {
         let mut classes: Vec<usize> = Vec::new();
@@ -148,8 +150,8 @@ mod tests {
     }
 
     #[test]
-    fn a_home_is_that_of_the_interface_and_what_is_assumed_is_stated() {
-        let mut topology = Topology::synthetic("4x4:llc=2:nic=2").expect("in order");
+    fn a_home_is_that_of_the_interface_and_assumptions_are_stated() {
+        let mut topology = Topology::synthetic("4x4:llc=2:nic=2").expect("it is valid");
         let server = Server::of(&topology, false);
         let home = |server: &Server, interface, home| server.home(&chain(interface, home));
         assert_eq!(home(&server, Some("eth0"), None), Ok(Home { domain: 4, note: None }));
@@ -168,7 +170,7 @@ mod tests {
     #[test]
     fn only_domains_that_are_alike_are_of_one_class() {
         let server = Server::of(&Topology::synthetic("4x4:llc=2").expect("in order"), false);
-        // Domain 1 is on the home's node, all others are as far away as each other.
+        // Domain 1 is on the node of the home. All others have the same distance to it.
         assert_eq!(server.classes(&[0]), [0, 1, 2, 2, 2, 2, 2, 2]);
         assert_eq!(server.classes(&[0, 4]), [0, 1, 2, 2, 4, 5, 2, 2]);
         let threads = Server::of(&Topology::synthetic("1x2:smt=2").expect("in order"), true);

@@ -1,6 +1,7 @@
-//! Absurd chains, servers and models give an answer, or an error that says what is wrong and what is allowed.
+//! Tests that absurd chains, servers and models give an answer, or an error that states the fault and the allowed
+//! values.
 //!
-//! `FOREBAY_ABSURD=10000 cargo test -p forebay-placement --test absurd` tries more than the usual number.
+//! `FOREBAY_ABSURD=10000 cargo test -p forebay-placement --test absurd` tries more inputs than the default.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -16,8 +17,8 @@ use forebay_placement::registry::Registry;
 use forebay_placement::search::{Algorithm, SearchEffort, search};
 use forebay_placement::server::Server;
 
-/// Xorshift (Marsaglia 2003): the same numbers in every run. The second number: one value of so many is absurd; 0:
-/// none.
+/// A Xorshift generator (Marsaglia 2003), which gives the same numbers in every run. If the second number is n > 0, one
+/// of n values is absurd. If it is 0, none is.
 struct Random(u64, usize);
 
 impl Random {
@@ -32,7 +33,7 @@ impl Random {
         self.1 > 0 && self.below(self.1) == 0
     }
 
-    /// One of the first `usual` mostly, and now and then one of the others.
+    /// Returns one of the first `usual` values, or now and then any of the values.
     fn one<'t>(&mut self, all: &[&'t str], usual: usize) -> &'t str {
         if self.is_absurd() { all[self.below(all.len())] } else { all[self.below(usual)] }
     }
@@ -62,9 +63,9 @@ impl Random {
                 ("gate", &["1"], 1),
             ];
             for (at, (key, values, usual)) in keys.into_iter().enumerate() {
-                // A percentile stands beside an objective.
-                let is_there = if at >= 6 { self.is_absurd() } else { self.below(4) == 0 };
-                if is_there {
+                // A percentile is only valid beside an objective.
+                let is_present = if at >= 6 { self.is_absurd() } else { self.below(4) == 0 };
+                if is_present {
                     let _ = write!(text, ", {key}: {}", self.one(values, usual));
                 }
             }
@@ -90,8 +91,8 @@ impl Random {
             let remote = random.one(&[&remote, "null"], 1).to_owned();
             let rates = ["1e6", "2e7", "0", "-1", "1e300", "1e-300", "null"];
             format!(
-                r#""{name}": {{ "rates": {{ "local": {}, "remote": {} }}, "metric": {}, "local": {local}, "remote": {remote},
-                "packets_bytes": 60, "runs": 9 }}"#,
+                r#""{name}": {{ "rates": {{ "local": {}, "remote": {} }}, "metric": {}, "local": {local},
+                "remote": {remote}, "packets_bytes": 60, "runs": 9 }}"#,
                 random.one(&rates, 2),
                 random.one(&rates, 2),
                 random.one(&["1", "0.3", "3", "0", "1e308", "1e-308"], 3),
@@ -111,7 +112,7 @@ impl Random {
     }
 }
 
-/// Tries one input. Returns an error's text; nothing where there is an answer.
+/// Tries one input. Returns the text of the error if there is no answer.
 fn attempt(random: &mut Random) -> Result<(), String> {
     let text = random.chains();
     let machine =
@@ -127,7 +128,7 @@ fn attempt(random: &mut Random) -> Result<(), String> {
     let algorithm = if random.below(2) == 0 { Algorithm::Exact } else { algorithms[random.below(5)] };
     let posed = pose(&chains, &server, &registry, &BTreeMap::new(), objective).map_err(|error| error.to_string())?;
     let calls = Cell::new(0);
-    // A bound of the effort that does not depend on time.
+    // This limit of the effort does not depend on time.
     let is_over = || calls.replace(calls.get() + 1) > 3;
     let effort = SearchEffort { algorithm, objective, seed: 7, is_over: &is_over, from: None };
     let outcome = search(&posed.problem, &effort).map_err(|error| error.to_string())?;

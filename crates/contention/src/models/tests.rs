@@ -1,4 +1,4 @@
-//! Models against the simulator, and the shape of a real function's drop.
+//! Tests models against the simulator, and the shape of a real function's drop.
 
 use super::*;
 use crate::catalogue;
@@ -14,20 +14,20 @@ fn draw(runs: usize, seed: u64) -> Draw {
     Draw { runs, chains: 5, length: 4, has_competitors: false, cores, seed }
 }
 
-/// The bar: a mean error of λ of at most 10 % where λ is 0.05 or more, on runs of other mixes, and less than the best
-/// constant's. By the pressure on others and by the bandwidth.
+/// Requires a mean error of λ of at most 10 % on runs of other mixes where λ is 0.05 or more, and less than half of
+/// that of the best constant. Tests the metrics `Pressure` and `Bandwidth`.
 #[test]
 fn models_predict_mixes_they_were_not_fitted_to() {
     let profile = profile();
-    let (known, new) = (runs(&profile, draw(120, 1)), runs(&profile, draw(60, 2)));
-    let (known, new) = (known.expect("runs"), new.expect("runs"));
-    assert!(known.iter().chain(&new).all(|run| run.solution.converged()));
+    let (training, test) = (runs(&profile, draw(120, 1)), runs(&profile, draw(60, 2)));
+    let (training, test) = (training.expect("runs"), test.expect("runs"));
+    assert!(training.iter().chain(&test).all(|run| run.solution.converged()));
     for candidate in [Candidate::Pressure, Candidate::Bandwidth] {
         let metrics = profile.metrics(candidate).expect("every function has a demand");
         let limits = limits(&profile, &metrics);
         let sampled = |runs: &[Run]| samples(&profile, runs, &metrics, &limits).expect("levels");
-        let models = Models::fit(&profile, &metrics, &limits, &sampled(&known), Method::HeldOut).expect("models");
-        let errors = models.judge(&sampled(&new));
+        let models = Models::fit(&profile, &metrics, &limits, &sampled(&training), Method::HeldOut).expect("models");
+        let errors = models.judge(&sampled(&test));
         assert!(errors.relative <= 0.1 && errors.relative < errors.of_constant / 2.0, "{errors:?}");
         assert!(errors.counted > 300 && errors.inside_interval > 0.7, "{errors:?}");
         for side in models.functions.iter().flatten() {
@@ -35,15 +35,16 @@ fn models_predict_mixes_they_were_not_fitted_to() {
             let sum = drop.cache + drop.memory + drop.constant;
             assert!(drop.cache >= 0.0 && drop.memory >= 0.0 && drop.constant >= 0.0 && sum <= 1.0 + 1e-9, "{drop:?}");
         }
-        // A model predicts of a placement the same as the search's problem.
-        let (mix, sample) = (&new[0].mix, sampled(&new[..1])[0]);
+        // A model and the problem of the search predict the same rate for a placement.
+        let (mix, sample) = (&test[0].mix, sampled(&test[..1])[0]);
         let predicted = models.predict(&profile.bench, mix).expect("a placement")[0][0];
         let alone = profile.rates[sample.function][sample.side];
         assert!((predicted / (alone * (1.0 - models.drop(&sample))) - 1.0).abs() < 1e-9);
     }
 }
 
-/// Levels of the predictor's rules, by hand: two functions on the home domain, one of another chain away.
+/// The levels by the predictor's rules, computed by hand: two functions on the home domain, and one of another chain on
+/// the other domain.
 #[test]
 fn levels_are_those_of_the_predictor() {
     let profile = profile();
@@ -58,15 +59,15 @@ fn levels_are_those_of_the_predictor() {
     assert!(near(levels[1][0], [1.0, 0.0]), "away and first, alone on its link: {levels:?}");
 }
 
-/// Real co-runs of a flow monitor beside competitors with working sets of 0 to 12 MB: there is no run without
-/// competitors, so that only the shape is compared. Throughput falls with the working set all along, and a term that
-/// saturates at a level of its own fits no worse than a straight line.
+/// Real co-runs of a flow monitor beside competitors with working sets of 0 to 12 MB. There is no run without
+/// competitors, so only the shape is compared. Throughput falls with the working set over the whole range, and a
+/// saturating term with its own level fits no worse than a straight line.
 #[test]
 fn real_co_runs_fall_with_the_competitors_working_set() {
     let path = "../../../shared/data/contention/flowmon-slomo-train.txt";
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     let Ok(text) = std::fs::read_to_string(&path) else {
-        println!("skipped: {} is not there", path.display());
+        println!("skipped: {} does not exist", path.display());
         return;
     };
     let rows = text.lines().map(|line| {
@@ -75,7 +76,7 @@ fn real_co_runs_fall_with_the_competitors_working_set() {
     });
     let rows: Vec<(f64, f64)> = rows.collect();
     assert_eq!(rows.len(), 50);
-    // The highest throughput stands for the run alone.
+    // The highest throughput stands for the solo run.
     let most = rows.iter().map(|row| row.1).fold(0.0, f64::max);
     let runs: Vec<_> = rows
         .iter()

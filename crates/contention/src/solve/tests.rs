@@ -1,4 +1,4 @@
-//! The simulator's properties, on random functions and servers.
+//! Tests the properties of the simulator on random functions and servers.
 
 use proptest::prelude::*;
 
@@ -44,7 +44,7 @@ fn server() -> impl Strategy<Value = Server> {
     })
 }
 
-/// Each function a chain of its own, in turn on the home domain and away.
+/// Returns chains of one function each, alternating between the home domain and the other one.
 fn spread(functions: &[Function]) -> Vec<Chain<'_>> {
     let chain = |(at, function)| Chain { functions: vec![function], domains: vec![at % 2], home: 0 };
     functions.iter().enumerate().map(chain).collect()
@@ -63,7 +63,7 @@ fn first(server: &Server, chains: &[Chain<'_>]) -> f64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// A function whose tables fit runs alone as fast as its ticks and its cache hits let it.
+    /// A function whose tables fit into the cache is, alone, as fast as its ticks and cache hits allow.
     #[test]
     fn alone_it_is_as_fast_as_the_formula(mut function in functions(2), server in server()) {
         function[0].has_packets = false;
@@ -79,7 +79,8 @@ proptest! {
         }
     }
 
-    /// Whatever runs, caches hold no more than they have or than there is, and queues carry no more than they can.
+    /// Caches never contain more lines than they have room for or than exist, and queues never carry more than their
+    /// bandwidth.
     #[test]
     fn nothing_is_created(functions in functions(12), server in server(), which in 0_usize..3) {
         let pace = [Pace::Own, Pace::Dropping, Pace::Held][which];
@@ -105,7 +106,7 @@ proptest! {
         }
     }
 
-    /// One more of a kind never helps.
+    /// An additional copy of a function never helps.
     #[test]
     fn more_of_a_kind_never_help(function in functions(2), server in server()) {
         let rate = |count: usize| {
@@ -116,7 +117,7 @@ proptest! {
         prop_assert!(rates.windows(2).all(|pair| pair[1] <= pair[0] * (1.0 + 1e-6)), "{rates:?}");
     }
 
-    /// A larger table of its own, less cache or less bandwidth never helps a function alone.
+    /// Larger tables, a smaller cache or less bandwidth never help a function that runs alone.
     #[test]
     fn less_room_never_helps(mut function in functions(2), server in server(), part in 0.2_f64..1.0) {
         let rate = |server: &Server, function: &[Function]| first(server, &spread(function));
@@ -131,7 +132,7 @@ proptest! {
         prop_assert!(rate(&server, &function) <= before * (1.0 + 1e-6));
     }
 
-    /// A synthetic competitor with more bandwidth takes more.
+    /// A synthetic competitor with more bandwidth causes a larger drop.
     #[test]
     fn a_faster_competitor_takes_more(function in functions(2), server in server(), footprint in 1.0_f64..64.0) {
         let rates: Vec<_> = [0.2e9, 1e9, 4e9, 2e10]
@@ -144,7 +145,7 @@ proptest! {
         prop_assert!(rates.windows(2).all(|pair| pair[1] <= pair[0] * (1.0 + 1e-6)), "{rates:?}");
     }
 
-    /// Functions of a chain at its pace all run at the rate of the slowest, and take no more than at their own.
+    /// All functions of a chain that is held back run at the rate of the slowest one, which works at its own capacity.
     #[test]
     fn a_chain_runs_as_fast_as_its_slowest(functions in functions(6), server in server()) {
         let all: Vec<_> = functions.iter().collect();
@@ -152,7 +153,7 @@ proptest! {
         let chain = [Chain { functions: all, domains, home: 0 }];
         let found = solved(&server, &chain, Pace::Held);
         let rate = found.chain_rate(0);
-        // Where packets are dropped, no function is faster than the one before it, and the last one is the slowest.
+        // If packets are dropped, no function is faster than the previous one.
         let dropping = solved(&server, &chain, Pace::Dropping);
         let rates: Vec<_> = dropping.seats[0].iter().map(|seat| seat.rate).collect();
         prop_assert!(rates.windows(2).all(|pair| pair[1] <= pair[0] * (1.0 + 1e-6)), "{rates:?}");
@@ -161,7 +162,7 @@ proptest! {
     }
 }
 
-/// On the paper's server: what chains make of packets in caches.
+/// Tests the effect of chains on packets in caches, on the paper's server.
 #[test]
 fn a_neighbour_on_the_same_domain_leaves_packets_in_the_cache() {
     let server = catalogue::octans_server();

@@ -1,4 +1,4 @@
-//! Counts of the kernel and of the threads up to an instant, read from outside at a span's two ends.
+//! Snapshots of the counters of the kernel and of the threads, taken at both ends of a span.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -13,24 +13,24 @@ use super::{Rival, Running};
 use crate::bandwidth;
 use crate::record::Load;
 
-/// What takes long to read: the whole machine's.
+/// The counters of the whole machine, which take long to read.
 ///
-/// It is read before the thread leaves its core, so it counts for a longer time than the span.
-pub(super) struct SlowLook {
+/// They are read before the thread leaves its core, so they cover a longer time than the span.
+pub(super) struct SlowSnapshot {
     at: Instant,
     bytes: Option<u64>,
     stolen: BTreeMap<usize, Nanos>,
 }
 
-/// What was counted between two slow looks.
+/// The counts between two slow snapshots.
 pub(super) struct SlowCounts {
-    /// Bytes to and from memory a second, where the kernel counts them.
+    /// The bytes per second to and from memory, if the kernel counts them.
     pub(super) bytes_per_second: Option<f64>,
-    /// By core: the share of the time in which the host of this virtual machine had it.
+    /// The share of the time in which the host of this virtual machine had each core.
     stolen: BTreeMap<usize, f64>,
 }
 
-impl SlowLook {
+impl SlowSnapshot {
     pub(super) fn take(tree: &Tree) -> Self {
         Self { at: Instant::now(), bytes: bandwidth::bytes(tree), stolen: stolen() }
     }
@@ -48,23 +48,24 @@ impl SlowLook {
 }
 
 impl SlowCounts {
-    /// The share of the time in which the host had a core.
+    /// Returns the share of the time in which the host had a core.
     pub(super) fn stolen(&self, core: usize) -> f64 {
         self.stolen.get(&core).copied().unwrap_or(0.0)
     }
 }
 
-/// What is read in microseconds. Where the threads have all cores, even this takes time of one of them in the span.
-pub(super) struct QuickLook {
-    /// The function's counters.
+/// The counters that can be read in microseconds. If the threads occupy all cores, even this read takes time from one
+/// of them during the span.
+pub(super) struct QuickSnapshot {
+    /// The counters of the function.
     pub(super) packets: Reading,
-    /// By thread, the function's first: its core, and for how long it has waited for it.
+    /// The core of each thread and the time that it has waited for it. The first thread is the function's.
     waited: Vec<(usize, Away)>,
-    /// By competitor.
+    /// The work of each competitor.
     pub(super) work: Vec<Work>,
 }
 
-impl QuickLook {
+impl QuickSnapshot {
     pub(super) fn take(running: &Running, rivals: &[Rival]) -> Self {
         let packets = running.board.read(Tsc.now());
         let threads = running.threads.iter().copied().chain(rivals.iter().flat_map(Rival::threads));
@@ -74,7 +75,7 @@ impl QuickLook {
         Self { packets, waited, work: rivals.iter().map(Rival::work).collect() }
     }
 
-    /// By thread: its core, and the share of so many seconds since `earlier` in which it waited for it.
+    /// Returns, for each thread, its core and the share of the last `seconds` in which it waited for it.
     pub(super) fn waited_since(&self, earlier: &Self, seconds: f64) -> impl Iterator<Item = (usize, f64)> {
         self.waited.iter().zip(&earlier.waited).map(move |((core, now), (_, before))| {
             let waited = now.since(before).wait.unwrap_or_default();
@@ -83,7 +84,7 @@ impl QuickLook {
     }
 }
 
-/// A competitor's counts up to an instant.
+/// The work of a competitor so far.
 pub(super) enum Work {
     Function(Box<Reading>),
     Synthetic { walked: u64, streamed: u64 },
@@ -100,7 +101,7 @@ impl Rival {
         }
     }
 
-    /// How much it did between two looks.
+    /// Returns the work between two snapshots, per second.
     pub(super) fn load(&self, earlier: &Work, later: &Work, seconds: f64) -> Load {
         let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
         match (self, earlier, later) {
@@ -115,7 +116,7 @@ impl Rival {
             ) => {
                 Load { walked: rate(*walked, *walked_now), streamed: rate(*streamed, *streamed_now), ..Load::default() }
             }
-            _ => unreachable!("both looks are at this competitor"),
+            _ => unreachable!("both snapshots are of this competitor"),
         }
     }
 }
@@ -124,11 +125,11 @@ impl Rival {
 mod tests {
     use super::*;
 
-    /// A longer time between slow looks does not count as more bytes or steal of the span.
+    /// A longer time between slow snapshots does not count as more bytes or stolen time of the span.
     #[test]
     fn slow_figures_are_rates_of_their_own_time() {
         let at = Instant::now();
-        let look = |after_ms: u64, bytes, stolen_ms: u64| SlowLook {
+        let look = |after_ms: u64, bytes, stolen_ms: u64| SlowSnapshot {
             at: at + std::time::Duration::from_millis(after_ms),
             bytes,
             stolen: BTreeMap::from([(3, Nanos(stolen_ms * 1_000_000))]),

@@ -1,34 +1,35 @@
-//! The cores of co-runs, and the sizes of their caches.
+//! Selects the cores of co-runs and reads the sizes of their caches.
 
 use forebay_host::position::data_cache;
 use forebay_host::{Host, Topology, TopologyError, Tree};
 
 use crate::record::Seats;
 
-/// More competitors than there are sets of.
+/// The maximum number of competitors.
 const MOST: usize = 15;
-/// The sizes of caches that are assumed where the system does not say, in bytes.
+/// The assumed cache sizes, in bytes, if the system does not report them.
 const OWN: u64 = 1 << 20;
 const SHARED: u64 = 32 << 20;
 
-/// Why there are no co-runs.
+/// The reason why co-runs are not possible.
 #[derive(Debug, thiserror::Error)]
 pub enum SeatsError {
-    /// The machine is not known.
+    /// The topology of the machine is unknown.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// A function and a competitor need a core each.
+    /// There are not two cores that share a last-level cache.
     #[error(
-        "co-runs need two cores that share a last-level cache: this process may use {0}, no two of which do (`forebay \
-         topology` shows them)"
+        "co-runs need two cores that share a last-level cache: no two of those that this process may use do ({0}; \
+         `forebay topology` shows them)"
     )]
     One(String),
 }
 
-/// The cores of this machine that co-runs use: those of the largest memory domain, one thread of each physical core.
-/// Where a domain has one core, its other threads compete.
+/// Returns the cores for co-runs: those of the largest memory domain, with one thread of each physical core. If every
+/// domain has only one core, the other threads of that core compete.
 ///
 /// # Errors
+/// Returns [`SeatsError`] if the topology is unknown, or if no two cores or threads share a last-level cache.
 /// [`SeatsError`].
 pub fn seats(tree: &Tree) -> Result<Seats, SeatsError> {
     of_topology(&Topology::read(tree, &Host::read(tree))?)
@@ -37,7 +38,7 @@ pub fn seats(tree: &Tree) -> Result<Seats, SeatsError> {
 fn of_topology(topology: &Topology) -> Result<Seats, SeatsError> {
     let domains = topology.domains();
     let seats = |mut cores: Vec<usize>, siblings: bool| {
-        // The first core is where a system does its own work: the function is not on it.
+        // The system does its own work on the first core, so the function uses the last one.
         let subject = cores.pop()?;
         cores.truncate(MOST);
         (!cores.is_empty()).then_some(Seats { subject, competitors: cores, siblings })
@@ -55,21 +56,21 @@ fn of_topology(topology: &Topology) -> Result<Seats, SeatsError> {
 /// The sizes of a core's caches, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caches {
-    /// The largest that is its own.
+    /// The largest cache that belongs to one core.
     pub own: u64,
     /// The last-level cache.
     pub shared: u64,
-    /// Whether the system does not say, and these are assumed.
+    /// Whether the sizes are assumed, because the system does not report them.
     pub are_assumed: bool,
 }
 
-/// The sizes of a core's caches.
+/// Reads the sizes of a core's caches.
 #[must_use]
 pub fn caches(tree: &Tree, core: usize) -> Caches {
     let [second, third] = [2, 3].map(|level| data_cache(tree, core, level));
     match (second, third) {
         (Some(own), Some(shared)) => Caches { own, shared, are_assumed: false },
-        // Without a third one the second is shared.
+        // Without a third level the second level is the shared cache.
         (Some(shared), None) if data_cache(tree, core, 1).is_some() => {
             let own = data_cache(tree, core, 1).unwrap_or(OWN);
             Caches { own, shared, are_assumed: false }

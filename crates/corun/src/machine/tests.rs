@@ -1,4 +1,4 @@
-//! The real thing on this machine, in tiny spans: counts and form, not speed.
+//! Tests short co-runs on this machine. They check counts and structure, not speed.
 
 use std::io::Write as _;
 
@@ -54,7 +54,7 @@ fn functions_run_beside_each_other_and_beside_synthetic_competitors() {
             assert!(works, "{competitor:?} {load:?}");
         }
     }
-    // Written and read again.
+    // The records can be written and read again.
     let folder = tempfile::tempdir().expect("a folder");
     let key = Key::this(32).expect("this program");
     let file = Records::file(folder.path(), &key);
@@ -62,7 +62,7 @@ fn functions_run_beside_each_other_and_beside_synthetic_competitors() {
     records.write(&file).expect("a folder of our own");
     let again = Records::read(&file, &key).unwrap_or_else(|error| panic!("{error}")).expect("it was written");
     assert!(again.functions.keys().eq(records.functions.keys()));
-    // What is to end ends before the next run.
+    // A set stop flag ends the measurement before the next run.
     stop.store(true, Ordering::Relaxed);
     let mut none = Records::empty(key, seats, 1e9);
     assert_eq!(measure(&work, &mut none, &mut machine, &stop, &mut Quiet), Err(Interrupted));

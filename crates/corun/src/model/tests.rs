@@ -1,4 +1,4 @@
-//! Models of made-up records, whose parameters are known.
+//! Tests models of synthetic records with known parameters.
 
 use proptest::prelude::*;
 
@@ -22,14 +22,14 @@ fn load(demand: &Demand) -> Load {
     Load { packets: 0.0, walked: lines - streamed, streamed }
 }
 
-/// Functions whose rates alone are these, each with the parameters that `truth` gives it, and as much noise.
+/// Returns records of functions with these solo rates. Each function has the parameters `truth`, and noise.
 fn records(rates: &[f64], truth: Sensitivity, noise: &[f64]) -> Records {
     let mut records = empty();
     records.hertz = HERTZ;
     let keys: Vec<_> = (0..rates.len()).map(|at| format!("f{at}")).collect();
     let demands = levels(1 << 20, SHARED as usize);
     let mut noise = noise.iter().cycle().copied();
-    // As the model has them: ticks per packet are the metric, two lines stand for a packet.
+    // As in the model, the metric is ticks per packet, and two lines count as one packet.
     let most = (4e8 / 2.0 / HERTZ, 0.9 * 4e8 / 2.0 / HERTZ);
     for (index, rate) in rates.iter().enumerate() {
         let mut samples = Vec::new();
@@ -59,13 +59,13 @@ fn records(rates: &[f64], truth: Sensitivity, noise: &[f64]) -> Records {
     records
 }
 
-/// Rates in proportion to each other, so that a metric goes with them.
+/// Returns rates that are proportional to each other, so that a metric correlates with them.
 fn rates() -> Vec<f64> {
     (0..9).map(|at| 1e7 + 2e5 * f64::from(at)).collect()
 }
 
 #[test]
-fn planted_parameters_come_out() {
+fn planted_parameters_are_found() {
     let truth = Sensitivity { cache: 0.2, memory: 0.1, constant: 0.01 };
     let mut records = records(&rates(), truth, &[0.0]);
     records.unavailable.insert("simulated".to_owned(), "valgrind is not here".to_owned());
@@ -89,9 +89,9 @@ fn planted_parameters_come_out() {
     assert_eq!((registry.functions.len(), registry.metric.as_str()), (9, "ticks_per_packet"));
 }
 
-/// Instructions that go with the rate come before ticks.
+/// Instructions that correlate with the rate are preferred to ticks.
 #[test]
-fn a_metric_without_the_rate_in_it_comes_first() {
+fn a_metric_without_the_rate_is_preferred() {
     let mut records = records(&rates(), Sensitivity::default(), &[0.0]);
     for (record, rate) in records.functions.values_mut().zip(rates()) {
         let (shared_lines, memory_lines, footprint_bytes) = (1.0, 0.0, 4096.0);
@@ -104,7 +104,7 @@ fn a_metric_without_the_rate_in_it_comes_first() {
 }
 
 #[test]
-fn the_papers_own_fit_comes_near_the_same() {
+fn the_papers_fit_gives_similar_results() {
     let truth = Sensitivity { cache: 0.2, memory: 0.1, constant: 0.01 };
     let models = super::models(&records(&rates(), truth, &[0.0]), SHARED, FitMethod::Lms);
     for fit in models.functions.values() {
@@ -114,8 +114,8 @@ fn the_papers_own_fit_comes_near_the_same() {
 }
 
 #[test]
-fn what_is_lost_in_noise_is_not_tried() {
-    // Without a pattern (Knuth's MMIX generator).
+fn effects_below_the_noise_are_not_validated() {
+    // Pseudo-random numbers (Knuth's MMIX generator).
     let numbers = std::iter::successors(Some(1_u64), |it| {
         Some(it.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407))
     });
@@ -130,7 +130,7 @@ fn what_is_lost_in_noise_is_not_tried() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 
-    /// Whatever was measured: the registry takes the models, and intervals have at least most of what is left out.
+    /// For any measurement, the registry accepts the models, and intervals contain most of the held-out runs.
     #[test]
     fn models_are_sound(
         noise in prop::collection::vec(-0.02..0.02f64, 31),

@@ -1,4 +1,4 @@
-//! Measurements on a made-up machine: what is kept when they are interrupted, and what is measured afterwards.
+//! Tests measurements on a simulated machine: the records after an interruption, and the continuation.
 
 use forebay_lean::profile::{Build, Key};
 use forebay_pipeline::Source;
@@ -7,14 +7,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::record::{Load, Seats, Span};
 
-/// A machine whose runs are all alike.
+/// A machine on which all runs are equal.
 #[derive(Default)]
 struct MadeUp {
     function: Option<String>,
     runs: usize,
-    /// Stops after so many runs, at the end of one or in it.
+    /// Sets the stop flag after this many runs. If the second value is true, the run itself is interrupted.
     stops: Option<(usize, bool)>,
-    /// Each such run does not count.
+    /// Every run with a multiple of this number does not count. 0: all runs count.
     void_every: usize,
 }
 
@@ -23,7 +23,7 @@ fn span(packets: u64) -> Span {
     Span { seconds: 1.0, packets, away: 0.0, instructions, stalls, llc_misses, memory_bytes }
 }
 
-/// A run in which competitors take ten packets each of a thousand.
+/// Returns a run in which each competitor reduces 1000 packets by ten.
 pub(crate) fn sample(competitors: &[Competitor]) -> Sample {
     let loads = vec![Load::default(); competitors.len()];
     let beside = span(1000 - 10 * competitors.len() as u64);
@@ -69,7 +69,7 @@ impl Bench for Stopping<'_> {
     }
 }
 
-/// Counts, and what it was given last.
+/// Records the progress and the last records.
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(crate) last: Option<Records>,
@@ -122,9 +122,9 @@ fn sorted(mut records: Records) -> Records {
 }
 
 proptest! {
-    /// Wherever it is interrupted, however often: nothing is lost or made twice, and the end is the same.
+    /// For any interruptions, no run is lost or performed twice, and the final records are the same.
     #[test]
-    fn an_interrupted_measurement_goes_on_where_it_was(
+    fn an_interrupted_measurement_is_continued(
         stops in prop::collection::vec((0usize..40, any::<bool>()), 0..6),
         cores in 1usize..4,
         passes in 1usize..4,
@@ -143,7 +143,7 @@ proptest! {
             let made: usize = records.functions.values().map(|it| it.samples.len()).sum();
             runs += bench.0.runs;
             prop_assert_eq!(made, runs, "no run is made twice");
-            prop_assert!(kept.last == Some(records.clone()) || records == before, "what is there is kept");
+            prop_assert!(kept.last == Some(records.clone()) || records == before, "all runs are saved");
             prop_assert!(bench.0.function.is_none(), "the function has ended");
             prop_assert_eq!(ended.is_err(), stop.load(Ordering::Relaxed) && made < work.passes * made_in_a_pass(&work));
         }
@@ -160,14 +160,14 @@ fn made_in_a_pass(work: &Work<'_>) -> usize {
 }
 
 #[test]
-fn runs_that_do_not_count_are_counted_and_made_again_later() {
+fn void_runs_are_counted_and_repeated_later() {
     let subjects = subjects(&["a", "bb"]);
     let demands = crate::synthetic::levels(1 << 14, 1 << 18);
     let work = Work { subjects: &subjects, demands: &demands, cores: 1, passes: 2 };
     let records = all_at_once(&work, 5);
     let void: usize = records.functions.values().map(|record| record.void.runs).sum();
-    let there: usize = records.functions.values().map(|record| record.samples.len()).sum();
-    assert_eq!((void, there + void), (work.passes * made_in_a_pass(&work) / 5, work.passes * made_in_a_pass(&work)));
+    let valid: usize = records.functions.values().map(|record| record.samples.len()).sum();
+    assert_eq!((void, valid + void), (work.passes * made_in_a_pass(&work) / 5, work.passes * made_in_a_pass(&work)));
     assert_eq!(records.unavailable["stalls"], "there are no counters");
     let (mut again, stop) = (records, AtomicBool::new(false));
     let mut bench = Stopping(MadeUp::default(), &stop);

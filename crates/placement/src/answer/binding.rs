@@ -1,18 +1,18 @@
-//! What binds a chain: its slowest function, and the place of contention that takes most of that one's rate.
+//! Finds what limits a chain: its slowest function, and the place of contention with the largest share of its drop.
 
 use forebay_models::placement::{Problem, Sensitivity, Way};
 
 use super::{Binding, ContentionPlace, SeatAnswer};
 
-/// A drop below this is none.
-const NOTHING: f64 = 0.005;
+/// A smaller drop counts as none.
+const SMALLEST_DROP: f64 = 0.005;
 
-/// Finds what binds chain `at`, whose seats have these rates.
+/// Finds what limits chain `at`, whose seats have these rates.
 pub(super) fn binding(problem: &Problem, placement: &[Way], at: usize, rates: &[f64], seats: &[SeatAnswer]) -> Binding {
     let slowest = (0..rates.len()).min_by(|a, b| rates[*a].total_cmp(&rates[*b])).unwrap_or(0);
     let way = &placement[at];
     let domain = way.domains()[slowest];
-    // The drop without one of the parts is less by that part.
+    // The drop is computed for each part of the sensitivity alone.
     let drop_with = |keep: fn(&Sensitivity) -> Sensitivity| {
         let mut changed = problem.clone();
         for function in &mut changed.chains[at].functions {
@@ -36,7 +36,7 @@ pub(super) fn binding(problem: &Problem, placement: &[Way], at: usize, rates: &[
             drop_with(|drop| Sensitivity { constant: drop.constant, ..Sensitivity::default() }),
         ),
     ];
-    let most = parts.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, share)| *share >= NOTHING);
+    let most = parts.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, share)| *share >= SMALLEST_DROP);
     Binding {
         function: seats[slowest].functions.join(", "),
         drop: drop.clamp(0.0, 1.0),

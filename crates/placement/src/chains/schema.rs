@@ -1,4 +1,4 @@
-//! The JSON Schema of CHAINS.yaml: for editors, and what a file is held against.
+//! The JSON Schema of CHAINS.yaml. Editors use it, and files are checked with it.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::ChainSection;
 
-/// The JSON Schema (2020-12) of a file of chains with every function and kind of state that is linked in.
+/// Returns the JSON Schema (2020-12) of a file of chains. It contains every function and type of state that is linked.
 #[must_use]
 pub fn schema() -> Value {
     let mut settings = SchemaSettings::draft2020_12();
@@ -29,7 +29,8 @@ pub fn schema() -> Value {
             "modules": part("modules"),
             "models": {
                 "type": "object", "additionalProperties": { "type": "string", "minLength": 1 },
-                "description": "The models that stand for functions, by the names that chains have; by default those of their own names and parameters.",
+                "description": "The models of functions, by the names in chains. By default a function has the model \
+                                of its own name and parameters.",
             },
             "chains": { "type": "array", "minItems": 1, "description": "The chains to place.", "items": chain },
         },

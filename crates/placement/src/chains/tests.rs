@@ -1,4 +1,4 @@
-//! Files of chains: what is read, and what is refused with its place.
+//! Tests the reading of chain files, and errors with their places.
 
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ chains:
   - { name: voice, functions: [fw], weight: 2.5, home: 1 }
 ",
     )
-    .expect("in order");
+    .expect("it is valid");
     let modules: Vec<_> = chains.functions().map(|function| function.module.as_str()).collect();
     assert_eq!(modules, ["web-ip_validate", "web-fw", "web-ttl", "web-ttl-2", "voice-fw"]);
     let web = &chains.chains[0];
@@ -29,7 +29,7 @@ chains:
 }
 
 #[test]
-fn a_mistake_is_named_with_its_place_the_chain_and_what_is_allowed() {
+fn an_error_names_its_place_the_chain_and_the_allowed_values() {
     let web = "chains:\n  - name: web\n    functions: [ttl]\n";
     let cases = [
         (format!("{web}    rate: 0pps\n"), "chains.yaml:4: chain 'web': rate 0 pps: allowed are 1pps to 1000Gpps"),
@@ -41,7 +41,8 @@ fn a_mistake_is_named_with_its_place_the_chain_and_what_is_allowed() {
         ),
         (
             "chains:\n  - { name: web, functions: [tll] }\n".to_owned(),
-            "chains.yaml:2: chain 'web': there is no module and no function 'tll' (did you mean 'ttl'?): allowed are acl",
+            "chains.yaml:2: chain 'web': there is no module and no function 'tll' (did you mean 'ttl'?): \
+             allowed are acl",
         ),
         (
             "chains:\n  - { name: web, functions: [acl] }\n".to_owned(),
@@ -72,7 +73,7 @@ fn a_mistake_is_named_with_its_place_the_chain_and_what_is_allowed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// What is written of chains is read the same.
+    /// Written modules are read unchanged.
     #[test]
     fn written_modules_are_read_the_same(
         names in prop::collection::btree_set("[a-z][a-z0-9_]{0,6}", 1..4),
@@ -84,7 +85,7 @@ proptest! {
             let functions = vec!["fw"; *length].join(", ");
             text.push_str(&format!("  - {{ name: \"{name}\", functions: [{functions}], rate: {rate}pps }}\n"));
         }
-        let chains = read(&text).expect("in order");
+        let chains = read(&text).expect("it is valid");
         let written = Document::read(&chains.modules(), &Rules::new(Value::Bool(true))).expect("YAML").value();
         prop_assert_eq!(written["modules"].as_object().map(serde_json::Map::len), Some(chains.functions().count()));
         prop_assert!(chains.chains.iter().all(|chain| chain.rate == Some(f64::from(rate))));

@@ -1,14 +1,14 @@
-//! Which figures a registry may have.
+//! Checks the figures of a registry.
 
 use super::{DropModel, DropShape, FitMethod, FunctionModel, Registry, RegistryError};
 
-/// Figures were rounded when they were written: a sum may exceed 1 by as much.
+/// The tolerance of a sum, because figures are rounded when they are written.
 const ROUNDING: f64 = 1e-6;
-/// The longest name of a function.
+/// The maximum length of a function's name, in bytes.
 const LONGEST: usize = 200;
 
-/// What the search takes (`Problem::check_numbers`): sums of numbers that are further apart lose the small ones. Limits
-/// may be a thousandth or ten thousand times as much on a server with other numbers of cores.
+/// The ranges that the search accepts (`Problem::check_numbers`). Sums of numbers that differ more lose the small ones.
+/// On a server with other numbers of cores, limits may be a thousandth or ten thousand times as large.
 const RATE: Range = (1e-3..=1e15, "a number from 1e-3 to 1e15");
 const METRIC: Range = (1e-6..=1e6, "a number from 1e-6 to 1e6");
 const LIMIT: Range = (1e-6..=1e11, "a number from 1e-6 to 1e11");
@@ -16,7 +16,7 @@ const HALF: Range = (1e-12..=1e12, "a number from 1e-12 to 1e12");
 const MOST_CORES: usize = 1000;
 const PARAMETER: &str = "a number from 0 to 1";
 
-/// Values that are allowed, and their name in errors.
+/// A range of allowed values, and its description for errors.
 type Range = (std::ops::RangeInclusive<f64>, &'static str);
 
 struct Checker<'a> {
@@ -36,7 +36,7 @@ impl Checker<'_> {
         is_allowed: bool,
         allowed: &'static str,
     ) -> Result<(), RegistryError> {
-        // In plain digits, such numbers could be hundreds of letters long.
+        // In plain digits, other numbers could be hundreds of characters long.
         let is_plain = value == 0.0 || (1e-9..1e12).contains(&value.abs());
         let shown = if is_plain { value.to_string() } else { format!("{value:e}") };
         if is_allowed { Ok(()) } else { Err(self.wrong(what, shown, allowed)) }
@@ -99,7 +99,7 @@ impl Registry {
     /// Checks all figures.
     ///
     /// # Errors
-    /// [`RegistryError::Value`], with `file` as the file's name.
+    /// Returns [`RegistryError::Value`] if a figure is out of range. `file` is the name of the file for errors.
     pub fn check(&self, file: &str) -> Result<(), RegistryError> {
         let mut checker = Checker { file, place: String::new() };
         if self.schema != super::SCHEMA {

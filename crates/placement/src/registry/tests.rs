@@ -1,4 +1,4 @@
-//! Registries are read as they were written, and no figure that cannot be is read.
+//! Tests that registries are read as they were written, and that invalid figures are refused.
 
 use proptest::prelude::*;
 
@@ -31,7 +31,7 @@ fn registry() -> Registry {
     registry
 }
 
-/// What reading the registry says once `find` is `put`.
+/// Returns the error of a registry in which `find` is replaced by `put`.
 fn wrong(find: &str, put: &str) -> String {
     let text = registry().text();
     assert!(text.contains(find), "{find} in {text}");
@@ -39,7 +39,7 @@ fn wrong(find: &str, put: &str) -> String {
 }
 
 #[test]
-fn a_wrong_figure_is_named_with_what_is_allowed() {
+fn a_wrong_figure_is_named_with_the_allowed_values() {
     let place = "models.json: function 'nat_out@0123456789abcdef': ";
     let cases = [
         ("\"metric\": 1.5", "\"metric\": 0", "metric is 0: allowed is a number from 1e-6 to 1e6"),
@@ -71,7 +71,7 @@ fn a_wrong_figure_is_named_with_what_is_allowed() {
     );
     assert_eq!(wrong("\"schema\": 1", "\"schema\": 2"), "models.json: schema 2: allowed is 1");
     let unknown = wrong("\"cpu\"", "\"gpu\"");
-    assert!(unknown.starts_with("models.json: no registry of models: unknown field `gpu`"), "{unknown}");
+    assert!(unknown.starts_with("models.json: not a registry of models: unknown field `gpu`"), "{unknown}");
     let huge = wrong("\"metric\": 1.5", "\"metric\": 1e999");
     assert!(huge.contains("number out of range"), "{huge}");
 }
@@ -85,7 +85,7 @@ fn parameters_of_least_mean_squares_may_be_negative() {
 }
 
 #[test]
-fn a_registry_is_added_where_its_demands_mean_the_same() {
+fn only_a_registry_with_the_same_metric_can_be_added() {
     let mut all = registry();
     let mut other = registry();
     other.origin = ModelOrigin::Imported;
@@ -103,7 +103,7 @@ fn a_registry_is_added_where_its_demands_mean_the_same() {
 }
 
 #[test]
-fn a_written_file_is_its_owners_and_reads_the_same() {
+fn a_written_file_is_private_and_is_read_unchanged() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().expect("a folder");
     let file = Registry::file(&folder.path().join("placement"), "Xeon® 6", "0.1.0 (ab)", 32);
@@ -117,7 +117,7 @@ fn a_written_file_is_its_owners_and_reads_the_same() {
 
 proptest! {
     #[test]
-    fn what_was_written_is_read(
+    fn a_written_registry_is_read_unchanged(
         cuts in prop::array::uniform3(0.0_f64..0.33),
         rate in 1e3_f64..1e9,
         metric in 1e-6_f64..1e6,
@@ -136,7 +136,7 @@ proptest! {
             model.metric = metric;
         }
         let read = Registry::parse(written.text().as_bytes(), "models.json").expect("a registry");
-        // Decimal fractions need not be read back to the last bit.
+        // Decimal fractions may change in the last bit when they are parsed again.
         let near = |a: f64, b: f64| (a - b).abs() <= 1e-12 * a.abs();
         for (a, b) in written.functions.values().zip(read.functions.values()) {
             prop_assert!(near(a.rates.local, b.rates.local) && near(a.metric, b.metric));

@@ -1,28 +1,28 @@
-//! Of the placements that are worth the most, one in which chains could forward more than comes now.
+//! Of the placements with the best value, selects one in which chains could forward more than arrives now.
 
 use forebay_models::placement::{Chain, Effort, Problem, Wanted, exact_for};
 
 use super::{Algorithm, Outcome, SearchEffort, SearchError, part, search};
 use crate::problem::Objective;
 
-/// Values that differ by less than this part are the same.
+/// The relative difference below which two values are equal.
 const SAME: f64 = 1e-9;
-/// Room beyond this multiple of a chain's rate is worth nothing.
+/// Headroom above this multiple of a chain's rate has no value.
 const ROOM: f64 = 2.0;
-/// The most nodes of the second search.
+/// The maximum number of nodes of the second search.
 const NODES: u64 = 200_000;
 
-/// Searches as [`search`] does. Where that is proved to be worth the most, it looks among the placements that are worth
-/// the same for the most `Σ weight · min(2 rate, predicted)`: where all chains forward what comes, the rates that come
-/// and the models may both be wrong.
+/// Searches like [`search`]. If the result is proved to be optimal, it searches the placements of the same value for
+/// the largest `Σ weight · min(2 rate, predicted)`. If all chains forward everything that arrives, this leaves room for
+/// errors of the rates and of the models.
 ///
 /// # Errors
-/// As [`search`].
+/// Returns the errors of [`search`].
 pub fn search_with_headroom(problem: &Problem, effort: &SearchEffort<'_>) -> Result<Outcome, SearchError> {
     let mut best = search(problem, effort)?;
     let is_proved = best.bound.is_some_and(|bound| bound <= best.value * (1.0 + SAME));
     let is_apt = effort.algorithm == Algorithm::Exact && effort.objective == Objective::Served && effort.from.is_none();
-    // Reasons for rejection are of the first placement.
+    // The reasons for rejections belong to the first placement.
     if !is_apt || !is_proved || best.kept.is_empty() || !best.rejected.is_empty() {
         return Ok(best);
     }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_equal_placements_the_one_with_room_is_taken() {
+    fn of_equal_placements_the_one_with_headroom_is_chosen() {
         let limits = Limits { cache: 4.0, memory: 8.0, link: 4.0 };
         let drop = Sensitivity { cache: 0.2, memory: 0.2, constant: 0.0 };
         let (rates, shape) = (vec![1.4e6, 4e6], Shape::Linear);
@@ -77,7 +77,7 @@ mod tests {
             let rates = problem.rates(placement).expect("a placement");
             problem.chains.iter().zip(rates).map(|(chain, (rate, _))| chain.weight * rate.min(2.0 * chain.rate)).sum()
         };
-        // On the home domain chains forward little more than what comes, and on the other one more than twice as much.
+        // On the home domain chains forward little more than arrives, and on the other domain more than twice as much.
         assert!(room(&roomy.placement) > 1.2 * room(&plain.placement), "{:?} {:?}", plain.placement, roomy.placement);
         assert!((room(&roomy.placement) / 8e6 - 1.0).abs() < 1e-9, "{:?}", roomy.placement);
     }

@@ -1,18 +1,18 @@
-//! Of the placements that are worth the most, the one to which the fewest functions move.
+//! Of the placements with the best value, selects the one to which the fewest functions move.
 
 use forebay_models::placement::{From, Problem, Way};
 
 use super::{Algorithm, Outcome, SearchEffort, SearchError, search};
 use crate::problem::Objective;
 
-/// Values that differ by less than this part are the same.
+/// The relative difference below which two values are equal.
 const SAME: f64 = 1e-9;
 
-/// Searches as [`search`] does, and then for a placement that is worth the same with fewer moves from how chains run
-/// now. Like domains may change places without one. Only the exact search knows what is worth the same.
+/// Searches like [`search`], and then for a placement with the same value that needs fewer moves from the current one.
+/// Equivalent domains may be exchanged without a move. Only the exact search can determine whether a value is the same.
 ///
 /// # Errors
-/// As [`search`].
+/// Returns the errors of [`search`].
 pub fn search_nearby(
     problem: &Problem,
     effort: &SearchEffort<'_>,
@@ -29,7 +29,7 @@ pub fn search_nearby(
         };
         other.kept == best.kept && is_worth_it
     };
-    // No placement moves more.
+    // No placement needs more moves.
     let all = problem.chains.iter().map(|chain| chain.functions.len().max(chain.copies)).sum::<usize>();
     let (mut least, mut most) = (0, 2 * all);
     while least < most && !(effort.is_over)() {
@@ -37,7 +37,8 @@ pub fn search_nearby(
         let from = Some(From { ways, most: middle });
         let near = search(problem, &SearchEffort { from, ..*effort })?;
         if is_as_good(&near, &best) {
-            // The bound of the whole search holds for it, too, and the last one would be of few moves alone.
+            // The bound of the first search also holds for this placement. The bound of the last search covers
+            // placements with few moves only.
             best.placement = near.placement;
             most = middle;
         } else {

@@ -1,4 +1,4 @@
-//! Chains that do not fit are rejected by name, and the fewest cores are the fewest.
+//! Tests that chains that do not fit are rejected by name, and that the fewest cores are found.
 
 use forebay_models::placement::{Chain, Domain, Function, Limits, Sensitivity, Shape, Way};
 
@@ -53,8 +53,9 @@ fn a_chain_whose_objective_cannot_be_kept_is_rejected() {
 }
 
 #[test]
-fn the_fewest_cores_are_the_fewest() {
-    // Fused, a core forwards 2 Mpps less its drop: two copies for 3 Mpps, and a core each would be three.
+fn the_fewest_cores_are_found() {
+    // On one core a chain forwards 2 Mpps less its drop. Two copies are enough for 3 Mpps; a core for each function
+    // would take three cores.
     let mut chains = vec![chain(&[6e6, 6e6, 6e6], 3e6, 4), chain(&[6e6, 6e6], 1e6, 0)];
     for chain in &mut chains {
         chain.least = chain.rate;
@@ -104,9 +105,9 @@ fn few_functions_move() {
     );
 }
 
-/// Two domains that are alike changed places, and all functions on them moved for nothing.
+/// Regression: two equivalent domains were exchanged, and all functions on them moved without a gain.
 #[test]
-fn no_function_moves_for_nothing() {
+fn no_function_moves_without_a_gain() {
     let chains = vec![chain(&[5e6, 5e6], 4e6, 0), chain(&[5e6], 4e6, 0)];
     let mut problem = problem([1, 2], chains);
     problem.domains.push(problem.domains[1].clone());
@@ -122,7 +123,7 @@ fn no_function_moves_for_nothing() {
     let ways: Vec<_> = now.iter().cloned().map(Some).collect();
     let found = search_nearby(&problem, &effort, &ways).expect("chains");
     assert_eq!((&found.placement, found.value, found.bound), (&now, best.value, best.bound));
-    // A move that gains is made, and no other one.
+    // Only moves with a gain are made.
     let ways = [ways[0].clone(), None];
     let other = search_nearby(&problem, &effort, &ways).expect("chains");
     assert_eq!(other.placement[0], now[0]);
@@ -137,14 +138,14 @@ fn certificates_are_checked() {
 }
 
 #[test]
-fn a_reason_is_no_more_than_is_known() {
-    // Four cores are wanted of three, and there is no time to find out which chain is worth more.
+fn a_reason_states_only_known_facts() {
+    // Three cores are available for four functions, and there is no time to find out which chain has the higher value.
     let chains = vec![chain(&[5e6, 5e6], 1e6, 0), chain(&[5e6, 5e6], 1e6, 0)];
     let over = SearchEffort { is_over: &|| true, ..effort(Algorithm::Exact, Objective::Served) };
     let found = search(&problem([2, 1], chains), &over).expect("chains");
     let reasons: Vec<_> = found.rejected.iter().map(|it| it.reason.as_str()).collect();
     assert_eq!(reasons, ["the best placement that was found in time (`--limit TIME`) is without it"]);
-    // On the other domain it misses its objective, and it may not move.
+    // On the other domain the chain misses its objective, and it must not move.
     let mut chains = vec![chain(&[5e6], 1e6, 0)];
     chains[0].least = 4.5e6;
     let now = [Some(Way::Split(vec![1]))];

@@ -93,7 +93,8 @@ proptest! {
         }
         let steps = Layer::Steps { name: name.clone(), points: points.clone() };
         let event = Layer::Event { name, x: points[0].0 };
-        let figure = Figure::new(&title, x, y).with(Layer::Line { name: title.clone(), points }).with(steps).with(event);
+        let line = Layer::Line { name: title.clone(), points };
+        let figure = Figure::new(&title, x, y).with(line).with(steps).with(event);
         let svg = figure.svg().expect("it can be drawn");
         prop_assert!(Document::parse(&svg).is_ok(), "{}", svg);
     }
