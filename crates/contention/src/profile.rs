@@ -334,8 +334,7 @@ mod tests {
         let [local, remote] = profile.rates[0];
         assert!(
             local > remote * 0.9 && remote > 0.0,
-            "with packets in the cache a function is hardly slower on the \
-             other domain"
+            "with packets in the cache a function is hardly slower on the other domain"
         );
     }
 }

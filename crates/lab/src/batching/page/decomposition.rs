@@ -44,11 +44,7 @@ fn delays(all: &[Decomposed]) -> Figure {
     let empty = Figure::new(
         "Delay, with one worker and with two",
         Axis::new("time, s").from_zero(),
-        Axis::new(
-            "delay, \
-         µs",
-        )
-        .log(),
+        Axis::new("delay, µs").log(),
     );
     let objective = all.iter().flat_map(|run| run.moments.iter());
     let objective = objective.filter_map(|moment| Some((moment.at_s, moment.slo_us?))).collect();

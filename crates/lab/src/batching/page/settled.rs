@@ -97,21 +97,15 @@ fn section(name: &str, rows: &[&Row]) -> Result<Section, PlotError> {
         |row: &&&Row| matches!(row.controller.as_str(), "on-off" | "gradient" | "optimal") && !row.worst.is_empty();
     let layers: Vec<_> = of(false).iter().filter(controlled).map(|row| distribution(row)).collect();
     if !layers.is_empty() {
-        let (x, y) = (
-            Axis::new("percentile of the worst flow, as a multiple of its objective"),
-            Axis::new(
-                "share of \
-             periods",
-            ),
-        );
+        let (x, y) =
+            (Axis::new("percentile of the worst flow, as a multiple of its objective"), Axis::new("share of periods"));
         let title = format!("Distance from objectives: {name}");
         let empty = Figure::new(&title, x, y.between(0.0, 1.0));
         let all =
             layers.into_iter().fold(empty, Figure::with).with(Layer::Event { name: "objective".to_owned(), x: 1.0 });
         blocks.push(figure(
             &all,
-            "Objectives were missed at the right of the line. Percentiles are reported up to 1/16 \
-                                too high.",
+            "Objectives were missed at the right of the line. Percentiles are reported up to 1/16 too high.",
         )?);
     }
     Ok(Section { title: format!("Steady traffic: {name}"), blocks })

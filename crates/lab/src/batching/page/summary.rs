@@ -66,7 +66,7 @@ fn facts(results: &Results) -> Vec<(String, String)> {
     let sides = results.decomposition.iter().find_map(|run| run.before.as_ref().zip(run.after.as_ref()));
     facts.extend(sides.map(|(before, after)| {
         let outcome = format!(
-            "{} of {} periods missed an objective before they were moved unfolded and {} of {} after it, and {:.1} \
+            "{} of {} periods missed an objective before flows were moved apart and {} of {} after it, and {:.1} \
              times the packets leave",
             before.violated,
             before.periods,
