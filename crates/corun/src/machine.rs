@@ -269,8 +269,8 @@ fn start(subject: &Subject, core: usize) -> Result<Running, Trouble> {
     let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
     let prepared = forebay_pipeline::prepare(&subject.source, conditions, None).map_err(|error| failed(&error))?;
     if let Some((writer, file)) = prepared.writes().first() {
-        let what = "generated packets would fill it: use /dev/null instead";
-        return Err(Trouble::Failed(format!("{writer} writes {file}: {what}")));
+        let advice = "generated packets would fill it: use /dev/null instead";
+        return Err(Trouble::Failed(format!("{writer} writes {file}: {advice}")));
     }
     let mut loaded = prepared.open().map_err(|error| failed(&error))?;
     for plan in &mut loaded.plans {

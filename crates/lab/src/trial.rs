@@ -139,7 +139,7 @@ pub(crate) fn parts(timed: &Timed, counts: Option<&Counts>, part_of: impl Fn(&st
 }
 
 /// Returns the common name of similar modules: the name without the numbers that distinguish them.
-pub(crate) fn alike(name: &str) -> String {
+pub(crate) fn common_name(name: &str) -> String {
     let stem = name.trim_end_matches(|last: char| last.is_ascii_digit() || last == '_' || last == '-');
     // A stem of one letter, as of `l2`, is not a useful name.
     if stem.len() < 2 { name.to_owned() } else { stem.to_owned() }
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn alike_modules_have_one_name() {
-        assert_eq!(["acl12", "acl", "sum0_3", "7", "l2"].map(alike), ["acl", "acl", "sum", "7", "l2"]);
+        assert_eq!(["acl12", "acl", "sum0_3", "7", "l2"].map(common_name), ["acl", "acl", "sum", "7", "l2"]);
     }
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
         let parts = spans.into_iter().find_map(|span| {
             let run = case.run(span).expect("it runs");
             assert_eq!(missing(&run), 0);
-            let parts = parts(&run, None, alike);
+            let parts = parts(&run, None, common_name);
             parts.iter().all(|part| part.ticks.is_some_and(|ticks| ticks > 0.0)).then_some(parts)
         });
         let parts = parts.expect("all are timed");

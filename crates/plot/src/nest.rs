@@ -294,7 +294,7 @@ mod tests {
         }
         assert!(!plain.contains("not usable"), "{plain}");
         let alone = nest(vec![leaf("0")]).svg().expect("it can be drawn");
-        assert!(!alone.contains("package"), "the legend has what is drawn: {alone}");
+        assert!(!alone.contains("package"), "the legend contains only types with a box: {alone}");
         let void = Cell { void: true, ..leaf("2") };
         let drawn = nest(vec![package(vec![leaf("0"), void])]).svg().expect("it can be drawn");
         assert!(drawn.contains("not usable"), "{drawn}");

@@ -71,7 +71,8 @@ fn planted_parameters_are_found() {
     records.unavailable.insert("simulated".to_owned(), "valgrind is not here".to_owned());
     let models = super::models(&records, SHARED, FitMethod::NonNegative);
     assert_eq!((models.metric, models.choice), (Metric::Ticks, Choice::Circular));
-    let shared = models.verdicts.iter().find(|it| it.name == Metric::SharedLines.name()).expect("all are there");
+    let shared =
+        models.verdicts.iter().find(|it| it.name == Metric::SharedLines.name()).expect("every metric has a verdict");
     assert_eq!(shared.why.as_deref(), Some("valgrind is not here"));
     let limits = models.limits.expect("there were synthetic competitors");
     assert!((limits.cache - 0.2).abs() < 1e-6 && (limits.memory - 0.18).abs() < 1e-6, "{limits:?}");

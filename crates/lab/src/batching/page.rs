@@ -33,13 +33,13 @@ pub(super) fn page(results: &Results) -> Result<String, PlotError> {
     if !results.grid.is_empty() {
         sections.push(settled::grid(&results.grid));
     }
-    for (title, what, series) in [
+    for (title, description, series) in [
         ("Changing objectives", SLO_STEPS, &results.slo_steps),
         ("Changing loads", LOAD_STEPS, &results.load_steps),
         ("A bearer whose load changes", BEARER, &results.bearer),
     ] {
         if !series.is_empty() {
-            sections.push(steps::section(title, what, series)?);
+            sections.push(steps::section(title, description, series)?);
         }
     }
     if !results.contour.is_empty() {
@@ -110,13 +110,13 @@ pub(super) fn void(results: &Results) -> Vec<String> {
     let mut void = Vec::new();
     let rows = results.rows.iter().chain(&results.grid).filter(|row| row.summary.void);
     void.extend(rows.map(|row| format!("{} {}{}", row.usecase, row.controller, folded(row.fold))));
-    for (what, all) in [
+    for (part, all) in [
         ("changing objectives", &results.slo_steps),
         ("changing loads", &results.load_steps),
         ("a bearer whose load changes", &results.bearer),
     ] {
         let series = all.iter().filter(|series| series.soundness.is_void());
-        void.extend(series.map(|series| format!("{what}, {}{}", series.controller, folded(series.fold))));
+        void.extend(series.map(|series| format!("{part}, {}{}", series.controller, folded(series.fold))));
     }
     let open = results.open.iter().chain(results.captures.iter().flatten()).filter(|open| open.summary.void);
     void.extend(open.map(traffic::of_run));

@@ -6,7 +6,7 @@ use forebay_lean::counting::Counts;
 use forebay_lean::measurement::Measurement;
 use serde::Serialize;
 
-use crate::trial::{Case, Part, alike, away, missing, parts};
+use crate::trial::{Case, Part, away, common_name, missing, parts};
 use crate::{LabError, Progress};
 
 /// The figures of a use case.
@@ -59,7 +59,7 @@ pub(super) fn measure(
             case: case.clone(),
             summary: summary.map_or("", |usecase| usecase.summary),
             measurement: Measurement::of(&timed, counts),
-            parts: parts(&timed, counts, alike),
+            parts: parts(&timed, counts, common_name),
             missing: missing(&timed),
             away: away(&timed),
         });

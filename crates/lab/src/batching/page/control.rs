@@ -22,11 +22,11 @@ pub(super) fn overhead(all: &[DecisionTime]) -> Section {
         columns: columns(&["pipeline", "flows", "modules", "median", "maximum"]),
         rows: all.iter().map(row).collect(),
     };
-    let what = "The time from the first counter read to the last action written, on this machine's clock even if \
-                pipelines run in simulated time. The paper's controller takes 2 to 90 ms. The maximum includes time in \
-                which another program had the core. Branches are not folded, because the time depends on the number of \
-                modules and a folded pipeline has few.";
-    Section { title: "Time of decisions".to_owned(), blocks: vec![text(what), Block::Table(table)] }
+    let description = "The time from the first counter read to the last action written, on this machine's clock even \
+                       if pipelines run in simulated time. The paper's controller takes 2 to 90 ms. The maximum \
+                       includes time in which another program had the core. Branches are not folded, because the time \
+                       depends on the number of modules and a folded pipeline has few.";
+    Section { title: "Time of decisions".to_owned(), blocks: vec![text(description), Block::Table(table)] }
 }
 
 /// Returns the section on the cost of observation.
@@ -46,11 +46,11 @@ pub(super) fn data_path(all: &[DataPath]) -> Section {
         columns: columns(&["pipeline, period", "ticks without a controller", "with one, as a multiple"]),
         rows: all.iter().map(row).collect(),
     };
-    let what = "Each worker receives as many packets as it accepts. It runs without a controller, and with one that \
-                reads all counters every period and changes nothing. The runs alternate. The table shows the median of \
-                the pairs and its 95 % interval; pairs with a void run are left out. Branches are not folded, so that \
-                the number of counters is as large as possible.";
-    Section { title: "Cost of observation".to_owned(), blocks: vec![text(what), Block::Table(table)] }
+    let description = "Each worker receives as many packets as it accepts. It runs without a controller, and with one \
+                       that reads all counters every period and changes nothing. The runs alternate. The table shows \
+                       the median of the pairs and its 95 % interval; pairs with a void run are left out. Branches are \
+                       not folded, so that the number of counters is as large as possible.";
+    Section { title: "Cost of observation".to_owned(), blocks: vec![text(description), Block::Table(table)] }
 }
 
 /// Returns the section that compares run to completion with weighted-fair.
@@ -82,13 +82,14 @@ pub(super) fn fairness(all: &[Fairness]) -> Section {
         ]),
         rows: all.iter().map(row).collect(),
     };
-    let what = "Two functions behind a split are offered one and a half times the packets that they have time for. A \
-                schedule is fair if both keep the same share of the packets that they are offered: time in proportion \
-                to rate and to cost. Run to completion is fair by itself (the paper's Fig. 11). Equal weights are not \
-                fair. NFVnice's weights, arrival rate times cost, are designed to be fair. The controller fair gives \
-                both functions the same rate; with a guarantee, it gives the first function four fifths of its offered \
-                rate. Weighted-fair drops packets for which there is no room before their function. Nothing is folded: \
-                the two functions differ, and weighted-fair gives each module its own share of time. There are no \
-                objectives. Rates and delays are those after the controller has settled.";
-    Section { title: "Fairness".to_owned(), blocks: vec![text(what), Block::Table(table)] }
+    let description = "Two functions behind a split are offered one and a half times the packets that they have time \
+                       for. A schedule is fair if both keep the same share of the packets that they are offered: time \
+                       in proportion to rate and to cost. Run to completion is fair by itself (the paper's Fig. 11). \
+                       Equal weights are not fair. NFVnice's weights, arrival rate times cost, are designed to be \
+                       fair. The controller fair gives both functions the same rate; with a guarantee, it gives the \
+                       first function four fifths of its offered rate. Weighted-fair drops packets for which there is \
+                       no room before their function. Nothing is folded: the two functions differ, and weighted-fair \
+                       gives each module its own share of time. There are no objectives. Rates and delays are those \
+                       after the controller has settled.";
+    Section { title: "Fairness".to_owned(), blocks: vec![text(description), Block::Table(table)] }
 }

@@ -49,14 +49,14 @@ pub(super) fn section(all: &[Calls]) -> Result<Section, PlotError> {
         ]),
         rows: all.iter().map(row).collect(),
     };
-    let what = "Functions are measured separately, with the parameters of their examples and as many packets as they \
-                accept (the paper's Fig. 1 and 3). The cost includes the engine's cost of a call. Batchiness is the \
-                cost of a packet in full batches divided by its cost alone: the smaller it is, the more batches save. \
-                In simulated time the costs are the simulated costs of calls.";
+    let description = "Functions are measured separately, with the parameters of their examples and as many packets as \
+                       they accept (the paper's Fig. 1 and 3). The cost includes the engine's cost of a call. \
+                       Batchiness is the cost of a packet in full batches divided by its cost alone: the smaller it \
+                       is, the more batches save. In simulated time the costs are the simulated costs of calls.";
     let rate = drawn("Packets per second by packets per call", "million packets per second", |size| size.rate_mpps);
     let time = drawn("Time of a call by packets per call", "nanoseconds", |size| size.call_ns);
     let blocks = vec![
-        text(what),
+        text(description),
         figure(&rate, "The paper's Fig. 1.")?,
         figure(&time, "The paper's Fig. 3.")?,
         Block::Table(table),

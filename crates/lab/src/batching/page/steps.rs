@@ -6,9 +6,9 @@ use crate::batching::steps::{Series, Stage};
 use crate::batching::watch::Moment;
 use crate::blocks::{columns, figure, text};
 
-/// Returns the section of an experiment. `what` describes the runs and the change.
-pub(super) fn section(title: &str, what: &str, all: &[Series]) -> Result<Section, PlotError> {
-    let mut blocks = vec![text(what)];
+/// Returns the section of an experiment. `description` describes the runs and the change.
+pub(super) fn section(title: &str, description: &str, all: &[Series]) -> Result<Section, PlotError> {
+    let mut blocks = vec![text(description)];
     blocks.push(text(
         "Every whole period counts, including those at the start. The short periods with which a controller starts do \
          not count. They occur at the start of a run and, on this machine's clock, after each change of objectives, \

@@ -144,11 +144,11 @@ const RULE: &str = "Every flow's objective is 1 ms, for 99 % of its packets. The
 
 /// Returns the section on open-loop traffic.
 pub(super) fn open(all: &[Open]) -> Section {
-    let what = "Packets arrive at scheduled times, regardless of the worker, and delays count from these times. Loads \
-                are shares of the rate that the worker reaches under max from a source that always has packets. Above \
-                100 % packets wait in the source's queue, whose length bounds their delay. Packets that find the queue \
-                full are lost.";
-    let blocks = vec![text(what), text(RULE), Block::Table(runs(all))];
+    let description = "Packets arrive at scheduled times, regardless of the worker, and delays count from these times. \
+                       Loads are shares of the rate that the worker reaches under max from a source that always has \
+                       packets. Above 100 % packets wait in the source's queue, whose length bounds their delay. \
+                       Packets that find the queue full are lost.";
+    let blocks = vec![text(description), text(RULE), Block::Table(runs(all))];
     Section { title: "Open-loop traffic, which keeps to a schedule".to_owned(), blocks }
 }
 
@@ -158,10 +158,10 @@ pub(super) fn captures(all: Option<&[Open]>) -> Section {
     let Some(all) = all else {
         return Section { title, blocks: vec![text("n/a: no captures were given (--captures DIR).")] };
     };
-    let what = "Packets have the order of sessions, the lengths and, in proportion, the distances of each capture, \
-                which is repeated. The addresses are those of the use case. The load is 60 % of the rate that the \
-                worker reaches under max from a source that always has such packets.";
-    Section { title, blocks: vec![text(what), text(RULE), Block::Table(runs(all))] }
+    let description = "Packets have the order of sessions, the lengths and, in proportion, the distances of each \
+                       capture, which is repeated. The addresses are those of the use case. The load is 60 % of the \
+                       rate that the worker reaches under max from a source that always has such packets.";
+    Section { title, blocks: vec![text(description), text(RULE), Block::Table(runs(all))] }
 }
 
 /// Returns the name of a run: its traffic and its controller.
@@ -185,11 +185,11 @@ fn runs(all: &[Open]) -> Table {
 
 /// Returns the section on light load and on traffic that stops.
 pub(super) fn light(all: &[Light]) -> Section {
-    let what = "Traffic is light, or heavy and stops repeatedly. In the last quarter of each run there are no packets. \
-                Every flow's objective is 1 ms, for 99 % of its packets. Branches are not folded, because folded there \
-                is nothing to wait for. The number of packets and the largest delay are those of the whole run. max \
-                waits for full batches under any traffic. Rates and violations are those of all settled periods, \
-                including periods without packets. There is one run each.";
+    let description = "Traffic is light, or heavy and stops repeatedly. In the last quarter of each run there are no \
+                       packets. Every flow's objective is 1 ms, for 99 % of its packets. Branches are not folded, \
+                       because folded there is nothing to wait for. The number of packets and the largest delay are \
+                       those of the whole run. max waits for full batches under any traffic. Rates and violations are \
+                       those of all settled periods, including periods without packets. There is one run each.";
     let row = |light: &Light| {
         let stops = if light.stops { ", stops" } else { "" };
         let traffic = format!("{} pps, {}{stops}", engineering(light.offered_pps), light.arrivals);
@@ -202,14 +202,17 @@ pub(super) fn light(all: &[Light]) -> Section {
     let first = ["traffic", "packets", "late", "still waiting", "largest delay, µs", "times the objective"];
     let heads: Vec<_> = first.into_iter().chain(FIGURES.iter().copied()).collect();
     let table = Table { caption: String::new(), columns: columns(&heads), rows: all.iter().map(row).collect() };
-    Section { title: "Light load, and traffic that stops".to_owned(), blocks: vec![text(what), Block::Table(table)] }
+    Section {
+        title: "Light load, and traffic that stops".to_owned(),
+        blocks: vec![text(description), Block::Table(table)],
+    }
 }
 
 /// Returns the section on the cost of many next hops.
 pub(super) fn router(all: &[Router]) -> Section {
-    let what = "Routers under optimal with an objective of 1 ms for 99 % of a flow's packets, and as many packets as \
-                they accept. The table compares the workers' time per packet with that of a router with one next hop, \
-                for unfolded and folded branches.";
+    let description = "Routers under optimal with an objective of 1 ms for 99 % of a flow's packets, and as many \
+                       packets as they accept. The table compares the workers' time per packet with that of a router \
+                       with one next hop, for unfolded and folded branches.";
     let row = |router: &Router| {
         let mut row = vec![format!("{}{}", router.usecase, super::folded(router.fold))];
         row.push(super::settled::ratio_text(router.to_one.as_ref()));
@@ -219,5 +222,5 @@ pub(super) fn router(all: &[Router]) -> Section {
     let heads: Vec<_> =
         ["router", "ticks, relative to one next hop"].into_iter().chain(FIGURES.iter().copied()).collect();
     let table = Table { caption: String::new(), columns: columns(&heads), rows: all.iter().map(row).collect() };
-    Section { title: "Cost of many next hops".to_owned(), blocks: vec![text(what), Block::Table(table)] }
+    Section { title: "Cost of many next hops".to_owned(), blocks: vec![text(description), Block::Table(table)] }
 }
