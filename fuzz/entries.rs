@@ -1,9 +1,11 @@
 //! The code of each fuzz target. The targets here and the test that replays the corpora both include this file.
 
 use forebay_graph::{Gate, Rig, Setup, Surroundings, functions, states};
-use forebay_measure::Frequency;
-use forebay_packet::wire::{gtpu, vxlan};
-use forebay_packet::{Batch, MAX_BATCH, SessionKey};
+use forebay_packet::{
+    Batch, MAX_BATCH, SessionKey,
+    wire::{gtpu, vxlan},
+};
+use forebay_units::Frequency;
 
 /// A target's name and its function.
 pub type Target = (&'static str, fn(&[u8]));

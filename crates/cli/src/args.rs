@@ -22,7 +22,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use forebay_measure::Nanos;
+use forebay_units::Nanos;
 
 use crate::events::LogFormat;
 use crate::filter::Filter;

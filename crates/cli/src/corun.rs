@@ -10,18 +10,25 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use forebay_corun::machine::{Caches, caches, seats};
-use forebay_corun::record::Seats;
-use forebay_corun::session::{Interrupted, Observer, Progress, Work};
-use forebay_corun::synthetic::{Demand, levels};
-use forebay_corun::{FitMethod, Machine, Records, Subject, model, plan, session, simulation, subject};
+use forebay_corun::{
+    FitMethod, Machine, Records, Subject,
+    machine::{Caches, caches, seats},
+    model, plan,
+    record::Seats,
+    session::{self, Interrupted, Observer, Progress, Work},
+    simulation, subject,
+    synthetic::{Demand, levels},
+};
 use forebay_host::{Host, Topology, Tree};
 use forebay_instance::choose;
-use forebay_lean::counting::{self, Extent};
-use forebay_lean::profile::{self, Key, Store};
-use forebay_measure::{Clock, Nanos, Tsc};
+use forebay_lean::{
+    counting::{self, Extent},
+    profile::{self, Key, Store},
+};
+use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::Source;
 use forebay_placement::Registry;
+use forebay_units::Nanos;
 
 use crate::format::counted;
 use crate::progress::Bar;

@@ -11,9 +11,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_graph::Place;
 use forebay_instance::socket::DroppedPacket;
-use forebay_measure::{Clock, Frequency, Tsc};
-use forebay_packet::{Packet, Ticks};
+use forebay_measure::{Clock, Tsc};
+use forebay_packet::Packet;
 use forebay_ports::pcap::{NgWriter, WhenFull};
+use forebay_units::{Frequency, Ticks};
 
 use crate::filter::Filter;
 use crate::story::Names;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use forebay_control::Log;
 use forebay_graph::{Cost, Plan};
 use forebay_instance::{Board, Cores, Instance, Outcome, Simulation, Steer, Watch};
-use forebay_measure::{Clock, Frequency, Nanos, Tsc};
-use forebay_packet::Ticks;
+use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::Made;
+use forebay_units::{Frequency, Nanos, Ticks};
 
 /// How long a simulated run takes that has no duration and would not end by itself.
 pub(crate) const SIMULATED_DURATION: Nanos = Nanos(100_000_000);

@@ -60,8 +60,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{CommandFactory, FromArgMatches};
-use forebay_measure::Nanos;
 use forebay_pipeline::Problems;
+use forebay_units::Nanos;
 use signal_hook::consts::SIGXFSZ;
 
 use args::{Args, Command};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::bail;
 use forebay_corun::subject::is_pipeline;
 use forebay_lean::profile::{self, Effort, Found, Key, Pipeline, Profile, Store, StoreError};
-use forebay_measure::Nanos;
+use forebay_units::Nanos;
 use serde::Serialize;
 
 use crate::format::{Align, counted, known};

@@ -4,10 +4,12 @@ use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use forebay_instance::Cores;
-use forebay_lean::rates::{self, Rates};
-use forebay_lean::search::{Found, Progress};
-use forebay_measure::Nanos;
+use forebay_lean::{
+    rates::{self, Rates},
+    search::{Found, Progress},
+};
 use forebay_pipeline::{Conditions, Loaded, Source};
+use forebay_units::Nanos;
 
 use crate::engine;
 use crate::format::short;

@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::{self, BufReader, Write};
 
 use anyhow::{Context, anyhow, bail};
-use forebay_control::Settings;
-use forebay_control::recording::{Begin, Period, Recorded, read};
-use forebay_control::replay::{Decided, Replayed, Summary, Total, replay as decide};
-use forebay_graph::files::skip_mark;
-use forebay_graph::{ControllerDeclaration, Layout, controllers};
-use forebay_measure::Nanos;
+use forebay_control::{
+    Settings,
+    recording::{Begin, Period, Recorded, read},
+    replay::{Decided, Replayed, Summary, Total, replay as decide},
+};
+use forebay_graph::{ControllerDeclaration, Layout, controllers, files::skip_mark};
 use forebay_pipeline::{Place, Source, nearest, parameters};
+use forebay_units::Nanos;
 use serde::Serialize;
 use serde_json::{Map, Value};
 

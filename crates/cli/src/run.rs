@@ -12,16 +12,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use forebay_graph::Plan;
-use forebay_graph::event::{EventName, NewEvent};
-use forebay_graph::files::take_reopen_failures;
-use forebay_graph::report::Report;
-use forebay_graph::secret::without_keys;
-use forebay_instance::socket::{About, Bound, Ended, Ending, Patience, Server, Service, place, place_named, warn_of};
-use forebay_instance::{Accepted, Board, CoreError, Cores, Instance, Sole, SoleError, Steer, Watcher, choose};
-use forebay_measure::{Clock, Frequency, Nanos, Tsc};
-use forebay_packet::Ticks;
+use forebay_graph::{
+    Plan,
+    event::{EventName, NewEvent},
+    files::take_reopen_failures,
+    report::Report,
+    secret::without_keys,
+};
+use forebay_instance::{
+    Accepted, Board, CoreError, Cores, Instance, Sole, SoleError, Steer, Watcher, choose,
+    socket::{About, Bound, Ended, Ending, Patience, Server, Service, place, place_named, warn_of},
+};
+use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, is_built_in, nearest};
+use forebay_units::{Frequency, Nanos, Ticks};
 
 use self::wait_notice::WaitNotice;
 use crate::Answer;

@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{anyhow, bail};
 use forebay_control::{Log, Settings};
-use forebay_graph::report::Report;
-use forebay_graph::{Actions, Layout, Snapshot};
+use forebay_graph::{Actions, Layout, Snapshot, report::Report};
 use forebay_instance::Decided;
-use forebay_measure::Nanos;
 use forebay_pipeline::{Conditions, Loaded};
 use forebay_sim::{Options, Scene, Simulator};
+use forebay_units::Nanos;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 

@@ -3,8 +3,7 @@
 use std::fmt::Write;
 
 use forebay_graph::{Decision, Place, Telemetry};
-use forebay_measure::Frequency;
-use forebay_packet::Ticks;
+use forebay_units::{Frequency, Ticks};
 
 use crate::decode::{changes, fields};
 use crate::trace::{Call, End, Story};

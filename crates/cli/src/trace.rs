@@ -7,10 +7,13 @@ use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_graph::{Decision, Observer, Place, Telemetry, Visit};
-use forebay_instance::Instance;
-use forebay_instance::socket::{Drops, Stories};
+use forebay_instance::{
+    Instance,
+    socket::{Drops, Stories},
+};
 use forebay_measure::{Clock, Tsc};
-use forebay_packet::{Packet, Ticks};
+use forebay_packet::Packet;
+use forebay_units::Ticks;
 
 use crate::drops::{DropQueue, DropSender, tell_drops};
 use crate::filter::Filter;

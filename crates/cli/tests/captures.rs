@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use forebay_graph::{RunToCompletion, Setup, Surroundings, Worker, drive, ports};
-use forebay_measure::{Frequency, Simulated};
-use forebay_packet::Ticks;
+use forebay_measure::Simulated;
 use forebay_pipeline::{Conditions, Source, load, usecase};
+use forebay_units::{Frequency, Ticks};
 use serde_json::json;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");

@@ -59,14 +59,15 @@ pipeline:
 #[test]
 fn a_foreign_function_runs_in_a_pipeline() {
     use forebay_graph::{RunToCompletion, Worker, drive};
-    use forebay_measure::{Frequency, Simulated};
+    use forebay_measure::Simulated;
+    use forebay_units::Frequency;
     let frequency = Frequency::new(1e9);
     let source = forebay_pipeline::Source::new(PIPELINE.replace("LIMIT", "80"), "outside.yaml", ".");
     let conditions = forebay_pipeline::Conditions { frequency, simulated: true };
     let plan = forebay_pipeline::load(&source, conditions).expect("a sound pipeline").plans.remove(0);
     let mut worker: Worker<_, RunToCompletion> =
         Worker::new(plan, Simulated::new(frequency), vec![]).expect("a sound plan");
-    drive::simulate(&mut worker, forebay_packet::Ticks(1_000_000_000));
+    drive::simulate(&mut worker, forebay_units::Ticks(1_000_000_000));
     let census = worker.census();
     assert_eq!((census.entered, census.missing()), (320, 0));
     let telemetry = worker.telemetry();

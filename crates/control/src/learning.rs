@@ -7,8 +7,8 @@
 //! reduced for some time as long as any flow is near its objective. This time grows with each further miss. A steady
 //! load thus has steady triggers.
 
-use forebay_graph::snapshot::WorkerSnapshot;
-use forebay_graph::{Layout, Percentile, Snapshot};
+use forebay_graph::{Layout, Snapshot, snapshot::WorkerSnapshot};
+use forebay_units::Percentile;
 
 use crate::memory::Memory;
 use crate::period::{chosen, full_turns, is_another, rate};

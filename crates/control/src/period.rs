@@ -1,7 +1,6 @@
 //! Properties of a whole period: whether it is usable, whether packets queue, and the delays of flows.
 
-use forebay_graph::snapshot::{DelaySnapshot, FlowSnapshot, WorkerSnapshot};
-use forebay_graph::{FlowLayout, Layout, Snapshot};
+use forebay_protocol::{FlowLayout, Layout, Snapshot, snapshot::{DelaySnapshot, FlowSnapshot, WorkerSnapshot}};
 
 /// The load from which on a worker counts as having no spare time.
 const FULL: f64 = 0.98;
@@ -72,7 +71,7 @@ pub(crate) fn delays(layout: &Layout, snapshot: &Snapshot) -> Vec<Option<f64>> {
 
 /// Returns the same delays as equation 12 counts them, for the packet that waits longest: twice the mean, so that a
 /// buffer adds half of its longest wait to a flow with a mean objective. Objectives are then
-/// [twice](forebay_graph::Percentile::longest) as long, too.
+/// [twice](forebay_units::Percentile::longest) as long, too.
 pub(crate) fn longest_delays(layout: &Layout, snapshot: &Snapshot) -> Vec<Option<f64>> {
     let longest = |(flow, delay): (&FlowLayout, Option<f64>)| Some(delay? * flow.percentile.longest());
     layout.flows.iter().zip(delays(layout, snapshot)).map(longest).collect()
@@ -86,7 +85,7 @@ pub(crate) fn chosen(flow: &FlowSnapshot, delay: DelaySnapshot, oldest: f64) -> 
 
 #[cfg(test)]
 mod tests {
-    use forebay_graph::snapshot::ModuleSnapshot;
+    use forebay_protocol::snapshot::ModuleSnapshot;
 
     use super::*;
     use crate::testing::{flow, layout};

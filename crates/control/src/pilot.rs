@@ -1,7 +1,7 @@
 //! Runs a controller period by period: keeps the costs of modules, calls the controller, and returns its actions.
 
 use forebay_graph::{Actions, Controller, ControllerDeclaration, Layout, SetupError, Snapshot};
-use forebay_measure::Nanos;
+use forebay_units::Nanos;
 use serde_json::Value;
 
 use crate::costs::Costs;

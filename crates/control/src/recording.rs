@@ -6,9 +6,8 @@
 
 use std::io::{self, BufRead, Read, Write};
 
-use forebay_graph::report::MoveReport;
-use forebay_graph::{Actions, Layout, Snapshot, controllers};
-use forebay_measure::Nanos;
+use forebay_graph::{Actions, Layout, Snapshot, controllers, report::MoveReport};
+use forebay_units::Nanos;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -1,6 +1,7 @@
 //! Small pipelines for tests.
 
-use forebay_graph::{FlowLayout, Layout, ModuleLayout, Percentile, SchedulerKind};
+use forebay_graph::{FlowLayout, Layout, ModuleLayout, SchedulerKind};
+use forebay_units::Percentile;
 
 /// Returns a layout with one worker and batches of up to 32 packets.
 pub(crate) fn layout(modules: Vec<ModuleLayout>, flows: Vec<FlowLayout>) -> Layout {

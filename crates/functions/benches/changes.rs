@@ -8,10 +8,9 @@ use std::net::Ipv4Addr;
 use std::time::Instant;
 
 use forebay_functions as _;
-use forebay_functions::tables::acl;
-use forebay_functions::tables::lpm::synthetic;
+use forebay_functions::tables::{acl, lpm::synthetic};
 use forebay_graph::{Declaration, Setup, Surroundings, functions, states};
-use forebay_measure::Frequency;
+use forebay_units::Frequency;
 use serde_json::{Value, json};
 
 /// A table to change: a name, a function with its parameters, and pairs of changes of which the second undoes the

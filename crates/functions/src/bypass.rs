@@ -66,8 +66,8 @@ register!(Bypass);
 #[cfg(test)]
 mod tests {
     use forebay_graph::{Gate, Rig, Surroundings};
-    use forebay_measure::Frequency;
     use forebay_packet::Batch;
+    use forebay_units::Frequency;
     use serde_json::json;
 
     use super::*;

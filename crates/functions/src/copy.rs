@@ -136,8 +136,8 @@ register!(Copy);
 #[cfg(test)]
 mod tests {
     use forebay_graph::{Rig, Surroundings};
-    use forebay_measure::Frequency;
-    use forebay_packet::{ArrivalClock, Batch, MAX_BATCH, Ticks};
+    use forebay_packet::{ArrivalClock, Batch, MAX_BATCH};
+    use forebay_units::{Frequency, Ticks};
     use proptest::prelude::*;
     use serde_json::{Value, json};
 

@@ -10,8 +10,8 @@ use forebay_graph::{
     Context, Declare, DeclareState, Function, Gate, Lent, Own, Reason, Setup, SetupError, StateKind, register,
 };
 use forebay_measure::Counter;
-use forebay_packet::wire::ipv4::TCP;
-use forebay_packet::{Packet, Ticks};
+use forebay_packet::{Packet, wire::ipv4::TCP};
+use forebay_units::Ticks;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

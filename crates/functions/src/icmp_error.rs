@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_measure::Counter;
-use forebay_packet::{Network, Packet, Ticks, Word};
+use forebay_packet::{Network, Packet, Word};
+use forebay_units::Ticks;
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -8,10 +8,8 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_graph::{DeclareState, Setup, SetupError, register};
-use forebay_measure::{Frequency, Nanos};
-use forebay_packet::Ticks;
-use forebay_packet::host_address::check_host_address;
-use forebay_packet::wire::ethernet::MacAddress;
+use forebay_packet::{host_address::check_host_address, wire::ethernet::MacAddress};
+use forebay_units::{Frequency, Nanos, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -10,11 +10,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
-use forebay_measure::{Counter, Nanos};
-use forebay_packet::wire::arp::Arp;
-use forebay_packet::wire::ethernet::MacAddress;
-use forebay_packet::wire::neighbour::{Neighbour, OVERRIDE, ROUTER};
-use forebay_packet::{Network, Packet, Ticks, Word};
+use forebay_measure::Counter;
+use forebay_packet::{
+    Network, Packet, Word,
+    wire::{
+        arp::Arp,
+        ethernet::MacAddress,
+        neighbour::{Neighbour, OVERRIDE, ROUTER},
+    },
+};
+use forebay_units::{Nanos, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

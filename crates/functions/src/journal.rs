@@ -14,7 +14,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forebay_graph::files::{LogFile, check_writable};
-use forebay_measure::{Clock, Counter, Frequency, Tsc};
+use forebay_measure::{Clock, Counter, Tsc};
+use forebay_units::Frequency;
 use rtrb::{Consumer, RingBuffer};
 
 use pages::{Out, Page};

@@ -22,7 +22,8 @@ use std::sync::Arc;
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_measure::Counter;
-use forebay_packet::{MAX_BATCH, Packet, Ticks};
+use forebay_packet::{MAX_BATCH, Packet};
+use forebay_units::Ticks;
 
 use crate::connection::{LentSessions, SessionLookup};
 use crate::inspection::strings::{Job, scan};

@@ -15,11 +15,13 @@ mod users;
 
 use std::sync::Arc;
 
-use forebay_graph::files::{MOST_TABLE, read_text};
-use forebay_graph::{DeclareState, Reader, Setup, SetupError, register};
-use forebay_measure::Nanos;
-use forebay_packet::wire::ipv6;
-use forebay_packet::{Network, Packet, Ticks};
+use forebay_graph::{
+    DeclareState, Reader, Setup, SetupError,
+    files::{MOST_TABLE, read_text},
+    register,
+};
+use forebay_packet::{Network, Packet, wire::ipv6};
+use forebay_units::{Nanos, Ticks};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -455,7 +457,7 @@ fn count(
 /// listed form.
 pub fn fuzz_lines(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let clock = Clock { frequency: forebay_measure::Frequency::new(1e9), burst: Nanos(100_000_000) };
+    let clock = Clock { frequency: forebay_units::Frequency::new(1e9), burst: Nanos(100_000_000) };
     for line in text.lines() {
         if let Ok(read) = line::Line::parse(line, clock) {
             assert_eq!(line::Line::parse(&read.text, clock).as_ref(), Ok(&read));

@@ -61,7 +61,7 @@ register!(RandomSplit);
 #[cfg(test)]
 mod tests {
     use forebay_graph::{Rig, Surroundings};
-    use forebay_measure::Frequency;
+    use forebay_units::Frequency;
     use serde_json::json;
 
     use super::*;

@@ -7,10 +7,12 @@
 use std::sync::Arc;
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
-use forebay_measure::{Counter, Nanos};
-use forebay_packet::wire::ipv4::Ipv4;
-use forebay_packet::wire::ipv6::Ipv6;
-use forebay_packet::{Network, Packet, Ticks, Word};
+use forebay_measure::Counter;
+use forebay_packet::{
+    Network, Packet, Word,
+    wire::{ipv4::Ipv4, ipv6::Ipv6},
+};
+use forebay_units::{Nanos, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

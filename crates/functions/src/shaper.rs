@@ -12,9 +12,10 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
-use forebay_measure::{BitRate, Bytes, Counter};
+use forebay_measure::Counter;
 use forebay_memory::room;
-use forebay_packet::{MAX_BATCH, Packet, Ticks};
+use forebay_packet::{MAX_BATCH, Packet};
+use forebay_units::{BitRate, Bytes, Ticks};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

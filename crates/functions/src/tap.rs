@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use forebay_graph::files::check_writable;
-use forebay_graph::report::COPY_COUNTERS;
-use forebay_graph::{Context, Declare, Function, Setup, SetupError, StateKind, register};
-use forebay_measure::{Counter, Frequency};
-use forebay_packet::{Packet, Ticks};
+use forebay_graph::{
+    Context, Declare, Function, Setup, SetupError, StateKind, files::check_writable, register, report::COPY_COUNTERS,
+};
+use forebay_measure::Counter;
+use forebay_packet::Packet;
 use forebay_ports::pcap::{WhenFull, WriteError, Writer};
+use forebay_units::{Frequency, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -1,6 +1,6 @@
 //! What a controller may ask of a worker. A worker applies actions between turns; it alone writes its state.
 
-use forebay_measure::Nanos;
+use forebay_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::scheduler::Limit;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use forebay_measure::Nanos;
+use forebay_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::action::Action;

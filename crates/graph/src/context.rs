@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use forebay_measure::Counter;
-use forebay_packet::{ArrivalClock, MAX_BATCH, Packet, Pool, Ticks, WORDS, Word};
+use forebay_packet::{ArrivalClock, MAX_BATCH, Packet, Pool, WORDS, Word};
+use forebay_units::Ticks;
 
 use crate::fold::Branches;
 use crate::gate::Gate;

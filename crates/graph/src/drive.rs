@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use forebay_measure::{Clock, Nanos, Simulated, Tsc};
-use forebay_packet::Ticks;
+use forebay_measure::{Clock, Simulated, Tsc};
+use forebay_units::{Nanos, Ticks};
 use rtrb::Consumer;
 
 use crate::action::Action;

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::fold::Arrival;
-use crate::percentile::Percentile;
 use crate::plan::{FlowPlan, Step, Target};
+use forebay_units::Percentile;
 
 mod passages;
 

@@ -6,7 +6,8 @@
 
 use std::collections::VecDeque;
 
-use forebay_packet::{Batch, Packet, Ticks};
+use forebay_packet::{Batch, Packet};
+use forebay_units::Ticks;
 
 /// Empty batches to be used when a queue needs one more.
 #[derive(Debug)]

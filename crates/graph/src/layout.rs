@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::flow::{self, FlowError, Passages};
 use crate::function::{StateKind, functions};
-use crate::percentile::Percentile;
 use crate::plan::{FlowPlan, Plan, Target};
-use crate::scheduler::{Rate, SchedulerKind};
+use crate::scheduler::SchedulerKind;
 use crate::worker::shape;
+use forebay_units::{Percentile, Rate};
 
 /// A pipeline's shape. Modules and flows stand at their places in the [`Plan`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -22,7 +22,6 @@ mod meter;
 mod nearest;
 mod observer;
 mod own;
-mod percentile;
 mod placement;
 mod plan;
 mod port;
@@ -59,7 +58,6 @@ pub use meter::Meter;
 pub use nearest::nearest;
 pub use observer::{Observer, Place, Visit};
 pub use own::{Lent, Own};
-pub use percentile::Percentile;
 pub use placement::{Origin, Placement, share};
 pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 pub use port::{
@@ -68,8 +66,8 @@ pub use port::{
 };
 pub use rig::Rig;
 pub use scheduler::{
-    Limit, MAX_QUEUE, MAX_WEIGHT, Marks, Rate, RunToCompletion, Scheduler, SchedulerKind, Share, ShareError, Took,
-    Topology, WeightedFair, WhenFull,
+    Limit, MAX_QUEUE, MAX_WEIGHT, Marks, RunToCompletion, Scheduler, SchedulerKind, Share, ShareError, Took, Topology,
+    WeightedFair, WhenFull,
 };
 pub use setup::{
     Claim, DeclareState, Declared, Fault, LASTING, ONCE_A_MODULE, Setup, SetupError, SharedState, StateDeclaration,

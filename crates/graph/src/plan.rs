@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use forebay_measure::Nanos;
 use forebay_packet::PoolOptions;
+use forebay_units::{Nanos, Percentile, Rate};
 
 use crate::function::{Function, Reason};
 use crate::meter::Meter;
-use crate::percentile::Percentile;
 use crate::placement::Placement;
 use crate::port::OpenPort;
-use crate::scheduler::{Rate, SchedulerKind, Share};
+use crate::scheduler::{SchedulerKind, Share};
 use crate::table::{NamedTable, Table};
 use crate::telemetry::OwnCounters;
 

@@ -7,7 +7,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_measure::Counter;
-use forebay_packet::{Batch, Pool, Ticks};
+use forebay_packet::{Batch, Pool};
+use forebay_units::Ticks;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::Value;

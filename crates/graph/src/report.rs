@@ -23,9 +23,9 @@ pub use graph::{GraphEdge, GraphFlow, GraphModule, GraphPort, GraphReport, Graph
 pub use lost::{COPY_COUNTERS, LINE_COUNTERS, LostLines};
 pub use reading::Reading;
 
-use crate::percentile::Percentile;
 use crate::telemetry::SIZE_CLASSES;
 use crate::worker::Census;
+use forebay_units::Percentile;
 
 /// How figures came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

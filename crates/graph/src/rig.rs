@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use forebay_measure::{Counter, Frequency};
-use forebay_packet::{Batch, MAX_BATCH, Packet, Pool, PoolOptions, Ticks};
+use forebay_measure::Counter;
+use forebay_packet::{Batch, MAX_BATCH, Packet, Pool, PoolOptions};
+use forebay_units::{Frequency, Ticks};
 use serde_json::Value;
 
 use crate::context::Desk;

@@ -5,12 +5,13 @@ pub(crate) mod share;
 mod topology;
 mod weighted_fair;
 
-use forebay_packet::{Batch, Ticks};
+use forebay_packet::Batch;
+use forebay_units::Ticks;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use run_to_completion::RunToCompletion;
-pub use share::{Limit, MAX_QUEUE, MAX_WEIGHT, Marks, Rate, Share, ShareError, WhenFull};
+pub use share::{Limit, MAX_QUEUE, MAX_WEIGHT, Marks, Share, ShareError, WhenFull};
 pub use topology::Topology;
 pub use weighted_fair::WeightedFair;
 

@@ -11,8 +11,9 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_measure::{Counter, Frequency};
+use forebay_measure::Counter;
 use forebay_packet::{PoolOptions, WORDS, Word};
+use forebay_units::Frequency;
 
 use crate::files::Files;
 use crate::gate::MAX_GATES;

@@ -158,7 +158,7 @@ impl ModuleSnapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::percentile::Percentile;
+    use forebay_units::Percentile;
 
     #[test]
     fn as_many_packets_as_the_percentile_leaves_may_be_above() {

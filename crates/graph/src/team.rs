@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use forebay_packet::Ticks;
+use forebay_units::Ticks;
 
 /// A worker as the others see it, in a cache line of its own.
 #[derive(Debug, Default)]

@@ -4,9 +4,8 @@ mod ways;
 
 use std::sync::Arc;
 
-use forebay_measure::histogram::Sample;
-use forebay_measure::{Counter, Frequency, Histogram, Nanos};
-use forebay_packet::Ticks;
+use forebay_measure::{Counter, Histogram, histogram::Sample};
+use forebay_units::{Frequency, Nanos, Ticks};
 
 use crate::fold::Arrival;
 use crate::plan::FlowPlan;

@@ -20,8 +20,9 @@ mod windows;
 
 use std::sync::Arc;
 
-use forebay_measure::{Clock, Counter, Nanos};
-use forebay_packet::{Batch, Ticks};
+use forebay_measure::{Clock, Counter};
+use forebay_packet::Batch;
+use forebay_units::{Nanos, Ticks};
 
 use crate::context::Desk;
 use crate::flow::FlowTable;

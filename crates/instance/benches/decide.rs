@@ -7,10 +7,9 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use forebay_control::{Costs, Pilot, Settings};
 use forebay_graph::{Action, Cost, RunToCompletion, Sampler};
 use forebay_instance::{SimulatedTeam, Simulation};
-use forebay_measure::Nanos;
 use forebay_models::batching::Line;
-use forebay_packet::Ticks;
 use forebay_pipeline::{Conditions, Loaded, load, usecase};
+use forebay_units::{Nanos, Ticks};
 
 /// A period, in ticks of simulated time.
 const PERIOD: u64 = 2_000_000;

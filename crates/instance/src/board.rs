@@ -3,10 +3,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_graph::report::{Origin, Reading, Report};
-use forebay_graph::{Team, Telemetry};
-use forebay_measure::{Away, Frequency};
-use forebay_packet::Ticks;
+use forebay_graph::{
+    Team, Telemetry,
+    report::{Origin, Reading, Report},
+};
+use forebay_measure::Away;
+use forebay_units::{Frequency, Ticks};
 
 use crate::running::WorkerThread;
 use crate::steering::Steering;

@@ -1,10 +1,12 @@
 //! What a controller has decided, added up for whoever asks.
 
 use forebay_control::Settings;
-use forebay_graph::report::{ChangeReport, ControlReport, MoveReport, ShortCauseReport, ShortReport, UnkeptReport};
-use forebay_graph::{Actions, Change, Layout, Short, ShortCause, Snapshot};
+use forebay_graph::{
+    Actions, Change, Layout, Short, ShortCause, Snapshot,
+    report::{ChangeReport, ControlReport, MoveReport, ShortCauseReport, ShortReport, UnkeptReport},
+};
 use forebay_measure::{Clock, Distribution, Histogram, Tsc};
-use forebay_packet::Ticks;
+use forebay_units::Ticks;
 
 /// What has been decided of a pipeline of one shape.
 pub struct Decided {

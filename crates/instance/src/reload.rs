@@ -6,11 +6,12 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, PoisonError};
 
 use forebay_control::Arrangement;
-use forebay_graph::drive::Order;
-use forebay_graph::{Action, Exchange, Former, MakeError, NamedTable, Plan, Scheduler, Team, Telemetry, Worker};
+use forebay_graph::{
+    Action, Exchange, Former, MakeError, NamedTable, Plan, Scheduler, Team, Telemetry, Worker, drive::Order,
+};
 use forebay_measure::{Clock, Tsc};
-use forebay_packet::Ticks;
 use forebay_pipeline::{Change, Conditions, Loaded, Made, Problems, Source, shown_setting};
+use forebay_units::Ticks;
 use rtrb::PushError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

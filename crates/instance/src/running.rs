@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use forebay_control::{Costs, Profiled};
-use forebay_graph::drive::Order;
-use forebay_graph::report::{GraphReport, GraphWorker, Kind, Origin};
 use forebay_graph::{
     Action, Census, FlowError, MakeError, NamedTable, Observer, Plan, RunToCompletion, Scheduler, SchedulerKind, Team,
-    WeightedFair, links,
+    WeightedFair,
+    drive::Order,
+    links,
+    report::{GraphReport, GraphWorker, Kind, Origin},
 };
-use forebay_measure::machine::Cpu;
-use forebay_measure::{Clock, Tsc};
-use forebay_packet::Ticks;
+use forebay_measure::{Clock, Tsc, machine::Cpu};
 use forebay_pipeline::{Made, Source};
+use forebay_units::Ticks;
 
 use crate::board::Board;
 use crate::cores::Cores;

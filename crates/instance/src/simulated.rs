@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use forebay_control::{Costs, Log};
-use forebay_graph::drive::{Ended, simulate_team, wind_up_team};
-use forebay_graph::report::{Kind, Origin};
-use forebay_graph::{Cost, MakeError, Plan, RunToCompletion, Scheduler, SchedulerKind, WeightedFair, Worker};
-use forebay_measure::machine::Cpu;
-use forebay_measure::{Clock, Frequency, Nanos, Simulated};
+use forebay_graph::{
+    Cost, MakeError, Plan, RunToCompletion, Scheduler, SchedulerKind, WeightedFair, Worker,
+    drive::{Ended, simulate_team, wind_up_team},
+    report::{Kind, Origin},
+};
+use forebay_measure::{Clock, Simulated, machine::Cpu};
 use forebay_models::batching::Line;
-use forebay_packet::Ticks;
 use forebay_pipeline::Made;
+use forebay_units::{Frequency, Nanos, Ticks};
 
 use crate::board::Board;
 use crate::running::{Outcome, Watch};

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_control::{Costs, Decomposer, Log, Move, Pilot, Profiled, Settings};
-use forebay_graph::report::{ControlReport, MoveReport};
-use forebay_graph::{Action, FlowError, Layout, Plan, Sampler, SetupError, Telemetry};
-use forebay_measure::{Away, Clock, Nanos, Tsc};
-use forebay_packet::Ticks;
+use forebay_graph::{
+    Action, FlowError, Layout, Plan, Sampler, SetupError, Telemetry,
+    report::{ControlReport, MoveReport},
+};
+use forebay_measure::{Away, Clock, Tsc};
+use forebay_units::{Nanos, Ticks};
 
 use crate::decided::Decided;
 

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use forebay_graph::report::Reading;
-use forebay_graph::{Cost, Exchange, Former, MakeError, Plan, Scheduler, Team, Telemetry, Worker, links};
+use forebay_graph::{
+    Cost, Exchange, Former, MakeError, Plan, Scheduler, Team, Telemetry, Worker, links, report::Reading,
+};
 use forebay_measure::Clock;
-use forebay_packet::{Pool, Ticks};
+use forebay_packet::Pool;
+use forebay_units::Ticks;
 
 use crate::board::State;
 use crate::running::Watch;

@@ -5,13 +5,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-use forebay_graph::drive::{self, Ended, Mailbox, Order};
 use forebay_graph::{
     Exchange, Former, Links, MakeError, Observer, Plan, Scheduler, SetupError, Team, Telemetry, Worker,
+    drive::{self, Ended, Mailbox, Order},
 };
-use forebay_measure::machine::pin_to;
-use forebay_measure::{Clock, Tsc};
-use forebay_packet::{Pool, PoolOptions, Ticks};
+use forebay_measure::{Clock, Tsc, machine::pin_to};
+use forebay_packet::{Pool, PoolOptions};
+use forebay_units::Ticks;
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use thiserror::Error;
 

@@ -9,10 +9,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_graph::event::{EventLog, EventName, Limit, NewEvent};
-use forebay_graph::report::{LostLines, ModuleReport, PortReport, Reading, Report};
-use forebay_graph::{OVER_BLOCK, OVERSIZE};
-use forebay_packet::{MAX_FRAME, Ticks};
+use forebay_graph::{
+    OVER_BLOCK, OVERSIZE,
+    event::{EventLog, EventName, Limit, NewEvent},
+    report::{LostLines, ModuleReport, PortReport, Reading, Report},
+};
+use forebay_packet::MAX_FRAME;
+use forebay_units::Ticks;
 
 use crate::board::Board;
 use links::Links;

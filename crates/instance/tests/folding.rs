@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use forebay_graph::RunToCompletion;
-use forebay_graph::drive::{Ended, simulate_team, wind_up_team};
-use forebay_graph::report::Report;
+use forebay_graph::{
+    RunToCompletion,
+    drive::{Ended, simulate_team, wind_up_team},
+    report::Report,
+};
 use forebay_instance::{SimulatedTeam, Simulation};
 use forebay_measure::Clock;
-use forebay_packet::Ticks;
 use forebay_pipeline::{Conditions, Source, load};
 use forebay_ports::pcap::read_memory;
+use forebay_units::Ticks;
 use proptest::prelude::*;
 
 /// What a branch does with packets: functions in order.

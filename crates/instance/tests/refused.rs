@@ -9,8 +9,9 @@ use std::time::Duration;
 use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
 use forebay_instance::{Instance, ReloadError, choose, start};
 use forebay_measure::{Clock, Tsc};
-use forebay_packet::{Batch, Ticks};
+use forebay_packet::Batch;
 use forebay_pipeline::{Conditions, Loaded, Source, load};
+use forebay_units::Ticks;
 use schemars::JsonSchema;
 use serde::Deserialize;
 

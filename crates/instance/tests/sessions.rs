@@ -7,16 +7,15 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_graph::drive::wind_up_team;
-use forebay_graph::report::Report;
 use forebay_graph::{
-    Cost, DeclarePort, Intake, Port, PortCounters, Ready, RunToCompletion, Setup, SetupError, register, share,
+    Cost, DeclarePort, Intake, Port, PortCounters, Ready, RunToCompletion, Setup, SetupError, drive::wind_up_team,
+    register, report::Report, share,
 };
 use forebay_instance::{SimulatedTeam, Simulation, Steer, choose, start};
 use forebay_measure::{Clock, Tsc};
-use forebay_packet::wire::checksum;
-use forebay_packet::{ArrivalClock, Batch, Ticks};
+use forebay_packet::{ArrivalClock, Batch, wire::checksum};
 use forebay_pipeline::{Conditions, Loaded, Source, load};
+use forebay_units::Ticks;
 use schemars::JsonSchema;
 use serde::Deserialize;
 

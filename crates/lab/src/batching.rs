@@ -30,7 +30,7 @@ mod watch;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use forebay_measure::Nanos;
+use forebay_units::Nanos;
 use serde::Serialize;
 
 use crate::{Header, LabError, Machine, Progress};

@@ -6,9 +6,11 @@
 use std::collections::BTreeMap;
 
 use forebay_instance::WorkerThread;
-use forebay_measure::away::{scheduled, stolen};
-use forebay_measure::{Clock, Nanos, Tsc};
-use forebay_packet::Ticks;
+use forebay_measure::{
+    Clock, Tsc,
+    away::{scheduled, stolen},
+};
+use forebay_units::{Nanos, Ticks};
 use serde::{Deserialize, Serialize};
 
 /// The disturbance of a worker's thread in a span. Figures that the system does not provide are `None`.

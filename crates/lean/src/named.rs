@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use forebay_graph::{Context, Effect, Function, Intake, Offer, Port, Ready};
 use forebay_measure::Counter;
-use forebay_packet::{Batch, Packet, Ticks};
+use forebay_packet::{Batch, Packet};
+use forebay_units::Ticks;
 
 /// The number of modules and ports that can be distinguished in one run.
 pub(crate) const NAMES: usize = 64;

@@ -7,12 +7,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_graph::drive::{Ended, simulate_team};
-use forebay_graph::report::{Reading, Report};
-use forebay_graph::{Action, Cost, Plan, Scheduler, Worker};
+use forebay_graph::{
+    Action, Cost, Plan, Scheduler, Worker,
+    drive::{Ended, simulate_team},
+    report::{Reading, Report},
+};
 use forebay_instance::{Board, Instance, SimulatedTeam, Simulation, StartError};
-use forebay_measure::{Clock, Nanos, Simulated, Tsc};
-use forebay_packet::Ticks;
+use forebay_measure::{Clock, Simulated, Tsc};
+use forebay_units::{Nanos, Ticks};
 
 use crate::disturbance::{Disturbance, TOLERATED, Witness};
 use crate::search::{Trial, Trials};

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use crate::Nanos;
+use forebay_units::Nanos;
 
 /// One hundredth of a second in nanoseconds. `/proc/stat` counts in this unit, whatever the kernel's own tick is
 /// (USER_HZ).

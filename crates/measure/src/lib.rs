@@ -8,12 +8,10 @@ pub mod events;
 pub mod histogram;
 pub mod machine;
 pub mod placement;
-pub mod units;
 pub mod window;
 
 pub use away::Away;
-pub use clock::{Clock, Frequency, Simulated, Tsc};
+pub use clock::{Clock, Simulated, Tsc};
 pub use counter::Counter;
 pub use histogram::{Distribution, Histogram};
-pub use units::{BitRate, Bytes, Nanos, PacketRate};
 pub use window::{Values, Window};

@@ -13,7 +13,6 @@ pub mod pool;
 mod session;
 #[cfg(test)]
 mod testing;
-mod ticks;
 pub mod wire;
 
 pub use batch::Batch;
@@ -22,7 +21,6 @@ pub use metadata::{ArrivalClock, WORDS, Word};
 pub use packet::Packet;
 pub use pool::{MAX_FRAME, Pool, PoolOptions};
 pub use session::SessionKey;
-pub use ticks::Ticks;
 
 /// The largest batch in any part of the system, in packets.
 pub const MAX_BATCH: usize = 256;

@@ -2,7 +2,7 @@
 
 use std::mem::offset_of;
 
-use crate::Ticks;
+use forebay_units::Ticks;
 
 /// The number of metadata words that all functions of one pipeline can declare.
 pub const WORDS: usize = 8;

@@ -9,7 +9,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::metadata::{LINE, Layers, Metadata};
 use crate::pool::{Chunk, cache};
 use crate::wire::ipv6::Ipv6;
-use crate::{ArrivalClock, Ticks, WORDS, Word};
+use crate::{ArrivalClock, WORDS, Word};
+use forebay_units::Ticks;
 
 /// A frame in a chunk, with its metadata. Dropping it returns the chunk to its pool.
 ///

@@ -25,7 +25,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use thiserror::Error;
 
 use crate::metadata::{LINE, Layers, Metadata};
-use crate::{ArrivalClock, Batch, MAX_BATCH, Packet, Ticks};
+use crate::{ArrivalClock, Batch, MAX_BATCH, Packet};
+use forebay_units::Ticks;
 
 /// The reasons why a pool cannot be created.
 #[derive(Debug, Error)]

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use forebay_measure::Frequency;
 use forebay_pipeline::{Conditions, Source, load, usecase};
+use forebay_units::Frequency;
 
 /// The best of five, in milliseconds.
 fn time(name: &str, source: &Source) {

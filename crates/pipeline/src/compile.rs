@@ -9,8 +9,8 @@ use forebay_graph::{
     Claim, Declaration, Declared, Fault, Files, Function, Placement, PortDeclaration, SchedulerKind, Setup, SetupError,
     Step, Surroundings, Target, in_words,
 };
-use forebay_measure::Frequency;
 use forebay_packet::MAX_BATCH;
+use forebay_units::Frequency;
 use serde::de::DeserializeOwned;
 
 use crate::conform::Misfits;

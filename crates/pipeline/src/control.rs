@@ -2,7 +2,7 @@
 
 use forebay_control::Settings;
 use forebay_graph::{SchedulerKind, SetupError};
-use forebay_measure::Nanos;
+use forebay_units::Nanos;
 use serde_json::Value;
 
 use crate::compile::{add_faults, read};

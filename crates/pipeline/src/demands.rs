@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use forebay_measure::Frequency;
 use forebay_packet::PoolOptions;
+use forebay_units::Frequency;
 
 use crate::compile::{Conditions, Draft, compile, entries, kind_of};
 use crate::{Problems, Source};

@@ -4,7 +4,7 @@
 //! A text with the sections `state` and `modules` has them as a configuration does, and they are made in the same way.
 
 use forebay_graph::Surroundings;
-use forebay_measure::Frequency;
+use forebay_units::Frequency;
 use serde_json::Value;
 
 use crate::compile::{make_modules, make_state, unused_state};

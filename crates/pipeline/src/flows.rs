@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
-use forebay_graph::{FlowPlan, Rate, Step, Target};
-use forebay_measure::{BitRate, Nanos, PacketRate};
+use forebay_graph::{FlowPlan, Step, Target};
+use forebay_units::{BitRate, Nanos, PacketRate, Rate};
 
 use crate::language::{Flow, Path};
 use crate::line::{self, Stop};

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 
-use forebay_graph::report::{GraphEdge, GraphFlow, GraphModule, GraphPort, GraphReport, GraphWorker};
-use forebay_graph::{Rate, Target};
-use forebay_measure::Frequency;
+use forebay_graph::{
+    Target,
+    report::{GraphEdge, GraphFlow, GraphModule, GraphPort, GraphReport, GraphWorker},
+};
+use forebay_units::{Frequency, Rate};
 
 use crate::Source;
 use crate::compile::{Conditions, Draft, compile};

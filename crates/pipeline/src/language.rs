@@ -3,9 +3,9 @@
 //! The sections that name functions, ports and kinds of state are described in [`schema`](crate::schema), from what is
 //! registered.
 
-use forebay_graph::{Marks, Percentile, Rate, WhenFull};
-use forebay_measure::Nanos;
+use forebay_graph::{Marks, WhenFull};
 use forebay_packet::PoolOptions;
+use forebay_units::{Nanos, Percentile, Rate};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

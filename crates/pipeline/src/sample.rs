@@ -3,7 +3,7 @@
 //! What a function costs by itself can be asked with it, of every function that there is, without a configuration for each.
 
 use forebay_graph::{Declaration, Setup, StateDeclaration, Surroundings, functions, states};
-use forebay_measure::Frequency;
+use forebay_units::Frequency;
 use serde_json::Value;
 
 use crate::Source;

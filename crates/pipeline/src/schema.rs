@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 
 use forebay_graph::SchedulerKind;
-use forebay_measure::Nanos;
 use forebay_packet::MAX_BATCH;
+use forebay_units::Nanos;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};

@@ -1,7 +1,7 @@
 //! Reads `scheduler:` and `shares:`: how modules share a worker's time, where they do.
 
 use forebay_graph::{Limit, SchedulerKind, Share, Target, WhenFull};
-use forebay_measure::Nanos;
+use forebay_units::Nanos;
 
 use crate::compile::{entries, read};
 use crate::conform::Misfits;

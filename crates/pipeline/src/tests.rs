@@ -11,7 +11,7 @@ mod secrets;
 mod shares;
 
 use crate::{Conditions, Loaded, Problems, Source};
-use forebay_measure::Frequency;
+use forebay_units::Frequency;
 
 /// Loads a text as `test.yaml`.
 fn load(text: &str) -> Result<Loaded, Problems> {

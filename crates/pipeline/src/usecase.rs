@@ -20,8 +20,7 @@ mod vrf;
 
 use std::collections::BTreeMap;
 
-use forebay_measure::units::advice;
-use forebay_measure::{Nanos, PacketRate};
+use forebay_units::{Nanos, PacketRate, quantity::advice};
 use serde::Serialize;
 
 use crate::Source;
@@ -170,7 +169,7 @@ impl Values {
         match self.text(name) {
             "" => Ok(None),
             text => {
-                text.parse().map(Some).map_err(|error: forebay_measure::units::UnitError| (name, error.to_string()))
+                text.parse().map(Some).map_err(|error: forebay_units::quantity::UnitError| (name, error.to_string()))
             }
         }
     }

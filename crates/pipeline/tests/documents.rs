@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use forebay_measure::Frequency;
 use forebay_pipeline::{Conditions, Source, check, load};
+use forebay_units::Frequency;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

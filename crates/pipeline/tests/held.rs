@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use forebay_functions as _;
-use forebay_measure::Frequency;
 use forebay_pipeline::{Conditions, Source, check, prepare};
 use forebay_ports as _;
+use forebay_units::Frequency;
 
 /// What is wrong with a configuration: the same for who checks it as for who runs it.
 fn told(yaml: &str) -> Option<String> {

@@ -4,15 +4,15 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_graph::drive::{Ended, simulate_team, wind_up_team};
 use forebay_graph::{
-    Cost, DeclarePort, Intake, Port, PortCounters, Ready, RunToCompletion, Setup, SetupError, Team, Worker, links,
-    register,
+    Cost, DeclarePort, Intake, Port, PortCounters, Ready, RunToCompletion, Setup, SetupError, Team, Worker,
+    drive::{Ended, simulate_team, wind_up_team},
+    links, register,
 };
-use forebay_measure::{Frequency, Simulated};
-use forebay_packet::wire::checksum;
-use forebay_packet::{ArrivalClock, Batch, Pool, Ticks};
+use forebay_measure::Simulated;
+use forebay_packet::{ArrivalClock, Batch, Pool, wire::checksum};
 use forebay_pipeline::{Conditions, load, usecase};
+use forebay_units::{Frequency, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

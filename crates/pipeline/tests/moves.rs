@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use forebay_functions as _;
-use forebay_measure::Frequency;
 use forebay_pipeline::{Conditions, Made, MoveError, Moving, Source, WantedWorkers, load, move_modules};
 use forebay_ports as _;
+use forebay_units::Frequency;
 use proptest::prelude::*;
 
 const CONDITIONS: fn() -> Conditions = || Conditions { frequency: Frequency::new(1e9), simulated: true };

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use forebay_functions as _;
-use forebay_measure::Frequency;
 use forebay_pipeline::{Conditions, Source, prepare};
 use forebay_ports as _;
+use forebay_units::Frequency;
 
 /// What is wrong with a translation whose ways are on these workers.
 fn told(workers: &str) -> Option<String> {

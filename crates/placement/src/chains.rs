@@ -10,9 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::OnceLock;
 
-use forebay_graph::Percentile;
-use forebay_measure::{Nanos, PacketRate};
 use forebay_pipeline::{Document, Problems, Rules, Source, listed, nearest};
+use forebay_units::{Nanos, PacketRate, Percentile};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Deserialize;

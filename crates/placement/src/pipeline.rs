@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_measure::{Nanos, PacketRate};
 use forebay_pipeline::{Document, Rules, Source, is_kind_with_secrets, written};
+use forebay_units::{Nanos, PacketRate};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{Answer, ChainForm};

@@ -2,9 +2,10 @@
 //! the pool.
 
 use forebay_graph::{Intake, OpenPort, Port, Setup, Surroundings, ports};
-use forebay_measure::{Clock, Frequency, Tsc};
-use forebay_packet::{Batch, Pool, PoolOptions, Ticks};
+use forebay_measure::{Clock, Tsc};
+use forebay_packet::{Batch, Pool, PoolOptions};
 use forebay_ports::sink::Sink;
+use forebay_units::{Frequency, Ticks};
 use serde_json::json;
 
 /// Runs are short, so that the fastest of many runs was not interrupted.

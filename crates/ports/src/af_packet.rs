@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
-use forebay_measure::Nanos;
-use forebay_packet::{Batch, MAX_BATCH, MAX_FRAME, Ticks};
+use forebay_packet::{Batch, MAX_BATCH, MAX_FRAME};
+use forebay_units::{Nanos, Ticks};
 
 pub use params::{Params, Ring};
 

@@ -19,8 +19,8 @@ use std::thread;
 use std::time::Duration;
 
 use forebay_graph::{DeclarePort, Intake, LinkState, Port, PortCounters, Ready, Setup, SetupError, register};
-use forebay_measure::Nanos;
-use forebay_packet::{Batch, MAX_BATCH, Ticks};
+use forebay_packet::{Batch, MAX_BATCH};
+use forebay_units::{Nanos, Ticks};
 
 pub use error::OpenError;
 pub use params::{Checksums, CopyMode, Memory, Mode, Params};

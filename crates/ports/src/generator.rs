@@ -25,7 +25,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use forebay_graph::{DeclarePort, Intake, Offer, Pace, Port, PortCounters, Ready, Setup, SetupError, Spread, register};
-use forebay_packet::{ArrivalClock, Batch, MAX_BATCH, Ticks};
+use forebay_packet::{ArrivalClock, Batch, MAX_BATCH};
+use forebay_units::Ticks;
 
 use arrivals::Schedule;
 use frames::{Frames, Lines};

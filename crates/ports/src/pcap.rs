@@ -24,10 +24,14 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use forebay_graph::files::{check_writable, open_regular};
-use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
-use forebay_measure::{Clock, Frequency, Tsc};
-use forebay_packet::{ArrivalClock, Batch, Ticks};
+use forebay_graph::{
+    DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError,
+    files::{check_writable, open_regular},
+    register,
+};
+use forebay_measure::{Clock, Tsc};
+use forebay_packet::{ArrivalClock, Batch};
+use forebay_units::{Frequency, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -7,10 +7,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_graph::ring::{Head, Receiver, Sender, ring};
-use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
-use forebay_measure::Nanos;
-use forebay_packet::{Batch, MAX_BATCH, Packet, Ticks};
+use forebay_graph::{
+    DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register,
+    ring::{Head, Receiver, Sender, ring},
+};
+use forebay_packet::{Batch, MAX_BATCH, Packet};
+use forebay_units::{Nanos, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
-use forebay_packet::{Batch, Ticks};
+use forebay_packet::Batch;
+use forebay_units::Ticks;
 use schemars::JsonSchema;
 use serde::Deserialize;
 

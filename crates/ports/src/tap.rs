@@ -8,8 +8,8 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use forebay_graph::{DeclarePort, Intake, LinkState, Port, PortCounters, Ready, Setup, SetupError, register};
-use forebay_measure::Nanos;
-use forebay_packet::{ArrivalClock, Batch, MAX_BATCH, MAX_FRAME, Ticks};
+use forebay_packet::{ArrivalClock, Batch, MAX_BATCH, MAX_FRAME};
+use forebay_units::{Nanos, Ticks};
 
 pub use device::DeviceError;
 pub use params::{AddressError, HostAddress, Params};

@@ -9,9 +9,9 @@ use std::time::Instant;
 use forebay_graph::{Cost, RunToCompletion};
 use forebay_instance::{SimulatedTeam, Simulation};
 use forebay_models::batching::Line;
-use forebay_packet::Ticks;
 use forebay_pipeline::{Conditions, Loaded, load, usecase};
 use forebay_sim::{Options, Scene, Simulator};
+use forebay_units::Ticks;
 
 const HOUR: f64 = 3_600.0;
 const POISSON: &str = "ports.in.generator.arrivals=poisson";

@@ -5,10 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use forebay_graph::report::{FlowFigures, FlowReport, Kind, ModuleReport, Packets, PortReport, Report, WorkerReport};
-use forebay_graph::{FlowLayout, ModuleLayout, Rate};
+use forebay_graph::{
+    FlowLayout, ModuleLayout,
+    report::{FlowFigures, FlowReport, Kind, ModuleReport, Packets, PortReport, Report, WorkerReport},
+};
 use forebay_measure::machine::Cpu;
-use forebay_measure::{BitRate, Frequency, Nanos, PacketRate};
+use forebay_units::{BitRate, Frequency, Nanos, PacketRate, Rate};
 
 use crate::simulator::Simulator;
 

@@ -9,14 +9,15 @@ mod watch;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_graph::drive::{Ended, simulate_team, wind_up_team};
-use forebay_graph::report::{LostLines, Reading};
 use forebay_graph::{
     Cost, FlowError, MakeError, Origin, Plan, PortPlan, RunToCompletion, Target, Team, Topology, WhenFull, Worker,
+    drive::{Ended, simulate_team, wind_up_team},
     links,
+    report::{LostLines, Reading},
 };
-use forebay_measure::{Frequency, Simulated};
-use forebay_packet::{Pool, Ticks};
+use forebay_measure::Simulated;
+use forebay_packet::Pool;
+use forebay_units::{Frequency, Ticks};
 
 use crate::nodes::{Graph, WorkerNodes};
 use crate::pattern::Pattern;

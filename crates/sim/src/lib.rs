@@ -44,7 +44,7 @@
 //! # Example
 //!
 //! ```
-//! use forebay_measure::Frequency;
+//! use forebay_units::Frequency;
 //! use forebay_models::batching::Line;
 //! use forebay_pipeline::{Conditions, load, usecase};
 //! use forebay_sim::{Options, Scene, Simulator};

@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use forebay_graph::report::LostLines;
-use forebay_graph::{Layout, Pace, Topology};
-use forebay_measure::Nanos;
+use forebay_graph::{Layout, Pace, Topology, report::LostLines};
+use forebay_units::Nanos;
 
 use crate::pattern::Pattern;
 

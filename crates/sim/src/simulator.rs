@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use forebay_control::{Costs, Log, Pilot, Settings};
-use forebay_graph::report::LostLines;
-use forebay_graph::{Action, FlowLayout, Layout, RunToCompletion, SchedulerKind, SetupError, WeightedFair};
-use forebay_measure::Nanos;
+use forebay_graph::{
+    Action, FlowLayout, Layout, RunToCompletion, SchedulerKind, SetupError, WeightedFair, report::LostLines,
+};
 use forebay_models::batching::Line;
+use forebay_units::Nanos;
 
 use crate::report::Report;
 use crate::scene::Scene;

@@ -1,8 +1,8 @@
 //! Builds snapshots of the counts of each period, as the engine's sampler does.
 
-use forebay_graph::Percentile;
 use forebay_graph::snapshot::{DelaySnapshot, FlowSnapshot, ModuleSnapshot, Snapshot, WorkerSnapshot};
 use forebay_measure::Distribution;
+use forebay_units::Percentile;
 
 use crate::scene::Scene;
 use crate::tally::{ModuleTally, Tally};

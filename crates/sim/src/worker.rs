@@ -9,7 +9,8 @@ mod run;
 use std::sync::Arc;
 
 use forebay_graph::Scheduler;
-use forebay_packet::{Batch, Ticks};
+use forebay_packet::Batch;
+use forebay_units::Ticks;
 
 use crate::queue::{Bundle, Queue};
 use crate::random::Random;

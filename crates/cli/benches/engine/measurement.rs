@@ -8,7 +8,8 @@ use forebay_graph::{
     Intake, MakeError, Plan, Port, Ready, RunToCompletion, Scheduler, SchedulerKind, Telemetry, WeightedFair, Worker,
 };
 use forebay_measure::{Clock, Tsc};
-use forebay_packet::{Batch, Ticks};
+use forebay_packet::Batch;
+use forebay_units::Ticks;
 use serde::Serialize;
 
 use crate::churn::Churn;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use forebay_measure::Nanos;
+use forebay_units::Nanos;
 
 /// Where measurements are kept, unless it is said.
 pub(crate) const STORE: &str = ".forebay/measurements";

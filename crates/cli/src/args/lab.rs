@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use forebay_lab::batching::{self, Part};
-use forebay_lab::placement;
-use forebay_measure::Nanos;
+use forebay_lab::{
+    batching::{self, Part},
+    placement,
+};
+use forebay_units::Nanos;
 
 use super::values::time_within;
 

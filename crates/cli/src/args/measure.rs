@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use forebay_measure::Nanos;
+use forebay_units::Nanos;
 
 /// `measure`'s arguments.
 #[derive(Clone, Debug, clap::Args)]

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use forebay_measure::Nanos;
-use forebay_placement::problem::Objective;
-use forebay_placement::search::Algorithm;
+use forebay_placement::{problem::Objective, search::Algorithm};
+use forebay_units::Nanos;
 
 use super::Running;
 use super::values::{setting, time_within};

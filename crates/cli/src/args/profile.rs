@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use forebay_lean::profile::Effort;
-use forebay_measure::Nanos;
+use forebay_units::Nanos;
 
 use super::values::time_within;
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use forebay_measure::Nanos;
+use forebay_units::Nanos;
 
 use super::Settings;
 use super::values::cost;

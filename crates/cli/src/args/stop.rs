@@ -1,6 +1,6 @@
 //! `stop`'s arguments.
 
-use forebay_measure::Nanos;
+use forebay_units::Nanos;
 
 use super::Running;
 use super::values::timeout;

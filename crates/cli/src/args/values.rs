@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use forebay_measure::Nanos;
 use forebay_pipeline::{WantedWorkers, shown_setting};
+use forebay_units::Nanos;
 
 /// A setting of a configuration. One of nothing would take a key away, such as an objective: that is to be said, by `null`.
 pub(super) fn setting(text: &str) -> Result<String, String> {
@@ -45,7 +45,7 @@ pub(super) fn workers(text: &str) -> Result<usize, String> {
 }
 
 pub(super) fn interval(text: &str) -> Result<Nanos, String> {
-    let interval: Nanos = text.parse().map_err(|error: forebay_measure::units::UnitError| error.to_string())?;
+    let interval: Nanos = text.parse().map_err(|error: forebay_units::quantity::UnitError| error.to_string())?;
     let allowed = Nanos(50_000_000)..=Nanos(3_600_000_000_000);
     if allowed.contains(&interval) { Ok(interval) } else { Err("allowed are 50ms to 1h".to_owned()) }
 }
@@ -60,7 +60,7 @@ pub(super) fn watched(text: &str) -> Result<Nanos, String> {
 
 /// A time, as long as is allowed, which is told in words where it is not.
 pub(super) fn time_within(text: &str, allowed: RangeInclusive<Nanos>, told: &str) -> Result<Nanos, String> {
-    let time: Nanos = text.parse().map_err(|error: forebay_measure::units::UnitError| error.to_string())?;
+    let time: Nanos = text.parse().map_err(|error: forebay_units::quantity::UnitError| error.to_string())?;
     if allowed.contains(&time) { Ok(time) } else { Err(format!("allowed are {told}")) }
 }
 

@@ -1,7 +1,9 @@
 //! The table drawn into memory.
 
-use forebay_graph::event::{EventLog, EventName, NewEvent};
-use forebay_graph::report::{Delay, FlowReport, Kind, ModuleReport, Packets, PortReport, WorkerReport};
+use forebay_graph::{
+    event::{EventLog, EventName, NewEvent},
+    report::{Delay, FlowReport, Kind, ModuleReport, Packets, PortReport, WorkerReport},
+};
 use forebay_measure::machine::Cpu;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -56,7 +58,7 @@ pub(crate) fn report(modules: usize) -> Report {
             rate_pps: 4.5,
             delay_us,
             slo_us: Some(25.0),
-            percentile: Some(forebay_graph::Percentile::Of(99.0)),
+            percentile: Some(forebay_units::Percentile::Of(99.0)),
             at_percentile_us: Some(30.0),
             violations: Some(1),
             kept: Some(false),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
-use forebay_measure::Nanos;
-use forebay_packet::{Batch, Ticks};
+use forebay_packet::Batch;
+use forebay_units::{Nanos, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -13,9 +13,10 @@ use std::io::Write as _;
 use std::sync::{Arc, OnceLock};
 
 use forebay_graph::{OpenPort, OwnCounters, Plan, PortCounters, RunToCompletion, Worker, drive, functions};
-use forebay_measure::{Counter, Frequency, Simulated};
-use forebay_packet::{Batch, Pool, PoolOptions, Ticks};
+use forebay_measure::{Counter, Simulated};
+use forebay_packet::{Batch, Pool, PoolOptions};
 use forebay_pipeline::{Conditions, Source, load, sample, usecase};
+use forebay_units::{Frequency, Ticks};
 
 use ports::{Exit, Feed, Shared, lock};
 

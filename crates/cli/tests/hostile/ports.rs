@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_graph::{Intake, Port, Ready};
-use forebay_packet::{ArrivalClock, Batch, Ticks};
+use forebay_packet::{ArrivalClock, Batch};
+use forebay_units::Ticks;
 
 use crate::frames::{answered, checksum};
 

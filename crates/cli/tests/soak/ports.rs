@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register, share};
-use forebay_packet::wire::checksum;
-use forebay_packet::{ArrivalClock, Batch, Packet, Pool, PoolOptions, Ticks};
+use forebay_packet::{ArrivalClock, Batch, Packet, Pool, PoolOptions, wire::checksum};
+use forebay_units::Ticks;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -117,7 +117,7 @@ impl DeclarePort for SoakSource {
     fn new(_: Params, setup: &mut Setup<'_>, _: Arc<PortCounters>) -> Result<Self, SetupError> {
         let scratch = Pool::new(PoolOptions { chunks: 1, ..PoolOptions::default() });
         let scratch = scratch.map_err(|error| SetupError::new(error.to_string()))?;
-        let every = setup.frequency().ticks(forebay_measure::Nanos(20_000));
+        let every = setup.frequency().ticks(forebay_units::Nanos(20_000));
         Ok(Self { share: setup.share(), next: 0, every, scratch })
     }
 }

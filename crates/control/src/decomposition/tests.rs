@@ -1,8 +1,10 @@
 //! Tests of which modules move, when, and when they move back.
 
-use forebay_graph::snapshot::{FlowSnapshot, ModuleSnapshot, WorkerSnapshot};
-use forebay_graph::{FlowLayout, ModuleLayout, controllers};
-use forebay_measure::Nanos;
+use forebay_graph::{
+    FlowLayout, ModuleLayout, controllers,
+    snapshot::{FlowSnapshot, ModuleSnapshot, WorkerSnapshot},
+};
+use forebay_units::Nanos;
 use serde_json::Value;
 
 use super::*;
@@ -218,7 +220,7 @@ fn an_impossible_move_is_always_reported() {
 #[test]
 fn a_flow_is_late_if_its_period_is_missed() {
     let mut layout = layout();
-    layout.flows[0].percentile = forebay_graph::Percentile::Of(90.0);
+    layout.flows[0].percentile = forebay_units::Percentile::Of(90.0);
     let mut decomposer = Decomposer::new(&settings(2), &layout, ways()).expect("it may");
     let allowed = (0..=1_000).filter(|late| !period(1e-3, *late, 0.3).flows[0].missed(&layout.flows[0])).max();
     let allowed = allowed.expect("none is late");

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use forebay_graph::report::Reading;
 use forebay_host::Tree;
-use forebay_measure::away::stolen;
-use forebay_measure::{Away, Clock, Nanos, Tsc};
+use forebay_measure::{Away, Clock, Tsc, away::stolen};
+use forebay_units::Nanos;
 
 use super::{Rival, Running};
 use crate::bandwidth;

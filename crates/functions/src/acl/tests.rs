@@ -2,8 +2,8 @@
 
 use etherparse::PacketBuilder;
 use forebay_graph::{Rig, Surroundings};
-use forebay_measure::Frequency;
 use forebay_packet::Batch;
+use forebay_units::Frequency;
 use proptest::prelude::*;
 use serde_json::json;
 

@@ -3,8 +3,8 @@
 
 use forebay_aead::{Aead, Backend, Key, Material};
 use forebay_graph::{Rig, Surroundings};
-use forebay_measure::Frequency;
 use forebay_packet::Batch;
+use forebay_units::Frequency;
 use proptest::prelude::*;
 use serde_json::json;
 

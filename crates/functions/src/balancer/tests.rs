@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 
 use etherparse::PacketBuilder;
 use forebay_graph::{DeclareState, Gate, Rig, Setup, Surroundings};
-use forebay_measure::Frequency;
-use forebay_packet::Ticks;
+use forebay_units::{Frequency, Ticks};
 use serde_json::{Value, json};
 
 use super::outcome::{CLASH, FRAGMENT, FULL, MALFORMED, NO_BACKEND, NO_SERVICE, UNDECIDABLE};

@@ -1,7 +1,7 @@
 //! The sessions of packets, for modules that look sessions up and never open, renew or end one.
 
-use forebay_packet::wire::ipv4::TCP;
-use forebay_packet::{Packet, Ticks};
+use forebay_packet::{Packet, wire::ipv4::TCP};
+use forebay_units::Ticks;
 
 use super::{Connection, Headers, Shown, opens};
 use crate::firewall::{ConnectionLookup, LentConnections};

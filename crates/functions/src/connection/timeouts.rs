@@ -1,8 +1,7 @@
 //! How long connections are remembered without a packet.
 
 use forebay_graph::SetupError;
-use forebay_measure::{Frequency, Nanos};
-use forebay_packet::Ticks;
+use forebay_units::{Frequency, Nanos, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -3,7 +3,7 @@
 
 use forebay_aead::{Backend, Key, Material};
 use forebay_graph::{Rig, Surroundings};
-use forebay_measure::Frequency;
+use forebay_units::Frequency;
 use serde_json::{Value, json};
 
 use super::*;

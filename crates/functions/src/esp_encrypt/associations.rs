@@ -303,7 +303,7 @@ impl ControlTable for Outbounds {
 #[cfg(test)]
 mod tests {
     use forebay_graph::{Setup, Surroundings};
-    use forebay_measure::Frequency;
+    use forebay_units::Frequency;
 
     use super::*;
 

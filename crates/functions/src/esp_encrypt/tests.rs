@@ -3,7 +3,7 @@
 
 use etherparse::PacketBuilder;
 use forebay_graph::{Rig, Surroundings};
-use forebay_measure::Frequency;
+use forebay_units::Frequency;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use etherparse::PacketBuilder;
 use forebay_graph::{Rig, Surroundings};
-use forebay_measure::Frequency;
-use forebay_packet::{Batch, Ticks};
+use forebay_packet::Batch;
+use forebay_units::{Frequency, Ticks};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

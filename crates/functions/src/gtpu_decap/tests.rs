@@ -2,9 +2,8 @@
 //! frame.
 
 use forebay_graph::{Rig, Surroundings};
-use forebay_measure::Frequency;
-use forebay_packet::wire::checksum;
-use forebay_packet::{Batch, Ticks};
+use forebay_packet::{Batch, wire::checksum};
+use forebay_units::{Frequency, Ticks};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};

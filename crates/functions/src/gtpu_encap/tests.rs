@@ -1,9 +1,8 @@
 //! T-PDUs byte by byte, against an independent encoder, and as tshark reads them.
 
 use forebay_graph::{Rig, Surroundings};
-use forebay_measure::Frequency;
-use forebay_packet::Batch;
-use forebay_packet::wire::gtpu::Message;
+use forebay_packet::{Batch, wire::gtpu::Message};
+use forebay_units::Frequency;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use etherparse::PacketBuilder;
 use forebay_graph::{DeclareState, Setup, Surroundings};
-use forebay_measure::Frequency;
-use forebay_packet::MAX_BATCH;
-use forebay_packet::wire::arp::Arp;
-use forebay_packet::wire::ethernet::MacAddress;
-use forebay_packet::wire::neighbour::Neighbour;
+use forebay_packet::{
+    MAX_BATCH,
+    wire::{arp::Arp, ethernet::MacAddress, neighbour::Neighbour},
+};
+use forebay_units::Frequency;
 use serde_json::json;
 
 use super::{Interface, frames};

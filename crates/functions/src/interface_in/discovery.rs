@@ -1,14 +1,20 @@
 //! Handles incoming IPv6 neighbour discovery (RFC 4861 sections 7.1 and 7.2).
 
 use forebay_graph::Gate;
-use forebay_packet::host_address::may_be_host_v6;
-use forebay_packet::wire::ethernet::Ethernet;
-use forebay_packet::wire::icmp::{self, ICMPV6, Icmp};
-use forebay_packet::wire::ipv6::Ipv6;
-use forebay_packet::wire::neighbour::{
-    ADVERTISEMENT, HOP_LIMIT, Neighbour, OVERRIDE, REDIRECT, ROUTER, ROUTER_SOLICITATION, SOLICITATION, SOLICITED, Said,
+use forebay_packet::{
+    Packet,
+    host_address::may_be_host_v6,
+    wire::{
+        ethernet::Ethernet,
+        icmp::{self, ICMPV6, Icmp},
+        ipv6::Ipv6,
+        neighbour::{
+            ADVERTISEMENT, HOP_LIMIT, Neighbour, OVERRIDE, REDIRECT, ROUTER, ROUTER_SOLICITATION, SOLICITATION,
+            SOLICITED, Said,
+        },
+    },
 };
-use forebay_packet::{Packet, Ticks};
+use forebay_units::Ticks;
 
 use super::{
     ANSWERED, ANSWERS_LIMITED, BAD_CHECKSUM, BAD_HOP_LIMIT, CONFLICT, DEFENDED, InterfaceIn, LOCAL, MALFORMED,

@@ -1,10 +1,15 @@
 //! Handles incoming ARP (RFC 826; RFC 5227 for conflicts).
 
 use forebay_graph::Gate;
-use forebay_packet::host_address::may_be_host_v4;
-use forebay_packet::wire::arp::Arp;
-use forebay_packet::wire::ethernet::{Ethernet, MacAddress};
-use forebay_packet::{Packet, Ticks};
+use forebay_packet::{
+    Packet,
+    host_address::may_be_host_v4,
+    wire::{
+        arp::Arp,
+        ethernet::{Ethernet, MacAddress},
+    },
+};
+use forebay_units::Ticks;
 
 use super::{
     ANSWERED, ANSWERS_LIMITED, CONFLICT, CONFLICTS, DEFENDED, EVICTED, InterfaceIn, LEARNT, MALFORMED, NEIGHBOUR,
@@ -15,7 +20,7 @@ use crate::interface::frames;
 use crate::interface::neighbours::{Address, Refused};
 
 /// `DEFEND_INTERVAL` of RFC 5227 section 1.1.
-const DEFEND_INTERVAL: forebay_measure::Nanos = forebay_measure::Nanos(10_000_000_000);
+const DEFEND_INTERVAL: forebay_units::Nanos = forebay_units::Nanos(10_000_000_000);
 
 impl InterfaceIn {
     /// Handles an ARP message. A request for an own address is turned into its answer.

@@ -2,8 +2,10 @@ use std::sync::Arc;
 
 use etherparse::PacketBuilder;
 use forebay_graph::Rig;
-use forebay_packet::wire::arp::Arp;
-use forebay_packet::wire::neighbour::{self, Neighbour, OVERRIDE, SOLICITED};
+use forebay_packet::wire::{
+    arp::Arp,
+    neighbour::{self, Neighbour, OVERRIDE, SOLICITED},
+};
 use serde_json::json;
 
 use super::*;
@@ -265,7 +267,7 @@ fn own_addresses_are_defended_within_the_rate_limit() {
     assert_eq!(rig.run(&conflict).0, CONFLICT);
     let advertisement = neighbour(v6(1), frames::ALL_NODES, Neighbour::advertisement(OVERRIDE, v6(1), PEER));
     assert_eq!(rig.run(&advertisement).0, CONFLICT);
-    rig.now = forebay_packet::Ticks(10 * SECOND);
+    rig.now = forebay_units::Ticks(10 * SECOND);
     assert_eq!(rig.run(&advertisement).0, REPLY);
     assert_eq!((rig.counters("neighbours")["conflicts"], rig.counters("neighbours")["defended"]), (4, 2));
     assert_eq!(lan.neighbours.all(), []);
@@ -356,7 +358,7 @@ fn answers_are_limited() {
     let request = arp(frames::BROADCAST, Arp::REQUEST, PEER_V4, OWN_V4);
     let gates: Vec<_> = (0..3).map(|_| rig.run(&request).0).collect();
     assert_eq!(gates, [REPLY, REPLY, ANSWERS_LIMITED]);
-    rig.now = forebay_packet::Ticks(SECOND / 2);
+    rig.now = forebay_units::Ticks(SECOND / 2);
     assert_eq!(rig.run(&request).0, REPLY);
 }
 

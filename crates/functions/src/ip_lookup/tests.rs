@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use forebay_graph::{Rig, StateDeclaration, Surroundings, Table as _};
-use forebay_measure::Frequency;
 use forebay_packet::Batch;
+use forebay_units::Frequency;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};

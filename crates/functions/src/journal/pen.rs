@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use forebay_graph::report::LINE_COUNTERS;
 use forebay_measure::Counter;
-use forebay_packet::Ticks;
+use forebay_units::Ticks;
 use rtrb::Producer;
 
 use super::{Journal, Record};

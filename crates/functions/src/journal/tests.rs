@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use forebay_packet::Ticks;
+use forebay_units::Ticks;
 
 use super::pen::{LOST, UNWRITTEN, WRITTEN};
 use super::*;

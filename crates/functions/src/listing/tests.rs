@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use forebay_measure::Frequency;
+use forebay_units::Frequency;
 use proptest::prelude::*;
 
 use super::testing::word;

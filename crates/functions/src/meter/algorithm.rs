@@ -2,8 +2,7 @@
 
 use std::hint::cold_path;
 
-use forebay_measure::{BitRate, Bytes};
-use forebay_packet::Ticks;
+use forebay_units::{BitRate, Bytes, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use etherparse::{Ipv4HeaderSlice, PacketBuilder};
 use forebay_graph::{Decision, Rig, Surroundings};
-use forebay_measure::Frequency;
 use forebay_packet::Batch;
+use forebay_units::Frequency;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 use etherparse::{Ipv4HeaderSlice, PacketBuilder};
 use forebay_graph::{Rig, Surroundings};
-use forebay_measure::Frequency;
 use forebay_packet::Batch;
+use forebay_units::Frequency;
 use proptest::prelude::*;
 use serde_json::json;
 

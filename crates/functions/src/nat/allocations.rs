@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv4Addr;
 
-use forebay_packet::Ticks;
+use forebay_units::Ticks;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

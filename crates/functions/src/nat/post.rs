@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_graph::{Context, Lent, Own, Setup, SetupError};
 use forebay_measure::Counter;
-use forebay_packet::Ticks;
+use forebay_units::Ticks;
 
 use super::allocations::Entry;
 use super::deterministic::{BlockTable, LEAST};

@@ -11,9 +11,8 @@ use std::sync::Arc;
 
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use forebay_graph::{DeclareState, Gate, Rig, Setup, Surroundings};
-use forebay_measure::Frequency;
-use forebay_packet::Ticks;
 use forebay_packet::wire::checksum;
+use forebay_units::{Frequency, Ticks};
 use serde_json::{Value, json};
 
 use super::bindings::Bindings;

@@ -6,8 +6,11 @@ use std::sync::Arc;
 
 use forebay_graph::{Context, Gate, SetupError, share};
 use forebay_measure::Counter;
-use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
-use forebay_packet::{Network, Packet, SessionKey, Ticks};
+use forebay_packet::{
+    Network, Packet, SessionKey,
+    wire::ipv4::{ICMP, TCP, UDP},
+};
+use forebay_units::Ticks;
 
 use super::allocations::Allocations;
 use super::allotment::Allotment;

@@ -3,9 +3,8 @@
 //! A window begins with the first match and lasts as many seconds as the limit has. The first match after its end
 //! begins the next window.
 
-use forebay_measure::Frequency;
 use forebay_memory::NoMemory;
-use forebay_packet::Ticks;
+use forebay_units::{Frequency, Ticks};
 
 use super::rule::{Limit, LimitKind, Track};
 use super::view::View;

@@ -15,8 +15,8 @@ use std::path::Path;
 
 use etherparse::PacketBuilder;
 use forebay_graph::{Rig, Surroundings};
-use forebay_measure::Frequency;
 use forebay_packet::Batch;
+use forebay_units::Frequency;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};

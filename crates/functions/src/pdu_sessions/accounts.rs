@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use forebay_measure::Counter;
 use forebay_memory::{NoMemory, zeroed};
-use forebay_packet::Ticks;
 use forebay_simd::prefetch::prefetch_read;
+use forebay_units::Ticks;
 use zerocopy::FromZeros;
 
 use super::limit::Limit;

@@ -7,8 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay_measure::{BitRate, Bytes, Frequency, Nanos};
-use forebay_packet::Ticks;
+use forebay_units::{BitRate, Bytes, Frequency, Nanos, Ticks};
 
 /// The binary logarithm of the parts of a tick.
 const PARTS: u32 = 8;

@@ -236,7 +236,7 @@ fn filter(text: &str) -> Result<(u32, Condition), String> {
 
 #[cfg(test)]
 mod tests {
-    use forebay_measure::{Frequency, Nanos};
+    use forebay_units::{Frequency, Nanos};
 
     use super::*;
 

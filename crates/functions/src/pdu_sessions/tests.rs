@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use etherparse::PacketBuilder;
 use forebay_graph::{Gate, Rig, Surroundings, Table};
-use forebay_measure::Frequency;
 use forebay_packet::{Batch, Word};
+use forebay_units::Frequency;
 use serde_json::{Value, json};
 
 use super::*;

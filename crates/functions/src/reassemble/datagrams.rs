@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use forebay_graph::Key;
 use forebay_memory::{NoMemory, numbered, room};
-use forebay_packet::Ticks;
+use forebay_units::Ticks;
 
 use super::fragment::{DatagramKey, Fragment};
 

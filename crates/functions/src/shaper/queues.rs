@@ -2,7 +2,7 @@
 
 use forebay_graph::{Key, SetupError};
 use forebay_memory::{filled, numbered};
-use forebay_packet::Ticks;
+use forebay_units::Ticks;
 
 use crate::parameters::no_memory;
 

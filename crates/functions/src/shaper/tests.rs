@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use etherparse::PacketBuilder;
 use forebay_graph::{Rig, Surroundings};
-use forebay_measure::Frequency;
 use forebay_packet::Batch;
+use forebay_units::Frequency;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 use etherparse::{Icmpv4Slice, Ipv4Slice, NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use forebay_graph::{DeclareState, Rig, Surroundings};
-use forebay_measure::Frequency;
+use forebay_units::Frequency;
 use proptest::prelude::*;
 use serde_json::json;
 

@@ -5,8 +5,7 @@
 //! multiplication and no division. A time longer than it takes to fill a bucket is cut off before the multiplication,
 //! so no wait overflows.
 
-use forebay_measure::{BitRate, Bytes, Frequency};
-use forebay_packet::Ticks;
+use forebay_units::{BitRate, Bytes, Frequency, Ticks};
 
 /// The range of rates, in bits a second.
 const RATES: std::ops::RangeInclusive<f64> = 1e3..=1e12;

@@ -1,8 +1,10 @@
 //! Whose a packet is: the key under which a meter or a shaper keeps its account.
 
 use forebay_graph::{Setup, SetupError};
-use forebay_packet::wire::ethernet::{EtherType, Ethernet, VlanTag};
-use forebay_packet::{Network, Packet, Word};
+use forebay_packet::{
+    Network, Packet, Word,
+    wire::ethernet::{EtherType, Ethernet, VlanTag},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -195,8 +197,8 @@ mod tests {
 
     use etherparse::{PacketBuilder, VlanId};
     use forebay_graph::Surroundings;
-    use forebay_measure::Frequency;
     use forebay_packet::{Pool, PoolOptions};
+    use forebay_units::Frequency;
 
     use super::*;
 

@@ -3,8 +3,7 @@
 //! It is a token bucket that stores only the instant at which the bucket would be full again (the generic cell rate
 //! algorithm, ITU-T I.371 annex A): one word, exact, without refilling.
 
-use forebay_measure::Frequency;
-use forebay_packet::Ticks;
+use forebay_units::{Frequency, Ticks};
 
 /// Allows a number of answers per second on average, and at once as many as in a second.
 pub(crate) struct Bucket {
@@ -17,7 +16,7 @@ pub(crate) struct Bucket {
 
 impl Bucket {
     pub(crate) fn new(per_second: u32, frequency: Frequency) -> Self {
-        let second = frequency.ticks(forebay_measure::Nanos(1_000_000_000)).0.max(1);
+        let second = frequency.ticks(forebay_units::Nanos(1_000_000_000)).0.max(1);
         let each = second.checked_div(per_second.into()).map_or(0, |each| each.max(1));
         Self { each, burst: each * u64::from(per_second.max(1) - 1), full_at: 0 }
     }

@@ -43,7 +43,7 @@ mod tests {
     use std::collections::HashSet;
 
     use forebay_graph::Surroundings;
-    use forebay_measure::Frequency;
+    use forebay_units::Frequency;
     use proptest::prelude::*;
 
     use super::*;

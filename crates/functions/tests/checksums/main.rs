@@ -5,7 +5,7 @@ mod words;
 
 use forebay_functions as _;
 use forebay_graph::{Declaration, Gate, Rig, Setup, Surroundings, functions, states};
-use forebay_measure::Frequency;
+use forebay_units::Frequency;
 use serde_json::{Value, json};
 
 use words::{correct_all, frames, network, of_frame};

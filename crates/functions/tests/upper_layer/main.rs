@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 
 use forebay_functions as _;
 use forebay_graph::{Decision, Declaration, Gate, Rig, Setup, Surroundings, functions, states};
-use forebay_measure::Frequency;
 use forebay_packet::{Batch, Network, Word};
+use forebay_units::Frequency;
 use serde_json::{Value, json};
 
 use frames::{Row, Shows, TCP, UDP, rows};

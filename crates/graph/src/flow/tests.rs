@@ -28,7 +28,7 @@ fn walk(shape: &Shape<'_>, table: &FlowTable, port: usize, gates: &[usize]) -> O
 
 fn flow(name: &str, path: &[(usize, Option<usize>)]) -> FlowPlan {
     let path = path.iter().map(|&(module, gate)| Step { module, gate }).collect();
-    FlowPlan { name: name.into(), path, slo: None, percentile: crate::Percentile::Of(99.0), min_rate: None }
+    FlowPlan { name: name.into(), path, slo: None, percentile: forebay_units::Percentile::Of(99.0), min_rate: None }
 }
 
 /// Two splits with a merge between them: in -> a -> (b, c) -> d -> (out, out, drop).

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use forebay_measure::{Distribution, Frequency, Nanos};
-use forebay_packet::Ticks;
+use forebay_measure::Distribution;
+use forebay_units::{Frequency, Nanos, Ticks};
 
 use super::reading::{FlowReading, Metered, ModuleReading, PortReading, Reading, Timed, WorkerReading};
 use super::{

@@ -1,10 +1,9 @@
 //! What a flow has come to, from what was counted of it.
 
-use forebay_measure::{Distribution, Frequency, Nanos};
+use forebay_measure::Distribution;
+use forebay_units::{Frequency, Nanos, Percentile, Rate};
 
 use super::{Delay, FlowReport};
-use crate::percentile::Percentile;
-use crate::scheduler::Rate;
 
 /// A rate that is less than its objective by no more than this part is that.
 const NEAR: f64 = 0.01;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::scheduler::SchedulerKind;
 
-use crate::percentile::Percentile;
+use forebay_units::Percentile;
 
 /// A pipeline's graph. Names of modules and ports differ, so that edges name their ends by them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

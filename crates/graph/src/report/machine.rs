@@ -3,7 +3,7 @@
 //! The pipeline has no part in these misses: a reader looks for the fault in the machine first.
 
 use super::{FlowReport, Report, WorkerReport};
-use crate::percentile::Percentile;
+use forebay_units::Percentile;
 
 /// A smaller share of the time without the core is not made responsible for anything.
 const LEAST: f64 = 0.005;

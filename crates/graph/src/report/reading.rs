@@ -5,13 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use forebay_measure::{Away, Counter, Distribution, Frequency, Nanos};
-use forebay_packet::Ticks;
+use forebay_measure::{Away, Counter, Distribution};
+use forebay_units::{Frequency, Nanos, Percentile, Rate, Ticks};
 
 use super::difference;
 use super::lost::{Losses, LostLines};
-use crate::percentile::Percentile;
-use crate::scheduler::Rate;
 use crate::telemetry::{Account, BACKPRESSURE, LONG_CLASSES, MeterAccount, ReasonCounters, SIZE_CLASSES, Telemetry};
 use crate::worker::Census;
 

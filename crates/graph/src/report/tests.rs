@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use forebay_measure::machine::Cpu;
-use forebay_measure::{Clock, Frequency, Nanos, Simulated};
-use forebay_packet::{Batch, PoolOptions, Ticks};
+use forebay_measure::{Clock, Simulated, machine::Cpu};
+use forebay_packet::{Batch, PoolOptions};
+use forebay_units::{Frequency, Nanos, Ticks};
 
 use super::reading::Timed;
 use super::*;
@@ -81,7 +81,7 @@ fn worker() -> Worker<Simulated, RunToCompletion> {
             name: "all".to_owned(),
             path: vec![Step { module: 0, gate: None }],
             slo: Some(Nanos(50)),
-            percentile: crate::Percentile::Of(99.0),
+            percentile: forebay_units::Percentile::Of(99.0),
             min_rate: None,
         }],
         worker: 0,

@@ -1,6 +1,6 @@
 //! Run to completion: everything that is ready runs, in topological order, once a turn.
 
-use forebay_packet::Ticks;
+use forebay_units::Ticks;
 
 use super::{Scheduler, Topology};
 

@@ -1,11 +1,8 @@
 //! What a module is given by a scheduler that shares time out: its weight, its rate limit, the marks of its queue.
 
-use std::borrow::Cow;
-
-use forebay_measure::units::UnitError;
-use forebay_measure::{BitRate, Nanos, PacketRate};
+use forebay_units::{BitRate, Nanos, PacketRate, Rate};
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The largest weight.
@@ -39,46 +36,6 @@ pub struct Limit {
     pub rate: Rate,
     /// How long an idle module's tokens are saved up.
     pub burst: Nanos,
-}
-
-/// A rate limit's rate.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(untagged)]
-pub enum Rate {
-    /// Packets a second: `1Mpps`.
-    Packets(PacketRate),
-    /// Bits a second, of frames without what the wire adds: `10Gbps`.
-    Bits(BitRate),
-}
-
-impl<'de> Deserialize<'de> for Rate {
-    /// Says of a number that is too large, or of a unit that is nearly right, what is wrong with it.
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<str>::deserialize(deserializer)?;
-        let errors = match (text.parse(), text.parse()) {
-            (Ok(packets), _) => return Ok(Self::Packets(packets)),
-            (_, Ok(bits)) => return Ok(Self::Bits(bits)),
-            (Err(packets), Err(bits)) => [packets, bits],
-        };
-        let helps = |error: &UnitError| !matches!(error, UnitError::Other { advice, .. } if advice.is_empty());
-        let error = errors.into_iter().find(helps).map(|error| error.to_string());
-        // As serde says of forms of which none fits: the schema names them.
-        Err(serde::de::Error::custom(error.as_deref().unwrap_or("data did not match any form")))
-    }
-}
-
-impl Rate {
-    /// Packets a second, where it is in these.
-    #[must_use]
-    pub fn packets(self) -> Option<f64> {
-        if let Self::Packets(rate) = self { Some(rate.0) } else { None }
-    }
-
-    /// Bits a second, where it is in these.
-    #[must_use]
-    pub fn bits(self) -> Option<f64> {
-        if let Self::Bits(rate) = self { Some(rate.0) } else { None }
-    }
 }
 
 /// High and low water marks of a module's input queue.

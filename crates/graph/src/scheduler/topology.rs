@@ -1,6 +1,6 @@
 //! What a scheduler is told of the graph: who feeds whom, and what each module's share is.
 
-use forebay_measure::Frequency;
+use forebay_units::Frequency;
 
 use super::Share;
 use crate::placement::Origin;

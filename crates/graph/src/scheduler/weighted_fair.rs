@@ -17,8 +17,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::hint::cold_path;
 
-use forebay_measure::Frequency;
-use forebay_packet::{Batch, Ticks};
+use forebay_packet::Batch;
+use forebay_units::{Frequency, Ticks};
 
 use super::{Limit, Scheduler, Took, Topology};
 use bucket::Bucket;

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use forebay_measure::{Away, Counter, Frequency, Nanos, Values, Window};
-use forebay_packet::Ticks;
+use forebay_measure::{Away, Counter, Values, Window};
+use forebay_units::{Frequency, Nanos, Percentile, Ticks};
 
 use super::{DelaySnapshot, ModuleSnapshot, Snapshot, WorkerSnapshot};
-use crate::percentile::Percentile;
 use crate::telemetry::{LONG_CLASSES, Telemetry};
 
 /// Packets above the chosen percentile without which it says nothing; of any, where it is the mean.

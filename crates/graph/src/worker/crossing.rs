@@ -3,7 +3,8 @@
 use std::hint::cold_path;
 
 use forebay_measure::Clock;
-use forebay_packet::{Batch, Ticks};
+use forebay_packet::Batch;
+use forebay_units::Ticks;
 
 use super::run::{tell_ready, turn_away, written};
 use super::{Mode, Worker};

@@ -1,8 +1,11 @@
 //! Packets that leave: by a port, or into the bin. Delay is accounted to flows here.
 
-use forebay_measure::Clock;
-use forebay_measure::histogram::{Sample, Tally};
-use forebay_packet::{Batch, Packet, Ticks};
+use forebay_measure::{
+    Clock,
+    histogram::{Sample, Tally},
+};
+use forebay_packet::{Batch, Packet};
+use forebay_units::Ticks;
 
 use super::{Mode, Worker};
 use crate::observer::Place;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use forebay_measure::{Clock, Counter};
-use forebay_packet::pool::PoolError;
-use forebay_packet::{Batch, MAX_BATCH, Pool, Ticks};
+use forebay_packet::{Batch, MAX_BATCH, Pool, pool::PoolError};
+use forebay_units::{Rate, Ticks};
 use thiserror::Error;
 
 use super::crossing::Stuck;
@@ -21,7 +21,7 @@ use crate::links::Links;
 use crate::placement::Origin;
 use crate::plan::{Plan, Target};
 use crate::port::Ready;
-use crate::scheduler::{Rate, Scheduler, ShareError, Topology};
+use crate::scheduler::{Scheduler, ShareError, Topology};
 use crate::team::Team;
 use crate::telemetry::{
     Account, FlowTelemetry, FoldTelemetry, Metered, ModuleCounters, ModuleTelemetry, PortTelemetry, ReasonCounters,

@@ -3,7 +3,8 @@
 use std::hint::cold_path;
 
 use forebay_measure::{Clock, Counter};
-use forebay_packet::{Batch, Packet, Ticks};
+use forebay_packet::{Batch, Packet};
+use forebay_units::Ticks;
 
 use super::crossing::Stuck;
 use super::{Edge, Mode, Node, Worker};

@@ -3,7 +3,7 @@
 //! meter, other turns are counted part by part ([`metering`](super::metering)).
 
 use forebay_measure::Clock;
-use forebay_packet::Ticks;
+use forebay_units::Ticks;
 
 use super::Worker;
 use super::metering::{Metering, Span};

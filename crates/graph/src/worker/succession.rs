@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_measure::Clock;
-use forebay_packet::{Pool, Ticks};
+use forebay_packet::Pool;
+use forebay_units::Ticks;
 
 use super::{Timer, Worker};
 use crate::function::Function;

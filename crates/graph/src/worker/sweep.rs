@@ -1,7 +1,8 @@
 //! What is done now and then: buffers over their hold limit, functions that asked to be woken, gauges.
 
 use forebay_measure::Clock;
-use forebay_packet::{Batch, Ticks};
+use forebay_packet::Batch;
+use forebay_units::Ticks;
 
 use super::{LATE, Mode, PUBLISH_EVERY, Timer, Worker};
 use crate::observer::Place;

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use forebay_measure::{Frequency, Nanos, Simulated};
+use forebay_measure::Simulated;
 use forebay_packet::{ArrivalClock, Packet, PoolOptions};
+use forebay_units::{Frequency, Nanos};
 use proptest::prelude::*;
 
 use super::*;

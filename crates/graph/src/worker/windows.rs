@@ -12,7 +12,7 @@
 //! prediction would fail where it changes.
 
 use forebay_measure::{Clock, Counter};
-use forebay_packet::Ticks;
+use forebay_units::Ticks;
 
 use super::Worker;
 use super::metering::Span;

@@ -1,11 +1,13 @@
 //! Modules change their worker in simulated time: as in a running pipeline, one step of every worker after the other.
 
 use forebay_control::Move;
-use forebay_graph::report::{Kind, Origin};
-use forebay_graph::{Action, Exchange, Former, Scheduler, Telemetry, Worker};
+use forebay_graph::{
+    Action, Exchange, Former, Scheduler, Telemetry, Worker,
+    report::{Kind, Origin},
+};
 use forebay_measure::{Clock, Simulated};
-use forebay_packet::Ticks;
 use forebay_pipeline::{Conditions, rearrange};
+use forebay_units::Ticks;
 
 use super::{SimulatedTeam, Simulation};
 use crate::reload::ReloadError;

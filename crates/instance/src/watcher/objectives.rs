@@ -5,9 +5,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use forebay_graph::Percentile;
-use forebay_graph::event::{EventLog, EventName, NewEvent};
-use forebay_graph::report::{FlowReport, Report};
+use forebay_graph::{
+    event::{EventLog, EventName, NewEvent},
+    report::{FlowReport, Report},
+};
+use forebay_units::Percentile;
 
 /// A flow misses its objective when it did so in [`LATE`] of the last so many looks.
 const LOOKS: usize = 5;

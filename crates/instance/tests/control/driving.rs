@@ -2,15 +2,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use forebay_control::Log;
-use forebay_control::recording::Period;
-use forebay_graph::drive::wind_up_team;
-use forebay_graph::report::Report;
-use forebay_graph::{Action, Actions, Cost, Layout, RunToCompletion, Scheduler, SchedulerKind, Snapshot, WeightedFair};
+use forebay_control::{Log, recording::Period};
+use forebay_graph::{
+    Action, Actions, Cost, Layout, RunToCompletion, Scheduler, SchedulerKind, Snapshot, WeightedFair,
+    drive::wind_up_team, report::Report,
+};
 use forebay_instance::{SimulatedTeam, Simulation};
 use forebay_measure::Clock;
-use forebay_packet::Ticks;
 use forebay_pipeline::{Conditions, Loaded, Source, load, usecase};
+use forebay_units::Ticks;
 
 /// A use case with settings, whose modules' calls take so many nanoseconds.
 #[derive(Clone, Debug)]

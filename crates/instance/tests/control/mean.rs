@@ -1,7 +1,7 @@
 //! Objectives on the mean: kept period by period by every controller that keeps objectives, with larger batches than
 //! where the same time is for a percentile.
 
-use forebay_graph::Percentile;
+use forebay_units::Percentile;
 
 use crate::driving::{Case, Run};
 

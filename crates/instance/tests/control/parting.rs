@@ -5,17 +5,17 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use forebay_control::recording::Period;
-use forebay_control::{Log, Profiled, Settings};
-use forebay_graph::drive::wind_up_team;
-use forebay_graph::report::{ControlReport, MoveReport, Report, WhyMoved};
-use forebay_graph::{Actions, Cost, Layout, RunToCompletion, Snapshot};
+use forebay_control::{Log, Profiled, Settings, recording::Period};
+use forebay_graph::{
+    Actions, Cost, Layout, RunToCompletion, Snapshot,
+    drive::wind_up_team,
+    report::{ControlReport, MoveReport, Report, WhyMoved},
+};
 use forebay_instance::{SimulatedTeam, Simulation, Steer, choose, start};
-use forebay_measure::machine::allowed_cores;
-use forebay_measure::{Clock, Tsc};
+use forebay_measure::{Clock, Tsc, machine::allowed_cores};
 use forebay_models::batching::Line;
-use forebay_packet::Ticks;
 use forebay_pipeline::{Conditions, Loaded, Source, load};
+use forebay_units::Ticks;
 
 use crate::numbered::{Stream, left_in_order, left_without_overtaking, write};
 

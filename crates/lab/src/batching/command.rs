@@ -1,6 +1,6 @@
 //! Builds the command that repeats an experiment. It contains all options of the experiment except the output folder.
 
-use forebay_measure::Nanos;
+use forebay_units::Nanos;
 
 use super::Settings;
 

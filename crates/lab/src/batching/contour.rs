@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn both_planes_meet_where_bursts_are_of_one_packet() {
-        let span = Span { period: forebay_measure::Nanos(1_000_000), periods: 1 };
+        let span = Span { period: forebay_units::Nanos(1_000_000), periods: 1 };
         let points = points(&Extents {
             short: false,
             span,

@@ -3,7 +3,7 @@
 //! forebay-instance --bench decide` measures their cost.
 
 use forebay_graph::report::WorkerReport;
-use forebay_measure::Nanos;
+use forebay_units::Nanos;
 use serde::Serialize;
 
 use super::Extents;

@@ -6,8 +6,10 @@
 //! worker and with two. With two workers, the controller moves flows apart while packets flow. Packets of the second
 //! bearer are dropped if the ring to its worker is full.
 
-use forebay_graph::Cost;
-use forebay_graph::report::{MoveReport, WhyMoved};
+use forebay_graph::{
+    Cost,
+    report::{MoveReport, WhyMoved},
+};
 use forebay_pipeline::usecase;
 use serde::Serialize;
 
@@ -203,7 +205,7 @@ mod tests {
 
     #[test]
     fn two_users_have_an_objective_and_the_others_are_slow() {
-        let span = Span { period: forebay_measure::Nanos(10_000_000), periods: 1 };
+        let span = Span { period: forebay_units::Nanos(10_000_000), periods: 1 };
         let scenario = scenario(2, span).expect("a use case");
         let conditions = Conditions { frequency: forebay_instance::Simulation::frequency(), simulated: true };
         let loaded = load(&scenario.source, conditions).unwrap_or_else(|problems| panic!("{problems}"));

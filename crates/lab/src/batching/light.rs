@@ -4,7 +4,7 @@
 //! Every run ends with a time without packets, so that the delay of every packet is known. The delays are those of the
 //! whole run.
 
-use forebay_measure::Nanos;
+use forebay_units::Nanos;
 use serde::Serialize;
 
 use super::Extents;

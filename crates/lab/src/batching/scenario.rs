@@ -2,8 +2,8 @@
 
 use forebay_graph::Cost;
 use forebay_instance::Simulation;
-use forebay_measure::Nanos;
 use forebay_pipeline::{Conditions, Source, load, usecase};
+use forebay_units::Nanos;
 
 use super::costs::{BATCH, cycles};
 use crate::LabError;

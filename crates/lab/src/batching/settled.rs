@@ -10,7 +10,7 @@
 mod constant;
 mod oracle;
 
-use forebay_measure::Nanos;
+use forebay_units::Nanos;
 use serde::Serialize;
 
 use constant::Constant;

@@ -1,7 +1,7 @@
 //! Objectives and loads that change while a pipeline runs (Batchy, Fig. 9).
 
-use forebay_measure::Nanos;
 use forebay_pipeline::Source;
+use forebay_units::Nanos;
 use serde::Serialize;
 
 use super::Extents;

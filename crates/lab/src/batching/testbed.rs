@@ -9,13 +9,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_control::Log;
-use forebay_graph::drive::{Ended, wind_up_team};
-use forebay_graph::report::Report;
-use forebay_graph::{Action, RunToCompletion, Scheduler, SchedulerKind, WeightedFair};
+use forebay_graph::{
+    Action, RunToCompletion, Scheduler, SchedulerKind, WeightedFair,
+    drive::{Ended, wind_up_team},
+    report::Report,
+};
 use forebay_instance::{Instance, SimulatedTeam, Simulation, Steer, choose, start};
-use forebay_measure::{Clock, Nanos, Tsc};
-use forebay_packet::Ticks;
+use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, load};
+use forebay_units::{Nanos, Ticks};
 
 use super::costs::{BATCH, Costs};
 use super::scenario::{Change, Scenario};

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_control::{Log, Settings};
 use forebay_graph::{Actions, Layout, Snapshot};
-use forebay_measure::Nanos;
+use forebay_units::Nanos;
 use serde::Serialize;
 
 use super::scenario::{FIRST, SETTLED};

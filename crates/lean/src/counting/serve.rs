@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use forebay_graph::drive::simulate_team_by;
 use forebay_graph::{
     Cost, Function, Next, OpenPort, Plan, RunToCompletion, Scheduler, SchedulerKind, WeightedFair, Worker,
+    drive::simulate_team_by,
 };
 use forebay_instance::{SimulatedTeam, Simulation, StartError};
-use forebay_measure::{Nanos, Simulated, placement};
-use forebay_packet::Ticks;
+use forebay_measure::{Simulated, placement};
+use forebay_units::{Nanos, Ticks};
 
 use super::{Build, Extent, Served};
 use crate::named::{NAMES, Named, NamedPort, PortCalls};

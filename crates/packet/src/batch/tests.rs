@@ -150,7 +150,7 @@ proptest! {
         let kinds: Vec<_> = std::iter::repeat_n((0, 0, 9), long).chain(kinds).collect();
         for (packet, (flow, arrival, mark)) in batch.iter_mut().zip(&kinds) {
             packet.set_flow(*flow << 31 | 5);
-            packet.set_arrival(crate::Ticks(*arrival << 63 | 3), crate::ArrivalClock::Poll);
+            packet.set_arrival(forebay_units::Ticks(*arrival << 63 | 3), crate::ArrivalClock::Poll);
             // Mark and words do not affect the comparison.
             packet.set_mark(*mark);
             packet.set_word(crate::Word::new(0).expect("the first"), u32::from(*mark));

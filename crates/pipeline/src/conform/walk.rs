@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use forebay_graph::secret::HIDDEN;
-use forebay_measure::units::advice;
+use forebay_units::quantity::advice;
 use regex_lite::Regex;
 use serde_json::Value;
 

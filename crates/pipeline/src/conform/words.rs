@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use forebay_measure::units::most;
+use forebay_units::quantity::most;
 use regex_lite::Regex;
 use serde_json::Value;
 

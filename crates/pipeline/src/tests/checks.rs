@@ -140,7 +140,7 @@ fn files_that_a_running_pipeline_has_open_are_not_looked_for_anew() {
     let first = load_source(&source(ALONE)).unwrap_or_else(|problems| panic!("{problems}"));
     std::fs::rename(before, after).expect("a writable folder");
     let more = source("  more: { counter: }\npipeline: [in -> ids -> more -> out]");
-    let conditions = crate::Conditions { frequency: forebay_measure::Frequency::new(1e9), simulated: true };
+    let conditions = crate::Conditions { frequency: forebay_units::Frequency::new(1e9), simulated: true };
     let second = crate::prepare(&more, conditions, Some(&first.made)).and_then(crate::Prepared::open);
     let second = second.unwrap_or_else(|problems| panic!("{problems}"));
     assert!(second.plans[0].modules.iter().any(|module| module.from.is_some()), "the rules' module is taken over");

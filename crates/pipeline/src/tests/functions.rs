@@ -6,8 +6,8 @@ use forebay_graph::{
     Context, Declare, DeclarePort, DeclareState, Function, Intake, Port, PortCounters, Ready, Setup, SetupError,
     StateKind, register,
 };
-use forebay_measure::Nanos;
-use forebay_packet::{Batch, Packet, Ticks};
+use forebay_packet::{Batch, Packet};
+use forebay_units::{Nanos, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use forebay_graph::{SharedState, kept_as};
-use forebay_measure::Frequency;
+use forebay_units::Frequency;
 
 use crate::made::Change;
 use crate::{Conditions, Loaded, Source, prepare};

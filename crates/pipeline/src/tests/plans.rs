@@ -1,7 +1,7 @@
 //! What plan comes of a configuration.
 
-use forebay_graph::{Percentile, Plan, Step, Target};
-use forebay_measure::Nanos;
+use forebay_graph::{Plan, Step, Target};
+use forebay_units::{Nanos, Percentile};
 use proptest::prelude::*;
 
 use super::{load, load_source};
@@ -223,7 +223,7 @@ fn workers_without_modules_replicate_and_named_modules_are_cut_off() {
 #[test]
 fn a_changed_configuration_takes_over_what_is_the_same() {
     let first = two_workers(EXAMPLE);
-    let conditions = crate::Conditions { frequency: forebay_measure::Frequency::new(1e9), simulated: true };
+    let conditions = crate::Conditions { frequency: forebay_units::Frequency::new(1e9), simulated: true };
     let reload =
         |text: &str| crate::prepare(&Source::new(text, "test.yaml", ""), conditions, Some(&first.made))?.open();
     let changed = EXAMPLE
@@ -266,7 +266,7 @@ fn metadata_words_keep_their_numbers_over_a_change() {
     };
     let first = two_workers(&text("", ""));
     let meter = "  m: { meter: { srtcm: { cir: 1Mbps, cbs: 2KiB, ebs: 2KiB }, key: none, word: true } }\n";
-    let conditions = crate::Conditions { frequency: forebay_measure::Frequency::new(1e9), simulated: true };
+    let conditions = crate::Conditions { frequency: forebay_units::Frequency::new(1e9), simulated: true };
     let changed = text(meter, "m[green] -> ") + "  - in2 -> m\n  - m[yellow] -> drop\n  - m[red] -> drop\n";
     let changed = changed.replace("in -> m[green] -> route", "m[green] -> route").replace("in2 -> m", "in -> m");
     let second = crate::prepare(&Source::new(changed, "test.yaml", ""), conditions, Some(&first.made))

@@ -1,7 +1,7 @@
 //! `scheduler:` and `shares:`: what comes of them, and what is refused.
 
-use forebay_graph::{Limit, Marks, Rate, SchedulerKind, Share, WhenFull};
-use forebay_measure::{BitRate, Nanos, PacketRate};
+use forebay_graph::{Limit, Marks, SchedulerKind, Share, WhenFull};
+use forebay_units::{BitRate, Nanos, PacketRate, Rate};
 
 use super::load;
 

@@ -1,7 +1,7 @@
 //! `rc n`: a random split over branches of equal weight. Branch 0, the robot's control, costs 1 cycle a call and 1 a
 //! packet; the others 10 000 cycles a call and `c` a packet. n + 1 modules.
 
-use forebay_measure::Nanos;
+use forebay_units::Nanos;
 
 use super::text::{Text, Traffic, prefix};
 use super::{Values, Wrong};

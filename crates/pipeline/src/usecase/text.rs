@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use forebay_measure::{Nanos, PacketRate};
+use forebay_units::{Nanos, PacketRate};
 
 use super::{Values, Wrong};
 

@@ -1,7 +1,7 @@
 //! The parameters of an `af_packet` port. Each is checked when it is read or when the port is made.
 
 use forebay_graph::SetupError;
-use forebay_measure::{Bytes, Nanos};
+use forebay_units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

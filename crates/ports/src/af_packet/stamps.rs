@@ -2,8 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use forebay_measure::{Clock, Frequency, Tsc};
-use forebay_packet::{ArrivalClock, Ticks};
+use forebay_measure::{Clock, Tsc};
+use forebay_packet::ArrivalClock;
+use forebay_units::{Frequency, Ticks};
 
 /// A frame cannot have waited in the ring longer than this. An older stamp means that the system clock was set.
 const OLDEST_NS: u64 = 10_000_000_000;
@@ -60,7 +61,7 @@ mod tests {
     fn a_stamp_is_converted_to_its_instant() {
         let frequency = Tsc.frequency();
         let stamps = Stamps::new(frequency);
-        let now = stamps.ticks + frequency.ticks(forebay_measure::Nanos(5_000_000));
+        let now = stamps.ticks + frequency.ticks(forebay_units::Nanos(5_000_000));
         let (arrival, clock) = stamps.arrival(stamps.nanos + 2_000_000, now);
         let waited = frequency.micros(now.since(arrival).0 as f64);
         assert!((2_999.0..3_001.0).contains(&waited), "{waited}");

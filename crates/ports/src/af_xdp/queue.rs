@@ -5,7 +5,8 @@
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use forebay_packet::{Batch, MAX_BATCH, Packet, Ticks};
+use forebay_packet::{Batch, MAX_BATCH, Packet};
+use forebay_units::Ticks;
 
 use super::ring::Descriptor;
 use super::socket::{Rings, Socket};

@@ -5,8 +5,7 @@
 //! ticks, so that a rate is exact to one part in 10¹² and does not drift.
 
 use forebay_graph::{Offer, Spread};
-use forebay_measure::{Frequency, Nanos};
-use forebay_packet::Ticks;
+use forebay_units::{Frequency, Nanos, Ticks};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -13,11 +13,16 @@
 //! ([`Lines`]).
 
 use forebay_graph::Intake;
-use forebay_packet::pool::Line;
-use forebay_packet::wire::checksum;
-use forebay_packet::wire::ethernet::{EtherType, MacAddress};
-use forebay_packet::wire::ipv4;
-use forebay_packet::{ArrivalClock, Batch, Packet, Ticks};
+use forebay_packet::{
+    ArrivalClock, Batch, Packet,
+    pool::Line,
+    wire::{
+        checksum,
+        ethernet::{EtherType, MacAddress},
+        ipv4,
+    },
+};
+use forebay_units::Ticks;
 
 use super::address::{Prefix, spread};
 use super::sessions::Sessions;

@@ -5,10 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use forebay_graph::{PortCounters, Setup, SetupError};
-use forebay_measure::units::advice;
-use forebay_measure::{BitRate, Nanos, PacketRate};
-use forebay_packet::wire::ethernet::MacAddress;
-use forebay_packet::{MAX_BATCH, MAX_FRAME};
+use forebay_packet::{MAX_BATCH, MAX_FRAME, wire::ethernet::MacAddress};
+use forebay_units::{BitRate, Nanos, PacketRate, quantity::advice};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use thiserror::Error;
@@ -456,7 +454,7 @@ impl Params {
                 allowed("rate", gaps.longest(), 0.0, 1e4)
                     .map_err(|_| SetupError::at("rate", "less than one packet in 10000 seconds: use a higher rate"))?;
                 let schedule = Schedule::new(self.arrivals, &gaps, sizes, remaining, setup.frequency(), random);
-                let times = [forebay_packet::Ticks::ZERO; MAX_BATCH];
+                let times = [forebay_units::Ticks::ZERO; MAX_BATCH];
                 let waiting = std::collections::VecDeque::with_capacity(self.queue + MAX_BATCH);
                 Source::Open(Box::new(Queue { schedule, waiting, capacity: self.queue, times }))
             }

@@ -1,7 +1,8 @@
 //! Determines which sessions a worker gets if several workers have the generator.
 
 use forebay_graph::{Setup, SetupError, share};
-use forebay_packet::{ArrivalClock, Pool, PoolOptions, Ticks};
+use forebay_packet::{ArrivalClock, Pool, PoolOptions};
+use forebay_units::Ticks;
 
 use super::frames::Frames;
 

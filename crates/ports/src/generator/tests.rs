@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
 use forebay_graph::{OpenPort, PortDeclaration, Surroundings};
-use forebay_measure::Frequency;
 use forebay_packet::{Pool, PoolOptions};
+use forebay_units::Frequency;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -2,9 +2,8 @@
 
 use std::net::IpAddr;
 
-use forebay_measure::Nanos;
-use forebay_packet::host_address::check_host_address;
-use forebay_packet::wire::ethernet::MacAddress;
+use forebay_packet::{host_address::check_host_address, wire::ethernet::MacAddress};
+use forebay_units::Nanos;
 use schemars::JsonSchema;
 use serde::Deserialize;
 

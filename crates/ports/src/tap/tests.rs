@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use etherparse::{ArpOperation, ArpPacket, EtherType as Type, Icmpv4Type, PacketBuilder, SlicedPacket, TransportSlice};
 use forebay_graph::Surroundings;
-use forebay_measure::Frequency;
 use forebay_packet::{Pool, PoolOptions};
+use forebay_units::Frequency;
 use rustix::thread::UnshareFlags;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 
 use forebay_graph::{Scheduler, Took};
 use forebay_measure::histogram::Sample;
-use forebay_packet::Ticks;
+use forebay_units::Ticks;
 
 use super::Worker;
 use crate::queue::{Bundle, Queue, Run};

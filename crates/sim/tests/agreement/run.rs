@@ -2,16 +2,17 @@
 
 use std::sync::{Arc, Mutex};
 
-use forebay_control::recording::Period;
-use forebay_control::{Log, Settings};
-use forebay_graph::drive::wind_up_team;
-use forebay_graph::{Action, Actions, Cost, Layout, RunToCompletion, Scheduler, SchedulerKind, Snapshot, WeightedFair};
+use forebay_control::{Log, Settings, recording::Period};
+use forebay_graph::{
+    Action, Actions, Cost, Layout, RunToCompletion, Scheduler, SchedulerKind, Snapshot, WeightedFair,
+    drive::wind_up_team,
+};
 use forebay_instance::{SimulatedTeam, Simulation};
 use forebay_measure::Distribution;
 use forebay_models::batching::Line;
-use forebay_packet::Ticks;
 use forebay_pipeline::{Conditions, Loaded, load, usecase};
 use forebay_sim::{Options, Scene, Simulator};
+use forebay_units::Ticks;
 
 /// The cost of a call, and of each packet of a call, in nanoseconds.
 pub(crate) const COST: (u64, u64) = (300, 50);

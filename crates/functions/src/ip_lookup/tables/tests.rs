@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use forebay_graph::Surroundings;
-use forebay_measure::Frequency;
+use forebay_units::Frequency;
 use proptest::prelude::*;
 
 use super::*;

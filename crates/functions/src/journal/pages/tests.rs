@@ -4,8 +4,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 
 use forebay_graph::files::reopen_logs;
-use forebay_measure::Frequency;
-use forebay_packet::Ticks;
+use forebay_units::{Frequency, Ticks};
 
 use super::super::pen::{COUNTERS, WRITTEN};
 use super::super::{Journal, Pen};

@@ -2,10 +2,10 @@
 //!
 //! RFC 2697's bucket, filled continuously. Because debts are paid, the long-run rate is exactly the one stated.
 
-use forebay_measure::Frequency;
-use forebay_packet::{Batch, Ticks};
+use forebay_packet::Batch;
+use forebay_units::{Frequency, Rate, Ticks};
 
-use crate::scheduler::{Limit, Rate};
+use crate::scheduler::Limit;
 
 /// A module's bucket.
 #[derive(Clone, Debug)]
@@ -68,8 +68,8 @@ impl Bucket {
 
 #[cfg(test)]
 mod tests {
-    use forebay_measure::{BitRate, Nanos, PacketRate};
     use forebay_packet::{Pool, PoolOptions};
+    use forebay_units::{BitRate, Nanos, PacketRate};
     use proptest::prelude::*;
 
     use super::*;

@@ -123,7 +123,7 @@ fn hold_limits_that_are_not_stated_share_half_the_objective() {
         name: format!("{path:?}"),
         path: path.into_iter().map(|module| Step { module, gate: None }).collect(),
         slo: Some(Nanos(slo)),
-        percentile: crate::Percentile::Of(99.0),
+        percentile: forebay_units::Percentile::Of(99.0),
         min_rate: None,
     };
     let modules = vec![
@@ -227,7 +227,7 @@ fn delay_counts_from_arrival_and_says_by_which_percentile_it_was_over() {
         name: "all".into(),
         path: vec![Step { module: 0, gate: None }],
         slo: Some(Nanos(500)),
-        percentile: crate::Percentile::Of(99.0),
+        percentile: forebay_units::Percentile::Of(99.0),
         min_rate: None,
     }];
     let mut worker = worker(plan, vec![Cost { per_batch: 600, per_packet: 10 }]);

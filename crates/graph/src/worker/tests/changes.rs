@@ -269,12 +269,12 @@ fn what_a_port_lost_is_told_once_over_a_change() {
         let modules = vec![module("m", Kind::Pass, vec![Target::Port(1)], 0)];
         let mut plan = plan(source(0), drain(&Log::default()), modules, 64);
         let path = vec![Step { module: 0, gate: None }];
-        let min_rate = Some(crate::Rate::Packets(forebay_measure::PacketRate(1e6)));
+        let min_rate = Some(forebay_units::Rate::Packets(forebay_units::PacketRate(1e6)));
         plan.flows = vec![FlowPlan {
             name: "video".to_owned(),
             path,
             slo: None,
-            percentile: crate::Percentile::Of(99.0),
+            percentile: forebay_units::Percentile::Of(99.0),
             min_rate,
         }];
         if !open {

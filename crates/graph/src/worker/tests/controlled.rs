@@ -113,7 +113,7 @@ fn a_layout_knows_who_runs_for_whom_and_where_flows_go() {
         name: name.to_owned(),
         path: vec![Step { module, gate: None }],
         slo,
-        percentile: crate::Percentile::Of(95.0),
+        percentile: forebay_units::Percentile::Of(95.0),
         min_rate: None,
     };
     plan.flows = vec![flow("b", 2, Some(Nanos(1_000_000))), flow("c", 3, None)];

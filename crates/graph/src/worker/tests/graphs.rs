@@ -1,9 +1,9 @@
 //! Random graphs under random changes: the invariant after every turn, and order within sessions.
 
-use forebay_measure::{BitRate, PacketRate};
+use forebay_units::{BitRate, PacketRate, Rate};
 
 use super::*;
-use crate::{Limit, Marks, Rate, WhenFull};
+use crate::{Limit, Marks, WhenFull};
 
 #[derive(Clone, Debug)]
 pub(super) struct Graph {

@@ -1,10 +1,10 @@
 //! Time shared out by weights, on whole workers in simulated time: who gets what, with unequal costs, over a second.
 
-use forebay_measure::{BitRate, PacketRate};
+use forebay_units::{BitRate, PacketRate, Rate};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Limit, Marks, Rate, WhenFull};
+use crate::{Limit, Marks, WhenFull};
 
 /// A second of simulated time.
 const SECOND: Ticks = Ticks(1_000_000_000);

@@ -13,7 +13,8 @@ use proptest::prelude::*;
 use super::super::{Inner, Order, Pool, PoolOptions};
 use crate::testing::cases;
 use crate::testing::driver_memory::DriverMemory;
-use crate::{ArrivalClock, Batch, Packet, Ticks, WORDS, Word};
+use crate::{ArrivalClock, Batch, Packet, WORDS, Word};
+use forebay_units::Ticks;
 
 /// The thread on which an operation runs.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
 
-use forebay_packet::pool::Chunk;
-use forebay_packet::{ArrivalClock, MAX_BATCH, Packet, Ticks};
+use forebay_packet::{ArrivalClock, MAX_BATCH, Packet, pool::Chunk};
+use forebay_units::Ticks;
 
 use super::Umem;
 use crate::af_xdp::ring::Descriptor;

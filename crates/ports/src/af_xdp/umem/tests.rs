@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_packet::Ticks;
+use forebay_units::Ticks;
 
 use super::*;
 use crate::af_xdp::ring::Descriptor;

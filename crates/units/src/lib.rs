@@ -1,0 +1,19 @@
+//! Quantities with their units, and one random generator.
+//!
+//! Every other crate states its quantities in these types. They perform no I/O and read no clock.
+
+#![forbid(unsafe_code)]
+
+mod frequency;
+mod percentile;
+pub mod quantity;
+pub mod random;
+mod rate;
+mod ticks;
+
+pub use frequency::Frequency;
+pub use percentile::Percentile;
+pub use quantity::{BitRate, Bytes, Nanos, PacketRate};
+pub use random::Random;
+pub use rate::Rate;
+pub use ticks::Ticks;
