@@ -14,8 +14,11 @@ use clap_complete::engine::{
     ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
 };
 use clap_complete::env::{CompleteEnv, Shells};
-use forebay_graph::report::GraphReport;
-use forebay_instance::socket::{self, Client, Request, find, running};
+use forebay_protocol::{
+    Client, Request, Response,
+    graph::GraphReport,
+    locate::{find, running},
+};
 
 use crate::args::Args;
 
@@ -159,20 +162,19 @@ fn connect(line: &[String]) -> Option<Client> {
 }
 
 fn graph(line: &[String]) -> Option<GraphReport> {
-    match connect(line)?.ask(&Request::Graph {}) {
-        Ok(socket::Answer::Graph(graph)) => Some(*graph),
+    match connect(line)?.request(&Request::Graph {}) {
+        Ok(Response::Graph(graph)) => Some(*graph),
         _ => None,
     }
 }
 
 /// Tables that can be changed: the module's name alone where it has one.
 fn tables(line: &[String]) -> Vec<String> {
-    let Some(Ok(socket::Answer::Tables(tables))) = connect(line).map(|mut client| client.ask(&Request::Tables {}))
-    else {
+    let Some(Ok(Response::Tables(tables))) = connect(line).map(|mut client| client.request(&Request::Tables {})) else {
         return Vec::new();
     };
     let is_alone = |module: &str| tables.iter().filter(|table| table.module == module).count() == 1;
-    let name = |table: &socket::TableTold| match is_alone(&table.module) {
+    let name = |table: &forebay_protocol::response::TableSummary| match is_alone(&table.module) {
         true => table.module.clone(),
         false => format!("{}.{}", table.module, table.table),
     };

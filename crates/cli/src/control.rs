@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 
-use forebay_graph::UnkeptCause;
-use forebay_graph::report::{
-    ChangeReport, ControlReport, FlowReport, MoveReport, Report, ShortCauseReport, ShortReport, UnkeptReport, WhyMoved,
-    WorkerReport,
+use forebay_protocol::{
+    UnkeptCause,
+    report::{
+        ChangeReport, ControlReport, FlowReport, MoveReason, MoveReport, Report, ShortCauseReport, ShortReport,
+        UnkeptReport, WorkerReport,
+    },
 };
 
 use crate::format::{counted, short, span};
@@ -106,8 +108,8 @@ pub(crate) fn moves(control: &ControlReport) -> Vec<String> {
         let flow = moved.flow.as_deref().unwrap_or("a flow");
         let (turn, pause) = (span(Some(*turn_us)), span(Some(*pause_us)));
         let why = match why {
-            WhyMoved::Apart => format!("{flow} cannot keep its objective beside them, with turns of up to {turn}"),
-            WhyMoved::Together => format!("all flows fit together again, with turns of up to {turn}"),
+            MoveReason::Apart => format!("{flow} cannot keep its objective beside them, with turns of up to {turn}"),
+            MoveReason::Together => format!("all flows fit together again, with turns of up to {turn}"),
         };
         let all = control.moves.len();
         let all = if all > 1 { format!(", the last of {all} moves") } else { String::new() };
@@ -262,8 +264,7 @@ fn names(of: &[&str]) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use forebay_graph::Why;
-    use forebay_graph::report::Stalls;
+    use forebay_protocol::{ChangeReason, report::Stalls};
 
     use super::*;
     use crate::live::tests::report;
@@ -279,7 +280,7 @@ pub(crate) mod tests {
             module: module.to_owned(),
             from,
             to,
-            why: Why::Optimum,
+            why: ChangeReason::Optimum,
             flow: None,
         };
         ControlReport {
@@ -343,7 +344,7 @@ pub(crate) mod tests {
             turn_us: 1_542.0,
             pause_us: 80.0,
         };
-        let mut told = ControlReport { moves: vec![moved(WhyMoved::Apart, (0, 1))], ..control() };
+        let mut told = ControlReport { moves: vec![moved(MoveReason::Apart, (0, 1))], ..control() };
         let said = "moved: a, b, c, d and 1 more from worker 0 to worker 1: video cannot keep its objective beside them, with turns of up to 1.542 ms (1.2 s, paused 80.00 us)";
         assert_eq!(moves(&told), [said]);
         assert!(
@@ -351,7 +352,7 @@ pub(crate) mod tests {
             "{}",
             in_short(&told)
         );
-        told.moves.push(moved(WhyMoved::Together, (1, 0)));
+        told.moves.push(moved(MoveReason::Together, (1, 0)));
         told.unmoved = Some("no core".to_owned());
         let said = "moved: a, b, c, d and 1 more from worker 1 to worker 0: all flows fit together again, with turns of up to 1.542 ms (1.2 s, paused 80.00 us, the last of 2 moves)";
         assert_eq!(moves(&told), [said, "not moved: no core"]);
@@ -426,7 +427,7 @@ pub(crate) mod tests {
         let mut told = report(1);
         assert_eq!(texts(&told), ["objectives: 0 of 1 kept, 1 MISSED: video"]);
         told.flows[0].kept = Some(true);
-        let quiet = forebay_graph::report::FlowReport { kept: None, ..told.flows[0].clone() };
+        let quiet = forebay_protocol::report::FlowReport { kept: None, ..told.flows[0].clone() };
         told.flows.push(quiet);
         assert_eq!(texts(&told), ["objectives: 1 of 2 kept, 1 without packets"]);
         told.flows.iter_mut().for_each(|flow| flow.slo_us = None);

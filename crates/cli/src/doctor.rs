@@ -5,12 +5,14 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use forebay_graph::event::{EventName, NewEvent};
-use forebay_host::doctor::{Diagnosis, Intent, Outcome, Port, State, Worker, examine};
-use forebay_host::{Core, Host, Tree};
-use forebay_instance::{choose, choose_of};
+use forebay_host::{
+    Core, Host, Tree,
+    doctor::{Diagnosis, Intent, Outcome, Port, State, Worker, examine},
+};
+use forebay_instance::{choose, choose_of, events::NewEvent};
 use forebay_packet::PoolOptions;
 use forebay_pipeline::PortDemand;
+use forebay_protocol::event::EventName;
 
 use crate::format::{Align, counted, wrapped};
 use crate::source::source;

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_graph::Place;
-use forebay_instance::socket::DroppedPacket;
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::Packet;
 use forebay_ports::pcap::{NgWriter, WhenFull};
+use forebay_protocol::response::DroppedPacket;
 use forebay_units::{Frequency, Ticks};
 
 use crate::filter::Filter;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use forebay_graph::event::{Event, EventLog, EventName, NewEvent};
+use forebay_instance::events::{EventLog, NewEvent};
+use forebay_protocol::event::{Event, EventName};
 use serde_json::json;
 
 use crate::printed;
@@ -110,7 +111,7 @@ impl Events {
 
 #[cfg(test)]
 mod tests {
-    use forebay_graph::event::KEPT;
+    use forebay_instance::events::KEPT;
 
     use super::*;
 

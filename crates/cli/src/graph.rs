@@ -7,8 +7,7 @@ mod tree;
 use std::io::Write;
 
 use anyhow::bail;
-use forebay_graph::report::GraphReport;
-use forebay_instance::socket::{self, Request};
+use forebay_protocol::{Request, Response, graph::GraphReport};
 
 use crate::args;
 use crate::{printed, remote};
@@ -43,7 +42,7 @@ fn read(arguments: &args::Graph) -> anyhow::Result<GraphReport> {
                 bail!("--set changes a configuration, and this pipeline runs: name the configuration, or use `reload`");
             }
             let mut client = remote::connect(running)?;
-            let socket::Answer::Graph(graph) = client.ask(&Request::Graph {})? else { return Err(remote::strange()) };
+            let Response::Graph(graph) = client.request(&Request::Graph {})? else { return Err(remote::strange()) };
             Ok(*graph)
         }
         Some(pipeline) => {

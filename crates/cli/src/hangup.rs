@@ -9,8 +9,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use forebay_graph::event::{EventLog, EventName, NewEvent};
 use forebay_graph::files::reopen_logs;
+use forebay_instance::events::{EventLog, NewEvent};
+use forebay_protocol::event::EventName;
 use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::{Handle, Signals};
 

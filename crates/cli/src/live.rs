@@ -11,7 +11,7 @@ mod view;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use forebay_graph::report::Report;
+use forebay_protocol::report::Report;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
@@ -62,7 +62,7 @@ impl Live {
         &mut self,
         recent: Report,
         whole: Report,
-        events: Vec<forebay_graph::event::Event>,
+        events: Vec<forebay_protocol::event::Event>,
     ) -> io::Result<()> {
         (self.view.recent, self.view.whole, self.view.events) = (Some(recent), Some(whole), events);
         self.view.today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use forebay_graph::report::LostLines;
+use forebay_protocol::report::LostLines;
 
 use crate::printed;
 

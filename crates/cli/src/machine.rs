@@ -1,6 +1,6 @@
 //! One plain sentence for a reader whose machine was busy with something else: before all figures that suffer from it.
 
-use forebay_graph::report::Report;
+use forebay_protocol::report::Report;
 
 /// The share of a worker's time from which on it is said that the machine took its core away.
 pub(crate) const LEAST: f64 = 0.01;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use forebay_graph::report::Report;
+use forebay_protocol::report::Report;
 
 use crate::format::{short, span};
 use crate::{control, strain};
@@ -57,9 +57,9 @@ mod tests {
         assert!(told(&recent).contains(lossy), "{}", told(&recent));
         recent.pool_exhausted = 3_000;
         let more = recent.ports[0].clone();
-        recent.ports.push(forebay_graph::report::PortReport { name: "dry".to_owned(), dropped: 0, ..more });
+        recent.ports.push(forebay_protocol::report::PortReport { name: "dry".to_owned(), dropped: 0, ..more });
         let worker = recent.workers[0].clone();
-        recent.workers.push(forebay_graph::report::WorkerReport { id: 1, busy: 0.0, ..worker });
+        recent.workers.push(forebay_protocol::report::WorkerReport { id: 1, busy: 0.0, ..worker });
         let lossy = "  lost at in 2 pps  pool lacked 1.500k pps  busy 50/0 %  p99 ";
         assert!(told(&recent).contains(lossy), "{}", told(&recent));
         recent.pool_exhausted = 0;

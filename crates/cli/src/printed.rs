@@ -6,8 +6,8 @@
 use std::io::{self, StderrLock, StdoutLock, Write};
 use std::time::{Duration, Instant};
 
-pub(crate) use forebay_graph::event::is_acting;
-use forebay_graph::event::without_acting;
+pub(crate) use forebay_protocol::event::is_control;
+use forebay_protocol::event::without_control;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -54,7 +54,7 @@ pub(crate) fn write_err(bytes: &mut Vec<u8>, until: Instant) {
 /// Writes a last line to standard error, unless it takes none within a second: the end of a command waits
 /// for no reader.
 pub(crate) fn last_err(line: &str) {
-    let mut bytes = without_acting(&format!("{line}\n")).into_bytes();
+    let mut bytes = without_control(&format!("{line}\n")).into_bytes();
     write_err(&mut bytes, Instant::now() + Duration::from_secs(1));
 }
 
@@ -65,8 +65,8 @@ impl<W: Write> Write for Printed<W> {
     /// Takes all of `bytes`, which are whole characters: they come from formatted text.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // Nothing that is escaped is of other bytes than these; most text has none of them.
-        if bytes.iter().any(|&byte| is_acting(byte.into()) || matches!(byte, 0xc2 | 0xd8 | 0xe2)) {
-            self.0.write_all(without_acting(&String::from_utf8_lossy(bytes)).as_bytes())?;
+        if bytes.iter().any(|&byte| is_control(byte.into()) || matches!(byte, 0xc2 | 0xd8 | 0xe2)) {
+            self.0.write_all(without_control(&String::from_utf8_lossy(bytes)).as_bytes())?;
         } else {
             self.0.write_all(bytes)?;
         }
@@ -100,7 +100,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_acts_and_json_stays_what_it_is(text in "(\\PC|\\p{Cc}|[\u{61c}\u{200e}\u{202e}\u{2066}])*") {
-            prop_assert!(!printed(&text).contains(is_acting));
+            prop_assert!(!printed(&text).contains(is_control));
             let json = serde_json::to_string(&text).expect("a string");
             let again: String = serde_json::from_str(&printed(&json)).expect("JSON");
             prop_assert_eq!(again, text);

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use forebay_graph::secret::without_keys_but;
-use forebay_instance::socket::ClientError;
 use forebay_pipeline::{Problems, shown_setting};
+use forebay_protocol::ClientError;
 
 use crate::printed;
 
@@ -22,7 +22,7 @@ pub(crate) fn refuse(error: clap::Error) -> ExitCode {
     let written = error.to_string();
     let shown = without_secrets(&written, &arguments);
     // In colours where there are any, unless an argument would bring its own.
-    if shown == written && !arguments.iter().any(|argument| argument.contains(printed::is_acting)) {
+    if shown == written && !arguments.iter().any(|argument| argument.contains(printed::is_control)) {
         error.exit();
     }
     let _ = write!(printed::err(), "{shown}");

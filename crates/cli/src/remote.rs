@@ -15,13 +15,15 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail};
 use clap::ValueEnum;
 use forebay_functions::tables::acl::rule_file::numbered_classbench;
-use forebay_graph::event::Event;
-use forebay_graph::report::Report;
-use forebay_graph::{Census, NO_CHANGE};
-use forebay_instance::Reloaded;
-use forebay_instance::socket::{self, Client, Request, TableTold, find};
-
+use forebay_graph::NO_CHANGE;
 use forebay_pipeline::{listed, nearest};
+use forebay_protocol::{
+    Census, Client, ClientError, Reloaded, Request, Response,
+    event::Event,
+    locate::{LocateError, find},
+    report::Report,
+    response::TableSummary,
+};
 
 use crate::args::{self, Running, Shown};
 use crate::changes::Changes;
@@ -54,16 +56,23 @@ pub(crate) fn or_json_error<T>(json: bool, done: anyhow::Result<T>) -> anyhow::R
 }
 
 pub(crate) fn connect(running: &Running) -> anyhow::Result<Client> {
-    Ok(Client::connect(&find(running.socket.as_deref(), running.instance.as_deref())?)?)
+    let path = find(running.socket.as_deref(), running.instance.as_deref()).map_err(|mut error| {
+        if let LocateError::Unknown { name, running, hint } = &mut error {
+            *hint = nearest(name, running.iter().map(String::as_str));
+        }
+        error
+    })?;
+    Ok(Client::connect(&path)?)
 }
 
 pub(crate) fn strange() -> anyhow::Error {
     anyhow!("the running pipeline gave an answer to another question: is it of this version?")
 }
 
-fn report(client: &mut Client) -> anyhow::Result<(Report, Report, Option<Census>)> {
-    match client.ask(&Request::Report {})? {
-        socket::Answer::Report { recent, whole, census } => Ok((*recent, *whole, census)),
+/// Requests the reports. `rules` names the modules whose counters per rule are wanted.
+fn report(client: &mut Client, rules: &[&str]) -> anyhow::Result<(Report, Report, Option<Census>)> {
+    match client.request(&Request::Report { rules: rules.iter().map(|name| (*name).to_owned()).collect() })? {
+        Response::Report { recent, whole, census } => Ok((*recent, *whole, census)),
         _ => Err(strange()),
     }
 }
@@ -74,7 +83,7 @@ pub(crate) fn top(arguments: &args::Top) -> anyhow::Result<()> {
     let interval = Duration::from_nanos(arguments.interval.0);
     let mut live = if io::stdout().is_terminal() { Live::start(Quit::Leave).ok() } else { None };
     // The first report is of the whole run.
-    report(&mut client)?;
+    report(&mut client, &[])?;
     let (mut next, mut events) = (Instant::now() + interval, Vec::new());
     loop {
         match &mut live {
@@ -92,7 +101,7 @@ pub(crate) fn top(arguments: &args::Top) -> anyhow::Result<()> {
             continue;
         }
         next += interval;
-        let seen = report(&mut client).and_then(|(recent, so_far, _)| {
+        let seen = report(&mut client, &[]).and_then(|(recent, so_far, _)| {
             if live.is_some() {
                 collect(&mut client, &mut events)?;
             }
@@ -100,7 +109,7 @@ pub(crate) fn top(arguments: &args::Top) -> anyhow::Result<()> {
         });
         let (recent, so_far) = match seen {
             Ok(reports) => reports,
-            Err(error) if matches!(error.downcast_ref(), Some(socket::ClientError::Ended)) => {
+            Err(error) if matches!(error.downcast_ref(), Some(ClientError::Ended)) => {
                 drop(live);
                 writeln!(printed::out(), "the pipeline has ended")?;
                 return Ok(());
@@ -117,7 +126,7 @@ pub(crate) fn top(arguments: &args::Top) -> anyhow::Result<()> {
 /// Adds the events that the run has recorded since the last of `events`, and keeps the last ones.
 fn collect(client: &mut Client, events: &mut Vec<Event>) -> anyhow::Result<()> {
     let after = events.last().map_or(0, |last| last.id);
-    let socket::Answer::Events(more) = client.ask(&Request::Events { after, follow: false })? else {
+    let Response::Events(more) = client.request(&Request::Events { after, follow: false })? else {
         return Err(strange());
     };
     events.extend(more);
@@ -139,7 +148,8 @@ pub(crate) fn show(arguments: &args::Show) -> anyhow::Result<()> {
         Shown::Control => return control::show(&mut client, arguments.json, &mut out),
         _ => {}
     }
-    let (_, mut report, census) = report(&mut client)?;
+    let modules = matches!(arguments.what, Shown::Modules).then(|| arguments.name.as_deref().unwrap_or("*"));
+    let (_, mut report, census) = report(&mut client, modules.as_slice())?;
     if let Some(name) = &arguments.name {
         match arguments.what {
             Shown::Modules => only(&mut report.modules, "module", name, |module| &module.name)?,
@@ -221,15 +231,15 @@ fn only<T>(all: &mut Vec<T>, kind: &str, name: &str, name_of: impl Fn(&T) -> &St
 
 fn trace(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> anyhow::Result<()> {
     let request = Request::Trace { count: arguments.count.unwrap_or(1), filter: arguments.filter.clone() };
-    let mut answer = client.begin(&request)?;
-    while let socket::Answer::Story(story) = answer {
+    let mut answer = client.stream(&request)?;
+    while let Response::Story(story) = answer {
         if arguments.json {
             writeln!(out, "{}", serde_json::to_string(&story)?)?;
         } else {
             writeln!(out, "{story}")?;
         }
         out.flush()?;
-        answer = client.answer()?;
+        answer = client.response()?;
     }
     Ok(())
 }
@@ -237,7 +247,7 @@ fn trace(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> a
 /// Prints the events that are kept, or the last of them, and those that follow.
 fn events(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> anyhow::Result<()> {
     let format = if arguments.json { LogFormat::Json } else { LogFormat::Logfmt };
-    let socket::Answer::Events(mut events) = client.ask(&Request::Events { after: 0, follow: false })? else {
+    let Response::Events(mut events) = client.request(&Request::Events { after: 0, follow: false })? else {
         return Err(strange());
     };
     let after = events.last().map_or(0, |last| last.id);
@@ -248,24 +258,24 @@ fn events(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> 
     if !arguments.follow {
         return Ok(());
     }
-    let mut answer = client.begin(&Request::Events { after, follow: true });
+    let mut answer = client.stream(&Request::Events { after, follow: true });
     loop {
         match answer {
-            Ok(socket::Answer::Events(events)) => {
+            Ok(Response::Events(events)) => {
                 events.iter().try_for_each(|event| writeln!(out, "{}", format.line(event)))?;
                 out.flush()?;
             }
             // As `top` does: a run that ends is no error.
-            Err(socket::ClientError::Ended) => return Ok(()),
+            Err(ClientError::Ended) => return Ok(()),
             Ok(_) => return Err(strange()),
             Err(error) => return Err(error.into()),
         }
-        answer = client.answer();
+        answer = client.response();
     }
 }
 
 fn tables(client: &mut Client, json: bool, out: &mut impl Write) -> anyhow::Result<()> {
-    let socket::Answer::Tables(tables) = client.ask(&Request::Tables {})? else { return Err(strange()) };
+    let Response::Tables(tables) = client.request(&Request::Tables {})? else { return Err(strange()) };
     if json {
         writeln!(out, "{}", serde_json::to_string(&tables)?)?;
         return Ok(());
@@ -294,7 +304,7 @@ fn parts(name: &str) -> (String, Option<String>) {
 
 /// The tables that there are, as they are named.
 fn known(client: &mut Client) -> anyhow::Result<String> {
-    let socket::Answer::Tables(tables) = client.ask(&Request::Tables {})? else { return Err(strange()) };
+    let Response::Tables(tables) = client.request(&Request::Tables {})? else { return Err(strange()) };
     let names: Vec<_> = tables.iter().map(|told| format!("{}.{}", told.module, told.table)).collect();
     Ok(match &names[..] {
         [] => "this pipeline has no tables".to_owned(),
@@ -311,7 +321,7 @@ fn entries(client: &mut Client, arguments: &args::Show, out: &mut impl Write) ->
         let filter = arguments.filter.clone();
         let request =
             Request::Entries { module: module.clone(), table: table.clone(), after: after.clone(), filter, most };
-        let socket::Answer::Entries(entries) = client.ask(&request)? else { return Err(strange()) };
+        let Response::Entries(entries) = client.request(&request)? else { return Err(strange()) };
         for entry in &entries {
             if arguments.json {
                 writeln!(out, "{}", object(entry))?;
@@ -353,8 +363,8 @@ pub(crate) fn reload(arguments: &args::Reload) -> anyhow::Result<()> {
     let file = arguments.pipeline.as_ref().map(named).transpose()?;
     let set = (!arguments.set.is_empty()).then(|| arguments.set.clone());
     let request = Request::Reload { file, set, forget: arguments.forget };
-    let answer = client.ask(&request)?;
-    let socket::Answer::Reloaded(told) = &answer else { return Err(strange()) };
+    let answer = client.request(&request)?;
+    let Response::Reloaded(told) = &answer else { return Err(strange()) };
     if arguments.json {
         writeln!(printed::out(), "{}", serde_json::to_string(&answer)?)?;
     } else {
@@ -430,7 +440,7 @@ pub(crate) fn change(arguments: &args::Table) -> anyhow::Result<Answer> {
     } else {
         (make(&mut client, &request, changes.join("\n").as_bytes())?, "change")
     };
-    let socket::Answer::Changed { made, entries, refused, refusals, warnings } = &answer else { return Err(strange()) };
+    let Response::Changed { made, entries, refused, refusals, warnings } = &answer else { return Err(strange()) };
     if arguments.json {
         writeln!(printed::out(), "{}", serde_json::to_string(&answer)?)?;
     } else {
@@ -463,10 +473,10 @@ fn one_by_one(arguments: &[String]) -> Vec<String> {
 }
 
 /// Has changes made; those that are refused are told by their lines in the input.
-fn make(client: &mut Client, request: &Request, input: impl BufRead) -> anyhow::Result<socket::Answer> {
+fn make(client: &mut Client, request: &Request, input: impl BufRead) -> anyhow::Result<Response> {
     let mut changes = Changes::new(input);
     let mut answer = client.change(request, &mut changes)?;
-    if let socket::Answer::Changed { refused, .. } = &mut answer {
+    if let Response::Changed { refused, .. } = &mut answer {
         refused.iter_mut().for_each(|(number, _)| *number = changes.line_of(*number));
     }
     Ok(answer)
@@ -474,8 +484,8 @@ fn make(client: &mut Client, request: &Request, input: impl BufRead) -> anyhow::
 
 /// Says how changes of a table are written.
 fn teach(client: &mut Client, module: &str, table: Option<&str>) -> anyhow::Result<()> {
-    let socket::Answer::Tables(tables) = client.ask(&Request::Tables {})? else { return Err(strange()) };
-    let meant = |told: &&TableTold| told.module == module && table.is_none_or(|name| name == told.table);
+    let Response::Tables(tables) = client.request(&Request::Tables {})? else { return Err(strange()) };
+    let meant = |told: &&TableSummary| told.module == module && table.is_none_or(|name| name == told.table);
     if let Some(told) = tables.iter().find(meant) {
         let mut err = printed::err();
         writeln!(err, "changes of {} are written:", told.table)?;

@@ -9,8 +9,9 @@ use forebay_control::{
     recording::{Begin, Period, Recorded, read},
     replay::{Decided, Replayed, Summary, Total, replay as decide},
 };
-use forebay_graph::{ControllerDeclaration, Layout, controllers, files::skip_mark};
+use forebay_graph::{ControllerDeclaration, controllers, files::skip_mark};
 use forebay_pipeline::{Place, Source, nearest, parameters};
+use forebay_protocol::Layout;
 use forebay_units::Nanos;
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -12,19 +12,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use forebay_graph::{
-    Plan,
-    event::{EventName, NewEvent},
-    files::take_reopen_failures,
-    report::Report,
-    secret::without_keys,
-};
+use forebay_graph::{Plan, files::take_reopen_failures, secret::without_keys};
 use forebay_instance::{
     Accepted, Board, CoreError, Cores, Instance, Sole, SoleError, Steer, Watcher, choose,
-    socket::{About, Bound, Ended, Ending, Patience, Server, Service, place, place_named, warn_of},
+    events::NewEvent,
+    socket::{About, Bound, Ending, Patience, Server, Service, warn_of},
 };
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, is_built_in, nearest};
+use forebay_protocol::{
+    event::EventName,
+    locate::{named_socket_path, socket_path},
+    report::Report,
+    response::Ended,
+};
 use forebay_units::{Frequency, Nanos, Ticks};
 
 use self::wait_notice::WaitNotice;
@@ -154,8 +155,8 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
         let chosen = choose(&cores).map_err(|error| match error {
             CoreError::NotAllowed { core, .. } if arguments.core.is_none() => {
                 let worker = cores.iter().position(|asked| *asked == Some(core)).unwrap_or_default();
-                let place = core_places.get(worker).map_or("", String::as_str);
-                anyhow!("{place}: workers[{worker}].core: {error}")
+                let socket_path = core_places.get(worker).map_or("", String::as_str);
+                anyhow!("{socket_path}: workers[{worker}].core: {error}")
             }
             error => error.into(),
         });
@@ -223,7 +224,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
         summary::print(&report, Extent::of_output(arguments.full), &mut printed::out())
     };
     let mut troubles: Vec<_> =
-        outcome.troubles.into_iter().map(|(place, trouble)| format!("{place}: {trouble}")).collect();
+        outcome.troubles.into_iter().map(|(socket_path, trouble)| format!("{socket_path}: {trouble}")).collect();
     // Workers that share a file have one fault.
     let mut known = BTreeSet::new();
     troubles.retain(|trouble| known.insert(trouble.clone()));
@@ -295,7 +296,7 @@ fn bound(arguments: &args::Run) -> anyhow::Result<Option<Bound>> {
     match (&arguments.socket, &arguments.instance) {
         (Some(path), _) => bind(path).map(Some),
         (None, Some(name)) => {
-            let path = place_named(name).with_context(|| format!("--instance {}", without_keys(name)))?;
+            let path = named_socket_path(name).with_context(|| format!("--instance {}", without_keys(name)))?;
             bind(&path).map(Some)
         }
         (None, None) => Ok(None),
@@ -375,7 +376,10 @@ fn serve(
     }
     let bound = match bound {
         Some(bound) => bound,
-        None => bind(&place(name).context("no place for the socket (--socket names one, --no-socket goes without)")?)?,
+        None => bind(
+            &socket_path(name)
+                .context("no socket_path for the socket (--socket names one, --no-socket goes without)")?,
+        )?,
     };
     Ok(Some(Server::start(bound, Arc::clone(service)).context("no thread for the socket")?))
 }
@@ -389,14 +393,14 @@ fn started(cores: &Cores) -> NewEvent {
 
 /// Where the workers run.
 fn places(cores: &Cores) -> String {
-    let place = |core: usize| {
+    let socket_path = |core: usize| {
         let shared = if cores.is_shared(core) { ", which another pipeline has, too" } else { "" };
         format!("on core {core}{shared}")
     };
     if let [core] = cores[..] {
-        return format!("the worker runs {}", place(core));
+        return format!("the worker runs {}", socket_path(core));
     }
-    let places = cores.iter().enumerate().map(|(worker, core)| format!("worker {worker} {}", place(*core)));
+    let places = cores.iter().enumerate().map(|(worker, core)| format!("worker {worker} {}", socket_path(*core)));
     places.collect::<Vec<_>>().join(", ")
 }
 

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{anyhow, bail};
 use forebay_control::{Log, Settings};
-use forebay_graph::{Actions, Layout, Snapshot, report::Report};
 use forebay_instance::Decided;
 use forebay_pipeline::{Conditions, Loaded};
+use forebay_protocol::{Decision, Layout, Snapshot, report::Report};
 use forebay_sim::{Options, Scene, Simulator};
 use forebay_units::Nanos;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -127,7 +127,7 @@ impl Log for Told {
         self.written.iter_mut().for_each(|log| log.begin(settings, layout));
     }
 
-    fn period(&mut self, snapshot: &Snapshot, actions: &Actions) {
+    fn period(&mut self, snapshot: &Snapshot, actions: &Decision) {
         if let Some((told, layout)) = &mut *self.decided.lock().unwrap_or_else(PoisonError::into_inner) {
             told.tell(layout, snapshot, actions, None);
         }

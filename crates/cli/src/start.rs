@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use forebay_graph::event::{EventName, NewEvent};
 use forebay_graph::files::remove_left;
-use forebay_instance::{Accepted, fingerprint};
+use forebay_instance::{Accepted, events::NewEvent, fingerprint};
 use forebay_pipeline::{Problems, Source, is_built_in, shown_file, shown_setting};
+use forebay_protocol::event::EventName;
 
 use crate::args;
 use crate::events::Events;

@@ -1,6 +1,6 @@
 //! Where a run is strained, in few words: how busy each worker is, what ports lose, whether packet memory runs out.
 
-use forebay_graph::report::{Report, WorkerReport};
+use forebay_protocol::report::{Report, WorkerReport};
 
 use crate::format::short;
 

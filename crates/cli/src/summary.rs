@@ -5,8 +5,10 @@ mod full;
 
 use std::io::{self, IsTerminal, Write};
 
-use forebay_graph::Census;
-use forebay_graph::report::{Kind, Report};
+use forebay_protocol::{
+    Census,
+    report::{FigureSource, Report},
+};
 
 pub(crate) use full::{flows, modules, ports, reasons, workers};
 
@@ -38,8 +40,8 @@ impl Extent {
 /// Prints a run's summary.
 pub(crate) fn print(report: &Report, extent: Extent, out: &mut impl Write) -> io::Result<()> {
     let how = match report.kind {
-        Kind::Measured => format!("measured on {} ({} GHz)", report.cpu.model, report.cpu.tsc_ghz),
-        Kind::Simulated => "simulated time, a tick is a nanosecond".to_owned(),
+        FigureSource::Measured => format!("measured on {} ({} GHz)", report.cpu.model, report.cpu.tsc_ghz),
+        FigureSource::Simulated => "simulated time, a tick is a nanosecond".to_owned(),
     };
     let mut beginning = vec![format!("{}: {:.3} s, {how}", report.pipeline, report.duration_s)];
     beginning.extend(machine::notice(report, "the time"));

@@ -279,7 +279,7 @@ impl Hub {
         teller.map_err(|error| format!("no thread to tell the packets' ways: {error}"))?;
         let following = Following { hub: self.clone(), number: self.add(Tracer::new(count, filter, stories)) };
         instance.observe(self.observers());
-        Ok(Stories { told: out, watching: Box::new(following) })
+        Ok(Stories { packets: out, watching: Box::new(following) })
     }
 }
 

@@ -2,10 +2,11 @@
 //! and a shaper is woken when its next packet is due.
 
 use forebay_functions as _;
-use forebay_graph::{Census, RunToCompletion, Worker, drive::simulate};
+use forebay_graph::{RunToCompletion, Worker, drive::simulate};
 use forebay_measure::Simulated;
 use forebay_pipeline::{Conditions, Source, load};
 use forebay_ports as _;
+use forebay_protocol::Census;
 use forebay_units::{Frequency, Ticks};
 
 const MILLISECOND: u64 = 1_000_000;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_graph::Layout;
+use forebay_protocol::Layout;
 
 /// The modules by name, with the workers that run them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ mod on_off;
 mod optimal;
 mod weighted;
 
-use forebay_graph::{Actions, Layout, Snapshot, Why};
+use forebay_protocol::{ChangeReason, Decision, Layout, Snapshot};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -27,8 +27,8 @@ const LONGEST_HOLD_S: f64 = 1.0;
 fn set_buffers(
     layout: &Layout,
     snapshot: &Snapshot,
-    actions: &mut Actions,
-    decided: impl Fn(usize) -> (usize, Option<f64>, Why),
+    actions: &mut Decision,
+    decided: impl Fn(usize) -> (usize, Option<f64>, ChangeReason),
 ) {
     for (at, _) in layout.running().filter(|(_, module)| !module.fixed) {
         let (trigger, hold_s, why) = decided(at);

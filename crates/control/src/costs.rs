@@ -1,8 +1,7 @@
 //! The cost of modules' calls: earlier measurements, corrected by the times of the running modules.
 
-use forebay_graph::{Layout, Snapshot};
-use forebay_models::batching::Line;
-use forebay_models::online::Online;
+use forebay_models::{batching::Line, online::Online};
+use forebay_protocol::{Layout, Snapshot};
 
 use crate::period::stalled;
 
@@ -152,7 +151,7 @@ impl Learnt {
 
 #[cfg(test)]
 mod tests {
-    use forebay_graph::snapshot::{ModuleSnapshot, WorkerSnapshot};
+    use forebay_protocol::snapshot::{ModuleSnapshot, WorkerSnapshot};
 
     use super::*;
     use crate::testing::layout;

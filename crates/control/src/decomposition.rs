@@ -5,9 +5,8 @@
 //! next. So a turn with full batches may take half of an objective; the paper allows all of it. That is the worst case
 //! and rarely happens, so modules move only if packets are also late.
 
-use forebay_graph::report::WhyMoved;
-use forebay_graph::{Layout, Snapshot};
 use forebay_models::batching::{Flow, Line, Model, Module};
+use forebay_protocol::{Layout, Snapshot, report::MoveReason};
 
 use crate::arrangement::{Arrangement, Assignment, movable};
 use crate::pilot::Settings;
@@ -45,7 +44,7 @@ pub struct Move {
     /// The worker to which they move.
     pub to: usize,
     /// The reason.
-    pub why: WhyMoved,
+    pub why: MoveReason,
     /// The flow whose objective leaves the least time for a turn, if any flow has an objective.
     pub flow: Option<usize>,
     /// The longest turn with all of them on one worker, in seconds.
@@ -86,7 +85,7 @@ pub struct Decomposer {
     /// The number of moves in a row that failed. The reason and the worker of the last one, as long as it is still
     /// wanted.
     failures: u32,
-    failed: Option<(WhyMoved, usize)>,
+    failed: Option<(MoveReason, usize)>,
 }
 
 /// A move that is wanted but not possible.
@@ -144,8 +143,8 @@ impl Decomposer {
         let next = self.split(layout, snapshot).or_else(|| self.merge(layout, snapshot));
         // A move that is being counted again is still wanted.
         self.failed = self.failed.filter(|(why, worker)| match why {
-            WhyMoved::Apart => self.seen[*worker] > 0,
-            WhyMoved::Together => self.fits[*worker] > 0,
+            MoveReason::Apart => self.seen[*worker] > 0,
+            MoveReason::Together => self.fits[*worker] > 0,
         });
         next
     }
@@ -165,9 +164,9 @@ impl Decomposer {
     /// Records that the move has been made.
     pub fn moved(&mut self, done: &Move) {
         for &module in &done.modules {
-            let came_back = std::mem::replace(&mut self.came_back[module], done.why == WhyMoved::Together);
+            let came_back = std::mem::replace(&mut self.came_back[module], done.why == MoveReason::Together);
             // Modules that moved back in vain wait longer the next time.
-            if came_back && done.why == WhyMoved::Apart {
+            if came_back && done.why == MoveReason::Apart {
                 self.patience[module] = (2 * self.patience[module]).min(LONGEST);
             }
         }
@@ -216,7 +215,7 @@ impl Decomposer {
                 continue;
             }
             let next = self.assignment.split(worker, modules.clone());
-            let (to, why) = (self.assignment.workers(), WhyMoved::Apart);
+            let (to, why) = (self.assignment.workers(), MoveReason::Apart);
             let layout = next.layout(layout);
             let at_s = snapshot.at_s;
             return Some(Move { at_s, modules, from: worker, to, why, flow: Some(flow), turn_s, layout, next });
@@ -246,7 +245,7 @@ impl Decomposer {
                 modules: added.modules,
                 from: on,
                 to: added.from,
-                why: WhyMoved::Together,
+                why: MoveReason::Together,
                 flow: tightest(layout, group.flows.iter().copied()),
                 turn_s: group.model.turn(),
                 layout: next.layout(layout),

@@ -5,7 +5,7 @@
 //! either. This costs time in calls and where packets enter and leave. The cost depends on machine, pipeline and
 //! traffic, so it is learnt at run time from periods with and without holding.
 
-use forebay_graph::{Layout, Snapshot};
+use forebay_protocol::{Layout, Snapshot};
 
 use crate::period::{full, queues};
 
@@ -182,7 +182,7 @@ impl Holding {
 
 #[cfg(test)]
 mod tests {
-    use forebay_graph::snapshot::{DelaySnapshot, ModuleSnapshot, WorkerSnapshot};
+    use forebay_protocol::snapshot::{DelaySnapshot, ModuleSnapshot, WorkerSnapshot};
 
     use super::*;
     use crate::testing;

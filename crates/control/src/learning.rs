@@ -7,7 +7,7 @@
 //! reduced for some time as long as any flow is near its objective. This time grows with each further miss. A steady
 //! load thus has steady triggers.
 
-use forebay_graph::{Layout, Snapshot, snapshot::WorkerSnapshot};
+use forebay_protocol::{Layout, Snapshot, snapshot::WorkerSnapshot};
 use forebay_units::Percentile;
 
 use crate::memory::Memory;
@@ -192,7 +192,7 @@ fn at_ports(snapshot: &Snapshot, loads: &[WorkerLoad], percentile: Percentile) -
 
 #[cfg(test)]
 mod tests {
-    use forebay_graph::snapshot::{DelaySnapshot, FlowSnapshot, ModuleSnapshot};
+    use forebay_protocol::snapshot::{DelaySnapshot, FlowSnapshot, ModuleSnapshot};
 
     use super::*;
     use crate::testing::{flow, layout, module};

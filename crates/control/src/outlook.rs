@@ -3,10 +3,14 @@
 //! A packet's delay consists of its waits for batches, the calls on its path, and the residual: waits for a turn and in
 //! queues at ports. The residual cannot be chosen; it is [learnt](Learning).
 
-use forebay_graph::snapshot::{ModuleSnapshot, WorkerSnapshot};
-use forebay_graph::{Layout, Snapshot};
-use forebay_models::batching::waiting::{Arrivals, Predicted};
-use forebay_models::batching::{Flow, Line, Model, Module};
+use forebay_models::batching::{
+    Flow, Line, Model, Module,
+    waiting::{Arrivals, Predicted},
+};
+use forebay_protocol::{
+    Layout, Snapshot,
+    snapshot::{ModuleSnapshot, WorkerSnapshot},
+};
 
 use crate::holding::Holding;
 use crate::learning::Learning;

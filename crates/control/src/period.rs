@@ -1,6 +1,9 @@
 //! Properties of a whole period: whether it is usable, whether packets queue, and the delays of flows.
 
-use forebay_protocol::{FlowLayout, Layout, Snapshot, snapshot::{DelaySnapshot, FlowSnapshot, WorkerSnapshot}};
+use forebay_protocol::{
+    FlowLayout, Layout, Snapshot,
+    snapshot::{DelaySnapshot, FlowSnapshot, WorkerSnapshot},
+};
 
 /// The load from which on a worker counts as having no spare time.
 const FULL: f64 = 0.98;

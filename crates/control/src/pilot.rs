@@ -1,6 +1,7 @@
 //! Runs a controller period by period: keeps the costs of modules, calls the controller, and returns its actions.
 
-use forebay_graph::{Actions, Controller, ControllerDeclaration, Layout, SetupError, Snapshot};
+use forebay_graph::{Controller, ControllerDeclaration, SetupError};
+use forebay_protocol::{Decision, Layout, Snapshot};
 use forebay_units::Nanos;
 use serde_json::Value;
 
@@ -28,7 +29,7 @@ pub struct Pilot {
     guard: f64,
     controller: Box<dyn Controller>,
     costs: Costs,
-    actions: Actions,
+    actions: Decision,
 }
 
 impl Pilot {
@@ -38,11 +39,11 @@ impl Pilot {
     /// Returns an error if the controller does not accept the parameters.
     pub fn new(settings: &Settings, layout: Layout, costs: Costs) -> Result<Self, SetupError> {
         let controller = settings.controller.build(&settings.params)?;
-        Ok(Self { layout, guard: settings.guard, controller, costs, actions: Actions::default() })
+        Ok(Self { layout, guard: settings.guard, controller, costs, actions: Decision::default() })
     }
 
     /// Returns the changes to make after this period. Writes the costs of modules into the snapshot.
-    pub fn decide(&mut self, snapshot: &mut Snapshot) -> &Actions {
+    pub fn decide(&mut self, snapshot: &mut Snapshot) -> &Decision {
         self.costs.account(&self.layout, snapshot);
         self.actions.clear();
         self.controller.decide(&self.layout, snapshot, self.guard, &mut self.actions);
@@ -60,7 +61,7 @@ impl Pilot {
 
     /// Returns the last actions.
     #[must_use]
-    pub fn last(&self) -> &Actions {
+    pub fn last(&self) -> &Decision {
         &self.actions
     }
 

@@ -6,7 +6,8 @@
 
 use std::io::{self, BufRead, Read, Write};
 
-use forebay_graph::{Actions, Layout, Snapshot, controllers, report::MoveReport};
+use forebay_graph::controllers;
+use forebay_protocol::{Decision, Layout, Snapshot, report::MoveReport};
 use forebay_units::Nanos;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -50,7 +51,7 @@ pub struct Period {
     /// The observed figures.
     pub snapshot: Snapshot,
     /// The decisions.
-    pub actions: Actions,
+    pub actions: Decision,
 }
 
 /// Receives snapshots and decisions.
@@ -58,7 +59,7 @@ pub trait Log: Send {
     /// Receives the controlled pipeline and its controller.
     fn begin(&mut self, settings: &Settings, layout: &Layout);
     /// Receives a period and the decisions after it.
-    fn period(&mut self, snapshot: &Snapshot, actions: &Actions);
+    fn period(&mut self, snapshot: &Snapshot, actions: &Decision);
     /// Receives a move of modules; [`begin`](Self::begin) follows.
     fn moved(&mut self, _moved: &MoveReport) {}
 }
@@ -97,7 +98,7 @@ impl<W: Write + Send> Log for Recorder<W> {
         }));
     }
 
-    fn period(&mut self, snapshot: &Snapshot, actions: &Actions) {
+    fn period(&mut self, snapshot: &Snapshot, actions: &Decision) {
         self.write(&Line::Period(Period { snapshot: snapshot.clone(), actions: actions.clone() }));
     }
 

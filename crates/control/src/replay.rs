@@ -5,7 +5,8 @@
 //! and how near the slowest flow comes to its objective. The report also contains the figures measured at that time,
 //! which may differ much from the model.
 
-use forebay_graph::{Actions, Change, Layout, SetupError, Snapshot};
+use forebay_graph::SetupError;
+use forebay_protocol::{Decision, Layout, Snapshot, TriggerChange};
 use serde::Serialize;
 
 use crate::costs::Costs;
@@ -47,7 +48,7 @@ pub struct Measured {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Decided {
     /// Changed triggers.
-    pub changes: Vec<Change>,
+    pub changes: Vec<TriggerChange>,
     /// Load of all modules together, in workers. If it exceeded the number of workers, packets would queue and arrive
     /// in larger batches, which would reduce it. The model does not include that.
     pub load: f64,
@@ -144,7 +145,7 @@ pub fn replay(begin: &Begin, periods: &[Period], settings: &Settings) -> Result<
         let mut snapshot = period.snapshot.clone();
         let actions = pilot.decide(&mut snapshot);
         outlook.learn(&begin.layout, &snapshot);
-        let decided = |actions: &Actions| decided(&outlook, &begin.layout, &snapshot, actions);
+        let decided = |actions: &Decision| decided(&outlook, &begin.layout, &snapshot, actions);
         let (recorded, replayed, same) = (decided(&period.actions), decided(actions), period.actions == *actions);
         let measured = measured(&begin.layout, &snapshot);
         Replayed { at_s: snapshot.at_s, settled: number > short, measured, recorded, replayed, same }
@@ -161,7 +162,7 @@ fn measured(layout: &Layout, snapshot: &Snapshot) -> Measured {
     }
 }
 
-fn decided(outlook: &Outlook, layout: &Layout, snapshot: &Snapshot, actions: &Actions) -> Decided {
+fn decided(outlook: &Outlook, layout: &Layout, snapshot: &Snapshot, actions: &Decision) -> Decided {
     let (model, arrivals) = outlook.model(layout, snapshot, 0.0);
     let mut triggers: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
     actions.changes.iter().for_each(|change| triggers[change.module] = change.to);

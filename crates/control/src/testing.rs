@@ -1,6 +1,6 @@
 //! Small pipelines for tests.
 
-use forebay_graph::{FlowLayout, Layout, ModuleLayout, SchedulerKind};
+use forebay_protocol::{FlowLayout, Layout, ModuleLayout, SchedulerKind};
 use forebay_units::Percentile;
 
 /// Returns a layout with one worker and batches of up to 32 packets.

@@ -15,15 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use forebay_graph::SchedulerKind;
-use forebay_graph::report::Report;
 use forebay_host::Tree;
 use forebay_instance::{Board, Cores, Instance, Steer, WorkerThread};
 use forebay_lean::hardware::Watch;
-use forebay_measure::events::Event;
-use forebay_measure::machine::pin_to;
-use forebay_measure::{Clock, Tsc};
+use forebay_measure::{Clock, Tsc, events::Event, machine::pin_to};
 use forebay_pipeline::Conditions;
+use forebay_protocol::{SchedulerKind, report::Report};
 
 use crate::bandwidth;
 use crate::record::{Competitor, Load, Sample, Seats, Span};

@@ -148,8 +148,8 @@ impl Params {
             let too_costly = setup.gauges("compiling given up", ["IPv4", "IPv6"].map(str::to_owned));
             Ok(RuleTable::of(Arc::clone(&list), too_costly).synthetic(matches!(self.rules, Rules::Synthetic(_))))
         })?;
-        let hits4 = setup.counters("rules, IPv4", numbered(&list.v4));
-        let hits6 = setup.counters("rules, IPv6", numbered(&list.v6));
+        let hits4 = setup.entry_counters("rules, IPv4", numbered(&list.v4));
+        let hits6 = setup.entry_counters("rules, IPv6", numbered(&list.v6));
         let [added4, added6] = ["IPv4", "IPv6"].map(|family| setup.counters("rules added", [family.to_owned()]));
         let reader = rules.reader();
         setup.table(table, rules);

@@ -5,21 +5,18 @@
 
 use std::fmt;
 
+use forebay_protocol::{Decision, Layout, SchedulerKind, Snapshot};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::actions::Actions;
 use crate::function::read_params;
-use crate::layout::Layout;
-use crate::scheduler::SchedulerKind;
 use crate::setup::SetupError;
-use crate::snapshot::Snapshot;
 
 /// Decides, once a period.
 pub trait Controller: Send {
     /// Decides on what is to change. `guard`: the part of each delay objective that is kept in reserve, 0 to 1.
-    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Actions);
+    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Decision);
 }
 
 /// What a controller says of itself.

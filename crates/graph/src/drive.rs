@@ -8,13 +8,13 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use forebay_measure::{Clock, Simulated, Tsc};
+use forebay_protocol::{Action, Census};
 use forebay_units::{Nanos, Ticks};
 use rtrb::Consumer;
 
-use crate::action::Action;
 use crate::observer::Observer;
 use crate::scheduler::Scheduler;
-use crate::worker::{ActionError, Census, Exchange, Former, Next, Worker};
+use crate::worker::{ActionError, Exchange, Former, Next, Worker};
 
 /// Between how many turns the stop flag and the orders are looked at, at most.
 const LOOK_EVERY: u32 = 64;

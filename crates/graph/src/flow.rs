@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use forebay_units::Percentile;
 use thiserror::Error;
 
 use crate::fold::Arrival;
 use crate::plan::{FlowPlan, Step, Target};
-use forebay_units::Percentile;
 
 mod passages;
 

@@ -1,94 +1,18 @@
-//! What a pipeline looks like to whoever decides on its batches: what does not change while it runs.
+//! Derives the layout of a pipeline for controllers from its plan.
 
-use serde::{Deserialize, Serialize};
+use forebay_protocol::{FlowLayout, Layout, ModuleLayout, SchedulerKind};
+use forebay_units::Rate;
 
 use crate::flow::{self, FlowError, Passages};
 use crate::function::{StateKind, functions};
 use crate::plan::{FlowPlan, Plan, Target};
-use crate::scheduler::SchedulerKind;
 use crate::worker::shape;
-use forebay_units::{Percentile, Rate};
-
-/// A pipeline's shape. Modules and flows stand at their places in the [`Plan`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Layout {
-    /// The pipeline's name.
-    pub pipeline: String,
-    /// Packets in the largest batch.
-    pub batch: usize,
-    /// Which scheduler its workers have.
-    pub scheduler: SchedulerKind,
-    /// How many workers run it.
-    pub workers: usize,
-    /// By module.
-    pub modules: Vec<ModuleLayout>,
-    /// By flow.
-    pub flows: Vec<FlowLayout>,
-}
-
-/// A module.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ModuleLayout {
-    /// Its name.
-    pub name: String,
-    /// Its function's name.
-    pub function: String,
-    /// The module that runs for it: itself, but where equal branches run as one. Only that one has a queue.
-    pub leader: usize,
-    /// The modules that its packets come from: those that run.
-    pub before: Vec<usize>,
-    /// Whether packets come to it from a port.
-    pub entry: bool,
-    /// Whether its trigger is written in the configuration: nobody changes it then.
-    pub fixed: bool,
-    /// The workers that run it.
-    pub workers: Vec<usize>,
-    /// Whether it can be on one worker only: it has state that its packets change, or packets come to it from a port.
-    #[serde(default)]
-    pub single: bool,
-}
-
-/// A flow.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FlowLayout {
-    /// Its name.
-    pub name: String,
-    /// The modules that run on its way, first to last; none where nobody asks: it has no objective, and time is not shared out.
-    pub path: Vec<usize>,
-    /// The delay objective, in seconds.
-    pub slo_s: Option<f64>,
-    /// Which of its delays must keep it.
-    pub percentile: Percentile,
-    /// The rate objective, in packets a second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub min_rate: Option<f64>,
-    /// The rate objective, in bits a second of frames, where it is stated so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub min_rate_bits: Option<f64>,
-}
-
-impl Layout {
-    /// The modules that run: those that others run for have no queue.
-    pub fn running(&self) -> impl Iterator<Item = (usize, &ModuleLayout)> {
-        self.modules.iter().enumerate().filter(|(at, module)| module.leader == *at)
-    }
-
-    /// By module: those that its packets go to, of those that run.
-    #[must_use]
-    pub fn after(&self) -> Vec<Vec<usize>> {
-        let mut after = vec![Vec::new(); self.modules.len()];
-        for (at, module) in self.running() {
-            module.before.iter().for_each(|&before| after[before].push(at));
-        }
-        after
-    }
-}
 
 impl Plan {
-    /// What the pipeline looks like to whoever decides on its batches.
+    /// Returns the layout of the pipeline for controllers.
     ///
     /// # Errors
-    /// A declared flow that no path fits; more paths than can be told apart.
+    /// A declared flow that matches no path; more paths than can be distinguished.
     pub fn layout(&self) -> Result<Layout, FlowError> {
         let leaders = self.leaders();
         let known = functions();

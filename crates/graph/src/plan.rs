@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use forebay_packet::PoolOptions;
+use forebay_protocol::SchedulerKind;
 use forebay_units::{Nanos, Percentile, Rate};
 
 use crate::function::{Function, Reason};
 use crate::meter::Meter;
 use crate::placement::Placement;
 use crate::port::OpenPort;
-use crate::scheduler::{SchedulerKind, Share};
+use crate::scheduler::Share;
 use crate::table::{NamedTable, Table};
 use crate::telemetry::OwnCounters;
 

@@ -6,25 +6,13 @@ mod topology;
 mod weighted_fair;
 
 use forebay_packet::Batch;
+use forebay_protocol::RateLimit;
 use forebay_units::Ticks;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 pub use run_to_completion::RunToCompletion;
-pub use share::{Limit, MAX_QUEUE, MAX_WEIGHT, Marks, Share, ShareError, WhenFull};
+pub use share::{MAX_QUEUE, MAX_WEIGHT, Marks, Share, ShareError, WhenFull};
 pub use topology::Topology;
 pub use weighted_fair::WeightedFair;
-
-/// The schedulers that there are, by the names that configurations call them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum SchedulerKind {
-    /// Everything that is ready runs, in topological order, once a turn.
-    #[default]
-    RunToCompletion,
-    /// Modules share the worker's time by their weights.
-    WeightedFair,
-}
 
 /// What a call took, as far as the worker knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +134,7 @@ pub trait Scheduler: Send {
     }
 
     /// Sets a module's rate limit, or takes it away.
-    fn set_limit(&mut self, module: usize, limit: Option<Limit>) {
+    fn set_limit(&mut self, module: usize, limit: Option<RateLimit>) {
         let _ = (module, limit);
     }
 }

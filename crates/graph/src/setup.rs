@@ -380,19 +380,35 @@ impl<'a> Setup<'a> {
     /// Counters of the function's own, shown with the module's: one for each of `names`, under the heading `kind`. What those
     /// of a changed configuration count is added to what was counted before.
     pub fn counters(&mut self, kind: &str, names: impl IntoIterator<Item = String>) -> Arc<[Counter]> {
-        self.show(kind, names, false)
+        self.show(kind, names, (false, false))
+    }
+
+    /// The same with one counter per rule or table entry. Reports have them only on request: there may be thousands.
+    pub fn entry_counters(&mut self, kind: &str, names: impl IntoIterator<Item = String>) -> Arc<[Counter]> {
+        self.show(kind, names, (false, true))
     }
 
     /// The same for what is so now (how much there is of something), and for what is counted of something that outlasts the
     /// function, as state does: where the module is made anew, nothing of the values before is added.
     pub fn gauges(&mut self, kind: &str, names: impl IntoIterator<Item = String>) -> Arc<[Counter]> {
-        self.show(kind, names, true)
+        self.show(kind, names, (true, false))
     }
 
-    fn show(&mut self, kind: &str, names: impl IntoIterator<Item = String>, gauges: bool) -> Arc<[Counter]> {
+    fn show(
+        &mut self,
+        kind: &str,
+        names: impl IntoIterator<Item = String>,
+        (gauges, per_entry): (bool, bool),
+    ) -> Arc<[Counter]> {
         let names: Vec<String> = names.into_iter().collect();
         let counters: Arc<[Counter]> = names.iter().map(|_| Counter::new()).collect();
-        self.counters.push(OwnCounters { heading: kind.to_owned(), counters: Arc::clone(&counters), names, gauges });
+        self.counters.push(OwnCounters {
+            heading: kind.to_owned(),
+            counters: Arc::clone(&counters),
+            names,
+            gauges,
+            per_entry,
+        });
         counters
     }
 

@@ -5,7 +5,8 @@ mod ways;
 use std::sync::Arc;
 
 use forebay_measure::{Counter, Histogram, histogram::Sample};
-use forebay_units::{Frequency, Nanos, Ticks};
+use forebay_protocol::{report::SIZE_CLASSES, snapshot::LONG_CLASSES};
+use forebay_units::{Frequency, Ticks};
 
 use crate::fold::Arrival;
 use crate::plan::FlowPlan;
@@ -14,9 +15,6 @@ pub use ways::Way;
 
 /// The reason for which packets are dropped where a chain begins that leads to an overloaded module.
 pub const BACKPRESSURE: &str = "backpressure";
-
-/// Batch sizes are counted in classes: 1, 2, 3–4, 5–8, …, 129–256 packets.
-pub const SIZE_CLASSES: usize = 9;
 
 /// Which class a batch of `packets` (1..=256) is counted in; past the last for any other number.
 #[inline]
@@ -107,12 +105,6 @@ pub struct LongTurns {
     /// Ticks of those in which there was something to do.
     pub busy: [Counter; LONG_CLASSES],
 }
-
-/// From what on a turn is long.
-pub const LONG: Nanos = Nanos(50_000);
-
-/// Classes of long turns.
-pub const LONG_CLASSES: usize = 16;
 
 impl LongTurns {
     /// The class of a turn that took so many times what the shortest does, at least once.
@@ -230,6 +222,8 @@ pub struct OwnCounters {
     pub names: Vec<String>,
     /// Whether they state something, where others count what happened ([`Setup::gauges`](crate::Setup::gauges)).
     pub gauges: bool,
+    /// Whether there is one counter per rule or table entry ([`Setup::entry_counters`](crate::Setup::entry_counters)).
+    pub per_entry: bool,
 }
 
 /// A port as its readers see it.

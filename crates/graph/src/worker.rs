@@ -40,7 +40,6 @@ use rota::Rota;
 use stopwatch::Stopwatch;
 
 pub use apply::ActionError;
-pub use census::Census;
 pub use make::MakeError;
 pub(crate) use make::shape;
 pub use succession::{Exchange, Former};

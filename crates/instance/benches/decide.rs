@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use forebay_control::{Costs, Pilot, Settings};
-use forebay_graph::{Action, Cost, RunToCompletion, Sampler};
+use forebay_graph::{Cost, RunToCompletion, Sampler};
 use forebay_instance::{SimulatedTeam, Simulation};
 use forebay_models::batching::Line;
 use forebay_pipeline::{Conditions, Loaded, load, usecase};
+use forebay_protocol::Action;
 use forebay_units::{Nanos, Ticks};
 
 /// A period, in ticks of simulated time.
@@ -77,7 +78,7 @@ fn decide(c: &mut Criterion) {
                         now += Ticks(PERIOD);
                         team.run(now);
                         let start = Instant::now();
-                        let actions = pilot.decide(sampler.take(now, &[])).all.clone();
+                        let actions = pilot.decide(sampler.take(now, &[])).actions.clone();
                         took += start.elapsed();
                         team.workers.iter_mut().for_each(|worker| worker.apply(&actions).expect("in order"));
                     }

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use forebay_graph::{
     Team, Telemetry,
-    report::{Origin, Reading, Report},
+    report::{Reading, RunFacts},
 };
 use forebay_measure::Away;
+use forebay_protocol::report::Report;
 use forebay_units::{Frequency, Ticks};
 
 use crate::running::WorkerThread;
@@ -27,7 +28,7 @@ pub(crate) struct State {
     pub(crate) team: Arc<Team>,
     /// What the graphs before counted.
     pub(crate) past: Reading,
-    pub(crate) origin: Origin,
+    pub(crate) origin: RunFacts,
     /// What sets the triggers, where something does.
     pub(crate) steering: Option<Arc<Steering>>,
     /// The time that the machine takes from workers.
@@ -92,7 +93,7 @@ impl Board {
         began: Ticks,
         telemetries: Vec<Arc<Telemetry>>,
         team: Arc<Team>,
-        origin: Origin,
+        origin: RunFacts,
         steering: Option<Arc<Steering>>,
     ) -> Self {
         let frequency = telemetries[0].frequency;
@@ -146,7 +147,7 @@ impl Board {
     #[must_use]
     pub fn report(&self, earlier: &Reading, later: &Reading) -> Report {
         let state = self.state();
-        let report = Report::between(earlier, later, &state.origin);
+        let report = later.report_since(&earlier, &state.origin);
         Report { control: state.steering.as_ref().map(|steering| steering.report()), ..report }
     }
 

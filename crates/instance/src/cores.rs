@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use forebay_host::{Core, cores_here};
 use forebay_measure::machine::allowed_cores;
+use forebay_protocol::locate::own_folder;
 use thiserror::Error;
 
-use crate::socket::own_folder;
 use crate::sole::{Sole, SoleError};
 
 /// Why workers cannot be given cores.

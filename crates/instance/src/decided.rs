@@ -1,11 +1,11 @@
 //! What a controller has decided, added up for whoever asks.
 
 use forebay_control::Settings;
-use forebay_graph::{
-    Actions, Change, Layout, Short, ShortCause, Snapshot,
+use forebay_measure::{Clock, Distribution, Histogram, Tsc};
+use forebay_protocol::{
+    Decision, Layout, ShortCause, ShortFlow, Snapshot, TriggerChange,
     report::{ChangeReport, ControlReport, MoveReport, ShortCauseReport, ShortReport, UnkeptReport},
 };
-use forebay_measure::{Clock, Distribution, Histogram, Tsc};
 use forebay_units::Ticks;
 
 /// What has been decided of a pipeline of one shape.
@@ -60,7 +60,7 @@ impl Decided {
     }
 
     /// Adds what was decided after a period, and how long that took, where it was measured.
-    pub fn tell(&mut self, layout: &Layout, snapshot: &Snapshot, actions: &Actions, took: Option<Ticks>) {
+    pub fn tell(&mut self, layout: &Layout, snapshot: &Snapshot, actions: &Decision, took: Option<Ticks>) {
         took.into_iter().for_each(|took| self.took.record(took.0, 1));
         let report = &mut self.report;
         report.periods += 1;
@@ -91,18 +91,18 @@ impl Decided {
     }
 }
 
-fn changed(layout: &Layout, at_s: f64, change: &Change) -> ChangeReport {
+fn changed(layout: &Layout, at_s: f64, change: &TriggerChange) -> ChangeReport {
     ChangeReport {
         at_s,
         module: layout.modules[change.module].name.clone(),
         from: change.from,
         to: change.to,
-        why: change.why,
+        why: change.reason,
         flow: change.flow.map(|flow| layout.flows[flow].name.clone()),
     }
 }
 
-fn short(layout: &Layout, short: &Short) -> ShortReport {
+fn short(layout: &Layout, short: &ShortFlow) -> ShortReport {
     let Layout { flows, modules, .. } = layout;
     let module = |at: usize| modules[at].name.clone();
     ShortReport {

@@ -1,11 +1,12 @@
 //! A running pipeline: its workers' threads, what they count together, live change, and the local socket.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod accepted;
 mod board;
 mod cores;
 mod decided;
+pub mod events;
 mod moves;
 mod reload;
 mod running;
@@ -22,8 +23,8 @@ pub use accepted::{Accepted, fingerprint};
 pub use board::Board;
 pub use cores::{CoreError, Cores, choose, choose_of};
 pub use decided::Decided;
-pub use moves::{MoveOrder, Moved, NotMoved, shown_move};
-pub use reload::{ReloadError, Reloaded};
+pub use moves::{MoveOrder, NotMoved, shown_move};
+pub use reload::ReloadError;
 pub use running::{Instance, Outcome, Watch, WorkerThread, start};
 pub use simulated::{SimulatedTeam, Simulation};
 pub use sole::{Sole, SoleError};

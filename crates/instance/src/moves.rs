@@ -4,11 +4,11 @@ use std::sync::PoisonError;
 
 use forebay_graph::Scheduler;
 use forebay_measure::{Clock, Tsc};
-use forebay_pipeline::{ModuleMove, MoveError, Moving, Source, WantedWorkers, listed, shown_setting};
-use serde::{Deserialize, Serialize};
+use forebay_pipeline::{MoveError, Moving, Source, listed, shown_setting};
+use forebay_protocol::{ModuleMove, Moved, Reloaded, WantedWorkers};
 use thiserror::Error;
 
-use crate::reload::{ReloadError, Reloaded, conditions};
+use crate::reload::{ReloadError, conditions};
 use crate::running::Running;
 
 /// Which modules are to move, and what they may lose by it.
@@ -20,18 +20,6 @@ pub struct MoveOrder<'a> {
     pub most: Option<usize>,
     /// Whether modules may move whose sessions are lost by it.
     pub lose_sessions: bool,
-}
-
-/// What moved.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Moved {
-    /// The modules that moved, in topological order; none where all were there already, and nothing has changed.
-    pub moves: Vec<ModuleMove>,
-    /// Wanted moves that were more than were allowed.
-    pub remaining: Vec<ModuleMove>,
-    /// The reload by which they moved.
-    #[serde(flatten)]
-    pub reloaded: Reloaded,
 }
 
 /// Why modules did not move: all runs on as before.

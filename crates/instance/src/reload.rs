@@ -6,14 +6,12 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, PoisonError};
 
 use forebay_control::Arrangement;
-use forebay_graph::{
-    Action, Exchange, Former, MakeError, NamedTable, Plan, Scheduler, Team, Telemetry, Worker, drive::Order,
-};
+use forebay_graph::{Exchange, Former, MakeError, NamedTable, Plan, Scheduler, Team, Telemetry, Worker, drive::Order};
 use forebay_measure::{Clock, Tsc};
-use forebay_pipeline::{Change, Conditions, Loaded, Made, Problems, Source, shown_setting};
+use forebay_pipeline::{Conditions, Loaded, Made, Problems, Source, shown_setting};
+use forebay_protocol::{Action, ConfigurationChange, Reloaded};
 use forebay_units::Ticks;
 use rtrb::PushError;
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::cores::{CoreError, Cores};
@@ -55,29 +53,9 @@ pub enum ReloadError {
     Ending,
 }
 
-/// What a change came to.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Reloaded {
-    /// What is different.
-    #[serde(flatten)]
-    pub change: Change,
-    /// Packets that functions held which are gone: they were dropped.
-    pub dropped: u64,
-    /// By worker: its core.
-    pub cores: Vec<usize>,
-    /// From reading the configuration to the last worker's change, in milliseconds.
-    pub took_ms: f64,
-    /// The longest that a worker took no packets from ports, in microseconds.
-    pub pause_us: f64,
-    /// Packets that were unaccounted for in the graph that was replaced: 0, or there is a defect.
-    pub missing: i64,
-    /// The settings that are in force: those of the start and of all reloads.
-    pub sets: Vec<String>,
-}
-
 /// A configuration with all that it needs to take over, and nothing of it in force.
 struct Prepared<S: Scheduler> {
-    change: Change,
+    change: ConfigurationChange,
     made: Made,
     tables: Vec<NamedTable>,
     cores: Cores,

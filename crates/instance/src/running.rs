@@ -8,20 +8,22 @@ use std::time::Duration;
 
 use forebay_control::{Costs, Profiled};
 use forebay_graph::{
-    Action, Census, FlowError, MakeError, NamedTable, Observer, Plan, RunToCompletion, Scheduler, SchedulerKind, Team,
-    WeightedFair,
-    drive::Order,
-    links,
-    report::{GraphReport, GraphWorker, Kind, Origin},
+    FlowError, MakeError, NamedTable, Observer, Plan, RunToCompletion, Scheduler, Team, WeightedFair, drive::Order,
+    links, report::RunFacts,
 };
-use forebay_measure::{Clock, Tsc, machine::Cpu};
+use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Made, Source};
+use forebay_protocol::{
+    Action, Census, Moved, Reloaded, SchedulerKind,
+    graph::{GraphReport, GraphWorker},
+    report::FigureSource,
+};
 use forebay_units::Ticks;
 
 use crate::board::Board;
 use crate::cores::Cores;
-use crate::moves::{MoveOrder, Moved, NotMoved};
-use crate::reload::{ReloadError, Reloaded};
+use crate::moves::{MoveOrder, NotMoved};
+use crate::reload::ReloadError;
 use crate::steering::{Steer, Steering};
 use crate::steersman::Steersman;
 use crate::threads::{Over, Part, StartError, Thread, Waiting, begin};
@@ -363,6 +365,10 @@ pub(crate) fn tables(plans: &[Plan]) -> Vec<NamedTable> {
     all
 }
 
-pub(crate) fn origin(cores: &[usize]) -> Origin {
-    Origin { kind: Kind::Measured, cpu: Cpu::this(), cores: cores.iter().map(|core| Some(*core)).collect() }
+pub(crate) fn origin(cores: &[usize]) -> RunFacts {
+    RunFacts {
+        kind: FigureSource::Measured,
+        cpu: forebay_measure::machine::cpu(),
+        cores: cores.iter().map(|core| Some(*core)).collect(),
+    }
 }

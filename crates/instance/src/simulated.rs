@@ -8,13 +8,17 @@ use std::thread::JoinHandle;
 
 use forebay_control::{Costs, Log};
 use forebay_graph::{
-    Cost, MakeError, Plan, RunToCompletion, Scheduler, SchedulerKind, WeightedFair, Worker,
+    Cost, MakeError, Plan, RunToCompletion, Scheduler, WeightedFair, Worker,
     drive::{Ended, simulate_team, wind_up_team},
-    report::{Kind, Origin},
+    report::RunFacts,
 };
-use forebay_measure::{Clock, Simulated, machine::Cpu};
+use forebay_measure::{Clock, Simulated};
 use forebay_models::batching::Line;
 use forebay_pipeline::Made;
+use forebay_protocol::{
+    SchedulerKind,
+    report::{Cpu, FigureSource},
+};
 use forebay_units::{Frequency, Nanos, Ticks};
 
 use crate::board::Board;
@@ -79,7 +83,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
         let steering = steering.transpose().map_err(MakeError::from)?;
         let (team, workers) = members(plans, costs, || Simulated::new(frequency), |_| None)?;
         let cpu = Cpu { model: "simulated clock".to_owned(), tsc_ghz: HERTZ / 1e9 };
-        let origin = Origin { kind: Kind::Simulated, cpu, cores: vec![None; workers.len()] };
+        let origin = RunFacts { kind: FigureSource::Simulated, cpu, cores: vec![None; workers.len()] };
         let telemetries = workers.iter().map(Worker::telemetry).collect();
         let board = Arc::new(Board::new(Ticks::ZERO, telemetries, team, origin, steering.clone()));
         let helm = steering.map(|steering| {

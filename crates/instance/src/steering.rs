@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_control::{Costs, Decomposer, Log, Move, Pilot, Profiled, Settings};
-use forebay_graph::{
-    Action, FlowError, Layout, Plan, Sampler, SetupError, Telemetry,
+use forebay_graph::{FlowError, Plan, Sampler, SetupError, Telemetry};
+use forebay_measure::{Away, Clock, Tsc};
+use forebay_protocol::{
+    Action, Layout,
     report::{ControlReport, MoveReport},
 };
-use forebay_measure::{Away, Clock, Tsc};
 use forebay_units::{Nanos, Ticks};
 
 use crate::decided::Decided;
@@ -143,7 +144,7 @@ impl Helm {
             let hold = Nanos((told.hold_s * 1e9) as u64);
             [Action::SetTrigger { module, trigger: told.trigger }, Action::SetHold { module, hold }]
         });
-        before.chain(self.pilot.last().all.iter().cloned()).collect()
+        before.chain(self.pilot.last().actions.iter().cloned()).collect()
     }
 
     /// It has moved: `next` decides from now on, for workers that count here. No packets were taken from ports for `pause_us`.
@@ -213,7 +214,7 @@ impl Helm {
         if let Some(log) = log {
             log.period(snapshot, actions);
         }
-        &actions.all
+        &actions.actions
     }
 }
 

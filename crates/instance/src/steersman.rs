@@ -7,8 +7,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forebay_control::{Log, Move, Profiled};
-use forebay_graph::{Action, Scheduler};
+use forebay_graph::Scheduler;
 use forebay_measure::{Clock, Tsc};
+use forebay_protocol::Action;
 
 use crate::running::{Running, act};
 use crate::steering::{Helm, Steer, Steering};

@@ -9,15 +9,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_graph::{
-    OVER_BLOCK, OVERSIZE,
-    event::{EventLog, EventName, Limit, NewEvent},
-    report::{LostLines, ModuleReport, PortReport, Reading, Report},
-};
+use forebay_graph::{OVER_BLOCK, OVERSIZE, report::Reading};
 use forebay_packet::MAX_FRAME;
+use forebay_protocol::{
+    event::EventName,
+    report::{LostLines, ModuleReport, PortReport, Report},
+};
 use forebay_units::Ticks;
 
 use crate::board::Board;
+use crate::events::{EventLog, Limit, NewEvent};
 use links::Links;
 use objectives::Objectives;
 

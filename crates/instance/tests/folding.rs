@@ -6,12 +6,12 @@ use std::path::Path;
 use forebay_graph::{
     RunToCompletion,
     drive::{Ended, simulate_team, wind_up_team},
-    report::Report,
 };
 use forebay_instance::{SimulatedTeam, Simulation};
 use forebay_measure::Clock;
 use forebay_pipeline::{Conditions, Source, load};
 use forebay_ports::pcap::read_memory;
+use forebay_protocol::report::Report;
 use forebay_units::Ticks;
 use proptest::prelude::*;
 
@@ -227,7 +227,7 @@ proptest! {
         }
         prop_assert_eq!(&folded.report.packets, &written.report.packets);
         for (folded, written) in folded.report.modules.iter().zip(&written.report.modules) {
-            let told = |module: &forebay_graph::report::ModuleReport| {
+            let told = |module: &forebay_protocol::report::ModuleReport| {
                 (module.name.clone(), module.function.clone(), module.packets, module.dropped, module.counters.clone())
             };
             prop_assert_eq!(told(folded), told(written));

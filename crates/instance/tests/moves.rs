@@ -10,11 +10,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register, report::Report};
-use forebay_instance::{Instance, MoveOrder, Moved, NotMoved, Steer, choose, start};
+use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
+use forebay_instance::{Instance, MoveOrder, NotMoved, Steer, choose, start};
 use forebay_measure::{Clock, Tsc, machine::allowed_cores};
 use forebay_packet::{ArrivalClock, Batch, wire::checksum};
-use forebay_pipeline::{Conditions, Loaded, Source, WantedWorkers, load};
+use forebay_pipeline::{Conditions, Loaded, Source, load};
+use forebay_protocol::{Moved, WantedWorkers, report::Report};
 use forebay_units::Ticks;
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 
 use forebay_graph::{
     Cost, DeclarePort, Intake, Port, PortCounters, Ready, RunToCompletion, Setup, SetupError, drive::wind_up_team,
-    register, report::Report, share,
+    register, share,
 };
 use forebay_instance::{SimulatedTeam, Simulation, Steer, choose, start};
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::{ArrivalClock, Batch, wire::checksum};
 use forebay_pipeline::{Conditions, Loaded, Source, load};
+use forebay_protocol::report::Report;
 use forebay_units::Ticks;
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -7,10 +7,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use forebay_instance::socket::{About, Answer, Bound, Client, MOST_LINE, Patience, Request, Server, Service};
-use forebay_instance::{Instance, choose, start};
+use forebay_instance::{
+    Instance, choose,
+    socket::{About, Bound, Patience, Server, Service},
+    start,
+};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, Source, load};
+use forebay_protocol::{Client, MAX_REQUEST, Request, Response};
 
 const PIPELINE: &str = "
 ports: { in: { generator: { rate: 1kpps, destination: 10.0.0.0/8 } }, out: { sink: {} } }
@@ -20,15 +24,21 @@ pipeline: [ in -> route -> out ]
 
 /// Long enough that no test sees the end of it.
 const LONG: Duration = Duration::from_secs(3600);
-const NO_HURRY: Patience = Patience { request: LONG, line: LONG, asked: LONG, silent: LONG };
+const NO_HURRY: Patience = Patience { request: LONG, line: LONG, idle: LONG, silent: LONG };
 
+/// The first line of a connection.
+const HELLO: &[u8] = b"{\"do\":\"hello\",\"protocol\":2}\n";
 /// The beginning of changes.
 const CHANGE: &[u8] = b"{\"do\":\"change\",\"module\":\"route\"}\n";
 /// To trace so many packets has the server panic.
 const DEFECT: u64 = 13;
 
 fn with_server(patience: Patience, test: impl FnOnce(&Path)) {
-    let source = Source::new(PIPELINE, "test.yaml", Path::new(""));
+    with_pipeline(PIPELINE, patience, test);
+}
+
+fn with_pipeline(pipeline: &str, patience: Patience, test: impl FnOnce(&Path)) {
+    let source = Source::new(pipeline, "test.yaml", Path::new(""));
     let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
     let Loaded { plans, cores, made, .. } = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
     let cores = choose(&cores).expect("a core");
@@ -61,20 +71,84 @@ fn with_server(patience: Patience, test: impl FnOnce(&Path)) {
 
 fn ask(path: &Path) -> Result<Client, String> {
     let mut client = Client::connect(path).map_err(|error| error.to_string())?;
-    match client.ask(&Request::Tables {}) {
-        Ok(Answer::Tables(tables)) if tables.len() == 1 => Ok(client),
+    match client.request(&Request::Tables {}) {
+        Ok(Response::Tables(tables)) if tables.len() == 1 => Ok(client),
         other => Err(format!("{other:?}")),
     }
 }
 
-/// All that is said to a client that says `said` and then nothing.
-fn told(path: &Path, said: &[u8]) -> String {
+/// A connection after the exchange of versions.
+fn greeted(path: &Path) -> UnixStream {
     let mut stream = UnixStream::connect(path).expect("it listens");
-    // It may have lost its patience already.
-    let _ = stream.write_all(said);
-    let mut told = String::new();
-    let _ = stream.read_to_string(&mut told);
-    told
+    stream.write_all(HELLO).expect("it listens");
+    let mut byte = [0];
+    while byte != *b"\n" {
+        stream.read_exact(&mut byte).expect("a response");
+    }
+    stream
+}
+
+/// All responses to a client that sends `lines` and then nothing.
+fn responses(path: &Path, lines: &[u8]) -> String {
+    let mut stream = UnixStream::connect(path).expect("it listens");
+    // The server may have closed the connection already.
+    let _ = stream.write_all(&[HELLO, lines].concat());
+    let mut responses = String::new();
+    let _ = stream.read_to_string(&mut responses);
+    let (hello, rest) = responses.split_once('\n').expect("a line");
+    assert!(hello.starts_with("{\"hello\":{\"protocol\":2,"), "{hello}");
+    rest.to_owned()
+}
+
+/// A client of another version got a response that it could not read, or read wrongly.
+#[test]
+fn clients_of_another_version_get_an_error_that_names_both() {
+    with_server(NO_HURRY, |path| {
+        let response = |line: &[u8]| {
+            let mut stream = UnixStream::connect(path).expect("it listens");
+            stream.write_all(line).expect("it listens");
+            let mut response = String::new();
+            BufReader::new(stream).read_line(&mut response).expect("UTF-8");
+            response
+        };
+        for old in [&b"{\"do\":\"report\"}\n"[..], b"{\"do\":\"hello\"}\n", CHANGE] {
+            let error = response(old);
+            assert!(error.starts_with("{\"error\":\"the client names no protocol version"), "{error}");
+            assert!(error.contains("this instance speaks version 2 (Forebay "), "{error}");
+        }
+        let error = response(b"{\"do\":\"hello\",\"protocol\":3}\n");
+        assert!(error.starts_with("{\"error\":\"the client speaks protocol version 3: this instance"), "{error}");
+    });
+}
+
+/// Reports of a list of thousands of rules were longer than the documented limit of a line.
+#[test]
+fn counters_of_rules_are_reported_on_request_only() {
+    let pipeline = "
+ports: { in: { generator: { rate: 1kpps, destination: 10.0.0.0/8 } }, out: { sink: {} } }
+modules: { fw: { acl: { rules: ['permit any'] } }, route: { ip_lookup: { routes: ['10.0.0.0/8 0'] } } }
+pipeline: [ in -> fw -> route -> out ]
+";
+    with_pipeline(pipeline, NO_HURRY, |path| {
+        let mut client = Client::connect(path).expect("it listens");
+        let mut headings = |rules: &[&str]| {
+            let rules = rules.iter().map(|name| (*name).to_owned()).collect();
+            let Ok(Response::Report { recent, whole, .. }) = client.request(&Request::Report { rules }) else {
+                panic!("no report")
+            };
+            let module = |report: &forebay_protocol::Report| {
+                let module = report.modules.iter().find(|module| module.name == "fw").expect("a module");
+                module.counters.keys().cloned().collect::<Vec<_>>()
+            };
+            assert_eq!(module(&recent), module(&whole));
+            module(&whole)
+        };
+        let all = ["compiling given up", "rules added", "rules, IPv4", "rules, IPv6"].map(str::to_owned);
+        assert_eq!(headings(&[]), all[..2]);
+        assert_eq!(headings(&["route"]), all[..2]);
+        assert_eq!(headings(&["fw"]), all);
+        assert_eq!(headings(&["*"]), all);
+    });
 }
 
 /// Sixty-four clients that had connected and said nothing kept all others out for ever.
@@ -88,9 +162,9 @@ fn clients_that_say_nothing_keep_nobody_out() {
         let mut asking: Vec<_> = (0..64).map(|_| ask(path).expect("there is room")).collect();
         // Who has asked stays, and who comes then is told why not.
         let refused = ask(path).err().expect("no room");
-        assert!(refused.contains("64 connections are open and at work"), "{refused}");
+        assert!(refused.contains("all 64 allowed connections are open and in use"), "{refused}");
         for client in &mut asking {
-            assert!(matches!(client.ask(&Request::Tables {}), Ok(Answer::Tables(_))));
+            assert!(matches!(client.request(&Request::Tables {}), Ok(Response::Tables(_))));
         }
         asking.pop();
         // Its place is free once its thread has seen it go.
@@ -99,7 +173,7 @@ fn clients_that_say_nothing_keep_nobody_out() {
         }
         let mut last = String::new();
         BufReader::new(&silent[0]).read_line(&mut last).expect("UTF-8");
-        assert!(last.starts_with("{\"error\":\"others needed the connection"), "{last}");
+        assert!(last.starts_with("{\"error\":\"the connection was idle and gave way to another client"), "{last}");
     });
 }
 
@@ -108,15 +182,15 @@ fn clients_that_say_nothing_keep_nobody_out() {
 fn a_client_is_waited_for_so_long_and_no_longer() {
     let short = Duration::from_millis(20);
     with_server(Patience { line: short, ..NO_HURRY }, |path| {
-        assert_eq!(told(path, b"{\"do\":"), "{\"error\":\"a line was not ended in 0.02 s\"}\n");
-        let change = told(path, &[CHANGE, b"add 10.1.0.0/16 0\nadd 10.2."].concat());
+        assert_eq!(responses(path, b"{\"do\":"), "{\"error\":\"a line was not ended in 0.02 s\"}\n");
+        let change = responses(path, &[CHANGE, b"add 10.1.0.0/16 0\nadd 10.2."].concat());
         assert_eq!(change, "{\"error\":\"a line was not ended in 0.02 s (no change was made)\"}\n");
         assert!(ask(path).is_ok());
     });
     with_server(Patience { request: short, ..NO_HURRY }, |path| {
-        assert_eq!(told(path, b""), "{\"error\":\"nothing was asked in 0.02 s\"}\n");
-        let change = told(path, &[CHANGE, b"add 10.1.0.0/16 0\n"].concat());
-        assert_eq!(change, "{\"error\":\"nothing was asked in 0.02 s (no change was made)\"}\n");
+        assert_eq!(responses(path, b""), "{\"error\":\"no request came in 0.02 s\"}\n");
+        let change = responses(path, &[CHANGE, b"add 10.1.0.0/16 0\n"].concat());
+        assert_eq!(change, "{\"error\":\"no request came in 0.02 s (no change was made)\"}\n");
     });
 }
 
@@ -128,9 +202,9 @@ fn changes_that_come_to_no_end_are_told_how_far_they_came() {
         let lines = |of: u8| (0..4_100u16).map(move |it| format!("add {of}.{}.{}.0/24 0\n", it >> 8, it & 0xff));
         let said = |of, rest: &[u8]| [CHANGE, lines(of).collect::<String>().as_bytes(), rest].concat();
         let made = "(of the first 4096 changes 4096 were made, and none of those that followed)";
-        let long = told(path, &said(20, &[b'x'; MOST_LINE + 1]));
-        assert_eq!(long, format!("{{\"error\":\"a line is longer than {MOST_LINE} bytes {made}\"}}\n"));
-        let mut stream = UnixStream::connect(path).expect("it listens");
+        let long = responses(path, &said(20, &[b'x'; MAX_REQUEST + 1]));
+        assert_eq!(long, format!("{{\"error\":\"a line is longer than {MAX_REQUEST} bytes {made}\"}}\n"));
+        let mut stream = greeted(path);
         stream.write_all(&said(30, b"")).expect("it listens");
         stream.shutdown(std::net::Shutdown::Write).expect("it listens");
         let mut told = String::new();
@@ -138,7 +212,7 @@ fn changes_that_come_to_no_end_are_told_how_far_they_came() {
         let why = "the end came before the empty line that ends the changes";
         assert_eq!(told, format!("{{\"error\":\"{why} {made}\"}}\n"));
         let mut client = Client::connect(path).expect("it listens");
-        let Ok(Answer::Tables(tables)) = client.ask(&Request::Tables {}) else { panic!("no tables") };
+        let Ok(Response::Tables(tables)) = client.request(&Request::Tables {}) else { panic!("no tables") };
         assert_eq!(tables[0].entries, 1 + 2 * 4_096);
     });
 }
@@ -150,16 +224,16 @@ fn changes_of_which_none_is_made_are_no_event() {
         let mut client = ask(path).expect("there is room");
         let request = Request::Change { module: "route".to_owned(), table: None };
         let mut change = |mut lines: &[u8]| match client.change(&request, &mut lines) {
-            Ok(Answer::Changed { made, refusals, .. }) => (made, refusals),
+            Ok(Response::Changed { made, refusals, .. }) => (made, refusals),
             other => panic!("{other:?}"),
         };
         assert_eq!((change(b"nonsense\n"), change(b"")), ((0, 1), (0, 0)));
         assert_eq!(change(b"nonsense\nadd 10.7.0.0/16 0\n"), (1, 1));
-        let Ok(Answer::Events(events)) = client.ask(&Request::Events { after: 0, follow: false }) else {
+        let Ok(Response::Events(events)) = client.request(&Request::Events { after: 0, follow: false }) else {
             panic!("no events")
         };
         let reported: Vec<_> = events.iter().map(|event| (event.event, event.fields["made"].as_u64())).collect();
-        assert_eq!(reported, [(forebay_graph::event::EventName::TableChanged, Some(1))]);
+        assert_eq!(reported, [(forebay_protocol::event::EventName::TableChanged, Some(1))]);
     });
 }
 
@@ -189,12 +263,12 @@ impl Read for Interrupted<'_> {
 /// It was told that so many changes had been made, as if these were all, or that the pipeline had ended.
 #[test]
 fn one_that_makes_room_in_the_middle_of_changes_is_told_so() {
-    with_server(Patience { asked: Duration::ZERO, ..NO_HURRY }, |path| {
+    with_server(Patience { idle: Duration::ZERO, ..NO_HURRY }, |path| {
         let mut client = ask(path).expect("there is room");
         let request = Request::Change { module: "route".to_owned(), table: None };
         let mut changes = Interrupted { path, others: Vec::new(), blocks: 0 };
         let told = client.change(&request, &mut changes).expect_err("it was cut off").to_string();
-        assert!(told.starts_with("others needed the connection"), "{told}");
+        assert!(told.starts_with("the connection was idle and gave way to another client"), "{told}");
         assert!(
             told.ends_with(" were made, and none of those that followed)") || told.ends_with("(no change was made)")
         );
@@ -208,12 +282,12 @@ fn a_defect_costs_its_own_connection_alone() {
         let request = format!("{{\"do\":\"trace\",\"count\":{DEFECT}}}\n");
         for _ in 0..2 {
             // More than half of the places each time.
-            let mut asking: Vec<_> = (0..40).map(|_| UnixStream::connect(path).expect("it listens")).collect();
+            let mut asking: Vec<_> = (0..40).map(|_| greeted(path)).collect();
             asking.iter_mut().for_each(|stream| stream.write_all(request.as_bytes()).expect("it listens"));
             for mut stream in asking {
                 let mut told = String::new();
                 stream.read_to_string(&mut told).expect("UTF-8");
-                assert_eq!(told, "{\"error\":\"there is no answer: this is a defect of Forebay\"}\n");
+                assert_eq!(told, "{\"error\":\"there is no response: this is a defect of Forebay\"}\n");
             }
         }
         assert!(ask(path).is_ok());
@@ -224,7 +298,7 @@ fn a_defect_costs_its_own_connection_alone() {
 #[test]
 fn lines_of_any_kind_are_answered() {
     with_server(NO_HURRY, |path| {
-        let mut stream = UnixStream::connect(path).expect("it listens");
+        let mut stream = greeted(path);
         stream.write_all(b"{\"do\":\"tables\"}\r\n\n{\"do\":\"tab").expect("it listens");
         stream.shutdown(std::net::Shutdown::Write).expect("it listens");
         let lines: Vec<_> = BufReader::new(stream).lines().map(|line| line.expect("UTF-8")).collect();
@@ -240,7 +314,7 @@ fn lines_of_any_kind_are_answered() {
 #[test]
 fn a_request_full_of_digits_is_answered() {
     with_server(NO_HURRY, |path| {
-        let mut stream = UnixStream::connect(path).expect("it listens");
+        let mut stream = greeted(path);
         let module = "a0b1c2d3 e4f50617 28394051 x ".repeat(20_000);
         let request = format!("{{\"do\":\"entries\",\"most\":1,\"module\":\"{module}\"}}\n");
         stream.write_all(request.as_bytes()).expect("it listens");
@@ -264,7 +338,7 @@ fn who_does_not_answer_is_not_waited_for_for_ever() {
     let change: Request = serde_json::from_slice(CHANGE).expect("a request");
     let changes = b"{\"add\":\"10.0.0.0/8 0\"}\n".repeat(100_000);
     for answer in [
-        client().ask(&Request::Report {}),
+        client().request(&Request::Report { rules: Vec::new() }),
         client().change(&change, &mut &changes[..20]),
         // More than the system keeps for who does not read it.
         client().change(&change, &mut &changes[..]),
@@ -296,7 +370,7 @@ fn an_answer_that_comes_in_drops_is_no_answer() {
             client.with_patience(Duration::from_millis(200)).expect("more than nothing")
         };
         let request = Request::Drops { count: None, for_ns: None, filter: None };
-        for answer in [client().ask(&Request::Report {}), client().begin(&request)] {
+        for answer in [client().request(&Request::Report { rules: Vec::new() }), client().stream(&request)] {
             let why = answer.expect_err("no answer").to_string();
             assert_eq!(why, "the running pipeline does not answer: is it stopped, or the machine overloaded?");
         }

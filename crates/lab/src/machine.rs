@@ -3,7 +3,8 @@
 use std::fs;
 
 use forebay_host::cores_here;
-use forebay_measure::machine::{Cpu, allowed_cores};
+use forebay_measure::machine::allowed_cores;
+use forebay_protocol::report::Cpu;
 use serde::Serialize;
 
 /// The properties of a machine that a reader must know. An unknown property is `None`.
@@ -43,7 +44,7 @@ impl Machine {
             })
         });
         Self {
-            cpu: Cpu::this(),
+            cpu: forebay_measure::machine::cpu(),
             nodes: nodes.len(),
             cores,
             virtual_machine: read("/proc/cpuinfo").and_then(|text| is_virtual(&text)),

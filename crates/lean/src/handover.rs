@@ -17,8 +17,11 @@ use std::thread::ScopedJoinHandle;
 
 use forebay_graph::ring::{Head, ring};
 use forebay_host::{Core, Tree};
-use forebay_measure::machine::{Cpu, allowed_cores, pin_to};
-use forebay_measure::{Clock, Tsc};
+use forebay_measure::{
+    Clock, Tsc,
+    machine::{allowed_cores, pin_to},
+};
+use forebay_protocol::report::Cpu;
 use serde::Serialize;
 
 pub use memory::{Level, Step, circle};
@@ -171,7 +174,7 @@ pub fn measure(
         Pair { cores: *cores, nodes, relation: *relation, packet, clean_line, dirty_line, round_trip, remote_memory }
     });
     Ok(Handover {
-        cpu: Cpu::this(),
+        cpu: forebay_measure::machine::cpu(),
         source: crate::measurement::Origin::Measured,
         pairs: pairs.collect(),
         local: memory.steps(),

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use forebay_graph::report::{LostLines, Stalls};
 use forebay_measure::events::Event;
-use forebay_measure::machine::Cpu;
+use forebay_protocol::report::{Cpu, LostLines, Stalls};
 use serde::{Deserialize, Serialize};
 
 use crate::counting::Counts;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use forebay_graph::report::LostLines;
+use forebay_protocol::report::LostLines;
 use serde::Deserialize;
 
 use crate::compare::Side;

@@ -3,11 +3,14 @@
 
 use std::time::Duration;
 
-use forebay_graph::report::{Packets, Report, Spent, Timing, WorkerReport};
-use forebay_graph::{Meter, Plan, SchedulerKind};
+use forebay_graph::{Meter, Plan};
 use forebay_instance::{Instance, Outcome, StartError, Steer};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::Made;
+use forebay_protocol::{
+    SchedulerKind,
+    report::{Packets, Report, Spent, Timing, WorkerReport},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::disturbance::{Disturbance, Witness};

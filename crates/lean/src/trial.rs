@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_graph::{
-    Action, Cost, Plan, Scheduler, Worker,
+    Cost, Plan, Scheduler, Worker,
     drive::{Ended, simulate_team},
-    report::{Reading, Report},
+    report::Reading,
 };
 use forebay_instance::{Board, Instance, SimulatedTeam, Simulation, StartError};
 use forebay_measure::{Clock, Simulated, Tsc};
+use forebay_protocol::{Action, report::Report};
 use forebay_units::{Nanos, Ticks};
 
 use crate::disturbance::{Disturbance, TOLERATED, Witness};
@@ -106,7 +107,7 @@ impl Load {
         self.of_sources(report).map(|port| port.received).sum()
     }
 
-    fn of_sources<'r>(&self, report: &'r Report) -> impl Iterator<Item = &'r forebay_graph::report::PortReport> {
+    fn of_sources<'r>(&self, report: &'r Report) -> impl Iterator<Item = &'r forebay_protocol::report::PortReport> {
         report.ports.iter().filter(|port| self.ports.contains(&port.name))
     }
 
@@ -197,7 +198,7 @@ impl Trials for Measured {
     type Error = TrialError;
 
     /// Runs a trial. It is void if packets were lost and a worker was without its core for more than [`TOLERATED`] of
-    /// the time, according to the system or to the worker's own clock ([`Stalls`](forebay_graph::report::Stalls)).
+    /// the time, according to the system or to the worker's own clock ([`Stalls`](forebay_protocol::report::Stalls)).
     fn run(&mut self, pps: f64, span: Duration) -> Result<Trial, TrialError> {
         let (began, threads) = (Instant::now(), self.bench.instance.threads());
         let before = Witness::look(&threads);

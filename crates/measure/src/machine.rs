@@ -2,25 +2,14 @@
 
 use std::fs;
 
-use serde::{Deserialize, Serialize};
+use forebay_protocol::report::Cpu;
 
 use crate::{Clock, Tsc};
 
-/// The machine, as named in results.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Cpu {
-    /// The CPU's model, as it reports itself.
-    pub model: String,
-    /// Ticks of the time-stamp counter per nanosecond.
-    pub tsc_ghz: f64,
-}
-
-impl Cpu {
-    /// Returns the data of this machine.
-    #[must_use]
-    pub fn this() -> Self {
-        Self { model: model(), tsc_ghz: (Tsc.frequency().hertz() / 1e6).round() / 1e3 }
-    }
+/// Returns the model and clock of this machine's CPU.
+#[must_use]
+pub fn cpu() -> Cpu {
+    Cpu { model: model(), tsc_ghz: (Tsc.frequency().hertz() / 1e6).round() / 1e3 }
 }
 
 fn model() -> String {

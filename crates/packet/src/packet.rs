@@ -4,13 +4,13 @@ use std::ptr::NonNull;
 use std::{fmt, slice};
 
 use forebay_simd::prefetch::prefetch_read;
+use forebay_units::Ticks;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::metadata::{LINE, Layers, Metadata};
 use crate::pool::{Chunk, cache};
 use crate::wire::ipv6::Ipv6;
 use crate::{ArrivalClock, WORDS, Word};
-use forebay_units::Ticks;
 
 /// A frame in a chunk, with its metadata. Dropping it returns the chunk to its pool.
 ///

@@ -22,11 +22,11 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use forebay_units::Ticks;
 use thiserror::Error;
 
 use crate::metadata::{LINE, Layers, Metadata};
 use crate::{ArrivalClock, Batch, MAX_BATCH, Packet};
-use forebay_units::Ticks;
 
 /// The reasons why a pool cannot be created.
 #[derive(Debug, Error)]

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use forebay_control::{Arrangement, Settings};
 use forebay_graph::{
-    Claim, Declaration, Declared, Fault, Files, Function, Placement, PortDeclaration, SchedulerKind, Setup, SetupError,
-    Step, Surroundings, Target, in_words,
+    Claim, Declaration, Declared, Fault, Files, Function, Placement, PortDeclaration, Setup, SetupError, Step,
+    Surroundings, Target, in_words,
 };
 use forebay_packet::MAX_BATCH;
+use forebay_protocol::SchedulerKind;
 use forebay_units::Frequency;
 use serde::de::DeserializeOwned;
 

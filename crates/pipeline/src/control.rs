@@ -1,7 +1,8 @@
 //! The section `control`: which controller sets the triggers, and how often.
 
 use forebay_control::Settings;
-use forebay_graph::{SchedulerKind, SetupError};
+use forebay_graph::SetupError;
+use forebay_protocol::SchedulerKind;
 use forebay_units::Nanos;
 use serde_json::Value;
 

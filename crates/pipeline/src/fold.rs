@@ -8,7 +8,8 @@
 
 use std::collections::HashMap;
 
-use forebay_graph::{Placement, SchedulerKind, Target};
+use forebay_graph::{Placement, Target};
+use forebay_protocol::SchedulerKind;
 
 use crate::compile::ModuleDraft;
 use crate::language::{Buffer, Fold};

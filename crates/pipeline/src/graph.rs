@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 
-use forebay_graph::{
-    Target,
-    report::{GraphEdge, GraphFlow, GraphModule, GraphPort, GraphReport, GraphWorker},
-};
+use forebay_graph::Target;
+use forebay_protocol::graph::{GraphEdge, GraphFlow, GraphModule, GraphPort, GraphReport, GraphWorker};
 use forebay_units::{Frequency, Rate};
 
 use crate::Source;

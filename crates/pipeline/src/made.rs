@@ -5,10 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_control::Settings;
-use forebay_graph::report::GraphReport;
-use forebay_graph::{Files, LASTING, ONCE_A_MODULE, SchedulerKind, SharedState, kept_as};
+use forebay_graph::{Files, LASTING, ONCE_A_MODULE, SharedState, kept_as};
 use forebay_packet::Word;
-use serde::{Deserialize, Serialize};
+use forebay_protocol::{ConfigurationChange, SchedulerKind, graph::GraphReport};
 
 use crate::Source;
 use crate::compile::Draft;
@@ -57,29 +56,6 @@ pub struct Made {
     pub(crate) graph: GraphReport,
 }
 
-/// What is different in a changed configuration, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
-    /// How many modules are taken over with their state, by one worker at least.
-    pub kept: usize,
-    /// Modules that are made anew, having changed, or because other sessions come to their workers.
-    pub changed: Vec<String>,
-    /// Modules that were not there before.
-    pub added: Vec<String>,
-    /// Modules that are gone.
-    pub removed: Vec<String>,
-    /// Modules that run on other workers than before.
-    pub moved: Vec<String>,
-    /// State whose sessions are gone, because it is made of something else, or on another number of workers, or not there any
-    /// more; of what needs no state, the module.
-    #[serde(default)]
-    pub forgotten: Vec<String>,
-    /// Ports that are opened, anew or for the first time.
-    pub ports_opened: Vec<String>,
-    /// Ports that are closed, for good or to be opened anew.
-    pub ports_closed: Vec<String>,
-}
-
 impl Made {
     /// What sets the triggers, where something does.
     #[must_use]
@@ -95,8 +71,8 @@ impl Made {
 
     /// What is different in `new`.
     #[must_use]
-    pub fn change_to(&self, new: &Self) -> Change {
-        let mut change = Change::default();
+    pub fn change_to(&self, new: &Self) -> ConfigurationChange {
+        let mut change = ConfigurationChange::default();
         let parted = new.parted(self);
         for (name, (identity, on)) in &new.modules {
             match self.modules.get(name) {

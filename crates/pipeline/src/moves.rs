@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use forebay_graph::Target;
-use serde::{Deserialize, Serialize};
+use forebay_protocol::{ModuleMove, WantedWorkers};
 use thiserror::Error;
 
 use crate::Source;
@@ -15,27 +15,6 @@ use crate::load::{Prepared, prepare};
 use crate::made::{Made, taken_over};
 use crate::problem::{Problems, listed, nearest};
 use crate::together;
-
-/// A module and the workers that are to run it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WantedWorkers {
-    /// The module.
-    pub module: String,
-    /// The workers, in any order.
-    pub to: Vec<usize>,
-}
-
-/// A module that moves.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ModuleMove {
-    /// The module.
-    pub module: String,
-    /// The workers that have run it, lowest first.
-    pub from: Vec<usize>,
-    /// The workers that run it from then on, lowest first.
-    pub to: Vec<usize>,
-}
 
 /// Modules that can move, and the configuration by which they do.
 pub struct Moving {
@@ -187,7 +166,7 @@ fn wished(running: &Made, wish: &WantedWorkers) -> Result<ModuleMove, MoveError>
 fn workers_with(running: &Made, moves: &[ModuleMove]) -> String {
     let moved: BTreeMap<_, _> = moves.iter().map(|moved| (moved.module.as_str(), &moved.to)).collect();
     let on = |name: &str| moved.get(name).copied().unwrap_or(&running.modules[name].1);
-    let worker = |worker: &forebay_graph::report::GraphWorker| {
+    let worker = |worker: &forebay_protocol::graph::GraphWorker| {
         let all = running.graph.modules.iter().map(|module| module.name.as_str());
         let modules: Vec<&str> = all.filter(|name| on(name).contains(&worker.id)).collect();
         match worker.core {

@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-use forebay_graph::SchedulerKind;
 use forebay_packet::MAX_BATCH;
+use forebay_protocol::SchedulerKind;
 use forebay_units::Nanos;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};

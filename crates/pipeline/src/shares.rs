@@ -1,6 +1,7 @@
 //! Reads `scheduler:` and `shares:`: how modules share a worker's time, where they do.
 
-use forebay_graph::{Limit, SchedulerKind, Share, Target, WhenFull};
+use forebay_graph::{Share, Target, WhenFull};
+use forebay_protocol::{RateLimit, SchedulerKind};
 use forebay_units::Nanos;
 
 use crate::compile::{entries, read};
@@ -47,7 +48,7 @@ pub(crate) fn read_shares(root: &Node, ends: &Ends, misfits: &mut Misfits, findi
         };
         let mut share = Share { weight: told.weight, limit: None, marks: told.marks() };
         match (told.rate, told.burst) {
-            (Some(rate), burst) => share.limit = Some(Limit { rate, burst: burst.unwrap_or(BURST) }),
+            (Some(rate), burst) => share.limit = Some(RateLimit { rate, burst: burst.unwrap_or(BURST) }),
             (None, Some(_)) => misfits.add(root, &["shares", &entry.key, "burst"], "a burst belongs to a `rate`"),
             (None, None) => {}
         }

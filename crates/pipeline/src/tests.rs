@@ -10,8 +10,9 @@ mod refusals;
 mod secrets;
 mod shares;
 
-use crate::{Conditions, Loaded, Problems, Source};
 use forebay_units::Frequency;
+
+use crate::{Conditions, Loaded, Problems, Source};
 
 /// Loads a text as `test.yaml`.
 fn load(text: &str) -> Result<Loaded, Problems> {

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use forebay_functions as _;
-use forebay_pipeline::{Conditions, Made, MoveError, Moving, Source, WantedWorkers, load, move_modules};
+use forebay_pipeline::{Conditions, Made, MoveError, Moving, Source, load, move_modules};
 use forebay_ports as _;
+use forebay_protocol::WantedWorkers;
 use forebay_units::Frequency;
 use proptest::prelude::*;
 

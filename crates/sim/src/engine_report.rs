@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use forebay_graph::{
+use forebay_graph::report::FlowFigures;
+use forebay_protocol::{
     FlowLayout, ModuleLayout,
-    report::{FlowFigures, FlowReport, Kind, ModuleReport, Packets, PortReport, Report, WorkerReport},
+    report::{Cpu, FigureSource, FlowReport, ModuleReport, Packets, PortReport, Report, WorkerReport},
 };
-use forebay_measure::machine::Cpu;
 use forebay_units::{BitRate, Frequency, Nanos, PacketRate, Rate};
 
 use crate::simulator::Simulator;
@@ -39,7 +39,7 @@ impl Simulator {
         Report {
             pipeline: self.layout().pipeline.clone(),
             forebay: env!("CARGO_PKG_VERSION").into(),
-            kind: Kind::Simulated,
+            kind: FigureSource::Simulated,
             cpu: Cpu { model: "simulated batch by batch".to_owned(), tsc_ghz: TICKS / 1e9 },
             duration_s: report.seconds,
             packets: Packets {

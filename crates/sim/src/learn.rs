@@ -13,10 +13,11 @@ use forebay_graph::{
     Cost, FlowError, MakeError, Origin, Plan, PortPlan, RunToCompletion, Target, Team, Topology, WhenFull, Worker,
     drive::{Ended, simulate_team, wind_up_team},
     links,
-    report::{LostLines, Reading},
+    report::Reading,
 };
 use forebay_measure::Simulated;
 use forebay_packet::Pool;
+use forebay_protocol::report::LostLines;
 use forebay_units::{Frequency, Ticks};
 
 use crate::nodes::{Graph, WorkerNodes};

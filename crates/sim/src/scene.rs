@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use forebay_graph::{Layout, Pace, Topology, report::LostLines};
+use forebay_graph::{Pace, Topology};
+use forebay_protocol::{Layout, report::LostLines};
 use forebay_units::Nanos;
 
 use crate::pattern::Pattern;

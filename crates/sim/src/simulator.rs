@@ -4,10 +4,9 @@
 use std::sync::Arc;
 
 use forebay_control::{Costs, Log, Pilot, Settings};
-use forebay_graph::{
-    Action, FlowLayout, Layout, RunToCompletion, SchedulerKind, SetupError, WeightedFair, report::LostLines,
-};
+use forebay_graph::{RunToCompletion, SetupError, WeightedFair};
 use forebay_models::batching::Line;
+use forebay_protocol::{Action, FlowLayout, Layout, SchedulerKind, report::LostLines};
 use forebay_units::Nanos;
 
 use crate::report::Report;
@@ -389,7 +388,7 @@ impl Simulator {
         if let Some(log) = &mut self.log {
             log.period(snapshot, actions);
         }
-        let all = actions.all.clone();
+        let all = actions.actions.clone();
         self.apply(&all);
     }
 

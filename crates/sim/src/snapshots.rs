@@ -1,7 +1,10 @@
 //! Builds snapshots of the counts of each period, as the engine's sampler does.
 
-use forebay_graph::snapshot::{DelaySnapshot, FlowSnapshot, ModuleSnapshot, Snapshot, WorkerSnapshot};
 use forebay_measure::Distribution;
+use forebay_protocol::{
+    Snapshot,
+    snapshot::{DelaySnapshot, FlowSnapshot, ModuleSnapshot, WorkerSnapshot},
+};
 use forebay_units::Percentile;
 
 use crate::scene::Scene;

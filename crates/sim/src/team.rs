@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use forebay_graph::{Action, Scheduler};
+use forebay_graph::Scheduler;
+use forebay_protocol::Action;
 
 use crate::ring::Ring;
 use crate::scene::Scene;

@@ -11,7 +11,7 @@ mod measurement;
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 
-use forebay_measure::machine::{Cpu, allowed_cores, pin_to};
+use forebay_measure::machine::{allowed_cores, pin_to};
 use serde_json::json;
 
 use cores::Cores;
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
     results.extend(two.map(|_| both.figures()).unwrap_or_default());
     let churned = cases.iter().filter_map(|case| Some((case.name, case.churn.as_ref()?)));
     let changes: BTreeMap<_, _> = churned.map(|(name, churn)| (name, churn.made as f64 / churn.seconds)).collect();
-    let cpu = Cpu::this();
+    let cpu = forebay_measure::machine::cpu();
     let packets: BTreeMap<_, _> = cases.iter().map(|case| (case.name, case.received())).collect();
     let document = json!({ "schema": 1, "cpu": cpu, "commit": commit(), "packets": packets, "changes_per_second": changes, "two_cores": together, "results": results });
     if json_only {

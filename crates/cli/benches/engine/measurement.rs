@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_graph::{
-    Intake, MakeError, Plan, Port, Ready, RunToCompletion, Scheduler, SchedulerKind, Telemetry, WeightedFair, Worker,
+    Intake, MakeError, Plan, Port, Ready, RunToCompletion, Scheduler, Telemetry, WeightedFair, Worker,
 };
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::Batch;
+use forebay_protocol::SchedulerKind;
 use forebay_units::Ticks;
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! `move`'s arguments.
 
-use forebay_pipeline::WantedWorkers;
+use forebay_protocol::WantedWorkers;
 
 use super::Running;
 use super::values::moved;

@@ -2,7 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use forebay_pipeline::{WantedWorkers, shown_setting};
+use forebay_pipeline::shown_setting;
+use forebay_protocol::WantedWorkers;
 use forebay_units::Nanos;
 
 /// A setting of a configuration. One of nothing would take a key away, such as an objective: that is to be said, by `null`.

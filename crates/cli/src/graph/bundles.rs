@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use forebay_graph::report::GraphReport;
+use forebay_protocol::graph::GraphReport;
 
 /// A graph whose equal branches are drawn once.
 pub(crate) struct Drawing<'g> {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::io::{self, Write};
 
-use forebay_graph::report::GraphReport;
+use forebay_protocol::graph::GraphReport;
 
 use super::bundles::{Bundle, Drawing, End, Way};
 use super::{cut, labels, names};

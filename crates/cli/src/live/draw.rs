@@ -1,6 +1,6 @@
 //! How the live view is laid out: text above, tables, keys below.
 
-use forebay_graph::report::Report;
+use forebay_protocol::report::Report;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};

@@ -1,6 +1,6 @@
 //! The last events of a run, as notes above the tables: an operator who watches the table sees that a link is down.
 
-use forebay_graph::event::{Event, EventName, Level, without_acting};
+use forebay_protocol::event::{Event, EventName, Level, without_control};
 use ratatui::style::{Color, Style};
 
 use super::head::Note;
@@ -49,5 +49,5 @@ fn note(event: &Event, rank: u8, today: &str) -> Note {
 
 /// Text from outside as one line that does not act on a terminal.
 fn line(text: &str) -> String {
-    without_acting(text).replace('\n', "; ").replace('\t', " ")
+    without_control(text).replace('\n', "; ").replace('\t', " ")
 }

@@ -1,6 +1,6 @@
 //! The upper part of the live view: totals, objectives and their causes, losses, and the controller's last decision.
 
-use forebay_graph::report::Report;
+use forebay_protocol::report::Report;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 
@@ -56,7 +56,7 @@ fn of_reports(recent: &Report, so_far: &Report) -> Vec<Note> {
     let mut notes =
         vec![Note::new(0, bold, title).or(format!("{}: {:.0} s, busy {busy}", so_far.pipeline, so_far.duration_s))];
     notes.extend(machine::notice(recent, "the last interval").map(|text| {
-        let most = recent.workers.iter().map(forebay_graph::report::WorkerReport::without_core).fold(0.0, f64::max);
+        let most = recent.workers.iter().map(forebay_protocol::report::WorkerReport::without_core).fold(0.0, f64::max);
         let brief = format!("core taken away for {:.0} % of the time", most * 100.0);
         Note::new(1, yellow.add_modifier(Modifier::BOLD), text).or(brief)
     }));

@@ -1,6 +1,6 @@
 //! The tables of the live view: modules, flows, ports, drops and workers.
 
-use forebay_graph::report::Report;
+use forebay_protocol::report::Report;
 use ratatui::style::{Color, Style};
 
 use super::sheet::{Column, Entry, Sheet};

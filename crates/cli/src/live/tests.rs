@@ -1,10 +1,10 @@
 //! The table drawn into memory.
 
-use forebay_graph::{
-    event::{EventLog, EventName, NewEvent},
-    report::{Delay, FlowReport, Kind, ModuleReport, Packets, PortReport, WorkerReport},
+use forebay_instance::events::{EventLog, NewEvent};
+use forebay_protocol::{
+    event::EventName,
+    report::{Cpu, Delay, FigureSource, FlowReport, ModuleReport, Packets, PortReport, WorkerReport},
 };
-use forebay_measure::machine::Cpu;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -37,7 +37,7 @@ pub(crate) fn report(modules: usize) -> Report {
     Report {
         pipeline: "gateway".to_owned(),
         forebay: "0".into(),
-        kind: Kind::Measured,
+        kind: FigureSource::Measured,
         cpu: Cpu { model: "a CPU".to_owned(), tsc_ghz: 2.0 },
         duration_s: 2.0,
         packets: Packets {
@@ -143,7 +143,7 @@ fn busy_view() -> View {
 const NO_CARRIER: &str = "port 'east': its interface has no carrier: nothing is at its other end";
 
 /// Events as a run records them, a second apart.
-fn events(all: &[NewEvent]) -> Vec<forebay_graph::event::Event> {
+fn events(all: &[NewEvent]) -> Vec<forebay_protocol::event::Event> {
     let log = EventLog::default();
     all.iter().for_each(|event| log.record(event.clone()));
     let mut events = log.recent(all.len());

@@ -2,8 +2,7 @@
 
 use std::cell::Cell;
 
-use forebay_graph::event::Event;
-use forebay_graph::report::Report;
+use forebay_protocol::{event::Event, report::Report};
 use ratatui::crossterm::event::KeyCode;
 
 use super::Quit;

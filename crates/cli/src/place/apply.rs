@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use anyhow::{anyhow, bail};
-use forebay_graph::report::GraphReport;
-use forebay_instance::socket::{self, Client, Request};
-use forebay_pipeline::{WantedWorkers, listed};
-use forebay_placement::answer::{Answer as Placed, AppliedMove, AppliedPlacement, ChainAnswer, ChainForm};
-use forebay_placement::chains::Chains;
+use forebay_pipeline::listed;
+use forebay_placement::{
+    answer::{Answer as Placed, AppliedMove, AppliedPlacement, ChainAnswer, ChainForm},
+    chains::Chains,
+};
+use forebay_protocol::{Client, Request, Response, WantedWorkers, graph::GraphReport};
 
 use crate::args;
 use crate::remote::{self, Leave, Notice, PATIENT};
@@ -29,8 +30,8 @@ impl RunningPlacement {
         }
         let mut client = remote::connect(&arguments.running)?.with_patience(remote::LONG)?;
         let _notice = Notice::after(PATIENT);
-        match client.ask(&Request::Graph {})? {
-            socket::Answer::Graph(graph) => Ok(Some(Self { client, graph: *graph })),
+        match client.request(&Request::Graph {})? {
+            Response::Graph(graph) => Ok(Some(Self { client, graph: *graph })),
             _ => Err(remote::strange()),
         }
     }

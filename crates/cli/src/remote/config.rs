@@ -2,14 +2,14 @@
 
 use std::io::Write;
 
-use forebay_instance::socket::{self, Client, Configuration, Request};
+use forebay_protocol::{Client, Request, Response, response::Configuration};
 
 use super::strange;
 use crate::format::counted;
 
 /// Prints the configuration as YAML, with what is to be known of it as comments.
 pub(super) fn show(client: &mut Client, json: bool, out: &mut impl Write) -> anyhow::Result<()> {
-    let socket::Answer::Config(config) = client.ask(&Request::Config {})? else { return Err(strange()) };
+    let Response::Config(config) = client.request(&Request::Config {})? else { return Err(strange()) };
     if json {
         writeln!(out, "{}", serde_json::to_string(&config)?)?;
         return Ok(());

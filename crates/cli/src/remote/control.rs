@@ -3,8 +3,10 @@
 use std::io::Write;
 use std::time::Duration;
 
-use forebay_graph::report::{ControlReport, FlowReport, ModuleReport, Report};
-use forebay_instance::socket::Client;
+use forebay_protocol::{
+    Client,
+    report::{ControlReport, FlowReport, ModuleReport, Report},
+};
 use serde_json::{Value, json};
 
 use super::report;
@@ -19,9 +21,9 @@ const WIDTH: usize = 80;
 
 /// Prints what the controller does; delays are of the last second.
 pub(super) fn show(client: &mut Client, as_json: bool, out: &mut impl Write) -> anyhow::Result<()> {
-    report(client)?;
+    report(client, &[])?;
     std::thread::sleep(WINDOW);
-    let (recent, whole, _) = report(client)?;
+    let (recent, whole, _) = report(client, &[])?;
     if as_json {
         writeln!(out, "{}", to_json(&recent, &whole))?;
     } else {

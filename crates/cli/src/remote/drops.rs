@@ -7,8 +7,8 @@ use std::io::Write;
 use std::net::Shutdown;
 
 use anyhow::anyhow;
-use forebay_instance::socket::{self, DroppedPacket, Request};
 use forebay_ports::pcap::{NgWriter, WhenFull};
+use forebay_protocol::{ClientError, Request, Response, response::DroppedPacket};
 use jiff::Timestamp;
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -41,7 +41,7 @@ pub(crate) fn drops(arguments: &args::Drops) -> anyhow::Result<Answer> {
     };
     let mut client = connect(&arguments.running)?;
     // The first signal ends the watching in order: the pipeline says how many packets it could not send.
-    let stream = client.stream()?;
+    let stream = client.socket()?;
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let handle = signals.handle();
     let follow = move || {
@@ -56,21 +56,21 @@ pub(crate) fn drops(arguments: &args::Drops) -> anyhow::Result<Answer> {
     let follower = std::thread::Builder::new().name("signals".to_owned()).spawn(follow)?;
     let (count, duration) = (arguments.count, arguments.duration);
     let request = Request::Drops { count, for_ns: duration.map(|time| time.0), filter: arguments.filter.clone() };
-    let mut answer = client.begin(&request);
+    let mut answer = client.stream(&request);
     let watched = loop {
         match answer {
-            Ok(socket::Answer::Dropped(packet)) => {
+            Ok(Response::Dropped(packet)) => {
                 if let Err(error) = tell(&packet, &mut target) {
                     break Err(error);
                 }
             }
-            Ok(socket::Answer::Watched { sent, lost }) => break Ok(Some((sent, lost))),
+            Ok(Response::Watched { sent, lost }) => break Ok(Some((sent, lost))),
             Ok(_) => break Err(strange()),
             // It has been ended: what came is kept.
-            Err(socket::ClientError::Ended) => break Ok(None),
+            Err(ClientError::Ended) => break Ok(None),
             Err(error) => break Err(error.into()),
         }
-        answer = client.answer();
+        answer = client.response();
     };
     handle.close();
     let _ = follower.join();

@@ -4,7 +4,11 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_instance::socket::{self, Client, Hello, Listing, Located, Request, running};
+use forebay_protocol::{
+    Client, Request, Response,
+    locate::{Listing, Located, running},
+    response::Hello,
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -30,25 +34,25 @@ impl Found {
     fn of(located: Located) -> Self {
         let client = Client::connect(&located.path).and_then(|client| Ok(client.with_patience(PATIENCE)?)).ok();
         let mut found = Self { located, client, hello: None, rates: None };
-        found.hello = match found.ask(&Request::Hello {}) {
-            Some(socket::Answer::Hello(hello)) => Some(hello),
-            _ => None,
-        };
+        found.hello = found.client.as_mut().and_then(|client| client.hello().ok().cloned());
+        if found.hello.is_none() {
+            found.client = None;
+        }
         found
     }
 
-    /// The answer; none from one that does not answer, which is not asked again.
-    fn ask(&mut self, request: &Request) -> Option<socket::Answer> {
-        let answer = self.client.as_mut()?.ask(request);
-        if answer.is_err() {
+    /// Sends a request. A pipeline that does not respond gets no further requests.
+    fn request(&mut self, request: &Request) -> Option<Response> {
+        let response = self.client.as_mut()?.request(request);
+        if response.is_err() {
             self.client = None;
         }
-        answer.ok()
+        response.ok()
     }
 
     /// Reads the counters: what has been counted since the last time.
     fn read(&mut self) {
-        if let Some(socket::Answer::Report { recent, .. }) = self.ask(&Request::Report {}) {
+        if let Some(Response::Report { recent, .. }) = self.request(&Request::Report { rules: Vec::new() }) {
             let per_second = |count: u64| count as f64 / recent.duration_s;
             let is_known = recent.duration_s > 0.0;
             self.rates = is_known.then(|| (per_second(recent.packets.entered), per_second(recent.packets.out)));

@@ -5,9 +5,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use anyhow::bail;
-use forebay_instance::socket::{self, Client, Request};
-use forebay_instance::{Moved, shown_move};
-use forebay_pipeline::WantedWorkers;
+use forebay_instance::shown_move;
+use forebay_protocol::{Client, Moved, Request, Response, WantedWorkers};
 
 use super::{LONG, connect, strange};
 use crate::{Answer, args, printed};
@@ -28,7 +27,7 @@ pub(crate) fn move_modules(arguments: &args::Move) -> anyhow::Result<Answer> {
     let leave = Leave { most, lose_sessions: arguments.lose_sessions };
     let moved = apply(&mut client, arguments.modules.clone(), leave)?;
     if arguments.json {
-        writeln!(printed::out(), "{}", serde_json::to_string(&socket::Answer::Moved(moved.clone()))?)?;
+        writeln!(printed::out(), "{}", serde_json::to_string(&Response::Moved(moved.clone()))?)?;
     } else {
         write(&moved, &mut printed::out())?;
     }
@@ -54,8 +53,8 @@ pub(crate) fn conclude(moved: &Moved) -> anyhow::Result<Answer> {
 pub(crate) fn apply(client: &mut Client, modules: Vec<WantedWorkers>, leave: Leave) -> anyhow::Result<Moved> {
     let Leave { most, lose_sessions } = leave;
     let _notice = Notice::after(PATIENT);
-    match client.ask(&Request::Move { modules, most, lose_sessions })? {
-        socket::Answer::Moved(moved) => Ok(moved),
+    match client.request(&Request::Move { modules, most, lose_sessions })? {
+        Response::Moved(moved) => Ok(moved),
         _ => Err(strange()),
     }
 }

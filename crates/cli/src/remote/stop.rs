@@ -4,7 +4,10 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use forebay_instance::socket::{self, ClientError, Ended, Hello, Request};
+use forebay_protocol::{
+    ClientError, Request, Response,
+    response::{Ended, Hello},
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::json;
@@ -19,9 +22,8 @@ pub(crate) fn stop(arguments: &args::Stop) -> anyhow::Result<Answer> {
     let until = Instant::now() + patience;
     // A stopped process answers nothing, and that is an answer here.
     let mut client = connect(&arguments.running)?.with_patience(patience.max(Duration::from_millis(1)))?;
-    let hello = match client.ask(&Request::Hello {}) {
-        Ok(socket::Answer::Hello(hello)) => hello,
-        Ok(_) => return Err(strange()),
+    let hello = match client.hello() {
+        Ok(hello) => hello.clone(),
         Err(ClientError::Silent) => {
             return report(arguments, None, Outcome::Late(patience));
         }
@@ -42,8 +44,8 @@ pub(crate) fn stop(arguments: &args::Stop) -> anyhow::Result<Answer> {
     let run = Some((&hello, number));
     // What is left of the time, and at least some.
     let mut client = client.with_patience(left(until, Duration::from_millis(1)))?;
-    let ended = match client.ask(&Request::Stop { wait: true }) {
-        Ok(socket::Answer::Ended(ended)) => Some(*ended),
+    let ended = match client.request(&Request::Stop { wait: true }) {
+        Ok(Response::Ended(ended)) => Some(*ended),
         Ok(_) => return Err(strange()),
         Err(ClientError::Silent) => return report(arguments, run, Outcome::Late(patience)),
         // It was killed, or somebody else ended it twice.

@@ -4,9 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use forebay_graph::event::{EventName, NewEvent};
-use forebay_instance::Board;
+use forebay_instance::{Board, events::NewEvent};
 use forebay_measure::{Clock, Tsc};
+use forebay_protocol::event::EventName;
 
 use crate::engine::Engine;
 use crate::events::Events;

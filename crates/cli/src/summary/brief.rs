@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use forebay_graph::report::{FlowReport, Report};
+use forebay_protocol::report::{FlowReport, Report};
 
 use super::{Extent, full, objectives_told};
 use crate::control;
@@ -43,7 +43,7 @@ pub(super) fn print(report: &Report, extent: Extent, beginning: &[String], out: 
 /// The busiest modules.
 fn modules(report: &Report, most: usize) -> String {
     let mut order: Vec<_> = report.modules.iter().collect();
-    let load = |module: &forebay_graph::report::ModuleReport| (module.share.unwrap_or(0.0), module.packets);
+    let load = |module: &forebay_protocol::report::ModuleReport| (module.share.unwrap_or(0.0), module.packets);
     order.sort_by(|a, b| load(b).partial_cmp(&load(a)).unwrap_or(std::cmp::Ordering::Equal));
     let title = match order.len() {
         all if all > most => format!("busiest {most} of {all} modules"),
@@ -117,7 +117,7 @@ fn flows(report: &Report) -> String {
 fn losses(report: &Report) -> Vec<String> {
     let mut dropped: Vec<_> = report.packets.dropped.iter().map(|(reason, count)| (reason.clone(), *count)).collect();
     dropped.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let of_ports = |count: fn(&forebay_graph::report::PortReport) -> u64| -> Vec<_> {
+    let of_ports = |count: fn(&forebay_protocol::report::PortReport) -> u64| -> Vec<_> {
         report.ports.iter().map(|port| (port.name.clone(), count(port))).filter(|(_, count)| *count > 0).collect()
     };
     let lists = [

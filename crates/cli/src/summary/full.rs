@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use forebay_graph::report::{FlowReport, Report};
+use forebay_protocol::report::{FlowReport, Report};
 
 use crate::control;
 use crate::format::Align::{Left, Right};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use forebay_graph::event::{EventName, is_acting};
+use forebay_protocol::event::{EventName, is_control};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ impl Format {
 
     /// The events of lines, all of which are some. In logfmt every value is a text.
     fn read(self, lines: &str) -> Vec<Value> {
-        assert!(!lines.contains(is_acting), "{lines:?}");
+        assert!(!lines.contains(is_control), "{lines:?}");
         let read = |line| if self == Self::Json { serde_json::from_str(line).ok() } else { pairs(line) };
         lines.lines().map(|line| read(line).unwrap_or_else(|| panic!("{self:?}: no event: {line}"))).collect()
     }

@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
-use forebay_graph::event::{Event, EventName};
+use forebay_protocol::event::{Event, EventName};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
@@ -138,9 +138,9 @@ fn is_read_again(event: &Event) {
 
 fn level(event: &Event) -> &'static str {
     match event.event.level() {
-        forebay_graph::event::Level::Error => "error",
-        forebay_graph::event::Level::Warn => "warn",
-        forebay_graph::event::Level::Info => "info",
+        forebay_protocol::event::Level::Error => "error",
+        forebay_protocol::event::Level::Warn => "warn",
+        forebay_protocol::event::Level::Info => "info",
     }
 }
 

@@ -186,6 +186,7 @@ fn clients_that_wait_for_the_end_keep_nothing() {
     let socket = user.0.path().join("forebay/named/edge.sock");
     let mut silent = Vec::new();
     for said in ["{\"do\":\"drops\"}\n", "{\"do\":\"stop\",\"wait\":true}\n", "{\"do\":\"stop\",\"wait\":true}"] {
+        let said = format!("{{\"do\":\"hello\",\"protocol\":2}}\n{said}");
         let mut stream = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
         std::io::Write::write_all(&mut stream, said.as_bytes()).expect("it listens");
         silent.push(stream);
@@ -205,7 +206,7 @@ fn stop_names_the_process_that_listens_and_no_other() {
     let stop = |pid: u32, timeout: &str| {
         let listener = listener.try_clone().expect("a listener");
         let hello = serde_json::json!({ "hello": {
-            "protocol": 1, "forebay": "0", "pipeline": "edge", "instance": null, "pid": pid,
+            "protocol": 2, "forebay": "0", "pipeline": "edge", "instance": null, "pid": pid,
             "started": "2026-11-25T09:00:00Z", "workers": 1, "capabilities": [],
         } });
         let fake = std::thread::spawn(move || {

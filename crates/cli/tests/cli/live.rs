@@ -198,9 +198,9 @@ fn what_cannot_be_asked_is_refused_with_what_can() {
     assert!(nobody.code == Some(2) && nobody.err.contains("/nowhere/at/all: no socket is there"), "{}", nobody.err);
     let file = running.path("pipeline.yaml");
     let none = forebay(&["show", "modules", "--json", "--socket", file.to_str().expect("UTF-8")]);
-    assert!(none.code == Some(2) && none.err.contains("that is no socket"), "{}", none.err);
+    assert!(none.code == Some(2) && none.err.contains("that is not a socket"), "{}", none.err);
     let error: Value = serde_json::from_str(none.out.trim()).expect("JSON");
-    assert_eq!(error, serde_json::json!({ "error": format!("{}: that is no socket", file.display()) }));
+    assert_eq!(error, serde_json::json!({ "error": format!("{}: that is not a socket", file.display()) }));
     let refused = running.ask(&["reload", "--json", "--set", "batch=7"]);
     let error: Value = serde_json::from_str(refused.out.trim()).expect("JSON");
     assert!(error["error"].as_str().is_some_and(|told| told.contains("batch: it is 32")), "{error}");

@@ -133,9 +133,14 @@ impl Running {
         Done::of(command.output().expect("the command can be started"))
     }
 
-    /// Writes to its socket; the connection, which goes on.
+    /// Connects to its socket, exchanges versions, and writes `bytes`. Returns the open connection.
     pub(crate) fn say(&self, bytes: &[u8]) -> UnixStream {
         let mut stream = UnixStream::connect(self.path("s")).expect("it listens");
+        stream.write_all(b"{\"do\":\"hello\",\"protocol\":2}\n").expect("it listens");
+        let mut byte = [0];
+        while byte != *b"\n" {
+            stream.read_exact(&mut byte).expect("a response");
+        }
         stream.write_all(bytes).expect("it listens");
         stream
     }

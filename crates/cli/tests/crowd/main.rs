@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_functions as _;
-use forebay_graph::{Census, Cost, OwnCounters, Plan, RunToCompletion, Worker, drive};
+use forebay_graph::{Cost, OwnCounters, Plan, RunToCompletion, Worker, drive};
 use forebay_instance::{choose, start};
 use forebay_measure::{Clock, Counter, Simulated, Tsc};
 use forebay_pipeline::{Conditions, Loaded, Source, load};
 use forebay_ports as _;
+use forebay_protocol::Census;
 use forebay_units::{Frequency, Ticks};
 
 /// What comes, and how many sessions each table may have.

@@ -205,7 +205,7 @@ impl Run {
     }
 
     /// Ends it: sessions have ended by then, nothing is queued or held, and every chunk is back in the pool.
-    fn end(mut self) -> forebay_graph::Census {
+    fn end(mut self) -> forebay_protocol::Census {
         lock(&self.shared).over = Some(Ticks(self.now + LONGEST - 1_000_000_000));
         let finished = self.until(LONGEST);
         if !finished {

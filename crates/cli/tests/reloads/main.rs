@@ -13,12 +13,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_graph::report::Report;
-use forebay_instance::socket::{About, Answer, Bound, Client, Patience, Request, Server, Service};
-use forebay_instance::{Instance, Reloaded, choose, start};
-use forebay_measure::machine::allowed_cores;
-use forebay_measure::{Clock, Tsc};
-use forebay_pipeline::{Change, Conditions, Loaded, Source, load};
+use forebay_instance::{
+    Instance, choose,
+    socket::{About, Bound, Patience, Server, Service},
+    start,
+};
+use forebay_measure::{Clock, Tsc, machine::allowed_cores};
+use forebay_pipeline::{Conditions, Loaded, Source, load};
+use forebay_protocol::{Client, ConfigurationChange, Reloaded, Request, Response, report::Report};
 
 /// Sessions of the part that no reload touches.
 const SESSIONS: u64 = 500;
@@ -160,8 +162,8 @@ impl Begun {
 
     fn reload(&mut self, text: &str) -> Reloaded {
         std::fs::write(&self.file, text).expect("a writable folder");
-        match self.client.ask(&Request::Reload { file: None, set: None, forget: false }) {
-            Ok(Answer::Reloaded(told)) => told,
+        match self.client.request(&Request::Reload { file: None, set: None, forget: false }) {
+            Ok(Response::Reloaded(told)) => told,
             other => panic!("{other:?}"),
         }
     }
@@ -256,7 +258,7 @@ pipeline:
         (["dsize:65000;", "dsize:<65000;"], 31, 0),
         (FIRST, 41, 20),
     ] {
-        let Change { changed, forgotten, .. } = begun.reload(&text(options, sid)).change;
+        let ConfigurationChange { changed, forgotten, .. } = begun.reload(&text(options, sid)).change;
         assert_eq!((changed, forgotten), (vec!["ids".to_owned()], vec![]), "{options:?}");
         begun.wait(|report| matches(report, sid)[0] >= unset && matches(report, sid)[1] > 500);
         assert_eq!(matches(&report(&*begun.instance), sid)[0], unset, "{options:?}");
@@ -288,7 +290,7 @@ fn sessions_survive_reloads_that_do_not_touch_them_and_nothing_grows() {
         assert_eq!(told.missing, 0, "reload {reload}: {told:?}");
         let untouched = ["fw-out", "lb", "nat-out", "servers", "nat-in", "lb-back", "fw-in"];
         let lost = |name: &&String| untouched.contains(&name.as_str());
-        let Change { changed, added, removed, forgotten, .. } = &told.change;
+        let ConfigurationChange { changed, added, removed, forgotten, .. } = &told.change;
         let lost: Vec<_> = changed.iter().chain(added).chain(removed).filter(lost).collect();
         assert!(lost.is_empty(), "reload {reload}: {lost:?}");
         let gone = [("strangers", 2), ("users", 3)].map(|(name, every)| (name, reload.is_multiple_of(every)));

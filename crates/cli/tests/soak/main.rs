@@ -12,11 +12,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use forebay_instance::socket::{About, Answer, Bound, Client, Patience, Request, Server, Service};
-use forebay_instance::{Accepted, Instance, choose, start};
-use forebay_measure::machine::allowed_cores;
-use forebay_measure::{Clock, Tsc};
+use forebay_instance::{
+    Accepted, Instance, choose,
+    socket::{About, Bound, Patience, Server, Service},
+    start,
+};
+use forebay_measure::{Clock, Tsc, machine::allowed_cores};
 use forebay_pipeline::{Conditions, Loaded, Source, load};
+use forebay_protocol::{Client, Request, Response};
 
 /// How many prefixes are added and removed again in a second.
 const CHANGES: usize = 2_000;
@@ -104,8 +107,8 @@ fn under_constant_change_nothing_is_lost_and_sessions_stay_in_order() {
     let begin = Instant::now();
     for second in 1..=seconds {
         std::fs::write(&file, configuration(second, workers)).expect("a writable folder");
-        match client.ask(&Request::Reload { file: None, set: None, forget: false }) {
-            Ok(Answer::Reloaded(told)) => {
+        match client.request(&Request::Reload { file: None, set: None, forget: false }) {
+            Ok(Response::Reloaded(told)) => {
                 assert_eq!((told.missing, told.dropped), (0, 0), "second {second}: {told:?}");
                 pauses.push(told.pause_us);
             }
@@ -115,7 +118,7 @@ fn under_constant_change_nothing_is_lost_and_sessions_stay_in_order() {
         assert_eq!(kept.source().text(), configuration(second, workers), "the accepted configuration is on the disk");
         // A configuration that is wrong changes nothing.
         std::fs::write(&file, "ports: {").expect("a writable folder");
-        assert!(client.ask(&Request::Reload { file: None, set: None, forget: false }).is_err());
+        assert!(client.request(&Request::Reload { file: None, set: None, forget: false }).is_err());
         let lines: String = (0..CHANGES)
             .map(|at| {
                 format!(
@@ -130,7 +133,7 @@ fn under_constant_change_nothing_is_lost_and_sessions_stay_in_order() {
             .collect();
         let change = Request::Change { module: "route".to_owned(), table: None };
         match client.change(&change, &mut lines.as_bytes()) {
-            Ok(Answer::Changed { made, refusals: 0, .. }) => assert_eq!(made, (CHANGES + CHANGES / 2) as u64),
+            Ok(Response::Changed { made, refusals: 0, .. }) => assert_eq!(made, (CHANGES + CHANGES / 2) as u64),
             other => panic!("second {second}: {other:?}"),
         }
         let census = instance.census().expect("every worker answers");

@@ -1,6 +1,6 @@
 //! Hysteresis: a buffer that was reduced because a flow was too slow is not enlarged at once.
 
-use forebay_graph::{Layout, Snapshot};
+use forebay_protocol::{Layout, Snapshot};
 
 use crate::memory::Memory;
 use crate::period::{is_another, rate};

@@ -9,11 +9,11 @@
 mod admitted;
 mod demands;
 
-use forebay_graph::{
-    Actions, Controller, DeclareController, Layout, SchedulerKind, SetupError, Short, ShortCause, Snapshot, Unkept,
-    UnkeptCause, register,
-};
+use forebay_graph::{Controller, DeclareController, SetupError, register};
 use forebay_models::max_min::Shares;
+use forebay_protocol::{
+    Decision, Layout, SchedulerKind, ShortCause, ShortFlow, Snapshot, UnkeptCause, UnkeptObjective,
+};
 
 use super::NoParams;
 use super::optimal::Optimal;
@@ -40,7 +40,7 @@ pub(crate) struct Fair {
 }
 
 impl Controller for Fair {
-    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Actions) {
+    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Decision) {
         self.rates.pass(snapshot);
         let in_packets = self.rates.in_packets(layout);
         let layout = in_packets.as_ref().unwrap_or(layout);
@@ -62,7 +62,7 @@ impl Fair {
         snapshot: &Snapshot,
         (gates, restricted): (&[Gate], &[bool]),
         guard: f64,
-        actions: &mut Actions,
+        actions: &mut Decision,
     ) {
         if !restricted.contains(&true) {
             return self.triggers.decide(layout, snapshot, guard, actions);
@@ -80,7 +80,7 @@ impl Fair {
             let call = |at: &usize| cost(snapshot, *at).at(snapshot.modules[*at].batch().unwrap_or(1.0));
             let least_s = of.path.iter().map(call).sum();
             let cause = if least_s < (1.0 - guard) * slo_s { UnkeptCause::Share } else { UnkeptCause::Slow };
-            actions.unkept.push(Unkept { flow, least_s, slo_s, cause });
+            actions.unkept.push(UnkeptObjective { flow, least_s, slo_s, cause });
         }
     }
 
@@ -91,7 +91,7 @@ impl Fair {
         snapshot: &Snapshot,
         (demands, shares): (&Demands, &Shares),
         guard: f64,
-        actions: &mut Actions,
+        actions: &mut Decision,
     ) {
         for (at, gate) in demands.gates.iter().enumerate() {
             for &(flow, part) in &gate.flows {
@@ -110,7 +110,7 @@ impl Fair {
                 } else {
                     continue;
                 };
-                actions.short.push(Short { flow, rate, stated, cause });
+                actions.short.push(ShortFlow { flow, rate, stated, cause });
             }
         }
     }
@@ -140,7 +140,7 @@ fn needs(
     layout: &Layout,
     snapshot: &Snapshot,
     Admitted { demands, shares, restricted, part }: &Admitted,
-    actions: &Actions,
+    actions: &Decision,
 ) -> Vec<f64> {
     let mut triggers: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
     actions.changes.iter().for_each(|change| triggers[change.module] = change.to);

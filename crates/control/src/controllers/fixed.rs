@@ -1,6 +1,7 @@
 //! `static`: one trigger for all modules.
 
-use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Why, register};
+use forebay_graph::{Controller, DeclareController, SetupError, register};
+use forebay_protocol::{ChangeReason, Decision, Layout, Snapshot};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -19,9 +20,9 @@ pub(crate) struct Params {
 pub(crate) struct Static(Params);
 
 impl Controller for Static {
-    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Actions) {
+    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Decision) {
         let trigger = self.0.trigger.min(layout.batch);
-        set_buffers(layout, snapshot, actions, |_| (trigger, Some(LONGEST_HOLD_S), Why::Rule));
+        set_buffers(layout, snapshot, actions, |_| (trigger, Some(LONGEST_HOLD_S), ChangeReason::Rule));
     }
 }
 

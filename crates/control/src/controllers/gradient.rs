@@ -1,8 +1,8 @@
 //! `gradient`: the controller of the paper (Batchy section 4.3). It makes one projected-gradient step each period.
 
-use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Why, register};
-use forebay_models::batching::Model;
-use forebay_models::batching::measured::Measured;
+use forebay_graph::{Controller, DeclareController, SetupError, register};
+use forebay_models::batching::{Model, measured::Measured};
+use forebay_protocol::{ChangeReason, Decision, Layout, Snapshot};
 
 use super::cooldowns::Cooldowns;
 use super::{NoParams, set_buffers};
@@ -17,7 +17,7 @@ pub(crate) struct Gradient {
 }
 
 impl Controller for Gradient {
-    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Actions) {
+    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Decision) {
         self.outlook.learn(layout, snapshot);
         let (truer, arrivals) = self.outlook.model(layout, snapshot, guard);
         let written = self.outlook.written(layout, snapshot);
@@ -26,15 +26,16 @@ impl Controller for Gradient {
         let delays = longest_delays(layout, snapshot);
         let stated: Vec<bool> = layout.modules.iter().map(|module| module.fixed).collect();
         let measured = Measured { triggers: &present, stays: &stated, delays: &delays, guard };
-        let (mut next, mut why) = (present.clone(), vec![Why::Gradient; present.len()]);
+        let (mut next, mut why) = (present.clone(), vec![ChangeReason::Gradient; present.len()]);
         for at in written.needless_buffers(&measured) {
-            (next[at], why[at]) = (0, if written.waits_too_long(at, present[at]) { Why::Slow } else { Why::Arrives });
+            (next[at], why[at]) =
+                (0, if written.waits_too_long(at, present[at]) { ChangeReason::Slow } else { ChangeReason::Arrives });
         }
         // Flows that are too slow come first. Other flows keep their spare time.
         let delays = written.delays_after(&measured, &next);
         let cut = written.recovery(&Measured { triggers: &next, delays: &delays, ..measured });
         for at in (0..cut.len()).filter(|at| cut[*at] < next[*at]) {
-            why[at] = Why::Recovery;
+            why[at] = ChangeReason::Recovery;
             self.cooldowns.begin(at);
         }
         // A buffer that was reduced is not enlarged at once, and no time is reserved for it.
@@ -49,7 +50,7 @@ impl Controller for Gradient {
         let delays = written.delays_after(&measured, &next);
         let after = Measured { triggers: &next, stays: &cooling, delays: &delays, guard };
         for (at, trigger) in written.new_buffers(&after) {
-            (next[at], why[at]) = (trigger, Why::Room);
+            (next[at], why[at]) = (trigger, ChangeReason::Room);
         }
         let holds = truer.holds(&arrivals, &next);
         set_buffers(layout, snapshot, actions, |at| (next[at], Some(holds[at]), why[at]));

@@ -1,6 +1,7 @@
 //! `max`: packets always wait for the largest batch.
 
-use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Why, register};
+use forebay_graph::{Controller, DeclareController, SetupError, register};
+use forebay_protocol::{ChangeReason, Decision, Layout, Snapshot};
 
 use super::{LONGEST_HOLD_S, NoParams, set_buffers};
 
@@ -8,8 +9,8 @@ use super::{LONGEST_HOLD_S, NoParams, set_buffers};
 pub(crate) struct Max;
 
 impl Controller for Max {
-    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Actions) {
-        set_buffers(layout, snapshot, actions, |_| (layout.batch, Some(LONGEST_HOLD_S), Why::Rule));
+    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Decision) {
+        set_buffers(layout, snapshot, actions, |_| (layout.batch, Some(LONGEST_HOLD_S), ChangeReason::Rule));
     }
 }
 

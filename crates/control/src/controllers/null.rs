@@ -1,6 +1,7 @@
 //! `null`: packets never wait.
 
-use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Why, register};
+use forebay_graph::{Controller, DeclareController, SetupError, register};
+use forebay_protocol::{ChangeReason, Decision, Layout, Snapshot};
 
 use super::{NoParams, set_buffers};
 
@@ -8,8 +9,8 @@ use super::{NoParams, set_buffers};
 pub(crate) struct Null;
 
 impl Controller for Null {
-    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Actions) {
-        set_buffers(layout, snapshot, actions, |_| (0, None, Why::Rule));
+    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Decision) {
+        set_buffers(layout, snapshot, actions, |_| (0, None, ChangeReason::Rule));
     }
 }
 

@@ -1,7 +1,8 @@
 //! `on-off`: each module waits for the largest batch or does not wait (Batchy section 4.3).
 
-use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Why, register};
+use forebay_graph::{Controller, DeclareController, SetupError, register};
 use forebay_models::batching::Model;
+use forebay_protocol::{ChangeReason, Decision, Layout, Snapshot};
 
 use super::cooldowns::Cooldowns;
 use super::{NoParams, set_buffers};
@@ -16,13 +17,13 @@ pub(crate) struct OnOff {
 }
 
 impl Controller for OnOff {
-    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Actions) {
+    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Decision) {
         self.outlook.learn(layout, snapshot);
         let (truer, arrivals) = self.outlook.model(layout, snapshot, guard);
         let model = self.outlook.written(layout, snapshot);
         self.cooldowns.pass(layout, snapshot);
         let mut triggers: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
-        let mut why = vec![Why::Rule; triggers.len()];
+        let mut why = vec![ChangeReason::Rule; triggers.len()];
         // By flow: its delay, and the allowed delay.
         let mut flows: Vec<Option<(f64, f64)>> = longest_delays(layout, snapshot)
             .into_iter()
@@ -40,14 +41,14 @@ impl Controller for OnOff {
         let order = model.best_first(worth.collect());
         for &at in &order {
             if triggers[at] > 0 && model.arrives_large(at) {
-                (triggers[at], why[at]) = (0, Why::Arrives);
+                (triggers[at], why[at]) = (0, ChangeReason::Arrives);
             }
         }
         // The least useful buffers first, until every flow is in time or has no buffer.
         let late = |flow: &Option<(f64, f64)>| flow.is_some_and(|(is, may)| is >= may);
         for &at in order.iter().rev() {
             if triggers[at] > 0 && through[at].iter().any(|flow| late(&flows[*flow])) {
-                (triggers[at], why[at]) = (0, Why::Recovery);
+                (triggers[at], why[at]) = (0, ChangeReason::Recovery);
                 self.cooldowns.begin(at);
                 through[at].iter().for_each(|flow| add(&mut flows[*flow], -costs(at)));
             }
@@ -60,7 +61,7 @@ impl Controller for OnOff {
                 && self.cooldowns.over(at)
                 && through[at].iter().all(room)
             {
-                (triggers[at], why[at]) = (layout.batch, Why::Room);
+                (triggers[at], why[at]) = (layout.batch, ChangeReason::Room);
                 through[at].iter().for_each(|flow| add(&mut flows[*flow], costs(at)));
             }
         }

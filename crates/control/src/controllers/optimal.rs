@@ -1,10 +1,11 @@
 //! `optimal`: the least load within all objectives, computed each period from the current snapshot.
 
-use forebay_graph::{
-    Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Unkept, UnkeptCause, Why, register,
+use forebay_graph::{Controller, DeclareController, SetupError, register};
+use forebay_models::batching::{
+    Model,
+    waiting::{Arrivals, Predicted},
 };
-use forebay_models::batching::Model;
-use forebay_models::batching::waiting::{Arrivals, Predicted};
+use forebay_protocol::{ChangeReason, Decision, Layout, Snapshot, UnkeptCause, UnkeptObjective};
 
 use super::{NoParams, set_buffers};
 use crate::outlook::{Outlook, busiest};
@@ -46,7 +47,7 @@ pub(crate) struct Optimal {
 }
 
 impl Controller for Optimal {
-    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Actions) {
+    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Decision) {
         let stalled = self.outlook.learn(layout, snapshot);
         if self.outlook.asks(snapshot) {
             return;
@@ -91,9 +92,9 @@ impl Controller for Optimal {
         };
         let holds = model.holds(&arrivals, &best);
         let why = |at: usize| match bare {
-            true => Why::Bare,
-            false if model.rates()[at] <= IDLE => Why::Idle,
-            false => Why::Optimum,
+            true => ChangeReason::Bare,
+            false if model.rates()[at] <= IDLE => ChangeReason::Idle,
+            false => ChangeReason::Optimum,
         };
         set_buffers(layout, snapshot, actions, |at| (best[at], Some(holds[at]), why(at)));
         if !actions.changes.is_empty() {
@@ -112,7 +113,7 @@ impl Optimal {
         (model, arrivals): (&Model, &Arrivals),
         (best, time): (&Solution, bool),
         delays: &[Option<f64>],
-    ) -> Vec<Unkept> {
+    ) -> Vec<UnkeptObjective> {
         let late = |flow: &usize| {
             let (of, beyond) = (&layout.flows[*flow], model.flows()[*flow].slo);
             // Packets that have not departed may be late as well.
@@ -137,7 +138,7 @@ impl Optimal {
             } else {
                 (takes, if time { UnkeptCause::Time } else { UnkeptCause::Load })
             };
-            Some(Unkept { flow, least_s, slo_s, cause })
+            Some(UnkeptObjective { flow, least_s, slo_s, cause })
         };
         late.into_iter().filter_map(unkept).collect()
     }
@@ -209,7 +210,7 @@ register!(controller Optimal);
 
 #[cfg(test)]
 mod tests {
-    use forebay_graph::snapshot::{DelaySnapshot, FlowSnapshot, ModuleSnapshot, WorkerSnapshot};
+    use forebay_protocol::snapshot::{DelaySnapshot, FlowSnapshot, ModuleSnapshot, WorkerSnapshot};
 
     use super::*;
     use crate::testing;
@@ -253,7 +254,7 @@ mod tests {
                 workers: vec![worker],
                 ..<_>::default()
             };
-            let mut actions = Actions::default();
+            let mut actions = Decision::default();
             optimal.decide(&layout, &snapshot, 0.05, &mut actions);
             actions.changes.iter().for_each(|change| trigger = change.to);
         }

@@ -4,9 +4,8 @@
 //! its load: the arrival rate of packets times the cost of one. The scheduler implements its backpressure (`shares`:
 //! marks at 80 and 60 % of a queue; packets are dropped at the start of their chain).
 
-use forebay_graph::{
-    Action, Actions, Controller, DeclareController, Layout, SchedulerKind, SetupError, Snapshot, Why, register,
-};
+use forebay_graph::{Controller, DeclareController, SetupError, register};
+use forebay_protocol::{Action, ChangeReason, Decision, Layout, SchedulerKind, Snapshot};
 
 use super::{NoParams, set_buffers};
 
@@ -29,17 +28,17 @@ pub(crate) struct NfvNice {
 const RECENT: f64 = 0.5;
 
 impl Controller for Wfq {
-    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Actions) {
-        set_buffers(layout, snapshot, actions, |_| (0, None, Why::Rule));
+    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Decision) {
+        set_buffers(layout, snapshot, actions, |_| (0, None, ChangeReason::Rule));
         for (module, _) in layout.running().filter(|(at, _)| snapshot.modules[*at].weight != 1) {
-            actions.all.push(Action::SetWeight { module, weight: 1 });
+            actions.actions.push(Action::SetWeight { module, weight: 1 });
         }
     }
 }
 
 impl Controller for NfvNice {
-    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Actions) {
-        set_buffers(layout, snapshot, actions, |_| (0, None, Why::Rule));
+    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Decision) {
+        set_buffers(layout, snapshot, actions, |_| (0, None, ChangeReason::Rule));
         self.loads.resize(layout.modules.len(), 0.0);
         for (load, module) in self.loads.iter_mut().zip(&snapshot.modules) {
             let batch = module.batch().unwrap_or(1.0);
@@ -52,7 +51,7 @@ impl Controller for NfvNice {
 
 /// Gives modules weights in proportion to `shares`. A weight is changed only if the relative difference is larger than
 /// `worth`.
-pub(super) fn set_weights(layout: &Layout, snapshot: &Snapshot, shares: &[f64], worth: f64, actions: &mut Actions) {
+pub(super) fn set_weights(layout: &Layout, snapshot: &Snapshot, shares: &[f64], worth: f64, actions: &mut Decision) {
     let most = shares.iter().fold(0.0_f64, |most, share| most.max(*share));
     if most <= 0.0 {
         return;
@@ -61,7 +60,7 @@ pub(super) fn set_weights(layout: &Layout, snapshot: &Snapshot, shares: &[f64], 
         let weight = (MOST * shares[module] / most).round().max(1.0);
         let now = f64::from(snapshot.modules[module].weight);
         if (weight - now).abs() > worth * now {
-            actions.all.push(Action::SetWeight { module, weight: weight as u32 });
+            actions.actions.push(Action::SetWeight { module, weight: weight as u32 });
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Tests of which modules move, when, and when they move back.
 
-use forebay_graph::{
-    FlowLayout, ModuleLayout, controllers,
+use forebay_graph::controllers;
+use forebay_protocol::{
+    FlowLayout, ModuleLayout,
+    report::MoveReason,
     snapshot::{FlowSnapshot, ModuleSnapshot, WorkerSnapshot},
 };
 use forebay_units::Nanos;
@@ -51,7 +53,7 @@ fn settings(workers: usize) -> Settings {
 }
 
 /// Returns the periods, out of `periods`, in which a move was decided. The moves are made, and `layout` is updated.
-fn decide(decomposer: &mut Decomposer, layout: &mut Layout, periods: u32, period: &Snapshot) -> Vec<(u32, WhyMoved)> {
+fn decide(decomposer: &mut Decomposer, layout: &mut Layout, periods: u32, period: &Snapshot) -> Vec<(u32, MoveReason)> {
     let mut moves = Vec::new();
     for at in 1..=periods {
         if let Some(moved) = decomposer.decide(layout, period) {
@@ -69,13 +71,13 @@ fn flows_are_split_after_three_periods_and_merged_later_each_time() {
     let mut decomposer = Decomposer::new(&settings(2), &layout, ways()).expect("it may");
     let (slow, quick) = (period(1e-3, 500, 0.3), period(1e-6, 0, 0.3));
     for patience in [10, 20, 40] {
-        assert_eq!(decide(&mut decomposer, &mut layout, 20, &slow)[..], [(3, WhyMoved::Apart)]);
+        assert_eq!(decide(&mut decomposer, &mut layout, 20, &slow)[..], [(3, MoveReason::Apart)]);
         let on: Vec<_> = layout.modules.iter().map(|module| module.workers.clone()).collect();
         assert_eq!((on, layout.workers), (vec![vec![0], vec![0], vec![1], vec![1], vec![0, 1]], 2));
         // One unfavourable period resets the count.
         assert_eq!(decide(&mut decomposer, &mut layout, patience - 1, &quick), []);
         assert_eq!(decide(&mut decomposer, &mut layout, 1, &slow), []);
-        assert_eq!(decide(&mut decomposer, &mut layout, patience, &quick)[..], [(patience, WhyMoved::Together)]);
+        assert_eq!(decide(&mut decomposer, &mut layout, patience, &quick)[..], [(patience, MoveReason::Together)]);
         assert_eq!(layout, self::layout());
         assert_eq!(decide(&mut decomposer, &mut layout, PAUSE, &slow), [], "it pauses");
     }
@@ -146,7 +148,7 @@ fn the_reported_flow_has_the_shortest_objective() {
         late.flows = [vec![late.flows[0]; 3], vec![late.flows[1]]].concat();
         let mut decomposer = Decomposer::new(&settings(2), &layout, ways.clone()).expect("it may");
         let moved = (0..SEEN).find_map(|_| decomposer.decide(&layout, &late)).expect("they are split");
-        assert_eq!((moved.why, moved.flow), (WhyMoved::Apart, Some(tightest)), "{slos:?}");
+        assert_eq!((moved.why, moved.flow), (MoveReason::Apart, Some(tightest)), "{slos:?}");
         let mut nowhere = Decomposer { most: 1, ..Decomposer::new(&settings(2), &layout, ways).expect("it may") };
         (0..SEEN).for_each(|_| assert_eq!(nowhere.decide(&layout, &late), None));
         assert_eq!(nowhere.unmoved(), Some(Unmoved { worker: 0, flow: tightest, workers: true }));
@@ -165,14 +167,14 @@ fn only_repeated_moves_are_merged_later() {
         decomposer.patience.clone()
     };
     let (first, twice, fourfold) = (FIRST, 2 * FIRST, 4 * FIRST);
-    assert_eq!(make(WhyMoved::Apart, &[2, 3])[..], [first; 5]);
-    assert_eq!(make(WhyMoved::Together, &[2, 3])[..], [first; 5]);
-    assert_eq!(make(WhyMoved::Apart, &[1])[..], [first; 5], "others");
-    assert_eq!(make(WhyMoved::Apart, &[2, 3])[..], [first, first, twice, twice, first]);
+    assert_eq!(make(MoveReason::Apart, &[2, 3])[..], [first; 5]);
+    assert_eq!(make(MoveReason::Together, &[2, 3])[..], [first; 5]);
+    assert_eq!(make(MoveReason::Apart, &[1])[..], [first; 5], "others");
+    assert_eq!(make(MoveReason::Apart, &[2, 3])[..], [first, first, twice, twice, first]);
     // These modules have not moved back since.
-    assert_eq!(make(WhyMoved::Apart, &[3])[..], [first, first, twice, twice, first]);
-    assert_eq!(make(WhyMoved::Together, &[2])[..], [first, first, twice, twice, first]);
-    assert_eq!(make(WhyMoved::Apart, &[2])[..], [first, first, fourfold, twice, first]);
+    assert_eq!(make(MoveReason::Apart, &[3])[..], [first, first, twice, twice, first]);
+    assert_eq!(make(MoveReason::Together, &[2])[..], [first, first, twice, twice, first]);
+    assert_eq!(make(MoveReason::Apart, &[2])[..], [first, first, fourfold, twice, first]);
 }
 
 /// Regression test: each attempt prepares the whole configuration, and one was made every eight periods.
@@ -201,7 +203,7 @@ fn failed_moves_are_tried_less_and_less_often() {
     }
     assert!(decomposer.decide(&layout, &quick).is_none() && !decomposer.is_thwarted());
     // A successful move is followed by the usual pause.
-    assert_eq!(decide(&mut decomposer, &mut layout, SEEN, &slow)[..], [(SEEN, WhyMoved::Apart)]);
+    assert_eq!(decide(&mut decomposer, &mut layout, SEEN, &slow)[..], [(SEEN, MoveReason::Apart)]);
     assert_eq!((decomposer.pause_periods, decomposer.failures), (PAUSE, 0));
 }
 

@@ -1,7 +1,7 @@
 //! Checks the figures of a recording: files may come from anywhere, and controllers rely on valid figures.
 
-use forebay_graph::Layout;
 use forebay_packet::MAX_BATCH;
+use forebay_protocol::Layout;
 
 use super::{Begin, Period};
 
@@ -141,7 +141,11 @@ pub(super) fn period(layout: &Layout, period: &Period) -> Checked {
         trigger(change.to)?;
         change.flow.map_or(Ok(()), |flow| number("flow", flow, flows))?;
     }
-    actions.all.iter().filter_map(|action| action.module()).try_for_each(|module| number("module", module, modules))?;
+    actions
+        .actions
+        .iter()
+        .filter_map(|action| action.module())
+        .try_for_each(|module| number("module", module, modules))?;
     actions.unkept.iter().try_for_each(|unkept| number("flow", unkept.flow, flows))?;
     actions.short.iter().try_for_each(|short| number("flow", short.flow, flows))
 }

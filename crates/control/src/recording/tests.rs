@@ -1,7 +1,9 @@
 //! Recordings, whole and broken.
 
-use forebay_graph::snapshot::{DelaySnapshot, FlowSnapshot, ModuleSnapshot, WorkerSnapshot};
-use forebay_graph::{FlowLayout, ModuleLayout};
+use forebay_protocol::{
+    FlowLayout, ModuleLayout,
+    snapshot::{DelaySnapshot, FlowSnapshot, ModuleSnapshot, WorkerSnapshot},
+};
 use proptest::prelude::*;
 
 use super::*;

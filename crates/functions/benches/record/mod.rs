@@ -1,6 +1,5 @@
 //! Writes figures beside those of whole pipelines into `target/bench.json` when a bench is called with `--record`.
 
-use forebay_measure::machine::Cpu;
 use serde_json::{Value, json};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/bench.json");
@@ -22,7 +21,7 @@ pub fn record(figures: &[Figure<'_>]) -> Result<(), String> {
     }
     let mut document = match std::fs::read(FILE) {
         Ok(text) => serde_json::from_slice(&text).map_err(|error| format!("{FILE}: {error}"))?,
-        Err(_) => json!({ "schema": 1, "cpu": Cpu::this(), "results": [] }),
+        Err(_) => json!({ "schema": 1, "cpu": forebay_measure::machine::cpu(), "results": [] }),
     };
     let results = document.get_mut("results").and_then(Value::as_array_mut);
     let results = results.ok_or_else(|| format!("{FILE}: no list 'results'"))?;

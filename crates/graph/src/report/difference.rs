@@ -3,25 +3,29 @@
 use std::collections::{BTreeMap, HashMap};
 
 use forebay_measure::Distribution;
+use forebay_protocol::{
+    Census,
+    report::{
+        Delay, FlowReport, MachineTime, ModuleReport, Packets, PortReport, Report, Spent, Stalls, Timing, WorkerReport,
+    },
+    snapshot::{LONG, LONG_CLASSES},
+};
 use forebay_units::{Frequency, Nanos, Ticks};
 
+use super::machine::mark_machine_misses;
 use super::reading::{FlowReading, Metered, ModuleReading, PortReading, Reading, Timed, WorkerReading};
-use super::{
-    Delay, FlowFigures, FlowReport, MachineTime, ModuleReport, Origin, Packets, PortReport, Report, Spent, Stalls,
-    Timing, WorkerReport,
-};
+use super::{FlowFigures, RunFacts};
 use crate::port::OVERSIZE;
-use crate::telemetry::{LONG, LONG_CLASSES};
-use crate::worker::Census;
 
 /// How many times a usual turn one takes in which the machine must have been elsewhere.
 const STALL: f64 = 8.0;
 
-impl Report {
-    /// What happened from `earlier` to `later`, two readings of the same workers. Modules, flows and ports are those of
-    /// `later`.
+impl Reading {
+    /// Returns the report of the span since `earlier`, a reading of the same workers. It has the modules, flows and ports
+    /// of `self`.
     #[must_use]
-    pub fn between(earlier: &Reading, later: &Reading, origin: &Origin) -> Self {
+    pub fn report_since(&self, earlier: &Self, origin: &RunFacts) -> Report {
+        let later = self;
         let frequency = later.frequency;
         let duration_s = frequency.seconds(later.at.since(earlier.at));
         let clocks = [(1, "poll"), (2, "intended"), (4, "kernel")];
@@ -38,7 +42,7 @@ impl Report {
         let ports = pairs(&earlier.ports, &later.ports, |port| port.name.as_str()).map(port);
         let ports: Vec<_> = ports.collect();
         let (lost_lines, lost) = later.losses().since(&earlier.losses());
-        let mut report = Self {
+        let mut report = Report {
             pipeline: later.pipeline.clone(),
             forebay: env!("CARGO_PKG_VERSION").into(),
             kind: origin.kind,
@@ -59,18 +63,21 @@ impl Report {
             pool_exhausted: later.exhausted.saturating_sub(earlier.exhausted),
             control: None,
         };
-        report.mark_machine_misses();
-        // Of all workers, or not at all.
-        if later.workers.iter().any(|worker| worker.meter_failed) { report.without_meters() } else { report }
-    }
-
-    fn without_meters(mut self) -> Self {
-        self.modules.iter_mut().for_each(|module| module.metered = None);
-        self.ports.iter_mut().for_each(|port| (port.receiving.metered, port.sending.metered) = (None, None));
-        for worker in &mut self.workers {
-            (worker.metered, worker.metered_residue, worker.handover.metered) = (None, None, None);
+        mark_machine_misses(&mut report);
+        // Figures of some workers only would be compared with counters of all.
+        if later.workers.iter().any(|worker| worker.meter_failed) {
+            remove_meters(&mut report);
         }
-        self
+        report
+    }
+}
+
+/// Removes the figures of meters.
+fn remove_meters(report: &mut Report) {
+    report.modules.iter_mut().for_each(|module| module.metered = None);
+    report.ports.iter_mut().for_each(|port| (port.receiving.metered, port.sending.metered) = (None, None));
+    for worker in &mut report.workers {
+        (worker.metered, worker.metered_residue, worker.handover.metered) = (None, None, None);
     }
 }
 
@@ -102,7 +109,7 @@ fn module(
     // What runs folded is told from counters that are not written together.
     let packets = now.packets.saturating_sub(before.packets);
     let all = if now.of_fold > 0 { now.of_fold.saturating_sub(before.of_fold) } else { packets };
-    let timed = Timing::between(&before.timed, &now.timed);
+    let timed = now.timed.since(&before.timed);
     let mut counters = now.own.clone();
     for (heading, counts) in &mut counters {
         let earlier = before.own.get(heading);
@@ -172,7 +179,7 @@ pub(super) fn flow(before: FlowReading, now: &FlowReading, seconds: f64, frequen
     figures.report(frequency)
 }
 
-fn worker(before: WorkerReading, now: &WorkerReading, origin: &Origin, frequency: Frequency) -> WorkerReport {
+fn worker(before: WorkerReading, now: &WorkerReading, origin: &RunFacts, frequency: Frequency) -> WorkerReport {
     let (span, busy) = (now.all.saturating_sub(before.all), now.busy.saturating_sub(before.busy));
     // A worker that left and joined again between the readings has counted from 0.
     let busy_turns = now.busy_turns.saturating_sub(before.busy_turns);
@@ -186,9 +193,9 @@ fn worker(before: WorkerReading, now: &WorkerReading, origin: &Origin, frequency
         turns: now.turns.saturating_sub(before.turns),
         busy_turns,
         residue_ticks_per_turn: residue(&before.residue, &now.residue, timed_turns),
-        metered: Spent::between(&before.metered, &now.metered),
-        metered_residue: Spent::between(&before.metered_residue, &now.metered_residue),
-        handover: Timing::between(&before.handover, &now.handover),
+        metered: now.metered.since(&before.metered),
+        metered_residue: now.metered_residue.since(&before.metered_residue),
+        handover: now.handover.since(&before.handover),
         machine_stalls: stalls(&before, now, frequency),
         machine_time: machine_time(&before, now, frequency.seconds(Ticks(span))),
         handed: now.handed.saturating_sub(before.handed),
@@ -200,7 +207,7 @@ fn worker(before: WorkerReading, now: &WorkerReading, origin: &Origin, frequency
 /// Ticks of a turn that were nobody's: some of the stretches in it were timed.
 fn residue(before: &Timed, now: &Timed, turns: u64) -> Option<f64> {
     let stretches = now.packets.saturating_sub(before.packets) as f64;
-    let ticks = Timing::between(before, now).ticks_per_batch?;
+    let ticks = now.since(before).ticks_per_batch?;
     (turns > 0).then(|| ticks * stretches / turns as f64)
 }
 
@@ -250,8 +257,8 @@ fn stalls(before: &WorkerReading, now: &WorkerReading, frequency: Frequency) -> 
 fn port((before, now): (PortReading, &PortReading)) -> PortReport {
     let [received, sent, dropped, refused, errors] =
         std::array::from_fn(|at| now.counts[at].saturating_sub(before.counts[at]));
-    let receiving = Timing::between(&before.receiving, &now.receiving);
-    let sending = Timing::between(&before.sending, &now.sending);
+    let receiving = now.receiving.since(&before.receiving);
+    let sending = now.sending.since(&before.sending);
     let (name, kind) = (now.name.clone(), now.kind.into());
     let since = |(reason, count): (&String, &u64)| {
         let count = count.saturating_sub(*before.skipped.get(reason).unwrap_or(&0));
@@ -297,50 +304,49 @@ fn packets(earlier: &Reading, later: &Reading) -> Packets {
     }
 }
 
-impl Delay {
-    /// Of delays in ticks; `micros` says how long those are.
-    pub(super) fn of(delays: &Distribution, micros: impl Fn(f64) -> f64) -> Self {
-        let at = |quantile| delays.quantile(quantile).map(|ticks| micros(ticks as f64));
-        Self {
-            mean: delays.mean().map(&micros),
-            p50: at(0.5),
-            p95: at(0.95),
-            p99: at(0.99),
-            p999: at(0.999),
-            max: delays.max().map(|ticks| micros(ticks as f64)),
-            samples: delays.samples(),
-        }
+/// Returns the figures of delays in ticks; `micros` converts ticks to microseconds.
+pub(super) fn delay(delays: &Distribution, micros: impl Fn(f64) -> f64) -> Delay {
+    let at = |quantile| delays.quantile(quantile).map(|ticks| micros(ticks as f64));
+    Delay {
+        mean: delays.mean().map(&micros),
+        p50: at(0.5),
+        p95: at(0.95),
+        p99: at(0.99),
+        p999: at(0.999),
+        max: delays.max().map(|ticks| micros(ticks as f64)),
+        samples: delays.samples(),
     }
 }
 
-impl Spent {
-    /// For each packet, or turn; `None` where none was metered.
-    fn between(before: &Metered, now: &Metered) -> Option<Self> {
-        let times = now.times.saturating_sub(before.times) as f64;
+impl Metered {
+    /// Returns the counts per packet, or per turn, since `before`; `None` if nothing was metered.
+    fn since(&self, before: &Self) -> Option<Spent> {
+        let times = self.times.saturating_sub(before.times) as f64;
         let each = |now, before| signed(now, before) / times;
-        (times > 0.0).then(|| Self {
-            instructions: each(now.instructions, before.instructions),
-            cycles: each(now.cycles, before.cycles),
+        (times > 0.0).then(|| Spent {
+            instructions: each(self.instructions, before.instructions),
+            cycles: each(self.cycles, before.cycles),
         })
     }
 }
 
-impl Timing {
-    pub(super) fn between(before: &Timed, now: &Timed) -> Self {
-        let ticks = signed(now.ticks, before.ticks);
-        let [packets, calls] = [(now.packets, before.packets), (now.calls, before.calls)]
+impl Timed {
+    /// Returns the times of sampled calls since `before`.
+    pub(super) fn since(&self, before: &Self) -> Timing {
+        let ticks = signed(self.ticks, before.ticks);
+        let [packets, calls] = [(self.packets, before.packets), (self.calls, before.calls)]
             .map(|(now, before)| now.saturating_sub(before) as f64);
         let ratio = |of: f64, over: f64| (over > 0.0).then(|| of / over);
-        Self {
+        Timing {
             ticks_per_packet: ratio(ticks, packets),
             ticks_per_batch: ratio(ticks, calls),
             batch_mean: ratio(packets, calls),
-            metered: Spent::between(&before.metered, &now.metered),
+            metered: self.metered.since(&before.metered),
         }
     }
 }
 
-/// What was added to a sum of spans, of which short ones may be negative; the sum is not but for want of many.
+/// Returns the increase of a sum of spans. Short spans may be negative; a negative increase of few spans counts as 0.
 fn signed(now: u64, before: u64) -> f64 {
     (now.wrapping_sub(before).cast_signed() as f64).max(0.0)
 }

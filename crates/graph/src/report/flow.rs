@@ -1,38 +1,39 @@
-//! What a flow has come to, from what was counted of it.
+//! Computes the report of a flow from its counters.
 
 use forebay_measure::Distribution;
+use forebay_protocol::report::FlowReport;
 use forebay_units::{Frequency, Nanos, Percentile, Rate};
 
-use super::{Delay, FlowReport};
+use super::difference::delay;
 
-/// A rate that is less than its objective by no more than this part is that.
+/// A rate keeps its objective if it is below it by at most this share.
 const NEAR: f64 = 0.01;
 
-/// What was counted of a flow in a time, and its objectives.
+/// The counters of a flow in a span, and its objectives.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowFigures<'f> {
     /// Its name.
     pub name: &'f str,
-    /// How long that time was, in seconds.
+    /// The length of the span, in seconds.
     pub seconds: f64,
-    /// Of the packets that left, from arrival to departure, in ticks.
+    /// The delays of the packets that left, from arrival to departure, in ticks.
     pub delays: &'f Distribution,
     /// Packets above the objective.
     pub violations: u64,
     /// The delay objective.
     pub slo: Option<Nanos>,
-    /// Which of its delays must keep it.
+    /// The delay that must keep the objective.
     pub percentile: Percentile,
-    /// Bytes of the packets that left, where the rate objective is in bits.
+    /// Bytes of the packets that left, if the rate objective is in bits.
     pub bytes: u64,
     /// The rate objective.
     pub min_rate: Option<Rate>,
-    /// Packets that were turned away on its way.
+    /// Packets that were turned away on its path.
     pub turned_away: u64,
 }
 
 impl FlowFigures<'_> {
-    /// What that comes to, with a clock of this frequency.
+    /// Returns the report, for a clock of this frequency.
     #[must_use]
     pub fn report(&self, frequency: Frequency) -> FlowReport {
         let Self { delays, violations, percentile, turned_away, .. } = *self;
@@ -40,7 +41,7 @@ impl FlowFigures<'_> {
         let mean_us = delays.mean().map(|ticks| frequency.micros(ticks));
         let kept = |slo: Nanos| !percentile.is_missed(slo.0 as f64 / 1e3, packets, violations, mean_us);
         let rate_pps = if self.seconds > 0.0 { packets as f64 / self.seconds } else { 0.0 };
-        // One that offers less than its rate, and gets it all, has not missed it.
+        // A flow that offers less than its rate, and gets all of it, has kept the objective.
         let rate_bps = if self.seconds > 0.0 { self.bytes as f64 * 8.0 / self.seconds } else { 0.0 };
         let rate_kept = |least: Rate| {
             let (has, least) = match least {
@@ -53,7 +54,7 @@ impl FlowFigures<'_> {
             name: self.name.to_owned(),
             packets,
             rate_pps,
-            delay_us: Delay::of(delays, |ticks| frequency.micros(ticks)),
+            delay_us: delay(delays, |ticks| frequency.micros(ticks)),
             slo_us: self.slo.map(|slo| slo.0 as f64 / 1e3),
             percentile: self.slo.map(|_| percentile),
             at_percentile_us: self.slo.and_then(|_| match percentile.share() {

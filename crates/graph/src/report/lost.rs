@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
-use super::FlowReport;
+use forebay_protocol::report::{FlowReport, LostLines};
 
 /// Counters of a file of lines, in this order: lines put on their way to the file, lines above the rate, lines that
 /// found the ring full, and lines on their way that the disk did not take.
@@ -46,7 +44,7 @@ impl Losses {
 
     /// Adds the lost lines of one heading of a module.
     pub(super) fn note_lines(&mut self, module: &str, heading: &str, counts: &BTreeMap<String, u64>) {
-        LostLines::under(module, heading, counts).iter().for_each(|lines| lines.add_to(&mut self.lines));
+        lost_lines(module, heading, counts).iter().for_each(|lines| lines.add_to(&mut self.lines));
     }
 
     /// Adds the packets that a port lost.
@@ -70,73 +68,18 @@ impl Losses {
     }
 }
 
-/// Lines of one module's file that are not in the file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LostLines {
-    /// The module's name.
-    pub module: String,
-    /// The heading of its counters: `alerts`, `log`, `copies`.
-    pub lines: String,
-    /// Lines above the rate that the configuration allows.
-    pub over_rate: u64,
-    /// Lines that came faster than they were written.
-    pub lost: u64,
-    /// Lines that the disk did not take, or that are in a file that was removed.
-    pub unwritten: u64,
-}
-
-impl LostLines {
-    /// All of them.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.over_rate + self.lost + self.unwritten
-    }
-
-    /// The same in a sentence, with the causes.
-    #[must_use]
-    pub fn in_words(&self) -> String {
-        let causes = [
-            (self.over_rate, "over rate"),
-            (self.lost, "lost: they came faster than they were written"),
-            (self.unwritten, "unwritten: the disk did not take them, or their file was removed"),
-        ];
-        let causes = causes.iter().filter(|(count, _)| *count > 0).map(|(count, cause)| format!("{count} {cause}"));
-        let causes = causes.collect::<Vec<_>>().join("; ");
-        let (module, heading, total) = (&self.module, &self.lines, self.total());
-        let noun = if heading == "copies" { "packets" } else { "lines" };
-        format!("{module}: {heading}: {total} {noun} are not in the file ({causes})")
-    }
-
-    /// Whether both are of one file.
-    fn is_of(&self, other: &Self) -> bool {
-        (&self.module, &self.lines) == (&other.module, &other.lines)
-    }
-
-    /// Adds them to those of the same file, or at the end.
-    pub fn add_to(&self, all: &mut Vec<Self>) {
-        match all.iter_mut().find(|lines| lines.is_of(self)) {
-            Some(lines) => {
-                lines.over_rate += self.over_rate;
-                lines.lost += self.lost;
-                lines.unwritten += self.unwritten;
-            }
-            None => all.push(self.clone()),
-        }
-    }
-
-    /// `None` where the heading is of something else, and where nothing was lost.
-    pub(super) fn under(module: &str, heading: &str, counts: &BTreeMap<String, u64>) -> Option<Self> {
-        let is_copies =
-            counts.len() == COPY_COUNTERS.len() && COPY_COUNTERS.iter().all(|name| counts.contains_key(*name));
-        let (over_rate, lost, unwritten) = if is_copies {
-            (0, *counts.get(COPY_COUNTERS[1])?, 0)
-        } else {
-            let [_, over_rate, lost, unwritten] = LINE_COUNTERS.map(|name| counts.get(name).copied());
-            (over_rate?, lost?, unwritten?)
-        };
-        let all = Self { module: module.to_owned(), lines: heading.to_owned(), over_rate, lost, unwritten };
-        (all.total() > 0).then_some(all)
-    }
+/// Returns the lost lines under one heading of a module's counters; `None` if the heading counts something else, or
+/// nothing was lost.
+pub(super) fn lost_lines(module: &str, heading: &str, counts: &BTreeMap<String, u64>) -> Option<LostLines> {
+    let is_copies = counts.len() == COPY_COUNTERS.len() && COPY_COUNTERS.iter().all(|name| counts.contains_key(*name));
+    let (over_rate, lost, unwritten) = if is_copies {
+        (0, *counts.get(COPY_COUNTERS[1])?, 0)
+    } else {
+        let [_, over_rate, lost, unwritten] = LINE_COUNTERS.map(|name| counts.get(name).copied());
+        (over_rate?, lost?, unwritten?)
+    };
+    let all = LostLines { module: module.to_owned(), lines: heading.to_owned(), over_rate, lost, unwritten };
+    (all.total() > 0).then_some(all)
 }
 
 #[cfg(test)]
@@ -169,20 +112,16 @@ mod tests {
     #[test]
     fn lines_are_lost_by_rate_ring_and_disk_and_other_headings_are_none() {
         let counts = |counts: [u64; 4]| LINE_COUNTERS.map(str::to_owned).into_iter().zip(counts).collect();
-        let found = LostLines::under("nat", "log", &counts([9, 1, 2, 3])).expect("lost lines");
+        let found = lost_lines("nat", "log", &counts([9, 1, 2, 3])).expect("lost lines");
         assert_eq!((found.module.as_str(), found.lines.as_str(), found.total()), ("nat", "log", 6));
         for only in [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]] {
-            assert_eq!(
-                LostLines::under("ids", "alerts", &counts(only)).map(|lines| lines.total()),
-                Some(1),
-                "{only:?}"
-            );
+            assert_eq!(lost_lines("ids", "alerts", &counts(only)).map(|lines| lines.total()), Some(1), "{only:?}");
         }
-        assert_eq!(LostLines::under("ids", "alerts", &counts([9, 0, 0, 0])), None);
+        assert_eq!(lost_lines("ids", "alerts", &counts([9, 0, 0, 0])), None);
         let other = BTreeMap::from([("lost".to_owned(), 7), ("written".to_owned(), 7)]);
-        assert_eq!(LostLines::under("other", "frames", &other), None);
+        assert_eq!(lost_lines("other", "frames", &other), None);
         let copies = |lost: u64| BTreeMap::from([("copied".to_owned(), 7), ("lost".to_owned(), lost)]);
-        assert_eq!(LostLines::under("tap", "copies", &copies(3)).map(|lines| lines.total()), Some(3));
-        assert_eq!(LostLines::under("tap", "copies", &copies(0)), None);
+        assert_eq!(lost_lines("tap", "copies", &copies(3)).map(|lines| lines.total()), Some(3));
+        assert_eq!(lost_lines("tap", "copies", &copies(0)), None);
     }
 }

@@ -2,21 +2,19 @@
 //!
 //! The pipeline has no part in these misses: a reader looks for the fault in the machine first.
 
-use super::{FlowReport, Report, WorkerReport};
+use forebay_protocol::report::{FlowReport, Report, WorkerReport};
 use forebay_units::Percentile;
 
-/// A smaller share of the time without the core is not made responsible for anything.
+/// A smaller share of the time without the core explains nothing.
 const LEAST: f64 = 0.005;
-/// A worker that would need more of a whole core than this is overloaded with or without the machine.
+/// A worker that needs more than this share of a core is overloaded with or without the machine.
 const OVERLOADED: f64 = 0.95;
 
-impl Report {
-    /// Marks each flow whose misses the time without a core explains.
-    pub(super) fn mark_machine_misses(&mut self) {
-        let explained = explained(&self.workers);
-        for flow in &mut self.flows {
-            flow.missed_by_machine = explained > 0.0 && flow.is_missed() && missing(flow) <= explained;
-        }
+/// Marks each flow whose misses are explained by the time without a core.
+pub(super) fn mark_machine_misses(report: &mut Report) {
+    let explained = explained(&report.workers);
+    for flow in &mut report.flows {
+        flow.missed_by_machine = explained > 0.0 && flow.is_missed() && missing(flow) <= explained;
     }
 }
 
@@ -27,10 +25,10 @@ fn explained(workers: &[WorkerReport]) -> f64 {
     workers.iter().map(late_without_core).reduce(f64::min).unwrap_or(0.0)
 }
 
-/// The largest share of packets that is late because the worker is without its core for a part of the time.
+/// Returns the largest share of packets that is late because the worker is without its core for a part of the time.
 ///
-/// Late are packets that arrive in that time, about as many that waited when it began, and those that arrive while
-/// the worker makes up for it, which takes the longer the busier it is.
+/// Late packets are those that arrive in that time, about as many that waited when it began, and those that arrive while
+/// the worker works off the backlog. The busier the worker, the longer that takes.
 fn late_without_core(worker: &WorkerReport) -> f64 {
     let (away, work) = (worker.without_core(), worker.busy - worker.machine_stalls.busy_share);
     if away < LEAST || work > OVERLOADED {
@@ -39,11 +37,11 @@ fn late_without_core(worker: &WorkerReport) -> f64 {
     (2.0 * away / (1.0 - work.max(0.0))).min(1.0)
 }
 
-/// The share of packets by which a flow misses its objectives: the larger of its delay's and its rate's.
+/// Returns the share of packets by which a flow misses its objectives: the larger share of delay and rate.
 fn missing(flow: &FlowReport) -> f64 {
     let late = match (flow.kept, flow.violations, flow.percentile) {
         (Some(false), Some(late), Some(percentile)) if flow.packets > 0 => {
-            // Where the mean counts, no share may be late.
+            // With the mean as the objective no share may be late.
             let allowed = if let Percentile::Of(percentile) = percentile { 1.0 - percentile / 100.0 } else { 0.0 };
             late as f64 / flow.packets as f64 - allowed
         }
@@ -59,8 +57,9 @@ fn missing(flow: &FlowReport) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use forebay_protocol::report::{Delay, Stalls};
+
     use super::*;
-    use crate::report::{Delay, Stalls};
 
     fn worker(away: f64, busy: f64) -> WorkerReport {
         let machine_stalls = Stalls { turns: 9, share: away, busy_share: 0.0 };

@@ -6,12 +6,12 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use forebay_measure::{Away, Counter, Distribution};
+use forebay_protocol::{Census, report::SIZE_CLASSES, snapshot::LONG_CLASSES};
 use forebay_units::{Frequency, Nanos, Percentile, Rate, Ticks};
 
 use super::difference;
-use super::lost::{Losses, LostLines};
-use crate::telemetry::{Account, BACKPRESSURE, LONG_CLASSES, MeterAccount, ReasonCounters, SIZE_CLASSES, Telemetry};
-use crate::worker::Census;
+use super::lost::{Losses, lost_lines};
+use crate::telemetry::{Account, BACKPRESSURE, MeterAccount, ReasonCounters, Telemetry};
 
 /// What the counters say at one instant. Exact between a worker's turns; taken from another thread, counters of one
 /// reading may be some packets apart.
@@ -192,7 +192,7 @@ impl Reading {
         let mut modules: Vec<_> =
             (0..telemetry.modules.len()).map(|module| ModuleReading::of(telemetry, module)).collect();
         fold(&mut modules, telemetry);
-        let mut census = Census::of(telemetry);
+        let mut census = telemetry.census();
         // The same numbers everywhere, whatever has come and gone between looking twice.
         census.entered = ports.iter().map(|port| port.counts[0]).sum();
         census.left = ports.iter().map(|port| port.counts[1]).sum::<u64>().saturating_sub(census.in_flight);
@@ -336,9 +336,9 @@ impl Reading {
 
     /// Lines that modules' files lack.
     #[must_use]
-    pub fn lost_lines(&self) -> Vec<LostLines> {
+    pub fn lost_lines(&self) -> Vec<forebay_protocol::report::LostLines> {
         let headings = self.modules.iter().flat_map(|module| module.own.iter().map(move |own| (&module.name, own)));
-        headings.filter_map(|(module, (heading, counts))| LostLines::under(module, heading, counts)).collect()
+        headings.filter_map(|(module, (heading, counts))| lost_lines(module, heading, counts)).collect()
     }
 
     /// All losses: of the modules and ports that are there, and of those that were removed.

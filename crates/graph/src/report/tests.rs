@@ -1,9 +1,11 @@
 //! Reports of a small run in simulated time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use forebay_measure::{Clock, Simulated, machine::Cpu};
+use forebay_measure::{Clock, Simulated};
 use forebay_packet::{Batch, PoolOptions};
+use forebay_protocol::report::{Cpu, FigureSource};
 use forebay_units::{Frequency, Nanos, Ticks};
 
 use super::reading::Timed;
@@ -72,7 +74,7 @@ fn worker() -> Worker<Simulated, RunToCompletion> {
     let plan = Plan {
         name: "small".to_owned(),
         batch: 32,
-        scheduler: crate::SchedulerKind::default(),
+        scheduler: forebay_protocol::SchedulerKind::default(),
         pool: PoolOptions { chunks: 64, ..PoolOptions::default() },
         modules: vec![module],
         ports: vec![port("in", 64, Some(Target::Module(0))), port("out", 0, None)],
@@ -92,8 +94,8 @@ fn worker() -> Worker<Simulated, RunToCompletion> {
     Worker::new(plan, Simulated::new(Frequency::new(1e9)), vec![cost]).expect("a sound plan")
 }
 
-fn origin() -> Origin {
-    Origin { kind: Kind::Simulated, cpu: Cpu { model: "none".to_owned(), tsc_ghz: 1.0 }, cores: vec![None] }
+fn origin() -> RunFacts {
+    RunFacts { kind: FigureSource::Simulated, cpu: Cpu { model: "none".to_owned(), tsc_ghz: 1.0 }, cores: vec![None] }
 }
 
 #[test]
@@ -109,7 +111,7 @@ fn a_run_is_told_whole_and_in_parts() {
     worker.wind_up().expect("nothing can fail");
     let end = Reading::of(&telemetry, worker.clock().now());
 
-    let whole = Report::between(&nothing, &end, &origin());
+    let whole = end.report_since(&nothing, &origin());
     assert_eq!((whole.packets.entered, whole.packets.out, whole.packets.missing()), (64, 48, 0));
     assert_eq!(whole.packets.dropped, BTreeMap::from([("quarter.fourth".to_owned(), 16)]));
     let module = &whole.modules[0];
@@ -122,8 +124,8 @@ fn a_run_is_told_whole_and_in_parts() {
     assert_eq!(whole.arrival_clocks, ["kernel"]);
     assert_eq!((whole.ports[0].received, whole.ports[1].sent), (64, 48));
 
-    let first = Report::between(&nothing, &early, &origin());
-    let rest = Report::between(&early, &end, &origin());
+    let first = early.report_since(&nothing, &origin());
+    let rest = end.report_since(&early, &origin());
     assert_eq!((first.packets.entered, rest.packets.entered), (16, 48));
     assert_eq!(first.modules[0].packets + rest.modules[0].packets, 64);
     assert_eq!(first.flows[0].packets + rest.flows[0].packets, 48);
@@ -138,7 +140,7 @@ fn packets_that_come_together_are_told_whenever_the_trigger_is_set() {
     let nothing = Reading::nothing(telemetry.frequency, worker.clock().now());
     worker.turn();
     worker.turn();
-    worker.apply(&[crate::Action::SetTrigger { module: 0, trigger: 16 }]).expect("it can be");
+    worker.apply(&[forebay_protocol::Action::SetTrigger { module: 0, trigger: 16 }]).expect("it can be");
     assert_eq!(worker.census().missing(), 0);
     let early = Reading::of(&telemetry, worker.clock().now());
     while worker.turn() != crate::Next::Never {}
@@ -147,10 +149,10 @@ fn packets_that_come_together_are_told_whenever_the_trigger_is_set() {
     let end = Reading::of(&telemetry, worker.clock().now());
     // Of two turns the first calls nothing, and takes no simulated time: what comes in both comes together.
     for (from, batch) in [(&nothing, 64.0 / 5.0), (&early, 16.0)] {
-        let told = Report::between(from, &end, &origin());
+        let told = end.report_since(&from, &origin());
         assert_eq!((told.modules[0].batch_mean, told.modules[0].ingress_mean), (Some(batch), Some(16.0)));
     }
-    let without = Report::between(&nothing, &early, &origin());
+    let without = early.report_since(&nothing, &origin());
     assert_eq!((without.modules[0].batch_mean, without.modules[0].ingress_mean), (Some(8.0), Some(8.0)));
 }
 
@@ -160,7 +162,7 @@ fn what_did_not_happen_is_not_known() {
     let telemetry = worker.telemetry();
     let nothing = Reading::nothing(telemetry.frequency, worker.clock().now());
     let still = Reading::of(&telemetry, worker.clock().now());
-    let report = Report::between(&nothing, &still, &origin());
+    let report = still.report_since(&nothing, &origin());
     assert_eq!(report.modules.len(), 1);
     let told = serde_json::to_value(&report).expect("it can be written");
     let module = &told["modules"][0];
@@ -182,11 +184,11 @@ fn spans_that_are_shorter_than_reading_the_clock_are_no_time() {
     for (before, now) in
         [(timed(40, 2, 1), timed(33, 4, 2)), (timed(3, 2, 1), timed(-5, 4, 2)), (timed(-5, 2, 1), timed(-9, 4, 2))]
     {
-        let told = Timing::between(&before, &now);
+        let told = now.since(&before);
         assert_eq!((told.ticks_per_packet, told.batch_mean), (Some(0.0), Some(2.0)));
     }
-    assert_eq!(Timing::between(&timed(-5, 2, 1), &timed(15, 12, 2)).ticks_per_packet, Some(2.0));
+    assert_eq!(timed(15, 12, 2).since(&timed(-5, 2, 1)).ticks_per_packet, Some(2.0));
     let mut sum = timed(-5, 2, 1);
     sum.add(&timed(25, 8, 1));
-    assert_eq!(Timing::between(&Timed::default(), &sum).ticks_per_packet, Some(2.0));
+    assert_eq!(sum.since(&Timed::default()).ticks_per_packet, Some(2.0));
 }

@@ -1,5 +1,6 @@
 //! What a module is given by a scheduler that shares time out: its weight, its rate limit, the marks of its queue.
 
+use forebay_protocol::RateLimit;
 use forebay_units::{BitRate, Nanos, PacketRate, Rate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,7 @@ pub struct Share {
     /// Backlogged modules get ticks in proportion to their weights.
     pub weight: u32,
     /// The rate that it may not exceed.
-    pub limit: Option<Limit>,
+    pub limit: Option<RateLimit>,
     /// When its queue is too full.
     pub marks: Marks,
 }
@@ -27,15 +28,6 @@ impl Default for Share {
     fn default() -> Self {
         Self { weight: 1, limit: None, marks: Marks::default() }
     }
-}
-
-/// A token bucket. A module runs while the bucket is not in debt, so that a call may overdraw it by a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Limit {
-    /// How fast tokens come.
-    pub rate: Rate,
-    /// How long an idle module's tokens are saved up.
-    pub burst: Nanos,
 }
 
 /// High and low water marks of a module's input queue.
@@ -87,7 +79,7 @@ impl Share {
     #[must_use]
     pub fn of(self, workers: usize) -> Self {
         let part = |rate: f64| rate / workers as f64;
-        let limit = self.limit.map(|limit| Limit {
+        let limit = self.limit.map(|limit| RateLimit {
             rate: match limit.rate {
                 Rate::Packets(PacketRate(rate)) => Rate::Packets(PacketRate(part(rate))),
                 Rate::Bits(BitRate(rate)) => Rate::Bits(BitRate(part(rate))),
@@ -105,7 +97,7 @@ impl Share {
     /// The first part that does not.
     pub fn check(&self) -> Result<(), ShareError> {
         check_weight(self.weight)?;
-        self.limit.as_ref().map_or(Ok(()), Limit::check)?;
+        self.limit.as_ref().map_or(Ok(()), check_limit)?;
         let Marks { queue, high, low, .. } = self.marks;
         within("queue", queue, 1, MAX_QUEUE)?;
         within("high", high, 1, 100)?;
@@ -113,27 +105,25 @@ impl Share {
     }
 }
 
-impl Limit {
-    /// Whether it makes sense.
-    ///
-    /// # Errors
-    /// The first part that does not.
-    pub fn check(&self) -> Result<(), ShareError> {
-        let (per_second, written) = match self.rate {
-            Rate::Packets(rate) => (rate.0, rate.to_string()),
-            Rate::Bits(rate) => (rate.0 / 8.0, rate.to_string()),
-        };
-        let most = if matches!(self.rate, Rate::Packets(_)) { 1e12 } else { 1e15 };
-        if !(1.0..=most).contains(&per_second) {
-            let allowed = "1pps to 1000Gpps or 8bps to 8000Tbps".to_owned();
-            return Err(ShareError { part: "rate", value: written, allowed });
-        }
-        if self.burst > MAX_BURST {
-            let allowed = format!("0us to {MAX_BURST}");
-            return Err(ShareError { part: "burst", value: self.burst.to_string(), allowed });
-        }
-        Ok(())
+/// Checks the ranges of a rate limit.
+///
+/// # Errors
+/// The first part that is out of range.
+pub(crate) fn check_limit(limit: &RateLimit) -> Result<(), ShareError> {
+    let (per_second, written) = match limit.rate {
+        Rate::Packets(rate) => (rate.0, rate.to_string()),
+        Rate::Bits(rate) => (rate.0 / 8.0, rate.to_string()),
+    };
+    let most = if matches!(limit.rate, Rate::Packets(_)) { 1e12 } else { 1e15 };
+    if !(1.0..=most).contains(&per_second) {
+        let allowed = "1pps to 1000Gpps or 8bps to 8000Tbps".to_owned();
+        return Err(ShareError { part: "rate", value: written, allowed });
     }
+    if limit.burst > MAX_BURST {
+        let allowed = format!("0us to {MAX_BURST}");
+        return Err(ShareError { part: "burst", value: limit.burst.to_string(), allowed });
+    }
+    Ok(())
 }
 
 /// Whether a weight makes sense.
@@ -156,7 +146,7 @@ mod tests {
     fn what_makes_no_sense_is_refused_with_the_value_and_what_is_allowed() {
         let share = Share::default();
         assert_eq!(share.check(), Ok(()));
-        let limit = |rate, burst| Share { limit: Some(Limit { rate, burst }), ..share };
+        let limit = |rate, burst| Share { limit: Some(RateLimit { rate, burst }), ..share };
         let marks = |queue, high, low| Share { marks: Marks { queue, high, low, ..share.marks }, ..share };
         let wrong = [
             (Share { weight: 0, ..share }, "weight", "0: allowed are 1 to 65535"),

@@ -20,7 +20,9 @@ use std::hint::cold_path;
 use forebay_packet::Batch;
 use forebay_units::{Frequency, Ticks};
 
-use super::{Limit, Scheduler, Took, Topology};
+use forebay_protocol::RateLimit;
+
+use super::{Scheduler, Took, Topology};
 use bucket::Bucket;
 use estimate::Estimate;
 use pressure::Pressure;
@@ -540,7 +542,7 @@ impl Scheduler for WeightedFair {
         }
     }
 
-    fn set_limit(&mut self, module: usize, limit: Option<Limit>) {
+    fn set_limit(&mut self, module: usize, limit: Option<RateLimit>) {
         let (frequency, now) = (self.frequency, self.now);
         match (limit, &mut self.buckets[module]) {
             (Some(limit), Some(bucket)) => bucket.change(&limit, frequency, now),

@@ -1,12 +1,12 @@
 //! What a controller changes between turns.
 
 use forebay_measure::Clock;
+use forebay_protocol::Action;
 
 use super::Worker;
-use crate::action::Action;
 use crate::port::Ready;
-use crate::scheduler::share::check_weight;
-use crate::scheduler::{Limit, Scheduler, ShareError};
+use crate::scheduler::share::{check_limit, check_weight};
+use crate::scheduler::{Scheduler, ShareError};
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Applies a controller's actions. Only between turns.
@@ -39,7 +39,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 Err(ActionError::Scheduler { scheduler: S::NAME })
             }
             Action::SetWeight { weight, .. } => Ok(check_weight(weight)?),
-            Action::SetRate { ref limit, .. } => Ok(limit.as_ref().map_or(Ok(()), Limit::check)?),
+            Action::SetRate { ref limit, .. } => Ok(limit.as_ref().map_or(Ok(()), check_limit)?),
             Action::SetOffer { factor } if !(factor >= 0.0 && factor.is_finite()) => {
                 Err(ActionError::Factor { factor })
             }

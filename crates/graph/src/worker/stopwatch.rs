@@ -3,13 +3,14 @@
 //! meter, other turns are counted part by part ([`metering`](super::metering)).
 
 use forebay_measure::Clock;
+use forebay_protocol::snapshot::LONG;
 use forebay_units::Ticks;
 
 use super::Worker;
 use super::metering::{Metering, Span};
 use super::windows::Windows;
 use crate::scheduler::Scheduler;
-use crate::telemetry::{Account, LONG, LongTurns};
+use crate::telemetry::{Account, LongTurns};
 
 /// Busy turns from a series that is timed to the next, the last of the one included: with the other 31 of it they are a
 /// prime number, 1031. What happens every 2ⁿ turns must not always, or never, fall into one.

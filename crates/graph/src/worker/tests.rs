@@ -4,16 +4,16 @@ use std::sync::{Arc, Mutex};
 
 use forebay_measure::Simulated;
 use forebay_packet::{ArrivalClock, Packet, PoolOptions};
+use forebay_protocol::{Action, SchedulerKind};
 use forebay_units::{Frequency, Nanos};
 use proptest::prelude::*;
 
 use super::*;
-use crate::action::Action;
 use crate::placement::Placement;
 use crate::plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 use crate::port::{OpenPort, PortCounters};
 use crate::shelf::Key;
-use crate::{Context, Gate, Reason, RunToCompletion, SchedulerKind, Share, WeightedFair};
+use crate::{Context, Gate, Reason, RunToCompletion, Share, WeightedFair};
 
 mod cases;
 mod changes;

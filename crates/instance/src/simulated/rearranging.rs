@@ -1,12 +1,10 @@
 //! Modules change their worker in simulated time: as in a running pipeline, one step of every worker after the other.
 
 use forebay_control::Move;
-use forebay_graph::{
-    Action, Exchange, Former, Scheduler, Telemetry, Worker,
-    report::{Kind, Origin},
-};
+use forebay_graph::{Exchange, Former, Scheduler, Telemetry, Worker, report::RunFacts};
 use forebay_measure::{Clock, Simulated};
 use forebay_pipeline::{Conditions, rearrange};
+use forebay_protocol::{Action, report::FigureSource};
 use forebay_units::Ticks;
 
 use super::{SimulatedTeam, Simulation};
@@ -64,7 +62,8 @@ impl<S: Scheduler> SimulatedTeam<S> {
         telemetries.iter().for_each(|told| keep_objectives(&running[0], told));
         let formers = self.switch(heirs, &exchange);
         let mut state = self.board.state();
-        state.origin = Origin { kind: Kind::Simulated, cores: vec![None; telemetries.len()], ..state.origin.clone() };
+        state.origin =
+            RunFacts { kind: FigureSource::Simulated, cores: vec![None; telemetries.len()], ..state.origin.clone() };
         (state.telemetries, state.team, state.steering) = (telemetries, team, Some(next.clone()));
         let now = self.workers[0].clock().now();
         let left = settle(&mut state, formers, &exchange, Ticks::ZERO, || now, &mut self.watch);

@@ -1,4 +1,4 @@
-//! Who is connected: so many at the most, and none that says nothing keeps another out.
+//! The open connections: at most a fixed number. An idle connection gives way to a new one.
 
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -8,21 +8,21 @@ use std::time::Instant;
 
 use super::lines::Patience;
 
-/// How many connections there may be at once.
+/// The largest number of open connections.
 pub(super) const MOST_CONNECTIONS: usize = 64;
 
-/// The connections that are open.
+/// The open connections.
 #[derive(Default)]
 pub(super) struct Connections(Mutex<Vec<Arc<Connection>>>);
 
-/// One of them.
+/// An open connection.
 pub(super) struct Connection {
     stream: UnixStream,
-    /// Since when it has been waited for the client to say something.
+    /// The time since which the server has waited for the client.
     waiting: Mutex<Option<Instant>>,
-    /// Whether it has asked anything yet.
-    asked: AtomicBool,
-    /// Whether its place was given to another.
+    /// Whether the client has sent a request.
+    has_requested: AtomicBool,
+    /// Whether the connection gave way to another one.
     displaced: AtomicBool,
 }
 
@@ -31,19 +31,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Connections {
-    /// A place for a new connection; `None` where all are at work. One that has waited longest, and long enough, makes room.
+    /// Adds a new connection; `None` if all are in use. If the number is reached, the connection that has been idle longest
+    /// gives way, if it has been idle long enough.
     pub(super) fn enter(&self, stream: UnixStream, patience: Patience) -> Option<Arc<Connection>> {
         let mut all = lock(&self.0);
         if all.len() >= MOST_CONNECTIONS {
             let longest = all.iter().enumerate().filter_map(|(at, it)| Some((it.is_spare(patience)?, at))).min()?.1;
             let spare = all.swap_remove(longest);
             spare.displaced.store(true, Ordering::Relaxed);
-            // Its thread finds that nothing more comes.
+            // Its thread finds the end of the stream.
             let _ = spare.stream.shutdown(Shutdown::Read);
         }
         let waiting = Mutex::new(Some(Instant::now()));
-        let (asked, displaced) = (AtomicBool::new(false), AtomicBool::new(false));
-        let new = Arc::new(Connection { stream, waiting, asked, displaced });
+        let (has_requested, displaced) = (AtomicBool::new(false), AtomicBool::new(false));
+        let new = Arc::new(Connection { stream, waiting, has_requested, displaced });
         all.push(Arc::clone(&new));
         Some(new)
     }
@@ -54,12 +55,12 @@ impl Connections {
 }
 
 impl Connection {
-    /// Since when it has been waited for the client, where that is long enough for others to be let in instead. Those that
-    /// have never asked go first.
+    /// Returns the start of the idle time if it is long enough for the connection to give way. Connections without any
+    /// request sort first.
     fn is_spare(&self, patience: Patience) -> Option<(bool, Instant)> {
-        let asked = self.asked.load(Ordering::Relaxed);
-        let least = if asked { patience.asked } else { patience.silent };
-        lock(&self.waiting).filter(|since| since.elapsed() >= least).map(|since| (asked, since))
+        let has_requested = self.has_requested.load(Ordering::Relaxed);
+        let least = if has_requested { patience.idle } else { patience.silent };
+        lock(&self.waiting).filter(|since| since.elapsed() >= least).map(|since| (has_requested, since))
     }
 
     pub(super) fn stream(&self) -> &UnixStream {
@@ -70,13 +71,13 @@ impl Connection {
         *lock(&self.waiting) = waiting.then(Instant::now);
     }
 
-    pub(super) fn note_asked(&self) {
-        self.asked.store(true, Ordering::Relaxed);
+    pub(super) fn note_request(&self) {
+        self.has_requested.store(true, Ordering::Relaxed);
     }
 
-    /// Why nothing more comes from it, where that is not the client's doing.
+    /// Returns why the server ended the connection; `None` if the client did.
     pub(super) fn why_over(&self) -> Option<&'static str> {
         let displaced = self.displaced.load(Ordering::Relaxed);
-        displaced.then_some("others needed the connection, which had asked nothing for a while: connect again")
+        displaced.then_some("the connection was idle and gave way to another client: connect again")
     }
 }

@@ -4,15 +4,16 @@ use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::lines::Lines;
-use super::values::Ended;
+use forebay_protocol::response::Ended;
 
-/// How often it is looked whether the client is still there.
+use super::lines::Lines;
+
+/// The interval at which the client is checked.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long the run's end waits for those that are to be told of it.
+/// The time that waiting clients have to read the response at the end of the run.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The end of a run, once it is there.
+/// The end of a run, and the clients that wait for it.
 #[derive(Default)]
 pub struct Ending {
     state: Mutex<State>,
@@ -22,7 +23,7 @@ pub struct Ending {
 #[derive(Default)]
 struct State {
     ended: Option<Ended>,
-    /// Connections that wait, or are being told.
+    /// Connections that wait, or whose response is being sent.
     waiting: usize,
 }
 
@@ -31,16 +32,16 @@ impl Ending {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the end until `tell` has told of it, or the client has gone.
-    pub(super) fn wait(&self, lines: &mut Lines<'_>, tell: impl FnOnce(Ended) -> io::Result<()>) -> io::Result<()> {
+    /// Waits for the end and sends it, or until the client disconnects.
+    pub(super) fn wait(&self, lines: &mut Lines<'_>, send: impl FnOnce(Ended) -> io::Result<()>) -> io::Result<()> {
         self.state().waiting += 1;
-        // Leaves also where the client does.
+        // Counts the connection down in every case.
         let _waiting = Waiting(self);
         loop {
             let state = self.state();
             if let Some(ended) = state.ended.clone() {
                 drop(state);
-                return tell(ended);
+                return send(ended);
             }
             drop(self.changed.wait_timeout(state, LOOK));
             if lines.is_over()? {
@@ -49,18 +50,18 @@ impl Ending {
         }
     }
 
-    /// Tells those that wait how the run ended. They have a second to take it.
+    /// Sends the end of the run to the waiting clients. They have a second to read it.
     pub fn announce(&self, ended: Ended) {
         let mut state = self.state();
         state.ended = Some(ended);
         self.changed.notify_all();
         let until = Instant::now() + PATIENCE;
         while state.waiting > 0 {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = until.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return;
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.changed.wait_timeout(state, remaining).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

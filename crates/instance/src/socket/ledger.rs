@@ -1,19 +1,20 @@
-//! Changes that were accepted since the start: they show whether a configuration is still the one that a client read.
+//! Counts accepted changes, so that a client can see whether a configuration is still the one that it read.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-use forebay_pipeline::{Change, Source};
+use forebay_pipeline::Source;
+use forebay_protocol::ConfigurationChange;
 
-/// Changes since the start.
+/// The accepted changes since the start.
 #[derive(Default)]
 pub struct Ledger {
     /// Of the configuration.
     pub(super) changes: u64,
     /// Of entries, by table: `module.table`.
     pub(super) tables: BTreeMap<String, u64>,
-    /// Its keys are another run's nowhere, so that a version tells nothing of a secret in the text.
+    /// Random keys of this run, so that a version contains no information about a secret in the text.
     state: RandomState,
 }
 
@@ -25,17 +26,17 @@ impl Ledger {
         }
     }
 
-    /// Notes a change of the configuration. Tables of modules that were made anew are as the text says.
-    pub(super) fn note_reload(&mut self, change: &Change) {
+    /// Notes a change of the configuration. Tables of modules that were made again have the entries of the text.
+    pub(super) fn note_reload(&mut self, change: &ConfigurationChange) {
         self.changes += 1;
-        let made_anew = |name: &String| {
+        let is_made_again = |name: &String| {
             let all = change.changed.iter().chain(&change.added).chain(&change.removed);
             all.into_iter().any(|module| name.strip_prefix(module.as_str()).is_some_and(|rest| rest.starts_with('.')))
         };
-        self.tables.retain(|name, _| !made_anew(name));
+        self.tables.retain(|name, _| !is_made_again(name));
     }
 
-    /// The version of the configuration in force. Twelve digits: more would be taken for a key.
+    /// Returns the version of the configuration in force: twelve digits, because a longer number could be taken for a key.
     pub(super) fn version(&self, source: &Source) -> String {
         let hash = self.state.hash_one((self.changes, source.text(), source.sets()));
         format!("{:012x}", hash & 0xffff_ffff_ffff)
@@ -57,7 +58,8 @@ mod tests {
         ledger.note_entries("router", "routes", 1);
         ledger.note_entries("fw", "rules", 0);
         assert_eq!(ledger.version(&source), first, "entries are no part of the text");
-        ledger.note_reload(&Change { changed: vec!["route".to_owned()], ..Change::default() });
+        ledger
+            .note_reload(&ConfigurationChange { changed: vec!["route".to_owned()], ..ConfigurationChange::default() });
         assert_ne!(ledger.version(&source), first, "also where the text is the same");
         assert_eq!(ledger.tables, BTreeMap::from([("router.routes".to_owned(), 1)]));
     }

@@ -1,22 +1,23 @@
-//! What a client says, a line at a time, and how long it is waited for.
+//! Reads the lines of a client, with time limits.
 
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use super::MOST_LINE;
+use forebay_protocol::MAX_REQUEST;
+
 use super::connections::Connection;
 
-/// How long clients are waited for.
+/// The time limits of clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// For the next request. Longer than `top` waits at the most between two of its own.
+    /// For the next request. Longer than the longest interval of `top`.
     pub request: Duration,
-    /// For the rest of a line that has begun, and for an answer to be taken.
+    /// For the rest of a line that has begun, and for the client to read a response.
     pub line: Duration,
-    /// One that has asked before, and others who need its place, may wait so long.
-    pub asked: Duration,
-    /// The same of one that has never asked anything.
+    /// The idle time after which a connection with earlier requests gives way to another client.
+    pub idle: Duration,
+    /// The same for a connection without any request.
     pub silent: Duration,
 }
 
@@ -25,7 +26,7 @@ impl Default for Patience {
         Self {
             request: Duration::from_secs(2 * 3600),
             line: Duration::from_secs(30),
-            asked: Duration::from_secs(10),
+            idle: Duration::from_secs(10),
             silent: Duration::from_millis(100),
         }
     }
@@ -43,7 +44,8 @@ impl<'a> Lines<'a> {
         Self { reader: BufReader::with_capacity(1 << 16, stream), connection, patience }
     }
 
-    /// Reads a line, without its end, into `line`; `false` at the end of all. A line that was cut off has not been said.
+    /// Reads a line, without its end, into `line`. Returns `false` at the end of the stream. A line that is cut off is
+    /// ignored.
     pub(super) fn next(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
         line.clear();
         let mut begun = None;
@@ -57,9 +59,9 @@ impl<'a> Lines<'a> {
             let taken = end.unwrap_or(buffer.len());
             line.extend_from_slice(&buffer[..taken]);
             self.reader.consume(taken + usize::from(end.is_some()));
-            if line.len() > MOST_LINE {
-                let told = format!("a line is longer than {MOST_LINE} bytes");
-                return Err(io::Error::new(io::ErrorKind::InvalidData, told));
+            if line.len() > MAX_REQUEST {
+                let error = format!("a line is longer than {MAX_REQUEST} bytes");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, error));
             }
             if end.is_some() {
                 line.pop_if(|byte| *byte == b'\r');
@@ -68,12 +70,12 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Why there are no more, for who has not said all.
+    /// Returns why the lines ended before the changes did.
     pub(super) fn why_over(&self) -> &'static str {
         self.connection.why_over().unwrap_or("the end came before the empty line that ends the changes")
     }
 
-    /// Waits for more of a line that has `begun` then, or for the next one; whether there is any.
+    /// Waits for more of the line that has `begun`, or for the next line. Returns whether there is more.
     fn wait(&mut self, begun: Option<Instant>) -> io::Result<bool> {
         let patience = match begun {
             None => self.patience.request,
@@ -81,25 +83,25 @@ impl<'a> Lines<'a> {
         };
         self.reader.get_ref().set_read_timeout(Some(patience))?;
         self.connection.set_waiting(true);
-        let told = self.reader.fill_buf().map(|more| !more.is_empty());
+        let more = self.reader.fill_buf().map(|more| !more.is_empty());
         self.connection.set_waiting(false);
-        match told {
+        match more {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => self.wait(begun),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 let (what, patience) = match begun {
                     Some(_) => ("a line was not ended", self.patience.line),
-                    None => ("nothing was asked", self.patience.request),
+                    None => ("no request came", self.patience.request),
                 };
                 Err(io::Error::new(io::ErrorKind::TimedOut, format!("{what} in {} s", patience.as_secs_f32())))
             }
-            told => told,
+            more => more,
         }
     }
 
-    /// Whether the client has gone, while it is to be told something.
+    /// Returns whether the client has disconnected, while responses are sent.
     pub(super) fn is_over(&mut self) -> io::Result<bool> {
         self.reader.get_ref().set_read_timeout(Some(Duration::from_millis(1)))?;
-        // Nothing to read is a client that waits; the end of all is one that has gone.
+        // A time-out means that the client waits; the end of the stream means that it has disconnected.
         Ok(self.reader.fill_buf().is_ok_and(<[u8]>::is_empty))
     }
 }

@@ -3,12 +3,12 @@
 use std::io;
 use std::sync::PoisonError;
 
-use forebay_graph::event::{EventName, NewEvent};
 use forebay_graph::secret::without_keys;
-use forebay_pipeline::{Source, WantedWorkers};
+use forebay_pipeline::Source;
+use forebay_protocol::{Response, WantedWorkers, event::EventName};
 
-use super::Answer;
 use super::service::{Service, keep, refusal};
+use crate::events::NewEvent;
 use crate::moves::{MoveOrder, NotMoved, shown_move};
 use crate::reload::ReloadError;
 
@@ -18,7 +18,7 @@ pub(super) fn move_modules(
     wanted: &[WantedWorkers],
     most: Option<usize>,
     lose_sessions: bool,
-) -> Answer {
+) -> Response {
     // One change after the other.
     let mut source = service.source.lock().unwrap_or_else(PoisonError::into_inner);
     let mut accept = |next: &Source| -> io::Result<()> { keep(service, next, None) };
@@ -32,9 +32,9 @@ pub(super) fn move_modules(
             moved
         }
         Err(NotMoved::Reload(ReloadError::Problems(problems))) => {
-            return Answer::Error(refusal(&problems, source.given(), &[]));
+            return Response::Error(refusal(&problems, source.given(), &[]));
         }
-        Err(error) => return Answer::Error(without_keys(&error.to_string())),
+        Err(error) => return Response::Error(without_keys(&error.to_string())),
     };
     if !moved.moves.is_empty() {
         let answer = moved.moves.iter().map(shown_move).collect::<Vec<_>>().join(", ");
@@ -47,5 +47,5 @@ pub(super) fn move_modules(
         let event = event.with("modules", names).with("pause_us", moved.reloaded.pause_us.round() as u64);
         service.events.record(event.with("missing", moved.reloaded.missing));
     }
-    Answer::Moved(moved)
+    Response::Moved(moved)
 }

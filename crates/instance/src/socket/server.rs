@@ -1,4 +1,4 @@
-//! Answers whoever asks: a thread for the socket, and one for each connection.
+//! Serves the socket: one thread for the listener, and one for each connection.
 
 use std::io::{self, BufWriter, Write};
 use std::net::Shutdown;
@@ -11,30 +11,29 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use forebay_graph::event::EventLog;
 use forebay_graph::secret::{without_keys, without_keys_but};
+use forebay_protocol::{Request, Response, VERSION, locate::is_listened_at};
 
 use super::connections::{Connection, Connections, MOST_CONNECTIONS};
 use super::lines::Lines;
 use super::moving;
-use super::place::is_listened_at;
 use super::service::{self, Drops, Service};
-use super::{Answer, Request};
+use crate::events::EventLog;
 
-/// How often the listener looks whether it is to end.
+/// The interval at which the listener checks whether it should end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The requests, by the names that stand in `do`.
+/// The names of the requests, as in the field `do`.
 const REQUESTS: [&str; 14] = [
     "hello", "config", "report", "reload", "move", "graph", "tables", "entries", "change", "trace", "drops", "act",
     "events", "stop",
 ];
 
-/// A socket of one's own, at which nobody answers yet; dropping it takes it away.
+/// A socket that does not respond yet. Dropping it removes it.
 pub struct Bound {
     path: PathBuf,
-    /// The socket's own device and number: another file of its name is left alone.
-    place: (u64, u64),
+    /// The socket's device and inode. Another file of the same name is not removed.
+    inode: (u64, u64),
     listener: UnixListener,
 }
 
@@ -42,38 +41,38 @@ impl Bound {
     /// Makes the socket at `path`.
     ///
     /// # Errors
-    /// As making sockets; also a path where another one listens already.
+    /// Those of the system; also a path at which another process listens, and a file that is not a socket.
     pub fn at(path: &Path) -> io::Result<Self> {
-        if let Ok(told) = path.symlink_metadata() {
-            if !told.file_type().is_socket() {
-                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is there"));
+        if let Ok(metadata) = path.symlink_metadata() {
+            if !metadata.file_type().is_socket() {
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the path has a file that is not a socket"));
             }
             match is_listened_at(path) {
                 Ok(true) => {
-                    let told = "another pipeline listens there: end that one, or give this run a path of its own";
-                    return Err(io::Error::new(io::ErrorKind::AddrInUse, told));
+                    let error = "another pipeline listens there: end that one, or give this run a path of its own";
+                    return Err(io::Error::new(io::ErrorKind::AddrInUse, error));
                 }
-                // It was left by a process that was killed.
+                // A killed process left it.
                 Ok(false) => std::fs::remove_file(path)?,
                 Err(error) => return Err(error),
             }
         }
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
-        let place = path.symlink_metadata().map(|told| (told.dev(), told.ino()))?;
-        Ok(Self { path: path.to_owned(), place, listener })
+        let inode = path.symlink_metadata().map(|metadata| (metadata.dev(), metadata.ino()))?;
+        Ok(Self { path: path.to_owned(), inode, listener })
     }
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        if self.path.symlink_metadata().is_ok_and(|told| (told.dev(), told.ino()) == self.place) {
+        if self.path.symlink_metadata().is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.inode) {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Who answers at a socket; dropping it takes the socket away.
+/// The server of a socket. Dropping it ends the server and removes the socket.
 pub struct Server {
     bound: Arc<Bound>,
     over: Arc<AtomicBool>,
@@ -81,19 +80,19 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers at the socket.
+    /// Starts to serve the socket.
     ///
     /// # Errors
-    /// As starting a thread.
+    /// Those of starting a thread.
     pub fn start(bound: Bound, service: impl Into<Arc<Service>>) -> io::Result<Self> {
         let (bound, service, over) = (Arc::new(bound), service.into(), Arc::new(AtomicBool::new(false)));
-        let (there, ends) = (Arc::clone(&bound), Arc::clone(&over));
-        let listen = move || listen(&there.listener, &service, &ends);
+        let (listening, ends) = (Arc::clone(&bound), Arc::clone(&over));
+        let listen = move || listen(&listening.listener, &service, &ends);
         let thread = std::thread::Builder::new().name("socket".to_owned()).spawn(listen)?;
         Ok(Self { bound, over, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Returns the path of the socket.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.bound.path
@@ -116,23 +115,23 @@ fn listen(listener: &UnixListener, service: &Arc<Service>, over: &AtomicBool) {
             std::thread::sleep(LOOK);
             continue;
         };
-        // What cannot be set up is dropped, which its client sees.
-        let Ok(theirs) = stream.set_nonblocking(false).and_then(|()| stream.try_clone()) else { continue };
-        let Some(connection) = connections.enter(theirs, service.patience) else {
-            let told = format!("{MOST_CONNECTIONS} connections are open and at work, which is as many as there may be");
-            let _ = tell(&mut BufWriter::new(&stream), &Answer::Error(told));
+        // A connection that cannot be set up is closed, which its client sees.
+        let Ok(handle) = stream.set_nonblocking(false).and_then(|()| stream.try_clone()) else { continue };
+        let Some(connection) = connections.enter(handle, service.patience) else {
+            let error = format!("all {MOST_CONNECTIONS} allowed connections are open and in use");
+            let _ = send(&mut BufWriter::new(&stream), &Response::Error(error));
             continue;
         };
         let (service, all, own) = (Arc::clone(service), Arc::clone(&connections), Arc::clone(&connection));
         let talk = move || {
             let leaving = Leaving { all: &all, own: &own };
-            // Who goes away in the middle of a sentence has said nothing.
-            let why = match talk(&own, &service) {
+            // A request that is cut off has no effect.
+            let reason = match talk(&own, &service) {
                 Err(error) => Some(error.to_string()),
                 Ok(()) => own.why_over().map(str::to_owned),
             };
-            if let Some(why) = why {
-                leaving.tell(why);
+            if let Some(reason) = reason {
+                leaving.send(reason);
             }
         };
         if std::thread::Builder::new().name("connection".to_owned()).spawn(talk).is_err() {
@@ -141,84 +140,89 @@ fn listen(listener: &UnixListener, service: &Arc<Service>, over: &AtomicBool) {
     }
 }
 
-/// Ends a connection when it is dropped, also where its thread panics: its place is another's then, and its client waits no
-/// longer.
+/// Ends a connection when it is dropped, also if its thread panics. Another client can connect then, and the client of
+/// the connection does not wait any longer.
 struct Leaving<'a> {
     all: &'a Connections,
     own: &'a Arc<Connection>,
 }
 
 impl Leaving<'_> {
-    /// Says why, to whoever still listens.
-    fn tell(&self, why: String) {
-        let _ = tell(&mut BufWriter::new(self.own.stream()), &Answer::Error(why));
+    /// Sends the reason to the client.
+    fn send(&self, reason: String) {
+        let _ = send(&mut BufWriter::new(self.own.stream()), &Response::Error(reason));
     }
 }
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.tell("there is no answer: this is a defect of Forebay".to_owned());
+            self.send("there is no response: this is a defect of Forebay".to_owned());
         }
-        // Clones of the stream may be there for a moment yet.
+        // Clones of the stream may exist for a moment longer.
         let _ = self.own.stream().shutdown(Shutdown::Both);
         self.all.leave(self.own);
     }
 }
 
-fn tell(writer: &mut impl Write, answer: &Answer) -> io::Result<()> {
-    serde_json::to_writer(&mut *writer, answer)?;
+fn send(writer: &mut impl Write, response: &Response) -> io::Result<()> {
+    serde_json::to_writer(&mut *writer, response)?;
     writer.write_all(b"\n")?;
     writer.flush()
 }
 
-/// An answer without what may be a key: one may stand where a request has a name. Modules that run are no keys.
-fn without_secrets(answer: Answer, service: &Service) -> Answer {
-    let hide = |why: String| {
-        if without_keys(&why) == why {
-            return why;
+/// Returns a response without possible keys: a request may contain a key in the place of a name. Names of running
+/// modules are not keys.
+fn without_secrets(response: Response, service: &Service) -> Response {
+    let hide = |text: String| {
+        if without_keys(&text) == text {
+            return text;
         }
         let telemetries = service.instance.board().telemetries();
         let modules = telemetries.first().into_iter().flat_map(|telemetry| &telemetry.modules);
-        without_keys_but(&why, &modules.map(|module| module.name.clone()).collect())
+        without_keys_but(&text, &modules.map(|module| module.name.clone()).collect())
     };
-    match answer {
-        Answer::Error(why) => Answer::Error(hide(why)),
-        Answer::Changed { made, entries, refused, refusals, warnings } => {
-            let refused = refused.into_iter().map(|(number, why)| (number, hide(why))).collect();
+    match response {
+        Response::Error(text) => Response::Error(hide(text)),
+        Response::Changed { made, entries, refused, refusals, warnings } => {
+            let refused = refused.into_iter().map(|(number, text)| (number, hide(text))).collect();
             let warnings = warnings.into_iter().map(hide).collect();
-            Answer::Changed { made, entries, refused, refusals, warnings }
+            Response::Changed { made, entries, refused, refusals, warnings }
         }
-        answer => answer,
+        response => response,
     }
 }
 
-/// One connection, to its end.
+/// Serves one connection until it ends.
 fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
     let stream = connection.stream();
-    // One that takes no answers is waited for no longer than one that ends no line.
+    // A client that reads no responses gets as long as one that does not end a line.
     stream.set_write_timeout(Some(service.patience.line))?;
     let (mut lines, mut writer) = (Lines::new(stream, connection, service.patience), BufWriter::new(stream));
     let board = service.instance.board();
     let mut last = board.nothing();
-    let mut line = Vec::new();
+    let (mut line, mut is_greeted) = (Vec::new(), false);
     while lines.next(&mut line)? {
-        connection.note_asked();
+        connection.note_request();
         let request = serde_json::from_slice(&line);
-        // The problems of a configuration are shown without its secrets, and with all names.
+        // Faults of a configuration are reported without its secrets, and with all names.
         let is_reload = matches!(request, Ok(Request::Reload { .. } | Request::Move { .. }));
-        let answer = match request {
-            Err(error) => Answer::Error(not_a_request(&error)),
-            Ok(Request::Hello {}) => service::hello(service, &REQUESTS),
+        let response = match request {
+            Err(error) => Response::Error(not_a_request(&error)),
+            Ok(Request::Hello { protocol }) => {
+                is_greeted = protocol == Some(VERSION);
+                if is_greeted { service::hello(service, &REQUESTS) } else { other_version(protocol) }
+            }
+            Ok(_) if !is_greeted => other_version(None),
             Ok(Request::Config {}) => service::config(service),
-            Ok(Request::Report {}) => service::report(service, &mut last),
+            Ok(Request::Report { rules }) => service::report(service, &mut last, &rules),
             Ok(Request::Reload { file, set, forget }) => {
                 service::reload(service, file, &set.unwrap_or_default(), forget)
             }
             Ok(Request::Move { modules, most, lose_sessions }) => {
                 moving::move_modules(service, &modules, most, lose_sessions)
             }
-            Ok(Request::Graph {}) => Answer::Graph(Box::new(service.instance.graph())),
+            Ok(Request::Graph {}) => Response::Graph(Box::new(service.instance.graph())),
             Ok(Request::Tables {}) => service::tables(service),
             Ok(Request::Entries { module, table, after, filter, most }) => {
                 let which = (filter.as_deref(), after.as_deref());
@@ -228,19 +232,19 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
                 Ok(found) => service::change(service, &found, &mut lines)?,
                 Err(message) => {
                     service::skip(&mut lines)?;
-                    Answer::Error(message)
+                    Response::Error(message)
                 }
             },
             Ok(Request::Trace { count, filter }) => {
                 match (service.trace)(&*service.instance, count, filter.as_deref()) {
                     Ok(stories) => {
-                        trace(count, &stories.told, &mut lines, &mut writer)?;
-                        Answer::Told
+                        trace(count, &stories.packets, &mut lines, &mut writer)?;
+                        Response::Traced
                     }
-                    Err(message) => Answer::Error(message),
+                    Err(message) => Response::Error(message),
                 }
             }
-            Ok(Request::Events { after, follow: false }) => Answer::Events(service.events.after(after)),
+            Ok(Request::Events { after, follow: false }) => Response::Events(service.events.after(after)),
             Ok(Request::Events { after, follow: true }) => {
                 follow(after, &service.events, &mut lines, &mut writer)?;
                 return Ok(());
@@ -252,29 +256,42 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
                         let most = (count.unwrap_or(u64::MAX), for_ns.map(Duration::from_nanos));
                         watch(most, &drops, &mut lines, &mut writer)?
                     }
-                    Err(message) => Answer::Error(message),
+                    Err(message) => Response::Error(message),
                 }
             }
             Ok(Request::Stop { wait: false }) => {
                 service.stop.store(true, Ordering::Relaxed);
-                Answer::Done
+                Response::Done
             }
             Ok(Request::Stop { wait: true }) => {
                 service.stop.store(true, Ordering::Relaxed);
-                let tell = |ended| tell(&mut writer, &Answer::Ended(Box::new(ended)));
-                return service.ending.wait(&mut lines, tell);
+                let send = |ended| send(&mut writer, &Response::Ended(Box::new(ended)));
+                return service.ending.wait(&mut lines, send);
             }
         };
-        let answer = if is_reload { answer } else { without_secrets(answer, service) };
-        tell(&mut writer, &answer)?;
+        let response = if is_reload { response } else { without_secrets(response, service) };
+        send(&mut writer, &response)?;
     }
     Ok(())
 }
 
-/// Where a line is no request, and what is one. It may have a setting with a key in it: nothing of it is quoted.
+/// The error for a client of another version, or for a connection that does not begin with `hello`.
+fn other_version(theirs: Option<u32>) -> Response {
+    let theirs = match theirs {
+        Some(version) => format!("the client speaks protocol version {version}"),
+        None => "the client names no protocol version (an older `forebay` names none)".to_owned(),
+    };
+    Response::Error(format!(
+        "{theirs}: this instance speaks version {VERSION} (Forebay {}); a connection begins with \
+         {{\"do\":\"hello\",\"protocol\":{VERSION}}}",
+        env!("CARGO_PKG_VERSION")
+    ))
+}
+
+/// Returns the error for a line that is not a request. The line may contain a key, so nothing of it is quoted.
 fn not_a_request(error: &serde_json::Error) -> String {
     let requests = REQUESTS.map(|name| format!("`{name}`")).join(", ");
-    // Of keys and values serde does not know where they stand.
+    // For some errors in keys and values, serde does not report the position.
     let place = match (error.line(), error.column()) {
         (0, _) => String::new(),
         (line, column) => format!(" (line {line} column {column})"),
@@ -282,14 +299,14 @@ fn not_a_request(error: &serde_json::Error) -> String {
     format!("not a request{place}: allowed are {requests}")
 }
 
-/// Tells `count` stories as they come, or as many as there are before the client goes away.
+/// Sends the paths of `count` packets as they are traced, or of as many as there are until the client disconnects.
 fn trace(count: u64, stories: &Receiver<String>, lines: &mut Lines<'_>, writer: &mut impl Write) -> io::Result<()> {
-    let mut told = 0;
-    while told < count {
+    let mut sent = 0;
+    while sent < count {
         match stories.recv_timeout(LOOK) {
             Ok(story) => {
-                tell(writer, &Answer::Story(story))?;
-                told += 1;
+                send(writer, &Response::Story(story))?;
+                sent += 1;
             }
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) if lines.is_over()? => return Ok(()),
@@ -299,42 +316,41 @@ fn trace(count: u64, stories: &Receiver<String>, lines: &mut Lines<'_>, writer: 
     Ok(())
 }
 
-/// Sends events as they are recorded, until the client goes away.
+/// Sends events as they are recorded, until the client disconnects.
 fn follow(mut after: u64, log: &EventLog, lines: &mut Lines<'_>, writer: &mut impl Write) -> io::Result<()> {
     while !lines.is_over()? {
         let events = log.wait_after(after, LOOK);
         let Some(last) = events.last() else { continue };
         after = last.id;
-        tell(writer, &Answer::Events(events))?;
+        send(writer, &Response::Events(events))?;
     }
     Ok(())
 }
 
-/// Sends packets as they are dropped, as many and for as long as is wanted, or until the client says that it is enough
-/// by sending no more.
+/// Sends packets as they are dropped, up to the requested number and time, or until the client closes its side.
 fn watch(
     (count, time): (u64, Option<Duration>),
     drops: &Drops,
     lines: &mut Lines<'_>,
     writer: &mut impl Write,
-) -> io::Result<Answer> {
+) -> io::Result<Response> {
     let (begin, mut looked, mut sent) = (Instant::now(), Instant::now(), 0);
     while sent < count {
-        let left = time.map_or(LOOK, |time| time.saturating_sub(begin.elapsed()).min(LOOK));
-        if left.is_zero() {
+        let remaining = time.map_or(LOOK, |time| time.saturating_sub(begin.elapsed()).min(LOOK));
+        if remaining.is_zero() {
             break;
         }
-        // The client has all that was written before the next wait.
+        // The client gets everything that was written before the next wait.
         let next = match drops.packets.try_recv() {
             Ok(packet) => Ok(packet),
             Err(_) => {
                 writer.flush()?;
-                drops.packets.recv_timeout(left)
+                drops.packets.recv_timeout(remaining)
             }
         };
         match next {
             Ok(packet) => {
-                serde_json::to_writer(&mut *writer, &Answer::Dropped(packet))?;
+                serde_json::to_writer(&mut *writer, &Response::Dropped(packet))?;
                 writer.write_all(b"\n")?;
                 sent += 1;
             }
@@ -348,14 +364,14 @@ fn watch(
             }
         }
     }
-    Ok(Answer::Watched { sent, lost: drops.lost.load(Ordering::Relaxed) })
+    Ok(Response::Watched { sent, lost: drops.lost.load(Ordering::Relaxed) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What serde says of a wrong line quotes any text in it.
+    /// The error of serde quotes any text of a wrong line.
     #[test]
     fn nothing_of_a_line_that_is_no_request_is_shown() {
         for line in [

@@ -1,4 +1,4 @@
-//! What is behind the socket: each request's answer.
+//! Carries out the requests of the socket.
 
 use std::any::Any;
 use std::io;
@@ -8,83 +8,83 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_graph::event::{EventLog, EventName, NewEvent};
-use forebay_graph::files::reopen_logs;
-use forebay_graph::report::Reading;
-use forebay_graph::secret::without_keys;
-use forebay_graph::{Action, NamedTable};
+use forebay_graph::{NamedTable, Telemetry, files::reopen_logs, report::Reading, secret::without_keys};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{
     Problem, Problems, Source, built_in, listed, nearest, shown_file, shown_setting, shown_settings, shown_text,
     with_settings,
 };
+use forebay_protocol::{
+    Action, MAX_REQUEST, Report, Response, VERSION,
+    event::EventName,
+    response::{Configuration, DroppedPacket, Hello, TableSummary},
+};
 
 use super::ending::Ending;
 use super::ledger::Ledger;
 use super::lines::{Lines, Patience};
-use super::values::{Configuration, DroppedPacket, Hello, PROTOCOL};
-use super::{Answer, MOST_LINE, TableTold};
 use crate::accepted::{Accepted, fingerprint};
+use crate::events::{EventLog, NewEvent};
 use crate::reload::ReloadError;
 use crate::running::Instance;
 
-/// How many changes are made together: a table is put in force once for all of them.
+/// The number of changes that are made together. A changed table takes effect once for all of them.
 const CHANGES: usize = 4_096;
-/// How many entries of a table an answer has at the most.
+/// The largest number of table entries in a response.
 const MOST_ENTRIES: usize = 100_000;
-/// How many refused changes are told one by one.
+/// The number of refused changes that are listed.
 const REFUSALS: usize = 100;
 
-/// Follows the next packets that a filter means, and tells their ways in words.
+/// Traces the next packets that match a filter.
 pub type TraceOf = Box<dyn Fn(&dyn Instance, u64, Option<&str>) -> Result<Stories, String> + Send + Sync>;
 
-/// The ways of packets, as they are told.
+/// Traced packets.
 pub struct Stories {
-    /// A text for each packet.
-    pub told: Receiver<String>,
-    /// The watching ends when this is dropped.
+    /// The path of each packet, in words.
+    pub packets: Receiver<String>,
+    /// Dropping it ends the trace.
     pub watching: Box<dyn Any + Send>,
 }
 
-/// Watches what is dropped of the packets that a filter means.
+/// Watches the dropped packets that match a filter.
 pub type DropsOf = Box<dyn Fn(&dyn Instance, Option<&str>) -> Result<Drops, String> + Send + Sync>;
 
-/// Packets as they are dropped.
+/// Dropped packets.
 pub struct Drops {
     /// The packets.
     pub packets: Receiver<DroppedPacket>,
-    /// How many found no room among them.
+    /// The number of packets that found the queue full.
     pub lost: Arc<AtomicU64>,
-    /// The watching ends when this is dropped.
+    /// Dropping it ends the stream.
     pub watching: Box<dyn Any + Send>,
 }
 
 /// Facts about the run that `hello` reports.
 #[derive(Clone, Debug, Default)]
 pub struct About {
-    /// The name that it was given to be found by.
+    /// The name of the run, if it has one.
     pub instance: Option<String>,
-    /// When it was started (RFC 3339).
+    /// The time of its start (RFC 3339).
     pub started: String,
 }
 
-/// What is behind the socket.
+/// Everything that the requests need.
 pub struct Service {
     /// The running pipeline.
     pub instance: Arc<dyn Instance>,
-    /// The configuration that it runs.
+    /// The configuration in force.
     pub source: Mutex<Source>,
-    /// What it was started from, to be read again; `None` where that cannot be.
+    /// The file that it was started from; `None` if it cannot be read again.
     pub origin: Option<String>,
-    /// Where accepted configurations are kept.
+    /// The file in which accepted configurations are kept.
     pub state: Option<PathBuf>,
-    /// The [fingerprint](fingerprint) of the file that it was started from, as it was when the state was written.
+    /// The [fingerprint](fingerprint) of the start file when the state was written.
     pub fingerprint: Mutex<Option<String>>,
     /// The events of the run.
     pub events: Arc<EventLog>,
-    /// How packets are traced.
+    /// Starts traces.
     pub trace: TraceOf,
-    /// How dropped packets are watched.
+    /// Starts streams of dropped packets.
     pub drops: DropsOf,
     /// Facts about the run that `hello` reports.
     pub about: About,
@@ -92,23 +92,23 @@ pub struct Service {
     pub ledger: Mutex<Ledger>,
     /// Clients that wait for the end of the run.
     pub ending: Arc<Ending>,
-    /// How long clients are waited for.
+    /// The time limits of clients.
     pub patience: Patience,
-    /// Set to end the run.
+    /// Ends the run when set.
     pub stop: Arc<AtomicBool>,
 }
 
 impl Service {
-    /// Reads the file that the pipeline was started from again, with the settings that are in force, and changes to it,
-    /// as SIGHUP asks for. An event says what came of it.
+    /// Reads the start file again, with the settings in force, and changes to it: the reaction to SIGHUP. An event reports
+    /// the result.
     pub fn reload(&self) {
         reload_by(self, "SIGHUP", None, &[], false);
     }
 }
 
-pub(super) fn hello(service: &Service, requests: &[&str]) -> Answer {
-    Answer::Hello(Hello {
-        protocol: PROTOCOL,
+pub(super) fn hello(service: &Service, requests: &[&str]) -> Response {
+    Response::Hello(Hello {
+        protocol: VERSION,
         forebay: env!("CARGO_PKG_VERSION").to_owned(),
         pipeline: service.instance.graph().pipeline,
         instance: service.about.instance.clone(),
@@ -119,10 +119,10 @@ pub(super) fn hello(service: &Service, requests: &[&str]) -> Answer {
     })
 }
 
-pub(super) fn config(service: &Service) -> Answer {
+pub(super) fn config(service: &Service) -> Response {
     let source = service.source.lock().unwrap_or_else(PoisonError::into_inner);
     let ledger = service.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-    Answer::Config(Box::new(Configuration {
+    Response::Config(Box::new(Configuration {
         text: shown_text(&source),
         settings: shown_settings(source.sets()),
         version: ledger.version(&source),
@@ -132,28 +132,45 @@ pub(super) fn config(service: &Service) -> Answer {
     }))
 }
 
-pub(super) fn report(service: &Service, last: &mut Reading) -> Answer {
+/// Returns the reports, with the counters per rule of the modules in `rules` only.
+pub(super) fn report(service: &Service, last: &mut Reading, rules: &[String]) -> Response {
     let board = service.instance.board();
     let now = board.read(Tsc.now());
-    let (recent, mut whole) = (board.report(last, &now), board.report(&board.nothing(), &now));
+    let (mut recent, mut whole) = (board.report(last, &now), board.report(&board.nothing(), &now));
     *last = now;
     let census = service.instance.census();
     if let Some(census) = &census {
-        whole.packets.place(census);
+        whole.packets.correct(census);
     }
-    Answer::Report { recent: Box::new(recent), whole: Box::new(whole), census }
+    let telemetries = board.telemetries();
+    for report in [&mut recent, &mut whole] {
+        remove_rule_counters(report, &telemetries, rules);
+    }
+    Response::Report { recent: Box::new(recent), whole: Box::new(whole), census }
 }
 
-pub(super) fn reload(service: &Service, file: Option<String>, set: &[String], forget: bool) -> Answer {
+/// Removes the counters per rule or table entry, except those of the modules in `wanted` (`*`: of all modules).
+fn remove_rule_counters(report: &mut Report, telemetries: &[Arc<Telemetry>], wanted: &[String]) {
+    let Some(first) = telemetries.first().filter(|_| !wanted.iter().any(|name| name == "*")) else { return };
+    for module in report.modules.iter_mut().filter(|module| !wanted.contains(&module.name)) {
+        let known = first.modules.iter().find(|known| known.name == module.name);
+        let headings = known.into_iter().flat_map(|known| &known.own).filter(|counters| counters.per_entry);
+        headings.for_each(|counters| {
+            module.counters.remove(&counters.heading);
+        });
+    }
+}
+
+pub(super) fn reload(service: &Service, file: Option<String>, set: &[String], forget: bool) -> Response {
     reload_by(service, "socket", file, set, forget)
 }
 
-/// Reloads, and records what came of it. `by`: who asked for it.
-fn reload_by(service: &Service, by: &str, file: Option<String>, set: &[String], forget: bool) -> Answer {
+/// Reloads, and records the result. `by` names the source of the request.
+fn reload_by(service: &Service, by: &str, file: Option<String>, set: &[String], forget: bool) -> Response {
     let shown = file.as_ref().or(service.origin.as_ref()).map(|file| shown_file(file));
-    let answer = try_reload(service, file, set, forget);
-    let event = match &answer {
-        Answer::Reloaded(reloaded) => {
+    let response = try_reload(service, file, set, forget);
+    let event = match &response {
+        Response::Reloaded(reloaded) => {
             let (file, took) = (shown.as_deref().unwrap_or_default(), reloaded.took_ms);
             let missing = match reloaded.missing {
                 0 => String::new(),
@@ -162,20 +179,21 @@ fn reload_by(service: &Service, by: &str, file: Option<String>, set: &[String], 
             let event = NewEvent::new(EventName::ReloadAccepted, format!("changed to {file} in {took:.1} ms{missing}"));
             event.with("took_ms", (took * 10.0).round() / 10.0).with("missing", reloaded.missing)
         }
-        Answer::Error(why) => {
-            NewEvent::new(EventName::ReloadRefused, format!("the configuration that runs stays: {}", without_keys(why)))
-        }
-        _ => return answer,
+        Response::Error(reason) => NewEvent::new(
+            EventName::ReloadRefused,
+            format!("the configuration that runs stays: {}", without_keys(reason)),
+        ),
+        _ => return response,
     };
     service.events.record(event.with("by", by).with_some("file", shown));
-    if matches!(answer, Answer::Reloaded(_)) {
+    if matches!(response, Response::Reloaded(_)) {
         warn_of(&service.instance.tables(), &service.events);
     }
-    answer
+    response
 }
 
-fn try_reload(service: &Service, file: Option<String>, set: &[String], forget: bool) -> Answer {
-    // Logs that have been renamed since go on in files of their own names, whatever comes of the rest.
+fn try_reload(service: &Service, file: Option<String>, set: &[String], forget: bool) -> Response {
+    // Renamed logs are opened again under their own names, even if the reload is refused.
     reopen_logs();
     // One change after the other.
     let mut source = service.source.lock().unwrap_or_else(PoisonError::into_inner);
@@ -183,17 +201,17 @@ fn try_reload(service: &Service, file: Option<String>, set: &[String], forget: b
     let sets = with_settings(before, set);
     let is_origin = file.is_none() || file == service.origin;
     let Some(origin) = file.or_else(|| service.origin.clone()) else {
-        let told = "the pipeline was started from standard input, which cannot be read again: name a file";
-        return Answer::Error(told.to_owned());
+        let error = "the pipeline was started from standard input, which cannot be read again: name a file";
+        return Response::Error(error.to_owned());
     };
     let file = || Source::read(Path::new(&origin)).map(|read| sets.iter().fold(read, Source::set));
     let read = built_in(&origin, &sets).unwrap_or_else(file);
     let next = match read {
         Ok(next) => next,
-        Err(problems) => return Answer::Error(refusal(&problems, before, set)),
+        Err(problems) => return Response::Error(refusal(&problems, before, set)),
     };
     let mut accept = || {
-        // The file may have been changed and not loaded: this state is newer than that change.
+        // The start file may have a change that was not loaded: the state is newer than that change.
         let now = || if is_origin { fingerprint(&next) } else { service.origin.as_deref().and_then(fingerprint_at) };
         keep(service, &next, service.state.as_ref().and_then(|_| now()))
     };
@@ -201,15 +219,15 @@ fn try_reload(service: &Service, file: Option<String>, set: &[String], forget: b
         Ok(reloaded) => {
             *source = next;
             service.ledger.lock().unwrap_or_else(PoisonError::into_inner).note_reload(&reloaded.change);
-            Answer::Reloaded(reloaded)
+            Response::Reloaded(reloaded)
         }
-        Err(ReloadError::Problems(problems)) => Answer::Error(refusal(&problems, source.given(), set)),
-        Err(error) => Answer::Error(without_keys(&error.to_string())),
+        Err(ReloadError::Problems(problems)) => Response::Error(refusal(&problems, source.given(), set)),
+        Err(error) => Response::Error(without_keys(&error.to_string())),
     }
 }
 
-/// Keeps a configuration for the next start, where those that are accepted are kept. `now`: the fingerprint of the file
-/// that the pipeline was started from, where it was read again.
+/// Keeps a configuration for the next start, if accepted configurations are kept. `now` is the fingerprint of the start
+/// file if it was read again.
 pub(super) fn keep(service: &Service, next: &Source, now: Option<String>) -> io::Result<()> {
     let Some(path) = &service.state else { return Ok(()) };
     let mut known = service.fingerprint.lock().unwrap_or_else(PoisonError::into_inner);
@@ -217,13 +235,13 @@ pub(super) fn keep(service: &Service, next: &Source, now: Option<String>) -> io:
     Accepted::of(next).started_from(known.clone(), service.origin.clone()).keep(path)
 }
 
-/// The fingerprint of the configuration file at `origin` as it is now.
+/// Returns the present fingerprint of the configuration file at `origin`.
 fn fingerprint_at(origin: &str) -> Option<String> {
     let read = built_in(origin, &[]).unwrap_or_else(|| Source::read(Path::new(origin)));
     read.ok().as_ref().and_then(fingerprint)
 }
 
-/// What is wrong, in words. A setting that was given some time ago is not seen any more where it is wrong now.
+/// Lists the faults. If an earlier setting has a fault, the text names the option that removes earlier settings.
 pub(super) fn refusal(problems: &Problems, before: &[String], set: &[String]) -> String {
     let is_old = |problem: &Problem| {
         let setting = problem.shown.strip_prefix("--set ").map(str::to_owned);
@@ -238,8 +256,8 @@ pub(super) fn refusal(problems: &Problems, before: &[String], set: &[String]) ->
     problems.to_string()
 }
 
-pub(super) fn tables(service: &Service) -> Answer {
-    Answer::Tables(service.instance.tables().iter().map(told).collect())
+pub(super) fn tables(service: &Service) -> Response {
+    Response::Tables(service.instance.tables().iter().map(summary).collect())
 }
 
 pub(super) fn entries(
@@ -248,18 +266,18 @@ pub(super) fn entries(
     table: Option<&str>,
     (filter, after): (Option<&str>, Option<&str>),
     most: usize,
-) -> Answer {
+) -> Response {
     let most = most.min(MOST_ENTRIES);
     find(service, module, table)
         .and_then(|found| match filter {
             Some(filter) => found.table.chosen(filter, after, most),
             None => found.table.entries(after, most),
         })
-        .map_or_else(Answer::Error, Answer::Entries)
+        .map_or_else(Response::Error, Response::Entries)
 }
 
-fn told(table: &NamedTable) -> TableTold {
-    TableTold {
+fn summary(table: &NamedTable) -> TableSummary {
+    TableSummary {
         module: table.module.clone(),
         table: table.name.clone(),
         entries: table.table.len(),
@@ -267,7 +285,7 @@ fn told(table: &NamedTable) -> TableTold {
     }
 }
 
-/// The table that is meant.
+/// Returns the table with these names.
 pub(super) fn find(service: &Service, module: &str, table: Option<&str>) -> Result<NamedTable, String> {
     let all = service.instance.tables();
     let of_module: Vec<_> = all.iter().filter(|known| known.module == module).collect();
@@ -275,7 +293,7 @@ pub(super) fn find(service: &Service, module: &str, table: Option<&str>) -> Resu
     if let (Some(meant), true) = (meant, table.is_some() || of_module.len() == 1) {
         return Ok((*meant).clone());
     }
-    // As they are typed: both names, whether or not the module alone would do.
+    // Both names, as a user types them, even if the module alone would be enough.
     let names = |known: &[&NamedTable]| -> Vec<String> {
         known.iter().map(|known| format!("{}.{}", known.module, known.name)).collect()
     };
@@ -288,7 +306,8 @@ pub(super) fn find(service: &Service, module: &str, table: Option<&str>) -> Resu
         return Err(format!("module '{module}' has several tables: name one: {}", of_module.join(", ")));
     }
     let telemetries = service.instance.board().telemetries();
-    let modules = telemetries.first().into_iter().flat_map(|told| &told.modules).map(|told| told.name.as_str());
+    let modules =
+        telemetries.first().into_iter().flat_map(|telemetry| &telemetry.modules).map(|module| module.name.as_str());
     let modules: Vec<_> = modules.collect();
     Err(match table {
         Some(name) if !of_module.is_empty() => {
@@ -309,43 +328,43 @@ pub(super) fn find(service: &Service, module: &str, table: Option<&str>) -> Resu
     })
 }
 
-/// Makes the changes that follow, many at a time. Where they come to no end, those that were not made yet are not made; nor
-/// are any more once a reload has put another table in place of this one.
+/// Makes the changes that follow, many at a time. If the connection breaks or a reload replaces the table, the remaining
+/// changes are not made.
 ///
 /// # Errors
-/// As reading lines; also where the empty line is missing. Each says what was made.
-pub(super) fn change(service: &Service, found: &NamedTable, lines: &mut Lines<'_>) -> io::Result<Answer> {
+/// Those of reading lines; also a missing empty line. Each error reports the changes that were made.
+pub(super) fn change(service: &Service, found: &NamedTable, lines: &mut Lines<'_>) -> io::Result<Response> {
     let (mut made, mut entries, mut refused, mut refusals, mut seen) = (0, 0, Vec::new(), 0, 0);
     let mut warnings = Vec::new();
     let (mut changes, mut line, mut bytes, mut more) = (Vec::new(), Vec::new(), 0, true);
     while more {
         let next = match lines.next(&mut line) {
             Ok(false) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, lines.why_over())),
-            told => told,
+            line => line,
         };
-        next.map_err(|why| {
+        next.map_err(|error| {
             let made = match seen {
                 0 => "no change was made".to_owned(),
                 _ => format!("of the first {seen} changes {made} were made, and none of those that followed"),
             };
-            io::Error::new(why.kind(), format!("{why} ({made})"))
+            io::Error::new(error.kind(), format!("{error} ({made})"))
         })?;
         more = !line.is_empty();
         if more {
             changes.push(String::from_utf8_lossy(&line).into_owned());
         }
         bytes += line.len();
-        if changes.len() == CHANGES || bytes >= MOST_LINE || !more {
+        if changes.len() == CHANGES || bytes >= MAX_REQUEST || !more {
             bytes = 0;
             let all: Vec<&str> = changes.iter().map(String::as_str).collect();
             let outcome = found.table.apply(&all);
-            // Looked at afterwards: what was made before is in force, or it is told here.
+            // Checked afterwards: the changes are in force, or the response says that they are not.
             if !is_in_force(service, found) {
                 if more {
                     skip(lines)?;
                 }
                 let NamedTable { module, name, .. } = found;
-                return Ok(Answer::Error(format!(
+                return Ok(Response::Error(format!(
                     "a reload has replaced the table '{name}' of module '{module}' meanwhile: none of these changes is in \
                      force; make them again"
                 )));
@@ -364,7 +383,7 @@ pub(super) fn change(service: &Service, found: &NamedTable, lines: &mut Lines<'_
             changes.clear();
         }
     }
-    // A client that is refused again and again would fill the log.
+    // A client whose changes are all refused must not fill the log.
     if made > 0 {
         let NamedTable { module, name, .. } = found;
         let changes = if made == 1 { "1 change".to_owned() } else { format!("{made} changes") };
@@ -373,10 +392,10 @@ pub(super) fn change(service: &Service, found: &NamedTable, lines: &mut Lines<'_
         let event = event.with("table", name.as_str()).with("made", made).with("entries", entries);
         service.events.record(event.with("refused", refusals));
     }
-    Ok(Answer::Changed { made, entries, refused, refusals, warnings })
+    Ok(Response::Changed { made, entries, refused, refusals, warnings })
 }
 
-/// Records an event for each of these tables in which something needs a look.
+/// Records an event for each of these tables that has warnings.
 pub fn warn_of(tables: &[NamedTable], events: &EventLog) {
     for NamedTable { module, name, table } in tables {
         let warnings = table.warnings();
@@ -391,27 +410,27 @@ pub fn warn_of(tables: &[NamedTable], events: &EventLog) {
     }
 }
 
-/// Whether packets still meet this table.
+/// Returns whether the table is in force.
 fn is_in_force(service: &Service, found: &NamedTable) -> bool {
     let same = |known: &NamedTable| ptr::addr_eq(Arc::as_ptr(&known.table), Arc::as_ptr(&found.table));
     service.instance.tables().iter().any(same)
 }
 
-/// Passes over the changes that follow.
+/// Skips the changes that follow.
 pub(super) fn skip(lines: &mut Lines<'_>) -> io::Result<()> {
     let mut line = Vec::new();
     while lines.next(&mut line)? && !line.is_empty() {}
     Ok(())
 }
 
-pub(super) fn act(service: &Service, module: &str, action: Action) -> Answer {
+pub(super) fn act(service: &Service, module: &str, action: Action) -> Response {
     let telemetries = service.instance.board().telemetries();
-    let Some(number) = telemetries[0].modules.iter().position(|told| told.name == module) else {
-        let names = telemetries[0].modules.iter().map(|told| told.name.as_str());
-        return Answer::Error(format!("no module is called '{module}'{}", nearest(module, names)));
+    let Some(number) = telemetries[0].modules.iter().position(|known| known.name == module) else {
+        let names = telemetries[0].modules.iter().map(|known| known.name.as_str());
+        return Response::Error(format!("no module is called '{module}'{}", nearest(module, names)));
     };
     match service.instance.act(&[action.of(number)]) {
-        Ok(()) => Answer::Done,
-        Err(message) => Answer::Error(message),
+        Ok(()) => Response::Done,
+        Err(message) => Response::Error(message),
     }
 }

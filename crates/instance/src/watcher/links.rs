@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use forebay_graph::event::{EventLog, EventName, NewEvent};
 use forebay_graph::{LinkCounters, LinkState, PortCounters, Telemetry};
+use forebay_protocol::event::EventName;
+
+use crate::events::{EventLog, NewEvent};
 
 /// The interfaces of a run's ports, as they were at the last look.
 #[derive(Default)]

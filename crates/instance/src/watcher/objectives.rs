@@ -5,11 +5,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use forebay_graph::{
-    event::{EventLog, EventName, NewEvent},
+use forebay_protocol::{
+    event::EventName,
     report::{FlowReport, Report},
 };
 use forebay_units::Percentile;
+
+use crate::events::{EventLog, NewEvent};
 
 /// A flow misses its objective when it did so in [`LATE`] of the last so many looks.
 const LOOKS: usize = 5;

@@ -3,13 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use forebay_control::{Log, recording::Period};
-use forebay_graph::{
-    Action, Actions, Cost, Layout, RunToCompletion, Scheduler, SchedulerKind, Snapshot, WeightedFair,
-    drive::wind_up_team, report::Report,
-};
+use forebay_graph::{Cost, RunToCompletion, Scheduler, WeightedFair, drive::wind_up_team};
 use forebay_instance::{SimulatedTeam, Simulation};
 use forebay_measure::Clock;
 use forebay_pipeline::{Conditions, Loaded, Source, load, usecase};
+use forebay_protocol::{Action, Decision, Layout, SchedulerKind, Snapshot, report::Report};
 use forebay_units::Ticks;
 
 /// A use case with settings, whose modules' calls take so many nanoseconds.
@@ -37,7 +35,7 @@ impl Log for Seen {
         self.0.lock().expect("nobody panicked").0 = Some(layout.clone());
     }
 
-    fn period(&mut self, snapshot: &Snapshot, actions: &Actions) {
+    fn period(&mut self, snapshot: &Snapshot, actions: &Decision) {
         let period = Period { snapshot: snapshot.clone(), actions: actions.clone() };
         self.0.lock().expect("nobody panicked").1.push(period);
     }

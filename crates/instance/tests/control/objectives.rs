@@ -1,6 +1,6 @@
 //! Objectives are kept, whatever traffic does.
 
-use forebay_graph::UnkeptCause;
+use forebay_protocol::UnkeptCause;
 
 use crate::driving::{Case, Run};
 

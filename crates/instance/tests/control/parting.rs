@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use forebay_control::{Log, Profiled, Settings, recording::Period};
-use forebay_graph::{
-    Actions, Cost, Layout, RunToCompletion, Snapshot,
-    drive::wind_up_team,
-    report::{ControlReport, MoveReport, Report, WhyMoved},
-};
+use forebay_graph::{Cost, RunToCompletion, drive::wind_up_team};
 use forebay_instance::{SimulatedTeam, Simulation, Steer, choose, start};
 use forebay_measure::{Clock, Tsc, machine::allowed_cores};
 use forebay_models::batching::Line;
 use forebay_pipeline::{Conditions, Loaded, Source, load};
+use forebay_protocol::{
+    Decision, Layout, Snapshot,
+    report::{ControlReport, MoveReason, MoveReport, Report},
+};
 use forebay_units::Ticks;
 
 use crate::numbered::{Stream, left_in_order, left_without_overtaking, write};
@@ -78,7 +78,7 @@ impl Log for Seen {
         self.0.lock().expect("nobody panicked").push((layout.clone(), Vec::new()));
     }
 
-    fn period(&mut self, snapshot: &Snapshot, actions: &Actions) {
+    fn period(&mut self, snapshot: &Snapshot, actions: &Decision) {
         let period = Period { snapshot: snapshot.clone(), actions: actions.clone() };
         self.0.lock().expect("nobody panicked").last_mut().expect("it has begun").1.push(period);
     }
@@ -163,7 +163,7 @@ fn flows_part_and_come_together_and_nothing_is_lost_or_overtaken() {
         assert_eq!(modules, ["after1", "heavy1", "heavy3"]);
     }
     let ways: Vec<_> = run.moves().iter().map(|moved| (moved.why, moved.from, moved.to)).collect();
-    assert_eq!(ways, [(WhyMoved::Apart, 0, 1), (WhyMoved::Together, 1, 0)]);
+    assert_eq!(ways, [(MoveReason::Apart, 0, 1), (MoveReason::Together, 1, 0)]);
     // Late before; in time from the second period on, and for good: what is told of that one is of the first, too, which has too few
     // packets to tell.
     let before = run.p99(0);
@@ -196,7 +196,7 @@ fn more_than_the_new_worker_can_do_is_dropped_and_the_others_go_on() {
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
     let sent: std::collections::BTreeMap<_, _> = streams((20, 400), (5, 400), folder.path()).into_iter().collect();
     let run = simulate_overloaded(folder.path(), "{ batching: optimal, period: 5ms, workers: 2 }", PAPERS, 2_000);
-    assert_eq!(run.moves().iter().map(|moved| moved.why).next(), Some(WhyMoved::Apart));
+    assert_eq!(run.moves().iter().map(|moved| moved.why).next(), Some(MoveReason::Apart));
     let left = left_without_overtaking(&folder.path().join("out.pcap"), &HEAVY);
     for port in TIGHT {
         assert_eq!(left[&port], sent[&port], "none of {port} is lost");
@@ -315,7 +315,7 @@ fn flows_part_and_come_together_while_threads_run() {
         assert_eq!(instance.workers(), 3 - moves);
     }
     let told: Vec<_> = control().moves.iter().map(|moved| (moved.why, moved.from, moved.to)).collect();
-    assert_eq!(told, [(WhyMoved::Apart, 0, 1), (WhyMoved::Together, 1, 0)]);
+    assert_eq!(told, [(MoveReason::Apart, 0, 1), (MoveReason::Together, 1, 0)]);
     while !board.is_quiet() {
         assert!(begin.elapsed() < PATIENCE, "the captures end");
         std::thread::sleep(Duration::from_millis(5));

@@ -1,7 +1,7 @@
 //! Rate objectives in overload: each flow has what it was promised, and of what is left fair rates.
 
-use forebay_graph::{Short, ShortCause};
 use forebay_pipeline::Source;
+use forebay_protocol::{ShortCause, ShortFlow};
 
 use crate::driving::{Run, run};
 
@@ -191,7 +191,9 @@ fn a_promised_flow_that_stops_leaves_no_promise_to_those_that_share_its_modules(
 fn promises_of_flows_that_share_a_module_take_too_much_time_rather_than_being_together() {
     let told = shared(&["ports.a.generator.count=10000000", "flows.0.min_rate=450kpps", "flows.1.min_rate=1Mpps"]);
     let short = &told.periods.last().expect("periods").actions.short;
-    let [Short { flow: 0, cause: ShortCause::Time { worker: 0, load }, .. }] = short[..] else { panic!("{short:?}") };
+    let [ShortFlow { flow: 0, cause: ShortCause::Time { worker: 0, load }, .. }] = short[..] else {
+        panic!("{short:?}")
+    };
     assert!(load > 1.1 && load < 1.4, "{load}");
 }
 

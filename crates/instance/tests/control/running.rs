@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use forebay_control::{Log, Settings};
-use forebay_graph::{Actions, Layout, Snapshot};
 use forebay_instance::{Instance, Steer, choose, start};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, Source, load, usecase};
+use forebay_protocol::{Decision, Layout, Snapshot};
 
 /// How long something may take to come about on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ impl Log for Said {
         self.0.lock().expect("nobody panicked").push(told);
     }
 
-    fn period(&mut self, snapshot: &Snapshot, _: &Actions) {
+    fn period(&mut self, snapshot: &Snapshot, _: &Decision) {
         let mut all = self.0.lock().expect("nobody panicked");
         let (_, modules, periods) = all.last_mut().expect("it has begun");
         assert_eq!(snapshot.modules.len(), *modules, "a snapshot of the pipeline that it decides for");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_graph::Why;
+use forebay_protocol::ChangeReason;
 
 use crate::driving::{Case, Run};
 
@@ -19,7 +19,7 @@ fn given_back(run: &Run) -> Vec<(usize, Option<usize>)> {
             {
                 all.push((was, Some(at)));
             }
-            if change.why == Why::Recovery {
+            if change.reason == ChangeReason::Recovery {
                 cut.insert(change.module, at);
             }
         }

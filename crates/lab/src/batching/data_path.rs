@@ -2,7 +2,7 @@
 //! nothing, relative to the time without a controller. Decisions are applied between turns; `cargo bench -p
 //! forebay-instance --bench decide` measures their cost.
 
-use forebay_graph::report::WorkerReport;
+use forebay_protocol::report::WorkerReport;
 use forebay_units::Nanos;
 use serde::Serialize;
 
@@ -90,7 +90,7 @@ fn in_turn(pipeline: &Pipeline, seed: usize) -> Result<Vec<Scenario>, LabError> 
 
 #[cfg(test)]
 mod tests {
-    use forebay_graph::report::Stalls;
+    use forebay_protocol::report::Stalls;
 
     use super::*;
 

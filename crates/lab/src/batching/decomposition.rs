@@ -6,11 +6,9 @@
 //! worker and with two. With two workers, the controller moves flows apart while packets flow. Packets of the second
 //! bearer are dropped if the ring to its worker is full.
 
-use forebay_graph::{
-    Cost,
-    report::{MoveReport, WhyMoved},
-};
+use forebay_graph::Cost;
 use forebay_pipeline::usecase;
+use forebay_protocol::report::{MoveReason, MoveReport};
 use serde::Serialize;
 
 use super::Extents;
@@ -119,7 +117,7 @@ pub(super) fn measure(
 
 fn result(workers: usize, run: Run) -> Decomposed {
     let moves = run.report.control.as_ref().map(|control| control.moves.clone()).unwrap_or_default();
-    let moved_at = moves.iter().find(|moved| moved.why == WhyMoved::Apart).map(|moved| moved.at_s);
+    let moved_at = moves.iter().find(|moved| moved.why == MoveReason::Apart).map(|moved| moved.at_s);
     let after = moved_at.map_or(0, |at_s| run.moments.iter().filter(|moment| moment.at_s <= at_s + 1e-9).count());
     // Short periods after a start or a move count here, because these figures state how soon an event occurs.
     let missed = |moment: &Moment| moment.violated && !moment.stalled;
@@ -200,8 +198,9 @@ fn sources(both: &str, port: u16, users: std::ops::Range<u64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use forebay_pipeline::{Conditions, load};
+
+    use super::*;
 
     #[test]
     fn two_users_have_an_objective_and_the_others_are_slow() {

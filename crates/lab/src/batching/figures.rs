@@ -1,6 +1,6 @@
 //! The figures of a run, and those of several runs together.
 
-use forebay_graph::report::{FlowReport, Report};
+use forebay_protocol::report::{FlowReport, Report};
 use serde::Serialize;
 
 use super::scenario::SETTLED;

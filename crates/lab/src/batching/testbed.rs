@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use forebay_control::Log;
 use forebay_graph::{
-    Action, RunToCompletion, Scheduler, SchedulerKind, WeightedFair,
+    RunToCompletion, Scheduler, WeightedFair,
     drive::{Ended, wind_up_team},
-    report::Report,
 };
 use forebay_instance::{Instance, SimulatedTeam, Simulation, Steer, choose, start};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, load};
+use forebay_protocol::{Action, SchedulerKind, report::Report};
 use forebay_units::{Nanos, Ticks};
 
 use super::costs::{BATCH, Costs};

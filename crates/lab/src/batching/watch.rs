@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_control::{Log, Settings};
-use forebay_graph::{Actions, Layout, Snapshot};
+use forebay_protocol::{Decision, Layout, Snapshot};
 use forebay_units::Nanos;
 use serde::Serialize;
 
@@ -137,7 +137,7 @@ impl Log for Watch {
         (recorded.period, recorded.decided) = (settings.period, 0);
     }
 
-    fn period(&mut self, snapshot: &Snapshot, _: &Actions) {
+    fn period(&mut self, snapshot: &Snapshot, _: &Decision) {
         let mut recorded = self.recorded();
         let recorded = &mut *recorded;
         if let Some(layout) = &recorded.layout {

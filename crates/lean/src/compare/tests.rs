@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_measure::machine::Cpu;
+use forebay_protocol::report::Cpu;
 
 use super::*;
 use crate::hardware::Hardware;
@@ -87,7 +87,7 @@ impl Model {
             eipc: None,
             busy_turns: 1,
             residue_ticks_per_turn: Some(32.0),
-            stalls: forebay_graph::report::Stalls::default(),
+            stalls: forebay_protocol::report::Stalls::default(),
             slept: Some((self.slept + self.noise() * 0.003).max(0.0)),
             disturbance: None,
         };

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use forebay_graph::{
-    Cost, Function, Next, OpenPort, Plan, RunToCompletion, Scheduler, SchedulerKind, WeightedFair, Worker,
-    drive::simulate_team_by,
+    Cost, Function, Next, OpenPort, Plan, RunToCompletion, Scheduler, WeightedFair, Worker, drive::simulate_team_by,
 };
 use forebay_instance::{SimulatedTeam, Simulation, StartError};
 use forebay_measure::{Simulated, placement};
+use forebay_protocol::SchedulerKind;
 use forebay_units::{Nanos, Ticks};
 
 use super::{Build, Extent, Served};

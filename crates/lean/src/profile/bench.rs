@@ -8,13 +8,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_graph::{
-    Action, SchedulerKind,
-    report::{Report, WorkerReport},
-};
 use forebay_instance::{Board, Cores, Instance, Outcome, choose};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, Source};
+use forebay_protocol::{
+    Action, SchedulerKind,
+    report::{Report, WorkerReport},
+};
 use forebay_units::Nanos;
 
 use super::fit::quartile;

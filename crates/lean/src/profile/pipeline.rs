@@ -11,11 +11,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_graph::SchedulerKind;
 use forebay_graph::files::read_text;
 use forebay_instance::{Instance, choose};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, Source, is_kind_with_secrets, parameters, shown_text};
+use forebay_protocol::SchedulerKind;
 use schemars::Schema;
 use serde_json::Value;
 

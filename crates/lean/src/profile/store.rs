@@ -9,7 +9,6 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use forebay_graph::files::{open_regular, read_text, replace};
-use forebay_measure::machine::Cpu;
 use serde::{Deserialize, Serialize};
 
 use super::{Profile, SCHEMA};
@@ -54,7 +53,11 @@ impl Key {
         let io = |error| StoreError::Io { file: program.to_owned(), error };
         let program = hash(&mut fs::File::open(program).map_err(io)?).map_err(io)?;
         let forebay = env!("CARGO_PKG_VERSION").to_owned();
-        Ok(Self { cpu: Cpu::this().model, build: Build { forebay, program: format!("{program:016x}") }, batch })
+        Ok(Self {
+            cpu: forebay_measure::machine::cpu().model,
+            build: Build { forebay, program: format!("{program:016x}") },
+            batch,
+        })
     }
 
     /// The name of the file: first the CPU model, which people look for, then the parts that distinguish it from other

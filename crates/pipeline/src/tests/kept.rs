@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use forebay_graph::{SharedState, kept_as};
+use forebay_protocol::ConfigurationChange;
 use forebay_units::Frequency;
 
-use crate::made::Change;
 use crate::{Conditions, Loaded, Source, prepare};
 
 /// A firewall whose state has so many sessions, another whose state stays, a translator, a balancer and users.
@@ -42,7 +42,7 @@ fn folder(rules: &str) -> tempfile::TempDir {
 }
 
 /// Loads what is to follow, as a reload does: what runs is there until it is replaced.
-fn follow(running: Option<Loaded>, text: &str, base: &Path) -> (Loaded, Change) {
+fn follow(running: Option<Loaded>, text: &str, base: &Path) -> (Loaded, ConfigurationChange) {
     let source = Source::new(text, "test.yaml", base);
     let conditions = Conditions { frequency: Frequency::new(1e9), simulated: true };
     let before = running.as_ref().map(|running| running.made.clone());

@@ -1,6 +1,7 @@
 //! `scheduler:` and `shares:`: what comes of them, and what is refused.
 
-use forebay_graph::{Limit, Marks, SchedulerKind, Share, WhenFull};
+use forebay_graph::{Marks, Share, WhenFull};
+use forebay_protocol::{RateLimit, SchedulerKind};
 use forebay_units::{BitRate, Nanos, PacketRate, Rate};
 
 use super::load;
@@ -25,7 +26,7 @@ fn shares_are_the_modules_own_and_what_is_not_said_is_as_documented() {
     let plan = load(&text).unwrap_or_else(|problems| panic!("{problems}")).plans.remove(0);
     assert_eq!(plan.scheduler, SchedulerKind::WeightedFair);
     let marks = Marks { queue: 500, high: 90, low: 10, when_full: WhenFull::Drop };
-    let limit = |rate, burst| Some(Limit { rate, burst: Nanos(burst) });
+    let limit = |rate, burst| Some(RateLimit { rate, burst: Nanos(burst) });
     let told: Vec<_> = plan.modules.iter().map(|module| (module.name.as_str(), module.share)).collect();
     let b = Share { limit: limit(Rate::Bits(BitRate(1e9)), 1_000_000), ..Share::default() };
     let c = Share { weight: 7, limit: limit(Rate::Packets(PacketRate(2e6)), 10_000), marks };

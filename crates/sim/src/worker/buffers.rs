@@ -1,6 +1,7 @@
 //! Buffers: their hold limits, and changes that a controller makes between turns.
 
-use forebay_graph::{Action, Scheduler};
+use forebay_graph::Scheduler;
+use forebay_protocol::Action;
 
 use super::{LATE, Worker};
 use crate::time::Picos;

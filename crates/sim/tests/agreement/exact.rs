@@ -1,8 +1,10 @@
 //! Compares the simulator with the engine in full detail and without random arrivals: periods and decisions must be
 //! equal, call by call.
 
-use forebay_graph::Snapshot;
-use forebay_graph::snapshot::{DelaySnapshot, FlowSnapshot, ModuleSnapshot, WorkerSnapshot};
+use forebay_protocol::{
+    Snapshot,
+    snapshot::{DelaySnapshot, FlowSnapshot, ModuleSnapshot, WorkerSnapshot},
+};
 use forebay_sim::{Detail, Options};
 
 use crate::run::{engine, simulated};

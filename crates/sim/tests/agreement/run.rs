@@ -3,14 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use forebay_control::{Log, Settings, recording::Period};
-use forebay_graph::{
-    Action, Actions, Cost, Layout, RunToCompletion, Scheduler, SchedulerKind, Snapshot, WeightedFair,
-    drive::wind_up_team,
-};
+use forebay_graph::{Cost, RunToCompletion, Scheduler, WeightedFair, drive::wind_up_team};
 use forebay_instance::{SimulatedTeam, Simulation};
 use forebay_measure::Distribution;
 use forebay_models::batching::Line;
 use forebay_pipeline::{Conditions, Loaded, load, usecase};
+use forebay_protocol::{Action, Decision, Layout, SchedulerKind, Snapshot};
 use forebay_sim::{Options, Scene, Simulator};
 use forebay_units::Ticks;
 
@@ -24,7 +22,7 @@ pub(crate) struct Recorder(Arc<Mutex<Vec<Period>>>);
 impl Log for Recorder {
     fn begin(&mut self, _: &Settings, _: &Layout) {}
 
-    fn period(&mut self, snapshot: &Snapshot, actions: &Actions) {
+    fn period(&mut self, snapshot: &Snapshot, actions: &Decision) {
         let period = Period { snapshot: snapshot.clone(), actions: actions.clone() };
         self.0.lock().expect("no thread panicked").push(period);
     }

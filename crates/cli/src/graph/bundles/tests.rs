@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use forebay_graph::report::{GraphEdge, GraphModule, GraphPort};
+use forebay_protocol::graph::{GraphEdge, GraphModule, GraphPort};
 use proptest::prelude::*;
 
 use super::*;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::Command;
 
-use forebay_graph::event::Event;
+use forebay_protocol::event::Event;
 
 use crate::running::temporary;
 

@@ -1,8 +1,8 @@
 //! Limits the packets let in if modules before gates use time that modules after the gates need: packets turned away at
 //! a gate have already cost that time.
 
-use forebay_graph::Layout;
 use forebay_models::max_min::{Demand, Shares, share};
+use forebay_protocol::Layout;
 
 use super::NEAR;
 use super::demands::Demands;

@@ -6,9 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use forebay_graph::{Layout, Snapshot};
-use forebay_models::batching::Line;
-use forebay_models::max_min::Demand;
+use forebay_models::{batching::Line, max_min::Demand};
+use forebay_protocol::{Layout, Snapshot};
 
 /// Length of the shortest frame in bytes, without its check sequence.
 const SHORTEST: f64 = 60.0;
@@ -294,7 +293,7 @@ pub(super) fn parts(layout: &Layout, at: usize) -> impl Iterator<Item = (usize, 
 
 /// Returns the share of a worker's time that modules have when it is busy. Its ports and its own work take the rest.
 fn capacity(layout: &Layout, snapshot: &Snapshot, worker: usize) -> f64 {
-    let spent = |(at, _): (usize, &forebay_graph::ModuleLayout)| {
+    let spent = |(at, _): (usize, &forebay_protocol::ModuleLayout)| {
         let part: f64 = parts(layout, at).filter(|(of, _)| *of == worker).map(|(_, part)| part).sum();
         let (module, cost) = (&snapshot.modules[at], cost(snapshot, at));
         part * (module.calls as f64 * cost.fixed + module.packets as f64 * cost.each)

@@ -1,8 +1,10 @@
 //! Finds the best triggers, both when objectives leave workers enough time and when they do not.
 
-use forebay_graph::Layout;
-use forebay_models::batching::waiting::{Arrivals, Predicted};
-use forebay_models::batching::{Flow, Model, Module};
+use forebay_models::batching::{
+    Flow, Model, Module,
+    waiting::{Arrivals, Predicted},
+};
+use forebay_protocol::Layout;
 
 use crate::outlook::busiest;
 
@@ -99,7 +101,7 @@ fn late<'m>(model: &'m Model, predicted: &'m Predicted) -> impl Iterator<Item = 
 /// Returns whether workers that are busy for at most this share can process all packets if no packet waits. A worker
 /// that is behind finds large batches at its ports.
 pub(super) fn carries(layout: &Layout, model: &Model, arrivals: &Arrivals, busy: f64) -> bool {
-    let full = |(of, module): (&forebay_graph::ModuleLayout, &Module)| {
+    let full = |(of, module): (&forebay_protocol::ModuleLayout, &Module)| {
         let ingress = if of.entry { model.largest() } else { module.ingress };
         Module { ingress, ..*module }
     };

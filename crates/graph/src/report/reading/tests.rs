@@ -84,9 +84,10 @@ fn parts_that_came_again_have_counted_from_zero() {
         let nothing = Reading::nothing(Frequency::new(1e9), Ticks::ZERO);
         Reading { modules: vec![module], ports: vec![port], workers: vec![worker], ..nothing }
     };
-    let cpu = forebay_measure::machine::Cpu { model: String::new(), tsc_ghz: 1.0 };
-    let origin = super::super::Origin { kind: super::super::Kind::Simulated, cpu, cores: vec![None] };
-    let report = super::super::Report::between(&reading(1_000), &reading(10), &origin);
+    let cpu = forebay_protocol::report::Cpu { model: String::new(), tsc_ghz: 1.0 };
+    let origin =
+        super::super::RunFacts { kind: forebay_protocol::report::FigureSource::Simulated, cpu, cores: vec![None] };
+    let report = reading(10).report_since(&reading(1_000), &origin);
     assert_eq!((report.modules[0].packets, report.modules[0].dropped, report.ports[0].received), (0, 0, 0));
     assert_eq!((report.workers[0].busy_turns, report.packets.lost), (0, 0));
 }

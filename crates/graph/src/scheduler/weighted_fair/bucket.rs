@@ -5,7 +5,7 @@
 use forebay_packet::Batch;
 use forebay_units::{Frequency, Rate, Ticks};
 
-use crate::scheduler::Limit;
+use forebay_protocol::RateLimit;
 
 /// A module's bucket.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Bucket {
 
 impl Bucket {
     /// A full bucket.
-    pub(super) fn new(limit: &Limit, frequency: Frequency, now: Ticks) -> Self {
+    pub(super) fn new(limit: &RateLimit, frequency: Frequency, now: Ticks) -> Self {
         let (per_second, bytes) = match limit.rate {
             Rate::Packets(rate) => (rate.0, false),
             Rate::Bits(rate) => (rate.0 / 8.0, true),
@@ -56,7 +56,7 @@ impl Bucket {
     }
 
     /// The same for a bucket whose limit has changed: what was saved or owed is kept as far as it fits.
-    pub(super) fn change(&mut self, limit: &Limit, frequency: Frequency, now: Ticks) {
+    pub(super) fn change(&mut self, limit: &RateLimit, frequency: Frequency, now: Ticks) {
         self.fill(now);
         let (level, bytes) = (self.level, self.bytes);
         *self = Self::new(limit, frequency, now);
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn bytes_are_counted_where_the_rate_is_of_bits() {
         let pool = Pool::new(PoolOptions { chunks: 64, ..PoolOptions::default() }).expect("memory");
-        let limit = Limit { rate: Rate::Bits(BitRate(8e9)), burst: Nanos(0) };
+        let limit = RateLimit { rate: Rate::Bits(BitRate(8e9)), burst: Nanos(0) };
         let mut bucket = Bucket::new(&limit, Frequency::new(1e9), Ticks::ZERO);
         assert_eq!(bucket.not_before(Ticks(5)), None, "an empty bucket is not in debt");
         bucket.take(&batch(&pool, 3, 100));
@@ -102,7 +102,7 @@ mod tests {
     fn a_promise_is_kept_however_it_was_rounded() {
         let pool = Pool::new(PoolOptions { chunks: 64, ..PoolOptions::default() }).expect("memory");
         for kpps in 1..2_000 {
-            let limit = Limit { rate: Rate::Packets(PacketRate(f64::from(kpps) * 1e3)), burst: Nanos(4_875) };
+            let limit = RateLimit { rate: Rate::Packets(PacketRate(f64::from(kpps) * 1e3)), burst: Nanos(4_875) };
             let mut bucket = Bucket::new(&limit, Frequency::new(1e9), Ticks::ZERO);
             let mut now = Ticks::ZERO;
             for size in (1..24).chain(1..24) {
@@ -123,7 +123,7 @@ mod tests {
         ) {
             let pool = Pool::new(PoolOptions { chunks: 64, ..PoolOptions::default() }).expect("memory");
             let per_second = f64::from(kpps) * 1e3;
-            let limit = Limit { rate: Rate::Packets(PacketRate(per_second)), burst: Nanos(burst) };
+            let limit = RateLimit { rate: Rate::Packets(PacketRate(per_second)), burst: Nanos(burst) };
             let mut bucket = Bucket::new(&limit, Frequency::new(1e9), Ticks::ZERO);
             let (mut now, mut taken, mut idle) = (Ticks::ZERO, 0usize, 0u64);
             for (size, pause) in sizes {

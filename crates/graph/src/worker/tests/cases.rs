@@ -1,5 +1,7 @@
 //! What a worker does, case by case.
 
+use forebay_protocol::Census;
+
 use super::*;
 
 #[test]

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use forebay_packet::Pool;
+use forebay_protocol::Census;
 
 use super::graphs::{Graph, graphs};
 use super::teams::{Cut, cuts, part};
 use super::*;
 use crate::drive::{Ended, simulate_team, wind_up_team};
 use crate::links::links;
-use crate::report::{Origin, Reading, Report};
+use crate::report::Reading;
+use crate::report::RunFacts;
 use crate::{Exchange, Former, Team};
 
 type Sim = Worker<Simulated, RunToCompletion>;
@@ -298,8 +300,8 @@ fn what_a_port_lost_is_told_once_over_a_change() {
     told.modules[0].turned_away.add(1);
     reading.merge(&Reading::of(&told, Ticks(2)));
     let nothing = Reading::nothing(Frequency::new(1e9), Ticks::ZERO);
-    let cpu = forebay_measure::machine::Cpu { model: "none".to_owned(), tsc_ghz: 1.0 };
-    let origin = Origin { kind: crate::report::Kind::Simulated, cpu, cores: vec![None] };
-    let report = Report::between(&nothing, &reading, &origin);
+    let cpu = forebay_protocol::report::Cpu { model: "none".to_owned(), tsc_ghz: 1.0 };
+    let origin = RunFacts { kind: forebay_protocol::report::FigureSource::Simulated, cpu, cores: vec![None] };
+    let report = reading.report_since(&nothing, &origin);
     assert_eq!((report.ports[0].dropped, report.flows[0].turned_away), (9, Some(7 + 2 + 3 + 1)));
 }

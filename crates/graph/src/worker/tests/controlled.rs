@@ -1,7 +1,9 @@
 //! What whoever decides on batches is told of a worker, and has it do.
 
+use forebay_protocol::Snapshot;
+
 use super::*;
-use crate::snapshot::{Sampler, Snapshot};
+use crate::Sampler;
 
 fn split_of_two(trigger: usize) -> Vec<Module> {
     vec![

@@ -1,9 +1,10 @@
 //! Random graphs under random changes: the invariant after every turn, and order within sessions.
 
+use forebay_protocol::RateLimit;
 use forebay_units::{BitRate, PacketRate, Rate};
 
 use super::*;
-use crate::{Limit, Marks, WhenFull};
+use crate::{Marks, WhenFull};
 
 #[derive(Clone, Debug)]
 pub(super) struct Graph {
@@ -39,7 +40,7 @@ fn shares() -> impl Strategy<Value = Share> {
         (1_000_000.0..50_000_000.0f64).prop_map(|rate| Rate::Packets(PacketRate(rate))),
         (1e9..20e9f64).prop_map(|rate| Rate::Bits(BitRate(rate))),
     ];
-    let limit = (rate, 0..100_000u64).prop_map(|(rate, burst)| Limit { rate, burst: Nanos(burst) });
+    let limit = (rate, 0..100_000u64).prop_map(|(rate, burst)| RateLimit { rate, burst: Nanos(burst) });
     let when_full = prop_oneof![3 => Just(WhenFull::Wait), 1 => Just(WhenFull::Drop)];
     let marks = (1..400u32, 1..=100u32, 0..100u32, when_full).prop_map(|(queue, high, low, when_full)| Marks {
         queue,

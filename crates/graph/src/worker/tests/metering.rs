@@ -2,15 +2,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay_measure::machine::Cpu;
+use forebay_packet::Pool;
+use forebay_protocol::report::{Cpu, FigureSource as Origins, Report, Spent};
 
 use super::*;
 use crate::drive::{Ended, simulate_team};
 use crate::links::links;
 use crate::meter::Meter;
-use crate::report::{Kind as Origins, Origin, Reading, Report, Spent};
+use crate::report::Reading;
+use crate::report::RunFacts;
 use crate::{Team, drive};
-use forebay_packet::Pool;
 
 /// Instructions and core cycles that something takes.
 type Takes = [u64; 2];
@@ -147,8 +148,8 @@ fn run<S: Scheduler>(worker: &mut Worker<Simulated, S>, log: &Log, packets: u32)
 
 fn report<S: Scheduler>(earlier: &Reading, worker: &Worker<Simulated, S>) -> Report {
     let cpu = Cpu { model: "none".to_owned(), tsc_ghz: 1.0 };
-    let origin = Origin { kind: Origins::Simulated, cpu, cores: vec![None] };
-    Report::between(earlier, &Reading::of(&worker.telemetry(), worker.clock().now()), &origin)
+    let origin = RunFacts { kind: Origins::Simulated, cpu, cores: vec![None] };
+    Reading::of(&worker.telemetry(), worker.clock().now()).report_since(earlier, &origin)
 }
 
 fn nothing() -> Reading {

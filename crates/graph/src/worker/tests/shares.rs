@@ -1,10 +1,11 @@
 //! Time shared out by weights, on whole workers in simulated time: who gets what, with unequal costs, over a second.
 
+use forebay_protocol::RateLimit;
 use forebay_units::{BitRate, PacketRate, Rate};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Limit, Marks, WhenFull};
+use crate::{Marks, WhenFull};
 
 /// A second of simulated time.
 const SECOND: Ticks = Ticks(1_000_000_000);
@@ -128,7 +129,7 @@ fn a_module_keeps_its_rate_limit_and_the_clock_moves_to_when_it_may_run() {
     for (rate, pps) in [(Rate::Packets(PacketRate(1e6)), 1e6), (Rate::Bits(BitRate(60.0 * 8.0 * 250_000.0)), 250_000.0)]
     {
         let mut plan = lanes(&[lane], &log);
-        plan.modules[0].share.limit = Some(Limit { rate, burst: Nanos(100_000) });
+        plan.modules[0].share.limit = Some(RateLimit { rate, burst: Nanos(100_000) });
         let mut worker = fair(plan, vec![lane.cost]);
         crate::drive::simulate(&mut worker, Ticks(SECOND.0 / 10));
         let telemetry = worker.telemetry();
@@ -283,7 +284,7 @@ fn an_overloaded_chain_drops_where_it_begins_and_the_others_go_on() {
 fn winding_up_waits_for_no_limit() {
     let log = Log::default();
     let mut plan = lanes(&[Lane { every: 1_000, ..EVEN }], &log);
-    plan.modules[0].share.limit = Some(Limit { rate: Rate::Packets(PacketRate(10.0)), burst: Nanos(0) });
+    plan.modules[0].share.limit = Some(RateLimit { rate: Rate::Packets(PacketRate(10.0)), burst: Nanos(0) });
     let mut worker = fair(plan, vec![EVEN.cost]);
     crate::drive::simulate(&mut worker, Ticks(100_000));
     assert!(worker.census().queued > 0);
@@ -301,7 +302,7 @@ fn weights_are_refused_where_nobody_shares_and_where_they_make_no_sense() {
     assert!(told.contains("run-to-completion"), "{told}");
     let mut worker = fair(plan(source(1), drain(&Log::default()), modules(), 64), vec![]);
     assert_eq!(worker.apply(&[set(0)]).expect_err("no weight").to_string(), "weight: 0: allowed are 1 to 65535");
-    let limit = Some(Limit { rate: Rate::Packets(PacketRate(0.0)), burst: Nanos(0) });
+    let limit = Some(RateLimit { rate: Rate::Packets(PacketRate(0.0)), burst: Nanos(0) });
     let told = worker.apply(&[Action::SetRate { module: 0, limit }]).expect_err("no rate").to_string();
     assert!(told.starts_with("rate: 0pps: allowed are"), "{told}");
     assert_eq!(worker.telemetry().counters[0].weight.get(), 1);

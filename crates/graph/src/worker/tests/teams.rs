@@ -1,11 +1,13 @@
 //! Random graphs over random workers: nothing lost, order within sessions, the same every time.
 
+use forebay_packet::Pool;
+use forebay_protocol::Census;
+
 use super::graphs::{Graph, graphs};
 use super::*;
 use crate::drive::{Ended, simulate_team, wind_up_team};
 use crate::links::links;
 use crate::{Team, placement};
-use forebay_packet::Pool;
 
 /// How a graph is placed: where it is cut into stages, and how many workers each stage has.
 #[derive(Clone, Debug)]

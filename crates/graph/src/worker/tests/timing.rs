@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay_measure::machine::Cpu;
+use forebay_protocol::report::{Cpu, FigureSource as Origins, Report};
 
 use super::*;
-use crate::report::{Kind as Origins, Origin, Reading, Report};
+use crate::report::Reading;
+use crate::report::RunFacts;
 
 /// What a reading of the clock takes.
 const READING: u64 = 13;
@@ -114,7 +115,7 @@ fn told_by(hand: &Hand, (per_call, calls): (u64, u32), gaps: &[u64], from: u64) 
     while worker.turn() != Next::Never {}
     let end = Reading::of(&telemetry, Ticks(hand.0.load(Ordering::Relaxed)));
     let cpu = Cpu { model: "none".to_owned(), tsc_ghz: 1.0 };
-    Report::between(&nothing, &end, &Origin { kind: Origins::Measured, cpu, cores: vec![None] })
+    end.report_since(&nothing, &RunFacts { kind: Origins::Measured, cpu, cores: vec![None] })
 }
 
 #[test]
@@ -196,7 +197,7 @@ fn what_is_nobodys_is_asking_ports_that_have_nothing() {
     (0..all).for_each(|_| _ = worker.turn());
     let end = Reading::of(&telemetry, Ticks(hand.0.load(Ordering::Relaxed)));
     let cpu = Cpu { model: "none".to_owned(), tsc_ghz: 1.0 };
-    let told = Report::between(&nothing, &end, &Origin { kind: Origins::Measured, cpu, cores: vec![None] });
+    let told = end.report_since(&nothing, &RunFacts { kind: Origins::Measured, cpu, cores: vec![None] });
     near(told.workers[0].residue_ticks_per_turn, POLL as f64);
     near(told.modules[0].ticks_per_batch, (100 + COSTS[1]) as f64);
 }

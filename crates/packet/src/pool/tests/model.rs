@@ -7,6 +7,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Weak, mpsc};
 use std::thread::{self, JoinHandle};
 
+use forebay_units::Ticks;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -14,7 +15,6 @@ use super::super::{Inner, Order, Pool, PoolOptions};
 use crate::testing::cases;
 use crate::testing::driver_memory::DriverMemory;
 use crate::{ArrivalClock, Batch, Packet, WORDS, Word};
-use forebay_units::Ticks;
 
 /// The thread on which an operation runs.
 #[derive(Clone, Copy, Debug)]

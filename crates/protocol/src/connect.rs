@@ -1,4 +1,4 @@
-//! Connecting without waiting for ever, and asking the kernel who listens. The standard library has neither.
+//! Connects with a time limit, and reads the listener's process ID. The standard library has neither.
 
 use std::io;
 use std::mem::offset_of;
@@ -8,24 +8,23 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
-/// Connects to the socket at `path`. Where its listener has no room for another connection, it waits for a place, up to
-/// `patience`.
+/// Connects to the socket at `path`. If the listener's queue of connections is full, the call waits up to `patience`.
 ///
 /// # Errors
-/// As connecting; [`WouldBlock`](io::ErrorKind::WouldBlock) where there was no place.
-pub(super) fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
-    // Refuses what is no path of a socket, with the words of the standard library.
+/// Those of the system's `connect`; [`WouldBlock`](io::ErrorKind::WouldBlock) if the queue stayed full.
+pub(crate) fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    // Refuses paths that no socket can have, with the error of the standard library.
     SocketAddr::from_pathname(path)?;
     let bytes = path.as_os_str().as_bytes();
     let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
     address.sun_path.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from as libc::c_char);
     let length = offset_of!(libc::sockaddr_un, sun_path) + bytes.len() + 1;
-    // SAFETY: no memory is passed.
+    // SAFETY: the call passes no memory.
     let made = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     if made < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was made just now, and nothing else has it.
+    // SAFETY: the descriptor was made by the call above, and nothing else owns it.
     let stream = UnixStream::from(unsafe { OwnedFd::from_raw_fd(made) });
     if patience.is_zero() {
         stream.set_nonblocking(true)?;
@@ -33,8 +32,8 @@ pub(super) fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream>
         stream.set_write_timeout(Some(patience))?;
     }
     loop {
-        // SAFETY: `address` is there until the call returns, and has at least `length` bytes: the path is shorter than
-        // its room.
+        // SAFETY: `address` lives until the call returns and has at least `length` bytes: the check above guarantees that
+        // the path fits.
         let done = unsafe {
             libc::connect(stream.as_raw_fd(), (&raw const address).cast::<libc::sockaddr>(), length as libc::socklen_t)
         };
@@ -51,13 +50,13 @@ pub(super) fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream>
     Ok(stream)
 }
 
-/// The number of the process that listens at the other end, as this process sees it. `None` where it has none here: it
-/// is in another PID namespace.
-pub(super) fn process(stream: &UnixStream) -> Option<u32> {
-    // rustix has this call, but has no value for the number 0, which means none.
+/// Returns the process ID of the listener as this process sees it. `None` if the listener has no ID here, because it is
+/// in another PID namespace.
+pub(crate) fn process(stream: &UnixStream) -> Option<u32> {
+    // rustix has this call, but its type has no value for ID 0, which stands for a process of another namespace.
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: `credentials` has `length` bytes, any of which the kernel may write, and both are there until the call
+    // SAFETY: `credentials` has `length` bytes, the kernel may write any bits to them, and both live until the call
     // returns.
     let done = unsafe {
         libc::getsockopt(
@@ -72,21 +71,21 @@ pub(super) fn process(stream: &UnixStream) -> Option<u32> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
 
-    /// A listener at `path` with no room for another connection, and the connection that took it.
-    pub(in crate::socket) fn busy(path: &Path) -> (UnixListener, UnixStream) {
+    /// Returns a listener at `path` whose queue is full, and the connection that fills it.
+    pub(crate) fn busy(path: &Path) -> (UnixListener, UnixStream) {
         let listener = UnixListener::bind(path).expect("a socket");
-        // SAFETY: no memory is passed.
+        // SAFETY: the call passes no memory.
         assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
         let first = connect(path, Duration::ZERO).expect("there is room for one");
         (listener, first)
     }
 
-    /// Connecting to a process that accepted nothing waited for ever.
+    /// Connecting to a process that accepted no connection once waited for ever.
     #[test]
     fn a_listener_without_room_is_not_waited_for_for_ever() {
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");

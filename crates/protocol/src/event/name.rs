@@ -1,18 +1,19 @@
-//! The names of events, and how much each matters (`docs/events.md`).
+//! The names of events and their levels (`docs/events.md`).
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How much an event matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// The level of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// Something does not work, and packets are lost by it.
+    /// Something fails, and packets are lost.
     Error,
-    /// Something needs a look.
+    /// Something needs attention.
     Warn,
-    /// Something changed as it should.
+    /// An expected change.
     Info,
 }
 
@@ -28,23 +29,23 @@ impl fmt::Display for Level {
 
 macro_rules! names {
     ($($(#[doc = $doc:literal])* $variant:ident = $name:literal, $level:ident;)*) => {
-        /// The name of an event. It stays the same over versions: programs look for it.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        /// The name of an event. It stays the same in later versions, because programs look for it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
         pub enum EventName {
             $($(#[doc = $doc])* #[serde(rename = $name)] $variant,)*
         }
 
         impl EventName {
-            /// All of them.
+            /// All names.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// The name as it is written.
+            /// Returns the name as text.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name),* }
             }
 
-            /// How much it matters.
+            /// Returns the level.
             #[must_use]
             pub const fn level(self) -> Level {
                 match self { $(Self::$variant => Level::$level),* }
@@ -58,7 +59,7 @@ names! {
     Started = "started", Info;
     /// The socket is open.
     Listening = "listening", Info;
-    /// The run has the end that a simulated run without a duration gets.
+    /// The run has a default duration, because it is simulated and has none.
     DurationSet = "duration_set", Info;
     /// The run starts from the configuration that was accepted last.
     StateUsed = "state_used", Info;
@@ -123,5 +124,17 @@ names! {
 impl fmt::Display for EventName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_written_as_serde_writes_them() {
+        for name in EventName::ALL {
+            assert_eq!(serde_json::to_value(name).expect("a name"), name.as_str());
+        }
     }
 }

@@ -1,13 +1,13 @@
-//! Events as lines of text, which no text from outside can end or forge.
+//! Writes events as lines of text. Text from outside cannot end or forge a line.
 
 use serde_json::Value;
 
 use super::Event;
 
-/// Whether a character is an instruction to a terminal or a reader of lines: control characters but for the end of a
-/// line and the tabulator, other ends of lines, and characters that turn the direction in which text is read.
+/// Returns whether a character controls a terminal or a reader of lines: control characters except line feed and tab,
+/// other line separators, and characters that change the direction of text.
 #[must_use]
-pub fn is_acting(character: char) -> bool {
+pub fn is_control(character: char) -> bool {
     match character {
         '\n' | '\t' => false,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
@@ -15,13 +15,13 @@ pub fn is_acting(character: char) -> bool {
     }
 }
 
-/// `text` with such characters as JSON escapes them, which leaves JSON the same.
+/// Returns `text` with these characters as JSON escapes. A JSON text keeps its meaning.
 #[must_use]
-pub fn without_acting(text: &str) -> String {
+pub fn without_control(text: &str) -> String {
     let mut safe = String::with_capacity(text.len() + 16);
     for character in text.chars() {
-        if is_acting(character) {
-            // None of them is beyond 16 bits.
+        if is_control(character) {
+            // All of them fit in 16 bits.
             safe.push_str(&format!("\\u{:04x}", u32::from(character)));
         } else {
             safe.push(character);
@@ -30,7 +30,7 @@ pub fn without_acting(text: &str) -> String {
     safe
 }
 
-/// An event as pairs: the fixed ones first, then the fields in alphabetical order, then the message.
+/// Writes an event as pairs: the fixed ones, then the fields in alphabetical order, then the message.
 pub(super) fn logfmt(event: &Event) -> String {
     let mut line = format!("time={} level={} event={}", event.time, event.level, event.event);
     let mut add = |name: &str, value: &Value| {
@@ -47,11 +47,11 @@ pub(super) fn logfmt(event: &Event) -> String {
     line
 }
 
-/// A value: plain words as they are, other text between quotes with the escapes of JSON.
+/// Writes a value: plain words unchanged, other text in quotes with the escapes of JSON.
 fn written(value: &Value) -> String {
     match value {
         Value::String(text) if is_plain(text) => text.clone(),
-        value => without_acting(&value.to_string()),
+        value => without_control(&value.to_string()),
     }
 }
 

@@ -1,7 +1,7 @@
-//! Where sockets of running pipelines are, and which one is meant.
+//! Finds the sockets of running pipelines.
 //!
-//! A run without a name of its own has the socket `NAME-PID.sock`; one that was given a name has `named/NAME.sock`,
-//! which no other run can have at the same time.
+//! A run without a name has the socket `PIPELINE-PID.sock`. A run with a name has `named/NAME.sock`, so that no two runs
+//! have one name at the same time.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -10,44 +10,45 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_pipeline::nearest;
 use thiserror::Error;
 
-use super::peer;
+use crate::connect;
 
 /// The longest name of a run.
 const LONGEST_NAME: usize = 40;
-/// A socket that was made so lately may not be listened at yet.
+/// A younger socket may not have its listener yet.
 const NEW: Duration = Duration::from_secs(60);
 
-/// Why no socket is found.
+/// Why no socket was found.
 #[derive(Debug, Error, PartialEq, Eq)]
-pub enum PlaceError {
-    /// Nothing runs.
+pub enum LocateError {
+    /// No pipeline runs.
     #[error("no pipeline is running here (looked in {}): start one with `forebay run`, or name its socket with --socket", .0.display())]
     None(PathBuf),
-    /// Several run: the names of all.
+    /// Several pipelines run: their names.
     #[error("several pipelines are running: name one{}", options(.0))]
     Several(Vec<String>),
-    /// None has this name.
-    #[error("no running pipeline is called '{name}'{}{}", nearest(name, running.iter().map(String::as_str)), known(running))]
+    /// No pipeline has this name.
+    #[error("no running pipeline is called '{name}'{hint}{}", known(running))]
     Unknown {
         /// The name.
         name: String,
-        /// The names of all that run.
+        /// The names of all running pipelines.
         running: Vec<String>,
+        /// A suggestion that a program with a user may add: `" (did you mean 'edge'?)"`.
+        hint: String,
     },
-    /// Several have this name.
+    /// Several pipelines have this name.
     #[error("several running pipelines are called '{name}': name one{}", options(handles))]
     Ambiguous {
         /// The name.
         name: String,
-        /// A name for each that no other has.
+        /// A unique name of each of them.
         handles: Vec<String>,
     },
 }
 
-/// Each name as the option that names it, a line each: to be copied.
+/// Lists names as options, one per line, ready to be copied.
 fn options(names: &[String]) -> String {
     names.iter().map(|name| format!("\n  --instance {name}")).collect()
 }
@@ -60,35 +61,35 @@ fn known(names: &[String]) -> String {
     format!(": running are {}{more}", names.iter().take(8).cloned().collect::<Vec<_>>().join(", "))
 }
 
-/// A pipeline that runs, by its socket.
+/// A running pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Located {
-    /// Its name, which others may have, too.
+    /// Its name. Other pipelines may have the same.
     pub name: String,
-    /// The number of its process as the socket's name has it; `None` of a run with a name of its own.
+    /// Its process ID, from the socket's name; `None` if the run has a name.
     pub pid: Option<u32>,
     /// The socket.
     pub path: PathBuf,
 }
 
 impl Located {
-    /// A name that no other has.
+    /// Returns a unique name.
     fn handle(&self) -> String {
         self.pid.map_or_else(|| self.name.clone(), |pid| format!("{}-{pid}", self.name))
     }
 }
 
-/// Sockets, by whether somebody listens there.
+/// Sockets with and without a listener.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// Of pipelines that run, by name.
+    /// Running pipelines, by name.
     pub alive: Vec<Located>,
-    /// Those that killed processes have left.
+    /// Sockets that killed processes left behind.
     pub dead: Vec<PathBuf>,
 }
 
 impl Listing {
-    /// The names that `--instance` takes: with the process's number where several have the same.
+    /// Returns the names for `--instance`: with the process ID if several pipelines have the same name.
     #[must_use]
     pub fn handles(&self) -> Vec<String> {
         let mut counts = BTreeMap::new();
@@ -96,30 +97,30 @@ impl Listing {
         self.alive.iter().map(|it| if counts[&it.name] > 1 { it.handle() } else { it.name.clone() }).collect()
     }
 
-    /// The one that is called so.
-    fn called(self, name: &str) -> Result<PathBuf, PlaceError> {
+    /// Returns the socket of the pipeline with this name.
+    fn called(self, name: &str) -> Result<PathBuf, LocateError> {
         let plain = plain(name);
         let by = |is: &dyn Fn(&Located) -> bool| self.alive.iter().filter(|it| is(it)).cloned().collect::<Vec<_>>();
-        // Its own name, a pipeline's name, then a name with the process's number.
+        // The name of a run is tried first, then that of a pipeline, then one with a process ID.
         let found =
             [by(&|it| it.pid.is_none() && it.name == name), by(&|it| it.name == plain), by(&|it| it.handle() == name)];
         let mut found = found.into_iter().find(|found| !found.is_empty()).unwrap_or_default();
         match found.len() {
-            0 => Err(PlaceError::Unknown { name: name.to_owned(), running: self.handles() }),
+            0 => Err(LocateError::Unknown { name: name.to_owned(), running: self.handles(), hint: String::new() }),
             1 => Ok(found.remove(0).path),
             _ => {
                 let handles = found.iter().map(Located::handle).collect();
-                Err(PlaceError::Ambiguous { name: name.to_owned(), handles })
+                Err(LocateError::Ambiguous { name: name.to_owned(), handles })
             }
         }
     }
 }
 
 fn own_user() -> u32 {
-    fs::metadata("/proc/self").map_or(0, |told| told.uid())
+    fs::metadata("/proc/self").map_or(0, |metadata| metadata.uid())
 }
 
-/// The user's own folder for sockets.
+/// Returns the user's folder for sockets.
 fn folder() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| Path::new(folder).is_dir()) {
         Some(folder) => PathBuf::from(folder).join("forebay"),
@@ -127,7 +128,7 @@ fn folder() -> PathBuf {
     }
 }
 
-/// The folders of all users, which the administrator can enter.
+/// Returns the folders of all users if this is the administrator, else the user's own.
 fn folders() -> Vec<PathBuf> {
     let mut all = vec![folder()];
     if own_user() == 0 {
@@ -150,22 +151,25 @@ fn make_folder(folder: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         made => made?,
     }
-    let told = fs::symlink_metadata(folder)?;
-    if !told.is_dir() || told.uid() != own_user() || told.mode() & 0o077 != 0 {
+    let metadata = fs::symlink_metadata(folder)?;
+    if !metadata.is_dir() || metadata.uid() != own_user() || metadata.mode() & 0o077 != 0 {
         let why = format!("{} is not a folder that only this user can enter", folder.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     Ok(())
 }
 
-/// The user's own folder, which is made.
-pub(crate) fn own_folder() -> io::Result<PathBuf> {
+/// Makes and returns the user's folder for sockets.
+///
+/// # Errors
+/// Those of making folders; also a folder that another user owns or can enter.
+pub fn own_folder() -> io::Result<PathBuf> {
     let folder = folder();
     make_folder(&folder)?;
     Ok(folder)
 }
 
-/// A name as a socket's name has it.
+/// Returns a name with every character replaced that sockets' names do not have.
 fn plain(name: &str) -> String {
     let plain = |letter: char| if is_plain(letter) { letter } else { '_' };
     name.chars().map(plain).take(LONGEST_NAME).collect()
@@ -175,21 +179,21 @@ fn is_plain(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "-_.".contains(letter)
 }
 
-/// Where the socket of a pipeline of this name goes that this process runs; the folder is made.
+/// Returns the path for the socket of a pipeline that this process runs. Makes the folder.
 ///
 /// # Errors
-/// As making folders; also a folder of that name that another user can enter or owns.
-pub fn place(pipeline: &str) -> io::Result<PathBuf> {
+/// As [`own_folder`].
+pub fn socket_path(pipeline: &str) -> io::Result<PathBuf> {
     let folder = own_folder()?;
     sweep(&folder);
     Ok(folder.join(format!("{}-{}.sock", plain(pipeline), std::process::id())))
 }
 
-/// Where the socket of a run goes that is called `name`; the folder is made.
+/// Returns the path for the socket of a run that is called `name`. Makes the folder.
 ///
 /// # Errors
-/// As [`place`]; a name that is none, or that a running pipeline has.
-pub fn place_named(name: &str) -> io::Result<PathBuf> {
+/// As [`own_folder`]; also an invalid name, or the name of a running pipeline.
+pub fn named_socket_path(name: &str) -> io::Result<PathBuf> {
     let is_name =
         (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(is_plain) && !name.starts_with(['-', '.']);
     if !is_name {
@@ -214,7 +218,7 @@ pub fn place_named(name: &str) -> io::Result<PathBuf> {
     Ok(named.join(format!("{name}.sock")))
 }
 
-/// The sockets of a folder, by their names.
+/// Lists the sockets of a folder.
 fn sockets(folder: &Path) -> Vec<Located> {
     let entries = |folder: &Path| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -232,9 +236,12 @@ fn sockets(folder: &Path) -> Vec<Located> {
     all
 }
 
-/// Whether somebody listens at a socket, also one that is too busy to let anybody in.
-pub(super) fn is_listened_at(path: &Path) -> io::Result<bool> {
-    match peer::connect(path, Duration::ZERO) {
+/// Returns whether a socket has a listener, which may be too busy to accept a connection.
+///
+/// # Errors
+/// Those of the system's `connect`, except a missing listener.
+pub fn is_listened_at(path: &Path) -> io::Result<bool> {
+    match connect::connect(path, Duration::ZERO) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(false),
@@ -242,11 +249,11 @@ pub(super) fn is_listened_at(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Looks who listens in a folder. One that another user has put there is passed over.
+/// Lists the sockets of a folder with and without a listener. Skips a folder of another user.
 fn look(folder: &Path) -> Listing {
     let mut listing = Listing::default();
-    let is_trusted =
-        fs::symlink_metadata(folder).is_ok_and(|told| told.is_dir() && (told.uid() == own_user() || own_user() == 0));
+    let is_trusted = fs::symlink_metadata(folder)
+        .is_ok_and(|metadata| metadata.is_dir() && (metadata.uid() == own_user() || own_user() == 0));
     if !is_trusted {
         return listing;
     }
@@ -261,7 +268,7 @@ fn look(folder: &Path) -> Listing {
     listing
 }
 
-/// All pipelines of this user that run; of the administrator, those of all users.
+/// Lists the running pipelines of this user; for the administrator, those of all users.
 #[must_use]
 pub fn running() -> Listing {
     let mut all = Listing::default();
@@ -273,32 +280,31 @@ pub fn running() -> Listing {
     all
 }
 
-/// Takes away what processes left that are not there any more: they were killed.
+/// Removes the sockets of killed processes.
 fn sweep(folder: &Path) {
     for socket in sockets(folder) {
         let gone = match socket.pid {
             Some(process) => !Path::new(&format!("/proc/{process}")).exists(),
-            // Its process is not known: it may be about to listen.
+            // The process is unknown: it may be about to listen.
             None => {
-                let made = fs::symlink_metadata(&socket.path).and_then(|told| told.modified());
+                let made = fs::symlink_metadata(&socket.path).and_then(|metadata| metadata.modified());
                 made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > NEW))
             }
         };
-        // One of another container has a number that means nothing here, and listens.
+        // A process of another container has an ID that means nothing here, and listens.
         let refuses = || matches!(is_listened_at(&socket.path), Ok(false));
         if gone && refuses() {
-            // Another may have been faster.
+            // Another process may have removed it already.
             let _ = fs::remove_file(&socket.path);
         }
     }
 }
 
-/// The socket that is meant: the one at the path or of the run that was named, else that of the only pipeline that
-/// runs.
+/// Returns the socket at `path`, or of the pipeline called `instance`, or of the only running pipeline.
 ///
 /// # Errors
-/// [`PlaceError`].
-pub fn find(path: Option<&Path>, instance: Option<&str>) -> Result<PathBuf, PlaceError> {
+/// [`LocateError`].
+pub fn find(path: Option<&Path>, instance: Option<&str>) -> Result<PathBuf, LocateError> {
     if let Some(path) = path {
         return Ok(path.to_owned());
     }
@@ -306,14 +312,14 @@ pub fn find(path: Option<&Path>, instance: Option<&str>) -> Result<PathBuf, Plac
     let mut own = look(&folder);
     match instance {
         Some(name) => match own.called(name) {
-            // The administrator may mean another user's.
-            Err(PlaceError::Unknown { .. }) => running().called(name),
+            // The administrator may name a pipeline of another user.
+            Err(LocateError::Unknown { .. }) => running().called(name),
             found => found,
         },
         None => match own.alive.len() {
-            0 => Err(PlaceError::None(folder)),
+            0 => Err(LocateError::None(folder)),
             1 => Ok(own.alive.remove(0).path),
-            _ => Err(PlaceError::Several(own.handles())),
+            _ => Err(LocateError::Several(own.handles())),
         },
     }
 }
@@ -329,38 +335,43 @@ mod tests {
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
         let file = |name: &str| folder.path().join(name);
         let own = format!("a-b-{}.sock", std::process::id());
-        // No process has the greatest number: there are 2^22 at the most.
+        // No process has this ID: the largest is 2^22.
         for name in [own.as_str(), "gw-4294967295.sock", "gw-x.sock", "notes"] {
             fs::write(file(name), "").expect("a writable folder");
         }
         sweep(folder.path());
-        let left = [own.as_str(), "gw-4294967295.sock", "gw-x.sock", "notes"].map(|name| file(name).exists());
-        assert_eq!(left, [true, false, true, true]);
+        let present = [own.as_str(), "gw-4294967295.sock", "gw-x.sock", "notes"].map(|name| file(name).exists());
+        assert_eq!(present, [true, false, true, true]);
     }
 
     #[test]
-    fn several_are_told_as_options() {
-        let told = PlaceError::Several(vec!["edge".to_owned(), "gw-7".to_owned()]).to_string();
-        assert_eq!(told, "several pipelines are running: name one\n  --instance edge\n  --instance gw-7");
-        let told = PlaceError::Unknown { name: "edg".to_owned(), running: vec!["edge".to_owned()] }.to_string();
-        assert_eq!(told, "no running pipeline is called 'edg' (did you mean 'edge'?): running are edge");
+    fn several_are_listed_as_options() {
+        let text = LocateError::Several(vec!["edge".to_owned(), "gw-7".to_owned()]).to_string();
+        assert_eq!(text, "several pipelines are running: name one\n  --instance edge\n  --instance gw-7");
+        let text = LocateError::Unknown {
+            name: "edg".to_owned(),
+            running: vec!["edge".to_owned()],
+            hint: " (did you mean 'edge'?)".to_owned(),
+        }
+        .to_string();
+        assert_eq!(text, "no running pipeline is called 'edg' (did you mean 'edge'?): running are edge");
     }
 
     /// A stopped process whose socket had no room kept every command that looks for runs waiting.
     #[test]
-    fn a_run_without_room_for_a_connection_is_listed_and_told_busy() {
+    fn a_run_without_room_for_a_connection_is_listed_and_reported_busy() {
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
         let path = folder.path().join("gw-4294967295.sock");
-        let _full = peer::tests::busy(&path);
+        let _full = connect::tests::busy(&path);
         assert_eq!(look(folder.path()).handles(), ["gw"]);
         sweep(folder.path());
-        assert!(path.exists(), "somebody listens there");
-        let error = super::super::Client::connect(&path).err().expect("no room").to_string();
-        assert!(error.contains("it accepts no connection, and no other has room to wait"), "{error}");
+        assert!(path.exists(), "the socket has a listener");
+        let error = crate::Client::connect(&path).err().expect("no room").to_string();
+        assert!(error.contains("it accepts no connection, and its queue is full"), "{error}");
     }
 
     #[test]
-    fn a_run_is_found_by_its_name_and_the_dead_are_told_apart() {
+    fn a_run_is_found_by_its_name_and_killed_runs_are_listed_separately() {
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
         let named = folder.path().join("named");
         fs::create_dir(&named).expect("a writable folder");
@@ -375,13 +386,13 @@ mod tests {
         let look = || look(folder.path());
         assert_eq!(look().dead, [dead]);
         assert_eq!(look().handles(), ["edge", "edge-1", "gw-7", "gw-8"]);
-        // A name with a number at its end is a name; the process's number is none.
+        // A name may end in a number; a process ID alone is not a name.
         for (name, path) in [("edge", &edge), ("edge-9", &edge), ("edge-1", &own), ("gw-7", &first), ("gw-8", &second)]
         {
             assert_eq!(look().called(name).as_ref(), Ok(path), "{name}");
         }
         let handles = vec!["gw-7".to_owned(), "gw-8".to_owned()];
-        assert_eq!(look().called("gw"), Err(PlaceError::Ambiguous { name: "gw".to_owned(), handles }));
-        assert!(matches!(look().called("g"), Err(PlaceError::Unknown { running, .. }) if running.len() == 4));
+        assert_eq!(look().called("gw"), Err(LocateError::Ambiguous { name: "gw".to_owned(), handles }));
+        assert!(matches!(look().called("g"), Err(LocateError::Unknown { running, .. }) if running.len() == 4));
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use forebay_measure::{Away, Counter, Values, Window};
+use forebay_protocol::snapshot::{DelaySnapshot, LONG_CLASSES, ModuleSnapshot, Snapshot, WorkerSnapshot};
 use forebay_units::{Frequency, Nanos, Percentile, Ticks};
 
-use super::{DelaySnapshot, ModuleSnapshot, Snapshot, WorkerSnapshot};
-use crate::telemetry::{LONG_CLASSES, Telemetry};
+use crate::telemetry::Telemetry;
 
 /// Packets above the chosen percentile without which it says nothing; of any, where it is the mean.
 const ENOUGH: f64 = 1.0;

@@ -1,17 +1,53 @@
-//! The last events of a run, for all that read them: a bounded ring with increasing numbers.
+//! The log of a run's events: a bounded ring with increasing numbers, read by the table, the socket and log files.
 
-use std::collections::VecDeque;
+mod limit;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use forebay_protocol::event::{Event, EventName};
 use serde_json::Value;
 
-use super::{Event, NewEvent};
+pub use limit::{LIMIT, Limit};
 
-/// How many events a log keeps; older ones go.
+/// The number of events that a log keeps. Older ones are removed.
 pub const KEPT: usize = 1_024;
-/// The longest text in an event, in bytes: a configuration can have thousands of errors.
-pub(super) const LONGEST: usize = 4_096;
+/// The longest text of an event, in bytes. A configuration can have thousands of errors.
+const LONGEST: usize = 4_096;
+
+/// An event before it is recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewEvent {
+    name: EventName,
+    fields: BTreeMap<String, Value>,
+    message: String,
+}
+
+impl NewEvent {
+    /// Returns an event with a message.
+    #[must_use]
+    pub fn new(name: EventName, message: impl Into<String>) -> Self {
+        Self { name, fields: BTreeMap::new(), message: message.into() }
+    }
+
+    /// Adds a field. Its name must not be one of [`Event`]'s own: `id`, `time`, `level`, `event`, `pipeline`, `msg`.
+    #[must_use]
+    pub fn with(mut self, field: &'static str, value: impl Into<Value>) -> Self {
+        debug_assert!(!["id", "time", "level", "event", "pipeline", "msg"].contains(&field), "{field}");
+        self.fields.insert(field.to_owned(), value.into());
+        self
+    }
+
+    /// Adds a field if there is a value.
+    #[must_use]
+    pub fn with_some(self, field: &'static str, value: Option<impl Into<Value>>) -> Self {
+        match value {
+            Some(value) => self.with(field, value),
+            None => self,
+        }
+    }
+}
 
 /// The events of a run.
 #[derive(Debug, Default)]
@@ -22,12 +58,12 @@ pub struct EventLog {
 }
 
 impl EventLog {
-    /// Names the pipeline in events from now on. The first name stays.
+    /// Sets the name of the pipeline for the events that follow. Only the first call has an effect.
     pub fn set_pipeline(&self, name: &str) {
         let _ = self.pipeline.set(name.to_owned());
     }
 
-    /// Records an event, with the present time.
+    /// Records an event with the present time.
     pub fn record(&self, new: NewEvent) {
         let NewEvent { name, mut fields, mut message } = new;
         shorten(&mut message);
@@ -37,7 +73,7 @@ impl EventLog {
             }
         }
         let mut ring = self.lock();
-        // Under the lock: times are in the order of the numbers.
+        // Read under the lock, so that times have the order of the numbers.
         let time = format!("{:.3}", jiff::Timestamp::now());
         let id = ring.back().map_or(1, |last| last.id + 1);
         let pipeline = self.pipeline.get().cloned().unwrap_or_default();
@@ -49,13 +85,13 @@ impl EventLog {
         self.recorded.notify_all();
     }
 
-    /// Returns the events that follow the one with number `id`, as far as they are kept; all that are kept with 0.
+    /// Returns the kept events after number `id`; all of them for 0.
     #[must_use]
     pub fn after(&self, id: u64) -> Vec<Event> {
         following(&self.lock(), id)
     }
 
-    /// The same, but waits up to `patience` for the first one.
+    /// Returns the same, and waits up to `patience` for the first one.
     #[must_use]
     pub fn wait_after(&self, id: u64, patience: Duration) -> Vec<Event> {
         let is_old = |ring: &mut VecDeque<Event>| ring.back().is_none_or(|last| last.id <= id);
@@ -63,14 +99,14 @@ impl EventLog {
         following(&waited.unwrap_or_else(PoisonError::into_inner).0, id)
     }
 
-    /// Returns the last `count` events, oldest first: for a table that shows them.
+    /// Returns the last `count` events, oldest first.
     #[must_use]
     pub fn recent(&self, count: usize) -> Vec<Event> {
         let ring = self.lock();
         ring.iter().skip(ring.len().saturating_sub(count)).cloned().collect()
     }
 
-    /// A thread that panicked while it had the lock recorded a whole event or none.
+    /// Locks the ring. A thread that panicked with the lock has recorded a whole event or none.
     fn lock(&self) -> MutexGuard<'_, VecDeque<Event>> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -87,3 +123,6 @@ fn following(ring: &VecDeque<Event>, id: u64) -> Vec<Event> {
     let from = ring.partition_point(|event| event.id <= id);
     ring.range(from..).cloned().collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,11 @@
-//! How often an event that packets cause is recorded: the first at once, then a count every ten seconds.
+//! Limits events that packets cause: the first is recorded at once, then a count every ten seconds.
 
 use std::time::{Duration, Instant};
 
 /// The least time between two events of one name and subject that packets cause.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
-/// The limit of one event's name and subject, over a counter that grows.
+/// The limit of one event name and subject, over a counter that increases.
 #[derive(Debug, Default)]
 pub struct Limit {
     reported: u64,
@@ -13,8 +13,8 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Returns how many are to be reported now that the counter stands at `total`; `None` while there is nothing new,
-    /// or it is too early. `is_last`: the run ends, and nothing is reported later.
+    /// Returns the count to report now, with the counter at `total`; `None` if the counter is unchanged or it is too
+    /// early. With `is_last` the run ends, and the remaining count is due at once.
     pub fn due(&mut self, total: u64, now: Instant, is_last: bool) -> Option<u64> {
         // A reload may have reset the counter.
         self.reported = self.reported.min(total);

@@ -1,0 +1,315 @@
+//! A client of a running pipeline.
+
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+
+use crate::request::Request;
+use crate::response::{Hello, Response};
+use crate::{VERSION, connect};
+
+/// The time limit of a whole response, and of writing a request.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The time limit of connecting while the listener's queue is full.
+const CONNECT: Duration = Duration::from_secs(2);
+/// The longest response, in bytes. A response without an end must not fill the memory.
+const MAX_RESPONSE: u64 = 256 << 20;
+
+/// Why there is no response.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// No process listens at the path.
+    #[error("{}: {}", .path.display(), why(.path, .error))]
+    Connect {
+        /// The path.
+        path: PathBuf,
+        /// The error of the system.
+        error: io::Error,
+    },
+    /// The connection broke.
+    #[error("the connection to the running pipeline broke: {0}")]
+    Broken(io::Error),
+    /// The response takes too long. The connection cannot be used further: a late response would be taken for that of
+    /// another request.
+    #[error("the running pipeline does not answer: is it stopped, or the machine overloaded?")]
+    Silent,
+    /// The line is not a response.
+    #[error("the running pipeline sent a response that this version does not understand: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// The instance speaks another version of the protocol.
+    #[error(
+        "the running pipeline speaks protocol version{theirs}{}, and this program speaks version {VERSION}: use the \
+         `forebay` that the pipeline was started with",
+        if theirs.is_empty() { " 1" } else { "" }
+    )]
+    Version {
+        /// The instance's version of the protocol and of the program; empty for protocol version 1, which does not
+        /// report it.
+        theirs: String,
+    },
+    /// The run has ended.
+    #[error("the pipeline has ended")]
+    Ended,
+    /// The request was refused: the reason.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Explains why no process listens at a path.
+fn why(path: &Path, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no socket is there: is the pipeline running, with that --socket?".to_owned(),
+        io::ErrorKind::ConnectionRefused if path.metadata().is_ok_and(|metadata| !metadata.file_type().is_socket()) => {
+            "that is not a socket".to_owned()
+        }
+        io::ErrorKind::ConnectionRefused => "no process listens there any more: the pipeline was killed".to_owned(),
+        io::ErrorKind::PermissionDenied => "it belongs to another user, and this user may not open it".to_owned(),
+        io::ErrorKind::WouldBlock => {
+            "it accepts no connection, and its queue is full: is it stopped, or does it have too many clients?"
+                .to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+impl From<io::Error> for ClientError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => Self::Ended,
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Silent,
+            _ => Self::Broken(error),
+        }
+    }
+}
+
+/// A connection to a running pipeline.
+pub struct Client {
+    reader: BufReader<UnixStream>,
+    writer: BufWriter<UnixStream>,
+    /// The time limit of a whole response.
+    patience: Duration,
+    /// Whether a response may begin at any time: there is one when there is something to report.
+    is_stream: bool,
+    /// The instance, once it has responded to `hello`.
+    hello: Option<Hello>,
+}
+
+impl Client {
+    /// Connects to the socket at `path`. The first request begins with the exchange of versions.
+    ///
+    /// # Errors
+    /// [`ClientError::Connect`].
+    pub fn connect(path: &Path) -> Result<Self, ClientError> {
+        let failed = |error| ClientError::Connect { path: path.to_owned(), error };
+        let stream = connect::connect(path, CONNECT).map_err(failed)?;
+        let writer = BufWriter::with_capacity(1 << 16, stream.try_clone().map_err(failed)?);
+        let reader = BufReader::with_capacity(1 << 16, stream);
+        Self { reader, writer, patience: PATIENCE, is_stream: false, hello: None }
+            .with_patience(PATIENCE)
+            .map_err(failed)
+    }
+
+    /// Sets the time limit of a whole response, more than zero.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn with_patience(self, patience: Duration) -> io::Result<Self> {
+        self.reader.get_ref().set_write_timeout(Some(patience))?;
+        Ok(Self { patience, ..self })
+    }
+
+    /// Returns the process ID of the other side, as the kernel has it. The ID in `hello` may be wrong. `None` if the
+    /// process has no ID here, because it is in another PID namespace.
+    #[must_use]
+    pub fn process(&self) -> Option<u32> {
+        connect::process(self.reader.get_ref())
+    }
+
+    /// Returns another handle of the connection, to shut it down while a response is awaited.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn socket(&self) -> io::Result<UnixStream> {
+        self.reader.get_ref().try_clone()
+    }
+
+    /// Returns the instance. The first call exchanges versions.
+    ///
+    /// # Errors
+    /// [`ClientError`]; [`ClientError::Version`] if the instance speaks another version.
+    pub fn hello(&mut self) -> Result<&Hello, ClientError> {
+        if self.hello.is_none() {
+            self.write(&Request::Hello { protocol: Some(VERSION) })?;
+            let hello = match self.response() {
+                Ok(Response::Hello(hello)) => hello,
+                // Version 1 refuses the field `protocol` with this text.
+                Err(ClientError::Refused(text)) if text.starts_with("not a request") => {
+                    return Err(ClientError::Version { theirs: String::new() });
+                }
+                Ok(_) => return Err(ClientError::Version { theirs: String::new() }),
+                Err(error) => return Err(error),
+            };
+            if hello.protocol != VERSION {
+                let theirs = format!(" {} (Forebay {})", hello.protocol, hello.forebay);
+                return Err(ClientError::Version { theirs });
+            }
+            self.hello = Some(hello);
+        }
+        // It was set above.
+        self.hello.as_ref().ok_or(ClientError::Ended)
+    }
+
+    /// Sends a request and returns the response.
+    ///
+    /// # Errors
+    /// [`ClientError`], also if the response is an error.
+    pub fn request(&mut self, request: &Request) -> Result<Response, ClientError> {
+        self.send(request)?;
+        self.response()
+    }
+
+    /// Sends a request whose responses come when there is something to report, without a time limit. Returns the first
+    /// response.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub fn stream(&mut self, request: &Request) -> Result<Response, ClientError> {
+        // A process that does not respond to `hello` in time will report nothing, however long the client waits.
+        self.hello()?;
+        self.is_stream = true;
+        self.request(request)
+    }
+
+    /// Changes a table by the lines of `changes`.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub fn change(&mut self, request: &Request, changes: &mut dyn Read) -> Result<Response, ClientError> {
+        self.send(request)?;
+        let mut changes = BufReader::with_capacity(1 << 16, changes);
+        let mut line = Vec::new();
+        while changes.read_until(b'\n', &mut line)? > 0 {
+            // An empty line would end the changes.
+            if !line.trim_ascii().is_empty() {
+                let change = [line.trim_ascii_end(), b"\n"].concat();
+                self.writer.write_all(&change).map_err(|error| self.reason(error))?;
+            }
+            line.clear();
+        }
+        let ended = self.writer.write_all(b"\n").and_then(|()| self.writer.flush());
+        ended.map_err(|error| self.reason(error))?;
+        self.response()
+    }
+
+    /// Sends a request, after the exchange of versions.
+    fn send(&mut self, request: &Request) -> Result<(), ClientError> {
+        self.hello()?;
+        self.write(request)
+    }
+
+    fn write(&mut self, request: &Request) -> Result<(), ClientError> {
+        let mut line = serde_json::to_vec(request)?;
+        line.push(b'\n');
+        let sent = self.writer.write_all(&line).and_then(|()| self.writer.flush());
+        sent.map_err(|error| self.reason(error))
+    }
+
+    /// Returns why the other side accepts no more: it may have sent the reason.
+    fn reason(&mut self, error: io::Error) -> ClientError {
+        let until = Instant::now() + self.patience;
+        loop {
+            match self.response_until(Some(until)) {
+                Err(refused @ ClientError::Refused(_)) => return refused,
+                // Responses to earlier requests.
+                Ok(_) => {}
+                Err(_) => return error.into(),
+            }
+        }
+    }
+
+    /// Returns the next response.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub fn response(&mut self) -> Result<Response, ClientError> {
+        let until = (!self.is_stream).then(|| Instant::now() + self.patience);
+        self.response_until(until)
+    }
+
+    /// Returns the next response if all of it arrives before `until`. A byte now and then does not extend the time.
+    /// Without `until` the response may begin at any time.
+    fn response_until(&mut self, mut until: Option<Instant>) -> Result<Response, ClientError> {
+        let mut line = Vec::new();
+        loop {
+            if self.reader.buffer().is_empty() {
+                let remaining = until.map(|until| until.saturating_duration_since(Instant::now()));
+                if remaining.is_some_and(|remaining| remaining.is_zero()) {
+                    return Err(ClientError::Silent);
+                }
+                self.reader.get_ref().set_read_timeout(remaining)?;
+            }
+            let more = match self.reader.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                more => more?,
+            };
+            if more.is_empty() && line.is_empty() {
+                return Err(ClientError::Ended);
+            }
+            let end = more.iter().position(|byte| *byte == b'\n');
+            let taken = end.unwrap_or(more.len());
+            line.extend_from_slice(&more[..taken]);
+            self.reader.consume(taken + usize::from(end.is_some()));
+            // A line that is cut off is not a response.
+            if end.is_some() || taken == 0 || line.len() as u64 > MAX_RESPONSE {
+                break;
+            }
+            until = until.or_else(|| Instant::now().checked_add(self.patience));
+        }
+        match serde_json::from_slice(&line)? {
+            Response::Error(message) => Err(ClientError::Refused(message)),
+            response => Ok(response),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    /// Returns the error of the first request to an instance that sends `line` in response to `hello`.
+    fn error_after(line: &'static str) -> String {
+        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+        let path = folder.path().join("s");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        let instance = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client connects");
+            let mut request = String::new();
+            BufReader::new(&stream).read_line(&mut request).expect("UTF-8");
+            stream.write_all(line.as_bytes()).expect("the client reads");
+            request
+        });
+        let mut client = Client::connect(&path).expect("a listener");
+        let error = client.request(&Request::Graph {}).expect_err("another version").to_string();
+        assert_eq!(instance.join().expect("no panic"), "{\"do\":\"hello\",\"protocol\":2}\n");
+        error
+    }
+
+    #[test]
+    fn an_instance_of_another_version_is_an_error_that_names_both() {
+        let old = error_after("{\"error\":\"not a request (line 1 column 2): allowed are `hello`\"}\n");
+        assert!(old.starts_with("the running pipeline speaks protocol version 1, and this program speaks"), "{old}");
+        let new = error_after(
+            "{\"hello\":{\"protocol\":3,\"forebay\":\"9.0\",\"pipeline\":\"gw\",\"instance\":null,\"pid\":1,\
+             \"started\":\"\",\"workers\":1,\"capabilities\":[]}}\n",
+        );
+        assert!(new.starts_with("the running pipeline speaks protocol version 3 (Forebay 9.0), and"), "{new}");
+        // Other refusals are reported as they are.
+        assert_eq!(error_after("{\"error\":\"too busy\"}\n"), "too busy");
+    }
+}

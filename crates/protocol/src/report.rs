@@ -1,0 +1,405 @@
+//! The report of a run as one plain value, for tables and for programs.
+//!
+//! A report covers a span between two readings of the counters: the whole run, or its last second.
+
+mod control;
+mod lost;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use forebay_units::Percentile;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use control::{ChangeReport, ControlReport, MoveReason, MoveReport, ShortCauseReport, ShortReport, UnkeptReport};
+pub use lost::LostLines;
+
+use crate::census::Census;
+
+/// The number of classes in which batch sizes are counted: 1, 2, 3–4, 5–8, …, 129–256 packets.
+pub const SIZE_CLASSES: usize = 9;
+
+/// The machine of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Cpu {
+    /// The CPU model, as it names itself.
+    pub model: String,
+    /// Ticks of the time-stamp counter per nanosecond.
+    pub tsc_ghz: f64,
+}
+
+/// How the figures of a report were obtained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FigureSource {
+    /// Measured with the clock of the machine.
+    Measured,
+    /// Simulated, with given costs.
+    Simulated,
+}
+
+/// The report of the span between two readings. A value that does not exist is `None`, never 0.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Report {
+    /// The pipeline's name.
+    pub pipeline: String,
+    /// The version of Forebay.
+    pub forebay: Cow<'static, str>,
+    /// How the figures were obtained.
+    pub kind: FigureSource,
+    /// The machine and its clock; in simulated time the clock's ticks.
+    pub cpu: Cpu,
+    /// The length of the span, in seconds of the worker's clock.
+    pub duration_s: f64,
+    /// Where every packet is.
+    pub packets: Packets,
+    /// The modules, in topological order.
+    pub modules: Vec<ModuleReport>,
+    /// The flows.
+    pub flows: Vec<FlowReport>,
+    /// The workers.
+    pub workers: Vec<WorkerReport>,
+    /// The ports.
+    pub ports: Vec<PortReport>,
+    /// The clocks of the packets' arrival times (`poll`, `intended`, `kernel`). They determine what delays include.
+    pub arrival_clocks: Vec<Cow<'static, str>>,
+    /// The number of times that the packet pool was empty.
+    pub pool_exhausted: u64,
+    /// Lines of logs, alerts and copies that their files lack.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_lines: Vec<LostLines>,
+    /// Flows that had missed an objective when a reload removed them, or removed the objective.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed_flows: Vec<FlowReport>,
+    /// The controller, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<ControlReport>,
+}
+
+/// Where every packet is: `in + created = out + dropped + consumed + queued + held + in_flight` over a whole run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Packets {
+    /// Packets that entered through ports.
+    #[serde(rename = "in")]
+    pub entered: u64,
+    /// Packets that ports lost before they entered. No other count includes them.
+    #[serde(default)]
+    pub lost: u64,
+    /// Packets that functions created, by `module.reason`.
+    pub created: BTreeMap<String, u64>,
+    /// Packets that left through ports.
+    pub out: u64,
+    /// Dropped packets, by reason: `module.reason`, `module.backpressure` (a module further on is overloaded),
+    /// `port.refused`, `unwanted` (the configuration sends them nowhere), `no_gate` (a defect of a function), `wound_up`
+    /// (still held at the end).
+    pub dropped: BTreeMap<String, u64>,
+    /// Packets that functions consumed, by `module.reason`.
+    pub consumed: BTreeMap<String, u64>,
+    /// Packets that are in queues of modules or between workers now.
+    pub queued: u64,
+    /// Packets that functions hold now.
+    pub held: u64,
+    /// Packets given to a kernel or device that has not finished with them now.
+    pub in_flight: u64,
+}
+
+impl Packets {
+    /// Returns the created packets of all reasons.
+    #[must_use]
+    pub fn all_created(&self) -> u64 {
+        self.created.values().sum()
+    }
+
+    /// Returns the dropped packets of all reasons.
+    #[must_use]
+    pub fn all_dropped(&self) -> u64 {
+        self.dropped.values().sum()
+    }
+
+    /// Returns the consumed packets of all reasons.
+    #[must_use]
+    pub fn all_consumed(&self) -> u64 {
+        self.consumed.values().sum()
+    }
+
+    /// Replaces the totals by those of an exact census that was taken later. Packets that were created, dropped or consumed
+    /// in between have no reason yet: they are counted under `since`.
+    pub fn correct(&mut self, census: &Census) {
+        (self.entered, self.out) = (census.entered, census.left);
+        self.queued = census.queued + census.handed.saturating_sub(census.taken);
+        (self.held, self.in_flight) = (census.held, census.in_flight);
+        for (reasons, exact) in [
+            (&mut self.created, census.created),
+            (&mut self.dropped, census.dropped),
+            (&mut self.consumed, census.consumed),
+        ] {
+            let more = exact.saturating_sub(reasons.values().sum());
+            if more > 0 {
+                *reasons.entry("since".to_owned()).or_insert(0) += more;
+            }
+        }
+    }
+
+    /// Returns the number of packets that are unaccounted for. Over a whole run, any value but 0 is a defect.
+    #[must_use]
+    pub fn missing(&self) -> i128 {
+        let there = [self.out, self.all_dropped(), self.all_consumed(), self.queued, self.held, self.in_flight];
+        let sum = |counts: &[u64]| counts.iter().map(|count| i128::from(*count)).sum::<i128>();
+        sum(&[self.entered, self.all_created()]) - sum(&there)
+    }
+}
+
+/// A module.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ModuleReport {
+    /// Its name.
+    pub name: String,
+    /// Its function.
+    pub function: Cow<'static, str>,
+    /// The workers that run it.
+    pub workers: Vec<usize>,
+    /// Packets processed.
+    pub packets: u64,
+    /// Packets processed per second.
+    pub rate_pps: f64,
+    /// Calls.
+    pub batches: u64,
+    /// Packets per call.
+    pub batch_mean: Option<f64>,
+    /// Packets that arrive together: per turn with a trigger, else per call.
+    #[serde(default)]
+    pub ingress_mean: Option<f64>,
+    /// Calls by class of batch size: 1, 2, 3–4, 5–8, … 129–256 packets.
+    pub batch_sizes: [u64; SIZE_CLASSES],
+    /// The present trigger.
+    pub trigger: u64,
+    /// The present hold limit, in microseconds, if there is a trigger.
+    pub hold_us: Option<f64>,
+    /// The present weight, if the scheduler has weights.
+    pub weight: Option<u64>,
+    /// Ticks per packet, of the timed calls.
+    pub ticks_per_packet: Option<f64>,
+    /// Ticks per call, of the timed calls.
+    pub ticks_per_batch: Option<f64>,
+    /// Instructions and core cycles per packet, of the metered calls; left out without a meter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metered: Option<Spent>,
+    /// Share of all workers' time, estimated from the timed calls.
+    pub share: Option<f64>,
+    /// The module that runs for it if equal branches run as one. Calls and their costs are measured for all branches
+    /// together and divided in proportion to packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folded: Option<String>,
+    /// Packets dropped by the module, for any reason.
+    pub dropped: u64,
+    /// The function's own counters, by heading and name. Headings with a counter per rule or table entry are left out
+    /// unless they were requested.
+    pub counters: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+/// A flow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FlowReport {
+    /// Its name.
+    pub name: String,
+    /// Packets that left.
+    pub packets: u64,
+    /// Packets that left per second.
+    pub rate_pps: f64,
+    /// The delay from arrival to departure, in microseconds.
+    pub delay_us: Delay,
+    /// The delay objective.
+    pub slo_us: Option<f64>,
+    /// The delay that must keep the objective: a percentile, or the mean.
+    pub percentile: Option<Percentile>,
+    /// That delay, in microseconds.
+    #[serde(default)]
+    pub at_percentile_us: Option<f64>,
+    /// Packets above the objective.
+    pub violations: Option<u64>,
+    /// Whether the objective was kept; `None` without an objective or without packets.
+    pub kept: Option<bool>,
+    /// The rate objective, in packets per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_rate_pps: Option<f64>,
+    /// The rate objective in bits per second, of frames without the overhead of the wire, if it is stated in bits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_rate_bps: Option<f64>,
+    /// Bits per second that left, if the rate objective is in bits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bps: Option<f64>,
+    /// Packets that were turned away on the flow's path or lost before they entered, if it has a rate objective. Packets
+    /// of other flows with the same path are included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turned_away: Option<u64>,
+    /// Whether the flow got that rate within 1 %, or everything that it offered; `None` without the objective or without
+    /// packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_kept: Option<bool>,
+    /// Whether it missed its objectives only because the machine ran something else on a worker's core.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub missed_by_machine: bool,
+}
+
+impl FlowReport {
+    /// Returns whether the flow missed its objective of delay or of rate.
+    #[must_use]
+    pub fn is_missed(&self) -> bool {
+        self.kept == Some(false) || self.rate_kept == Some(false)
+    }
+}
+
+/// A distribution of delays in microseconds. Percentiles are at most 1/16 above the true values, and never below.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Delay {
+    /// The mean.
+    pub mean: Option<f64>,
+    /// The median.
+    pub p50: Option<f64>,
+    /// The 95th percentile.
+    pub p95: Option<f64>,
+    /// The 99th percentile.
+    pub p99: Option<f64>,
+    /// The 99.9th percentile.
+    pub p999: Option<f64>,
+    /// The maximum of the whole run.
+    pub max: Option<f64>,
+    /// The number of delays.
+    pub samples: u64,
+}
+
+/// Counts of a meter, per packet or per turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Spent {
+    /// Instructions.
+    pub instructions: f64,
+    /// Core cycles.
+    pub cycles: f64,
+}
+
+impl Spent {
+    /// Returns the instructions per core cycle.
+    #[must_use]
+    pub fn ipc(&self) -> Option<f64> {
+        (self.cycles > 0.0).then(|| self.instructions / self.cycles)
+    }
+}
+
+/// Times of sampled calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Timing {
+    /// Ticks per packet, of the timed calls.
+    pub ticks_per_packet: Option<f64>,
+    /// Ticks per call.
+    pub ticks_per_batch: Option<f64>,
+    /// Packets per call.
+    pub batch_mean: Option<f64>,
+    /// Instructions and core cycles per packet, of the metered calls; left out without a meter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metered: Option<Spent>,
+}
+
+/// Turns in which the machine must have had the core: longer than 50 µs and than eight usual turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Stalls {
+    /// The number of such turns.
+    pub turns: u64,
+    /// Their share of the time.
+    pub share: f64,
+    /// The share of the time of those of them that had something to do.
+    pub busy_share: f64,
+}
+
+/// The shares of a worker's time in which it was ready to run and had no core. `None` if the system does not report
+/// the value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MachineTime {
+    /// The hypervisor had its core.
+    pub steal: Option<f64>,
+    /// Another thread had its core.
+    pub wait: Option<f64>,
+}
+
+/// A worker.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkerReport {
+    /// Its number.
+    pub id: usize,
+    /// The core that it is bound to.
+    pub core: Option<usize>,
+    /// Share of its time in turns that had something to do.
+    pub busy: f64,
+    /// Share of its time by which timing made turns longer.
+    #[serde(default)]
+    pub timing_share: f64,
+    /// Turns.
+    pub turns: u64,
+    /// Turns that had something to do.
+    pub busy_turns: u64,
+    /// Ticks of such a turn outside modules, ports and hand-over: scheduling, polling, timers. Of the timed turns.
+    pub residue_ticks_per_turn: Option<f64>,
+    /// Instructions and core cycles of such a turn, of the metered turns; left out without a meter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metered: Option<Spent>,
+    /// The same outside modules, ports and hand-over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metered_residue: Option<Spent>,
+    /// The cost of packets to and from other workers.
+    pub handover: Timing,
+    /// Turns in which the machine had the core.
+    pub machine_stalls: Stalls,
+    /// The shares of its time without a core, as the system reports them.
+    #[serde(default)]
+    pub machine_time: MachineTime,
+    /// Packets handed over to other workers.
+    pub handed: u64,
+    /// Packets taken from other workers.
+    pub taken: u64,
+    /// Batches that waited because the ring to another worker was full.
+    pub stalls: u64,
+}
+
+impl WorkerReport {
+    /// Returns the share of its time in which the machine had its core: the larger of the system's count and of the
+    /// worker's own long turns. The system may not count it, and never counts interrupts of the firmware.
+    #[must_use]
+    pub fn without_core(&self) -> f64 {
+        let counted = self.machine_time.steal.unwrap_or(0.0) + self.machine_time.wait.unwrap_or(0.0);
+        self.machine_stalls.share.max(counted).min(1.0)
+    }
+}
+
+/// A port.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PortReport {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub kind: Cow<'static, str>,
+    /// Packets that entered through it.
+    pub received: u64,
+    /// Packets that left through it.
+    pub sent: u64,
+    /// Packets lost before they entered.
+    pub dropped: u64,
+    /// Those of them that were skipped, by reason: a link type that is not supported, for example, or a frame longer than
+    /// `pool.frame` (`oversize`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub skipped: BTreeMap<String, u64>,
+    /// The length in bytes of the longest `oversize` frame, if there was one and the port knows its length (`af_xdp` does
+    /// not).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_oversize: Option<u64>,
+    /// Packets that it refused to send.
+    pub refused: u64,
+    /// Errors.
+    pub errors: u64,
+    /// Whether the run ended before the last packet of a port that has one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unread: bool,
+    /// The cost of receiving packets from it.
+    pub receiving: Timing,
+    /// The cost of sending packets through it, including the accounting of their flows.
+    pub sending: Timing,
+}

@@ -1,0 +1,124 @@
+//! Requests to a running pipeline: one line of JSON each.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::action::Action;
+use crate::change::WantedWorkers;
+
+/// A request. The field `do` has its name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// Begins a connection: it must be the first request. The response describes the instance.
+    Hello {
+        /// The protocol version that the client speaks: [`VERSION`](crate::VERSION).
+        #[serde(default)]
+        protocol: Option<u32>,
+    },
+    /// Requests the configuration in force, without secrets.
+    Config {},
+    /// Requests two reports: since the last such request of this connection, and since the start.
+    Report {
+        /// The modules whose counters per rule or table entry are wanted; `*` stands for all modules.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        rules: Vec<String>,
+    },
+    /// Changes to another configuration. Settings of the start and of earlier reloads stay in force unless `forget` is
+    /// set.
+    Reload {
+        /// The configuration file (a path on the host of the instance) or `usecase:NAME`; without it, the file that the
+        /// run was started from, read again.
+        #[serde(default)]
+        file: Option<String>,
+        /// Additional settings, `key=value`. Each replaces an earlier setting of its key.
+        #[serde(default)]
+        set: Option<Vec<String>>,
+        /// Whether earlier settings are removed.
+        #[serde(default)]
+        forget: bool,
+    },
+    /// Moves modules of the configuration in force to other workers.
+    Move {
+        /// The modules with their workers, the most wanted first.
+        modules: Vec<WantedWorkers>,
+        /// The largest number of modules that may move; without it, all may.
+        #[serde(default)]
+        most: Option<usize>,
+        /// Whether modules may move that lose their sessions.
+        #[serde(default)]
+        lose_sessions: bool,
+    },
+    /// Requests the pipeline's graph.
+    Graph {},
+    /// Requests the tables that can be changed.
+    Tables {},
+    /// Requests entries of a table.
+    Entries {
+        /// The module.
+        module: String,
+        /// The table; may be left out if the module has only one.
+        #[serde(default)]
+        table: Option<String>,
+        /// The last known entry: the response has those that follow it.
+        #[serde(default)]
+        after: Option<String>,
+        /// A filter, if the table has filters: `10.0.0.0/8` for a table of sessions.
+        #[serde(default)]
+        filter: Option<String>,
+        /// The largest number of entries in the response.
+        most: usize,
+    },
+    /// Changes a table. The changes follow, one line each, and end with an empty line. The response comes after the last
+    /// change.
+    Change {
+        /// The module.
+        module: String,
+        /// The table; may be left out if the module has only one.
+        #[serde(default)]
+        table: Option<String>,
+    },
+    /// Traces the next `count` packets. There is a response for each packet.
+    Trace {
+        /// The number of packets.
+        count: u64,
+        /// A filter: `tcp and dst port 443`.
+        #[serde(default)]
+        filter: Option<String>,
+    },
+    /// Requests the packets that are dropped from now on. There is a response for each packet.
+    Drops {
+        /// The largest number of packets; without it, there is no limit.
+        #[serde(default)]
+        count: Option<u64>,
+        /// The time after which the stream ends, in nanoseconds.
+        #[serde(default)]
+        for_ns: Option<u64>,
+        /// A filter: `tcp and dst port 443`.
+        #[serde(default)]
+        filter: Option<String>,
+    },
+    /// Applies an action to a module.
+    Act {
+        /// The module.
+        module: String,
+        /// The action. Its own module index is ignored.
+        action: Action,
+    },
+    /// Requests events.
+    Events {
+        /// The number of the last known event; 0 for all that are kept.
+        #[serde(default)]
+        after: u64,
+        /// Whether later events are sent, too, as they are recorded. Responses follow until the client closes the
+        /// connection or the run ends.
+        #[serde(default)]
+        follow: bool,
+    },
+    /// Ends the run.
+    Stop {
+        /// Whether the response comes only after the end.
+        #[serde(default)]
+        wait: bool,
+    },
+}
