@@ -197,7 +197,7 @@ impl Declare for Nids {
         let of_lines = Arc::new(Lines { rules: Arc::clone(&rules), format });
         let pen = journal.map(|journal| journal.pen(of_lines, own, rate, simulated).waiting(setup.may_wait()));
         let report_matches = if params.count == Count::Rule {
-            setup.counters("matches", rules.rules.iter().map(title))
+            setup.entry_counters("matches", rules.rules.iter().map(title))
         } else {
             Arc::default()
         };
