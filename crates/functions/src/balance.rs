@@ -1,4 +1,4 @@
-//! Sends what clients send to a service's address to one of its backends: a load balancer, its way there.
+//! `balance`: a load balancer that sends packets for a service's address to one of its backends.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::balancer::{BACKENDS, BUSY, Balancer, COUNTERS, DROPS, Distributor, Others, Services, Ways};
+use crate::balancer::{BACKENDS, BUSY, Balancer, COUNTERS, DROPS, Distributor, Others, Outputs, Services};
 use crate::connection::ENDS_WOKEN;
-use crate::listing::{Attendant, LOOKS, WOKEN, attend};
+use crate::listing::{LOOKS_WHEN_WOKEN, LOOKS_WITH_PACKETS, ServingModule, serve_requests};
 
 /// Parameters of `balance`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The name of a state of kind `balancer`.
+    /// The name of a state `balancer`.
     state: String,
-    /// What happens to packets that are for none of its services: they `pass` (the default) as they are, `drop`, or leave by
-    /// a `gate` of their own, `others`.
+    /// Action for packets that are not for a service: `pass` (the default) lets them pass unchanged, `drop` drops
+    /// them, `gate` sends them out through a gate named `others`.
     #[serde(default)]
     others: Others,
 }
@@ -28,10 +28,10 @@ pub struct Params {
 pub struct Balance {
     distributor: Arc<Own<Distributor>>,
     services: Arc<Services>,
-    ways: Ways,
+    outputs: Outputs,
     sessions: Arc<[Counter]>,
     backends: [Arc<[Counter]>; BACKENDS.len()],
-    attendant: Attendant,
+    serving_module: ServingModule,
 }
 
 /// The metadata word that `interface_out` reads.
@@ -42,17 +42,19 @@ impl Declare for Balance {
     const NAME: &'static str = "balance";
     const SUMMARY: &'static str = "spreads sessions of services over backends, IPv4";
     const HELP: &'static str = "\
-        A load balancer for TCP and UDP. The first packet of a session that is for a service chooses a backend by Maglev hashing \
-        (Eisenbud et al., NSDI 2016, section 3.4), in proportion to weights; the session keeps it, though others come and go, and \
-        though the backend is drained. Sessions of a backend that is not in the state any more choose again by their next \
-        packet. TCP need not begin with a SYN: what another balancer with the same services had chosen, this one chooses, too. With \
-        `mode: nat` address and port become the backend's, and checksums change by the difference (RFC 1624 equation 3); \
-        balance_back, with the same state, gives replies the service's again. With `mode: direct` the IP packet stays, and its \
-        frame is given the backend's Ethernet address, or its metadata word `next_hop` a number for interface_out. ICMP errors \
-        follow the session of what they quote. Fragments to services are dropped: put `reassemble` before. What is for no service, as \
-        pings are and all IPv6, goes as `others` says. A frame that hides whether it is IP, behind more than 4 VLAN \
-        tags or in a header that cannot be read, is dropped as `undecidable`. The table 'sessions' lists what there \
-        is, and ends it where asked.";
+        A load balancer for TCP and UDP. For the first packet of a session to a service a backend is chosen by Maglev \
+        hashing (Eisenbud et al., NSDI 2016, section 3.4), in proportion to the weights. The session keeps its backend \
+        when other backends are added or removed, and when the backend is drained. If its backend is removed from the \
+        state, a new backend is chosen at the session's next packet. A TCP session need not begin with a SYN: this \
+        balancer chooses the same backend as another balancer with the same services. With `mode: nat` the destination \
+        address and port become those of the backend, and checksums are updated by the difference (RFC 1624 equation \
+        3); balance_back, with the same state, translates the replies. With `mode: direct` the IP packet stays \
+        unchanged, and its frame gets the backend's Ethernet address, or its metadata word `next_hop` gets a number \
+        for interface_out. ICMP errors follow the session of the packet that they quote. Fragments to services are \
+        dropped: put `reassemble` before. Packets that are not for a service, including pings and all IPv6 packets, \
+        are handled as `others` says. A frame that hides whether it is IP, behind more than 4 VLAN tags or in a header \
+        that cannot be read, is dropped as `undecidable`. The table 'sessions' lists the sessions; they can be ended \
+        there.";
     const EXAMPLE: &'static str = "{ state: balancer }";
     const TRAFFIC: &'static str = "{ destination: 192.0.2.10/32 }";
     const DROPS: &'static [Reason] = DROPS;
@@ -65,23 +67,23 @@ impl Declare for Balance {
         let word = services.write_words().then(|| setup.word(WORD)).transpose()?;
         let sessions = setup.gauges("sessions", COUNTERS.map(str::to_owned));
         let backends = BACKENDS.map(|heading| setup.gauges(heading, services.names()));
-        let (distributor, attendant) = balancer.distributor(setup)?;
+        let (distributor, serving_module) = balancer.distributor(setup)?;
         Ok(Self {
             distributor,
-            ways: Ways { others: params.others.gate(setup)?, word },
+            outputs: Outputs { others: params.others.gate(setup)?, word },
             services,
             sessions,
             backends,
-            attendant,
+            serving_module,
         })
     }
 }
 
 impl Balance {
-    /// Tells what is counted, and asks to be woken as long as sessions wait for their end.
-    fn look_after(&mut self, distributor: &Distributor, context: &mut Context<'_>) {
-        distributor.tell(&self.sessions, &self.backends);
-        self.attendant.looked(distributor.is_empty(), context);
+    /// Publishes the counters, and asks to be woken as long as there are sessions that will end.
+    fn publish_and_schedule(&mut self, distributor: &Distributor, context: &mut Context<'_>) {
+        distributor.publish(&self.sessions, &self.backends);
+        self.serving_module.schedule(distributor.is_empty(), context);
     }
 }
 
@@ -90,10 +92,10 @@ impl Function for Balance {
         let own = Arc::clone(&self.distributor);
         let Some(mut distributor) = own.lend() else { return context.all(BUSY) };
         distributor.begin(context, batch.len() as u32, &self.services);
-        attend(&mut *distributor, LOOKS, context);
-        distributor.forward(batch, context, self.ways);
-        if self.attendant.is_due(context.now(), distributor.is_empty()) {
-            self.look_after(&distributor, context);
+        serve_requests(&mut *distributor, LOOKS_WITH_PACKETS, context);
+        distributor.forward(batch, context, self.outputs);
+        if self.serving_module.is_due(context.now(), distributor.is_empty()) {
+            self.publish_and_schedule(&distributor, context);
         }
     }
 
@@ -104,19 +106,20 @@ impl Function for Balance {
         if distributor.is_due() {
             context.look_at(context.now());
         }
-        attend(&mut *distributor, WOKEN, context);
-        self.look_after(&distributor, context);
+        serve_requests(&mut *distributor, LOOKS_WHEN_WOKEN, context);
+        self.publish_and_schedule(&distributor, context);
     }
 
     fn begins(&self) -> bool {
-        // Sessions of the configuration before are looked after though no packet comes, and their backends shown.
+        // Sessions of the previous configuration expire and their backends are shown even if no packet comes.
         true
     }
 
     fn close(&mut self) -> Result<(), String> {
-        // What has come since it was told last; one that goes on under a changed configuration has other backends.
+        // Publish the last values. If the next configuration has already taken over the sessions, the backends are
+        // others.
         if let Some(distributor) = self.distributor.lend().filter(|it| it.is_of(&self.services)) {
-            distributor.tell(&self.sessions, &self.backends);
+            distributor.publish(&self.sessions, &self.backends);
         }
         Ok(())
     }

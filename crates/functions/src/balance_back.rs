@@ -1,4 +1,4 @@
-//! Gives what backends answer the address and port of their service: a load balancer, its way back.
+//! `balance_back`: gives the replies of backends the address and port of their service.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::balancer::{BACK_DROPS, BUSY, Balancer, Distributor, Others, Services, Ways};
+use crate::balancer::{BACK_DROPS, BUSY, Balancer, Distributor, Others, Outputs, Services};
 
 /// Parameters of `balance_back`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The name of a state of kind `balancer`.
+    /// The name of a state `balancer`.
     state: String,
-    /// What happens to packets that are none of a backend's replies: they `pass` (the default) as they are, `drop`, or leave by
-    /// a `gate` of their own, `others`.
+    /// Action for packets that are not a backend's replies: `pass` (the default) lets them pass unchanged, `drop`
+    /// drops them, `gate` sends them out through a gate named `others`.
     #[serde(default)]
     others: Others,
 }
@@ -25,7 +25,7 @@ pub struct Params {
 pub struct BalanceBack {
     distributor: Arc<Own<Distributor>>,
     services: Arc<Services>,
-    ways: Ways,
+    outputs: Outputs,
 }
 
 impl Declare for BalanceBack {
@@ -33,12 +33,14 @@ impl Declare for BalanceBack {
     const NAME: &'static str = "balance_back";
     const SUMMARY: &'static str = "gives replies of backends the address and port of their service, IPv4";
     const HELP: &'static str = "\
-        The way back of what went to backends by balance with the same state, of services with `mode: nat`: the source becomes the \
-        service's address and port, and checksums change by the difference (RFC 1624 equation 3). Replies are recognised by \
-        their session, or, with `replies: endpoint` of the state, by the backend's address and port alone. ICMP errors \
-        about what a client sent are translated with what they quote, and sent in the service's name. Fragments from backends are dropped: put \
-        `reassemble` before. Packets that are no reply go as `others` says, with all IPv6. A frame that hides whether \
-        it is IP, behind more than 4 VLAN tags or in a header that cannot be read, is dropped as `undecidable`.";
+        Translates the replies to packets that balance with the same state has sent to backends, for services with \
+        `mode: nat`: the source becomes the service's address and port, and checksums are updated by the difference \
+        (RFC 1624 equation 3). Replies are recognised by their session or, with `replies: endpoint` in the state, by \
+        the backend's address and port. An ICMP error about a client's packet is translated together with the packet \
+        that it quotes, and gets the service's address as its source. Fragments from backends are dropped: put \
+        `reassemble` before. Packets that are not replies, including all IPv6 packets, are handled as `others` says. A \
+        frame that hides whether it is IP, behind more than 4 VLAN tags or in a header that cannot be read, is dropped \
+        as `undecidable`.";
     const EXAMPLE: &'static str = "{ state: balancer }";
     const TRAFFIC: &'static str = "{ source: 10.0.0.1/32 }";
     const DROPS: &'static [Reason] = BACK_DROPS;
@@ -49,7 +51,7 @@ impl Declare for BalanceBack {
         Ok(Self {
             distributor: balancer.distributor(setup)?.0,
             services: Arc::clone(balancer.services()),
-            ways: Ways { others: params.others.gate(setup)?, word: None },
+            outputs: Outputs { others: params.others.gate(setup)?, word: None },
         })
     }
 }
@@ -58,7 +60,7 @@ impl Function for BalanceBack {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let Some(mut distributor) = self.distributor.lend() else { return context.all(BUSY) };
         distributor.begin(context, batch.len() as u32, &self.services);
-        distributor.back(batch, context, self.ways);
+        distributor.back(batch, context, self.outputs);
     }
 }
 

@@ -1,9 +1,10 @@
-//! What is known of a connection from the packets that were seen of it, and how long it is remembered without any.
+//! The state of a connection as its packets show it, and how long it is kept without packets.
 //!
-//! A translator or firewall in the middle follows TCP's state no closer than it needs to (RFC 5382 section 5, RFC 7857
-//! section 2): whether a connection is opening, established or closing. Sequence numbers are not looked at, so that a
-//! packet may be one that the ends ignore (RFC 5961 section 3). No such packet alone may end a connection: the machine
-//! is that of RFC 6146 section 3.5.2.2, in which traffic after a reset leads back to where the connection was.
+//! A translator or firewall follows TCP's state no closer than it needs to (RFC 5382 section 5, RFC 7857 section 2):
+//! whether a connection is opening, established or closing. Sequence numbers are not checked, so a packet that changes
+//! the state may be one that the hosts ignore (RFC 5961 section 3). No such packet alone may end a connection.
+//! Therefore this is the state machine of RFC 6146 section 3.5.2.2, in which traffic after a reset returns the
+//! connection to its previous state.
 
 mod headers;
 mod icmp;
@@ -27,32 +28,32 @@ pub mod flags {
     pub const SYN: u8 = 2;
     /// Reset the connection.
     pub const RST: u8 = 4;
-    /// The acknowledgement field means something.
+    /// The acknowledgement field is valid.
     pub const ACK: u8 = 16;
 }
 use flags::{ACK, FIN, RST, SYN};
 
-/// How far a connection is: what decides how long it is remembered.
+/// The phase of a connection, which determines its time-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// TCP before its handshake is complete.
+    /// TCP before the handshake is complete.
     TcpOpening,
-    /// TCP.
+    /// TCP after the handshake.
     TcpEstablished,
-    /// TCP that both sides have ended, or one has reset.
+    /// TCP after FINs from both sides, or after a reset.
     TcpClosing,
-    /// UDP of which one side was heard.
+    /// UDP with packets from one side only.
     UdpOpening,
-    /// UDP of which both sides were heard.
+    /// UDP with packets from both sides.
     UdpEstablished,
     /// ICMP queries.
     Icmp,
-    /// Whatever else.
+    /// Any other protocol.
     Other,
 }
 
 impl Phase {
-    /// All, in the order of their numbers.
+    /// All phases, in the order of their numbers.
     pub const ALL: [Self; 7] = [
         Self::TcpOpening,
         Self::TcpEstablished,
@@ -63,7 +64,7 @@ impl Phase {
         Self::Other,
     ];
 
-    /// Its name, as it is shown.
+    /// Returns the name that operators see.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -76,40 +77,41 @@ impl Phase {
     }
 }
 
-/// Places for phases: as many as there are, up to a power of two, so that no number need be checked.
+/// Number of phases, rounded up to a power of two so that an index can be masked instead of checked.
 const PHASES: usize = Phase::ALL.len().next_power_of_two();
-/// Phases by their numbers.
+/// The phases by their numbers.
 const BY_NUMBER: [Phase; PHASES] = {
     let mut all = [Phase::Other; PHASES];
     all.split_at_mut(Phase::ALL.len()).0.copy_from_slice(&Phase::ALL);
     all
 };
 
-/// A connection as far as its packets tell.
+/// State of a connection, as its packets show it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
 #[repr(C)]
 pub struct Connection {
     /// The number of its [`Phase`].
     phase: u8,
-    /// Which of TCP's turning points were seen.
+    /// Events of TCP that were seen: [`OPENED`] and the flags after it.
     seen: u8,
 }
 
-/// The opener's SYN.
+/// The SYN of the opener.
 const OPENED: u8 = 1;
-/// The other side's SYN with an acknowledgement.
+/// The SYN with an acknowledgement of the other side.
 const ANSWERED: u8 = 2;
-/// A FIN, of the opener and (shifted by one) of the other side.
+/// A FIN of the opener. Shifted left by one: of the other side.
 const ENDED: u8 = 4;
 const BOTH_ENDED: u8 = 3 * ENDED;
-/// The end of a handshake. After a reset it says whether traffic leads back to an established connection.
+/// The handshake was complete. After a reset it shows that traffic returns the connection to the established phase.
 const ESTABLISHED: u8 = 16;
-/// A module keeps something about the connection elsewhere.
+/// Another module stores something about the connection.
 const MARKED: u8 = 32;
 
 impl Connection {
-    /// A connection whose first packet, of this protocol and with these TCP flags, has just been seen. `icmp` is the number of the
-    /// ICMP that belongs to the packet's IP version: the other version's is a protocol like others, of which nobody can tell who asks.
+    /// Creates the state from the first packet of a connection: its protocol and its TCP flags. `icmp` is the protocol
+    /// number of the ICMP that belongs to the packet's IP version. The other version's ICMP is handled like any other
+    /// protocol, because it does not show which side sends the query.
     #[must_use]
     pub fn new(protocol: u8, flags: u8, icmp: u8) -> Self {
         let phase = match protocol {
@@ -126,28 +128,28 @@ impl Connection {
         new
     }
 
-    /// How far it is.
+    /// Returns the phase.
     #[inline(always)]
     #[must_use]
     pub fn phase(self) -> Phase {
         BY_NUMBER[usize::from(self.phase) % PHASES]
     }
 
-    /// Whether both sides have agreed on it. Of ICMP queries and others nothing is remembered: a `reply` shows that
-    /// there were both.
+    /// Whether both sides have agreed on the connection. For ICMP queries and other protocols no state is kept: a
+    /// `reply` shows that there are packets from both sides.
     #[must_use]
     pub fn is_established(self, reply: bool) -> bool {
         match self.phase() {
             Phase::TcpEstablished | Phase::UdpEstablished => true,
             Phase::TcpOpening => false,
-            // What ends a connection, or resets it, is of an established one.
+            // A FIN or a reset only belongs to an established connection.
             Phase::TcpClosing => self.seen & ESTABLISHED != 0,
             Phase::UdpOpening | Phase::Icmp | Phase::Other => reply,
         }
     }
 
-    /// Marks the connection. The mark ends with it: a connection that takes over its ports is not marked. A reset and a
-    /// SYN alone do not end a connection. The answer to the SYN does.
+    /// Marks the connection. The mark ends with the connection: a new connection with the same ports is not marked. A
+    /// reset and a SYN do not end a connection until the other side answers the SYN.
     pub fn mark(&mut self) {
         self.seen |= MARKED;
     }
@@ -158,8 +160,8 @@ impl Connection {
         self.seen & MARKED != 0
     }
 
-    /// Whether it goes on as before when a packet with these TCP flags passes (0 of what is not TCP), of the side that did not
-    /// open it where it is a `reply`: what nearly all do.
+    /// Whether a packet with these TCP flags (0 for other protocols) leaves the state unchanged. `reply` is true for a
+    /// packet of the side that did not open the connection. Nearly all packets leave it unchanged.
     #[inline(always)]
     #[must_use]
     pub fn goes_on(self, flags: u8, reply: bool) -> bool {
@@ -169,7 +171,7 @@ impl Connection {
         (steady >> self.phase) & 1 == 1 && flags & (SYN | FIN | RST) == 0
     }
 
-    /// A packet passes, of the side that did not open the connection where it is a `reply`.
+    /// Updates the state for a packet. `reply` is true for a packet of the side that did not open the connection.
     pub fn passes(&mut self, flags: u8, reply: bool) {
         let after = match self.phase() {
             Phase::UdpOpening if reply => Phase::UdpEstablished,
@@ -179,18 +181,19 @@ impl Connection {
         self.phase = after as u8;
     }
 
-    /// The phase after a packet of TCP. Two phases differ from the states of RFC 6146 section 3.5.2.2: a connection is
-    /// opening until the handshake's third packet, and a reset leads to the short time-out whatever was before (RFC
-    /// 7857 section 2.2).
+    /// Returns the phase after a TCP packet. Two phases differ from the states of RFC 6146 section 3.5.2.2. A
+    /// connection is opening until the third packet of the handshake. A reset leads to the short time-out from any
+    /// state (RFC 7857 section 2.2).
     fn tcp(&mut self, phase: Phase, flags: u8, reply: bool) -> Phase {
         if flags & RST != 0 {
             return Phase::TcpClosing;
         }
         let over = self.seen & BOTH_ENDED == BOTH_ENDED;
         if flags & (SYN | ACK) == SYN && phase == Phase::TcpClosing && !reply {
-            // The same ports again: RFC 9293 section 3.6.1 allows it once the connection before is over. It may not be:
-            // a reset or a FIN outside of the window ends nothing, and its receiver answers the SYN with an ACK (RFC
-            // 5961 section 4). So what was established is remembered until the other side answers.
+            // The opener uses the ports again, which RFC 9293 section 3.6.1 allows after the previous connection. That
+            // connection may still be alive: its receiver ignores a reset or a FIN outside of the window, and answers
+            // the SYN with an ACK (RFC 5961 section 4). So an established state is remembered until the other side
+            // answers.
             let may_live = self.seen & ESTABLISHED != 0;
             self.seen = OPENED | if may_live { self.seen & (ESTABLISHED | MARKED) } else { 0 };
             return Phase::TcpOpening;
@@ -198,7 +201,7 @@ impl Connection {
         if over {
             return Phase::TcpClosing;
         }
-        // Any packet but a reset leads back from the state TRANS.
+        // Any packet except a reset leads back from the state TRANS.
         let established = self.seen & ESTABLISHED != 0;
         let phase = match phase {
             Phase::TcpClosing if established => Phase::TcpEstablished,
@@ -209,7 +212,7 @@ impl Connection {
             return phase;
         }
         let phase = if phase == Phase::TcpOpening { self.handshake(flags, reply) } else { phase };
-        // Between the opener's SYN and its answer nothing can end: such a FIN is none of the connection's.
+        // Between the opener's SYN and its answer a connection cannot end, so a FIN is ignored.
         let unanswered = phase == Phase::TcpOpening && self.seen & (OPENED | ANSWERED) == OPENED;
         if flags & FIN != 0 && !unanswered {
             self.seen |= if reply { ENDED << 1 } else { ENDED };
@@ -217,18 +220,19 @@ impl Connection {
         if self.seen & BOTH_ENDED == BOTH_ENDED { Phase::TcpClosing } else { phase }
     }
 
-    /// The phase after a packet of a connection whose handshake is not complete.
+    /// Returns the phase after a packet of a connection whose handshake is not complete.
     fn handshake(&mut self, flags: u8, reply: bool) -> Phase {
         let complete = match (self.seen & (OPENED | ANSWERED), reply, flags & (SYN | ACK)) {
             (OPENED, true, both) if both == SYN | ACK => {
-                // After a reset, the answer to a SYN is that of another connection.
+                // After a reset, an answer to a SYN belongs to a new connection.
                 let kept = if self.seen & ESTABLISHED == 0 { MARKED } else { 0 };
                 self.seen = self.seen & (kept | !MARKED) | ANSWERED;
                 false
             }
-            // The handshake's third packet; or, of a connection that was there before we were, one of the other side.
+            // The third packet of the handshake; or a packet of the other side, if the connection is older than this
+            // table.
             (3, false, ACK) | (0, true, ACK) => true,
-            // The connection from before a reset and a SYN lives on.
+            // The connection from before a reset and a SYN is still alive.
             _ => self.seen & ESTABLISHED != 0 && flags & SYN == 0,
         };
         if !complete {
@@ -239,13 +243,13 @@ impl Connection {
     }
 }
 
-/// Whether a TCP packet with these flags may be the first of a connection.
+/// Whether a TCP packet with these flags may open a connection.
 #[must_use]
 pub fn opens(flags: u8) -> bool {
     flags & (SYN | ACK | FIN | RST) == SYN
 }
 
-/// Whether no TCP sends such flags: none of SYN, ACK and RST, or SYN together with what ends a connection.
+/// Whether no TCP sends these flags: none of SYN, ACK and RST, or SYN together with FIN or RST.
 #[must_use]
 pub fn are_impossible(flags: u8) -> bool {
     flags & (SYN | ACK | RST) == 0 || flags & SYN != 0 && flags & (FIN | RST) != 0
@@ -258,7 +262,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs a connection through packets, each with its flags and whether it is a reply.
+    /// Returns the phase after packets, each with its flags and whether it is a reply.
     fn after(protocol: u8, packets: &[(u8, bool)]) -> Phase {
         let mut connection = Connection::new(protocol, packets[0].0, ICMP);
         for (flags, reply) in &packets[1..] {
@@ -272,7 +276,7 @@ mod tests {
         assert_eq!(after(TCP, &[(SYN, false)]), Phase::TcpOpening);
         assert_eq!(after(TCP, &[(SYN, false), (SYN | ACK, true)]), Phase::TcpOpening);
         assert_eq!(after(TCP, &[(SYN, false), (SYN | ACK, true), (ACK, false)]), Phase::TcpEstablished);
-        // Neither side alone, nor an answer that was not asked for.
+        // One side alone does not establish a connection, nor does an answer without a SYN.
         assert_eq!(after(TCP, &[(SYN, false), (ACK, false), (ACK, false)]), Phase::TcpOpening);
         assert_eq!(after(TCP, &[(SYN, false), (ACK, true)]), Phase::TcpOpening);
     }
@@ -286,10 +290,10 @@ mod tests {
         assert_eq!(and(&[(RST, true)]), Phase::TcpClosing);
         assert_eq!(and(&[(FIN | ACK, false), (FIN | ACK, true), (ACK, false)]), Phase::TcpClosing);
         assert_eq!(and(&[(RST, true), (SYN, false)]), Phase::TcpOpening, "the ports are used again");
-        assert_eq!(and(&[(SYN, false)]), Phase::TcpEstablished, "nobody ends a connection by a SYN");
+        assert_eq!(and(&[(SYN, false)]), Phase::TcpEstablished, "a SYN does not end a connection");
     }
 
-    /// A stray reset left a live connection on the short time-out for good.
+    /// Regression: a stray reset left a live connection on the short time-out forever.
     #[test]
     fn traffic_after_a_reset_leads_back() {
         let open = [(SYN, false), (SYN | ACK, true), (ACK, false)];
@@ -300,12 +304,12 @@ mod tests {
                 assert_eq!(and(&[reset, (ACK, lives)]), Phase::TcpEstablished);
                 assert_eq!(and(&[reset, reset, (ACK, lives), reset]), Phase::TcpClosing);
                 assert_eq!(and(&[reset, (SYN, true)]), Phase::TcpEstablished, "RFC 6146: all but a reset");
-                // Half closed it was and is; its other half's FIN still ends it.
+                // A half-closed connection stays half closed; the FIN of the other side still ends it.
                 assert_eq!(and(&[(FIN | ACK, false), reset, (ACK, lives)]), Phase::TcpEstablished);
                 assert_eq!(and(&[(FIN | ACK, false), reset, (ACK, lives), (FIN | ACK, true)]), Phase::TcpClosing);
-                // A connection that both sides have ended stays so.
+                // A connection that both sides have ended stays closed.
                 assert_eq!(and(&[(FIN | ACK, false), (FIN | ACK, true), reset, (ACK, lives)]), Phase::TcpClosing);
-                // A SYN after the reset that no host meant; the answer to it comes from the connection that lives on.
+                // A forged SYN after the reset. The answer to it comes from the connection that is still alive.
                 assert_eq!(and(&[reset, (SYN, false), (ACK, lives)]), Phase::TcpEstablished);
                 assert_eq!(and(&[reset, (SYN, false), (SYN | ACK, true)]), Phase::TcpOpening);
                 assert_eq!(
@@ -313,7 +317,8 @@ mod tests {
                     Phase::TcpEstablished,
                     "RFC 6146: likewise"
                 );
-                // Of one that was not established yet the handshake goes on, and nothing but that establishes it.
+                // Before a connection is established, its handshake continues after a reset, and only the handshake
+                // establishes it.
                 assert_eq!(after(TCP, &[(SYN, false), reset]), Phase::TcpClosing);
                 assert_eq!(after(TCP, &[(SYN, false), reset, (ACK, lives)]), Phase::TcpOpening);
                 assert_eq!(after(TCP, &[(SYN, false), reset, (SYN | ACK, true), (ACK, false)]), Phase::TcpEstablished);
@@ -325,7 +330,7 @@ mod tests {
     #[test]
     fn a_mark_ends_once_another_connection_is_sure() {
         let open = [(SYN, false), (SYN | ACK, true), (ACK, false)];
-        // Whether the mark is lost at each packet. It is set before each one.
+        // Returns for each packet whether it removes the mark. The mark is set before each packet.
         let lost = |packets: &[(u8, bool)]| {
             let mut connection = Connection::new(TCP, packets[0].0, ICMP);
             assert!(!connection.is_marked());
@@ -347,16 +352,16 @@ mod tests {
         assert_eq!(lost(&open), [false; 2]);
         assert_eq!(and(&ends), [false; 3]);
         assert_eq!(and(&[&ends[..], &open[..]].concat()), [false, false, false, false, true, false]);
-        assert_eq!(and(&[(RST, true), (SYN, false), (ACK, false)]), [false; 3], "it lives on");
+        assert_eq!(and(&[(RST, true), (SYN, false), (ACK, false)]), [false; 3], "the connection is still alive");
         assert_eq!(and(&[(RST, true), (SYN, false), (SYN | ACK, true), (ACK, false)]), [false, false, true, false]);
         assert_eq!(and(&[(SYN, false), (SYN, true), (SYN | ACK, true)]), [false; 3]);
         assert_eq!(lost(&[(SYN, false), (RST, true), (SYN, false)]), [false, true], "refused, then tried again");
     }
 
-    /// A FIN and a SYN outside of the window made a live connection one that is not established. Their receiver answers
-    /// them with an ACK (RFC 5961 section 4).
+    /// Regression: a FIN and a SYN outside of the window changed a live connection to one that is not established. The
+    /// receiver answers them with an ACK (RFC 5961 section 4).
     #[test]
-    fn a_forged_fin_and_syn_do_not_end_what_is_established() {
+    fn a_forged_fin_and_syn_do_not_end_an_established_connection() {
         let ends = [(FIN | ACK, true), (FIN | ACK, false), (SYN, false)];
         for (answer, established) in [((ACK, true), true), ((SYN | ACK, true), false)] {
             let mut connection = Connection::new(TCP, SYN, ICMP);
@@ -369,7 +374,8 @@ mod tests {
         }
     }
 
-    /// One side's FIN before the other had answered counted, so that the other side's alone ended the connection.
+    /// Regression: a FIN before the answer to the SYN was counted, so that a FIN of the other side alone ended the
+    /// connection.
     #[test]
     fn a_stray_fin_before_the_answer_ends_nothing() {
         let open = [(SYN | ACK, true), (ACK, false)];
@@ -377,14 +383,14 @@ mod tests {
             let before = [&[(SYN, false), (FIN | ACK, stray)], &open[..]].concat();
             assert_eq!(after(TCP, &[&before[..], &[(FIN | ACK, !stray)]].concat()), Phase::TcpEstablished);
         }
-        // A server that ends at once.
+        // A server that closes the connection at once.
         let early = [(SYN, false), (SYN | ACK, true), (FIN | ACK, true), (ACK, false)];
         assert_eq!(after(TCP, &early), Phase::TcpEstablished);
         assert_eq!(after(TCP, &[&early[..], &[(FIN | ACK, false)]].concat()), Phase::TcpClosing);
     }
 
-    /// Every sequence of six packets, against the states of RFC 6146 section 3.5.2.2 with the two differences that are
-    /// documented.
+    /// Every sequence of six packets, compared with the states of RFC 6146 section 3.5.2.2 and the two documented
+    /// differences.
     #[test]
     fn it_is_the_machine_of_rfc_6146() {
         #[derive(Clone, Copy, PartialEq, Debug)]
@@ -397,7 +403,7 @@ mod tests {
                 reply: bool,
             },
             BothFinReceived,
-            /// From which it leads back.
+            /// Index of the state to which a packet leads back.
             Trans(u8),
         }
         use State::{BothFinReceived, Established, FinReceived, Init, Trans};
@@ -421,7 +427,8 @@ mod tests {
         };
         const SYN_ACK: u8 = SYN | ACK;
         const FIN_ACK: u8 = FIN | ACK;
-        // No SYN, which opens again, and no FIN of who was asked before the handshake ends: those have tests above.
+        // Left out: a SYN, which opens again, and a FIN of the other side before the handshake ends. Other tests cover
+        // them.
         let packets = [SYN_ACK, ACK, FIN_ACK, RST].into_iter().flat_map(|it| [(it, false), (it, true)]);
         let packets: Vec<_> = packets.collect();
         for sequence in 0..packets.len().pow(6) {
@@ -446,20 +453,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_is_picked_up_once_both_sides_are_heard() {
+    fn an_older_connection_is_established_once_both_sides_have_sent_packets() {
         assert_eq!(after(TCP, &[(ACK, false)]), Phase::TcpOpening);
         assert_eq!(after(TCP, &[(ACK, false), (ACK, true)]), Phase::TcpEstablished);
     }
 
     #[test]
-    fn others_have_little_state() {
+    fn other_protocols_have_little_state() {
         assert_eq!(after(UDP, &[(0, false), (0, false)]), Phase::UdpOpening);
         assert_eq!(after(UDP, &[(0, false), (0, true)]), Phase::UdpEstablished);
         assert_eq!(after(ICMP, &[(0, false), (0, true)]), Phase::Icmp);
         assert_eq!(after(47, &[(0, false), (0, true)]), Phase::Other);
     }
 
-    /// Of ICMPv6 nothing was known but that it is no TCP and no UDP.
+    /// Regression: ICMPv6 was treated like any protocol other than TCP and UDP.
     #[test]
     fn icmp_is_that_of_the_ip_version() {
         for icmp in [ICMP, ICMPV6] {
@@ -469,9 +476,9 @@ mod tests {
         }
     }
 
-    /// Whatever comes, a connection that goes on as before does: the short way and the long one agree.
+    /// `goes_on` and `passes` agree for all flags.
     #[test]
-    fn what_goes_on_changes_nothing() {
+    fn a_packet_that_goes_on_changes_nothing() {
         for protocol in [TCP, UDP, ICMP, 47] {
             for first in 0..64 {
                 for (second, third) in (0..64).flat_map(|second| (0..64).map(move |third| (second, third))) {
@@ -490,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_nobody_sends() {
+    fn flags_that_no_host_sends() {
         for flags in [0, FIN, SYN | FIN, SYN | RST, FIN | 0x28] {
             assert!(are_impossible(flags), "{flags:#x}");
         }

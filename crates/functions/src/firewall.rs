@@ -1,4 +1,4 @@
-//! Lets packets of connections pass that were opened as rules allow: a connection-tracking firewall.
+//! A connection-tracking firewall: passes the packets of connections that the rules permit to open.
 
 mod shown;
 mod tracked;
@@ -21,44 +21,48 @@ use crate::connection::{
     ENDS, ENDS_WOKEN, FoundSession, Headers, Phase, Plain, SessionLookup, SessionRow, Shown, SlotClock, TimeoutParams,
     Timeouts, are_impossible, opens,
 };
-use crate::listing::{Attendant, Desk, LOOKS, Listing, Part, WOKEN, attend, hand_out};
+use crate::listing::{
+    LOOKS_WHEN_WOKEN, LOOKS_WITH_PACKETS, Listing, OperatorSide, ServingModule, WorkerSide, add_table, serve_requests,
+};
 use crate::nat::WhenFull;
 use crate::parameters::no_memory;
 use crate::tables::sessions::{Found, GO, MOST, Sessions, Slot, Spot, Tuple4, Tuple6};
 use tracked::{Tracked, Tuple};
-use tracker::{COUNTERS, No, Tracker};
+use tracker::{COUNTERS, Refusal, Tracker};
 
-/// Parameters of a state of the kind `connections`.
+/// Parameters of the state `connections`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConnectionsParams {
-    /// How many connections there can be, of each IP version and over all workers, 1 to 268435456: 65536 by default. Each takes 74 bytes of
-    /// each IP version, set aside at the start.
+    /// Maximum number of connections of each IP version, over all workers: 1 to 268435456, 65536 by default. Each takes
+    /// 74 bytes for each IP version, which are allocated at the start.
     #[schemars(extend("default" = 65_536))]
     sessions: Option<usize>,
-    /// What happens when there are as many: the one that would end soonest is given up (`evict`, the default), or the new one
-    /// is refused (`refuse`, dropped as `full`).
+    /// Action for a new connection when the table is full: `evict` (the default) ends the connection that would end
+    /// soonest, `refuse` drops the new connection's packet as `full`.
     #[serde(default)]
     when_full: WhenFull,
-    /// How many TCP connections may wait for the end of their handshake: half of `sessions` by default. Beyond, new ones are
-    /// dropped as `half_open`, so that a flood of SYN leaves room for others.
+    /// Maximum number of TCP connections whose handshake is not complete: half of `sessions` by default. When it is
+    /// reached, packets that would open another one are dropped as `half_open`, so that a flood of SYNs leaves room for
+    /// other connections.
     half_open: Option<usize>,
-    /// Whether TCP connections that were there before are taken up by any packet: `false` by default, only a SYN opens one.
+    /// Whether any packet of a TCP connection can open its entry, so that connections that are older than this table
+    /// are accepted: `false` by default, which means that only a SYN opens a connection.
     #[serde(default)]
     pick_up: bool,
-    /// How long connections are remembered without a packet.
+    /// How long a connection is kept without a packet.
     #[serde(default)]
     timeouts: TimeoutParams,
 }
 
-/// Connections that modules share: a state of the kind `connections`.
+/// The state `connections`, which modules share.
 pub struct Connections {
     key: String,
     sessions: usize,
     settings: Settings,
 }
 
-/// What holds for every worker's connections.
+/// Settings of the connections, the same for all workers.
 #[derive(Clone, Copy)]
 struct Settings {
     when_full: WhenFull,
@@ -95,8 +99,8 @@ impl DeclareState for Connections {
 }
 
 impl Connections {
-    /// This worker's tables, the same for all modules that name this state.
-    fn tables(&self, part: &Arc<Part>, setup: &mut Setup<'_>) -> Result<Arc<Own<Tables>>, SetupError> {
+    /// Returns this worker's tables, the same for all modules that name this state.
+    fn tables(&self, operators: &Arc<OperatorSide>, setup: &mut Setup<'_>) -> Result<Arc<Own<Tables>>, SetupError> {
         let (secret, share, timeouts) = (setup.secret(), setup.share(), self.settings.timeouts);
         setup.own(&self.key, |_| {
             let (most, longest) = (self.sessions.div_ceil(share.1), timeouts.longest());
@@ -104,24 +108,29 @@ impl Connections {
                 |ip| no_memory("state", format!("a table of {most} connections of {ip} (the state's `sessions`)"));
             let v4 = Tracker::new(most, secret, longest).map_err(lack("IPv4"))?;
             let v6 = Tracker::new(most, secret.rotate_left(7), longest).map_err(lack("IPv6"))?;
-            Ok(Tables { v4, v6, timeouts, now: 0, desk: part.desk() })
+            Ok(Tables { v4, v6, timeouts, now: 0, worker_side: operators.worker_side() })
         })
     }
 
-    /// The tables of this worker, for a module that only looks sessions up.
+    /// Returns this worker's tables for a module that only looks up sessions.
     pub(crate) fn lookup(&self, setup: &mut Setup<'_>) -> Result<SessionLookup, SetupError> {
-        let part = Listing::of(&self.key, setup)?.part(setup.share());
+        let operators = Listing::of(&self.key, setup)?.operator_side(setup.share());
         let most = self.sessions.div_ceil(setup.share().1);
         let (key, settings) = (self.key.clone(), self.settings);
-        Ok(SessionLookup::Connections(ConnectionLookup { key, tables: self.tables(&part, setup)?, most, settings }))
+        Ok(SessionLookup::Connections(ConnectionLookup {
+            key,
+            tables: self.tables(&operators, setup)?,
+            most,
+            settings,
+        }))
     }
 }
 
-/// A worker's connections, for [lookups](SessionLookup).
+/// A worker's connections, for [session lookups](SessionLookup).
 pub struct ConnectionLookup {
     key: String,
     tables: Arc<Own<Tables>>,
-    /// The most connections of an IP version.
+    /// Maximum number of connections of an IP version.
     most: usize,
     settings: Settings,
 }
@@ -148,7 +157,7 @@ pub struct LentConnections<'a> {
 }
 
 impl LentConnections<'_> {
-    /// Whether TCP connections are opened by any packet.
+    /// Whether any packet may open a TCP connection.
     pub(crate) fn picks_up(&self) -> bool {
         self.settings.picks_up
     }
@@ -173,23 +182,23 @@ impl LentConnections<'_> {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The name of a state of kind `connections`.
+    /// The name of a state `connections`.
     state: String,
-    /// Which packets may open a connection, written as those of `acl`; without it, as `default` says.
+    /// Rules that permit packets to open a connection, written as those of `acl`. Without them `default` decides.
     rules: Option<Rules>,
-    /// What happens to packets that would open a connection and that no rule matches: `deny` (the default) or `permit`.
+    /// Decision for a packet that would open a connection and that no rule matches: `deny` (the default) or `permit`.
     #[serde(default)]
     default: Unmatched,
 }
 
-/// What happens where no rule matches.
+/// Decision for packets that no rule matches.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Unmatched {
-    /// They are dropped.
+    /// Drops them.
     #[default]
     Deny,
-    /// They open a connection.
+    /// Lets them open a connection.
     Permit,
 }
 
@@ -203,32 +212,32 @@ const MALFORMED: Gate = Gate::drop(6);
 const BUSY: Gate = Gate::drop(7);
 const UNDECIDABLE: Gate = Gate::drop(8);
 const DROPS: &[Reason] = &[
-    Reason { name: "denied", help: "The packet would open a connection, and the rules do not permit it." },
-    Reason { name: "no_session", help: "The packet is of no connection that there is, and is none that opens one." },
+    Reason { name: "denied", help: "The packet would open a connection that the rules do not permit." },
+    Reason { name: "no_session", help: "The packet belongs to no connection and cannot open one." },
+    Reason { name: "fragment", help: "The packet is a fragment, so its ports are not known: put `reassemble` before." },
+    Reason { name: "flags", help: "The TCP control bits are a combination that no TCP sends." },
     Reason {
-        name: "fragment",
-        help: "A fragment does not show its ports, or what follows does not: put `reassemble` before.",
+        name: "half_open",
+        help: "The number of TCP connections with an incomplete handshake has reached its limit.",
     },
-    Reason { name: "flags", help: "TCP control bits that no TCP sends." },
-    Reason { name: "half_open", help: "As many TCP connections wait for the end of their handshake as may." },
     Reason { name: "full", help: "There is no room for another connection." },
     Reason {
         name: "malformed",
-        help: "The transport's header is cut short, or an ICMP error does not quote the ports of a packet.",
+        help: "The transport header is cut short, or an ICMP error does not quote the ports of a packet.",
     },
-    Reason { name: "busy", help: "Another worker has the connections, which cannot be." },
+    Reason { name: "busy", help: "Another worker holds the connections; this should never happen." },
     Reason {
         name: "undecidable",
-        help: "The packet hides its addresses, protocol or ports: which connection it is of is not known.",
+        help: "The packet hides its addresses, protocol or ports, so its connection is not known.",
     },
 ];
 
-/// Where a packet goes that may not open a connection.
-fn gate(no: No) -> Gate {
-    match no {
-        No::Session => NO_SESSION,
-        No::HalfOpen => HALF_OPEN,
-        No::Full => FULL,
+/// Returns the gate for a packet that may not open a connection.
+fn gate(refusal: Refusal) -> Gate {
+    match refusal {
+        Refusal::Session => NO_SESSION,
+        Refusal::HalfOpen => HALF_OPEN,
+        Refusal::Full => FULL,
     }
 }
 
@@ -237,9 +246,9 @@ struct Tables {
     v4: Tracker<Tuple4>,
     v6: Tracker<Tuple6>,
     timeouts: Timeouts,
-    /// The slot that it is.
+    /// Present time slot.
     now: Slot,
-    desk: Desk,
+    worker_side: WorkerSide,
 }
 
 /// The function.
@@ -249,7 +258,7 @@ pub struct Firewall {
     rules: Option<Judge>,
     default: Unmatched,
     counters: [Arc<[Counter]>; 2],
-    attendant: Attendant,
+    serving_module: ServingModule,
 }
 
 impl Declare for Firewall {
@@ -257,21 +266,21 @@ impl Declare for Firewall {
     const NAME: &'static str = "firewall";
     const SUMMARY: &'static str = "lets packets of connections pass that were opened as rules allow";
     const HELP: &'static str = "\
-        Connection tracking for IPv4 and IPv6. A packet of a connection passes, from either side; another one may \
+        Connection tracking for IPv4 and IPv6. A packet of a connection passes, from either side. Another packet may \
         open a connection if the rules permit it, and is dropped otherwise. Modules with one state share its \
-        connections: one for what goes out, whose rules say what may, and one for what comes in. TCP is opened by \
-        a SYN and followed through its handshake, its end and resets (RFC 5382, RFC 7857, RFC 6146 section \
-        3.5.2.2); sequence numbers are not looked at, and traffic after a reset leads back to where the connection \
-        was. UDP, ICMP queries and other protocols have time-outs. Of an ICMP query the direction counts: two \
-        hosts that ask each other by one identifier have two connections. ICMP errors pass where they quote a \
-        packet of a connection, or its first fragment, and are sent to its sender. ICMP messages of other types \
-        have no answers: the rules say which may pass, each way. ICMPv6 messages between neighbours of a link \
-        always pass (RFC 4890 section 4.4.1): neighbour discovery and certification paths with a hop limit of 255, \
-        multicast listener messages and multicast router discovery with a hop limit of 1 from a link-local source. \
-        The table 'connections' lists what there is, and ends it where asked. Fragments are dropped: put \
-        `reassemble` before. Frames that are not IP pass; a packet \
-        that hides its addresses, protocol or ports (behind more than 4 VLAN tags or 8 IPv6 extension headers, or cut \
-        short) does not (RFC 7113 section 3).";
+        connections: usually one module for outgoing packets, whose rules say which may open a connection, and one for \
+        incoming packets. A TCP connection is opened by a SYN and followed through its handshake, its end and resets \
+        (RFC 5382, RFC 7857, RFC 6146 section 3.5.2.2). Sequence numbers are not checked, and traffic after a reset \
+        returns the connection to its previous state. UDP, ICMP queries and other protocols have time-outs. For ICMP \
+        queries the direction counts: two hosts that query each other with the same identifier have two connections. \
+        An ICMP error passes if it quotes a packet of a connection, or its first fragment, and is sent to the sender \
+        of that packet. ICMP messages of other types have no replies: the rules decide in each direction which of them \
+        pass. ICMPv6 messages between neighbours on a link always pass (RFC 4890 section 4.4.1): neighbour discovery \
+        and certification paths with a hop limit of 255, multicast listener messages and multicast router discovery \
+        with a hop limit of 1 from a link-local source. The table 'connections' lists the connections; they can be \
+        ended there. Fragments are dropped: put `reassemble` before. Frames that are not IP pass. A packet that hides \
+        its addresses, protocol or ports (behind more than 4 VLAN tags or 8 IPv6 extension headers, or cut short) is \
+        dropped as `undecidable` (RFC 7113 section 3).";
     const EXAMPLE: &'static str = "\
         { state: connections, rules: [permit udp from 198.18.0.0/15 to any] }";
     const TRAFFIC: &'static str = "{}";
@@ -284,69 +293,69 @@ impl Declare for Firewall {
         let rules = params.rules.map(|rules| Judge::new(rules, permits, setup)).transpose()?;
         let settings = connections.settings;
         let listing = Listing::of(&connections.key, setup)?;
-        let part = listing.part(setup.share());
-        let tables = connections.tables(&part, setup)?;
-        hand_out(&listing, &shown::CONNECTIONS, settings.clock, &connections.key, setup)?;
+        let operators = listing.operator_side(setup.share());
+        let tables = connections.tables(&operators, setup)?;
+        add_table(&listing, &shown::CONNECTIONS, settings.clock, &connections.key, setup)?;
         let counters = ["connections, IPv4", "connections, IPv6"]
             .map(|heading| setup.gauges(heading, COUNTERS.map(str::to_owned)));
-        let attendant = Attendant::new(part, setup.frequency());
-        Ok(Self { tables, settings, rules, default: params.default, counters, attendant })
+        let serving_module = ServingModule::new(operators, setup.frequency());
+        Ok(Self { tables, settings, rules, default: params.default, counters, serving_module })
     }
 }
 
-/// The plain packets of a go: what each shows of its connection.
-struct Go {
+/// The keys of a group of packets; only plain packets have one.
+struct Group {
     keys: [Tuple4; GO],
-    /// TCP's control bits, and whether the key is that of the other way.
+    /// TCP's control bits, and whether the key was reversed.
     flags: [(u8, bool); GO],
     spots: [Spot; GO],
 }
 
-/// The packets of a go that would open a connection, a bit each: those of which that is certain as long as nobody else has
-/// opened it, and those of them that may.
+/// Packets of a group that would open a connection, one bit each: those for which this is certain unless another packet
+/// opens it first, and those of them that the rules permit.
 #[derive(Clone, Copy, Debug, Default)]
-struct New {
+struct NewConnections {
     known: u32,
     permitted: u32,
 }
 
 impl Firewall {
-    /// Judges those of the packets `missing` together that open a connection: they are plain, have the flags for it and are the
-    /// first ones of theirs. The others are looked at one by one.
+    /// Applies the rules to the `missing` packets that would open a connection, all at once. These packets are plain,
+    /// have flags that open, and are the first of their connection. The other packets are handled one by one.
     #[inline(never)]
-    fn judge_new(&mut self, tracker: &Tracker<Tuple4>, go: &Go, missing: u32) -> New {
-        // Were there more that are half open than may be, rules would be asked in vain.
+    fn judge_new(&mut self, tracker: &Tracker<Tuple4>, group: &Group, missing: u32) -> NewConnections {
+        // If this group could exceed the limit of half-open connections, the rules would be evaluated for nothing.
         let tcp = tracker.has_room_for(GO, &self.settings);
-        let opens = |at: &usize| match go.keys[*at].protocol() {
+        let opens = |at: &usize| match group.keys[*at].protocol() {
             0 => false,
-            TCP => tcp && opens(go.flags[*at].0),
+            TCP => tcp && opens(group.flags[*at].0),
             _ => true,
         };
         let opening = (0..GO).filter(|at| missing >> at & 1 == 1 && opens(at)).fold(0, |bits, at| bits | 1 << at);
-        let known = Sessions::<Tracked<Tuple4>>::first_ones(&go.keys, &go.spots, opening);
-        let (mut asked, mut count, mut left) = ([Tuple4::default(); GO], 0, known);
-        while left != 0 {
-            let at = left.trailing_zeros() as usize % GO;
-            left &= left - 1;
-            asked[count] = if go.flags[at].1 { go.keys[at].reversed() } else { go.keys[at] };
+        let known = Sessions::<Tracked<Tuple4>>::first_ones(&group.keys, &group.spots, opening);
+        let (mut tuples, mut count, mut remaining) = ([Tuple4::default(); GO], 0, known);
+        while remaining != 0 {
+            let at = remaining.trailing_zeros() as usize % GO;
+            remaining &= remaining - 1;
+            tuples[count] = if group.flags[at].1 { group.keys[at].reversed() } else { group.keys[at] };
             count += 1;
         }
         let mut permits = [self.default == Unmatched::Permit; GO];
         if let Some(rules) = &mut self.rules {
-            rules.permits_each(&asked[..count], &mut permits);
+            rules.permits_each(&tuples[..count], &mut permits);
         }
         tracker.table.make_ready(count, |_| {});
-        let (mut permitted, mut left) = (0, known);
+        let (mut permitted, mut remaining) = (0, known);
         for permits in &permits[..count] {
-            permitted |= u32::from(*permits) << left.trailing_zeros();
-            left &= left - 1;
+            permitted |= u32::from(*permits) << remaining.trailing_zeros();
+            remaining &= remaining - 1;
         }
-        New { known, permitted }
+        NewConnections { known, permitted }
     }
 
-    /// Any packet.
+    /// Handles any packet.
     #[inline(never)]
-    fn slowly(&mut self, tables: &mut Tables, packet: &mut Packet, now: Slot) -> Gate {
+    fn judge_one(&mut self, tables: &mut Tables, packet: &mut Packet, now: Slot) -> Gate {
         match Shown::<Tuple4>::of(packet) {
             Shown::NotThis => {
                 let shown = Shown::<Tuple6>::of(packet);
@@ -360,10 +369,10 @@ impl Firewall {
         let headers = match shown {
             Shown::Packet(headers) | Shown::Message(headers) => headers,
             Shown::Error(quoted) => {
-                // It is sent to who sent what it quotes (RFC 792, RFC 4443 section 3); what is sent to somebody else only
-                // pretends to be about a connection.
-                let about = quoted.is_answered_by(packet) && tracker.find(quoted.ordered().0, now).is_some();
-                return if about { Gate::FIRST } else { NO_SESSION };
+                // An ICMP error goes to the sender of the packet that it quotes (RFC 792, RFC 4443 section 3). An error
+                // to another host is forged.
+                let is_genuine = quoted.is_answered_by(packet) && tracker.find(quoted.ordered().0, now).is_some();
+                return if is_genuine { Gate::FIRST } else { NO_SESSION };
             }
             Shown::Fragment => return FRAGMENT,
             Shown::Malformed if packet.hidden().is_some() => return UNDECIDABLE,
@@ -380,8 +389,8 @@ impl Firewall {
             tracker.passes(found, key.1, headers.flags, &self.settings, now);
             return Gate::FIRST;
         }
-        if let Err(no) = tracker.may_open(&headers, &self.settings) {
-            return gate(no);
+        if let Err(refusal) = tracker.may_open(&headers, &self.settings) {
+            return gate(refusal);
         }
         let permits = match &mut self.rules {
             Some(rules) => rules.permits(packet),
@@ -396,16 +405,16 @@ impl Firewall {
             .map_or_else(gate, |()| Gate::FIRST)
     }
 
-    fn look_after(&mut self, tables: &Tables, context: &mut Context<'_>) {
-        self.tell(tables);
-        self.attendant.looked(tables.is_empty(), context);
+    fn publish_and_schedule(&mut self, tables: &Tables, context: &mut Context<'_>) {
+        self.publish(tables);
+        self.serving_module.schedule(tables.is_empty(), context);
     }
 
-    /// Tells what is counted.
-    fn tell(&self, tables: &Tables) {
-        tables.v4.tell(&self.counters[0]);
-        tables.v6.tell(&self.counters[1]);
-        tables.desk.tell([tables.v4.table.len(), tables.v6.table.len()]);
+    /// Publishes the counters.
+    fn publish(&self, tables: &Tables) {
+        tables.v4.publish_counters(&self.counters[0]);
+        tables.v6.publish_counters(&self.counters[1]);
+        tables.worker_side.publish([tables.v4.table.len(), tables.v6.table.len()]);
     }
 }
 
@@ -414,7 +423,7 @@ impl Tables {
         self.v4.table.is_empty() && self.v6.table.is_empty()
     }
 
-    /// Whether connections that may have ended are still to be looked at.
+    /// Whether connections that may have ended remain to be checked.
     fn is_due(&mut self) -> bool {
         self.v4.table.is_due(self.now) || self.v6.table.is_due(self.now)
     }
@@ -438,37 +447,40 @@ impl Function for Firewall {
         let tables = &mut *tables;
         let now = self.settings.clock.slot(context.now());
         tables.expire(now, batch.len() as u32 + ENDS);
-        attend(tables, LOOKS, context);
-        for (go, packets) in batch.chunks_mut(GO).enumerate() {
-            let mut plain = Go { keys: [Tuple4::default(); GO], flags: [(0, false); GO], spots: [Spot::default(); GO] };
+        serve_requests(tables, LOOKS_WITH_PACKETS, context);
+        for (number, packets) in batch.chunks_mut(GO).enumerate() {
+            let mut plain =
+                Group { keys: [Tuple4::default(); GO], flags: [(0, false); GO], spots: [Spot::default(); GO] };
             let mut found = [Found::NONE; GO];
             for ((packet, key), flags) in packets.iter().zip(&mut plain.keys).zip(&mut plain.flags) {
-                // What is not plain is of no session by this key: nothing has protocol 0.
+                // A packet that is not plain keeps a key that no connection has: protocol 0 is not used.
                 let Some(plain) = Plain::of(packet) else { continue };
                 let (ordered, turned) = plain.tuple().ordered();
                 (*key, *flags) = (ordered, (plain.flags(), turned));
             }
             tables.v4.table.find_go(&plain.keys[..packets.len()], &mut plain.spots, &mut found[..packets.len()]);
             let missing = (0..packets.len()).filter(|at| !found[*at].is_some()).fold(0, |bits, at| bits | 1 << at);
-            let new = if missing == 0 { New::default() } else { self.judge_new(&tables.v4, &plain, missing) };
+            let new =
+                if missing == 0 { NewConnections::default() } else { self.judge_new(&tables.v4, &plain, missing) };
             let (removals, mut openings) = (tables.v4.table.removals(), tables.v4.opened());
             for (at, (packet, found)) in packets.iter_mut().zip(found).enumerate() {
                 let (table, key, (flags, turned)) = (&mut tables.v4.table, plain.keys[at], plain.flags[at]);
                 if found.is_some() && (table.removals() == removals || table.is_still(found, key)) {
                     let (tracked, ends) = table.lasts(found);
                     let connection = tracked.connection;
-                    // A flag that TCP must always have is missing: that is looked at closely.
+                    // A flag that an established TCP connection always has is missing, so the packet needs the full
+                    // check.
                     let odd = connection.phase() == Phase::TcpEstablished && flags & ACK == 0;
                     if *ends > now && connection.goes_on(flags, tracked.is_reply(turned)) && !odd {
                         *ends = self.settings.timeouts.end(connection.phase(), now);
                         continue;
                     }
                 }
-                // A packet that was not plain may have opened the connection of one that is.
+                // A packet that was not plain may have opened the connection of a plain one.
                 let known = new.known >> at & 1 == 1
                     && (tables.v4.opened() == openings || !tables.v4.table.find_at(plain.spots[at], key).is_some());
                 let gate = if !known {
-                    self.slowly(tables, packet, now)
+                    self.judge_one(tables, packet, now)
                 } else if new.permitted >> at & 1 == 1 {
                     let spot = plain.spots[at];
                     let opened = tables.v4.open(spot, key, turned, (key.protocol(), flags), &self.settings, now);
@@ -478,12 +490,12 @@ impl Function for Firewall {
                     DENIED
                 };
                 if gate != Gate::FIRST {
-                    context.put(go * GO + at, gate);
+                    context.put(number * GO + at, gate);
                 }
             }
         }
-        if self.attendant.is_due(context.now(), tables.is_empty()) {
-            self.look_after(tables, context);
+        if self.serving_module.is_due(context.now(), tables.is_empty()) {
+            self.publish_and_schedule(tables, context);
         }
     }
 
@@ -495,19 +507,19 @@ impl Function for Firewall {
         if tables.is_due() {
             context.look_at(context.now());
         }
-        attend(&mut *tables, WOKEN, context);
-        self.look_after(&tables, context);
+        serve_requests(&mut *tables, LOOKS_WHEN_WOKEN, context);
+        self.publish_and_schedule(&tables, context);
     }
 
     fn begins(&self) -> bool {
-        // Connections of the configuration before are looked after though no packet comes.
+        // Connections of the previous configuration expire even if no packet comes.
         true
     }
 
     fn close(&mut self) -> Result<(), String> {
-        // What has come since it was told last.
+        // Publish the last values.
         if let Some(tables) = self.tables.lend() {
-            self.tell(&tables);
+            self.publish(&tables);
         }
         Ok(())
     }

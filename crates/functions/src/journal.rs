@@ -1,8 +1,8 @@
-//! Records on their way to a file: put into a ring by workers, made into lines and written by a thread of its own.
+//! Records on their way to a file: workers put them into rings, and a separate thread formats and writes them as lines.
 //!
 //! A worker makes no system call and does not wait, unless its pen may wait ([`Pen::waiting`]). A record that finds the
-//! ring full is lost and counted. So is a line that the disk does not take. The thread looks
-//! into the rings every so often, so that no worker wakes it.
+//! ring full is lost and counted. A line that the disk does not accept is counted, too. The thread polls the rings, so
+//! no worker has to wake it.
 
 mod pages;
 mod pen;
@@ -21,32 +21,33 @@ use rtrb::{Consumer, RingBuffer};
 use pages::{Out, Page};
 pub(crate) use pen::{COUNTERS, Pen};
 
-/// What a worker knows of something that becomes a line.
+/// A record of an event, as a worker makes it. It becomes a line.
 pub(crate) trait Record: Copy + Send + 'static {
-    /// What lines are made with beside the record: the rules that numbers in it are of, say.
+    /// Data that formatting needs in addition to the record, for example the rules to which its numbers refer.
     type With: Send + Sync + 'static;
-    /// Records that wait for the thread at most, of one worker.
+    /// Capacity of a worker's ring, in records.
     const RING: usize;
-    /// The state that the records so far lead to, where a new file must begin with it.
+    /// The state that results from the records so far, if a new file must begin with it.
     type Memory: Memory<Self>;
 
-    /// Nanoseconds after 1970.
+    /// Time in nanoseconds after 1970.
     fn nanos(&self) -> u64;
 
-    /// The line, of a file that belongs to `owner`.
+    /// Returns the line, for a file that belongs to `owner`.
     fn line(&self, owner: &str, with: &Self::With) -> Option<String>;
 }
 
-/// The state that records lead to.
+/// The state that results from records.
 pub(crate) trait Memory<R>: Default {
-    /// One more record has come.
+    /// Adds a record to the state.
     fn note(&mut self, record: &R);
 
-    /// The records that a file begins with, so that it says by itself what those before it have come to.
+    /// Returns records that lead to the present state. A new file begins with them, so that it can be read without the
+    /// files before it.
     fn restate(&self) -> Vec<R>;
 }
 
-/// Of records each of which stands for itself, such as alerts.
+/// For records that do not depend on each other, such as alerts.
 impl<R> Memory<R> for () {
     fn note(&mut self, _: &R) {}
 
@@ -55,24 +56,24 @@ impl<R> Memory<R> for () {
     }
 }
 
-/// How often the thread looks for more.
+/// Interval at which the thread polls the rings.
 const PERIOD: Duration = Duration::from_millis(20);
-/// What is written at once, and waits for room on the disk at most, in bytes.
+/// Size of a write, and limit of what waits for room on the disk, in bytes.
 const CHUNK: usize = 1 << 16;
 
-/// A time as lines have it (RFC 3339), of nanoseconds after 1970.
+/// Formats a time of nanoseconds after 1970 as RFC 3339 does.
 pub(crate) fn time(nanos: u64) -> String {
     let time = jiff::Timestamp::from_nanosecond(nanos.into()).unwrap_or(jiff::Timestamp::MAX);
     format!("{time:.9}")
 }
 
-/// Looks at a file for lines without making it.
+/// Checks whether a file can be written, without creating it.
 ///
 /// # Errors
-/// What [taking](Slot::take) it would say.
+/// The error that [`take`](Slot::take) would return.
 pub(crate) fn check(path: &Path) -> Result<(), String> {
-    // A pipe would wait for its reader.
-    if path.metadata().is_ok_and(|told| !told.is_file()) {
+    // Opening a pipe would wait for its reader.
+    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
         return Err(cannot(path, &"allowed are regular files"));
     }
     check_writable(path).map_err(|error| cannot(path, &error))
@@ -82,7 +83,7 @@ fn cannot(path: &Path, why: &dyn std::fmt::Display) -> String {
     format!("cannot write {}: {why}", path.display())
 }
 
-/// The journal of a file. The next owner of the same name, in a configuration that has changed, goes on with it.
+/// The journal of a file. After a reload the new owner of the same name continues with it.
 pub(crate) struct Slot<R: Record>(Mutex<Weak<Journal<R>>>);
 
 impl<R: Record> Default for Slot<R> {
@@ -92,10 +93,10 @@ impl<R: Record> Default for Slot<R> {
 }
 
 impl<R: Record> Slot<R> {
-    /// The journal of the file, open already or not.
+    /// Returns the journal of the file. Opens the file unless it is open already.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub(crate) fn take(&self, path: &Path, owner: &str, frequency: Frequency) -> Result<Arc<Journal<R>>, String> {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(journal) = slot.upgrade() {
@@ -115,32 +116,33 @@ pub(crate) struct Journal<R: Record> {
 
 struct Shared<R: Record> {
     state: Mutex<State<R>>,
-    /// Told when somebody waits for all to be written, or there will be no more; and when all is.
-    told: Condvar,
+    /// Notified when a caller waits in `flush`, when the journal ends, and when all records are written.
+    changed: Condvar,
     path: PathBuf,
     owner: String,
     frequency: Frequency,
-    /// Nanoseconds after 1970 at tick 0, as the thread saw last: workers ask no clock of the system.
+    /// Time of tick 0 in nanoseconds after 1970, as last measured by the thread. With it, workers need no system call
+    /// for the time.
     origin: AtomicU64,
 }
 
-/// A worker's records, and what lines are made of them with.
+/// A worker's ring, and the data for formatting its records.
 struct Ring<R: Record> {
     records: Consumer<R>,
     with: Arc<R::With>,
-    /// What is counted ([`COUNTERS`]), of which [`UNWRITTEN`] is the thread's.
+    /// The counters ([`COUNTERS`]). The thread counts [`UNWRITTEN`], the worker the others.
     counts: Arc<[Counter]>,
 }
 
 struct State<R: Record> {
     rings: Vec<Ring<R>>,
-    /// How often somebody asked for all to be written, and how often it was.
-    asked: u64,
-    done: u64,
+    /// Number of requested flushes, and number of completed ones.
+    requested: u64,
+    completed: u64,
     ended: bool,
-    /// What went wrong.
+    /// The first error of a write.
     fault: Option<String>,
-    /// Why the file could not be opened again, while that is so: no line is missing.
+    /// The error of the last attempt to open the file again, if it failed. No line is missing.
     not_reopened: Option<String>,
 }
 
@@ -149,7 +151,7 @@ impl<R: Record> Shared<R> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes how the workers' clock and the system's stand to each other.
+    /// Measures the offset between the workers' clock and the system's.
     fn set_clock(&self) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let ticks = self.frequency.nanos(Tsc.now()).0;
@@ -158,23 +160,24 @@ impl<R: Record> Shared<R> {
 }
 
 impl<R: Record> Journal<R> {
-    /// Opens a file: lines come after those that are in it.
+    /// Opens a file. New lines are appended.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     fn open(path: &Path, owner: &str, frequency: Frequency) -> Result<Self, String> {
         check(path)?;
         let wrong = |error: std::io::Error| cannot(path, &error);
         let file = LogFile::open(path, 0o666).map_err(wrong)?;
-        Self::over(file, path, owner, frequency).map_err(wrong)
+        Self::start(file, path, owner, frequency).map_err(wrong)
     }
 
-    /// Writes to what is open already.
-    fn over(out: impl Out + Send + 'static, path: &Path, owner: &str, frequency: Frequency) -> std::io::Result<Self> {
-        let state = State { rings: Vec::new(), asked: 0, done: 0, ended: false, fault: None, not_reopened: None };
+    /// Starts a journal that writes to an open output.
+    fn start(out: impl Out + Send + 'static, path: &Path, owner: &str, frequency: Frequency) -> std::io::Result<Self> {
+        let state =
+            State { rings: Vec::new(), requested: 0, completed: 0, ended: false, fault: None, not_reopened: None };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
-            told: Condvar::new(),
+            changed: Condvar::new(),
             path: path.to_owned(),
             owner: owner.to_owned(),
             frequency,
@@ -188,7 +191,7 @@ impl<R: Record> Journal<R> {
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// A worker's way to the file: at most `rate` lines a second where there is one.
+    /// Returns a worker's pen for this file. `rate` limits the lines a second.
     pub(crate) fn pen(
         self: &Arc<Self>,
         with: Arc<R::With>,
@@ -198,28 +201,28 @@ impl<R: Record> Journal<R> {
     ) -> Pen<R> {
         let (sender, records) = RingBuffer::new(R::RING);
         let mut state = self.shared.lock();
-        // Those of workers that are gone have nothing more to say once they are empty.
+        // Rings of workers that have ended are removed once they are empty.
         state.rings.retain(|Ring { records, .. }| !records.is_abandoned() || !records.is_empty());
         state.rings.push(Ring { records, with, counts: Arc::clone(&counts) });
         Pen::new(sender, Arc::clone(self), counts, rate, simulated)
     }
 
-    /// Waits until all that was put into the rings is written.
+    /// Waits until all records that are in the rings now are written.
     ///
     /// # Errors
-    /// It could not be.
+    /// The file could not be written or opened again.
     pub(crate) fn flush(&self) -> Result<(), String> {
         let mut state = self.shared.lock();
-        state.asked += 1;
-        let asked = state.asked;
-        self.shared.told.notify_all();
-        while state.done < asked {
+        state.requested += 1;
+        let requested = state.requested;
+        self.shared.changed.notify_all();
+        while state.completed < requested {
             let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
             if thread.as_ref().is_none_or(JoinHandle::is_finished) {
                 return Err(format!("{} is not complete: the writing thread has ended", self.shared.path.display()));
             }
             drop(thread);
-            state = self.shared.told.wait_timeout(state, PERIOD).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.shared.changed.wait_timeout(state, PERIOD).unwrap_or_else(PoisonError::into_inner).0;
         }
         let path = self.shared.path.display();
         let not_reopened = state.not_reopened.as_ref().map(|error| format!("{path} was not opened again: {error}"));
@@ -230,16 +233,16 @@ impl<R: Record> Journal<R> {
 impl<R: Record> Drop for Journal<R> {
     fn drop(&mut self) {
         self.shared.lock().ended = true;
-        self.shared.told.notify_all();
+        self.shared.changed.notify_all();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // What went wrong in it was told by `flush`.
+            // `flush` has reported the thread's errors.
             let _ = thread.join();
         }
     }
 }
 
-/// A record that was taken out of its ring, and what belongs to it.
+/// A record that was taken out of its ring, with its formatting data and counters.
 type Taken<R> = (R, Arc<<R as Record>::With>, Arc<[Counter]>);
 
 fn write_all<R: Record>(shared: &Shared<R>, out: impl Out) {
@@ -248,34 +251,35 @@ fn write_all<R: Record>(shared: &Shared<R>, out: impl Out) {
     loop {
         shared.set_clock();
         let mut state = shared.lock();
-        let (asked, ended) = (state.asked, state.ended);
+        let (requested, ended) = (state.requested, state.ended);
         taken.clear();
         take(&mut state, &mut taken);
         drop(state);
         let result = page.write(&mut taken, ended, shared);
         let mut state = shared.lock();
         if let Err(error) = result {
-            // What comes is taken all the same, so that nobody waits for it.
+            // Records are taken from the rings in spite of the error, so that no worker waits for room.
             state.fault.get_or_insert_with(|| {
                 format!("cannot write {}, which is not complete: {error}", shared.path.display())
             });
         }
         state.not_reopened = page.not_reopened().map(str::to_owned);
-        if state.done < asked {
-            state.done = asked;
-            shared.told.notify_all();
+        if state.completed < requested {
+            state.completed = requested;
+            shared.changed.notify_all();
         }
         if ended {
             return;
         }
-        // Where so many came, more are there by now.
-        if state.asked == asked && !state.ended && taken.len() < R::RING {
-            let _ = shared.told.wait_timeout(state, PERIOD);
+        // If the rings were full, there are probably more records by now, so do not wait.
+        if state.requested == requested && !state.ended && taken.len() < R::RING {
+            let _ = shared.changed.wait_timeout(state, PERIOD);
         }
     }
 }
 
-/// Takes what is in the rings now and no more, so that a worker that goes on writing does not delay the thread.
+/// Takes the records that are in the rings now. Later ones wait, so that a worker that keeps writing does not delay the
+/// thread.
 fn take<R: Record>(state: &mut State<R>, taken: &mut Vec<Taken<R>>) {
     for Ring { records, with, counts } in &mut state.rings {
         for _ in 0..records.slots() {

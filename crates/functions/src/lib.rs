@@ -1,8 +1,8 @@
-//! Network functions, one file each, and the tables they share.
+//! Network functions, one file each, and the modules that several functions share.
 //!
-//! Every file of this folder is one function and registers itself, so that nothing lists them; but for what several share:
-//! `balancer`, `connection`, `encryption`, `inspection`, `interface`, `journal`, `listing`, `martian`, `nat`,
-//! `parameters`, `pdu_sessions`, `tables`, `traffic`, `tunnel` and `undecidable`.
+//! Each file of this folder is one network function. It registers itself, so there is no list of functions to maintain.
+//! The shared modules are `balancer`, `connection`, `encryption`, `inspection`, `interface`, `journal`, `listing`,
+//! `martian`, `nat`, `parameters`, `pdu_sessions`, `tables`, `traffic`, `tunnel` and `undecidable`.
 
 #![forbid(unsafe_code)]
 

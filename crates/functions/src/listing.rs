@@ -1,11 +1,11 @@
-//! Workers' tables of sessions as operators see them: listed, chosen from, ended one by one, while packets run.
+//! Workers' tables of sessions as operators see them: operators list, select and end sessions while packets run.
 //!
-//! A table belongs to its worker, and nobody else may look into it. So an operator's question is put into a ring, which the
-//! worker looks at once a batch; it goes through a few places of its table at a time, between batches and when it is woken, and
-//! sends what it found back. Neither ever waits for the other: the worker makes no system call and takes no memory, since what
-//! it fills comes with the question.
+//! A table belongs to its worker, and no other thread may read it. So an operator's request goes into a ring, which the
+//! worker checks once a batch. The worker visits a few entries of its table at a time, between batches and when it is
+//! woken, and sends the matching rows back. The worker never waits for the operator. It makes no system call and
+//! allocates no memory, because the request brings the memory for the rows.
 
-mod desk;
+mod requests;
 mod row;
 mod select;
 
@@ -15,97 +15,101 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_graph::{Outcome, Setup, SetupError, Table, Verb};
 
-use desk::Question;
-pub(crate) use desk::{Attendant, Desk, LOOKS, Part, WOKEN, attend};
+use requests::Request;
+pub(crate) use requests::{
+    LOOKS_WHEN_WOKEN, LOOKS_WITH_PACKETS, OperatorSide, ServingModule, WorkerSide, serve_requests,
+};
 pub(crate) use row::{Age, End, Row};
 pub use select::fuzz_selector;
-use select::{Selector, place};
+use select::{Selector, position};
 
 use crate::connection::SlotClock;
 
-/// A worker's tables, gone through by place.
-pub(crate) trait Shown {
-    /// Where questions come in.
-    fn desk(&mut self) -> &mut Desk;
+/// A worker's tables, whose entries are visited by index.
+pub(crate) trait WorkerTables {
+    /// Returns the receiver of requests for these tables.
+    fn worker_side(&mut self) -> &mut WorkerSide;
 
-    /// How many places of a table were ever used; 0 of one that it has not.
-    fn places(&self, table: u8) -> u32;
+    /// Returns an upper bound of the indices ever used in a table; 0 for a table that does not exist.
+    fn index_limit(&self, table: u8) -> u32;
 
-    /// What is at a place, if anything is.
-    fn row(&self, table: u8, place: u32) -> Option<Row>;
+    /// Returns the row at an index, if there is an entry.
+    fn row(&self, table: u8, index: u32) -> Option<Row>;
 
-    /// Ends what is at a place.
-    fn end(&mut self, table: u8, place: u32);
+    /// Ends the entry at an index.
+    fn end(&mut self, table: u8, index: u32);
 }
 
-/// How a kind of table is shown.
+/// Presentation of a type of table.
 #[derive(Debug)]
-pub(crate) struct Kind {
+pub(crate) struct TableType {
     /// The table's name: `sessions`.
     pub(crate) name: &'static str,
-    /// What a row's ends are called.
+    /// Names of the ends of a row.
     pub(crate) ends: &'static [&'static str],
-    /// Which of a worker's tables it is made of.
+    /// The range of a worker's tables that are shown under this name.
     pub(crate) tables: Range<u8>,
-    /// How changes are written; where nothing can be ended, beginning with why not.
+    /// Syntax of changes. If entries cannot be ended, the text begins with the reason.
     pub(crate) syntax: &'static str,
-    /// Whether what is in it can be ended.
+    /// Whether operators can end entries.
     pub(crate) ended: bool,
 }
 
-/// Where all workers' tables of one state are asked.
+/// The operators' side of all workers' tables of one state.
 #[derive(Default)]
-pub(crate) struct Listing(Mutex<BTreeMap<(usize, usize), Arc<Part>>>);
+pub(crate) struct Listing(Mutex<BTreeMap<(usize, usize), Arc<OperatorSide>>>);
 
 impl Listing {
-    /// That of a state, whose key says what it is made of: the same as long as configurations that follow each other have it.
+    /// Returns the listing of a state. The key describes the state: configurations whose state has the same key share
+    /// the listing.
     pub(crate) fn of(key: &str, setup: &mut Setup<'_>) -> Result<Arc<Self>, SetupError> {
         setup.handed_on(&format!("listing {key}"), |_| Ok(Self::default()))
     }
 
-    /// That of the worker with this share of the sessions, of how many.
-    pub(crate) fn part(&self, share: (usize, usize)) -> Arc<Part> {
-        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(parts.entry(share).or_default())
+    /// Returns the operators' side of one worker's tables. `share` is the worker's number and the number of workers.
+    pub(crate) fn operator_side(&self, share: (usize, usize)) -> Arc<OperatorSide> {
+        let mut workers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(workers.entry(share).or_default())
     }
 
-    /// Those that somebody looks after, with their workers' numbers.
-    fn parts(&self) -> Vec<(usize, Arc<Part>)> {
-        let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let attended = parts.iter().filter(|(_, part)| part.is_attended());
-        attended.map(|((worker, _), part)| (*worker, Arc::clone(part))).collect()
+    /// Returns the workers' numbers and tables, for workers that have a module which serves requests.
+    fn workers(&self) -> Vec<(usize, Arc<OperatorSide>)> {
+        let workers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let served = workers.iter().filter(|(_, operators)| operators.is_served());
+        served.map(|((worker, _), operators)| (*worker, Arc::clone(operators))).collect()
     }
 }
 
-/// Hands out a table of a state.
-pub(crate) fn hand_out(
+/// Adds a table of a state to what the module declares.
+pub(crate) fn add_table(
     listing: &Arc<Listing>,
-    kind: &'static Kind,
+    table_type: &'static TableType,
     clock: SlotClock,
     key: &str,
     setup: &mut Setup<'_>,
 ) -> Result<(), SetupError> {
-    let view = setup.handed_on(&format!("listing {} {key}", kind.name), |_| {
-        Ok(View { listing: Arc::clone(listing), kind, clock })
+    let view = setup.handed_on(&format!("listing {} {key}", table_type.name), |_| {
+        Ok(View { listing: Arc::clone(listing), table_type, clock })
     })?;
-    setup.table(kind.name, view);
+    setup.table(table_type.name, view);
     Ok(())
 }
 
-/// A table over all workers.
+/// A table of the entries of all workers.
 struct View {
     listing: Arc<Listing>,
-    kind: &'static Kind,
+    table_type: &'static TableType,
     clock: SlotClock,
 }
 
-/// The most rows of one question.
+/// Maximum number of rows of a response.
 const ROWS: usize = 4_096;
-/// The most places that a worker goes through for one question; then it is asked on.
+/// Maximum number of entries that a worker visits for one request; then the request is continued by another one.
 const WALK: u32 = 1 << 16;
 
 impl View {
-    /// Goes through all places, from one on, and gives rows to `each` with their worker until it has enough; how many were ended.
+    /// Visits all entries from a position on, and gives matching rows and their workers to `each` until it returns
+    /// false. With `ends`, the entries are ended instead. Returns the number of ended entries.
     fn walk(
         &self,
         select: &Selector,
@@ -114,52 +118,53 @@ impl View {
         mut each: impl FnMut(usize, &Row) -> bool,
     ) -> Result<u64, String> {
         let mut ended = 0;
-        let from = from.unwrap_or((0, self.kind.tables.start, 0));
-        for (worker, part) in self.listing.parts() {
-            if worker < from.0 || select.worker.is_some_and(|it| it != worker) || part.open() == 0 {
+        let from = from.unwrap_or((0, self.table_type.tables.start, 0));
+        for (worker, operators) in self.listing.workers() {
+            if worker < from.0 || select.worker.is_some_and(|it| it != worker) || operators.open() == 0 {
                 continue;
             }
-            let mut at = if worker == from.0 { (from.1, from.2) } else { (self.kind.tables.start, 0) };
-            while at.0 < self.kind.tables.end {
+            let mut at = if worker == from.0 { (from.1, from.2) } else { (self.table_type.tables.start, 0) };
+            while at.0 < self.table_type.tables.end {
                 let rows = Vec::with_capacity(if ends { 0 } else { ROWS });
-                let question =
-                    Question { select: *select, table: at.0, place: at.1, walk: WALK, ends, rows, ..Question::NONE };
-                let answer = part.ask(question).ok_or_else(|| format!("worker {worker} does not answer"))?;
-                ended += answer.ended;
-                if !answer.rows.iter().all(|row| each(worker, row)) {
+                let request =
+                    Request { select: *select, table: at.0, index: at.1, walk: WALK, ends, rows, ..Request::NONE };
+                let response = operators.request(request).ok_or_else(|| format!("worker {worker} does not respond"))?;
+                ended += response.ended;
+                if !response.rows.iter().all(|row| each(worker, row)) {
                     return Ok(ended);
                 }
-                at = if answer.over { (at.0 + 1, 0) } else { (at.0, answer.place) };
+                at = if response.over { (at.0 + 1, 0) } else { (at.0, response.index) };
             }
         }
         Ok(ended)
     }
 
-    /// Ends what a line means; how many those were.
+    /// Ends the entries that a line selects. Returns their number.
     fn end(&self, line: &str) -> Result<u64, String> {
-        let Kind { syntax, ends, .. } = self.kind;
+        let TableType { syntax, ends, .. } = self.table_type;
         let (verb, entry) = Verb::split(line, syntax)?;
         if verb != Verb::Remove {
-            return Err(format!("packets make what is in this table: allowed is {}", Verb::Remove.form(syntax)));
+            return Err(format!("packets make the entries of this table: allowed is {}", Verb::Remove.form(syntax)));
         }
-        if !self.kind.ended {
+        if !self.table_type.ended {
             return Err((*syntax).to_owned());
         }
-        let there = entry.split_ascii_whitespace().any(|word| word.starts_with("at="));
-        if !there {
+        let is_shown_line = entry.split_ascii_whitespace().any(|word| word.starts_with("at="));
+        if !is_shown_line {
             let ended = self.walk(&Selector::parse(entry, ends)?, None, true, |_, _| true)?;
-            return if ended > 0 { Ok(ended) } else { Err(format!("nothing there is '{}'", short(entry))) };
+            return if ended > 0 { Ok(ended) } else { Err(format!("no entry matches '{}'", short(entry))) };
         }
-        // A line as it was shown: what is at its place, if that is still the same.
-        let (select, (worker, table, place)) = (Selector::of_line(entry, ends)?, place(entry)?);
-        let part = self.listing.parts().into_iter().find(|(number, part)| *number == worker && part.open() > 0);
-        let question = Question { select, table, place, walk: 1, ends: true, ..Question::NONE };
-        let is_ours = self.kind.tables.contains(&table);
-        let answer = part.filter(|_| is_ours).map(|(_, part)| part.ask(question));
-        match answer {
-            Some(None) => Err(format!("worker {worker} does not answer")),
-            Some(Some(answer)) if answer.ended > 0 => Ok(answer.ended),
-            _ => Err(format!("'{}' is there no more", short(entry))),
+        // The line was copied from the table: end the entry at its position, if it is still the same entry.
+        let (select, (worker, table, index)) = (Selector::of_line(entry, ends)?, position(entry)?);
+        let operators =
+            self.listing.workers().into_iter().find(|(number, operators)| *number == worker && operators.open() > 0);
+        let request = Request { select, table, index, walk: 1, ends: true, ..Request::NONE };
+        let is_ours = self.table_type.tables.contains(&table);
+        let response = operators.filter(|_| is_ours).map(|(_, operators)| operators.request(request));
+        match response {
+            Some(None) => Err(format!("worker {worker} does not respond")),
+            Some(Some(response)) if response.ended > 0 => Ok(response.ended),
+            _ => Err(format!("'{}' no longer exists", short(entry))),
         }
     }
 }
@@ -170,7 +175,7 @@ fn short(text: &str) -> String {
 
 impl Table for View {
     fn syntax(&self) -> &'static str {
-        self.kind.syntax
+        self.table_type.syntax
     }
 
     fn apply(&self, changes: &[&str]) -> Outcome {
@@ -182,8 +187,9 @@ impl Table for View {
     }
 
     fn len(&self) -> usize {
-        let open = |part: &Part| self.kind.tables.clone().map(|table| part.len(table)).sum::<usize>();
-        self.listing.parts().iter().map(|(_, part)| open(part)).sum()
+        let open =
+            |operators: &OperatorSide| self.table_type.tables.clone().map(|table| operators.len(table)).sum::<usize>();
+        self.listing.workers().iter().map(|(_, operators)| open(operators)).sum()
     }
 
     fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
@@ -191,12 +197,12 @@ impl Table for View {
     }
 
     fn chosen(&self, filter: &str, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
-        let select = Selector::parse(filter, self.kind.ends)?;
-        let from = after.map(place).transpose()?.map(|(worker, table, place)| (worker, table, place + 1));
+        let select = Selector::parse(filter, self.table_type.ends)?;
+        let from = after.map(position).transpose()?.map(|(worker, table, index)| (worker, table, index + 1));
         let mut lines = Vec::new();
         if most > 0 {
             self.walk(&select, from, false, |worker, row| {
-                lines.push(row.line(worker, self.kind.ends, self.clock));
+                lines.push(row.line(worker, self.table_type.ends, self.clock));
                 lines.len() < most
             })?;
         }

@@ -1,16 +1,16 @@
-//! What both directions of a network address and port translation share: a state of the kind `nat`.
+//! The state `nat`, which both directions of a network address and port translation share.
 //!
-//! [`nat_out`](crate::nat_out) translates what goes from inside to outside, [`nat_in`](crate::nat_in) what comes back. Each
-//! worker has a table of its own, with the sessions that come to it.
+//! [`nat_out`](crate::nat_out) translates packets from inside to outside, [`nat_in`](crate::nat_in) translates the
+//! packets that come back. Each worker has its own table with the sessions that it handles.
 
 mod allocations;
 mod allotment;
 mod bindings;
 mod deterministic;
 mod gains;
+mod handle;
 mod packets;
 mod ports;
-mod post;
 mod reasons;
 mod translation;
 mod translator;
@@ -24,11 +24,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use gains::Gains;
-pub(crate) use post::Post;
-pub use post::{LentNat, NatLookup};
+pub(crate) use handle::TranslatorHandle;
+pub use handle::{LentNat, NatLookup};
 pub(crate) use reasons::{BUSY, HAIRPIN, IN_DROPS, OUT_DROPS};
 pub(crate) use translation::Direction;
-pub(crate) use translator::{COUNTERS, Translator, Ways};
+pub(crate) use translator::{COUNTERS, Outputs, Translator};
 
 use allocations::LogParams;
 use deterministic::{Blocks, Deterministic};
@@ -36,65 +36,68 @@ use deterministic::{Blocks, Deterministic};
 use crate::connection::{SlotClock, TimeoutParams, Timeouts};
 use crate::tables::sessions::MOST;
 
-/// Parameters of a state of the kind `nat`.
+/// Parameters of the state `nat`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// Addresses that sessions have outside: a prefix such as `192.0.2.0/28`, or an address. Up to 4096 addresses. The
-    /// sessions of one inside address have one outside address (RFC 4787 REQ-2). Each address takes 24 KiB on each worker, of which
-    /// ports are given out.
+    /// Outside addresses of the sessions: a prefix such as `192.0.2.0/28`, or one address. Up to 4096 addresses. All
+    /// sessions of one inside address have the same outside address (RFC 4787 REQ-2). Each address takes 24 KiB on each
+    /// worker, which record the ports in use.
     pool: String,
-    /// The ports that are given out: the first and the last, `[1024, 65535]` by default.
+    /// Outside ports that are available: the first and the last, `[1024, 65535]` by default.
     #[schemars(extend("default" = [1_024, 65_535]))]
     ports: Option<[u16; 2]>,
-    /// How many sessions there can be, over all workers, 1 to 268435456: 65536 by default. Each takes 83 bytes, and 74
-    /// where it is the only one of its inside port; more with `ports_per_address` or `filtering: endpoint_independent`.
+    /// Maximum number of sessions, over all workers: 1 to 268435456, 65536 by default. A session takes 83 bytes, and 74
+    /// bytes more if it is the only session of its inside port. `ports_per_address` and `filtering:
+    /// endpoint_independent` add to that.
     #[schemars(extend("default" = 65_536))]
     sessions: Option<usize>,
-    /// What happens when there are as many: the session that would end soonest is given up (`evict`, the default), or the new
-    /// one is refused (`refuse`, dropped as `full`).
+    /// Action for a new session when the table is full: `evict` (the default) ends the session that would end soonest,
+    /// `refuse` drops the new session's packet as `full`.
     #[serde(default)]
     when_full: WhenFull,
-    /// Whether a new session may come from outside, to an outside port that is in use: `endpoint_dependent` (the default: none
-    /// may, RFC 4787's address and port-dependent filtering) or `endpoint_independent` (from anywhere).
+    /// Whether a packet from outside may open a session on an outside port that is in use: `endpoint_dependent` (the
+    /// default: no, address and port-dependent filtering of RFC 4787) or `endpoint_independent` (yes, from any
+    /// address).
     #[serde(default)]
     filtering: Filtering,
-    /// How many outside ports one inside address may have at a time, of each protocol; as many as there are by default (RFC 6888
-    /// REQ-4).
+    /// Maximum number of outside ports that one inside address may use at a time, for each protocol (RFC 6888 REQ-4).
+    /// By default there is no limit.
     ports_per_address: Option<u16>,
-    /// Outside addresses and ports that are computed from the inside address, a block of ports for each, instead of drawn (RFC
-    /// 7422): who had a port needs no log. How it is computed is in docs/sessions.md; the table `blocks` tells it.
+    /// Computes outside addresses and ports from the inside address instead of choosing them at random (RFC 7422). Each
+    /// inside address has a block of ports, so finding out later which address used a port needs no log. The
+    /// computation is in docs/sessions.md; the table `blocks` shows the result.
     deterministic: Option<Deterministic>,
-    /// A file that tells which inside port has which outside port from when until when: a JSON object a line. Ports that are
-    /// computed are not in it.
+    /// A log file that records which inside port had which outside port from when until when: one JSON object a line.
+    /// Computed ports (`deterministic`) are not in it.
     log: Option<LogParams>,
-    /// Ports that are always forwarded, from outside to inside, as those of a server.
+    /// Ports that are always forwarded from outside to inside, for example those of a server.
     #[serde(default)]
     forwards: Vec<Forward>,
-    /// How long sessions are remembered without a packet.
+    /// How long a session is kept without a packet.
     #[serde(default)]
     timeouts: TimeoutParams,
 }
 
-/// What happens when a table is full.
+/// Action for a new session when the table is full.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenFull {
-    /// The session that would end soonest is given up.
+    /// Ends the session that would end soonest.
     #[default]
     Evict,
-    /// The new one is refused.
+    /// Refuses the new session.
     Refuse,
 }
 
-/// Whose packets may open a session from outside.
+/// Filtering of packets from outside that would open a session (RFC 4787 section 5).
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 enum Filtering {
-    /// Nobody's.
+    /// No packet from outside may open a session.
     #[default]
     EndpointDependent,
-    /// Anybody's.
+    /// A packet from any address may open a session.
     EndpointIndependent,
 }
 
@@ -104,7 +107,7 @@ enum Filtering {
 struct Forward {
     /// `tcp` or `udp`.
     protocol: Transport,
-    /// The address and port outside, such as `192.0.2.1:80`; the address is one of the pool's.
+    /// The address and port outside, such as `192.0.2.1:80`. The address must belong to the pool.
     outside: String,
     /// The address and port inside, such as `10.0.0.5:8080`.
     inside: String,
@@ -117,18 +120,18 @@ enum Transport {
     Udp,
 }
 
-/// The most addresses of a pool.
+/// Maximum number of addresses of a pool.
 const ADDRESSES: u32 = 4_096;
-/// As many sessions unless it is said.
+/// Default for the maximum number of sessions.
 const SESSIONS: usize = 1 << 16;
 
-/// Protocol, outside, inside.
+/// Protocol, outside end and inside end of a forward.
 type Forwarded = (u8, (u32, u16), (u32, u16));
 
-/// What every worker's translator is made of.
+/// A validated state `nat`, from which each worker makes its translator.
 pub struct Nat {
     key: String,
-    /// The first address, and how many there are.
+    /// The first address, and the number of addresses.
     pool: (u32, u32),
     ports: (u16, u16),
     sessions: usize,
@@ -136,7 +139,7 @@ pub struct Nat {
     filtering: Filtering,
     ports_per_address: u16,
     blocks: Option<Blocks>,
-    /// The state's name, and the file of its log.
+    /// The state's name, which each line of the log has.
     name: String,
     log: Option<LogParams>,
     forwards: Vec<Forwarded>,
@@ -144,18 +147,18 @@ pub struct Nat {
     clock: SlotClock,
 }
 
-/// The first forward whose outside port is computed to be another inside address's, or is given out dynamically: where, and why.
+/// Returns the first forward whose outside port is in the block of another inside address: its index and the reason.
 fn misplaced(forwards: &[Forwarded], blocks: &Blocks, ports: (u16, u16)) -> Option<(usize, String)> {
     forwards.iter().enumerate().find_map(|(at, (_, outside, inside))| {
         let (address, port) = (Ipv4Addr::from(outside.0), outside.1);
         match blocks.owner(outside.0, port) {
             Some(owner) if owner != inside.0 => {
-                let whose = Ipv4Addr::from(owner);
+                let owner = Ipv4Addr::from(owner);
                 Some((
                     at,
                     format!(
-                        "outside: {address}:{port} is in the block of {whose}: allowed are ports of its own, and \
-                                   those outside of {} to {}",
+                        "outside: {address}:{port} is in the block of {owner}: allowed are ports in the block of the \
+                                     inside address, and ports outside {} to {}",
                         ports.0, ports.1
                     ),
                 ))
@@ -203,13 +206,13 @@ impl DeclareState for Nat {
             ));
         }
         let timeouts = Timeouts::new(&params.timeouts, clock, "timeouts")?;
-        // What it is made of: two states that are written alike are still two.
+        // The state's name is part of the key: two states with equal parameters are still two states.
         let key = format!("nat {} {}", setup.name(), serde_json::to_string(&params).unwrap_or_default());
         let ports = (first, last);
         let blocks = params.deterministic.as_ref().map(|it| Blocks::new(it, pool, ports)).transpose();
         let blocks = blocks.map_err(|message| SetupError::at("deterministic", message))?;
-        if let Some((at, told)) = blocks.and_then(|blocks| misplaced(&forwards, &blocks, ports)) {
-            return Err(SetupError::at(format!("forwards[{at}]"), told));
+        if let Some((at, message)) = blocks.and_then(|blocks| misplaced(&forwards, &blocks, ports)) {
+            return Err(SetupError::at(format!("forwards[{at}]"), message));
         }
         let (when_full, filtering) = (params.when_full, params.filtering);
         let ports_per_address = params.ports_per_address.unwrap_or(u16::MAX);
@@ -234,22 +237,22 @@ impl DeclareState for Nat {
 
 impl Forward {
     fn read(&self, (first, count): (u32, u32)) -> Result<Forwarded, String> {
-        let read = |what: &str, text: &str| {
+        let read = |field: &str, text: &str| {
             let parsed: Result<std::net::SocketAddrV4, _> = text.parse();
             match parsed {
                 Ok(it) if it.port() != 0 => Ok((u32::from(*it.ip()), it.port())),
-                _ => Err(format!("{what}: '{text}' is no IPv4 address with a port, such as 192.0.2.1:80")),
+                _ => Err(format!("{field}: '{text}' is not an IPv4 address with a port such as 192.0.2.1:80")),
             }
         };
         let (outside, inside) = (read("outside", &self.outside)?, read("inside", &self.inside)?);
         if outside.0.wrapping_sub(first) >= count {
-            return Err(format!("outside: '{}' is not of the pool", self.outside));
+            return Err(format!("outside: '{}' is not an address of the pool", self.outside));
         }
         check_host_address(Ipv4Addr::from(inside.0).into())
             .map_err(|why| format!("inside: '{}': {why}", self.inside))?;
         if inside.0.wrapping_sub(first) < count {
             return Err(format!(
-                "inside: '{}' is of the pool, whose addresses are outside: allowed are those of hosts inside",
+                "inside: '{}' is an address of the pool, which is outside: allowed are addresses of inside hosts",
                 self.inside
             ));
         }
@@ -261,10 +264,10 @@ impl Forward {
     }
 }
 
-/// The first address of a pool, and how many it has.
+/// Parses a pool: returns its first address and the number of addresses.
 fn pool(text: &str) -> Result<(u32, u32), String> {
     let (address, length) = text.split_once('/').unwrap_or((text, "32"));
-    let bad = || format!("'{text}' is no IPv4 prefix such as 192.0.2.0/28, nor an address");
+    let bad = || format!("'{text}' is neither an IPv4 prefix such as 192.0.2.0/28 nor an IPv4 address");
     let address: Ipv4Addr = address.parse().map_err(|_| bad())?;
     let length: u32 = length.parse().ok().filter(|length| *length <= 32).ok_or_else(bad)?;
     let count = 1u64 << (32 - length);
@@ -274,24 +277,25 @@ fn pool(text: &str) -> Result<(u32, u32), String> {
     let first = u32::from(address);
     if u64::from(first) % count != 0 {
         return Err(format!(
-            "'{text}' has bits set behind its length: write {}/{length}",
+            "'{text}' has bits set beyond its prefix length: write {}/{length}",
             Ipv4Addr::from(first & !(count as u32 - 1))
         ));
     }
-    // No more than 4096 addresses, which are of one block.
+    // A pool has at most 4096 aligned addresses, so all of them lie in the same special-purpose block, if any.
     check_host_address(address.into()).map_err(|why| format!("'{text}': {why}"))?;
     Ok((first, count as u32))
 }
 
-/// Gives a packet whose headers are whole another source (on the way out) or destination (on the way in).
+/// Rewrites the source (on the way out) or the destination (on the way in) of a packet whose headers are complete.
 pub(crate) fn translate(packet: &mut Packet, direction: Direction, becomes: ([u8; 4], u16)) -> Option<()> {
     packets::translate(packet, direction, becomes)
 }
 
-/// Translates an ICMP error: what it quotes, and who sends it (on the way out) or whom it is sent to (on the way in).
+/// Translates an ICMP error: the packet that it quotes, and its source (on the way out) or its destination (on the way
+/// in).
 pub(crate) fn translate_error(packet: &mut Packet, direction: Direction, becomes: ([u8; 4], u16)) -> Option<()> {
     packets::translate_quoted(packet, direction, becomes)?;
-    // Whoever sends it, a router on the way perhaps: all who are inside have one address to who is outside.
+    // The sender may also be a router inside. To the outside, all inside hosts show the same address.
     forebay_graph::effect::rewrite_ipv4_address(packet, direction == Direction::In, becomes.0)
 }
 

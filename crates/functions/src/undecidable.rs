@@ -1,8 +1,8 @@
-//! The help text of the drop reason `undecidable` of the functions that translate addresses.
+//! Help text of the drop reason `undecidable`, for functions that translate addresses.
 
-/// The packet hides its network layer.
+/// Help text: the packet hides its network layer.
 pub(crate) const HIDES_ADDRESSES: &str = "\
-    The packet has more than 4 VLAN tags or an LLC and SNAP header before IP, or its IP header cannot be read: its \
-    addresses are not known.";
+    The packet has more than 4 VLAN tags, or an LLC and SNAP header before IP, or its IP header cannot be read, so \
+    its addresses are not known.";
 
 const _: () = assert!(forebay_packet::MOST_TAGS == 4, "the text names it");

@@ -530,9 +530,9 @@ fn what_cannot_be_on_several_workers_is_refused() {
     };
     let forwards = ", forwards: [{ protocol: tcp, outside: '203.0.113.1:80', inside: '10.0.0.5:8080' }]";
     for (yaml, why) in [
-        (nat(forwards, ""), "sessions that begin outside"),
-        (nat(", filtering: endpoint_independent", ""), "sessions that begin outside"),
-        (balancer("session"), "replies of backends come to other workers"),
+        (nat(forwards, ""), "sessions that are opened from outside"),
+        (nat(", filtering: endpoint_independent", ""), "sessions that are opened from outside"),
+        (balancer("session"), "a backend's replies may come to another worker"),
     ] {
         assert!(told(&yaml, ANY).contains(why), "{yaml}: {}", told(&yaml, ANY));
         assert_eq!(told(&yaml, TOGETHER), "accepted", "{yaml}");

@@ -68,7 +68,7 @@ fn sessions_are_listed_chosen_and_ended_while_packets_run() {
         pipeline.ask(&["table", "lb.sessions", &format!("remove {}", line.trim()), "remove 1.2.3.4", "remove x"]);
     assert_eq!(done.code, Some(1), "{}", done.err);
     assert!(done.out.starts_with("1 change made, 2 refused"), "{}", done.out);
-    assert!(done.err.contains("nothing there is '1.2.3.4'") && done.err.contains("allowed are 'all'"), "{}", done.err);
+    assert!(done.err.contains("no entry matches '1.2.3.4'") && done.err.contains("allowed are 'all'"), "{}", done.err);
     // "1 change made" was all that was said of any number of sessions.
     soon(|| show(&["wall.connections", "--count", "2"]).lines().nth(1).unwrap_or_default().to_owned());
     let done = pipeline.ask(&["table", "wall.connections", "remove all"]).well();

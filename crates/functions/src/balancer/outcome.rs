@@ -1,4 +1,4 @@
-//! Where packets go that are not sent on: the reasons for drops, and what is of no service; and what is counted.
+//! Drop reasons, counters, and the gates of packets that are not sent to a backend.
 
 use forebay_graph::{Gate, Reason, Setup, SetupError};
 use forebay_packet::Word;
@@ -7,30 +7,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::undecidable::HIDES_ADDRESSES;
 
-/// The reasons for which [`balance`](crate::balance) drops.
+/// Drop reasons of [`balance`](crate::balance).
 pub(crate) const DROPS: &[Reason] = &[
     Reason {
         name: "no_service",
-        help: "The packet is for no service, or from no session, and such are to be dropped.",
+        help: "The packet is not for a service, or is not a backend's reply, and `others` is `drop`.",
     },
-    Reason {
-        name: "fragment",
-        help: "A fragment does not show its ports, or what follows does not: put `reassemble` before.",
-    },
+    Reason { name: "fragment", help: "The packet is a fragment, so its ports are not known: put `reassemble` before." },
     Reason {
         name: "malformed",
-        help: "The transport's header is cut short, or an ICMP error does not quote the ports of a packet.",
+        help: "The transport header is cut short, or an ICMP error does not quote the ports of a packet.",
     },
-    Reason { name: "busy", help: "Another worker has the sessions, which cannot be." },
+    Reason { name: "busy", help: "Another worker holds the sessions; this should never happen." },
     Reason { name: "undecidable", help: HIDES_ADDRESSES },
     Reason { name: "no_backend", help: "No backend of the service takes new sessions." },
     Reason {
         name: "clash",
-        help: "Replies could not be told from those of another session, which the client has by the same port.",
+        help: "The client has another session with the same port, and replies could belong to either.",
     },
     Reason { name: "full", help: "There is no room for another session." },
 ];
-/// Those for which [`balance_back`](crate::balance_back) does: nothing is opened on the way back.
+/// Drop reasons of [`balance_back`](crate::balance_back), which opens no sessions.
 pub(crate) const BACK_DROPS: &[Reason] = DROPS.split_at(5).0;
 
 pub(super) const NO_SERVICE: Gate = Gate::drop(0);
@@ -42,26 +39,26 @@ pub(super) const NO_BACKEND: Gate = Gate::drop(5);
 pub(super) const CLASH: Gate = Gate::drop(6);
 pub(super) const FULL: Gate = Gate::drop(7);
 
-/// What is counted of sessions, in this order.
+/// Counters of sessions, in this order.
 pub(crate) const COUNTERS: [&str; 5] = ["open", "opened", "ended", "evicted", "refused"];
-/// What is counted of each backend: the headings.
+/// Headings of the counters of each backend.
 pub(crate) const BACKENDS: [&str; 3] = ["open sessions by backend", "opened sessions by backend", "packets by backend"];
 
-/// What happens to packets that are of no service or session.
+/// Action for packets that are not for a service, or are not a backend's reply.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Others {
-    /// They pass as they are.
+    /// Lets them pass unchanged.
     #[default]
     Pass,
-    /// They are dropped.
+    /// Drops them.
     Drop,
-    /// They leave by a gate of their own.
+    /// Sends them out through a gate named `others`.
     Gate,
 }
 
 impl Others {
-    /// Where they go; names the gates.
+    /// Returns the gate of such packets. Declares the module's gates if there is one for them.
     pub(crate) fn gate(self, setup: &mut Setup<'_>) -> Result<Gate, SetupError> {
         match self {
             Self::Pass => Ok(Gate::FIRST),
@@ -71,9 +68,9 @@ impl Others {
     }
 }
 
-/// Where packets of no service or session go, and where next hops are written.
+/// The gate of other packets, and the metadata word for next hops.
 #[derive(Clone, Copy)]
-pub(crate) struct Ways {
+pub(crate) struct Outputs {
     pub(crate) others: Gate,
     pub(crate) word: Option<Word>,
 }

@@ -1,4 +1,4 @@
-//! How services and backends are written in a configuration, and what is refused.
+//! Parameters of services and backends, and their validation.
 
 use std::net::Ipv4Addr;
 
@@ -17,56 +17,56 @@ use crate::nat::WhenFull;
 use crate::parameters::no_memory;
 use crate::tables::maglev::{MOST_PLACES, Maglev, MaglevError, Member};
 
-/// Parameters of a state of the kind `balancer`.
+/// Parameters of the state `balancer`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The services. Up to 4096, and as many backends over all of them.
+    /// The services: up to 4096, with up to 4096 backends in all.
     services: Vec<ServiceParams>,
-    /// How many sessions there can be, over all workers, 1 to 268435456: 65536 by default. Each takes 64 bytes and two places of an index, 83
-    /// bytes in all.
+    /// Maximum number of sessions, over all workers: 1 to 268435456, 65536 by default. A session takes 64 bytes and two
+    /// entries of an index, 83 bytes in all.
     #[schemars(extend("default" = 65_536))]
     pub(super) sessions: Option<usize>,
-    /// What happens when there are as many: the session that would end soonest is given up (`evict`, the default), or the new
-    /// one is refused (`refuse`, dropped as `full`).
+    /// Action for a new session when the table is full: `evict` (the default) ends the session that would end soonest,
+    /// `refuse` drops the new session's packet as `full`.
     #[serde(default)]
     pub(super) when_full: WhenFull,
-    /// How replies are recognised in services of `mode: nat`: by their `session` (the default; one worker must have both
-    /// directions), or by the `endpoint` that they come from (on any number of workers; an address and port may then be a
-    /// backend of one service only, and all that it sends is in the service's name; a backend of a service without `port` has all
-    /// ports of its address).
+    /// How replies are recognised in services with `mode: nat`. `session` (the default): by their session; one worker
+    /// must have both directions. `endpoint`: by the address and port from which they come; the directions can be on
+    /// any workers. With `endpoint` an address and port can be a backend of one service only, and all packets from
+    /// there get the service's address. A backend of a service without `port` has all ports of its address.
     #[serde(default)]
     pub(super) replies: Replies,
-    /// How many places each service's Maglev table has: a prime, 65537 by default. Shares and disruption are the better the
-    /// more there are for each backend, a hundred or so; each takes two bytes. Over all services up to 268439552, as 4096 of them
-    /// have by default.
+    /// Number of entries in each service's Maglev table: a prime, 65537 by default. Use a hundred or more for each
+    /// backend: with more entries the shares are more exact, and fewer sessions change their backend. Each takes two
+    /// bytes. All tables together can have up to 268439552 entries, which is 4096 tables of the default size.
     #[schemars(extend("default" = 65_537))]
     places: Option<u32>,
-    /// How long sessions are remembered without a packet.
+    /// How long a session is kept without a packet.
     #[serde(default)]
     pub(super) timeouts: TimeoutParams,
 }
 
-/// A service: an address and port that clients know.
+/// A service: an address and port to which clients send packets.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ServiceParams {
-    /// The address that clients send to, such as `192.0.2.10`.
+    /// The service's address, such as `192.0.2.10`.
     address: String,
     /// `tcp` or `udp`.
     protocol: Transport,
-    /// The port that clients send to; without it the service has all ports that no other service has.
+    /// The service's port. Without it the service has all ports of the address that no other service has.
     port: Option<u16>,
-    /// How packets reach a backend: `nat` (the default) gives them its address and port, and replies the service's again;
-    /// `direct` leaves the IP packet as it is (direct server return): backends have the service's address, too, and answer
-    /// clients themselves.
+    /// How packets reach a backend. `nat` (the default) replaces the destination by the backend's address and port, and
+    /// the source of replies by the service's. `direct` leaves the IP packet unchanged (direct server return): the
+    /// backends have the service's address, too, and reply to clients directly.
     #[serde(default)]
     mode: Mode,
-    /// What chooses a backend for a new session: the `session` (the default: addresses and ports), or the `source` address
-    /// alone, so that all sessions of a client have one backend as long as backends stay the same.
+    /// Which fields of a new session select its backend: `session` (the default: addresses and ports), or only the
+    /// `source` address, so that all sessions of a client have the same backend as long as the backends do not change.
     #[serde(default)]
     key: Key,
-    /// Those that share its sessions.
+    /// The backends that share the service's sessions.
     backends: Vec<BackendParams>,
 }
 
@@ -74,19 +74,19 @@ struct ServiceParams {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct BackendParams {
-    /// Its address, such as `10.0.0.1`.
+    /// The backend's address, such as `10.0.0.1`.
     address: String,
-    /// The port that it serves at; the service's own by default.
+    /// The backend's port; the service's port by default.
     port: Option<u16>,
-    /// Its share of new sessions, among all weights: 1 by default; 0 for none.
+    /// Share of new sessions, in proportion to the sum of all weights: 1 by default, 0 for none.
     #[serde(default = "one")]
     weight: u16,
-    /// Whether it gets no new sessions, and keeps those that it has: `false` by default.
+    /// Whether the backend gets no new sessions and only keeps its present ones: `false` by default.
     #[serde(default)]
     drain: bool,
-    /// Of `mode: direct`: the Ethernet address that its packets are given.
+    /// For `mode: direct`: the destination Ethernet address for the backend's packets.
     mac: Option<MacAddress>,
-    /// Of `mode: direct`, instead of `mac`: what is written into the metadata word `next_hop`, for `interface_out`.
+    /// For `mode: direct`, instead of `mac`: the value of the metadata word `next_hop`, which `interface_out` reads.
     next_hop: Option<u32>,
 }
 
@@ -101,16 +101,16 @@ fn one() -> u16 {
     1
 }
 
-/// The most services, and the most backends of all of them.
+/// Maximum number of services, and of backends of all services.
 const MANY: usize = 4_096;
-/// Places of a table, unless it is said: the paper's smaller size.
+/// Default number of entries in a Maglev table: the smaller size of the paper.
 const PLACES: u32 = 65_537;
-/// The most places over all tables, half a gigabyte: no configuration is to take longer to check, or more memory, than one of
-/// as many services as there may be.
+/// Maximum number of entries over all tables, half a gigabyte: as many as the maximum number of services has by
+/// default. It limits the time and memory for checking a configuration.
 const ALL_PLACES: u64 = MANY as u64 * PLACES as u64;
 
 impl Params {
-    /// What they say, or all that is wrong with it.
+    /// Validates the services. The error has all faults.
     pub(super) fn services(&self, settings: Settings) -> Result<Services, SetupError> {
         let count: usize = self.services.iter().map(|service| service.backends.len()).sum();
         if self.services.is_empty() || self.services.len().max(count) > MANY {
@@ -121,10 +121,11 @@ impl Params {
             return Err(SetupError::at("services", message));
         }
         let (services, places) = (self.services.len() as u64, self.places.unwrap_or(PLACES));
-        // Of a table by itself its own limit is told.
+        // A table that exceeds its own limit gets that error instead.
         if places <= MOST_PLACES && services * u64::from(places) > ALL_PLACES {
             let message = format!(
-                "{places} places of each of {services} services: allowed are {ALL_PLACES} over all services, {} of each of so many",
+                "{places} places of each of {services} services: allowed are {ALL_PLACES} over all services, {} of \
+                 each of {services}",
                 ALL_PLACES / services
             );
             return Err(SetupError::at("places", message));
@@ -159,7 +160,7 @@ impl ServiceParams {
             if !known.insert(backend_of.end) {
                 return Err(SetupError::at(
                     path,
-                    format!("{}: another one of this service has this address and port", backend_of.end),
+                    format!("{}: another backend of this service has this address and port", backend_of.end),
                 ));
             }
             let weight = if backend.drain { 0 } else { backend.weight };
@@ -180,7 +181,7 @@ impl ServiceParams {
         if self.mode == Mode::Nat {
             if let Some((new, other)) = made.ambiguous(first).filter(|_| params.replies == Replies::Endpoint) {
                 let message = format!(
-                    "{} is a backend of {name}, and {} one of {}: `replies: endpoint` cannot tell what they send apart",
+                    "{} is a backend of {name}, and {} one of {}: `replies: endpoint` cannot distinguish their packets",
                     new.end, other.end, other.service
                 );
                 return Err(SetupError::at(format!("{path}.backends"), message));
@@ -188,7 +189,7 @@ impl ServiceParams {
             made.note_ends(first);
         }
         made.add(name, Service { mode: self.mode, key: self.key, table, first })
-            .map_err(|()| SetupError::at(path, format!("{name}: there is such a service already")))
+            .map_err(|()| SetupError::at(path, format!("{name}: another service has this address, protocol and port")))
     }
 }
 
@@ -202,17 +203,20 @@ impl BackendParams {
         let hop = match (service.mode, self.mac, self.next_hop) {
             (Mode::Nat, None, None) => Hop::Route,
             (Mode::Nat, ..) => {
-                return at("mac", "`mac` and `next_hop` are of `mode: direct`: with `nat` a route leads there");
+                return at(
+                    "mac",
+                    "`mac` and `next_hop` are for `mode: direct`: with `nat` the packet is routed to the backend",
+                );
             }
             (Mode::Direct, Some(mac), None) => Hop::Mac(mac.0),
             (Mode::Direct, None, Some(number)) => Hop::Word(number),
             (Mode::Direct, ..) => return at("mac", "with `mode: direct` give either `mac` or `next_hop`"),
         };
         if service.mode == Mode::Direct && self.port.is_some() {
-            return at("port", "with `mode: direct` ports stay as they are");
+            return at("port", "with `mode: direct` the port does not change: leave it out");
         }
         if service.port.is_none() && self.port.is_some() {
-            return at("port", "the service has all ports: its backends have the same");
+            return at("port", "the service has all ports, and so have its backends: leave it out");
         }
         if service.mode == Mode::Nat && address == name.address() {
             return at("address", "the backend has the service's own address");
@@ -223,7 +227,7 @@ impl BackendParams {
 }
 
 fn address(text: &str) -> Result<u32, String> {
-    let address: Ipv4Addr = text.parse().map_err(|_| format!("'{text}' is no IPv4 address, such as 192.0.2.10"))?;
+    let address: Ipv4Addr = text.parse().map_err(|_| format!("'{text}' is not an IPv4 address such as 192.0.2.10"))?;
     check_host_address(address.into())?;
     Ok(address.to_bits())
 }

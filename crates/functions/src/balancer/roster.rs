@@ -1,110 +1,110 @@
-//! The backends that sessions have, over configurations: those that the present one has, and those that it has no more but
-//! that sessions are still of.
+//! The backends of all sessions: those of the present configuration, and former ones that still have sessions.
 
 use hashbrown::HashMap;
 
 use super::services::{Backend, Hop, Name, Services};
 
-/// A backend's place.
+/// A backend's entry.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct BackendEntry {
     service: Name,
     end: Name,
     pub(super) hop: Hop,
-    /// Whether the present configuration has it.
+    /// Whether the backend is in the present configuration.
     pub(super) present: bool,
-    /// Whether its sessions are followed by what clients send alone.
+    /// Whether its sessions are tracked by the client's packets only.
     pub(super) one_way: bool,
-    /// How many sessions it has.
+    /// Number of open sessions.
     pub(super) open: u64,
-    /// How many it has been given.
+    /// Number of sessions opened so far.
     pub(super) opened: u64,
-    /// How many packets it has been sent.
+    /// Number of packets sent to it.
     pub(super) packets: u64,
 }
 
-impl Place {
+impl BackendEntry {
     /// The backend's own address and port.
     pub(super) fn end(&self) -> Name {
         self.end
     }
 }
 
-/// The places.
+/// The entries.
 #[derive(Debug, Default)]
 pub(super) struct Roster {
-    places: Vec<Place>,
-    /// The places of the present configuration's backends, in its order.
+    entries: Vec<BackendEntry>,
+    /// Indices of the present configuration's backends, in its order.
     present: Vec<u16>,
 }
 
-/// Sessions write down their place in 16 bits.
+/// Limit of the number of entries: sessions store an index of 16 bits.
 const MOST: usize = (1 << 16) - 2;
 
 impl Roster {
     #[inline(always)]
-    pub(super) fn get(&self, place: u16) -> &Place {
-        &self.places[usize::from(place)]
+    pub(super) fn get(&self, index: u16) -> &BackendEntry {
+        &self.entries[usize::from(index)]
     }
 
     #[inline(always)]
-    pub(super) fn get_mut(&mut self, place: u16) -> &mut Place {
-        &mut self.places[usize::from(place)]
+    pub(super) fn get_mut(&mut self, index: u16) -> &mut BackendEntry {
+        &mut self.entries[usize::from(index)]
     }
 
-    /// The place of a backend of the present configuration.
+    /// Returns the index of a backend of the present configuration.
     pub(super) fn of(&self, backend: usize) -> u16 {
         self.present[backend]
     }
 
-    /// The places of the present configuration's backends.
-    pub(super) fn present(&self) -> impl Iterator<Item = &Place> {
-        self.present.iter().map(|place| self.get(*place))
+    /// Returns the entries of the present configuration's backends.
+    pub(super) fn present(&self) -> impl Iterator<Item = &BackendEntry> {
+        self.present.iter().map(|index| self.get(*index))
     }
 
-    /// Takes over a configuration's backends: one that was there keeps its place and its sessions, one that is gone keeps its
-    /// place as long as it has sessions. `false` where there are not places enough: nothing has changed then but that those
-    /// which are gone are told as such, and their sessions must be ended. Once a configuration, this takes memory.
+    /// Takes over a configuration's backends. A known backend keeps its entry and its sessions. The entry of a former
+    /// backend is reused once it has no sessions. Returns false if there are not enough entries: then only the former
+    /// backends are marked as not present, and the caller must end their sessions. Allocates memory; this happens once
+    /// a configuration.
     pub(super) fn adopt(&mut self, services: &Services) -> bool {
         let key = |hop: Hop, service: Name, end: Name| (service, end, hop == Hop::Route);
         let known: HashMap<_, u16> = (0u16..)
-            .zip(&self.places)
-            .map(|(number, place)| (key(place.hop, place.service, place.end), number))
+            .zip(&self.entries)
+            .map(|(index, entry)| (key(entry.hop, entry.service, entry.end), index))
             .collect();
-        self.places.iter_mut().for_each(|place| place.present = false);
-        let places: Vec<_> =
+        self.entries.iter_mut().for_each(|entry| entry.present = false);
+        let indices: Vec<_> =
             services.backends.iter().map(|it| known.get(&key(it.hop, it.service, it.end)).copied()).collect();
-        for (backend, place) in services.backends.iter().zip(&places) {
-            if let Some(number) = place {
-                let place = self.get_mut(*number);
-                (place.present, place.hop, place.one_way) = (true, backend.hop, backend.one_way);
+        for (backend, index) in services.backends.iter().zip(&indices) {
+            if let Some(index) = index {
+                let entry = self.get_mut(*index);
+                (entry.present, entry.hop, entry.one_way) = (true, backend.hop, backend.one_way);
             }
         }
-        let free = (0u16..).zip(&self.places).filter(|(_, place)| !place.present && place.open == 0);
-        let mut free: Vec<u16> = free.map(|(number, _)| number).collect();
-        let new = places.iter().filter(|place| place.is_none()).count();
-        if self.places.len() + new.saturating_sub(free.len()) > MOST {
+        let free = (0u16..).zip(&self.entries).filter(|(_, entry)| !entry.present && entry.open == 0);
+        let mut free: Vec<u16> = free.map(|(index, _)| index).collect();
+        let new = indices.iter().filter(|index| index.is_none()).count();
+        if self.entries.len() + new.saturating_sub(free.len()) > MOST {
             return false;
         }
         self.present.clear();
-        for (backend, place) in services.backends.iter().zip(places) {
-            let number = place.unwrap_or_else(|| self.settle(backend, free.pop()));
-            self.present.push(number);
+        for (backend, index) in services.backends.iter().zip(indices) {
+            let index = index.unwrap_or_else(|| self.insert(backend, free.pop()));
+            self.present.push(index);
         }
         true
     }
 
-    fn settle(&mut self, backend: &Backend, free: Option<u16>) -> u16 {
+    fn insert(&mut self, backend: &Backend, free: Option<u16>) -> u16 {
         let Backend { service, end, hop, one_way } = *backend;
-        let place = Place { service, end, hop, present: true, one_way, open: 0, opened: 0, packets: 0 };
+        let entry = BackendEntry { service, end, hop, present: true, one_way, open: 0, opened: 0, packets: 0 };
         match free {
-            Some(number) => {
-                *self.get_mut(number) = place;
-                number
+            Some(index) => {
+                *self.get_mut(index) = entry;
+                index
             }
             None => {
-                self.places.push(place);
-                (self.places.len() - 1) as u16
+                self.entries.push(entry);
+                (self.entries.len() - 1) as u16
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The services of a configuration: which one a packet is for, and which backend a new session gets.
+//! The services of a configuration: finds the service of a packet, and the backend of a new session.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -17,14 +17,14 @@ use crate::tables::sessions::{Key as _, Seed, Tuple4};
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
-    /// They are given its address and port.
+    /// The destination becomes the backend's address and port.
     #[default]
     Nat,
-    /// They stay as they are, and go to its Ethernet address.
+    /// The IP packet stays unchanged and goes to the backend's Ethernet address.
     Direct,
 }
 
-/// What chooses a backend.
+/// Fields of a session that select its backend.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Key {
@@ -46,7 +46,7 @@ pub(crate) enum Replies {
     Endpoint,
 }
 
-/// An address and port of a protocol; port 0 stands for all ports.
+/// An address, port and protocol. Port 0 means all ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Name(u64);
 
@@ -56,7 +56,7 @@ impl Name {
         Self(u64::from(address) << 32 | u64::from(port) << 16 | u64::from(protocol))
     }
 
-    /// What the destination of a packet of this 5-tuple is.
+    /// Returns the destination of packets with this 5-tuple.
     #[inline(always)]
     fn of_destination(tuple: Tuple4) -> Self {
         Self::new(u32::from_be_bytes(tuple.destination()), tuple.ports().1, tuple.protocol())
@@ -81,7 +81,7 @@ impl Name {
         Self(self.0 & !(0xffff << 16))
     }
 
-    /// Whether an address and port are of both.
+    /// Whether some address and port belongs to both.
     fn overlaps(self, other: Self) -> bool {
         let all = self.port() == 0 || other.port() == 0;
         self == other || all && self.of_all_ports() == other.of_all_ports()
@@ -106,11 +106,11 @@ impl fmt::Display for Name {
 /// How a packet is sent to a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hop {
-    /// By its own address, which it is given.
+    /// By routing: the packet gets the backend's address.
     Route,
-    /// To this Ethernet address.
+    /// By this Ethernet address.
     Mac([u8; 6]),
-    /// With this number in the word `next_hop`.
+    /// By this number in the metadata word `next_hop`.
     Word(u32),
 }
 
@@ -121,7 +121,7 @@ pub(super) struct Backend {
     /// Its own address and port.
     pub(super) end: Name,
     pub(super) hop: Hop,
-    /// Whether sessions are followed by what clients send alone.
+    /// Whether its sessions are tracked by the client's packets only.
     pub(super) one_way: bool,
 }
 
@@ -130,9 +130,9 @@ pub(super) struct Backend {
 pub(super) struct Service {
     pub(super) mode: Mode,
     pub(super) key: Key,
-    /// Of its backends, counted from its first one; none where nobody takes new sessions.
+    /// Selects a backend, as an index relative to `first`. `None` if no backend takes new sessions.
     pub(super) table: Option<Maglev>,
-    /// The first of its backends among all.
+    /// Index of the service's first backend among all backends.
     pub(super) first: usize,
 }
 
@@ -143,7 +143,7 @@ pub(crate) struct Services {
     services: Vec<Service>,
     by_name: HashMap<Name, u32>,
     addresses: HashSet<u32>,
-    /// The services that backends of `mode: nat` speak for.
+    /// The services of backends with `mode: nat`.
     by_end: HashMap<Name, Name>,
     end_addresses: HashSet<u32>,
 }
@@ -161,16 +161,16 @@ impl Services {
         }
     }
 
-    /// Adds a service whose backends are there already.
+    /// Adds a service. Its backends were added before.
     pub(super) fn add(&mut self, name: Name, service: Service) -> Result<(), ()> {
-        let Entry::Vacant(place) = self.by_name.entry(name) else { return Err(()) };
-        place.insert(self.services.len() as u32);
+        let Entry::Vacant(vacant) = self.by_name.entry(name) else { return Err(()) };
+        vacant.insert(self.services.len() as u32);
         self.addresses.insert(name.address());
         self.services.push(service);
         Ok(())
     }
 
-    /// Remembers for whom backends from `first` on speak.
+    /// Records the services of the backends from index `first` on.
     pub(super) fn note_ends(&mut self, first: usize) {
         for backend in &self.backends[first..] {
             self.end_addresses.insert(backend.end.address());
@@ -178,8 +178,8 @@ impl Services {
         }
     }
 
-    /// The first of the backends from `first` on that has an address and port which another service's has, too: both. What
-    /// such a one sends would be in the name of either.
+    /// Returns the first backend, from index `first` on, whose address and port are also those of another service's
+    /// backend, and that other backend. Their packets could not be assigned to a service.
     pub(super) fn ambiguous(&self, first: usize) -> Option<(Backend, Backend)> {
         let (before, new) = self.backends.split_at(first);
         let translated = || before.iter().filter(|backend| backend.hop == Hop::Route);
@@ -191,12 +191,12 @@ impl Services {
         self.settings.replies == Replies::Endpoint || self.services.iter().all(|it| it.mode == Mode::Direct)
     }
 
-    /// Whether any backend is reached by the word `next_hop`.
+    /// Whether any backend is reached by the metadata word `next_hop`.
     pub(crate) fn write_words(&self) -> bool {
         self.backends.iter().any(|backend| matches!(backend.hop, Hop::Word(_)))
     }
 
-    /// What backends are called where they are counted.
+    /// Returns the names of backends for their counters.
     pub(crate) fn names(&self) -> impl Iterator<Item = String> {
         self.backends.iter().map(|backend| match backend.end.port() {
             0 => format!("{} {}", backend.service, Ipv4Addr::from_bits(backend.end.address())),
@@ -204,25 +204,25 @@ impl Services {
         })
     }
 
-    /// Whether an address is a service's.
+    /// Whether an address belongs to a service.
     pub(super) fn have(&self, address: [u8; 4]) -> bool {
         self.addresses.contains(&u32::from_be_bytes(address))
     }
 
-    /// Whether an address is that of a backend whose packets are translated.
+    /// Whether an address belongs to a backend whose packets are translated.
     pub(super) fn translate(&self, address: [u8; 4]) -> bool {
         self.end_addresses.contains(&u32::from_be_bytes(address))
     }
 
-    /// The service that a packet of this 5-tuple is for.
+    /// Returns the service of packets with this 5-tuple.
     pub(super) fn of(&self, tuple: Tuple4) -> Option<&Service> {
         let name = Name::of_destination(tuple);
         let number = self.by_name.get(&name).or_else(|| self.by_name.get(&name.of_all_ports()))?;
         self.services.get(*number as usize)
     }
 
-    /// In whose name a backend sends from this address and port.
-    pub(super) fn speaks_for(&self, address: [u8; 4], port: u16, protocol: u8) -> Option<([u8; 4], u16)> {
+    /// Returns the service end for packets that a backend sends from this address and port.
+    pub(super) fn service_of(&self, address: [u8; 4], port: u16, protocol: u8) -> Option<([u8; 4], u16)> {
         let end = Name::new(u32::from_be_bytes(address), port, protocol);
         let service = self.by_end.get(&end).or_else(|| self.by_end.get(&end.of_all_ports()))?;
         let port = if service.port() == 0 { port } else { service.port() };
@@ -230,11 +230,12 @@ impl Services {
     }
 }
 
-/// What sessions are chosen with: the same on all machines, so that another one that takes over chooses alike.
+/// Seed of the hash that selects a backend. It is the same on all machines, so that another balancer that takes over
+/// selects the same backends.
 const CHOICE: u64 = 3;
 
 impl Service {
-    /// The backend, among all, that a new session of this 5-tuple gets.
+    /// Returns the backend, as an index among all, of a new session with this 5-tuple.
     pub(super) fn pick(&self, tuple: Tuple4) -> Option<usize> {
         let table = self.table.as_ref()?;
         let seed = Seed::new(CHOICE);
@@ -247,7 +248,7 @@ impl Service {
 }
 
 impl Backend {
-    /// What packets to it are sent to, of a session that is sent to this port of the service.
+    /// Returns the new destination of a packet that was sent to this port of the service.
     pub(super) fn end_of(&self, port: u16) -> ([u8; 4], u16) {
         let port = if self.end.port() == 0 { port } else { self.end.port() };
         (self.end.address().to_be_bytes(), port)

@@ -1,4 +1,4 @@
-//! A balanced session: what it is found by from either side, and what becomes of its packets' headers.
+//! A balanced session: its keys on both sides, and the translation of its packets.
 
 use forebay_packet::wire::ipv4::{TCP, UDP};
 use zerocopy::FromZeros;
@@ -12,15 +12,15 @@ use crate::tables::sessions::{Session, Tuple4};
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(super) struct Balanced {
-    /// As the client's packets come.
+    /// 5-tuple of the client's packets.
     client: Tuple4,
-    /// As the backend's come.
+    /// 5-tuple of the backend's packets.
     server: Tuple4,
-    /// What checksums gain on the way to the backend.
+    /// Checksum differences on the way to the backend.
     gains: Gains,
     pub(super) connection: Connection,
-    /// The backend's place in the roster.
-    pub(super) place: u16,
+    /// Index of the backend in the roster.
+    pub(super) backend: u16,
 }
 
 impl Session for Balanced {
@@ -34,33 +34,33 @@ impl Session for Balanced {
 }
 
 impl Balanced {
-    /// The side of packets from the client.
+    /// Side of packets from the client.
     pub(super) const CLIENT: u32 = 0;
-    /// The side of packets from the backend.
+    /// Side of packets from the backend.
     pub(super) const SERVER: u32 = 1;
 
-    pub(super) fn new(client: Tuple4, server: Tuple4, connection: Connection, place: u16) -> Self {
+    pub(super) fn new(client: Tuple4, server: Tuple4, connection: Connection, backend: u16) -> Self {
         let gains = Gains::new((client.destination(), client.ports().1), (server.source(), server.ports().0));
-        Self { client, server, gains, connection, place }
+        Self { client, server, gains, connection, backend }
     }
 
     pub(super) fn protocol(&self) -> u8 {
         self.client.protocol()
     }
 
-    /// What the destination of the client's packets becomes.
+    /// Returns the new destination of the client's packets.
     #[inline(always)]
     pub(super) fn backend_end(&self) -> ([u8; 4], u16) {
         (self.server.source(), self.server.ports().0)
     }
 
-    /// What the source of the backend's packets becomes.
+    /// Returns the new source of the backend's packets.
     #[inline(always)]
     pub(super) fn service_end(&self) -> ([u8; 4], u16) {
         (self.client.destination(), self.client.ports().1)
     }
 
-    /// Gives a plain packet of the client the backend's address and port.
+    /// Replaces the destination of the client's plain packet by the backend's address and port.
     #[inline(always)]
     pub(super) fn forward(&self, plain: &mut Plain) {
         let (address, port) = self.backend_end();
@@ -69,7 +69,7 @@ impl Balanced {
         self.gains.add_to(plain);
     }
 
-    /// Gives a plain packet of the backend the service's address and port.
+    /// Replaces the source of the backend's plain packet by the service's address and port.
     #[inline(always)]
     pub(super) fn back(&self, plain: &mut Plain) {
         let (address, port) = self.service_end();
@@ -79,21 +79,22 @@ impl Balanced {
     }
 }
 
-/// A packet of the client passes, of a session whose other side is not seen: what it tells of the answers is taken for them.
+/// Updates a connection for a packet of the client, if the backend's packets are not seen. Assumes the replies that the
+/// client's packet implies.
 pub(super) fn passes_alone(connection: &mut Connection, protocol: u8, flags: u8) {
     connection.passes(flags, false);
     if protocol == UDP {
         connection.passes(0, true);
     }
     if protocol == TCP && connection.phase() == Phase::TcpOpening && flags & (SYN | ACK) == ACK {
-        // Who acknowledges was answered, by a handshake that was seen to begin or one before our time.
+        // An acknowledgement implies that the backend has answered, whether or not the handshake was seen.
         for (flags, reply) in [(SYN | ACK, true), (ACK, true), (ACK, false)] {
             connection.passes(flags, reply);
         }
     }
     if protocol == TCP && flags & FIN != 0 {
-        // Whether the backend goes on sending shows in what the client acknowledges, which keeps the session. The
-        // client's FIN may have come before it was known that its SYN was answered.
+        // If the backend continues to send, the client's acknowledgements keep the session. The first call is needed if
+        // the FIN came before an acknowledgement.
         connection.passes(FIN | ACK, false);
         connection.passes(FIN | ACK, true);
     }
@@ -115,11 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn one_side_tells_enough() {
+    fn the_clients_packets_are_enough() {
         assert_eq!(after(TCP, &[SYN]), Phase::TcpOpening);
         assert_eq!(after(TCP, &[SYN, SYN]), Phase::TcpOpening, "sent again");
         assert_eq!(after(TCP, &[SYN, ACK]), Phase::TcpEstablished);
-        assert_eq!(after(TCP, &[ACK]), Phase::TcpEstablished, "from before our time");
+        assert_eq!(after(TCP, &[ACK]), Phase::TcpEstablished, "older than the table");
         assert_eq!(after(TCP, &[SYN, ACK, FIN | ACK]), Phase::TcpClosing);
         assert_eq!(after(TCP, &[SYN, ACK, FIN | ACK, ACK]), Phase::TcpClosing);
         assert_eq!(after(TCP, &[SYN, ACK, RST]), Phase::TcpClosing);

@@ -22,9 +22,9 @@ use frames::{End, echo, ends, error, tagged_udp, tcp, udp};
 const VIP: [u8; 4] = [192, 0, 2, 10];
 const CLIENT: [u8; 4] = [198, 51, 100, 9];
 
-/// Both directions, and what is around them.
+/// Both directions, and their surroundings.
 struct Both {
-    there: Rig,
+    forward: Rig,
     back: Rig,
     surroundings: Surroundings,
 }
@@ -37,40 +37,40 @@ impl Both {
     fn with(state: Value, params: Value) -> Self {
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
         surroundings.secret = 5;
-        let (there, back) = rigs(state, params, &mut surroundings);
-        Self { there, back, surroundings }
+        let (forward, back) = rigs(state, params, &mut surroundings);
+        Self { forward, back, surroundings }
     }
 
-    /// A changed configuration, which finds what lasts.
+    /// Reloads with a changed configuration.
     fn change(&mut self, state: Value) {
-        let now = self.there.now;
-        (self.there, self.back) = rigs(state, json!({ "state": "lb" }), &mut self.surroundings);
-        (self.there.now, self.back.now) = (now, now);
+        let now = self.forward.now;
+        (self.forward, self.back) = rigs(state, json!({ "state": "lb" }), &mut self.surroundings);
+        (self.forward.now, self.back.now) = (now, now);
     }
 
-    /// What a client's frame becomes, where it goes on.
+    /// Sends a client's frame. Returns the frame afterwards if it leaves through the first gate.
     fn goes(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
-        let (gate, frame) = self.there.run(frame);
+        let (gate, frame) = self.forward.run(frame);
         (gate == Gate::FIRST).then_some(frame)
     }
 
-    /// The same of a backend's frame.
+    /// Sends a backend's frame. Returns the frame afterwards if it leaves through the first gate.
     fn comes_back(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
         let (gate, frame) = self.back.run(frame);
         (gate == Gate::FIRST).then_some(frame)
     }
 
     fn pass(&mut self, seconds: u64) {
-        self.there.now += Ticks(seconds * 1_000_000_000);
-        self.back.now = self.there.now;
+        self.forward.now += Ticks(seconds * 1_000_000_000);
+        self.back.now = self.forward.now;
     }
 
     fn counters(&mut self, heading: &str) -> BTreeMap<String, u64> {
-        self.there.wake();
-        self.there.counters(heading).into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        self.forward.wake();
+        self.forward.counters(heading).into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// The backend that a new session of this client's port gets, of UDP.
+    /// Returns the backend of a new UDP session from this port of the client.
     fn choice(&mut self, port: u16) -> End {
         ends(&self.goes(&udp((CLIENT, port), (VIP, 80), b"")).expect("it opens a session")).1
     }
@@ -79,8 +79,8 @@ impl Both {
 fn rigs(state: Value, params: Value, surroundings: &mut Surroundings) -> (Rig, Rig) {
     let made = make(state, surroundings).expect("parameters");
     surroundings.state.insert("lb".to_owned(), Arc::new(made));
-    let there = Rig::within::<Balance>(&params, surroundings).expect("parameters");
-    (there, Rig::within::<BalanceBack>(&params, surroundings).expect("parameters"))
+    let forward = Rig::within::<Balance>(&params, surroundings).expect("parameters");
+    (forward, Rig::within::<BalanceBack>(&params, surroundings).expect("parameters"))
 }
 
 fn make(state: Value, surroundings: &mut Surroundings) -> Result<Balancer, String> {
@@ -88,7 +88,7 @@ fn make(state: Value, surroundings: &mut Surroundings) -> Result<Balancer, Strin
     Balancer::new(params, &mut Setup::new("lb", surroundings)).map_err(|error| error.to_string())
 }
 
-/// A service at the address, of this protocol, with these backends at port 8080.
+/// A service with this protocol, and with these backends at port 8080.
 fn service(protocol: &str, backends: &[u8]) -> Value {
     let backends: Vec<_> =
         backends.iter().map(|it| json!({ "address": format!("10.0.0.{it}"), "port": 8_080 })).collect();
@@ -100,16 +100,16 @@ fn of(protocol: &str, backends: &[u8]) -> Value {
 }
 
 #[test]
-fn what_clients_send_reaches_a_backend_and_replies_come_from_the_service() {
+fn clients_packets_reach_a_backend_and_replies_come_from_the_service() {
     let mut both = Both::new(of("udp", &[1, 2, 3]));
     for (port, frame) in [(5_000, udp as fn(_, _, _) -> _), (5_001, tagged_udp)] {
         for _ in 0..2 {
             let sent = frame((CLIENT, port), (VIP, 80), b"a query");
-            let there = both.goes(&sent).expect("a backend");
-            let (source, backend) = ends(&there);
+            let forwarded = both.goes(&sent).expect("a backend");
+            let (source, backend) = ends(&forwarded);
             assert_eq!(source, (CLIENT, port));
             assert!(backend.0[..3] == [10, 0, 0] && backend.1 == 8_080, "{backend:?}");
-            assert_eq!(there, frame((CLIENT, port), backend, b"a query"), "nothing else changes");
+            assert_eq!(forwarded, frame((CLIENT, port), backend, b"a query"), "nothing else changes");
             let answer = both.comes_back(&frame(backend, (CLIENT, port), b"an answer")).expect("of the session");
             assert_eq!(answer, frame((VIP, 80), (CLIENT, port), b"an answer"));
         }
@@ -130,12 +130,12 @@ fn a_tcp_connection_keeps_its_backend_through_its_states() {
     assert!(both.goes(&tcp(client, (VIP, 80), "FA")).is_some());
     assert!(both.comes_back(&tcp(backend, client, "FA")).is_some());
     both.pass(250);
-    assert_eq!(both.counters("sessions")["open"], 0, "a closed one is forgotten");
-    assert_eq!(both.comes_back(&tcp(backend, client, "A")), Some(tcp(backend, client, "A")), "it passes as it is");
+    assert_eq!(both.counters("sessions")["open"], 0, "a closed session is removed");
+    assert_eq!(both.comes_back(&tcp(backend, client, "A")), Some(tcp(backend, client, "A")), "it passes unchanged");
 }
 
 #[test]
-fn shares_of_new_sessions_are_as_weights_say() {
+fn shares_of_new_sessions_are_proportional_to_weights() {
     let mut state = of("udp", &[1, 2, 3]);
     state["services"][0]["backends"][2]["weight"] = json!(2);
     let mut both = Both::new(state);
@@ -160,7 +160,7 @@ fn a_client_keeps_its_backend_where_its_address_chooses() {
 }
 
 #[test]
-fn packets_that_stay_as_they_are_go_to_the_backends_ethernet_address() {
+fn unchanged_packets_go_to_the_backends_ethernet_address() {
     let backends = json!([
         { "address": "10.0.0.1", "mac": "02:00:00:00:00:71" },
         { "address": "10.0.0.2", "next_hop": 9 },
@@ -174,10 +174,10 @@ fn packets_that_stay_as_they_are_go_to_the_backends_ethernet_address() {
         for flags in ["S", "A", "A", "FA"] {
             let frame = tcp((CLIENT, port), (VIP, 443), flags);
             let mut batch = forebay_packet::Batch::with_capacity(1);
-            batch.push(both.there.packet(&frame)).expect("room");
-            assert_eq!(both.there.process(&mut batch), [Some(Gate::FIRST)]);
+            batch.push(both.forward.packet(&frame)).expect("room");
+            assert_eq!(both.forward.process(&mut batch), [Some(Gate::FIRST)]);
             let (after, number) = (batch[0].data().to_vec(), batch[0].word(word));
-            assert_eq!(after[6..], frame[6..], "but for the destination all is as it was");
+            assert_eq!(after[6..], frame[6..], "only the Ethernet destination changes");
             let to_mac = after[..6] == [2, 0, 0, 0, 0, 0x71];
             assert!(to_mac != (number == 9) && (to_mac || after[..6] == frame[..6]));
             assert_eq!(*chosen.get_or_insert(to_mac), to_mac);
@@ -186,15 +186,15 @@ fn packets_that_stay_as_they_are_go_to_the_backends_ethernet_address() {
     }
     assert!(macs > 8 && words > 8);
     both.pass(241);
-    assert_eq!(both.counters("sessions")["open"], 0, "what clients send tells that they are over");
-    // A router on the way tells the service about a reply that the backend sent.
+    assert_eq!(both.counters("sessions")["open"], 0, "the clients' packets are enough to end the sessions");
+    // A router sends an error about a backend's reply to the service's address.
     both.goes(&tcp((CLIENT, 1), (VIP, 443), "S")).expect("a backend");
-    let told = error([203, 0, 113, 1], VIP, &tcp((VIP, 443), (CLIENT, 1), "SA"), 28);
-    assert_eq!(both.goes(&told).expect("of the session")[6..], told[6..]);
+    let sent_error = error([203, 0, 113, 1], VIP, &tcp((VIP, 443), (CLIENT, 1), "SA"), 28);
+    assert_eq!(both.goes(&sent_error).expect("of the session")[6..], sent_error[6..]);
 }
 
 #[test]
-fn errors_reach_who_sent_what_they_are_about() {
+fn errors_reach_the_sender_of_the_quoted_packet() {
     for (state, protocol) in [(of("udp", &[1, 2, 3]), 17), (of("tcp", &[1, 2, 3]), 6)] {
         for endpoint in [false, true] {
             let mut state = state.clone();
@@ -209,32 +209,33 @@ fn errors_reach_who_sent_what_they_are_about() {
             for quote in [28, 40] {
                 let client = (CLIENT, 5_000 + quote as u16);
                 let sent = frame(client, (VIP, 80), "S");
-                let there = both.goes(&sent).expect("a backend");
-                let (_, backend) = ends(&there);
-                // About what went to the backend, by a router before it.
-                let told = both.comes_back(&error(router, CLIENT, &there, quote)).expect("of the session");
-                assert_eq!(told, error(VIP, CLIENT, &sent, quote));
-                // About what came back, by a router before the client.
+                let forwarded = both.goes(&sent).expect("a backend");
+                let (_, backend) = ends(&forwarded);
+                // A router's error about a packet on its way to the backend.
+                let translated = both.comes_back(&error(router, CLIENT, &forwarded, quote)).expect("of the session");
+                assert_eq!(translated, error(VIP, CLIENT, &sent, quote));
+                // A router's error about a reply on its way to the client.
                 let reply = frame(backend, client, "SA");
                 let outside = both.comes_back(&reply).expect("of the session");
-                let told = both.goes(&error(router, VIP, &outside, quote)).expect("of the session");
-                assert_eq!(told, error(router, backend.0, &reply, quote));
+                let translated = both.goes(&error(router, VIP, &outside, quote)).expect("of the session");
+                assert_eq!(translated, error(router, backend.0, &reply, quote));
             }
-            // Without a session it goes where that would be.
+            // Without a session, the error goes to the backend that the session would have.
             let (_, backend) = ends(&both.goes(&frame((CLIENT, 9_000), (VIP, 80), "S")).expect("a backend"));
             both.pass(10_000);
-            let told = error(router, VIP, &frame((VIP, 80), (CLIENT, 9_000), "SA"), 28);
-            let told = both.goes(&told).expect("of the service");
-            assert_eq!(told, error(router, backend.0, &frame(backend, (CLIENT, 9_000), "SA"), 28));
+            let sent_error = error(router, VIP, &frame((VIP, 80), (CLIENT, 9_000), "SA"), 28);
+            let translated = both.goes(&sent_error).expect("of the service");
+            assert_eq!(translated, error(router, backend.0, &frame(backend, (CLIENT, 9_000), "SA"), 28));
         }
     }
 }
 
-/// Errors about first fragments were dropped as malformed, though they quote the ports (RFC 5508 section 4.2).
+/// Regression: errors about first fragments were dropped as malformed, although they quote the ports (RFC 5508 section
+/// 4.2).
 #[test]
-fn errors_about_first_fragments_reach_who_sent_the_datagram() {
+fn errors_about_first_fragments_reach_the_sender_of_the_datagram() {
     let router = [203, 0, 113, 1];
-    // A router's fragment: the header's checksum follows the flags.
+    // A first fragment, as a router makes it: with the flag set and the header's checksum updated.
     let first = |frame: &[u8]| {
         let mut frame = frame.to_vec();
         frame[20] = 0x20;
@@ -251,28 +252,28 @@ fn errors_about_first_fragments_reach_who_sent_the_datagram() {
         for quote in [28, 40] {
             let client = (CLIENT, 5_000 + quote as u16);
             let sent = udp(client, (VIP, 80), b"a long enough payload");
-            let there = both.goes(&sent).expect("a backend");
-            let (_, backend) = ends(&there);
-            let back = both.comes_back(&error(router, CLIENT, &first(&there), quote)).expect("of the session");
+            let forwarded = both.goes(&sent).expect("a backend");
+            let (_, backend) = ends(&forwarded);
+            let back = both.comes_back(&error(router, CLIENT, &first(&forwarded), quote)).expect("of the session");
             assert_eq!(back, error(VIP, CLIENT, &first(&sent), quote));
             let reply = udp(backend, client, b"a long enough reply");
             let outside = both.comes_back(&reply).expect("of the session");
-            let there = both.goes(&error(router, VIP, &first(&outside), quote)).expect("of the session");
-            assert_eq!(there, error(router, backend.0, &first(&reply), quote));
+            let forwarded = both.goes(&error(router, VIP, &first(&outside), quote)).expect("of the session");
+            assert_eq!(forwarded, error(router, backend.0, &first(&reply), quote));
         }
     }
 }
 
-/// ICMP to a service of a type that was not listed was dropped as malformed; it goes as other ICMP does.
+/// Regression: ICMP of an unlisted type to a service was dropped as malformed. It is handled like other ICMP.
 #[test]
-fn icmp_of_any_type_goes_as_others_say() {
+fn icmp_of_any_type_is_handled_as_others_says() {
     for (value, gate) in [("pass", Gate::FIRST), ("drop", NO_SERVICE), ("gate", Gate::out(1))] {
         let mut both = Both::with(of("tcp", &[1, 2]), json!({ "state": "lb", "others": value }));
         for kind in (0..=255).filter(|kind| ![3, 4, 11, 12].contains(kind)) {
             let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(CLIENT, VIP, 64);
             let mut frame = Vec::new();
             builder.icmpv4_raw(kind, 0, [0, 7, 0, 1]).write(&mut frame, b"any").expect("memory");
-            assert_eq!(both.there.run(&frame), (gate, frame.clone()), "{value}: {kind}");
+            assert_eq!(both.forward.run(&frame), (gate, frame.clone()), "{value}: {kind}");
             frame[26..34].copy_from_slice(&[10, 0, 0, 1, 198, 51, 100, 9]);
             assert_eq!(both.back.run(&frame), (gate, frame.clone()), "{value}: {kind}");
         }
@@ -280,7 +281,7 @@ fn icmp_of_any_type_goes_as_others_say() {
 }
 
 #[test]
-fn what_is_for_no_service_goes_as_others_say() {
+fn packets_for_no_service_are_handled_as_others_says() {
     let fragment = |mut frame: Vec<u8>| {
         frame[20] = 0x20;
         frame
@@ -307,50 +308,54 @@ fn what_is_for_no_service_goes_as_others_say() {
     for (value, gate) in [("pass", Gate::FIRST), ("drop", NO_SERVICE), ("gate", Gate::out(1))] {
         let mut both = Both::with(of("tcp", &[1, 2]), json!({ "state": "lb", "others": value }));
         for frame in &others {
-            assert_eq!(both.there.run(frame), (gate, frame.clone()), "{value}");
+            assert_eq!(both.forward.run(frame), (gate, frame.clone()), "{value}");
             assert_eq!(both.back.run(frame), (gate, frame.clone()), "{value}");
         }
         let own = tcp(([10, 0, 0, 1], 8_081), (CLIENT, 1), "S");
         assert_eq!(both.back.run(&own), (gate, own.clone()), "a backend's own connections");
-        assert_eq!(both.there.run(&fragment(to(VIP, 80))).0, FRAGMENT);
-        assert_eq!(both.there.run(&cut(to(VIP, 80))).0, MALFORMED);
+        assert_eq!(both.forward.run(&fragment(to(VIP, 80))).0, FRAGMENT);
+        assert_eq!(both.forward.run(&cut(to(VIP, 80))).0, MALFORMED);
         assert_eq!(both.back.run(&fragment(own.clone())).0, FRAGMENT);
         assert_eq!(both.back.run(&cut(own)).0, MALFORMED);
-        let reset = both.there.run(&tcp((CLIENT, 9), (VIP, 80), "R"));
-        assert_eq!((reset.0, ends(&reset.1).1.1), (Gate::FIRST, 8_080), "a reset goes where its session would be");
+        let reset = both.forward.run(&tcp((CLIENT, 9), (VIP, 80), "R"));
+        assert_eq!(
+            (reset.0, ends(&reset.1).1.1),
+            (Gate::FIRST, 8_080),
+            "a reset goes to the backend that its session would have"
+        );
         let frame = to(VIP, 80);
         for length in 0..frame.len() {
-            both.there.run(&frame[..length]);
+            both.forward.run(&frame[..length]);
             both.back.run(&frame[..length]);
         }
-        // The last of them, which lacks a byte of its payload, has opened one.
+        // Only the last frame, which lacks one byte of its payload, has opened a session.
         assert_eq!(both.counters("sessions")["opened"], 1);
     }
 }
 
 #[test]
-fn the_way_back_lists_what_it_can_drop() {
+fn balance_back_lists_its_drop_reasons() {
     assert_eq!(DROPS[5..].iter().map(|reason| reason.name).collect::<Vec<_>>(), ["no_backend", "clash", "full"]);
     assert_eq!(BACK_DROPS.len(), 5, "nothing is opened on the way back");
 }
 
-/// More sessions end than are removed in one call, and no packet comes.
+/// More sessions end than one call removes, and no packet comes.
 #[test]
-fn what_has_ended_is_removed_at_once_though_no_packets_come() {
+fn ended_sessions_are_removed_without_packets() {
     let mut both = Both::new(of("udp", &[1, 2]));
     for port in 0..3_000 {
         both.choice(port);
     }
     both.pass(130);
-    both.there.wake();
-    while both.there.wakes_at().is_some_and(|at| at <= both.there.now) {
-        both.there.wake();
+    both.forward.wake();
+    while both.forward.wakes_at().is_some_and(|at| at <= both.forward.now) {
+        both.forward.wake();
     }
-    assert_eq!(both.there.counters("sessions")["open"], 0);
+    assert_eq!(both.forward.counters("sessions")["open"], 0);
 }
 
 #[test]
-fn who_ends_soonest_gives_way() {
+fn the_session_that_ends_soonest_gives_way() {
     let mut state = of("udp", &[1, 2]);
     state["sessions"] = json!(4);
     let mut both = Both::new(state.clone());
@@ -366,7 +371,7 @@ fn who_ends_soonest_gives_way() {
     for port in 0..4 {
         both.choice(port);
     }
-    assert_eq!(both.there.run(&udp((CLIENT, 9), (VIP, 80), b"")).0, FULL);
+    assert_eq!(both.forward.run(&udp((CLIENT, 9), (VIP, 80), b"")).0, FULL);
     assert_eq!(both.counters("sessions")["refused"], 1);
 }
 
@@ -378,14 +383,14 @@ fn a_service_may_have_all_ports() {
         for (port, backend) in
             [(80, ([10, 0, 0, 1], 8_080)), (53, ([10, 0, 1, 1], 53)), (9_999, ([10, 0, 1, 1], 9_999))]
         {
-            let there = both.goes(&udp((CLIENT, 7), (VIP, port), b"")).expect("a backend");
-            assert_eq!(ends(&there).1, backend);
+            let forwarded = both.goes(&udp((CLIENT, 7), (VIP, port), b"")).expect("a backend");
+            assert_eq!(ends(&forwarded).1, backend);
             assert_eq!(ends(&both.comes_back(&udp(backend, (CLIENT, 7), b"")).expect("a reply")).0, (VIP, port));
         }
     }
 }
 
-/// On several workers replies come to any of them, and each has sessions of its own.
+/// With several workers a reply may come to any worker, and each worker has its own sessions.
 #[test]
 fn replies_may_come_to_another_worker() {
     let mut state = of("tcp", &[1, 2, 3]);
@@ -401,9 +406,9 @@ fn replies_may_come_to_another_worker() {
         for flags in ["S", "A", "A"] {
             let sent = tcp(client, (VIP, 80), flags);
             let on = forebay_graph::share(workers[0].0.packet(&sent).session_hash(), 2);
-            let (gate, there) = workers[on].0.run(&sent);
+            let (gate, forwarded) = workers[on].0.run(&sent);
             assert_eq!(gate, Gate::FIRST);
-            let reply = tcp(ends(&there).1, client, "A");
+            let reply = tcp(ends(&forwarded).1, client, "A");
             let on = forebay_graph::share(workers[0].1.packet(&reply).session_hash(), 2);
             assert_eq!(workers[on].1.run(&reply), (Gate::FIRST, tcp((VIP, 80), client, "A")));
         }
@@ -412,8 +417,9 @@ fn replies_may_come_to_another_worker() {
     surroundings.share = (0, 2);
     let made = make(of("tcp", &[1]), &mut surroundings).expect("parameters");
     surroundings.state.insert("lb".to_owned(), Arc::new(made));
-    let told = Rig::within::<Balance>(&json!({ "state": "lb" }), &mut surroundings).err().expect("refused").to_string();
-    assert!(told.starts_with("state: replies of backends come to other workers"), "{told}");
+    let error =
+        Rig::within::<Balance>(&json!({ "state": "lb" }), &mut surroundings).err().expect("refused").to_string();
+    assert!(error.starts_with("state: a backend's replies may come to another worker"), "{error}");
 }
 
 #[test]
@@ -424,32 +430,32 @@ fn sessions_are_shown_and_ended_whatever_the_mode() {
     for (state, backend) in [(of("udp", &[1]), "10.0.0.1:8080"), (json!({ "services": [direct] }), "10.0.0.1:80")] {
         let mut both = Both::new(state);
         assert!(both.goes(&udp((CLIENT, 5_000), (VIP, 80), b"")).is_some());
-        let lines = chosen(&mut both.there, "sessions", "client=198.51.100.0/24");
+        let lines = chosen(&mut both.forward, "sessions", "client=198.51.100.0/24");
         let start = format!("protocol=udp client=198.51.100.9:5000 service=192.0.2.10:80 backend={backend} state=");
         assert!(lines.len() == 1 && lines[0].starts_with(&start), "{lines:?}");
-        assert_eq!(changed(&mut both.there, "sessions", &[&format!("remove {}", lines[0])]).made, 1);
+        assert_eq!(changed(&mut both.forward, "sessions", &[&format!("remove {}", lines[0])]).made, 1);
         let open = both.counters("open sessions by backend").into_values().sum::<u64>();
         assert_eq!((both.counters("sessions")["open"], open), (0, 0));
     }
 }
 
-/// Behind a fifth tag, and with a header that cannot be read, a packet to a service passed to its address.
+/// Regression: behind a fifth tag, or with an unreadable header, a packet to a service passed untranslated.
 #[test]
-fn what_hides_whether_it_is_ip_is_dropped_both_ways_whatever_others_says() {
+fn frames_that_hide_whether_they_are_ip_are_dropped_both_ways() {
     for others in ["pass", "drop", "gate"] {
         let mut both = Both::with(of("udp", &[1]), json!({ "state": "lb", "others": others }));
         let frame = udp((CLIENT, 5_000), (VIP, 80), b"a query");
         let tagged = |tags| [&frame[..12], &[0x81, 0, 0, 5].repeat(tags), &frame[12..]].concat();
         for tags in 0..=4 {
-            let there = both.goes(&tagged(tags)).expect("a backend");
-            assert_eq!(there[30 + 4 * tags..34 + 4 * tags], [10, 0, 0, 1], "{tags} tags");
+            let forwarded = both.goes(&tagged(tags)).expect("a backend");
+            assert_eq!(forwarded[30 + 4 * tags..34 + 4 * tags], [10, 0, 0, 1], "{tags} tags");
         }
         for hidden in [&tagged(5)[..], &tagged(6), &frame[..33], &tagged(1)[..17]] {
-            assert_eq!(both.there.run(hidden).0, UNDECIDABLE, "{others}: {} bytes", hidden.len());
+            assert_eq!(both.forward.run(hidden).0, UNDECIDABLE, "{others}: {} bytes", hidden.len());
             assert_eq!(both.back.run(hidden).0, UNDECIDABLE, "{others}, back: {} bytes", hidden.len());
         }
         let arp = [&frame[..12], &[8, 6], &[0; 46]].concat();
-        let is_undecidable = [both.there.run(&arp).0, both.back.run(&arp).0].map(|gate| gate == UNDECIDABLE);
-        assert_eq!(is_undecidable, [false; 2], "{others}: no IP");
+        let is_undecidable = [both.forward.run(&arp).0, both.back.run(&arp).0].map(|gate| gate == UNDECIDABLE);
+        assert_eq!(is_undecidable, [false; 2], "{others}: not IP");
     }
 }

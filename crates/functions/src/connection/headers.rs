@@ -1,4 +1,5 @@
-//! What a packet shows of its connection: addresses, ports, flags; told quickly of what nearly all packets are.
+//! The parts of a packet's headers that identify its connection: addresses, ports and flags. There is a fast path for
+//! plain packets.
 
 use forebay_packet::Packet;
 use forebay_packet::wire::ethernet::{EtherType, Ethernet};
@@ -12,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::icmp::{Types, is_between_neighbours, message_ports};
 use crate::tables::sessions::{Tuple4, Tuple6};
 
-/// An IPv4 header without options straight above Ethernet, and as many bytes as TCP's header has.
+/// An Ethernet header, an IPv4 header without options, and the number of bytes of a TCP header.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Plain {
@@ -23,30 +24,30 @@ pub struct Plain {
     pub source: U16,
     /// Destination port.
     pub destination: U16,
-    /// What follows the ports.
+    /// The rest of the transport header.
     rest: [u8; 16],
 }
 
-/// Any fragment, first ones too: more fragments follow, or this is not the first.
+/// Bits that are set in fragments: more fragments follow, or an offset.
 const FRAGMENT: u16 = 0x3fff;
 
 impl Plain {
-    /// The headers of a packet that is whole and plain: TCP or UDP, untagged, no IP options, no fragment, all of the
-    /// transport's header there. `None` says nothing.
+    /// Returns the headers of a plain packet: TCP or UDP over IPv4, untagged, without IP options, not a fragment, with
+    /// a complete transport header. `None` means only that the packet is not plain.
     #[inline(always)]
     #[must_use]
     pub fn of(packet: &Packet) -> Option<&Self> {
         packet.view::<Self>(0).filter(|it| it.is_plain())
     }
 
-    /// The same, to be changed.
+    /// As [`of`](Self::of), mutable.
     #[inline(always)]
     #[must_use]
     pub fn of_mut(packet: &mut Packet) -> Option<&mut Self> {
         packet.view_mut::<Self>(0).filter(|it| it.is_plain())
     }
 
-    /// The same of a packet that is known to be plain.
+    /// As [`of_mut`](Self::of_mut), for a packet that is known to be plain.
     #[inline(always)]
     #[must_use]
     pub fn known_mut(packet: &mut Packet) -> Option<&mut Self> {
@@ -65,7 +66,7 @@ impl Plain {
         ethernet.ether_type.get() == EtherType::IPV4 && whole && usize::from(ip.total_length.get()) >= least
     }
 
-    /// Its 5-tuple.
+    /// Returns the 5-tuple.
     #[inline(always)]
     #[must_use]
     pub fn tuple(&self) -> Tuple4 {
@@ -73,63 +74,63 @@ impl Plain {
         Tuple4::new(self.ip.source, self.ip.destination, ports, self.ip.protocol)
     }
 
-    /// TCP's control bits; 0 of UDP.
+    /// Returns TCP's control bits; 0 for UDP.
     #[inline(always)]
     #[must_use]
     pub fn flags(&self) -> u8 {
-        // Sequence and acknowledgement number, offset, flags.
+        // `rest` begins with the sequence number, the acknowledgement number, the offset and the flags.
         if self.ip.protocol == TCP { self.rest[9] } else { 0 }
     }
 
-    /// The transport's checksum, where there is one.
+    /// Returns the transport's checksum, if there is one.
     #[inline(always)]
     pub fn checksum_mut(&mut self) -> Option<&mut [u8; 2]> {
         let field = match self.ip.protocol {
             TCP => &mut self.rest[12..14],
             _ => &mut self.rest[2..4],
         };
-        // A UDP checksum of 0 means none (RFC 768).
+        // A UDP checksum of 0 means that there is none (RFC 768).
         field.first_chunk_mut::<2>().filter(|field| self.ip.protocol == TCP || **field != [0, 0])
     }
 }
 
-/// What any packet shows, over the IP version that `T` is of.
+/// Classification of a packet by its headers. `T` is the 5-tuple of an IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown<T> {
     /// A packet of a connection.
     Packet(Headers<T>),
-    /// An ICMP error about a packet of one: what it quotes has this 5-tuple.
+    /// An ICMP error about a packet with this 5-tuple.
     Error(T),
-    /// A fragment of a datagram, first ones too.
+    /// A fragment of a datagram, including a first fragment.
     Fragment,
-    /// An ICMP message that is no query, no answer to one and no error that is known: it has a direction, and no answer
+    /// An ICMP message that is neither a query, nor a reply, nor a known error. It has a direction, but no reply
     /// belongs to it.
     Message(Headers<T>),
-    /// The transport's header is cut short, or an ICMP error does not quote the ports of a packet.
+    /// The transport header is cut short, or an ICMP error does not quote the ports of a packet.
     Malformed,
-    /// A message between neighbours of one link, which is of no connection and must not be dropped (RFC 4890 section
+    /// A message between neighbours on one link. It belongs to no connection and must not be dropped (RFC 4890 section
     /// 4.4.1).
     Neighbour,
-    /// Another IP version, or none.
+    /// A packet of another IP version, or not an IP packet.
     NotThis,
 }
 
-/// What a packet of a connection shows.
+/// The headers of a packet of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers<T> {
-    /// Its 5-tuple. Of an ICMP query the identifier stands in place of the port of the side that asks (RFC 5508 section
-    /// 3.1), and a number that says so in place of the other port; where no ports are shown they are 0.
+    /// The 5-tuple. For an ICMP query the port of the side that sends the query is the identifier (RFC 5508 section
+    /// 3.1), and the other port is a number that marks a query. Ports are 0 if the protocol has none.
     pub tuple: T,
     /// IP protocol number.
     pub protocol: u8,
-    /// TCP's control bits; 0 of others.
+    /// TCP's control bits; 0 for other protocols.
     pub flags: u8,
-    /// Whether it may be the first of a connection: of ICMP all but the answer to a query; all of others.
+    /// Whether the packet may be the first of a connection. False only for the reply to an ICMP query.
     pub asks: bool,
 }
 
 impl Shown<Tuple4> {
-    /// What a packet shows of its outermost headers.
+    /// Classifies a packet by its outermost headers.
     #[must_use]
     pub fn of(packet: &mut Packet) -> Self {
         let Some(ip) = packet.ipv4().copied() else { return Self::NotThis };
@@ -142,7 +143,7 @@ impl Shown<Tuple4> {
 }
 
 impl Shown<Tuple6> {
-    /// What a packet shows of its outermost headers.
+    /// Classifies a packet by its outermost headers.
     #[must_use]
     pub fn of(packet: &mut Packet) -> Self {
         let Some(ip) = packet.ipv6().copied() else { return Self::NotThis };
@@ -155,7 +156,7 @@ impl Shown<Tuple6> {
     }
 }
 
-/// What the transport's header shows.
+/// Classifies a packet by its transport header.
 fn transport<T>(
     packet: &mut Packet,
     types: Types,
@@ -183,7 +184,7 @@ fn transport<T>(
 
 const UDP_HEADER: usize = 8;
 
-/// What an ICMP message shows.
+/// Classifies an ICMP message.
 fn icmp<T>(
     message: &[u8],
     types: Types,
@@ -208,12 +209,13 @@ fn icmp<T>(
     }
 }
 
-/// The ports of the packet that an ICMP error quotes: eight bytes of its transport are always there (RFC 792).
+/// Returns the ports of the packet that an ICMP error quotes. An error always quotes eight bytes of the transport (RFC
+/// 792).
 fn quoted_ports(protocol: u8, start: &[u8; 8], types: Types) -> Option<(u16, u16)> {
     let word = |at: usize| u16::from_be_bytes([start[at], start[at + 1]]);
     match protocol {
         TCP | UDP | SCTP | DCCP | UDP_LITE => Some((word(0), word(2))),
-        // An error is never about an error (RFC 1122 section 3.2.2, RFC 4443 section 2.4).
+        // An error is never sent about an error (RFC 1122 section 3.2.2, RFC 4443 section 2.4).
         it if it == types.protocol() => match types.query(start[0]) {
             Some(query) => Some(query.ports([start[4], start[5], start[6], start[7]])),
             None => (!types.is_error(start[0])).then(|| message_ports(start[0])),
@@ -222,8 +224,8 @@ fn quoted_ports(protocol: u8, start: &[u8; 8], types: Types) -> Option<(u16, u16
     }
 }
 
-/// The 5-tuple of the IPv4 packet that an ICMP error quotes: of a whole one, or of a first fragment, which shows its
-/// ports too (RFC 5508 section 4.2). None of a later fragment, nor of what quotes too little.
+/// Returns the 5-tuple of the IPv4 packet that an ICMP error quotes. A first fragment has ports too (RFC 5508 section
+/// 4.2). Returns `None` for a later fragment, or if the quote is too short.
 fn quoted_v4(quoted: &[u8]) -> Option<Tuple4> {
     let (ip, rest) = Ipv4::ref_from_prefix(quoted).ok()?;
     let options = ip.header_len().filter(|_| ip.version_ihl >> 4 == 4)? - size_of::<Ipv4>();
@@ -234,10 +236,10 @@ fn quoted_v4(quoted: &[u8]) -> Option<Tuple4> {
     Some(Tuple4::new(ip.source, ip.destination, ports, ip.protocol))
 }
 
-/// The same over IPv6.
+/// As [`quoted_v4`], for IPv6.
 fn quoted_v6(quoted: &[u8]) -> Option<Tuple6> {
     let (ip, _) = Ipv6::ref_from_prefix(quoted).ok()?;
-    // There is none in a later fragment.
+    // A later fragment has no upper layer here.
     let (protocol, start) = ipv6::upper_layer(quoted, 0)?;
     let ports = quoted_ports(protocol, quoted.get(start..)?.first_chunk()?, Types::V6)?;
     Some(Tuple6::new(ip.source, ip.destination, ports, protocol))

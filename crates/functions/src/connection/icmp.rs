@@ -1,43 +1,43 @@
-//! Which ICMP messages ask, answer or report an error, and the numbers that stand in place of their ports.
+//! Types of ICMP messages (queries, replies and errors), and the numbers that replace their ports.
 //!
-//! A query's direction belongs in its session's key: two hosts that ask each other by one identifier have two sessions
-//! (RFC 5508 section 3). So the identifier stands on the side that asks alone.
+//! The direction of a query is part of its session's key: two hosts that query each other with the same identifier have
+//! two sessions (RFC 5508 section 3). So the identifier is only on the side that sends the query.
 
 use forebay_packet::wire::icmp::ICMPV6;
 use forebay_packet::wire::ipv4::ICMP;
 use forebay_packet::wire::ipv6::Ipv6;
 
-/// An IP version's types of ICMP.
+/// The ICMP of an IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Types {
     V4,
     V6,
 }
 
-/// Queries of IPv4 and their answers: echo, timestamp, information (RFC 792), address mask (RFC 950), extended echo
+/// Queries of IPv4 and their replies: echo, timestamp, information (RFC 792), address mask (RFC 950), extended echo
 /// (RFC 8335).
 const QUERIES4: [(u8, u8); 5] = [(8, 0), (13, 14), (15, 16), (17, 18), (42, 43)];
-/// Queries of IPv6 and their answers: echo (RFC 4443), node information, whose first word repeats in the answer (RFC
+/// Queries of IPv6 and their replies: echo (RFC 4443), node information, whose first word is repeated in the reply (RFC
 /// 4620), extended echo (RFC 8335).
 const QUERIES6: [(u8, u8); 3] = [(128, 129), (139, 140), (160, 161)];
 
-/// A query or its answer.
+/// A query or its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Query {
-    /// The number of its type, from 1 on.
+    /// Number of its type, starting with 1.
     number: u16,
     asks: bool,
 }
 
 impl Query {
-    /// Whether it is no answer.
+    /// Whether it is the query, not the reply.
     pub(super) fn asks(self) -> bool {
         self.asks
     }
 
-    /// The numbers in place of the ports, for the word behind the checksum: the identifier on the side that asks, and
-    /// on the other the identifier and the type's number. The difference keeps the sides apart, since no sum of two
-    /// types' numbers is 0: a query of the other side never has the same pair.
+    /// Returns the numbers that replace the ports, from the word after the checksum. The side that sends the query has
+    /// the identifier. The other side has the identifier plus the number of the type. The difference distinguishes the
+    /// sides: the sum of two types' numbers is never 0, so a query from the other side never has the same pair.
     pub(super) fn ports(self, word: [u8; 4]) -> (u16, u16) {
         let identifier = u16::from_be_bytes([word[0], word[1]]);
         let other = identifier.wrapping_add(self.number);
@@ -46,7 +46,7 @@ impl Query {
 }
 
 impl Types {
-    /// The IP protocol number.
+    /// Returns the IP protocol number.
     pub(super) fn protocol(self) -> u8 {
         match self {
             Self::V4 => ICMP,
@@ -54,8 +54,8 @@ impl Types {
         }
     }
 
-    /// The errors that are known: destination unreachable, source quench, time exceeded, parameter problem (RFC 792);
-    /// the four of RFC 4443.
+    /// Returns the known types of errors: destination unreachable, source quench, time exceeded, parameter problem (RFC
+    /// 792); the four of RFC 4443.
     pub(super) fn errors(self) -> &'static [u8] {
         match self {
             Self::V4 => &[3, 4, 11, 12],
@@ -63,12 +63,12 @@ impl Types {
         }
     }
 
-    /// Whether it is an error, also a type that is not assigned yet (RFC 4443 section 2.1).
+    /// Whether a type is an error, including types that are not assigned yet (RFC 4443 section 2.1).
     pub(super) fn is_error(self, kind: u8) -> bool {
         self.errors().contains(&kind) || self == Self::V6 && kind < 128
     }
 
-    /// The query that a message of this type is, or answers.
+    /// Returns the query to which a message of this type belongs, as query or reply.
     pub(super) fn query(self, kind: u8) -> Option<Query> {
         let queries: &[(u8, u8)] = match self {
             Self::V4 => &QUERIES4,
@@ -79,17 +79,17 @@ impl Types {
     }
 }
 
-/// The difference between both numbers of a message that is no query: more than any query has.
+/// The difference between both numbers of a message that is not a query: greater than that of any query.
 const MESSAGE: u16 = 0x100;
 
-/// The numbers in place of the ports of a message that is no query: its type, and no query's difference. Those of a
-/// message of the same type the other way are another pair.
+/// Returns the numbers that replace the ports of a message that is not a query: its type, and the type plus
+/// [`MESSAGE`]. A message of the same type in the opposite direction has another pair.
 pub(super) fn message_ports(kind: u8) -> (u16, u16) {
     (u16::from(kind), u16::from(kind) + MESSAGE)
 }
 
-/// The ports of a connection as they are shown, of those in its opener's 5-tuple: of an ICMP query the identifier on
-/// both sides, of another message none.
+/// Returns the ports of a connection as operators see them. `from` and `to` are the ports of the opener's 5-tuple. For
+/// an ICMP query both are the identifier, for another ICMP message both are 0.
 #[must_use]
 pub fn shown_ports(protocol: u8, (from, to): (u16, u16)) -> (u16, u16) {
     match protocol {
@@ -99,15 +99,15 @@ pub fn shown_ports(protocol: u8, (from, to): (u16, u16)) -> (u16, u16) {
     }
 }
 
-/// Whether a message is between neighbours of one link, as its source and hop limit prove: RFC 4890 section 4.4.1 lists
-/// those that must not be dropped.
+/// Whether a message is between neighbours on one link, as its source and hop limit prove. RFC 4890 section 4.4.1 lists
+/// the messages that must not be dropped.
 pub(super) fn is_between_neighbours(ip: &Ipv6, kind: u8) -> bool {
     let link_local = ip.source[0] == 0xfe && ip.source[1] & 0xc0 == 0x80;
     match kind {
-        // Neighbour and router discovery (RFC 4861), inverse discovery (RFC 3122), certification paths (RFC 3971): no
-        // router passes a hop limit of 255 on.
+        // Neighbour and router discovery (RFC 4861), inverse discovery (RFC 3122), certification paths (RFC 3971): a
+        // packet with a hop limit of 255 has passed no router.
         133..=137 | 141 | 142 | 148 | 149 => ip.hop_limit == 255,
-        // Multicast listeners (RFC 2710, RFC 3810), who may have no address yet (RFC 3590).
+        // Multicast listeners (RFC 2710, RFC 3810), which may have no address yet (RFC 3590).
         130..=132 | 143 => ip.hop_limit == 1 && (link_local || ip.source == [0; 16]),
         // Multicast router discovery (RFC 4286).
         151..=153 => ip.hop_limit == 1 && link_local,
@@ -121,8 +121,8 @@ mod tests {
 
     use super::*;
 
-    /// Of all identifiers and types no two sessions have one pair, whichever side asks; the answer's is the query's
-    /// turned.
+    /// No two sessions have the same pair, for all identifiers and types and either side. The reply has the query's
+    /// pair, reversed.
     #[test]
     fn every_query_of_either_side_has_a_pair_of_its_own() {
         for types in [Types::V4, Types::V6] {

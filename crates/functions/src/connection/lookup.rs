@@ -1,4 +1,4 @@
-//! The sessions of packets, for modules that look sessions up and never open, renew or end one.
+//! Session lookups for modules that never open, renew or end a session.
 
 use forebay_packet::{Packet, wire::ipv4::TCP};
 use forebay_units::Ticks;
@@ -8,18 +8,18 @@ use crate::firewall::{ConnectionLookup, LentConnections};
 use crate::nat::{LentNat, NatLookup};
 use crate::tables::sessions::{Tuple4, Tuple6};
 
-/// A session that was found.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundSession {
-    /// How far it is.
+    /// State of the connection.
     pub connection: Connection,
     /// Whether the packet comes from the side that did not open it.
     pub reply: bool,
-    /// Its entry of the table.
+    /// The session's entry in the table.
     pub row: SessionRow,
 }
 
-/// A session's entry of a table, for other modules that keep something about the session beside the table.
+/// A session's entry in a table, for modules that store something about the session outside of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionRow {
     /// The entry's index among those of both IP versions. A later session may get the same index.
@@ -28,11 +28,11 @@ pub struct SessionRow {
     pub marked: bool,
 }
 
-/// A worker's table of sessions, for lookups. A session whose end is past is not found.
+/// A worker's table of sessions, for lookups. A session that has ended is not found.
 pub enum SessionLookup {
-    /// That of a state of the kind `connections`.
+    /// The table of a state `connections`.
     Connections(ConnectionLookup),
-    /// That of a state of the kind `nat`.
+    /// The table of a state `nat`.
     Nat(NatLookup),
 }
 
@@ -67,9 +67,9 @@ impl SessionLookup {
 
 /// A table of sessions while it is lent.
 pub enum LentSessions<'a> {
-    /// That of a state of the kind `connections`.
+    /// The table of a state `connections`.
     Connections(LentConnections<'a>),
-    /// That of a state of the kind `nat`.
+    /// The table of a state `nat`.
     Nat(LentNat<'a>),
 }
 
@@ -99,6 +99,7 @@ impl LentSessions<'_> {
         }
     }
 
+    /// Returns the standing of a packet, with `find` as the lookup of its session.
     fn of_shown<T>(
         &self,
         shown: &Shown<T>,
@@ -112,13 +113,13 @@ impl LentSessions<'_> {
         if let Some(found) = find(headers) {
             return Some(SessionStanding::of(found, headers.flags));
         }
-        // The module that opens sessions may be behind this one.
+        // The module that opens sessions may come after this one, so the packet may open a session.
         let opens = headers.protocol != TCP || opens(headers.flags) || self.picks_up();
         let to_server = (headers.asks && opens).then_some(true);
         Some(SessionStanding { to_server, ..SessionStanding::default() })
     }
 
-    /// Whether any TCP packet may open a session, else only a SYN.
+    /// Whether any TCP packet may open a session. Otherwise only a SYN may.
     fn picks_up(&self) -> bool {
         match self {
             Self::Connections(table) => table.picks_up(),
@@ -127,24 +128,24 @@ impl LentSessions<'_> {
     }
 }
 
-/// The answer of a table of sessions about a packet.
+/// The state of a packet's session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionStanding {
-    /// Whether its session is established once the packet has passed.
+    /// Whether the session is established after the packet.
     pub established: bool,
-    /// Whether the side that opened the session sent it, where that is known.
+    /// Whether the sender opened the session. `None` if this is not known.
     pub to_server: Option<bool>,
-    /// The session's entry of the table, if it has one.
+    /// The session's entry in the table, if it has one.
     pub row: Option<SessionRow>,
 }
 
 impl SessionStanding {
-    /// The table may have seen the packet, or not: after it has passed the connection is the same.
+    /// Returns the standing after the packet. The table may or may not have seen the packet; the result is the same.
     fn of(found: FoundSession, flags: u8) -> Self {
         let FoundSession { mut connection, reply, row } = found;
         connection.mark();
         connection.passes(flags, reply);
-        // A packet that opens another session on these ports removes the mark. That session has no entry yet.
+        // A packet that opens another session with these ports removes the mark. That session has no entry yet.
         let row = connection.is_marked().then_some(row);
         Self { established: connection.is_established(reply), to_server: Some(!reply), row }
     }

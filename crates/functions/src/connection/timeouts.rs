@@ -1,4 +1,4 @@
-//! How long connections are remembered without a packet.
+//! Time-outs of connections.
 
 use forebay_graph::SetupError;
 use forebay_units::{Frequency, Nanos, Ticks};
@@ -8,16 +8,16 @@ use serde::Deserialize;
 use super::{PHASES, Phase};
 use crate::tables::sessions::{Found, Session, Sessions, Slot};
 
-/// Sessions that may end in one call with packets, beside one for each of these: so that many that end at once keep no packet
-/// waiting.
+/// Maximum number of sessions that one call with packets removes, in addition to one for each packet. The limit keeps
+/// packets from waiting when many sessions end at once.
 pub const ENDS: u32 = 32;
-/// Those that may end in one call without packets.
+/// Maximum number of sessions that one call without packets removes.
 pub const ENDS_WOKEN: u32 = 1 << 10;
 
-/// The least slots a second: time-outs are kept to an eighth of one, or better.
+/// Minimum number of slots a second: time-outs have a resolution of an eighth of a second or better.
 const SLOTS: f64 = 8.0;
 
-/// Which slot an instant is in. A slot is a power of two of ticks, so that none is divided by.
+/// Converts instants into slots. A slot is a power of two of ticks, so that no division is needed.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotClock {
     shift: u32,
@@ -26,66 +26,67 @@ pub struct SlotClock {
 }
 
 impl SlotClock {
-    /// Of a clock of this frequency.
+    /// Creates the clock for this frequency.
     #[must_use]
     pub fn new(frequency: Frequency) -> Self {
         let shift = (frequency.hertz() / SLOTS).max(1.0).log2().floor() as u32;
         Self { shift, rate: frequency.hertz() / 2f64.powi(shift.cast_signed()) }
     }
 
-    /// The slot of an instant.
+    /// Returns the slot of an instant.
     #[inline(always)]
     #[must_use]
     pub fn slot(self, now: Ticks) -> Slot {
         (now.0 >> self.shift) as Slot
     }
 
-    /// A span of slots in whole seconds, rounded.
+    /// Converts slots into whole seconds, rounded.
     #[must_use]
     pub fn seconds(self, slots: Slot) -> u64 {
         (f64::from(slots) / self.rate).round() as u64
     }
 
-    /// A span in slots, rounded up, and one more: the slot that it began in was partly over.
+    /// Converts a span into slots, rounded up, plus one: the first slot may have begun before the span.
     #[must_use]
     pub fn slots(self, span: Nanos) -> Slot {
         (span.0 as f64 / 1e9 * self.rate).ceil() as Slot + 1
     }
 }
 
-/// The longest time-out.
+/// The longest time-out that is allowed.
 const MOST: Nanos = Nanos(7 * 24 * 3_600 * 1_000_000_000);
 
-/// How long a connection is remembered after its last packet, by what is known of it. The defaults are those that the RFCs
-/// ask for.
+/// Time-outs: how long a connection is kept after its last packet, by its state. The defaults are those that the RFCs
+/// require.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, serde::Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimeoutParams {
-    /// TCP before its handshake is complete, 1s to 7d: 4min (RFC 5382 section 5).
+    /// TCP before its handshake is complete, 1s to 7d: 4min by default (RFC 5382 section 5).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "4min"))]
     tcp_opening: Option<Nanos>,
-    /// TCP, 1s to 7d: 124min, which is two hours and four minutes (RFC 5382 section 5).
+    /// Established TCP, 1s to 7d: 124min by default, which is two hours and four minutes (RFC 5382 section 5).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "124min"))]
     tcp_established: Option<Nanos>,
-    /// TCP after FIN from both sides, or after a RST that no other packet follows, 1s to 7d: 4min (RFC 7857 section 2).
+    /// TCP after a FIN from both sides, or after a RST that no other packet follows, 1s to 7d: 4min by default (RFC
+    /// 7857 section 2).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "4min"))]
     tcp_closing: Option<Nanos>,
-    /// UDP of which only one side was heard, 1s to 7d: 2min.
+    /// UDP with packets from one side only, 1s to 7d: 2min by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "2min"))]
     udp_unanswered: Option<Nanos>,
-    /// UDP of which both sides were heard, 1s to 7d: 5min (RFC 4787 section 4.3).
+    /// UDP with packets from both sides, 1s to 7d: 5min by default (RFC 4787 section 4.3).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "5min"))]
     udp: Option<Nanos>,
-    /// ICMP queries, 1s to 7d: 1min (RFC 5508 section 3.2).
+    /// ICMP queries, 1s to 7d: 1min by default (RFC 5508 section 3.2).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "1min"))]
     icmp: Option<Nanos>,
-    /// Other protocols, 1s to 7d: 5min.
+    /// Other protocols, 1s to 7d: 5min by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "5min"))]
     other: Option<Nanos>,
@@ -96,10 +97,10 @@ pub struct TimeoutParams {
 pub struct Timeouts([Slot; PHASES]);
 
 impl Timeouts {
-    /// Those of parameters.
+    /// Converts parameters into slots.
     ///
     /// # Errors
-    /// One out of range, as a fault of its parameter under `path`.
+    /// A time-out is out of range. The error names its parameter under `path`.
     pub fn new(params: &TimeoutParams, clock: SlotClock, path: &str) -> Result<Self, SetupError> {
         let one = |name: &str, value: Option<Nanos>, default: u64| {
             let value = value.unwrap_or(Nanos(default * 1_000_000_000));
@@ -120,29 +121,29 @@ impl Timeouts {
         Ok(Self(std::array::from_fn(|number| of_phases.get(number).copied().unwrap_or_default())))
     }
 
-    /// How long a connection in this phase is remembered.
+    /// Returns the time-out of a phase.
     #[must_use]
     pub fn span(&self, phase: Phase) -> Slot {
         self.0[phase as usize]
     }
 
-    /// How long any connection is remembered at most.
+    /// Returns the longest time-out.
     #[must_use]
     pub fn longest(&self) -> Slot {
         self.0.into_iter().max().unwrap_or_default()
     }
 
-    /// When a connection in this phase ends that had a packet at `now`.
+    /// Returns the end of a connection in this phase, after a packet at `now`.
     #[inline(always)]
     #[must_use]
     pub fn end(&self, phase: Phase, now: Slot) -> Slot {
         now.wrapping_add(self.0[phase as usize % PHASES])
     }
 
-    /// A packet has come of a session that is in this phase now: when it ends from now on.
+    /// Sets the end of a session that is in this phase after a packet.
     pub fn renew<S: Session>(&self, table: &mut Sessions<S>, found: Found, phase: Phase, now: Slot) {
         let ends = self.end(phase, now);
-        // Which phase is remembered longer than which, the configuration says.
+        // The new phase may have a shorter time-out than the previous one, depending on the configuration.
         if ends < table.ends(found) { table.end_at(found, ends) } else { table.keep_until(found, ends) }
     }
 }
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_those_of_the_rfcs_unless_they_are_given() {
+    fn the_defaults_are_those_of_the_rfcs() {
         let defaults = timeouts(json!({})).expect("defaults");
         assert_eq!(defaults.end(Phase::TcpEstablished, 0), 7_440 * 8 + 1);
         assert_eq!(defaults.end(Phase::UdpEstablished, 100), 100 + 300 * 8 + 1);
@@ -178,13 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_named() {
-        for (params, said) in [
+    fn a_time_out_out_of_range_is_named() {
+        for (params, expected) in [
             (json!({ "udp": "999ms" }), "timeouts.udp: 999ms: allowed are 1s to"),
             (json!({ "tcp_opening": "700000s" }), "timeouts.tcp_opening:"),
         ] {
             let error = timeouts(params).expect_err("out of range").to_string();
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

@@ -1,23 +1,24 @@
-//! A worker's connections as operators see them.
+//! A worker's connections, as operators see them.
 
 use super::Tables;
 use super::tracked::Tuple;
 use super::tracker::Tracker;
 use crate::connection::{Timeouts, shown_ports};
-use crate::listing::{Age, Desk, End, Kind, Row, Shown};
+use crate::listing::{Age, End, Row, TableType, WorkerSide, WorkerTables};
 use crate::tables::sessions::{Slot, Tuple4, Tuple6};
 
 /// The table of connections.
-pub(super) const CONNECTIONS: Kind = Kind {
+pub(super) const CONNECTIONS: TableType = TableType {
     name: "connections",
     ends: &["from", "to"],
     tables: 0..2,
-    syntax: "remove WHICH   ends connections: a line as it is shown ends that one, and 'all', or addresses, prefixes, ADDRESS:PORT, \
-             [IPV6]:PORT, from=, to=, protocol=, state=, worker= end all of which all of that holds",
+    syntax: "remove WHICH   ends connections: a line as it is shown ends that connection; 'all', or a combination of \
+             addresses, prefixes, ADDRESS:PORT, [IPV6]:PORT, from=, to=, protocol=, state= and worker=, ends all that \
+             match",
     ended: true,
 };
 
-/// A 5-tuple as it is shown.
+/// A 5-tuple that can be shown.
 trait Ends {
     fn protocol(&self) -> u8;
     fn ends(&self) -> [Option<End>; 3];
@@ -45,26 +46,26 @@ impl Ends for Tuple6 {
     }
 }
 
-fn row<T: Tuple + Ends>(tracker: &Tracker<T>, place: u32, timeouts: &Timeouts, now: Slot) -> Option<Row> {
-    let (_, tracked, until) = tracker.table.placed(place)?;
-    let left = until.checked_sub(now).filter(|left| *left > 0)?;
+fn row<T: Tuple + Ends>(tracker: &Tracker<T>, index: u32, timeouts: &Timeouts, now: Slot) -> Option<Row> {
+    let (_, tracked, until) = tracker.table.placed(index)?;
+    let remaining = until.checked_sub(now).filter(|remaining| *remaining > 0)?;
     let (opener, phase) = (tracked.opener(), tracked.connection.phase());
-    let idle = timeouts.span(phase).saturating_sub(left);
-    Some(Row::new(opener.protocol(), opener.ends(), Some(Age { phase, idle, left })))
+    let idle = timeouts.span(phase).saturating_sub(remaining);
+    Some(Row::new(opener.protocol(), opener.ends(), Some(Age { phase, idle, remaining })))
 }
 
-fn end<T: Tuple>(tracker: &mut Tracker<T>, place: u32) {
-    if let Some((found, ..)) = tracker.table.placed(place) {
+fn end<T: Tuple>(tracker: &mut Tracker<T>, index: u32) {
+    if let Some((found, ..)) = tracker.table.placed(index) {
         tracker.end(found);
     }
 }
 
-impl Shown for Tables {
-    fn desk(&mut self) -> &mut Desk {
-        &mut self.desk
+impl WorkerTables for Tables {
+    fn worker_side(&mut self) -> &mut WorkerSide {
+        &mut self.worker_side
     }
 
-    fn places(&self, table: u8) -> u32 {
+    fn index_limit(&self, table: u8) -> u32 {
         match table {
             0 => self.v4.table.places(),
             1 => self.v6.table.places(),
@@ -72,17 +73,17 @@ impl Shown for Tables {
         }
     }
 
-    fn row(&self, table: u8, place: u32) -> Option<Row> {
+    fn row(&self, table: u8, index: u32) -> Option<Row> {
         match table {
-            0 => row(&self.v4, place, &self.timeouts, self.now),
-            _ => row(&self.v6, place, &self.timeouts, self.now),
+            0 => row(&self.v4, index, &self.timeouts, self.now),
+            _ => row(&self.v6, index, &self.timeouts, self.now),
         }
     }
 
-    fn end(&mut self, table: u8, place: u32) {
+    fn end(&mut self, table: u8, index: u32) {
         match table {
-            0 => end(&mut self.v4, place),
-            _ => end(&mut self.v6, place),
+            0 => end(&mut self.v4, index),
+            _ => end(&mut self.v6, index),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Packets of connections and of none, both ways, of both IP versions; and against a model.
+//! Packets with and without a connection, in both directions and IP versions, and a comparison with a model.
 
 mod icmp;
 
@@ -18,7 +18,7 @@ use crate::listing::testing::{changed, chosen, word};
 const ALL: &str = "@0.0.0.0/0 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00 permit";
 const ALL6: &str = "@::/0 ::/0 0 : 65535 0 : 65535 0x00/0x00 permit";
 
-/// The way out, where all may open connections, and the way in, where nobody may.
+/// Two modules with one state: the way out, where every packet may open a connection, and the way in, where none may.
 struct Both {
     out: Rig,
     back: Rig,
@@ -29,7 +29,7 @@ impl Both {
         Self::with(state, json!({ "state": "fw" }))
     }
 
-    /// The way in, where these may open connections.
+    /// As [`new`](Self::new), with these parameters for the way in.
     fn with(state: Value, inwards: Value) -> Self {
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
         let connections = make(state, &mut surroundings).expect("parameters");
@@ -52,7 +52,7 @@ fn make(state: Value, surroundings: &mut Surroundings) -> Result<Connections, St
 
 type End = (u8, u16);
 
-/// A frame between two ends, numbered; of IPv6 or IPv4, tagged or not.
+/// A frame between two ends: TCP with these flags, or UDP; over IPv4 or IPv6; with or without a VLAN tag.
 fn frame(from: End, to: End, flags: Option<u8>, ipv6: bool, tagged: bool) -> Vec<u8> {
     let ethernet = PacketBuilder::ethernet2([2; 6], [4; 6]);
     let tag = etherparse::VlanId::try_new(7).expect("a tag");
@@ -76,12 +76,12 @@ fn frame(from: End, to: End, flags: Option<u8>, ipv6: bool, tagged: bool) -> Vec
     frame
 }
 
-/// An address of either version.
+/// Returns the IPv4 and the IPv6 address of an end.
 fn addresses(end: u8) -> ([u8; 4], [u8; 16]) {
     ([10, 0, 0, end], [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, end])
 }
 
-/// An ICMP message of this type and code, of the IP version's ICMP.
+/// An ICMP message of this type and code, in the ICMP of the IP version.
 fn icmp_message(from: u8, to: u8, (kind, code): (u8, u8), word: [u8; 4], rest: &[u8], ipv6: bool) -> Vec<u8> {
     let ethernet = PacketBuilder::ethernet2([2; 6], [4; 6]);
     let ((from4, from6), (to4, to6)) = (addresses(from), addresses(to));
@@ -94,7 +94,7 @@ fn icmp_message(from: u8, to: u8, (kind, code): (u8, u8), word: [u8; 4], rest: &
     frame
 }
 
-/// An echo request of one identifier, or its reply.
+/// An echo request with a fixed identifier, or its reply.
 fn ping(from: End, to: End, reply: bool, ipv6: bool) -> Vec<u8> {
     let kind = match (ipv6, reply) {
         (false, false) => 8,
@@ -104,7 +104,7 @@ fn ping(from: End, to: End, reply: bool, ipv6: bool) -> Vec<u8> {
     icmp_message(from.0, to.0, (kind, 0), [0x0f, 0xa0, 0, 1], b"ping", ipv6)
 }
 
-/// A router's ICMP error, that something cannot be reached, with what it quotes.
+/// A router's ICMP error "destination unreachable".
 fn error(to: u8, quoted: &[u8], ipv6: bool) -> Vec<u8> {
     icmp_message(200, to, if ipv6 { (1, 0) } else { (3, 1) }, [0; 4], quoted, ipv6)
 }
@@ -128,7 +128,7 @@ fn a_connection_opens_by_a_syn_from_inside_and_closes() {
             assert_eq!(back(&mut wall, ACK), Gate::FIRST);
             wall.pass(7_000);
         }
-        assert_eq!(back(&mut wall, 0), FLAGS, "also of a connection that is there");
+        assert_eq!(back(&mut wall, 0), FLAGS, "also for an existing connection");
         assert_eq!(out(&mut wall, SYN | FIN), FLAGS);
         assert_eq!(out(&mut wall, FIN | ACK), Gate::FIRST);
         assert_eq!(back(&mut wall, FIN | ACK), Gate::FIRST);
@@ -138,7 +138,8 @@ fn a_connection_opens_by_a_syn_from_inside_and_closes() {
     }
 }
 
-/// A stray reset left a live connection on the short time-out for good: after 500 idle seconds it was gone.
+/// Regression: a stray reset left a live connection on the short time-out forever, so it was gone after 500 idle
+/// seconds.
 #[test]
 fn traffic_after_a_stray_reset_keeps_the_connection() {
     for ipv6 in [false, true] {
@@ -152,13 +153,17 @@ fn traffic_after_a_stray_reset_keeps_the_connection() {
         assert_eq!(wall.back.run(&frame(THERE, HERE, Some(ACK), ipv6, false)).0, Gate::FIRST);
         assert_eq!(wall.back.run(&frame(THERE, HERE, Some(RST), ipv6, false)).0, Gate::FIRST);
         wall.pass(250);
-        assert_eq!(wall.back.run(&frame(THERE, HERE, Some(ACK), ipv6, false)).0, NO_SESSION, "a reset without more");
+        assert_eq!(
+            wall.back.run(&frame(THERE, HERE, Some(ACK), ipv6, false)).0,
+            NO_SESSION,
+            "a reset that no packet follows"
+        );
     }
 }
 
-/// Connections that came to be remembered for less time kept their places as long as they would have had them before.
+/// Regression: connections whose time-out became shorter kept their entries until the end of the longer time-out.
 #[test]
-fn a_shorter_time_out_is_kept_whichever_phase_has_it() {
+fn a_shorter_time_out_applies_in_every_phase() {
     for ipv6 in [false, true] {
         let mut wall = Both::new(json!({ "timeouts": { "udp": "10s", "tcp_closing": "2s", "tcp_established": "5s" } }));
         let heading = if ipv6 { "connections, IPv6" } else { "connections, IPv4" };
@@ -177,17 +182,17 @@ fn a_shorter_time_out_is_kept_whichever_phase_has_it() {
             assert_eq!(rig.run(&frame(from, to, Some(flags), ipv6, false)).0, Gate::FIRST);
         }
         assert_eq!(open(&mut wall), 3);
-        for (seconds, left) in [(3, 2), (3, 1), (5, 0)] {
+        for (seconds, remaining) in [(3, 2), (3, 1), (5, 0)] {
             wall.pass(seconds);
-            assert_eq!(open(&mut wall), left);
+            assert_eq!(open(&mut wall), remaining);
         }
     }
 }
 
-/// More connections end than are removed in one call, and no packet comes: they kept their places for a quarter of a second for
-/// each thousand.
+/// Regression: more connections end than one call removes, and no packet comes. Their entries were freed only at a rate
+/// of a thousand per quarter of a second.
 #[test]
-fn what_has_ended_is_removed_at_once_though_no_packets_come() {
+fn ended_connections_are_removed_without_packets() {
     let mut wall = Both::new(json!({}));
     for port in 0..3_000 {
         assert_eq!(wall.out.run(&frame((7, port), THERE, None, port % 2 == 0, false)).0, Gate::FIRST);
@@ -198,7 +203,7 @@ fn what_has_ended_is_removed_at_once_though_no_packets_come() {
         wall.out.wake();
     }
     assert_eq!(["connections, IPv4", "connections, IPv6"].map(|heading| wall.out.counters(heading)["open"]), [0, 0]);
-    assert_eq!(wall.out.wakes_at(), None, "nothing waits any more");
+    assert_eq!(wall.out.wakes_at(), None, "no connection is left that will end");
 }
 
 #[test]
@@ -211,21 +216,25 @@ fn a_flood_of_syn_leaves_room() {
     for port in 10..1_000 {
         assert_eq!(wall.out.run(&syn(port)).0, HALF_OPEN);
     }
-    assert_eq!(wall.out.run(&frame(HERE, THERE, None, false, false)).0, Gate::FIRST, "others still may");
-    // One handshake is finished: there is room for another.
+    assert_eq!(
+        wall.out.run(&frame(HERE, THERE, None, false, false)).0,
+        Gate::FIRST,
+        "other protocols may still open connections"
+    );
+    // One handshake is complete, so there is room for another.
     assert_eq!(wall.back.run(&frame(THERE, (7, 3), Some(SYN | ACK), false, false)).0, Gate::FIRST);
     assert_eq!(wall.out.run(&frame((7, 3), THERE, Some(ACK), false, false)).0, Gate::FIRST);
     assert_eq!(wall.out.run(&syn(2_000)).0, Gate::FIRST);
     assert_eq!(wall.out.run(&syn(2_001)).0, HALF_OPEN);
     wall.pass(250);
-    assert_eq!(wall.out.run(&syn(2_001)).0, Gate::FIRST, "they have ended");
+    assert_eq!(wall.out.run(&syn(2_001)).0, Gate::FIRST, "the half-open connections have ended");
     wall.out.wake();
     let counted = wall.out.counters("connections, IPv4");
-    assert_eq!((counted["open"], counted["half open"]), (2, 1), "one that is established, and the last");
+    assert_eq!((counted["open"], counted["half open"]), (2, 1), "the established connection and the last one");
 }
 
 #[test]
-fn what_cannot_be_judged_is_dropped() {
+fn packets_without_a_readable_connection_are_dropped() {
     let mut wall = Both::new(json!({}));
     let mut fragment = frame(HERE, THERE, None, false, false);
     fragment[20] = 0x20;
@@ -241,15 +250,15 @@ fn what_cannot_be_judged_is_dropped() {
 }
 
 #[test]
-fn connections_that_were_there_before_are_taken_up_where_it_is_allowed() {
+fn older_connections_are_picked_up_if_that_is_allowed() {
     let mut wall = Both::new(json!({ "pick_up": true }));
     assert_eq!(wall.out.run(&frame(HERE, THERE, Some(ACK), false, false)).0, Gate::FIRST);
     assert_eq!(wall.back.run(&frame(THERE, HERE, Some(ACK), false, false)).0, Gate::FIRST);
 }
 
-/// What the documentation says that a connection takes.
+/// The documented size of a connection.
 #[test]
-fn a_connection_takes_a_line_and_a_place_of_the_index() {
+fn a_connection_takes_as_many_bytes_as_documented() {
     let most = 100_000;
     let bytes = |table: usize| table as f64 / most as f64;
     let v4 = Tracker::<Tuple4>::new(most, 1, 1).expect("memory").table.bytes();
@@ -258,8 +267,8 @@ fn a_connection_takes_a_line_and_a_place_of_the_index() {
 }
 
 #[test]
-fn parameters_that_make_no_sense_are_named() {
-    for (state, said) in [
+fn invalid_parameters_are_named() {
+    for (state, expected) in [
         (json!({ "sessions": 0 }), "sessions: 0: allowed are 1 to"),
         (json!({ "sessions": 10, "half_open": 11 }), "half_open: 11: allowed are 1 to 10"),
         (json!({ "timeouts": { "udp": "0s" } }), "timeouts.udp: 0ns: allowed are 1s"),
@@ -267,41 +276,41 @@ fn parameters_that_make_no_sense_are_named() {
     ] {
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
         let error = make(state.clone(), &mut surroundings).err().unwrap_or_else(|| panic!("{state} is refused"));
-        assert!(error.contains(said), "{state}: {error}");
+        assert!(error.contains(expected), "{state}: {error}");
     }
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
     let error = Rig::within::<Firewall>(&json!({ "state": "none" }), &mut surroundings).err().expect("no state");
     assert!(error.to_string().contains("state: no state is called 'none'"), "{error}");
 }
 
-/// What kinds of connections there are in the model.
+/// Types of connections in the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Sort {
+enum Type {
     #[default]
     Tcp,
     Udp,
-    /// By one identifier, from both sides.
+    /// ICMP echo with the same identifier in both directions.
     Ping,
     /// GRE.
     Other,
 }
 
-/// A connection's kind, by its number.
-fn sort(which: u8) -> Sort {
-    [Sort::Tcp, Sort::Udp, Sort::Ping, Sort::Other][usize::from(which % 4)]
+/// Returns the type of a connection.
+fn connection_type(which: u8) -> Type {
+    [Type::Tcp, Type::Udp, Type::Ping, Type::Other][usize::from(which % 4)]
 }
 
-/// A packet of the model: which connection, TCP's flags, of a ping whether it is a reply, whether it is tagged.
+/// A packet of the model: its connection, TCP's flags, whether it is a reply (for a ping), and whether it has a tag.
 type Sent = (u8, u8, bool, bool);
 
 fn sent_frame((which, flags, reply, tagged): Sent, outward: bool, ipv6: bool) -> Vec<u8> {
     let (here, there) = ((which, 4_000), THERE);
     let (from, to) = if outward { (here, there) } else { (there, here) };
-    match sort(which) {
-        Sort::Tcp => frame(from, to, Some(flags), ipv6, tagged),
-        Sort::Udp => frame(from, to, None, ipv6, tagged),
-        Sort::Ping => ping(from, to, reply, ipv6),
-        Sort::Other => {
+    match connection_type(which) {
+        Type::Tcp => frame(from, to, Some(flags), ipv6, tagged),
+        Type::Udp => frame(from, to, None, ipv6, tagged),
+        Type::Ping => ping(from, to, reply, ipv6),
+        Type::Other => {
             let mut gre = frame(from, to, None, ipv6, tagged);
             gre[14 + 4 * usize::from(tagged) + if ipv6 { 6 } else { 9 }] = 47;
             gre
@@ -309,12 +318,12 @@ fn sent_frame((which, flags, reply, tagged): Sent, outward: bool, ipv6: bool) ->
     }
 }
 
-/// What a plain firewall remembers of a connection, which all but pings are opened from inside: of TCP, which of SYN,
-/// its answer and the answer's answer were seen, whether a connection before a reset was established, and which ends;
-/// of UDP, whether it was answered.
+/// State of a connection in the model. All connections except pings are opened from inside. For TCP: whether the SYN
+/// was answered, whether the handshake was complete, which sides have ended, whether there was a reset, and whether the
+/// connection was established before. For UDP: whether it was answered.
 #[derive(Clone, Copy, Default)]
 struct Model {
-    sort: Sort,
+    connection_type: Type,
     ends: u64,
     answered: bool,
     established: bool,
@@ -325,14 +334,14 @@ struct Model {
 
 impl Model {
     fn sees(&mut self, flags: u8, reply: bool, now: u64) {
-        match self.sort {
-            Sort::Tcp => self.sees_tcp(flags, reply),
+        match self.connection_type {
+            Type::Tcp => self.sees_tcp(flags, reply),
             _ => self.answered |= reply,
         }
         self.ends = now + self.lasts();
     }
 
-    /// RFC 6146 section 3.5.2.2.
+    /// The state machine of RFC 6146 section 3.5.2.2.
     fn sees_tcp(&mut self, flags: u8, reply: bool) {
         let (syn, ended) = (flags & (SYN | ACK) == SYN, self.is_ended());
         if syn && !reply && self.is_over() {
@@ -340,7 +349,7 @@ impl Model {
             *self = Self { was_established, ..Self::default() };
             return;
         }
-        // Any packet but a reset leads back from the state TRANS.
+        // Any packet except a reset leads back from the state TRANS.
         self.established |= self.reset && flags & RST == 0 && !ended && self.was_established;
         self.reset = flags & RST != 0;
         if self.reset || syn || ended {
@@ -363,24 +372,24 @@ impl Model {
     }
 
     fn lasts(&self) -> u64 {
-        match self.sort {
-            Sort::Tcp if self.is_over() || !self.established => 240,
-            Sort::Tcp => 7_440,
-            Sort::Udp if self.answered => 300,
-            Sort::Udp => 120,
-            Sort::Ping => 60,
-            Sort::Other => 300,
+        match self.connection_type {
+            Type::Tcp if self.is_over() || !self.established => 240,
+            Type::Tcp => 7_440,
+            Type::Udp if self.answered => 300,
+            Type::Udp => 120,
+            Type::Ping => 60,
+            Type::Other => 300,
         }
     }
 
     fn state(&self) -> &'static str {
-        match self.sort {
-            Sort::Tcp if self.is_over() => "closing",
-            Sort::Tcp if self.established => "established",
-            Sort::Tcp => "opening",
-            Sort::Udp if self.answered => "established",
-            Sort::Udp => "unanswered",
-            Sort::Ping | Sort::Other => "seen",
+        match self.connection_type {
+            Type::Tcp if self.is_over() => "closing",
+            Type::Tcp if self.established => "established",
+            Type::Tcp => "opening",
+            Type::Udp if self.answered => "established",
+            Type::Udp => "unanswered",
+            Type::Ping | Type::Other => "seen",
         }
     }
 }
@@ -393,27 +402,27 @@ fn sent() -> impl Strategy<Value = Vec<Sent>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
-    /// Packets of a few connections of every kind, in batches, both ways, at any time: what passes is what a map of states says,
-    /// and so is what the table shows.
+    /// Packets of a few connections of every type, in batches, in both directions, at any time: the firewall passes the
+    /// same packets as a map of states, and its table shows the same states.
     #[test]
-    fn it_is_what_a_map_of_states_says(
+    fn it_agrees_with_a_map_of_states(
         steps in prop::collection::vec(
             prop_oneof![
                 4 => (any::<bool>(), sent()).prop_map(Ok),
-                // Apart from the time-outs by more than they are rounded.
+                // Spans that differ from the time-outs by more than the rounding.
                 1 => prop::sample::select(vec![10u64, 65, 100, 125, 245, 310, 7_445]).prop_map(Err),
             ],
             1..30,
         ),
         ipv6: bool,
     ) {
-        // Hosts outside may ping.
+        // Outside hosts may ping.
         let pings = [
             "@0.0.0.0/0 0.0.0.0/0 0 : 65535 0 : 65535 0x01/0xff permit",
             "@::/0 ::/0 0 : 65535 0 : 65535 0x3a/0xff permit",
         ];
         let mut wall = Both::with(json!({}), json!({ "state": "fw", "rules": pings }));
-        // By number, and whether it was opened from outside.
+        // By number, and whether a packet from outside opened it.
         let (mut model, mut now): (BTreeMap<(u8, bool), Model>, u64) = (BTreeMap::new(), 0);
         for step in steps {
             let (outward, packets) = match step {
@@ -431,20 +440,20 @@ proptest! {
                 batch.push(rig.packet(&sent_frame(*packet, outward, ipv6))).expect("room");
             }
             for (packet, gate) in packets.iter().zip(rig.process(&mut batch)) {
-                let (which, flags, answers, _) = *packet;
-                let sort = sort(which);
-                // A request is of the sender's session, an answer of the receiver's.
-                let inwards = sort == Sort::Ping && answers == outward;
-                let expected = match (model.get_mut(&(which, inwards)), sort) {
+                let (which, flags, is_reply, _) = *packet;
+                let connection_type = connection_type(which);
+                // A request belongs to the sender's connection, a reply to the receiver's.
+                let inwards = connection_type == Type::Ping && is_reply == outward;
+                let expected = match (model.get_mut(&(which, inwards)), connection_type) {
                     (Some(known), _) => {
                         known.sees(flags, !outward, now);
                         Gate::FIRST
                     }
-                    (None, Sort::Tcp) if flags != SYN => NO_SESSION,
-                    (None, Sort::Ping) if answers => NO_SESSION,
-                    (None, Sort::Tcp | Sort::Udp | Sort::Other) if !outward => DENIED,
+                    (None, Type::Tcp) if flags != SYN => NO_SESSION,
+                    (None, Type::Ping) if is_reply => NO_SESSION,
+                    (None, Type::Tcp | Type::Udp | Type::Other) if !outward => DENIED,
                     (None, _) => {
-                        let mut new = Model { sort, ..Model::default() };
+                        let mut new = Model { connection_type, ..Model::default() };
                         new.sees(flags, false, now);
                         model.insert((which, inwards), new);
                         Gate::FIRST
@@ -461,11 +470,11 @@ proptest! {
         let known = model.iter().map(|((which, inwards), known)| {
             let end = |end: u8, port: u16| {
                 let (narrow, wide) = addresses(end);
-                let port = if known.sort == Sort::Ping { 4_000 } else { port };
-                match (ipv6, known.sort) {
-                    (false, Sort::Other) => std::net::Ipv4Addr::from(narrow).to_string(),
+                let port = if known.connection_type == Type::Ping { 4_000 } else { port };
+                match (ipv6, known.connection_type) {
+                    (false, Type::Other) => std::net::Ipv4Addr::from(narrow).to_string(),
                     (false, _) => format!("{}:{port}", std::net::Ipv4Addr::from(narrow)),
-                    (true, Sort::Other) => std::net::Ipv6Addr::from(wide).to_string(),
+                    (true, Type::Other) => std::net::Ipv6Addr::from(wide).to_string(),
                     (true, _) => format!("[{}]:{port}", std::net::Ipv6Addr::from(wide)),
                 }
             };
@@ -477,9 +486,9 @@ proptest! {
     }
 }
 
-/// More connections than are removed in one call had ended, and those left let packets in.
+/// Regression: more connections had ended than one call removes, and those that remained let packets in.
 #[test]
-fn what_has_ended_is_over_however_many_have() {
+fn ended_connections_let_no_packet_in_before_they_are_removed() {
     let mut wall = Both::new(json!({}));
     for port in 2_000..2_200 {
         assert_eq!(wall.out.run(&frame((1, port), THERE, None, false, false)).0, Gate::FIRST);
@@ -494,7 +503,7 @@ fn what_has_ended_is_over_however_many_have() {
 fn connections_are_shown_and_ended() {
     let mut wall = Both::new(json!({}));
     assert_eq!(wall.out.run(&frame(HERE, THERE, Some(SYN), false, false)).0, Gate::FIRST);
-    // The key is that of the other way: who opened it is told all the same.
+    // The table's key is that of the opposite direction. The row still begins with the opener.
     assert_eq!(wall.out.run(&frame(THERE, HERE, None, false, false)).0, Gate::FIRST);
     assert_eq!(wall.out.run(&frame(HERE, THERE, None, true, true)).0, Gate::FIRST);
     let lines = chosen(&mut wall.out, "connections", "all");
@@ -505,7 +514,7 @@ fn connections_are_shown_and_ended() {
         format!("protocol=udp from=[2001:db8::7]:4000 to=[2001:db8::9]:80 {}", tail("unanswered", 120, "1.1")),
     ];
     assert_eq!(lines, expected);
-    // Either module of the state answers.
+    // Either module of the state serves requests.
     assert_eq!(chosen(&mut wall.back, "connections", "2001:db8::/64"), expected[2..]);
     let half_open = |wall: &mut Both| {
         wall.out.wake();
@@ -514,6 +523,10 @@ fn connections_are_shown_and_ended() {
     assert_eq!(half_open(&mut wall), 1);
     let outcome = changed(&mut wall.back, "connections", &["remove tcp", &format!("remove {}", expected[2])]);
     assert_eq!((outcome.made, half_open(&mut wall)), (2, 0), "{outcome:?}");
-    assert_eq!(wall.back.run(&frame(THERE, HERE, Some(SYN | ACK), false, false)).0, NO_SESSION, "it has ended");
+    assert_eq!(
+        wall.back.run(&frame(THERE, HERE, Some(SYN | ACK), false, false)).0,
+        NO_SESSION,
+        "the connection has ended"
+    );
     assert_eq!(chosen(&mut wall.out, "connections", "all"), expected[1..2]);
 }

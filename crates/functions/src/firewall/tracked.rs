@@ -1,4 +1,4 @@
-//! A connection as a firewall remembers it: found by one key, whichever side a packet comes from.
+//! A connection in a firewall's table. Packets of both sides find it by the same key.
 
 use forebay_packet::Packet;
 use forebay_packet::wire::icmp::ICMPV6;
@@ -8,18 +8,18 @@ use zerocopy::FromZeros;
 use crate::connection::Connection;
 use crate::tables::sessions::{Key, Session, Tuple4, Tuple6};
 
-/// A 5-tuple that has an opposite.
+/// A 5-tuple that can be reversed.
 pub(super) trait Tuple: Key + Ord + FromZeros {
     /// The protocol number of its IP version's ICMP.
     const ICMP: u8;
 
-    /// Whether a packet is sent to where packets of this 5-tuple come from.
+    /// Whether a packet's destination is the source of this 5-tuple.
     fn is_answered_by(self, packet: &mut Packet) -> bool;
 
-    /// That of packets the other way.
+    /// Returns the 5-tuple of packets in the opposite direction.
     fn opposite(self) -> Self;
 
-    /// The same key for both ways, and whether it is that of the other way.
+    /// Returns the key, which is the same for both directions, and whether it is the reversed 5-tuple.
     #[inline(always)]
     fn ordered(self) -> (Self, bool) {
         let opposite = self.opposite();
@@ -59,8 +59,9 @@ impl Tuple for Tuple6 {
 pub(super) struct Tracked<T> {
     key: T,
     pub(super) connection: Connection,
-    /// 1 where who opened it sends packets whose key is that of the other way.
+    /// 1 if the key is reversed for packets of the side that opened the connection.
     turned: u8,
+    /// Padding: `FromZeros` is derived only for structs without implicit padding.
     _spare: [u8; 5],
 }
 
@@ -70,12 +71,12 @@ impl<T: Tuple> Tracked<T> {
         Self { key, connection, turned: u8::from(turned), _spare: [0; 5] }
     }
 
-    /// The 5-tuple of packets of the side that opened it.
+    /// Returns the 5-tuple of packets of the side that opened the connection.
     pub(super) fn opener(&self) -> T {
         if self.turned == 1 { self.key.opposite() } else { self.key }
     }
 
-    /// Whether packets that are `turned` come from the side that did not open it.
+    /// Whether packets come from the side that did not open the connection. `turned`: their key is reversed.
     #[inline(always)]
     pub(super) fn is_reply(&self, turned: bool) -> bool {
         (self.turned == 1) != turned

@@ -1,4 +1,4 @@
-//! A worker's connections of one IP version, and what each packet means for them.
+//! A worker's connections of one IP version, and how packets change them.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use crate::connection::{Connection, FoundSession, Headers, Phase, SessionRow, op
 use crate::nat::WhenFull;
 use crate::tables::sessions::{Found, Refused, Seed, Sessions, Slot, Spot};
 
-/// What is counted, in this order.
+/// Counters, in this order.
 pub(super) const COUNTERS: [&str; 6] = ["open", "half open", "opened", "ended", "evicted", "refused"];
 
-/// Why a packet may not open a connection.
+/// Reason why a packet may not open a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum No {
-    /// It is one that only belongs to a connection.
+pub(super) enum Refusal {
+    /// The packet can only occur within a connection.
     Session,
-    /// As many connections are half open as may be.
+    /// The limit of half-open connections is reached.
     HalfOpen,
-    /// There is no room.
+    /// The table is full.
     Full,
 }
 
-/// The connections.
+/// The connections of one IP version.
 pub(super) struct Tracker<T: Tuple> {
     pub(super) table: Sessions<Tracked<T>>,
-    /// How many TCP connections have not finished their handshake.
+    /// Number of TCP connections whose handshake is not complete.
     half_open: u64,
     opened: u64,
     ended: u64,
@@ -44,24 +44,24 @@ impl<T: Tuple> Tracker<T> {
 
     /// Removes connections that have ended, a few at a time.
     pub(super) fn expire(&mut self, now: Slot, mut looks: u32) {
-        while let Some(gone) = self.table.expire(now, &mut looks) {
+        while let Some(removed) = self.table.expire(now, &mut looks) {
             self.ended += 1;
-            self.left(gone.connection);
+            self.count_removed(removed.connection);
         }
     }
 
-    /// The connection of a key, if it has not ended.
+    /// Returns the connection of a key, if it has not ended.
     pub(super) fn find(&mut self, key: T, now: Slot) -> Found {
         let found = self.table.find(key);
         if !found.is_some() || self.table.ends(found) > now {
             return found;
         }
-        // Its turn to be removed has not come yet: many have ended at once.
+        // The connection has ended, but many ended at once and it has not been removed yet.
         self.end(found);
         Found::NONE
     }
 
-    /// Returns the connection of a packet with this 5-tuple, if it has not ended. The connection stays as it is. The
+    /// Returns the connection of a packet with this 5-tuple, if it has not ended. The connection does not change. The
     /// indices of rows begin at `first`.
     pub(super) fn known(&self, tuple: T, now: Slot, first: usize) -> Option<FoundSession> {
         let (key, turned) = tuple.ordered();
@@ -74,24 +74,24 @@ impl<T: Tuple> Tracker<T> {
         Some(FoundSession { connection: tracked.connection, reply: tracked.is_reply(turned), row })
     }
 
-    /// Marks the connection of this number, which is there.
+    /// Marks the connection of this number, which must exist.
     pub(super) fn mark(&mut self, number: usize) {
         let found = self.table.numbered(number as u32);
         self.table.get_mut(found).connection.mark();
     }
 
-    /// Ends a connection before its time.
+    /// Ends a connection before its time-out.
     pub(super) fn end(&mut self, found: Found) {
-        let gone = self.table.remove(found);
+        let removed = self.table.remove(found);
         self.ended += 1;
-        self.left(gone.connection);
+        self.count_removed(removed.connection);
     }
 
-    fn left(&mut self, connection: Connection) {
+    fn count_removed(&mut self, connection: Connection) {
         self.half_open -= u64::from(connection.phase() == Phase::TcpOpening);
     }
 
-    /// A packet passes of a connection that is there.
+    /// Updates a connection for a packet.
     pub(super) fn passes(&mut self, found: Found, turned: bool, flags: u8, settings: &Settings, now: Slot) {
         let tracked = self.table.get_mut(found);
         let (before, reply) = (tracked.connection.phase(), tracked.is_reply(turned));
@@ -102,30 +102,30 @@ impl<T: Tuple> Tracker<T> {
         settings.timeouts.renew(&mut self.table, found, after, now);
     }
 
-    /// Whether a packet may be the first of a connection, as far as connections go.
-    pub(super) fn may_open(&self, headers: &Headers<T>, settings: &Settings) -> Result<(), No> {
+    /// Whether a packet may be the first of a connection. The rules are not considered here.
+    pub(super) fn may_open(&self, headers: &Headers<T>, settings: &Settings) -> Result<(), Refusal> {
         let Headers { flags, asks, protocol, .. } = *headers;
         let tcp = protocol == forebay_packet::wire::ipv4::TCP;
         if !asks || tcp && !opens(flags) && !settings.picks_up {
-            return Err(No::Session);
+            return Err(Refusal::Session);
         }
         if tcp && self.half_open >= settings.half_open as u64 {
-            return Err(No::HalfOpen);
+            return Err(Refusal::HalfOpen);
         }
         Ok(())
     }
 
-    /// How many have been opened so far.
+    /// Number of connections opened so far.
     pub(super) fn opened(&self) -> u64 {
         self.opened
     }
 
-    /// Whether so many more TCP connections may be half open.
+    /// Whether `more` additional TCP connections may be half open.
     pub(super) fn has_room_for(&self, more: usize, settings: &Settings) -> bool {
         self.half_open + more as u64 <= settings.half_open as u64
     }
 
-    /// Takes a connection in, whose key has this spot.
+    /// Inserts a connection. `spot` belongs to its key.
     #[inline(always)]
     pub(super) fn open(
         &mut self,
@@ -135,30 +135,30 @@ impl<T: Tuple> Tracker<T> {
         (protocol, flags): (u8, u8),
         settings: &Settings,
         now: Slot,
-    ) -> Result<(), No> {
+    ) -> Result<(), Refusal> {
         let connection = Connection::new(protocol, flags, T::ICMP);
         let tracked = Tracked::new(key, turned, connection);
         let ends = settings.timeouts.end(connection.phase(), now);
-        let mut told = self.table.insert_at(spot, tracked, ends);
-        if told == Err(Refused::Full)
+        let mut inserted = self.table.insert_at(spot, tracked, ends);
+        if inserted == Err(Refused::Full)
             && settings.when_full == WhenFull::Evict
             && let Some(given_up) = self.table.give_up()
         {
             self.evicted += 1;
-            self.left(given_up.connection);
-            told = self.table.insert_at(spot, tracked, ends);
+            self.count_removed(given_up.connection);
+            inserted = self.table.insert_at(spot, tracked, ends);
         }
-        if told.is_err() {
+        if inserted.is_err() {
             self.refused += 1;
-            return Err(No::Full);
+            return Err(Refusal::Full);
         }
         self.opened += 1;
         self.half_open += u64::from(connection.phase() == Phase::TcpOpening);
         Ok(())
     }
 
-    /// Tells what is counted ([`COUNTERS`]).
-    pub(super) fn tell(&self, counters: &Arc<[Counter]>) {
+    /// Publishes the counters ([`COUNTERS`]).
+    pub(super) fn publish_counters(&self, counters: &Arc<[Counter]>) {
         let values = [self.table.len() as u64, self.half_open, self.opened, self.ended, self.evicted, self.refused];
         for (counter, value) in counters.iter().zip(values) {
             counter.set(value);

@@ -1,7 +1,8 @@
-//! Lines on their way into files: one after the other, where a file is rotated.
+//! Lines on their way into a file and, when the file is rotated, into the next one.
 //!
-//! A line is written wholly or not at all as long as there is room sooner or later. A new file begins with what the
-//! records before it have come to, and lines of a file that has been removed are counted: no program can read them.
+//! A line is written completely or not at all, provided that there is room at some time. A new file begins with records
+//! that lead to the present state. The lines of a file that has been removed are counted as unwritten, because no
+//! program can read them.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -14,22 +15,22 @@ use forebay_measure::Counter;
 use super::pen::UNWRITTEN;
 use super::{CHUNK, Memory, Record, Shared, Taken, take};
 
-/// Lines that a new file begins with which are written before the rings are looked at again.
+/// Number of restated lines that are written before the rings are emptied again.
 const RESTATED: usize = 4_096;
 
-/// Where lines go.
+/// An output of lines.
 pub(super) trait Out: Write {
-    /// Looks what has happened to the file since, and goes on to the next one.
+    /// Checks whether the file was rotated, and continues with the next one.
     fn look(&mut self) -> (Turn, io::Result<()>) {
         (Turn::Same, Ok(()))
     }
 
-    /// Whether no program can read the lines that were written.
+    /// Whether the file was removed, so that no program can read its lines.
     fn is_removed(&self) -> bool {
         false
     }
 
-    /// Whether the last line of the file has no end: that of a run that was killed, or of a disk that was full.
+    /// Whether the last line of the file is incomplete: the run that wrote it was killed, or the disk was full.
     fn is_cut(&self) -> bool {
         false
     }
@@ -50,7 +51,7 @@ impl Out for LogFile {
 }
 
 fn is_cut(path: &Path) -> io::Result<bool> {
-    // The name may be a pipe's by now, which would wait for its writer.
+    // The name may belong to a pipe by now. Opening it would wait for its writer.
     let (mut file, mut last) = (open_regular(path)?, [0]);
     if file.metadata()?.len() == 0 {
         return Ok(false);
@@ -60,12 +61,12 @@ fn is_cut(path: &Path) -> io::Result<bool> {
     Ok(last != *b"\n")
 }
 
-/// A journal's file, and what the next one will begin with.
+/// A journal's file, and the state with which the next one will begin.
 pub(super) struct Page<R: Record, O: Out> {
     lines: Lines<O>,
-    /// Whether a line of this journal is in the file.
+    /// Whether this journal has written a line to the file.
     begun: bool,
-    /// Why the file could not be opened again, while that is so.
+    /// The error of the last attempt to open the file again, if it failed.
     not_reopened: Option<String>,
     memory: R::Memory,
     with: Option<Arc<R::With>>,
@@ -76,11 +77,12 @@ impl<R: Record, O: Out> Page<R, O> {
         Self { lines: Lines::new(out), begun: false, not_reopened: None, memory: R::Memory::default(), with: None }
     }
 
-    /// Writes records; lines that are not taken are counted, and the first error is returned. `last`: the run is over.
+    /// Writes records. Counts lines that are not accepted, and returns the first error. `last` is true at the end of
+    /// the run.
     pub(super) fn write(&mut self, taken: &mut Vec<Taken<R>>, last: bool, shared: &Shared<R>) -> io::Result<()> {
         let mut result = self.turn(taken, shared);
-        // Workers' records in the order of their times, as far as they came together; those of one time stay as they
-        // are.
+        // The records that were taken together are sorted by time. The sort is stable, so records of the same time keep
+        // their order.
         taken.sort_by_key(|(record, ..)| record.nanos());
         for (record, with, counts) in taken.iter() {
             self.memory.note(record);
@@ -96,12 +98,12 @@ impl<R: Record, O: Out> Page<R, O> {
         result
     }
 
-    /// Why the file could not be opened again, while that is so. Its lines go into the file that is open.
+    /// Returns the error of the last attempt to open the file again, if it failed. Lines go into the file that is open.
     pub(super) fn not_reopened(&self) -> Option<&str> {
         self.not_reopened.as_deref()
     }
 
-    /// Goes on to the next file, where the one before has been renamed, removed or truncated.
+    /// Continues with the next file if the present one was renamed, removed or truncated.
     fn turn(&mut self, taken: &mut Vec<Taken<R>>, shared: &Shared<R>) -> io::Result<()> {
         let (turn, opened) = self.lines.out.look();
         self.not_reopened = opened.err().map(|error| error.to_string());
@@ -119,7 +121,7 @@ impl<R: Record, O: Out> Page<R, O> {
             let Some(with) = self.with.clone() else { break };
             result = result.and(self.add(record, &with, None, shared));
             if number % RESTATED == RESTATED - 1 {
-                // Workers go on meanwhile.
+                // Empty the rings, so that workers find room.
                 take(&mut shared.lock(), taken);
             }
         }
@@ -134,12 +136,12 @@ impl<R: Record, O: Out> Page<R, O> {
         shared: &Shared<R>,
     ) -> io::Result<()> {
         let Some(mut line) = record.line(&shared.owner, with) else { return Ok(()) };
-        // The first line begins on a line of its own. Where the file may be written and not read, it comes after
-        // whatever is there.
+        // The first line must not continue an incomplete last line. If the file can be written but not read, this is
+        // not checked.
         if !self.begun {
             self.begun = true;
             if self.lines.out.is_cut() {
-                // It waits as the line after it does.
+                // The line break is kept until there is room, like the line after it.
                 self.lines.bytes.push(b'\n');
             }
         }
@@ -148,16 +150,16 @@ impl<R: Record, O: Out> Page<R, O> {
     }
 }
 
-/// Lines on their way into a file. A line that is written in part stays here and is written on. Lines that are still
-/// here at the end are counted.
+/// Lines on their way into a file. A line that is written in part stays here until its rest is written. Lines that are
+/// still here at the end are counted as unwritten.
 struct Lines<O: Out> {
     out: O,
     bytes: Vec<u8>,
-    /// Where each line ends in `bytes`, and where it is counted.
+    /// The end of each line in `bytes`, and the counters that it belongs to.
     ends: VecDeque<(usize, Option<Arc<[Counter]>>)>,
-    /// Whether a part of the first of them is in the file.
+    /// Whether a part of the first line is in the file.
     is_partial: bool,
-    /// Lines that are in the file.
+    /// Number of lines that are in the file, for each set of counters.
     written: Vec<(Arc<[Counter]>, u64)>,
 }
 
@@ -166,7 +168,7 @@ impl<O: Out> Lines<O> {
         Self { out, bytes: Vec::with_capacity(CHUNK), ends: VecDeque::new(), is_partial: false, written: Vec::new() }
     }
 
-    /// Adds a line, or counts it where those before it leave no room.
+    /// Adds a line. Counts it as unwritten if the lines before it leave no room.
     fn add(&mut self, line: &str, counts: Option<&Arc<[Counter]>>) -> io::Result<()> {
         if self.bytes.len() + line.len() > CHUNK
             && let Err(error) = self.flush()
@@ -180,29 +182,29 @@ impl<O: Out> Lines<O> {
         Ok(())
     }
 
-    /// Writes what is here, as far as it is taken.
+    /// Writes the lines, as far as the output accepts them.
     fn flush(&mut self) -> io::Result<()> {
-        let mut gone = 0;
+        let mut written = 0;
         let result = loop {
-            let rest = self.bytes.get(gone..).unwrap_or_default();
+            let rest = self.bytes.get(written..).unwrap_or_default();
             if rest.is_empty() {
                 break self.out.flush();
             }
             match self.out.write(rest) {
                 Ok(0) => break Err(ErrorKind::WriteZero.into()),
-                Ok(many) => gone += many,
+                Ok(many) => written += many,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => break Err(error),
             }
         };
-        if gone > 0 {
-            self.bytes.drain(..gone);
+        if written > 0 {
+            self.bytes.drain(..written);
             self.is_partial = true;
-            while let Some((end, counts)) = self.ends.pop_front_if(|(end, _)| *end <= gone) {
-                self.is_partial = end < gone;
+            while let Some((end, counts)) = self.ends.pop_front_if(|(end, _)| *end <= written) {
+                self.is_partial = end < written;
                 counts.into_iter().for_each(|counts| self.note_written(counts));
             }
-            self.ends.iter_mut().for_each(|(end, _)| *end -= gone);
+            self.ends.iter_mut().for_each(|(end, _)| *end -= written);
         }
         result
     }
@@ -212,12 +214,13 @@ impl<O: Out> Lines<O> {
             *written += 1;
             return;
         }
-        // Names that have no other owner are of a configuration that is gone.
+        // Counters without another owner belong to a configuration that no longer exists.
         self.written.retain(|(known, _)| Arc::strong_count(known) > 1);
         self.written.push((counts, 1));
     }
 
-    /// A file begins: the rest of a line goes with the file that has its beginning.
+    /// Starts a file. The rest of a partly written line is dropped and counted, because its beginning is in the file
+    /// before.
     fn begin_file(&mut self) {
         self.written.clear();
         if std::mem::take(&mut self.is_partial)
@@ -229,7 +232,7 @@ impl<O: Out> Lines<O> {
         }
     }
 
-    /// Counts the lines of a file that has been removed.
+    /// Counts the lines of a file that was removed.
     fn count_removed(&mut self) -> io::Result<()> {
         let mut lines = 0;
         for (counts, written) in self.written.drain(..) {
@@ -238,9 +241,9 @@ impl<O: Out> Lines<O> {
         }
         match lines {
             0 => Ok(()),
-            _ => {
-                Err(io::Error::other(format!("it was removed, and {lines} lines with it: rename it, and send SIGUSR1")))
-            }
+            _ => Err(io::Error::other(format!(
+                "it was removed, and {lines} lines with it: to rotate it, rename it and send SIGUSR1"
+            ))),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A worker's way to a file of lines.
+//! A worker's end of a journal.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,30 +10,32 @@ use rtrb::Producer;
 
 use super::{Journal, Record};
 
-/// What is counted of lines, in this order.
+/// Counters of lines, in this order.
 pub(crate) const COUNTERS: [&str; 4] = LINE_COUNTERS;
-/// Put on their way to the file.
+/// Records put into the ring.
 pub(super) const WRITTEN: usize = 0;
-/// More than the rate allows.
+/// Records dropped because of the rate limit.
 const OVER_RATE: usize = 1;
-/// Those that found the ring full: lines come faster than they are written.
+/// Records that found the ring full: they come faster than the thread writes lines.
 pub(super) const LOST: usize = 2;
-/// Of those on their way, what could not be written: the disk is full, say. The journal's thread counts it.
+/// Lines that could not be written, for example because the disk is full. They are counted as written, too. The
+/// journal's thread counts them.
 pub(super) const UNWRITTEN: usize = 3;
 
-/// What a worker writes with.
+/// Puts a worker's records into its ring.
 pub(crate) struct Pen<R: Record> {
     ring: Producer<R>,
     journal: Arc<Journal<R>>,
-    /// What is counted ([`COUNTERS`]).
+    /// The counters ([`COUNTERS`]).
     counts: Arc<[Counter]>,
     rate: Option<u32>,
-    /// The second that is counted, and records in it.
+    /// The present second, and the number of records in it.
     second: (u64, u32),
     simulated: bool,
     /// Whether the worker waits for room in the ring.
     waits: bool,
-    /// The latest time of a record: when the system's clock is set back, a pen's times stand still and do not fall.
+    /// The latest time of a record. If the system's clock is set back, the times of a pen stay constant and do not
+    /// decrease.
     last: u64,
 }
 
@@ -48,24 +50,25 @@ impl<R: Record> Pen<R> {
         Self { ring, journal, counts, rate, second: (0, 0), simulated, waits: false, last: 0 }
     }
 
-    /// The same pen, whose worker waits for room in the ring where it may.
+    /// Sets whether the worker waits for room in the ring.
     #[must_use]
     pub(crate) fn waiting(self, waits: bool) -> Self {
         Self { waits, ..self }
     }
 
-    /// The file that it writes to.
+    /// Returns the journal to which it writes.
     pub(crate) fn journal(&self) -> &Journal<R> {
         &self.journal
     }
 
-    /// Nanoseconds from 1970 to `now`; where time is simulated it begins there.
+    /// Returns the time of `now` in nanoseconds after 1970. Simulated time starts in 1970.
     pub(super) fn stamp(&self, now: Ticks) -> u64 {
         let origin = if self.simulated { 0 } else { self.journal.shared.origin.load(Ordering::Relaxed) };
         origin.wrapping_add(self.journal.shared.frequency.nanos(now).0)
     }
 
-    /// Puts the record on its way that `make` makes of a time, where there is room and it is not too much.
+    /// Puts a record into the ring, unless the ring is full or the rate limit is reached. `make` gets the time of the
+    /// record.
     pub(crate) fn write(&mut self, now: Ticks, make: impl FnOnce(u64) -> R) {
         if let Some(rate) = self.rate {
             let second = self.journal.shared.frequency.seconds(now) as u64;
@@ -77,7 +80,7 @@ impl<R: Record> Pen<R> {
             }
             self.second.1 += 1;
         }
-        // Looked at before the time is asked for: a full ring costs no more than this.
+        // The ring is checked before the clock is read, so that a full ring costs little.
         if self.ring.is_full() && !self.has_waited() {
             return self.count(LOST);
         }
@@ -87,11 +90,11 @@ impl<R: Record> Pen<R> {
         self.count(if pushed { WRITTEN } else { LOST });
     }
 
-    /// Waits for room where the worker may wait; whether there is any now.
+    /// Waits for room if the worker may wait. Returns true if there is room.
     #[cold]
     fn has_waited(&self) -> bool {
         if self.waits {
-            // The end of the run reports what could not be written.
+            // Errors are reported at the end of the run.
             let _ = self.journal.flush();
         }
         !self.ring.is_full()

@@ -1,4 +1,4 @@
-//! Lines in order, whole, and what is not written counted.
+//! Lines are in order and complete, and lines that are not written are counted.
 
 use std::io::{self, Write};
 
@@ -27,7 +27,7 @@ impl Record for Number {
     }
 }
 
-/// A disk of a certain size.
+/// A disk of limited size.
 #[derive(Clone)]
 struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
 
@@ -37,11 +37,11 @@ impl Disk {
     }
 
     fn grow(&self, bytes: usize) {
-        self.0.lock().expect("nobody panicked").1 = bytes;
+        self.0.lock().expect("no other thread panicked").1 = bytes;
     }
 
     fn lines(&self) -> Vec<u32> {
-        let text = String::from_utf8(self.0.lock().expect("nobody panicked").0.clone()).expect("text");
+        let text = String::from_utf8(self.0.lock().expect("no other thread panicked").0.clone()).expect("text");
         let lines = text.lines().filter(|line| line.len() > 2_000);
         lines.map(|line| line.split(' ').nth(2).and_then(|word| word.parse().ok()).expect("a number")).collect()
     }
@@ -51,7 +51,7 @@ impl Out for Disk {}
 
 impl Write for Disk {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut disk = self.0.lock().expect("nobody panicked");
+        let mut disk = self.0.lock().expect("no other thread panicked");
         let fits = bytes.len().min(disk.1 - disk.0.len());
         if fits == 0 {
             return Err(io::Error::new(io::ErrorKind::StorageFull, "the disk is full"));
@@ -70,13 +70,13 @@ fn counters() -> Arc<[Counter]> {
 }
 
 fn journal(disk: &Disk) -> Arc<Journal<Number>> {
-    let over = Journal::over(disk.clone(), Path::new("a disk"), "me", Frequency::new(1e9));
-    Arc::new(over.expect("a thread"))
+    let start = Journal::start(disk.clone(), Path::new("a disk"), "me", Frequency::new(1e9));
+    Arc::new(start.expect("a thread"))
 }
 
-/// Each line is written once and whole, or counted; what comes when there is room again is written.
+/// Each line is written once and completely, or counted. Lines that come when there is room again are written.
 #[test]
-fn a_full_disk_is_counted_and_keeps_nobody_waiting() {
+fn lines_for_a_full_disk_are_counted_and_no_worker_waits() {
     let disk = Disk::of(100_000);
     let (journal, counts) = (journal(&disk), counters());
     let mut pen = journal.pen(Arc::new("with"), Arc::clone(&counts), None, true);
@@ -91,23 +91,26 @@ fn a_full_disk_is_counted_and_keeps_nobody_waiting() {
         put(&mut pen, 50);
         let _ = journal.flush();
     }
-    assert!(journal.flush().expect_err("it is not complete").contains("cannot write a disk"), "and says why");
+    assert!(
+        journal.flush().expect_err("it is not complete").contains("cannot write a disk"),
+        "the error has the reason"
+    );
     assert_eq!((counts[WRITTEN].get(), counts[LOST].get()), (200, 0));
     disk.grow(10_000_000);
     put(&mut pen, 10);
     let _ = journal.flush();
     let lines = disk.lines();
-    assert_eq!(lines.len() as u64 + counts[UNWRITTEN].get(), 210, "each is written or counted");
-    assert!(lines.windows(2).all(|pair| pair[0] < pair[1]), "in order, each once");
+    assert_eq!(lines.len() as u64 + counts[UNWRITTEN].get(), 210, "each line is written or counted");
+    assert!(lines.windows(2).all(|pair| pair[0] < pair[1]), "in order, each line once");
     assert!(lines.ends_with(&(200..210).collect::<Vec<_>>()), "{lines:?}");
     assert!(counts[UNWRITTEN].get() > 50);
 }
 
 #[test]
-fn what_finds_the_ring_full_is_lost_and_counted() {
+fn records_that_find_the_ring_full_are_lost_and_counted() {
     let disk = Disk::of(usize::MAX);
     let (journal, counts) = (journal(&disk), counters());
-    // Nobody takes anything out.
+    // No thread empties this ring.
     let (sender, _records) = RingBuffer::<Number>::new(Number::RING);
     let mut pen = Pen::new(sender, Arc::clone(&journal), Arc::clone(&counts), None, true);
     for number in 0..100 {
@@ -119,11 +122,11 @@ fn what_finds_the_ring_full_is_lost_and_counted() {
 #[test]
 fn times_are_those_of_the_system_unless_they_are_simulated() {
     let disk = Disk::of(usize::MAX);
-    let shared = Journal::<Number>::over(disk, Path::new("a disk"), "me", Tsc.frequency()).expect("a thread");
+    let shared = Journal::<Number>::start(disk, Path::new("a disk"), "me", Tsc.frequency()).expect("a thread");
     let journal = Arc::new(shared);
     let stamp = |simulated| journal.pen(Arc::new(""), counters(), None, simulated).stamp(Tsc.now());
     let before = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-    // An hour of leeway says that it is no other clock, and nothing of speed.
+    // The test only checks which clock is used, so it tolerates an hour. It asserts nothing about speed.
     assert!(stamp(false).abs_diff(before.as_nanos() as u64) < 3_600_000_000_000);
     assert_eq!(journal.pen(Arc::new(""), counters(), None, true).stamp(Ticks(0)), 0);
     assert_eq!(time(1_500_000_000), "1970-01-01T00:00:01.500000000Z");
@@ -134,7 +137,7 @@ fn workers_records_are_put_in_order() {
     let disk = Disk::of(usize::MAX);
     let journal = journal(&disk);
     let mut pens = [0, 1].map(|_| journal.pen(Arc::new("with"), counters(), None, true));
-    // All in one go, as the thread waits for the lock meanwhile.
+    // The thread waits for the lock meanwhile, so it takes all records together.
     let state = journal.shared.lock();
     for number in 0..40u32 {
         let pen = &mut pens[number as usize % 2];
@@ -150,7 +153,7 @@ fn a_pens_records_stay_in_order_when_the_clock_is_set_back() {
     let disk = Disk::of(usize::MAX);
     let journal = journal(&disk);
     let mut pen = journal.pen(Arc::new("with"), counters(), None, false);
-    // All in one go, as the thread waits for the lock meanwhile.
+    // The thread waits for the lock meanwhile, so it takes all records together.
     let state = journal.shared.lock();
     for (number, origin) in [(0u32, 1_000_000), (1, 0)] {
         journal.shared.origin.store(origin, Ordering::Relaxed);
@@ -161,7 +164,7 @@ fn a_pens_records_stay_in_order_when_the_clock_is_set_back() {
     assert_eq!(disk.lines(), [0, 1]);
 }
 
-/// Four lines fit, and the fifth not wholly.
+/// Four lines fit, the fifth only in part.
 #[test]
 fn lines_that_wait_for_room_at_the_end_are_counted() {
     let disk = Disk::of(10_000);

@@ -1,4 +1,4 @@
-//! What is shown of a session, as a worker copies it and as it is written.
+//! A row of a table: the copy of an entry that a worker makes, and its text.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -8,21 +8,21 @@ use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
 use crate::connection::{Phase, SlotClock};
 use crate::tables::sessions::Slot;
 
-/// An address, and a port where it shows one: of ICMP the identifier.
+/// An address, and a port if there is one; for ICMP, the identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) address: IpAddr,
-    /// 0: none.
+    /// 0: no port.
     pub(crate) port: u16,
 }
 
 impl End {
-    /// Of IPv4.
+    /// Makes an end of an IPv4 address.
     pub(crate) fn ipv4(address: [u8; 4], port: u16) -> Self {
         Self { address: IpAddr::from(address), port }
     }
 
-    /// Of IPv6.
+    /// Makes an end of an IPv6 address.
     pub(crate) fn ipv6(address: [u8; 16], port: u16) -> Self {
         Self { address: IpAddr::from(address), port }
     }
@@ -37,81 +37,81 @@ impl std::fmt::Display for End {
     }
 }
 
-/// How long something has been there and will be.
+/// State of a session, and the times since and until.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Age {
     pub(crate) phase: Phase,
-    /// Since its last packet.
+    /// Time since the last packet.
     pub(crate) idle: Slot,
-    /// Until it ends, if no other comes.
-    pub(crate) left: Slot,
+    /// Time until the session ends, if no packet comes.
+    pub(crate) remaining: Slot,
 }
 
-/// The most ends of a row.
+/// Maximum number of ends of a row.
 pub(super) const ENDS: usize = 3;
 
-/// A session, or what is shown like one.
+/// A session, or another entry that is shown like a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) protocol: u8,
-    /// Its ends, in the order of their names ([`Kind`](super::Kind)).
+    /// The ends, in the order of their names ([`TableType`](super::TableType)).
     pub(crate) ends: [Option<End>; ENDS],
-    /// None of what is there by others.
+    /// `None` for an entry that lives as long as its sessions.
     pub(crate) age: Option<Age>,
-    /// How many use it, where that is of interest.
+    /// Number of sessions that use the entry, if it is counted.
     users: Option<u32>,
     pub(super) table: u8,
-    pub(super) place: u32,
+    pub(super) index: u32,
 }
 
 impl Row {
-    /// One that a worker fills.
+    /// Makes a row; the caller adds what is optional.
     pub(crate) fn new(protocol: u8, ends: [Option<End>; ENDS], age: Option<Age>) -> Self {
-        Self { protocol, ends, age, users: None, table: 0, place: 0 }
+        Self { protocol, ends, age, users: None, table: 0, index: 0 }
     }
 
-    /// The same with how many use it.
+    /// Sets the number of sessions that use the entry.
     pub(crate) fn used_by(self, users: u32) -> Self {
         Self { users: Some(users), ..self }
     }
 
-    /// The same at its place.
-    pub(super) fn at(self, table: u8, place: u32) -> Self {
-        Self { table, place, ..self }
+    /// Sets the position of the entry.
+    pub(super) fn at(self, table: u8, index: u32) -> Self {
+        Self { table, index, ..self }
     }
 
-    /// As it is written.
+    /// Returns the row as a line of text.
     pub(super) fn line(&self, worker: usize, names: &[&str], clock: SlotClock) -> String {
         let mut line = match protocol_name(self.protocol) {
             Some(name) => format!("protocol={name}"),
             None => format!("protocol={}", self.protocol),
         };
-        // Writing into a string does not fail.
+        // Writing to a string cannot fail.
         let mut word = |name: &str, value: &dyn std::fmt::Display| _ = write!(line, " {name}={value}");
         for (name, end) in names.iter().zip(self.ends) {
             end.iter().for_each(|end| word(name, end));
         }
-        if let Some(Age { phase, idle, left }) = self.age {
+        if let Some(Age { phase, idle, remaining }) = self.age {
             word("state", &phase.name());
             word("idle", &format!("{}s", clock.seconds(idle)));
-            word("ends", &format!("{}s", clock.seconds(left)));
+            word("ends", &format!("{}s", clock.seconds(remaining)));
         }
         self.users.iter().for_each(|users| word("sessions", users));
         word("worker", &worker);
-        word("at", &format!("{worker}.{}.{}", self.table, self.place));
+        word("at", &format!("{worker}.{}.{}", self.table, self.index));
         line
     }
 }
 
-/// What protocols are called.
+/// Names of protocols.
 const PROTOCOLS: [(&str, u8); 4] = [("tcp", TCP), ("udp", UDP), ("icmp", ICMP), ("icmpv6", 58)];
 
-/// What a protocol is called, if it has a name here.
+/// Returns the name of a protocol, if it has one here.
 pub(super) fn protocol_name(number: u8) -> Option<&'static str> {
     PROTOCOLS.iter().find(|(_, of)| *of == number).map(|(name, _)| *name)
 }
 
-/// The protocol that is called so.
+/// Returns the number of the protocol with this name.
 pub(super) fn protocol(name: &str) -> Option<u8> {
     PROTOCOLS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
 }

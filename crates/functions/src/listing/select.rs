@@ -1,4 +1,4 @@
-//! Which sessions are meant: by protocol, state, worker, and by addresses, prefixes and ports of their ends.
+//! Selection of sessions by protocol, state and worker, and by addresses, prefixes and ports of their ends.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,18 +7,18 @@ use ipnet::IpNet;
 use super::row::{End, Row, protocol, protocol_name};
 use crate::connection::Phase;
 
-/// The most ends that are asked for together.
+/// Maximum number of conditions on ends.
 const MOST: usize = 4;
 
-/// What is asked of an end: of all that a row has, or of the one of this number.
+/// A condition on an end: on any end of a row, or on the end with this index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Wanted {
+struct EndCondition {
     which: Option<usize>,
     net: IpNet,
     port: Option<u16>,
 }
 
-impl Wanted {
+impl EndCondition {
     fn is(&self, end: &End) -> bool {
         self.net.contains(&end.address) && self.port.is_none_or(|port| port == end.port)
     }
@@ -29,50 +29,50 @@ impl Wanted {
     }
 }
 
-/// What must hold of a session, all of it.
+/// Conditions on a session, all of which must hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Selector {
     protocol: Option<u8>,
     state: Option<&'static str>,
     pub(super) worker: Option<usize>,
-    ends: [Option<Wanted>; MOST],
+    ends: [Option<EndCondition>; MOST],
 }
 
 impl Selector {
-    /// Everything.
+    /// Selects everything.
     pub(super) const ALL: Self = Self { protocol: None, state: None, worker: None, ends: [None; MOST] };
 
-    /// Whether a session is meant; its worker is none of its own concern.
-    pub(super) fn means(&self, row: &Row) -> bool {
+    /// Whether a row matches. The condition on the worker is checked elsewhere.
+    pub(super) fn matches(&self, row: &Row) -> bool {
         self.protocol.is_none_or(|protocol| protocol == row.protocol)
             && self.state.is_none_or(|state| row.age.is_some_and(|age| age.phase.name() == state))
-            && self.ends.iter().flatten().all(|wanted| wanted.of(row))
+            && self.ends.iter().flatten().all(|condition| condition.of(row))
     }
 
-    /// Reads what stands for sessions whose ends have these names: `all`, or words of which each must hold.
+    /// Parses a selection of sessions whose ends have these names: `all`, or words that are conditions.
     pub(super) fn parse(text: &str, names: &[&str]) -> Result<Self, String> {
         let mut words = text.split_ascii_whitespace().peekable();
-        let Some(first) = words.peek() else { return Err(format!("nothing is said: {}", allowed(names))) };
+        let Some(first) = words.peek() else { return Err(format!("the filter is empty: {}", allowed(names))) };
         if *first == "all" && text.trim_ascii() == "all" {
             return Ok(Self::ALL);
         }
         words.try_fold(Self::ALL, |so_far, word| so_far.and(word, names))
     }
 
-    /// Reads a line as it is shown: who it is, without what changes.
+    /// Parses a line as the table shows it. Only the fields that do not change become conditions.
     pub(super) fn of_line(line: &str, names: &[&str]) -> Result<Self, String> {
-        let changes = ["state", "idle", "ends", "sessions", "worker", "at"];
-        let lasts = |word: &&str| word.split_once('=').is_none_or(|(name, _)| !changes.contains(&name));
-        line.split_ascii_whitespace().filter(lasts).try_fold(Self::ALL, |so_far, word| so_far.and(word, names))
+        let changing = ["state", "idle", "ends", "sessions", "worker", "at"];
+        let is_fixed = |word: &&str| word.split_once('=').is_none_or(|(name, _)| !changing.contains(&name));
+        line.split_ascii_whitespace().filter(is_fixed).try_fold(Self::ALL, |so_far, word| so_far.and(word, names))
     }
 
-    /// One condition more.
+    /// Adds the condition of one word.
     fn and(mut self, word: &str, names: &[&str]) -> Result<Self, String> {
         let wrong = || format!("'{}': {}", super::short(word), allowed(names));
         let (name, value) = word.split_once('=').map_or((None, word), |(name, value)| (Some(name), value));
-        let wanted = |which| {
+        let condition = |which| {
             let (net, port) = net(value).ok_or_else(wrong)?;
-            Ok(Wanted { which, net, port })
+            Ok(EndCondition { which, net, port })
         };
         match name {
             None if protocol(value).is_some() => only(&mut self.protocol, protocol(value), word, "protocol", shown)?,
@@ -96,46 +96,47 @@ impl Selector {
             }
             name => {
                 let which = name.map(|name| names.iter().position(|known| *known == name).ok_or_else(wrong));
-                let wanted: Result<Wanted, String> = wanted(which.transpose()?);
-                let place = self.ends.iter_mut().find(|end| end.is_none());
-                *place.ok_or_else(|| format!("more than {MOST} addresses: allowed are as many"))? = Some(wanted?);
+                let condition: Result<EndCondition, String> = condition(which.transpose()?);
+                let free = self.ends.iter_mut().find(|end| end.is_none());
+                *free.ok_or_else(|| format!("more than {MOST} addresses: allowed are up to {MOST}"))? =
+                    Some(condition?);
             }
         }
         Ok(self)
     }
 }
 
-/// Sets what is the same of all that are meant. Of two values the second one would hold alone, and what is not asked for would
-/// be ended.
+/// Sets a condition that may be given once. With two different values only the last one would apply, and entries would
+/// be ended that the operator did not mean.
 fn only<T: Copy + PartialEq>(
     field: &mut Option<T>,
     value: Option<T>,
     word: &str,
     name: &str,
-    said: impl FnOnce(T) -> String,
+    format: impl FnOnce(T) -> String,
 ) -> Result<(), String> {
     if let Some(before) = field.filter(|before| Some(*before) != value) {
-        let (before, word) = (said(before), super::short(word));
-        return Err(format!("'{before}' and '{word}': nothing is both, allowed is one {name}"));
+        let (before, word) = (format(before), super::short(word));
+        return Err(format!("'{before}' and '{word}': they contradict each other, allowed is one {name}"));
     }
     *field = value;
     Ok(())
 }
 
-/// A protocol as a word says it.
+/// Formats a protocol as a word of a filter.
 fn shown(number: u8) -> String {
     protocol_name(number).map_or_else(|| format!("protocol={number}"), str::to_owned)
 }
 
 fn allowed(names: &[&str]) -> String {
     format!(
-        "allowed are 'all', or addresses, prefixes, ADDRESS:PORT, [IPV6]:PORT, protocol=NAME, state=NAME, worker=N, and {} of \
-         these, all of which must hold",
+        "allowed are 'all', or addresses, prefixes, ADDRESS:PORT, [IPV6]:PORT, protocol=NAME, state=NAME, worker=N, \
+         and {} of these, all of which must hold",
         names.iter().map(|name| format!("{name}=")).collect::<Vec<_>>().join(", ")
     )
 }
 
-/// An address, prefix, or address with a port.
+/// Parses an address, a prefix, or an address with a port.
 fn net(text: &str) -> Option<(IpNet, Option<u16>)> {
     if let Ok(end) = text.parse::<SocketAddr>() {
         return Some((IpNet::from(end.ip()), Some(end.port())));
@@ -144,41 +145,45 @@ fn net(text: &str) -> Option<(IpNet, Option<u16>)> {
     net.map(|net| (net, None))
 }
 
-/// Where a line that was shown says that it is: worker, table, place.
-pub(super) fn place(line: &str) -> Result<(usize, u8, u32), String> {
+/// Returns the position that a shown line has: worker, table, index.
+pub(super) fn position(line: &str) -> Result<(usize, u8, u32), String> {
     let words = |name: &'static str| line.split_ascii_whitespace().filter_map(move |word| word.strip_prefix(name));
     let mut all = words("at=");
     let at = all.next().unwrap_or_default();
     if let Some(other) = all.find(|other| *other != at) {
         return Err(format!(
-            "'at={}' and 'at={}': nothing is at both, allowed is one",
+            "'at={}' and 'at={}': they contradict each other, allowed is one 'at'",
             super::short(at),
             super::short(other)
         ));
     }
     if let Some(other) = words("worker=").find(|other| at.split('.').next() != Some(*other)) {
         let (at, other) = (super::short(at), super::short(other));
-        return Err(format!("'worker={other}' and 'at={at}': nothing is both, 'at' begins with the worker"));
+        return Err(format!(
+            "'worker={other}' and 'at={at}': they contradict each other, 'at' begins with the worker's number"
+        ));
     }
-    let mut parts = at.split('.');
-    let place = (|| {
-        let place = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-        // Something comes behind each place.
-        (parts.next().is_none() && place.2 < u32::MAX).then_some(place)
+    let mut workers = at.split('.');
+    let position = (|| {
+        let position = (workers.next()?.parse().ok()?, workers.next()?.parse().ok()?, workers.next()?.parse().ok()?);
+        // `u32::MAX` is not allowed, because listing continues at the next index.
+        (workers.next().is_none() && position.2 < u32::MAX).then_some(position)
     })();
-    place.ok_or_else(|| format!("'{}' is no line of this table: allowed are those that it shows", super::short(line)))
+    position.ok_or_else(|| {
+        format!("'{}' is not a line of this table: allowed are lines as the table shows them", super::short(line))
+    })
 }
 
-/// Fuzzing: whatever is asked for is understood or refused, and a line as it is shown is read again.
+/// Fuzz target: each text is parsed or refused, and neither panics.
 pub fn fuzz_selector(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let names = ["inside", "peer", "outside"];
     for line in text.lines() {
-        let told = Selector::parse(line, &names);
-        if let Err(told) = told {
-            assert!(told.len() < 1_000, "what is refused is told shortly");
+        let parsed = Selector::parse(line, &names);
+        if let Err(error) = parsed {
+            assert!(error.len() < 1_000, "an error is short");
         }
         let _ = Selector::of_line(line, &names);
-        let _ = place(line);
+        let _ = position(line);
     }
 }

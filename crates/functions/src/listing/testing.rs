@@ -1,16 +1,16 @@
-//! Tables asked as operators ask them, while a worker is woken as an engine would.
+//! Requests of operators in tests, while a worker is woken as an engine would wake it.
 
 use std::sync::Arc;
 
 use forebay_graph::{Outcome, Rig, Table};
 
-/// The table that a function has handed out under a name.
+/// Returns the table that a function has declared under a name.
 pub(crate) fn table(rig: &Rig, name: &str) -> Arc<dyn Table> {
     let (_, table) = rig.declared.tables.iter().find(|(known, _)| known == name).expect("a table of this name");
     Arc::clone(table)
 }
 
-/// What `ask` comes to on a thread of its own, which waits for the worker meanwhile.
+/// Runs `ask` on its own thread, and wakes the workers until it returns.
 pub(crate) fn asked<T: Send>(rigs: &mut [&mut Rig], ask: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let asking = scope.spawn(ask);
@@ -21,19 +21,19 @@ pub(crate) fn asked<T: Send>(rigs: &mut [&mut Rig], ask: impl FnOnce() -> T + Se
     })
 }
 
-/// All that a filter means, as lines.
+/// Returns the lines that a filter selects.
 pub(crate) fn chosen(rig: &mut Rig, name: &str, filter: &str) -> Vec<String> {
     let table = table(rig, name);
     asked(&mut [rig], move || table.chosen(filter, None, 100_000).expect("an answer"))
 }
 
-/// Changes, made.
+/// Applies changes to a table.
 pub(crate) fn changed(rig: &mut Rig, name: &str, changes: &[&str]) -> Outcome {
     let table = table(rig, name);
     asked(&mut [rig], move || table.apply(changes))
 }
 
-/// A word of a line: `NAME=VALUE`.
+/// Returns the value of a word `NAME=VALUE` of a line.
 pub(crate) fn word<'l>(line: &'l str, name: &str) -> &'l str {
     let mut words = line.split(' ').filter_map(|word| word.split_once('='));
     words.find(|(known, _)| *known == name).map(|(_, value)| value).unwrap_or_else(|| panic!("{line} has no {name}"))

@@ -1,4 +1,5 @@
-//! Which inside port had which outside port, and when: lines of a file (RFC 6888 REQ-12; events as RFC 8158 section 3 has them).
+//! The log of a translation: which inside port had which outside port, and when (RFC 6888 REQ-12; events as in RFC 8158
+//! section 3).
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv4Addr;
@@ -9,25 +10,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::journal::{self, Memory, Pen, Record};
 
-/// A file of lines.
+/// Parameters of the log.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogParams {
-    /// Its name, relative to the configuration; lines come after what is in it.
+    /// File name, relative to the configuration file. New lines are appended to an existing file.
     pub(super) file: String,
 }
 
-/// A port that is given out: by which worker, for which protocol, and its two ends.
+/// A port in use: worker and number of workers, protocol, inside end and outside end.
 type Given = ((u16, u16), u8, (u32, u16), (u32, u16));
 
-/// The bindings that there are, as the lines before say.
+/// The bindings in use, as the lines so far record them.
 #[derive(Default)]
 pub(crate) struct Live {
-    /// The time of the last line.
+    /// Time of the last line.
     last: u64,
-    /// The workers that have begun.
+    /// Workers that have written a start event.
     begun: BTreeSet<(u16, u16)>,
-    /// Since when each port is given out, and how often: on several workers it may be several times.
+    /// For each port in use: since when, and how often. On several workers the same binding can occur several times.
     given: HashMap<Given, (u64, u32)>,
 }
 
@@ -37,7 +38,7 @@ impl Memory<Entry> for Live {
         let key = (entry.worker, entry.protocol, entry.inside, entry.outside);
         match entry.event {
             Event::Start => {
-                // Of this worker or of another number of workers: those were taken back.
+                // The bindings of this worker, and those of a run with another number of workers, no longer exist.
                 let (worker, workers) = entry.worker;
                 let others = |(number, of): (u16, u16)| number != worker && of == workers;
                 self.begun.retain(|it| others(*it));
@@ -84,22 +85,22 @@ impl Memory<Entry> for Live {
     }
 }
 
-/// What happened.
+/// Type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
-    /// A worker begins with nothing.
+    /// A worker starts without bindings.
     Start,
-    /// A port was given out.
+    /// A port was allocated.
     Allocate,
-    /// It was taken back.
+    /// A port was released.
     Release,
 }
 
-/// What a worker knows of an event.
+/// An event, as a worker records it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     nanos: u64,
-    /// When the port was given out, of a binding that another file before has already.
+    /// Time of the allocation, for a binding that is repeated from an earlier file.
     since: Option<u64>,
     event: Event,
     protocol: u8,
@@ -108,7 +109,7 @@ pub(crate) struct Entry {
     worker: (u16, u16),
 }
 
-/// An event as a line.
+/// An event, as a line of the file.
 #[derive(Serialize)]
 struct Line<'a> {
     time: String,
@@ -133,7 +134,7 @@ struct Bound {
 
 impl Record for Entry {
     type With = ();
-    // A burst of new sessions, and a disk that takes its time.
+    // Room for a burst of new sessions while the disk is slow.
     const RING: usize = 1 << 15;
     type Memory = Live;
 
@@ -161,27 +162,28 @@ impl Record for Entry {
     }
 }
 
-/// Where a worker's events go.
+/// The log of one worker's translator.
 pub(super) struct Allocations {
+    /// `None` until the module with the log is called for the first time.
     pen: Option<Pen<Entry>>,
-    /// When the present call began.
+    /// Start of the present call.
     now: Ticks,
     worker: (u16, u16),
 }
 
 impl Allocations {
-    /// Those of the worker with this share of the sessions: nowhere yet.
+    /// Creates the log of the worker with this share of the sessions. It has no file yet.
     pub(super) fn new((worker, workers): (usize, usize)) -> Self {
         Self { pen: None, now: Ticks::ZERO, worker: (worker as u16, workers as u16) }
     }
 
-    /// A call begins.
+    /// Records the start of a call.
     #[inline(always)]
     pub(super) fn begin(&mut self, now: Ticks) {
         self.now = now;
     }
 
-    /// Events go there from now on.
+    /// Sets the file that receives events from now on.
     pub(super) fn go_to(&mut self, pen: Pen<Entry>) {
         let first = self.pen.is_none();
         self.pen = Some(pen);
@@ -190,7 +192,7 @@ impl Allocations {
         }
     }
 
-    /// A port was given out.
+    /// Logs that a port was allocated.
     #[inline(always)]
     pub(super) fn allocate(&mut self, protocol: u8, inside: (u32, u16), outside: (u32, u16)) {
         if self.pen.is_some() {
@@ -198,7 +200,7 @@ impl Allocations {
         }
     }
 
-    /// A port was taken back.
+    /// Logs that a port was released.
     #[inline(always)]
     pub(super) fn release(&mut self, protocol: u8, inside: (u32, u16), outside: (u32, u16)) {
         if self.pen.is_some() {
@@ -221,25 +223,25 @@ mod tests {
 
     use super::*;
 
-    /// Reads a file as the documentation says: from each worker's last start on.
+    /// Reads a file as the documentation describes: each worker from its last start on.
     fn read(lines: &[Entry]) -> BTreeMap<Given, i64> {
-        let mut there = BTreeMap::new();
+        let mut bindings = BTreeMap::new();
         for entry in lines {
             let key = (entry.worker, entry.protocol, entry.inside, entry.outside);
             match entry.event {
                 Event::Start => {
-                    there.retain(|(worker, ..): &Given, _| worker.0 != entry.worker.0 && worker.1 == entry.worker.1)
+                    bindings.retain(|(worker, ..): &Given, _| worker.0 != entry.worker.0 && worker.1 == entry.worker.1)
                 }
-                Event::Allocate => *there.entry(key).or_insert(0) += 1,
-                Event::Release => *there.entry(key).or_insert(0) -= 1,
+                Event::Allocate => *bindings.entry(key).or_insert(0) += 1,
+                Event::Release => *bindings.entry(key).or_insert(0) -= 1,
             }
-            there.retain(|_, times| *times != 0);
+            bindings.retain(|_, times| *times != 0);
         }
-        there
+        bindings
     }
 
     proptest! {
-        /// Whenever the file is rotated, the new one alone says which bindings there are.
+        /// After each rotation the new file alone is enough to know which bindings exist.
         #[test]
         fn a_new_file_says_by_itself_which_bindings_there_are(
             steps in prop::collection::vec((0u8..12, 0u16..2, 0u16..4), 1..200),

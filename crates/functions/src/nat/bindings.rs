@@ -1,4 +1,4 @@
-//! Which inside port has which outside port: one for all that it talks to (RFC 4787 REQ-1, endpoint-independent mapping).
+//! Bindings of inside ports to outside ports: one binding for all peers (RFC 4787 REQ-1, endpoint-independent mapping).
 
 use forebay_memory::NoMemory;
 use forebay_packet::wire::ipv4::{ICMP, TCP};
@@ -6,13 +6,13 @@ use zerocopy::FromZeros;
 
 use crate::tables::sessions::{Found, Key, NEVER, Refused, Seed, Session, Sessions};
 
-/// An address and port of a protocol, of one side.
+/// Address, port and protocol on one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, FromZeros)]
 #[repr(transparent)]
 pub(super) struct Endpoint(u64);
 
 impl Endpoint {
-    /// Inside where `side` is 0, outside where it is 1.
+    /// Creates an endpoint: `side` is 0 inside, 1 outside.
     pub(super) fn new(address: u32, port: u16, protocol: u8, side: u64) -> Self {
         Self(u64::from(address) << 32 | u64::from(port) << 16 | u64::from(protocol) << 8 | side)
     }
@@ -36,26 +36,26 @@ impl Key for Endpoint {
     }
 }
 
-/// An inside port and the outside port that it has.
+/// An inside port and its outside port.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(super) struct Binding {
     pub(super) inside: Endpoint,
     pub(super) outside: Endpoint,
-    /// How many sessions use it; a forward has one more.
+    /// Number of sessions that use the binding; a forward counts one more.
     sessions: u32,
-    /// The number of its inside address among the tenants.
+    /// Number of the inside address in the table of tenants.
     tenant: u32,
-    /// 1 of a forward: it stays without sessions, and sessions may begin outside.
+    /// 1 for a forward: it exists without sessions, and packets from outside may open sessions.
     forward: u8,
-    /// 1 where it is found by the outside port, too: where sessions may begin outside.
+    /// 1 if the binding is also found by its outside port, because packets from outside may open sessions.
     from_outside: u8,
-    /// Keeps the length even, as the derive wants it.
+    /// Padding: `FromZeros` is derived only for structs without implicit padding.
     _spare: [u8; 6],
 }
 
 impl Binding {
-    /// Whether it is always there.
+    /// Whether the binding is permanent.
     pub(super) fn is_forward(&self) -> bool {
         self.forward == 1
     }
@@ -76,7 +76,7 @@ impl Session for Binding {
     }
 }
 
-/// How many outside ports an inside address has, by protocol.
+/// Number of outside ports of an inside address, for each protocol.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 struct Tenant {
@@ -93,22 +93,24 @@ impl Session for Tenant {
     }
 }
 
-/// The bindings, and how many each inside address has.
+/// The bindings, and the number of ports of each inside address.
 pub(super) struct Bindings {
     table: Sessions<Binding>,
-    /// Where one may not have as many as there are.
+    /// Present if `ports_per_address` limits the ports.
     tenants: Option<Sessions<Tenant>>,
+    /// Maximum number of outside ports of one inside address, for each protocol.
     most: u16,
-    /// Whether all are found by their outside port, too.
+    /// Whether all bindings are also found by their outside port.
     from_outside: bool,
 }
 
-/// The tenant that an inside port is of, as far as there is one.
+/// Returns the key of the tenant of an inside port.
 fn tenant(inside: Endpoint) -> Endpoint {
     Endpoint::new(inside.address(), 0, 0, 0)
 }
 
-fn place(protocol: u8) -> usize {
+/// Index of a protocol in [`Tenant::ports`].
+fn protocol_index(protocol: u8) -> usize {
     match protocol {
         TCP => 0,
         ICMP => 2,
@@ -117,8 +119,8 @@ fn place(protocol: u8) -> usize {
 }
 
 impl Bindings {
-    /// Up to `count` bindings and `forwards`, of which one inside address has up to `most` of each protocol; whether they are to
-    /// be found by their outside port.
+    /// Creates a table for up to `count` bindings plus `forwards`. One inside address has up to `most` of each
+    /// protocol. With `from_outside`, bindings are also found by their outside port.
     pub(super) fn new(
         count: usize,
         forwards: usize,
@@ -133,36 +135,37 @@ impl Bindings {
         Ok(Self { table, tenants, most, from_outside })
     }
 
-    /// How much memory they take when there are as many as there can be, in bytes.
+    /// Memory of full tables, in bytes.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.table.bytes() + self.tenants.as_ref().map_or(0, Sessions::bytes)
     }
 
-    /// The binding of an inside port; or of an outside port, of a forward, or of any where all are found so.
+    /// Returns the binding of an inside port. Also finds forwards by their outside port, and all bindings with
+    /// `from_outside`.
     pub(super) fn find(&self, endpoint: Endpoint) -> Option<(Found, Binding)> {
         let found = self.table.find(endpoint);
         found.is_some().then(|| (found, *self.table.get(found)))
     }
 
-    /// How many there are.
+    /// Number of bindings.
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// How many places were ever used.
+    /// Number of slots that were ever used.
     pub(super) fn places(&self) -> u32 {
         self.table.places()
     }
 
-    /// What is at a place: an inside port, the outside port that it has, and how many sessions use it. A forward counts none of
-    /// its own.
-    pub(super) fn placed(&self, place: u32) -> Option<(Endpoint, Endpoint, u32)> {
-        let (_, binding, _) = self.table.placed(place)?;
+    /// Returns the binding in a slot: inside port, outside port and number of sessions. The extra count of a forward is
+    /// not included.
+    pub(super) fn placed(&self, slot: u32) -> Option<(Endpoint, Endpoint, u32)> {
+        let (_, binding, _) = self.table.placed(slot)?;
         Some((binding.inside, binding.outside, binding.sessions - u32::from(binding.forward)))
     }
 
-    /// Asks the processor for what a new session of an inside port needs.
+    /// Prefetches the entries that a new session of an inside port needs.
     #[inline(always)]
     pub(super) fn prefetch(&self, inside: Endpoint) {
         self.table.prefetch(inside);
@@ -171,34 +174,36 @@ impl Bindings {
         }
     }
 
-    /// Asks the processor for the binding of a number.
+    /// Prefetches the binding of this number.
     #[inline(always)]
     pub(super) fn prefetch_numbered(&self, number: u32) {
         self.table.prefetch_numbered(number);
     }
 
-    /// Whether an inside address may have another outside port; which of the tenants it is.
+    /// Returns the tenant of an inside address that may have another outside port: `Found::NONE` if the tenant is new.
+    /// Returns `None` if the address has reached its limit.
     pub(super) fn may(&self, inside: Endpoint) -> Option<Found> {
         let Some(tenants) = &self.tenants else { return Some(Found::NONE) };
         let found = tenants.find(tenant(inside));
-        let may = !found.is_some() || tenants.get(found).ports[place(inside.protocol())] < self.most;
+        let may = !found.is_some() || tenants.get(found).ports[protocol_index(inside.protocol())] < self.most;
         may.then_some(found)
     }
 
-    /// One more session of a binding that is there.
+    /// Adds a session to an existing binding.
     pub(super) fn hold(&mut self, found: Found) {
         self.table.get_mut(found).sessions += 1;
     }
 
-    /// A binding that is always there.
+    /// Adds a permanent binding.
     pub(super) fn forward(&mut self, inside: Endpoint, outside: Endpoint) -> Result<(), Refused> {
         let of = self.tenants.as_ref().map_or(Found::NONE, |tenants| tenants.find(tenant(inside)));
         let new = Binding { inside, outside, sessions: 1, tenant: 0, forward: 1, from_outside: 1, _spare: [0; 6] };
         self.add(new, inside, of).map(|_| ())
     }
 
-    /// A new binding, with one session, of an inside address that [`may`](Self::may) have it; its number. One that is not
-    /// `shared` is not found by the inside port, which may have others.
+    /// Adds a binding with one session and returns its number. The caller has checked the limit with
+    /// [`may`](Self::may). A binding that is not `shared` is not found by its inside port, because the inside port may
+    /// have several bindings.
     pub(super) fn insert(
         &mut self,
         inside: Endpoint,
@@ -213,7 +218,7 @@ impl Bindings {
     }
 
     fn add(&mut self, binding: Binding, inside: Endpoint, of: Found) -> Result<u32, Refused> {
-        // Bindings end with their sessions, not by time.
+        // Bindings end with their sessions, so they never expire.
         let found = self.table.insert(binding, NEVER)?;
         let Some(tenants) = &mut self.tenants else { return Ok(found.number()) };
         let tenant = if of.is_some() {
@@ -228,11 +233,11 @@ impl Bindings {
             }
         };
         self.table.get_mut(found).tenant = tenant.number();
-        tenants.get_mut(tenant).ports[place(inside.protocol())] += 1;
+        tenants.get_mut(tenant).ports[protocol_index(inside.protocol())] += 1;
         Ok(found.number())
     }
 
-    /// One session less of the binding of this number: its outside port, if that was the last one and the port is free.
+    /// Removes a session from the binding of this number. Returns the outside port if that was the last session.
     pub(super) fn release(&mut self, number: u32) -> Option<Endpoint> {
         let found = self.table.numbered(number);
         let binding = self.table.get_mut(found);
@@ -244,7 +249,7 @@ impl Bindings {
         if let Some(tenants) = &mut self.tenants {
             let found = tenants.numbered(tenant);
             let ports = &mut tenants.get_mut(found).ports;
-            ports[place(outside.protocol())] -= 1;
+            ports[protocol_index(outside.protocol())] -= 1;
             if *ports == [0; 3] {
                 tenants.remove(found);
             }

@@ -1,8 +1,8 @@
-//! Outside addresses and ports that are computed from the inside address (RFC 7422): who had a port needs no log.
+//! Outside addresses and ports that are computed from the inside address (RFC 7422), so that no log of ports is needed.
 //!
-//! Inside addresses are counted from the prefix's first one, and so are outside addresses. As many neighbours inside as share
-//! an outside address have its ports in turn, each a block of as many (RFC 7422 section 2, sequential allocation):
-//!
+//! Inside addresses are numbered from the first address of the prefix, outside addresses from the first address of the
+//! pool. Consecutive inside addresses share an outside address; each has a block of its ports, all of the same size
+//! (RFC 7422 section 2, sequential allocation):
 //! ```text
 //! sharing = inside addresses / outside addresses, at least 1
 //! size    = (ports of an outside address - reserve) / sharing, rounded down
@@ -16,43 +16,45 @@ use forebay_packet::host_address::check_host_prefix;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Ports that are computed.
+/// Parameters of the computation.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Deterministic {
-    /// The inside addresses, of which each has a block of its own: a prefix such as `10.0.0.0/16`.
+    /// Prefix of the inside addresses that have a block each, such as `10.0.0.0/16`.
     inside: String,
-    /// How many ports of each outside address, the last ones, are left out of the blocks and given out dynamically, to
-    /// inside addresses outside the prefix; 0 by default, and what they send is dropped as `not_inside`.
+    /// Number of ports of each outside address that are not part of a block, taken from the end. They are allocated
+    /// dynamically to inside addresses outside the prefix. 0 by default: then packets from such addresses are dropped
+    /// as `not_inside`.
     #[serde(default)]
     reserve: u16,
 }
 
-/// The least ports of a block for each worker, where there are several: one in e³² sessions or so finds none that comes back.
+/// Minimum number of ports in a block for each worker, if there are several workers. With this many, about one session
+/// in e³² finds no port that leads its replies back to its worker.
 pub(super) const LEAST: usize = 32;
 
-/// First and last port.
+/// First and last port, both included.
 pub(super) type Range = (u16, u16);
 
-/// The mapping.
+/// The computed mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blocks {
-    /// The first inside address, and how many there are.
+    /// The first inside address, and the number of inside addresses.
     inside: (u32, u32),
     /// The first outside address.
     outside: u32,
     /// The first port of the first block.
     first: u16,
-    /// Ports of a block.
+    /// Number of ports in a block.
     size: u16,
-    /// Inside addresses of an outside one.
+    /// Number of inside addresses that share an outside address.
     sharing: u32,
-    /// What is given out dynamically.
+    /// Ports that are allocated dynamically.
     reserve: Option<Range>,
 }
 
 impl Blocks {
-    /// Those of a pool (its first address, and how many) of which these ports are given out.
+    /// Creates the mapping for a pool (first address and number of addresses) and its range of ports.
     pub(super) fn new(params: &Deterministic, pool: (u32, u32), ports: Range) -> Result<Self, String> {
         let (first, count) = prefix(&params.inside)?;
         let last = first + (count - 1) as u32;
@@ -60,7 +62,7 @@ impl Blocks {
         let (from, to) = (u64::from(first), u64::from(pool.0));
         if from < to + u64::from(pool.1) && to < from + count {
             return Err(format!(
-                "inside: '{}' has addresses of the pool, {} to {}: allowed are those that are inside alone",
+                "inside: '{}' overlaps the pool, {} to {}: allowed are prefixes that do not overlap",
                 params.inside,
                 Ipv4Addr::from(pool.0),
                 Ipv4Addr::from(pool.0 + (pool.1 - 1))
@@ -73,8 +75,8 @@ impl Blocks {
         if size == 0 {
             let most = all.saturating_sub(reserve) * u64::from(pool.1);
             return Err(format!(
-                "'{}' has {count} addresses, {sharing} for each of {} outside with {} ports: each would get 0 ports; allowed \
-                 are up to {most} addresses, or a larger `pool`",
+                "'{}' has {count} addresses, {sharing} for each of {} outside addresses with {} ports: each would get \
+                 0 ports; allowed are up to {most} addresses, or a larger `pool`",
                 params.inside,
                 pool.1,
                 all.saturating_sub(reserve)
@@ -90,34 +92,34 @@ impl Blocks {
         })
     }
 
-    /// Ports of a block.
+    /// Number of ports in a block.
     pub(super) fn size(&self) -> usize {
         usize::from(self.size)
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     pub(super) fn len(&self) -> usize {
         self.inside.1 as usize
     }
 
-    /// What is given out dynamically.
+    /// Ports that are allocated dynamically.
     pub(super) fn reserve(&self) -> Option<Range> {
         self.reserve
     }
 
-    /// What an inside address has: the outside address's number in the pool, and its ports.
+    /// Returns the block of an inside address: the outside address's number in the pool, and the range of ports.
     #[inline]
     pub(super) fn of(&self, inside: u32) -> Option<(u32, Range)> {
         let number = inside.wrapping_sub(self.inside.0);
         (number < self.inside.1).then(|| {
             let block = (number % self.sharing) as u16;
-            // A block ends where the ports do, or before.
+            // The last block ends at or before the last port, so this does not overflow.
             let first = self.first + block * self.size;
             (number / self.sharing, (first, first + (self.size - 1)))
         })
     }
 
-    /// Who has an outside port.
+    /// Returns the inside address that has an outside port.
     pub(super) fn owner(&self, outside: u32, port: u16) -> Option<u32> {
         let number = u64::from(outside.checked_sub(self.outside)?);
         let block = u32::from(port.checked_sub(self.first)? / self.size);
@@ -125,24 +127,25 @@ impl Blocks {
         (block < self.sharing && inside < u64::from(self.inside.1)).then(|| self.inside.0 + inside as u32)
     }
 
-    /// What an inside address has, as it is written.
+    /// Formats the block of an inside address as a line of the table.
     fn line(&self, inside: u32) -> Option<String> {
         let (number, (first, last)) = self.of(inside)?;
         let (inside, outside) = (Ipv4Addr::from(inside), Ipv4Addr::from(self.outside + number));
         Some(format!("inside={inside} outside={outside} ports={first}-{last}"))
     }
 
-    /// The inside addresses, by number, of which a filter may speak, and whether it is of this one.
-    fn meant(&self, filter: &str) -> Result<Meant, String> {
+    /// Parses a filter of the table.
+    fn parse_filter(&self, filter: &str) -> Result<Filter, String> {
         let wrong = || {
             let short: String = filter.chars().take(80).collect();
             format!(
-                "'{short}': allowed are an inside address or prefix, such as 10.0.1.2, an outside address or prefix, and an outside \
-                 address with a port, such as 192.0.2.3:40000; `inside=` or `outside=` before it for that side alone"
+                "'{short}' is not a filter of this table: allowed are an inside address or prefix, such as 10.0.1.2, \
+                 an outside address or prefix, and an outside address with a port, such as 192.0.2.3:40000; `inside=` \
+                 or `outside=` before it selects that side only"
             )
         };
         if filter == "all" {
-            return Ok(Meant::All);
+            return Ok(Filter::All);
         }
         let (inside, outside, value) = match filter.split_once('=') {
             None => (true, true, filter),
@@ -151,19 +154,19 @@ impl Blocks {
             Some(_) => return Err(wrong()),
         };
         if let Ok(end) = value.parse::<std::net::SocketAddrV4>() {
-            // All of an inside address' ports have the same block.
+            // All ports of an inside address have the same block, so an inside port is not a useful filter.
             if !outside {
                 return Err(wrong());
             }
-            return Ok(Meant::One(self.owner(u32::from(*end.ip()), end.port())));
+            return Ok(Filter::One(self.owner(u32::from(*end.ip()), end.port())));
         }
         let net = value.parse::<ipnet::Ipv4Net>().ok();
         let net = net.or_else(|| value.parse::<Ipv4Addr>().ok().map(ipnet::Ipv4Net::from)).ok_or_else(wrong)?;
-        Ok(Meant::Net { net, inside, outside })
+        Ok(Filter::Net { net, inside, outside })
     }
 
-    /// The numbers of the inside addresses that have an address of this network, where they have those from `base` on in turn,
-    /// and so many have `each`.
+    /// Returns the numbers of the inside addresses whose address on one side lies in a network. That side's addresses
+    /// are assigned in order from `base` on, each to `each` inside addresses.
     fn numbers(&self, net: ipnet::Ipv4Net, base: u32, each: u32) -> std::ops::Range<u32> {
         let number = |address: u64| {
             let number = address.saturating_sub(u64::from(base)) * u64::from(each);
@@ -173,11 +176,11 @@ impl Blocks {
     }
 }
 
-/// What a filter speaks of.
-enum Meant {
+/// A parsed filter.
+enum Filter {
     All,
     One(Option<u32>),
-    /// Addresses, and of which sides.
+    /// Addresses, and the sides to which they apply.
     Net {
         net: ipnet::Ipv4Net,
         inside: bool,
@@ -185,27 +188,25 @@ enum Meant {
     },
 }
 
-/// A prefix: its first address and how many it has.
+/// Parses a prefix: returns its first address and the number of addresses.
 fn prefix(text: &str) -> Result<(u32, u64), String> {
     let net: ipnet::Ipv4Net = text
         .parse()
         .or_else(|_| text.parse::<Ipv4Addr>().map(ipnet::Ipv4Net::from))
-        .map_err(|_| format!("'{text}' is no IPv4 prefix such as 10.0.0.0/16, nor an address"))?;
+        .map_err(|_| format!("'{text}' is neither an IPv4 prefix such as 10.0.0.0/16 nor an IPv4 address"))?;
     if net.trunc() != net {
-        return Err(format!("'{text}' has bits set behind its length: write {}", net.trunc()));
+        return Err(format!("'{text}' has bits set beyond its prefix length: write {}", net.trunc()));
     }
     if net.prefix_len() < 4 {
-        return Err(format!(
-            "'{text}' has more addresses than any pool has ports for: allowed are prefixes from /4 on"
-        ));
+        return Err(format!("'{text}' has more addresses than any pool has ports for: allowed are /4 to /32"));
     }
     Ok((u32::from(net.network()), 1 << (32 - net.prefix_len())))
 }
 
-/// The blocks as a table: who has which ports, and who has a port.
+/// The blocks as a table that shows the ports of each inside address, and finds the inside address of a port.
 pub(super) struct BlockTable(pub(super) Blocks);
 
-const SYNTAX: &str = "blocks are computed from the configuration: nothing of them can be changed";
+const SYNTAX: &str = "blocks are computed from the configuration and cannot be changed";
 
 impl Table for BlockTable {
     fn syntax(&self) -> &'static str {
@@ -236,24 +237,24 @@ impl Table for BlockTable {
                 let number = number.map(|it| u32::from(it).wrapping_sub(blocks.inside.0));
                 number.filter(|it| *it < blocks.inside.1).ok_or_else(|| {
                     let short: String = line.chars().take(80).collect();
-                    format!("'{short}' is no line of this table: allowed are those that it shows")
+                    format!("'{short}' is not a line of this table: allowed are lines as the table shows them")
                 })? + 1
             }
         };
-        // Two ranges, the one that begins first in front.
-        let (first, second) = match blocks.meant(filter)? {
-            Meant::All => (0..blocks.inside.1, 0..0),
-            Meant::One(owner) => {
+        // Two ranges, ordered by their start.
+        let (first, second) = match blocks.parse_filter(filter)? {
+            Filter::All => (0..blocks.inside.1, 0..0),
+            Filter::One(owner) => {
                 let number = owner.map(|inside| inside - blocks.inside.0);
                 (number.map_or(0..0, |number| number..number + 1), 0..0)
             }
-            Meant::Net { net, inside, outside } => {
+            Filter::Net { net, inside, outside } => {
                 let inside = if inside { blocks.numbers(net, blocks.inside.0, 1) } else { 0..0 };
                 let outside = if outside { blocks.numbers(net, blocks.outside, blocks.sharing) } else { 0..0 };
                 if inside.start <= outside.start { (inside, outside) } else { (outside, inside) }
             }
         };
-        // Nobody is told twice.
+        // Leave out the overlap, so that no line is listed twice.
         let second = second.start.max(first.end)..second.end;
         let rest = |range: std::ops::Range<u32>| range.start.max(from)..range.end;
         let numbers = rest(first).chain(rest(second));
@@ -275,7 +276,7 @@ mod tests {
         text.parse::<Ipv4Addr>().expect("an address").into()
     }
 
-    /// The example of the documentation.
+    /// Checks the example of docs/sessions.md.
     #[test]
     fn it_can_be_computed_by_hand() {
         let blocks =
@@ -304,21 +305,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_small_is_told_with_what_each_would_get() {
-        let told = |inside: &str, reserve, ports| {
+    fn a_block_without_ports_is_refused_with_the_number_of_ports_of_each() {
+        let error = |inside: &str, reserve, ports| {
             Blocks::new(&params(inside, reserve), (address("192.0.2.0"), 1), ports).expect_err("too small")
         };
-        let small = told("10.0.0.0/15", 0, (1_024, 65_535));
+        let small = error("10.0.0.0/15", 0, (1_024, 65_535));
         assert!(small.contains("131072 addresses") && small.contains("each would get 0 ports"), "{small}");
         assert!(small.contains("up to 64512 addresses"), "{small}");
-        assert!(told("10.0.0.0/31", 1_000, (2_000, 2_999)).contains("with 0 ports"));
-        assert!(told("10.0.0.1/31", 0, (1, 9)).contains("write 10.0.0.0/31"));
-        assert!(told("::/64", 0, (1, 9)).contains("is no IPv4 prefix"));
-        assert!(told("0.0.0.0/0", 0, (1, 9)).contains("allowed are prefixes from /4 on"));
+        assert!(error("10.0.0.0/31", 1_000, (2_000, 2_999)).contains("with 0 ports"));
+        assert!(error("10.0.0.1/31", 0, (1, 9)).contains("write 10.0.0.0/31"));
+        assert!(error("::/64", 0, (1, 9)).contains("is neither an IPv4 prefix"));
+        assert!(error("0.0.0.0/0", 0, (1, 9)).contains("allowed are /4 to /32"));
     }
 
     proptest! {
-        /// Each inside address has a block of the same size, no port is in two, and both directions agree.
+        /// Every inside address has a block of the same size, blocks do not overlap, and both directions agree.
         #[test]
         fn it_is_a_bijection(
             inside in 20u8..=32, pool in 22u8..=32, first in 1u16..=65_535, span: u16, reserve in 0u16..2_000,
@@ -329,8 +330,8 @@ mod tests {
             let base = address("100.64.0.0");
             let Ok(blocks) = Blocks::new(&params(&net, reserve), (base, count), ports) else {
                 let sharing = (1u64 << (32 - inside)).div_ceil(u64::from(count));
-                let left = (u64::from(ports.1 - ports.0) + 1).saturating_sub(u64::from(reserve));
-                prop_assert!(left < sharing, "refused only where there is no port for each");
+                let available = (u64::from(ports.1 - ports.0) + 1).saturating_sub(u64::from(reserve));
+                prop_assert!(available < sharing, "refused only if there are fewer ports than inside addresses");
                 return Ok(());
             };
             let insides = 1u32 << (32 - inside);
@@ -341,7 +342,7 @@ mod tests {
                 prop_assert!(outside < count && from >= ports.0 && to <= ports.1);
                 prop_assert!(blocks.reserve().is_none_or(|reserve| to < reserve.0));
                 prop_assert_eq!(usize::from(to - from) + 1, blocks.size());
-                prop_assert!(taken.insert((outside, from)), "blocks of one size that begin apart");
+                prop_assert!(taken.insert((outside, from)), "every block has its own start");
                 prop_assert_eq!(blocks.owner(base + outside, from), Some(inside));
                 prop_assert_eq!(blocks.owner(base + outside, to), Some(inside));
             }

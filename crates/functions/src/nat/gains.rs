@@ -1,4 +1,4 @@
-//! What checksums gain where an address and port become others: computed once a session, added to each of its packets.
+//! Checksum differences of a translated address and port, computed once a session and added to each of its packets.
 
 use forebay_packet::wire::checksum;
 use forebay_packet::wire::ipv4::UDP;
@@ -9,7 +9,7 @@ use crate::connection::Plain;
 /// An address and a port.
 type End = ([u8; 4], u16);
 
-/// What a checksum gains over the address, and over address and port (RFC 1624 equation 3).
+/// Difference of a checksum that covers the address, and of one that covers address and port (RFC 1624 equation 3).
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(crate) struct Gains {
@@ -18,7 +18,7 @@ pub(crate) struct Gains {
 }
 
 impl Gains {
-    /// What is gained where `old` becomes `new`.
+    /// Computes the difference for replacing `old` by `new`.
     #[inline(always)]
     pub(crate) fn new((old, old_port): End, (new, new_port): End) -> Self {
         let (from, to) = (u32::from_be_bytes(old), u32::from_be_bytes(new));
@@ -27,13 +27,13 @@ impl Gains {
         Self { address, both: checksum::add(address, gain(old_port, new_port)) }
     }
 
-    /// What is gained where `new` becomes `old` again: what is gained one way is lost on the other.
+    /// Returns the difference for the opposite direction: in one's complement arithmetic the negated value.
     #[inline(always)]
     pub(crate) fn back(self) -> Self {
         Self { address: !self.address, both: !self.both }
     }
 
-    /// Changes the checksums of a plain packet whose address and port have become others.
+    /// Updates the checksums of a plain packet whose address and port were replaced.
     #[inline(always)]
     pub(crate) fn add_to(self, plain: &mut Plain) {
         let header = !checksum::add(!plain.ip.checksum.get(), self.address);
@@ -46,8 +46,8 @@ impl Gains {
     }
 }
 
-/// A transport's checksum as it is written: one of UDP that comes out as zero is sent as all ones, as zero says that there is none
-/// (RFC 768).
+/// Returns a transport checksum as it is sent. UDP sends a result of zero as all ones, because zero means that there is
+/// no checksum (RFC 768).
 #[inline(always)]
 pub(super) fn as_sent(protocol: u8, sum: u16) -> u16 {
     if protocol == UDP && sum == 0 { 0xffff } else { sum }

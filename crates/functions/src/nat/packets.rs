@@ -1,4 +1,5 @@
-//! Translates packets that are not plain: with tags or options, ICMP queries, and errors with what they quote.
+//! Translation of packets that are not plain: with tags or options, ICMP queries, and ICMP errors with the packets they
+//! quote.
 
 use forebay_graph::effect::rewrite_ipv4_address;
 use forebay_packet::Packet;
@@ -9,10 +10,10 @@ use zerocopy::FromBytes;
 use super::gains::as_sent;
 use super::translation::Direction;
 
-/// An ICMP message's own header: type, code, checksum, and a word that queries have their identifier in.
+/// Length of an ICMP header: type, code, checksum, and a word that holds the identifier of a query.
 const ICMP_HEADER: usize = 8;
 
-/// Where in a transport's header its checksum is, and where the port that is translated; of ICMP the identifier.
+/// Returns the offsets of the checksum and of the translated port in a transport header; for ICMP, of the identifier.
 fn fields(protocol: u8, direction: Direction) -> Option<(usize, usize)> {
     let port = if direction == Direction::Out { 0 } else { 2 };
     match protocol {
@@ -23,7 +24,7 @@ fn fields(protocol: u8, direction: Direction) -> Option<(usize, usize)> {
     }
 }
 
-/// Gives a packet another source (on the way out) or destination (on the way in). Its headers are whole.
+/// Rewrites the source (on the way out) or the destination (on the way in) of a packet whose headers are complete.
 pub(super) fn translate(packet: &mut Packet, direction: Direction, (address, port): ([u8; 4], u16)) -> Option<()> {
     rewrite_ipv4_address(packet, direction == Direction::In, address)?;
     let (protocol, start) = packet.transport()?;
@@ -33,7 +34,7 @@ pub(super) fn translate(packet: &mut Packet, direction: Direction, (address, por
     Some(())
 }
 
-/// Writes a port, and changes the checksum by the difference where it is there; how the checksum was before and is after.
+/// Writes a port and updates the checksum, if there is one. Returns the checksum before and after.
 fn rewrite_port(header: &mut [u8], protocol: u8, direction: Direction, port: u16) -> Option<(u16, u16)> {
     let (sum_at, port_at) = fields(protocol, direction)?;
     let field: &mut [u8; 2] = header.get_mut(port_at..)?.first_chunk_mut()?;
@@ -51,8 +52,9 @@ fn rewrite_port(header: &mut [u8], protocol: u8, direction: Direction, port: u16
     Some((before, after))
 }
 
-/// Translates the packet that an ICMP error quotes (RFC 5508 section 4.2): it went the other way than the error goes, so that
-/// its destination is translated on the way out, and its source on the way in. The error's own checksum follows.
+/// Translates the packet that an ICMP error quotes (RFC 5508 section 4.2). The quoted packet went in the opposite
+/// direction of the error, so its destination is translated on the way out, and its source on the way in. The error's
+/// own checksum is updated.
 pub(super) fn translate_quoted(
     packet: &mut Packet,
     direction: Direction,
@@ -69,14 +71,15 @@ pub(super) fn translate_quoted(
     let field = if outward { &mut ip.destination } else { &mut ip.source };
     let (old, new) = (u32::from_be_bytes(*field), u32::from_be_bytes(address));
     *field = address;
-    // The quoted header sums up to the same as before: the error's checksum does not see the change.
+    // The quoted header still sums up to the same value, so this change does not affect the error's checksum.
     ip.checksum.set(checksum::replace32(ip.checksum.get(), old, new));
     let protocol = ip.protocol;
     let transport = rest.get_mut(options..)?;
-    // Of what is quoted the port stands where it would on the opposite way.
+    // In the quoted packet the port is where it would be in a packet of the opposite direction.
     let opposite = if outward { Direction::In } else { Direction::Out };
     let (sum_at, port_at) = fields(protocol, opposite)?;
-    // TCP's and UDP's checksums cover the address too; it is quoted where more than eight bytes are.
+    // The checksums of TCP and UDP also cover the address. The checksum is missing if only eight bytes of the transport
+    // are quoted.
     if protocol != ICMP
         && let Some(field) = transport.get_mut(sum_at..).and_then(<[u8]>::first_chunk_mut::<2>)
     {

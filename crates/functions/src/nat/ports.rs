@@ -1,34 +1,35 @@
-//! Which outside ports are given out: a bit for each port of each address and protocol.
+//! Outside ports in use: one bit for each port of each address and protocol.
 //!
-//! Where the search begins is drawn at random, so that nobody outside can tell the next port from the last one (RFC 6056
-//! section 3.3.1). A port is of the same parity as the one inside (RFC 4787 REQ-4), as RTP and RTCP of old want it.
+//! A search for a free port begins at a random position, so that an outside host cannot guess the next port from the
+//! last one (RFC 6056 section 3.3.1). An outside port has the same parity as the inside port (RFC 4787 REQ-4), which
+//! older implementations of RTP and RTCP need.
 
 use forebay_memory::{NoMemory, Zeroed};
 use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
 use forebay_simd::prefetch::prefetch_read;
 
-/// Words of bits for all ports.
+/// Number of 64-bit words with the bits of all ports.
 const WORDS: usize = 1 << 16 >> 6;
-/// Every second bit, from the first on.
+/// Every second bit, beginning with the lowest.
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
-/// What SplitMix64 goes on by at each draw.
+/// Increment of SplitMix64 at each draw.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The ports of a pool of addresses.
 pub(super) struct Ports {
-    /// By address and protocol: whether a port is given out.
+    /// For each address and protocol: the bits of the ports in use.
     used: Zeroed<u64>,
     random: u64,
 }
 
-/// Protocols' places.
-fn place(protocol: u8) -> usize {
+/// Returns the index of a protocol.
+fn protocol_index(protocol: u8) -> usize {
     match protocol {
         TCP => 0,
         UDP => 1,
         ICMP => 2,
-        other => unreachable!("no connection shows ports of protocol {other}"),
+        other => unreachable!("protocol {other} has no ports that are translated"),
     }
 }
 
@@ -37,7 +38,7 @@ impl Ports {
         Ok(Self { used: Zeroed::new(addresses as usize * 3 * WORDS)?, random: secret })
     }
 
-    /// What comes out after so many more draws: SplitMix64 (Steele, Lea, Flood 2014).
+    /// Returns the random number of a future draw: SplitMix64 (Steele, Lea, Flood 2014).
     fn drawn(&self, draws: u64) -> u64 {
         let mut x = self.random.wrapping_add(GAMMA.wrapping_mul(draws));
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -45,35 +46,38 @@ impl Ports {
         x ^ (x >> 31)
     }
 
-    /// At which port of a range the search begins that comes so many searches from now, the next one being 1.
+    /// Returns the port of a range at which a search begins. The next search has the number 1.
     fn start(&self, searches: u64, (first, last): (u16, u16)) -> u16 {
         first + (self.drawn(searches) % (u64::from(last - first) + 1)) as u16
     }
 
-    /// Where the word is that has this port's bit.
+    /// Returns the index of the word with this port's bit.
     fn word(address: u32, protocol: u8, port: u16) -> usize {
-        (address as usize * 3 + place(protocol)) * WORDS + usize::from(port / 64)
+        (address as usize * 3 + protocol_index(protocol)) * WORDS + usize::from(port / 64)
     }
 
+    /// Returns the words of an address and protocol.
     fn of(&mut self, address: u32, protocol: u8) -> &mut [u64] {
         let start = Self::word(address, protocol, 0);
         &mut self.used[start..start + WORDS]
     }
 
-    /// Asks the processor for where a search begins that is so many from now, if each one before it is over at once.
+    /// Prefetches the word at which a future search begins, if each search before it succeeds. The next search has the
+    /// number 1.
     #[inline]
     pub(super) fn prefetch(&self, searches: u64, address: u32, protocol: u8, range: (u16, u16)) {
         self.prefetch_port(address, protocol, self.start(searches, range));
     }
 
-    /// Asks the processor for what a port is given back to.
+    /// Prefetches the word with this port's bit.
     #[inline]
     pub(super) fn prefetch_port(&self, address: u32, protocol: u8, port: u16) {
         prefetch_read(&self.used, Self::word(address, protocol, port));
     }
 
-    /// Gives a port out of a range, of an address by its number in the pool: one of the parity of `like`, and that is `right`.
-    /// `None`: all of these are out, or so many `looks` at free ones found none that is.
+    /// Allocates a port of a range, of the address with this number in the pool. The port has the parity of `like` and
+    /// satisfies `right`. Returns `None` if all such ports are in use, or if `looks` free ports did not satisfy
+    /// `right`.
     pub(super) fn take(
         &mut self,
         address: u32,
@@ -89,7 +93,7 @@ impl Ports {
         let used = self.of(address, protocol);
         let (low, high) = (usize::from(first) / 64, usize::from(last) / 64);
         let mut word = start / 64;
-        // The word in which the search begins once more at its end, for what is below the beginning.
+        // The search visits its first word twice: at the end for the ports below its starting point.
         let words = high - low + 1;
         for step in 0..=words {
             let mut free = !used[word] & parity;
@@ -117,7 +121,7 @@ impl Ports {
         None
     }
 
-    /// Gives out this port; whether it was free.
+    /// Marks a port as in use. Returns true if it was free.
     pub(super) fn reserve(&mut self, address: u32, protocol: u8, port: u16) -> bool {
         let word = &mut self.of(address, protocol)[usize::from(port / 64)];
         let free = *word >> (port % 64) & 1 == 0;
@@ -125,7 +129,7 @@ impl Ports {
         free
     }
 
-    /// Takes a port back.
+    /// Frees a port.
     pub(super) fn give_back(&mut self, address: u32, protocol: u8, port: u16) {
         self.of(address, protocol)[usize::from(port / 64)] &= !(1 << (port % 64));
     }
@@ -153,11 +157,11 @@ mod tests {
             assert_eq!(out, (first..=last).collect());
             assert!(
                 ports.take(0, UDP, (first, last), first, 1 << 16, |_| true).is_some(),
-                "another address has its own"
+                "another address has its own ports"
             );
             assert!(
                 ports.take(1, TCP, (first, last), first, 1 << 16, |_| true).is_some(),
-                "another protocol has its own"
+                "another protocol has its own ports"
             );
             ports.give_back(1, UDP, last);
             assert_eq!(ports.take(1, UDP, (first, last), last, 1 << 16, |_| true), Some(last));
@@ -165,21 +169,21 @@ mod tests {
     }
 
     #[test]
-    fn an_address_takes_as_many_bytes_as_is_said() {
+    fn an_address_takes_as_many_bytes_as_documented() {
         assert_eq!(size_of_val(&*Ports::new(2, 1).expect("memory").used), 2 * (24 << 10));
     }
 
     #[test]
-    fn none_can_be_told_from_the_last() {
+    fn a_port_is_not_predictable_from_the_last_one() {
         let mut ports = Ports::new(1, 1).expect("memory");
         let out: Vec<_> = (0..100)
             .map(|_| ports.take(0, TCP, (1_024, 65_535), 2, 1 << 16, |_| true).expect("many are free"))
             .collect();
         let next = out.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < 64).count();
-        assert!(next < 5, "{next} of 100 next to the one before");
+        assert!(next < 5, "{next} of 100 ports are close to the previous one");
     }
 
-    /// Where most ports were taken that were right, a packet had up to 65536 looked at.
+    /// Regression: with most suitable ports in use, one packet could cause a search of up to 65536 ports.
     #[test]
     fn a_search_ends_after_so_many_looks() {
         let mut ports = Ports::new(1, 4).expect("memory");
@@ -192,13 +196,13 @@ mod tests {
             assert_eq!(ports.take(0, UDP, (1_024, 65_535), 2, most, never), None);
             assert_eq!(looked.get(), most);
         }
-        // Of every third port most are found by so few looks before the first search finds none.
+        // A third of the ports is suitable. Most of those are found before the first search reaches its limit.
         let mut out = 0;
         while ports.take(0, UDP, (1_024, 65_535), 2, 192, |port| port % 3 == 0).is_some() {
             out += 1;
         }
-        let there = (1_024..=65_535u16).filter(|port| port % 6 == 0).count();
-        assert!(out * 100 > there * 70, "{out} of {there}");
+        let suitable = (1_024..=65_535u16).filter(|port| port % 6 == 0).count();
+        assert!(out * 100 > suitable * 70, "{out} of {suitable}");
     }
 
     proptest! {
@@ -207,7 +211,11 @@ mod tests {
             let right = |port: u16| port % modulus == rest % modulus;
             let (mut ports, range) = (Ports::new(1, secret).expect("memory"), (2_000, 2_999));
             let mut count = 0;
-            while let Some(port) = ports.take(0, ICMP, range, 0, 1 << 16, right).or_else(|| ports.take(0, ICMP, range, 1, 1 << 16, right)) {
+            let mut take = || {
+                let mut of_parity = |parity| ports.take(0, ICMP, range, parity, 1 << 16, right);
+                of_parity(0).or_else(|| of_parity(1))
+            };
+            while let Some(port) = take() {
                 prop_assert!(right(port));
                 count += 1;
             }

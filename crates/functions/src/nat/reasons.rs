@@ -1,37 +1,34 @@
-//! Why packets are dropped by a translation, in either direction or on the way out alone.
+//! Drop reasons of a translation, for both directions or for the way out only.
 
 use forebay_graph::{Gate, Reason};
 
 use crate::undecidable::HIDES_ADDRESSES;
 
-/// The reasons for which [`nat_out`](crate::nat_out) drops.
+/// Drop reasons of [`nat_out`](crate::nat_out).
 pub(crate) const OUT_DROPS: &[Reason] = &[
-    Reason { name: "no_session", help: "The packet is of no session that there is, and may not open one." },
-    Reason {
-        name: "fragment",
-        help: "A fragment does not show its ports, or what follows does not: put `reassemble` before.",
-    },
+    Reason { name: "no_session", help: "The packet belongs to no session and may not open one." },
+    Reason { name: "fragment", help: "The packet is a fragment, so its ports are not known: put `reassemble` before." },
     Reason {
         name: "protocol",
-        help: "The packet is of a protocol or ICMP type without ports to translate, or its header is cut short.",
+        help: "The protocol or ICMP type has no ports to translate, or the header is cut short.",
     },
     Reason { name: "full", help: "There is no room for another session." },
-    Reason { name: "busy", help: "Another worker has the table, which cannot be." },
+    Reason { name: "busy", help: "Another worker holds the table; this should never happen." },
     Reason { name: "undecidable", help: HIDES_ADDRESSES },
     Reason {
         name: "no_port",
-        help: "All ports are given out that the session's outside address has, or that one inside address may have.",
+        help: "All ports of the session's outside address are in use, or the inside address has reached its limit.",
     },
     Reason {
         name: "hairpin",
-        help: "The packet goes from inside to an outside address of the pool, and the module has no such gate.",
+        help: "The packet goes from inside to an outside address of the pool, and the module has no gate `hairpin`.",
     },
     Reason {
         name: "not_inside",
-        help: "The source is none of the inside addresses whose ports are computed, and no ports are reserved for others.",
+        help: "The source is not an inside address with computed ports, and no ports are reserved for other addresses.",
     },
 ];
-/// Those for which [`nat_in`](crate::nat_in) does: no port is given out on the way in.
+/// Drop reasons of [`nat_in`](crate::nat_in), which never allocates a port.
 pub(crate) const IN_DROPS: &[Reason] = OUT_DROPS.split_at(6).0;
 
 pub(super) const NO_SESSION: Gate = Gate::drop(0);

@@ -1,10 +1,10 @@
-//! Packets out and back: through both functions with one state, and against a model.
+//! Packets out and back, through both functions with one state, and comparisons with a model.
 
 mod allotted;
 mod edges;
+mod log_and_tables;
 mod model;
 mod refused;
-mod told;
 mod tracked;
 
 use std::sync::Arc;
@@ -52,13 +52,13 @@ impl Both {
         Self { out: out.expect("parameters"), back: back.expect("parameters") }
     }
 
-    /// What a frame becomes on its way out, where it goes on.
+    /// Sends a frame out. Returns the frame afterwards if it leaves through the first gate.
     pub(super) fn goes_out(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
         let (gate, frame) = self.out.run(frame);
         (gate == Gate::FIRST).then_some(frame)
     }
 
-    /// The same on its way in.
+    /// Sends a frame back. Returns the frame afterwards if it leaves through the first gate.
     pub(super) fn comes_back(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
         let (gate, frame) = self.back.run(frame);
         (gate == Gate::FIRST).then_some(frame)
@@ -75,7 +75,7 @@ fn make(state: Value, surroundings: &mut Surroundings) -> Result<Nat, String> {
     Nat::new(params, &mut Setup::new("nat1", surroundings)).map_err(|error| error.to_string())
 }
 
-/// A frame of UDP, with and without a tag.
+/// A UDP frame without a tag.
 pub(super) fn udp(from: ([u8; 4], u16), to: ([u8; 4], u16), payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from.0, to.0, 64).udp(from.1, to.1);
@@ -83,6 +83,7 @@ pub(super) fn udp(from: ([u8; 4], u16), to: ([u8; 4], u16), payload: &[u8]) -> V
     frame
 }
 
+/// A UDP frame with a VLAN tag.
 pub(super) fn tagged_udp(from: ([u8; 4], u16), to: ([u8; 4], u16), payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     let tag = etherparse::VlanId::try_new(7).expect("a tag");
@@ -91,7 +92,7 @@ pub(super) fn tagged_udp(from: ([u8; 4], u16), to: ([u8; 4], u16), payload: &[u8
     frame
 }
 
-/// A frame of TCP with these flags: `S`, `A`, `F`, `R`.
+/// A TCP frame with these flags: `S`, `A`, `F`, `R`.
 pub(super) fn tcp(from: ([u8; 4], u16), to: ([u8; 4], u16), flags: &str) -> Vec<u8> {
     let mut builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from.0, to.0, 64).tcp(from.1, to.1, 1, 1_000);
     for flag in flags.chars() {
@@ -115,7 +116,7 @@ fn echo(from: [u8; 4], to: [u8; 4], id: u16, reply: bool) -> Vec<u8> {
     frame
 }
 
-/// An ICMP error that quotes the first `quote` bytes of the packet in a frame.
+/// An ICMP error that quotes the first `quote` bytes of a frame's packet.
 fn error(from: [u8; 4], to: [u8; 4], frame: &[u8], quote: usize) -> Vec<u8> {
     let mut error = Vec::new();
     let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from, to, 64).icmpv4_raw(3, 3, [0; 4]);
@@ -123,7 +124,8 @@ fn error(from: [u8; 4], to: [u8; 4], frame: &[u8], quote: usize) -> Vec<u8> {
     error
 }
 
-/// Source and destination with their ports (an identifier in place of both), of a frame whose checksums are all right.
+/// Returns source and destination with their ports (for ICMP, the identifier in place of both). Asserts that all
+/// checksums are right.
 pub(super) fn ends(frame: &[u8]) -> (([u8; 4], u16), ([u8; 4], u16)) {
     let parsed = SlicedPacket::from_ethernet(frame).expect("well-formed");
     let Some(NetSlice::Ipv4(network)) = parsed.net else { panic!("IPv4") };
@@ -160,7 +162,7 @@ fn is_of_pool(address: [u8; 4]) -> bool {
 }
 
 #[test]
-fn what_goes_out_comes_back() {
+fn a_reply_is_translated_back() {
     let mut nat = plain();
     for (frame, reply) in [(udp as fn(_, _, _) -> _, udp as fn(_, _, _) -> _), (tagged_udp, tagged_udp)] {
         let sent = frame((HOST, 5_000), (PEER, 53), b"a query");
@@ -169,7 +171,7 @@ fn what_goes_out_comes_back() {
         assert!(is_of_pool(source.0) && source.1 >= 1_024 && destination == (PEER, 53));
         let back = nat.comes_back(&reply((PEER, 53), source, b"an answer")).expect("of the session");
         assert_eq!(ends(&back), ((PEER, 53), (HOST, 5_000)));
-        assert_eq!(back, reply((PEER, 53), (HOST, 5_000), b"an answer"), "but for addresses all is as it was");
+        assert_eq!(back, reply((PEER, 53), (HOST, 5_000), b"an answer"), "only the destination changes");
     }
 }
 
@@ -184,7 +186,7 @@ fn a_tcp_connection_runs_through_its_states() {
         assert_eq!(ends(&nat.goes_out(&tcp(here, there, "A")).expect("the session")).0, outside);
         assert_eq!(ends(&nat.comes_back(&tcp(there, outside, "A")).expect("the session")).1, here);
     }
-    // RFC 5382 section 5: two hours and four minutes; none of a connection that is over.
+    // RFC 5382 section 5: two hours and four minutes for an established connection, less for one that has ended.
     nat.pass(7_400);
     assert!(nat.goes_out(&tcp(here, there, "A")).is_some());
     nat.goes_out(&tcp(here, there, "FA")).expect("the session");
@@ -201,12 +203,12 @@ fn pings_come_back() {
     let (outside, _) = ends(&nat.goes_out(&echo(HOST, PEER, 77, false)).expect("a request"));
     let back = nat.comes_back(&echo(PEER, outside.0, outside.1, true)).expect("a reply");
     assert_eq!(back, echo(PEER, HOST, 77, true));
-    assert_eq!(nat.goes_out(&echo(HOST, PEER, 78, true)), None, "a reply that nobody asked for");
+    assert_eq!(nat.goes_out(&echo(HOST, PEER, 78, true)), None, "a reply without a request");
     assert_eq!(nat.comes_back(&echo(PEER, outside.0, outside.1, false)), None, "a request from outside");
 }
 
 #[test]
-fn errors_reach_who_sent_what_they_are_about() {
+fn errors_reach_the_sender_of_the_quoted_packet() {
     let mut nat = plain();
     let router = [203, 0, 113, 1];
     for (sent, quote) in [
@@ -218,10 +220,10 @@ fn errors_reach_who_sent_what_they_are_about() {
     ] {
         let outside = nat.goes_out(&sent).expect("it opens a session");
         let (source, _) = ends(&outside);
-        // About what went out, by a router on the way.
+        // A router's error about a packet that went out.
         let back = nat.comes_back(&error(router, source.0, &outside, quote)).expect("of the session");
         assert_eq!(back, error(router, HOST, &sent, quote));
-        // About what came back, by the host.
+        // The host's error about a packet that came back.
         let answer = match sent[23] {
             6 => tcp((PEER, 80), source, "SA"),
             17 => udp((PEER, 53), source, b"an answer"),
@@ -232,21 +234,21 @@ fn errors_reach_who_sent_what_they_are_about() {
         assert_eq!(out, error(source.0, PEER, &answer, quote.min(inner.len() - 14)));
     }
     let stranger = udp((HOST, 1), (PEER, 9_999), b"12345678");
-    assert_eq!(nat.goes_out(&error(HOST, PEER, &stranger, 28)), None, "about nothing");
+    assert_eq!(nat.goes_out(&error(HOST, PEER, &stranger, 28)), None, "the quoted packet has no session");
     assert_eq!(nat.comes_back(&error(router, [192, 0, 2, 1], &stranger, 20)), None, "it quotes too little");
 }
 
-/// Errors about first fragments were dropped, though they quote the ports (RFC 5508 section 4.2).
+/// Regression: errors about first fragments were dropped, although they quote the ports (RFC 5508 section 4.2).
 #[test]
-fn errors_about_first_fragments_reach_who_sent_the_datagram() {
+fn errors_about_first_fragments_reach_the_sender_of_the_datagram() {
     let mut nat = plain();
     let router = [203, 0, 113, 1];
-    // A router's fragment of a frame: the header's checksum follows the flags.
-    let fragment = |frame: &[u8], place: u16| {
+    // Makes a fragment of a frame, as a router would: sets the flags and offset, and updates the header's checksum.
+    let fragment = |frame: &[u8], offset: u16| {
         let mut frame = frame.to_vec();
         let old = u16::from_be_bytes([frame[20], frame[21]]);
-        frame[20..22].copy_from_slice(&place.to_be_bytes());
-        let sum = checksum::replace16(u16::from_be_bytes([frame[24], frame[25]]), old, place);
+        frame[20..22].copy_from_slice(&offset.to_be_bytes());
+        let sum = checksum::replace16(u16::from_be_bytes([frame[24], frame[25]]), old, offset);
         frame[24..26].copy_from_slice(&sum.to_be_bytes());
         frame
     };
@@ -259,14 +261,18 @@ fn errors_about_first_fragments_reach_who_sent_the_datagram() {
     ] {
         let outside = nat.goes_out(&sent).expect("it opens a session");
         let (source, _) = ends(&outside);
-        let about = |frame: &[u8], place| fragment(frame, place);
+        let about = |frame: &[u8], offset| fragment(frame, offset);
         let back = nat.comes_back(&error(router, source.0, &about(&outside, 0x2000), quote)).expect("of the session");
         assert_eq!(back, error(router, HOST, &about(&sent, 0x2000), quote));
-        assert_eq!(nat.comes_back(&error(router, source.0, &about(&outside, 0x2001), quote)), None, "a later one");
+        assert_eq!(
+            nat.comes_back(&error(router, source.0, &about(&outside, 0x2001), quote)),
+            None,
+            "a later fragment does not quote ports"
+        );
     }
 }
 
-/// Hosts that ask each other: who is outside cannot, by whichever identifier, and does not disturb who is inside.
+/// A query from outside cannot use the identifier of a session, and does not change the session.
 #[test]
 fn a_query_from_outside_by_a_known_identifier_disturbs_nothing() {
     let mut nat = plain();
@@ -288,13 +294,13 @@ fn a_query_from_outside_by_a_known_identifier_disturbs_nothing() {
         let back = nat.comes_back(&error([203, 0, 113, 1], outside.0, &out, 28)).expect("of the session");
         assert_eq!(back, error([203, 0, 113, 1], HOST, &query(HOST, PEER, 77, asks), 28));
     }
-    // Messages that are no queries have no identifier to translate.
+    // Messages that are not queries have no identifier to translate.
     for kind in [5, 9, 10, 40, 255] {
         assert_eq!(nat.out.run(&query(HOST, PEER, 77, kind)).0, PROTOCOL, "{kind}");
     }
 }
 
-/// A stray reset left a live connection on the short time-out for good.
+/// Regression: a stray reset left a live connection on the short time-out forever.
 #[test]
 fn traffic_after_a_stray_reset_keeps_the_session() {
     let mut nat = plain();
@@ -310,7 +316,7 @@ fn traffic_after_a_stray_reset_keeps_the_session() {
     assert!(nat.goes_out(&tcp(here, there, "A")).is_some());
 }
 
-/// Where the checksum that is quoted came out as zero over the address, it was taken for none when the port's turn came.
+/// Regression: if a quoted checksum was zero after the address was replaced, it was taken for a missing checksum.
 #[test]
 fn a_quoted_checksum_that_passes_through_zero_is_still_one() {
     let mut nat = plain();
@@ -335,7 +341,7 @@ fn a_quoted_checksum_that_passes_through_zero_is_still_one() {
             answered += 1;
         }
     }
-    assert!(sent > 0 && answered > 0, "there are such packets");
+    assert!(sent > 0 && answered > 0, "there must be packets of both types");
 }
 
 #[test]
@@ -348,14 +354,14 @@ fn an_inside_port_has_one_outside() {
     }
     for port in 5_001..5_020 {
         let other = outside(&mut nat, port, (PEER, 53));
-        assert_eq!(other.0, first.0, "an inside address has one outside");
+        assert_eq!(other.0, first.0, "an inside address has one outside address");
         assert_ne!(other.1, first.1);
         assert_eq!(other.1 % 2, port % 2, "parity is kept");
     }
 }
 
 #[test]
-fn nobody_outside_opens_a_session_unless_it_is_allowed() {
+fn packets_from_outside_open_no_session_unless_the_filtering_allows_it() {
     let mut nat = plain();
     let (outside, _) = ends(&nat.goes_out(&udp((HOST, 5_000), (PEER, 53), b"")).expect("room"));
     for from in [(PEER, 54), ([198, 51, 100, 10], 53)] {
@@ -366,7 +372,7 @@ fn nobody_outside_opens_a_session_unless_it_is_allowed() {
     let stranger = ([198, 51, 100, 10], 99);
     assert_eq!(ends(&nat.comes_back(&udp(stranger, outside, b"")).expect("from anywhere")).1, (HOST, 5_000));
     assert_eq!(ends(&nat.goes_out(&udp((HOST, 5_000), stranger, b"")).expect("its answer")).0, outside);
-    assert_eq!(nat.comes_back(&udp(stranger, (outside.0, outside.1 ^ 1), b"")), None, "a port that nobody has");
+    assert_eq!(nat.comes_back(&udp(stranger, (outside.0, outside.1 ^ 1), b"")), None, "a port that is not in use");
 }
 
 #[test]
@@ -401,20 +407,20 @@ fn inside_hosts_reach_each_other_by_outside_addresses() {
     assert_eq!((gate, ends(&frame)), (Gate::out(1), (outside, first)));
 }
 
-/// What was dropped as `hairpin` had opened a session before, and taken a port.
+/// Regression: a packet that was dropped as `hairpin` had opened a session and taken a port.
 #[test]
-fn what_may_not_go_in_again_leaves_nothing_behind() {
+fn a_dropped_hairpin_packet_leaves_no_session() {
     let (from, to) = ((HOST, 5_000), ([192, 0, 2, 3], 9));
     let to_pool = [udp(from, to, b""), tagged_udp(from, to, b"")];
     for (hairpin, gate) in [(false, HAIRPIN), (true, NO_SESSION)] {
         let mut nat = Both::of_share(json!({ "pool": "192.0.2.0/28" }), (0, 1), hairpin);
         for frame in &to_pool {
-            assert_eq!(nat.out.run(frame).0, gate, "nobody has that port");
+            assert_eq!(nat.out.run(frame).0, gate, "the port is not in use");
         }
         nat.out.wake();
         assert_eq!(nat.out.counters("sessions")["open"], 0, "{gate:?}");
         assert!(hairpin || nat.out.counters("sessions")["opened"] == 0);
-        // A session that was there stays.
+        // A session that existed before stays.
         assert!(nat.goes_out(&udp((HOST, 5_000), (PEER, 53), b"")).is_some());
         assert_eq!(nat.out.run(&to_pool[0]).0, gate);
         nat.out.wake();
@@ -427,7 +433,7 @@ fn what_may_not_go_in_again_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_direction_lists_what_it_can_drop() {
+fn each_direction_lists_its_drop_reasons() {
     assert_eq!(
         OUT_DROPS[6..].iter().map(|reason| reason.name).collect::<Vec<_>>(),
         ["no_port", "hairpin", "not_inside"]
@@ -435,9 +441,10 @@ fn a_direction_lists_what_it_can_drop() {
     assert_eq!(IN_DROPS.len(), 6, "no port is given out on the way in");
 }
 
-/// A session that came to be remembered for less time kept its place and its port as long as it would have had them before.
+/// Regression: a session whose time-out became shorter kept its entry and its port until the end of the longer
+/// time-out.
 #[test]
-fn a_shorter_time_out_is_kept_whichever_phase_has_it() {
+fn a_shorter_time_out_applies_in_every_phase() {
     let timeouts = json!({ "udp": "60s", "tcp_closing": "2s" });
     let mut nat = Both::new(json!({ "pool": "192.0.2.1", "ports": [2_000, 2_001], "timeouts": timeouts }));
     let (outside, _) = ends(&nat.goes_out(&udp((HOST, 5_000), (PEER, 53), b"a query")).expect("a port"));
@@ -450,14 +457,14 @@ fn a_shorter_time_out_is_kept_whichever_phase_has_it() {
         nat.out.wake();
         nat.out.counters("sessions")["open"]
     };
-    // Ends are looked at to a 2 048th of the longest time-out, which is 3.6 seconds here.
+    // Sessions are removed up to a 2048th of the longest time-out late, which is 3.6 seconds here.
     assert_eq!([0, 6, 50, 10].map(&mut open), [2, 1, 1, 0]);
 }
 
-/// More sessions end than are removed in one call, and no packet comes: their ports were out for a quarter of a second for each
-/// thousand.
+/// Regression: more sessions end than one call removes, and no packet comes. Their ports were freed only at a rate of a
+/// thousand per quarter of a second.
 #[test]
-fn what_has_ended_is_removed_at_once_though_no_packets_come() {
+fn ended_sessions_are_removed_without_packets() {
     let mut nat = Both::new(json!({ "pool": "192.0.2.1", "ports": [2_000, 5_999] }));
     for port in 0..4_000 {
         assert!(nat.goes_out(&udp((HOST, port), (PEER, 53), b"")).is_some());
@@ -471,7 +478,7 @@ fn what_has_ended_is_removed_at_once_though_no_packets_come() {
 }
 
 #[test]
-fn what_cannot_be_translated_is_dropped_and_what_need_not_be_passes() {
+fn untranslatable_packets_are_dropped() {
     let mut nat = plain();
     let mut fragment = udp((HOST, 1), (PEER, 2), b"12345678");
     fragment[20] = 0x20;
@@ -489,9 +496,9 @@ fn what_cannot_be_translated_is_dropped_and_what_need_not_be_passes() {
     }
 }
 
-/// What is not IPv4 passed on its way out, and was dropped on its way in, where it passes too.
+/// Regression: packets that are not IPv4 passed on the way out but were dropped on the way in.
 #[test]
-fn what_is_not_ipv4_passes_both_ways() {
+fn packets_that_are_not_ipv4_pass_both_ways() {
     let mut nat = plain();
     let mut ipv6 = Vec::new();
     let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([1; 16], [2; 16], 64).udp(1, 2);
@@ -503,7 +510,7 @@ fn what_is_not_ipv4_passes_both_ways() {
 }
 
 #[test]
-fn who_ends_soonest_gives_way_and_its_port_is_free() {
+fn the_session_that_ends_soonest_gives_way_and_frees_its_port() {
     let mut nat = Both::new(json!({ "pool": "192.0.2.1", "sessions": 4, "ports": [2_000, 2_004] }));
     let open = |nat: &mut Both, port| nat.goes_out(&udp((HOST, port), (PEER, 53), b"")).is_some();
     for port in 0..20 {
@@ -537,7 +544,7 @@ fn ports_run_out_and_come_back() {
     let mut nat = Both::new(json!({ "pool": "192.0.2.1", "ports_per_address": 2 }));
     assert_eq!([1, 2, 3].map(|port| open(&mut nat, port)), [Gate::FIRST, Gate::FIRST, NO_PORT]);
     let other = nat.out.run(&udp(([10, 0, 0, 8], 1), (PEER, 53), b"")).0;
-    assert_eq!(other, Gate::FIRST, "another address has its own");
+    assert_eq!(other, Gate::FIRST, "another address has its own limit");
     assert_eq!(nat.out.run(&tcp((HOST, 1), (PEER, 53), "S")).0, Gate::FIRST, "another protocol too");
 }
 
@@ -555,23 +562,26 @@ fn sessions_come_back_to_their_worker() {
     }
 }
 
-/// What the documentation says that a session takes, with a binding of its own.
+/// The documented size of a session that has its own binding.
 #[test]
-fn a_session_takes_as_many_bytes_as_is_said() {
+fn a_session_takes_as_many_bytes_as_documented() {
     let most = 100_000;
     let sessions = Sessions::<Translation>::new(most, Seed::new(1)).expect("memory").bytes();
-    for (limit, from_outside, said) in
+    for (limit, from_outside, documented) in
         [(u16::MAX, false, 157), (u16::MAX, true, 166), (1_000, false, 231), (1_000, true, 240)]
     {
         let bindings = Bindings::new(most, 0, limit, from_outside, 1).expect("memory").bytes();
         let each = (sessions + bindings) as f64 / most as f64;
-        assert!((f64::from(said) - 3.0..=f64::from(said)).contains(&each), "{each} bytes, not {said}");
+        assert!(
+            (f64::from(documented) - 3.0..=f64::from(documented)).contains(&each),
+            "{each} bytes, not {documented}"
+        );
     }
 }
 
-/// More sessions than are removed in one call had ended, and those left let packets in.
+/// Regression: more sessions had ended than one call removes, and those that remained let packets in.
 #[test]
-fn what_has_ended_is_over_however_many_have() {
+fn ended_sessions_let_no_packet_in_before_they_are_removed() {
     let mut nat = Both::new(json!({ "pool": "192.0.2.1" }));
     let outside: Vec<_> =
         (0..200u16).map(|n| ends(&nat.out.run(&udp((HOST, 2_000 + n), (PEER, 53), b"")).1).0).collect();

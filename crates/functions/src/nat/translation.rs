@@ -1,4 +1,4 @@
-//! A translated session: both of its 5-tuples, and what becomes of a packet's headers.
+//! A translated session: both of its 5-tuples, and the translation of a packet's headers.
 
 use zerocopy::FromZeros;
 
@@ -6,12 +6,12 @@ use super::Gains;
 use crate::connection::{Connection, Plain};
 use crate::tables::sessions::{Session, Tuple4};
 
-/// Which way packets go.
+/// Direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// From inside to outside: the source is translated.
     Out,
-    /// From outside to inside: the destination.
+    /// From outside to inside: the destination is translated.
     In,
 }
 
@@ -19,18 +19,18 @@ pub(crate) enum Direction {
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(super) struct Translation {
-    /// As packets to outside come.
+    /// 5-tuple of packets to outside, before their translation.
     inside: Tuple4,
-    /// As packets from outside come.
+    /// 5-tuple of packets from outside, before their translation.
     outside: Tuple4,
-    /// What checksums gain on the way out.
+    /// Checksum differences on the way out.
     gains: Gains,
-    /// The number of the binding that it is one of.
+    /// Number of the session's binding.
     binding: u32,
     pub(super) connection: Connection,
-    /// 1 where it was opened from outside.
+    /// 1 if a packet from outside opened the session.
     reversed: u8,
-    /// Keeps the length a multiple of eight, as the derive wants it.
+    /// Padding: `FromZeros` is derived only for structs without implicit padding.
     _spare: [u8; 5],
 }
 
@@ -45,9 +45,9 @@ impl Session for Translation {
 }
 
 impl Translation {
-    /// The side of packets to outside.
+    /// Side of packets to outside.
     pub(super) const INSIDE: u32 = 0;
-    /// The side of packets from outside.
+    /// Side of packets from outside.
     pub(super) const OUTSIDE: u32 = 1;
 
     pub(super) fn new(
@@ -61,23 +61,23 @@ impl Translation {
         Self { inside, outside, gains, binding, connection, reversed, _spare: [0; 5] }
     }
 
-    /// As packets to outside come.
+    /// 5-tuple of packets to outside, before their translation.
     pub(super) fn inside(&self) -> Tuple4 {
         self.inside
     }
 
-    /// The number of its binding.
+    /// Number of the session's binding.
     pub(super) fn binding(&self) -> u32 {
         self.binding
     }
 
-    /// Whether a packet this way is one of the side that did not open it.
+    /// Whether a packet in this direction comes from the side that did not open the session.
     #[inline(always)]
     pub(super) fn is_reply(&self, direction: Direction) -> bool {
         (direction == Direction::In) != (self.reversed == 1)
     }
 
-    /// What a packet's source becomes on the way out, and its destination on the way in.
+    /// Returns the new source (on the way out) or the new destination (on the way in) of a packet.
     #[inline(always)]
     pub(super) fn becomes(&self, direction: Direction) -> ([u8; 4], u16) {
         match direction {

@@ -1,4 +1,4 @@
-//! A worker's translator: its sessions, and what happens to each packet.
+//! A worker's translator: its sessions, and the translation of each packet.
 
 mod shown;
 
@@ -22,17 +22,17 @@ use super::{Filtering, Nat, WhenFull, packets, translate_error};
 use crate::connection::{
     Connection, ENDS, FoundSession, Headers, Plain, SessionRow, Shown, SlotClock, Timeouts, opens,
 };
-use crate::listing::{Desk, Part};
+use crate::listing::{OperatorSide, WorkerSide};
 use crate::parameters::no_memory;
 use crate::tables::sessions::{Found, GO, Refused, Seed, Sessions, Slot, Spot, Tuple4};
 pub(crate) use shown::{BINDINGS, SESSIONS};
 
-/// What is counted of sessions, in this order.
+/// Counters of sessions, in this order.
 pub(crate) const COUNTERS: [&str; 5] = ["open", "opened", "ended", "evicted", "refused"];
 
-/// Ports that are looked at for one by which packets come back to their worker, as many times as there are workers. One in as
-/// many as there are workers leads back, so that none in this many does by chance once in e⁶⁴ times; where most of those are
-/// taken that would, no packet is to look through all 65536.
+/// Limit of a search for a port, per worker. With several workers a port is suitable only if replies to it reach the
+/// session's worker. With n workers about one port in n is suitable, so a search of 64·n free ports fails by chance
+/// once in e⁶⁴ times. The limit keeps a packet from searching all 65536 ports when most suitable ports are in use.
 const LOOKS: usize = 64;
 
 /// A worker's translator.
@@ -40,7 +40,7 @@ pub(crate) struct Translator {
     table: Sessions<Translation>,
     bindings: Bindings,
     ports: Ports,
-    /// The first address of the pool, and how many there are.
+    /// The first address of the pool, and the number of addresses.
     pool: (u32, u32),
     when_full: WhenFull,
     filtering: Filtering,
@@ -49,8 +49,8 @@ pub(crate) struct Translator {
     share: (usize, usize),
     allotment: Allotment,
     allocations: Allocations,
-    desk: Desk,
-    /// The slot that it is.
+    worker_side: WorkerSide,
+    /// Present time slot.
     now: Slot,
     opened: u64,
     ended: u64,
@@ -64,10 +64,10 @@ impl Translator {
         sessions: usize,
         share: (usize, usize),
         secret: u64,
-        part: &Arc<Part>,
+        operators: &Arc<OperatorSide>,
     ) -> Result<Self, SetupError> {
         let lack = || no_memory("state", format!("a table of {sessions} sessions (the state's `sessions`)"));
-        // A session has its binding before another one gives way to it.
+        // A new session gets its binding before another session gives way, so one more binding is needed.
         let bindings = sessions + 1;
         let mut new = Self {
             table: Sessions::new(sessions, Seed::new(secret)).map_err(lack())?.lasting(nat.timeouts.longest()),
@@ -89,7 +89,7 @@ impl Translator {
             share,
             allotment: Allotment::new(nat, secret ^ 4),
             allocations: Allocations::new(share),
-            desk: part.desk(),
+            worker_side: operators.worker_side(),
             now: 0,
             opened: 0,
             ended: 0,
@@ -99,15 +99,15 @@ impl Translator {
         for (protocol, outside, inside) in &nat.forwards {
             new.ports.reserve(outside.0 - nat.pool.0, *protocol, outside.1);
             let inside = Endpoint::new(inside.0, inside.1, *protocol, 0);
-            // As many places as there are forwards are theirs.
+            // The table has room for all forwards.
             let bound = new.bindings.forward(inside, Endpoint::new(outside.0, outside.1, *protocol, 1));
             bound.map_err(|refused| SetupError::at("state", format!("forwards: {refused}")))?;
         }
         Ok(new)
     }
 
-    /// Returns the session of a packet with this 5-tuple, before or after its translation, if it has not ended. The
-    /// session stays as it is.
+    /// Returns the session of a packet that has not ended. `tuple` is the packet's 5-tuple before or after its
+    /// translation. The session does not change.
     pub(super) fn known(&self, tuple: Tuple4, now: Ticks) -> Option<FoundSession> {
         let now = self.clock.slot(now);
         [(tuple, Direction::Out), (tuple.reversed(), Direction::In)].into_iter().find_map(|(key, inside)| {
@@ -115,7 +115,7 @@ impl Translator {
             if !found.is_some() || self.table.ends(found) <= now {
                 return None;
             }
-            // A packet to outside has the inside tuple before its translation, and the reversed outside one after it.
+            // A packet to outside has the inside tuple before its translation, and the reversed outside tuple after it.
             let outwards = (found.side() == Translation::INSIDE) == (inside == Direction::Out);
             let session = self.table.get(found);
             let direction = if outwards { Direction::Out } else { Direction::In };
@@ -124,13 +124,13 @@ impl Translator {
         })
     }
 
-    /// Marks the session of this number, which is there.
+    /// Marks the session of this number, which must exist.
     pub(super) fn mark(&mut self, number: usize) {
         let found = self.table.numbered(number as u32);
         self.table.get_mut(found).connection.mark();
     }
 
-    /// Begins a call: sessions that have ended are removed, a few at a time.
+    /// Begins a call: removes sessions that have ended, a few at a time.
     #[inline]
     pub(crate) fn begin(&mut self, context: &Context<'_>, packets: u32) {
         self.now = self.clock.slot(context.now());
@@ -148,18 +148,18 @@ impl Translator {
         }
     }
 
-    /// Whether sessions that may have ended are still to be looked at.
+    /// Whether sessions that may have ended remain to be checked.
     pub(super) fn is_due(&mut self) -> bool {
         self.table.is_due(self.now)
     }
 
-    /// Whether sessions wait for their end.
+    /// Whether there are no sessions.
     pub(crate) fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
 
-    /// Tells what is counted ([`COUNTERS`]).
-    pub(crate) fn tell(&self, counters: &Arc<[Counter]>) {
+    /// Publishes the counters ([`COUNTERS`]).
+    pub(crate) fn publish_counters(&self, counters: &Arc<[Counter]>) {
         let values = [self.table.len() as u64, self.opened, self.ended, self.evicted, self.refused];
         for (counter, value) in counters.iter().zip(values) {
             counter.set(value);
@@ -167,15 +167,14 @@ impl Translator {
         self.publish();
     }
 
-    /// Translates packets of one direction, and puts those on their gates that do not go on through the first. `hairpin` is
-    /// where packets go that come from inside and go there again.
+    /// Translates packets of one direction. Packets that do not leave through the first gate are assigned another gate.
     #[inline(always)]
     pub(crate) fn process(
         &mut self,
         batch: &mut [Packet],
         context: &mut Context<'_>,
         direction: Direction,
-        ways: Ways,
+        outputs: Outputs,
     ) {
         let side = if direction == Direction::Out { Translation::INSIDE } else { Translation::OUTSIDE };
         for (go, packets) in batch.chunks_mut(GO).enumerate() {
@@ -183,7 +182,7 @@ impl Translator {
             let mut spots = [Spot::default(); GO];
             let mut found = [Found::NONE; GO];
             for (packet, key) in packets.iter().zip(&mut keys) {
-                // What is not plain is of no session by this key: nothing has protocol 0.
+                // A packet that is not plain gets a key that no session has: protocol 0 is not used.
                 *key = Plain::of(packet).map_or(Tuple4::default(), Plain::tuple);
             }
             self.table.find_go(&keys[..packets.len()], &mut spots, &mut found[..packets.len()]);
@@ -197,7 +196,7 @@ impl Translator {
                 if found.is_some() && self.table.removals() != removals && !self.table.is_still(found, key) {
                     found = Found::NONE;
                 }
-                // A packet before it may have opened its session.
+                // An earlier packet of the batch may have opened the session.
                 if !found.is_some() && self.opened != opened {
                     found = self.table.find_at(spots[at], key);
                 }
@@ -207,8 +206,8 @@ impl Translator {
                 let opens = !found.is_some() && direction == Direction::Out;
                 let gate = if opens { self.open_plain(packet, key, spots[at]) } else { None };
                 let gate = gate.unwrap_or_else(|| match direction {
-                    Direction::Out => self.goes_out(packet, ways),
-                    Direction::In => self.step(packet, direction, ways).map_or_else(|gate| gate, |_| Gate::FIRST),
+                    Direction::Out => self.goes_out(packet, outputs),
+                    Direction::In => self.step(packet, direction, outputs).map_or_else(|gate| gate, |_| Gate::FIRST),
                 });
                 if gate != Gate::FIRST {
                     context.put(go * GO + at, gate);
@@ -217,14 +216,14 @@ impl Translator {
         }
     }
 
-    /// Packets of these keys may open sessions: what that takes is asked for.
+    /// Prefetches the entries that are needed if packets with these keys open sessions.
     #[inline(never)]
     fn make_ready(&self, keys: &[Tuple4; GO], missing: u32) {
-        let (mut left, mut searches) = (missing, 0);
-        while left != 0 {
-            let key = keys[left.trailing_zeros() as usize % GO];
-            left &= left - 1;
-            // What is not plain is of no protocol, and is looked at by itself.
+        let (mut remaining, mut searches) = (missing, 0);
+        while remaining != 0 {
+            let key = keys[remaining.trailing_zeros() as usize % GO];
+            remaining &= remaining - 1;
+            // A packet that is not plain has protocol 0. It is handled separately.
             if key.protocol() == 0 {
                 continue;
             }
@@ -244,17 +243,18 @@ impl Translator {
         });
     }
 
-    /// Translates a plain packet of a session that goes on as before.
+    /// Translates a plain packet of a session that it does not change. Returns false if the packet needs the general
+    /// case.
     #[inline(always)]
     fn quickly(&mut self, packet: &mut Packet, found: Found, direction: Direction) -> bool {
-        // Only plain ones are of a session by their key.
+        // Only a plain packet is found by its key.
         let Some(plain) = Plain::known_mut(packet) else { return false };
         let (session, ends) = self.table.lasts(found);
-        let there = *ends > self.now;
-        if !(there && session.connection.goes_on(plain.flags(), session.is_reply(direction))) {
+        let live = *ends > self.now;
+        if !(live && session.connection.goes_on(plain.flags(), session.is_reply(direction))) {
             return false;
         }
-        // A session that leads to the pool itself has two.
+        // A packet to the pool itself has two sessions.
         let to = u32::from_be_bytes(plain.ip.destination).wrapping_sub(self.pool.0);
         if direction == Direction::Out && to < self.pool.1 {
             return false;
@@ -265,8 +265,8 @@ impl Translator {
         true
     }
 
-    /// Opens the session of a packet to outside that is of none, and translates it: where it goes. `None` where it is not
-    /// plain or opens none.
+    /// Opens a session for a packet to outside, translates the packet and returns its gate. Returns `None` if the
+    /// packet is not plain or may not open a session.
     #[inline(never)]
     fn open_plain(&mut self, packet: &mut Packet, inside: Tuple4, spot: Spot) -> Option<Gate> {
         let plain = Plain::of_mut(packet)?;
@@ -289,28 +289,28 @@ impl Translator {
         address.wrapping_sub(self.pool.0) < self.pool.1
     }
 
-    /// Any packet to outside.
+    /// Translates any packet to outside.
     #[inline(never)]
-    fn goes_out(&mut self, packet: &mut Packet, ways: Ways) -> Gate {
+    fn goes_out(&mut self, packet: &mut Packet, outputs: Outputs) -> Gate {
         let to_pool = self.leads_to_pool(packet) == Some(true);
-        if to_pool && ways.hairpin == HAIRPIN {
-            // Before it opens a session and takes a port.
+        if to_pool && outputs.hairpin == HAIRPIN {
+            // Drop it before it opens a session and takes a port.
             return HAIRPIN;
         }
         let opened = self.opened;
-        let found = match self.step(packet, Direction::Out, ways) {
+        let found = match self.step(packet, Direction::Out, outputs) {
             Ok(found) => found,
             Err(gate) => return gate,
         };
         if !to_pool {
             return Gate::FIRST;
         }
-        // RFC 4787 REQ-9, hairpinning: it goes out as if from outside, and in again.
+        // RFC 4787 REQ-9, hairpinning: the packet is translated as if it had gone outside and come back.
         let opened = (self.opened != opened).then(|| self.table.get(found).inside());
-        match (self.step(packet, Direction::In, ways), opened) {
-            (Ok(_), _) => ways.hairpin,
+        match (self.step(packet, Direction::In, outputs), opened) {
+            (Ok(_), _) => outputs.hairpin,
             (Err(dropped), Some(key)) if self.table.is_still(found, key) => {
-                // It does not get there: nothing is to be left of the session that it has opened.
+                // The packet does not arrive, so the session that it opened is removed.
                 self.end(found);
                 dropped
             }
@@ -318,25 +318,25 @@ impl Translator {
         }
     }
 
-    /// Whether a packet's destination is of the pool, if it is IPv4.
+    /// Whether an IPv4 packet's destination belongs to the pool; `None` for other packets.
     #[inline(always)]
     fn leads_to_pool(&self, packet: &mut Packet) -> Option<bool> {
         packet.ipv4().map(|ip| self.is_of_pool(u32::from_be_bytes(ip.destination)))
     }
 
-    /// Translates any packet in one direction: its session, none of what stays as it is and of errors. Otherwise where it goes
-    /// instead.
+    /// Translates any packet in one direction and returns its session. Returns `Found::NONE` for an ICMP error and for
+    /// a packet that passes unchanged. As an error returns the gate to which the packet goes instead.
     #[inline(never)]
-    fn step(&mut self, packet: &mut Packet, direction: Direction, ways: Ways) -> Result<Found, Gate> {
+    fn step(&mut self, packet: &mut Packet, direction: Direction, outputs: Outputs) -> Result<Found, Gate> {
         if direction == Direction::In && self.leads_to_pool(packet) == Some(false) {
-            // IPv4 that is not for the pool: nothing that this translation has anything to do with.
-            return if ways.others == Gate::FIRST { Ok(Found::NONE) } else { Err(ways.others) };
+            // An IPv4 packet to another destination is none of this translation's business.
+            return if outputs.others == Gate::FIRST { Ok(Found::NONE) } else { Err(outputs.others) };
         }
         match Shown::<Tuple4>::of(packet) {
             Shown::NotThis if packet.hides_network() => Err(UNDECIDABLE),
             Shown::NotThis => Ok(Found::NONE),
             Shown::Fragment => Err(FRAGMENT),
-            // No answer belongs to a message that is no query: such are not translated (RFC 5508 REQ-11).
+            // A message that is not a query has no reply, so it is not translated (RFC 5508 REQ-11).
             Shown::Malformed | Shown::Message(_) | Shown::Neighbour => Err(PROTOCOL),
             Shown::Packet(headers) if !matches!(headers.protocol, TCP | UDP | ICMP) => Err(PROTOCOL),
             Shown::Error(quoted) => self.error(packet, quoted, direction).map(|()| Found::NONE).ok_or(NO_SESSION),
@@ -351,7 +351,8 @@ impl Translator {
         }
     }
 
-    /// An ICMP error: of the session whose packet it quotes. It keeps no session alive (RFC 5508 section 4.2).
+    /// Translates an ICMP error by the session of the packet that it quotes. The error does not extend the session (RFC
+    /// 5508 section 4.2).
     fn error(&mut self, packet: &mut Packet, quoted: Tuple4, direction: Direction) -> Option<()> {
         let found = self.table.find(quoted.reversed());
         let side = if direction == Direction::Out { Translation::INSIDE } else { Translation::OUTSIDE };
@@ -361,12 +362,12 @@ impl Translator {
         translate_error(packet, direction, self.table.get(found).becomes(direction))
     }
 
-    /// The session of a packet, a new one where it may open one.
+    /// Returns the session of a packet, or opens one if the packet may do so.
     fn session(&mut self, headers: &Headers<Tuple4>, direction: Direction) -> Result<Found, Gate> {
         let mut found = self.table.find(headers.tuple);
         let side = if direction == Direction::Out { Translation::INSIDE } else { Translation::OUTSIDE };
         if found.is_some() && self.table.ends(found) <= self.now {
-            // Its turn to be removed has not come yet: many have ended at once.
+            // The session has ended, but many sessions ended at once and it has not been removed yet.
             self.end(found);
             found = Found::NONE;
         }
@@ -382,7 +383,7 @@ impl Translator {
         }
     }
 
-    /// Opens a session, whose key inside has this spot.
+    /// Opens a session from inside. `spot` belongs to the key of its packets to outside.
     fn open_outwards(&mut self, headers: &Headers<Tuple4>, spot: Spot) -> Result<Found, Gate> {
         let inside = headers.tuple;
         let protocol = inside.protocol();
@@ -398,7 +399,7 @@ impl Translator {
         };
         let address = outer.address().to_be_bytes();
         let (mine, theirs) = inside.ports();
-        // An answer's numbers differ as its query's do.
+        // A reply has the same relation between its two numbers as its query.
         let peer = if protocol == ICMP { outer.port().wrapping_add(theirs.wrapping_sub(mine)) } else { theirs };
         let ports = (peer, outer.port());
         let outside = Tuple4::new(inside.destination(), address, ports, protocol);
@@ -420,7 +421,7 @@ impl Translator {
         self.open(headers, (inside, outside), self.table.spot(inside), found.number(), Direction::In)
     }
 
-    /// Gives an inside port an outside one; the number of their binding.
+    /// Allocates an outside port to an inside port. Returns the outside port and the number of the binding.
     fn bind(&mut self, inside: Tuple4, endpoint: Endpoint, shared: bool) -> Result<(Endpoint, u32), Gate> {
         let of = self.bindings.may(endpoint).ok_or(NO_PORT)?;
         let (protocol, (mine, shares)) = (inside.protocol(), self.share);
@@ -430,13 +431,13 @@ impl Translator {
         let comes_back = |port: u16| shares == 1 || share(outside_hash(remote, outer, port, protocol), shares) == mine;
         let looks = LOOKS * shares;
         let port = self.ports.take(number, protocol, range, endpoint.port(), looks, comes_back);
-        // The parity of the inside port is kept as long as there are such ports.
+        // If no port has the parity of the inside port, take one of the other parity.
         let port = port
             .or_else(|| self.ports.take(number, protocol, range, endpoint.port() ^ 1, looks, comes_back))
             .ok_or(NO_PORT)?;
         let outer = Endpoint::new(outer, port, protocol, 1);
         if let Ok(binding) = self.bindings.insert(endpoint, outer, shared, of) {
-            self.tell_allocated(endpoint, outer);
+            self.log_allocated(endpoint, outer);
             return Ok((outer, binding));
         }
         self.ports.give_back(number, protocol, port);
@@ -444,7 +445,7 @@ impl Translator {
         Err(FULL)
     }
 
-    /// Takes a session in whose binding is held already.
+    /// Inserts a session. The caller has counted it in its binding.
     fn open(
         &mut self,
         headers: &Headers<Tuple4>,
@@ -456,16 +457,16 @@ impl Translator {
         let connection = Connection::new(headers.protocol, headers.flags, ICMP);
         let session = Translation::new(tuples, binding, connection, opened);
         let ends = self.timeouts.end(connection.phase(), self.now);
-        let mut told = self.table.insert_at(inside, session, ends);
-        if told == Err(Refused::Full)
+        let mut inserted = self.table.insert_at(inside, session, ends);
+        if inserted == Err(Refused::Full)
             && self.when_full == WhenFull::Evict
             && let Some(given_up) = self.table.give_up()
         {
             self.evicted += 1;
             self.release(&given_up);
-            told = self.table.insert_at(inside, session, ends);
+            inserted = self.table.insert_at(inside, session, ends);
         }
-        match told {
+        match inserted {
             Ok(found) => {
                 self.opened += 1;
                 Ok(found)
@@ -478,49 +479,49 @@ impl Translator {
         }
     }
 
-    /// Ends a session before its time.
+    /// Ends a session before its time-out.
     fn end(&mut self, found: Found) {
         let session = self.table.remove(found);
         self.ended += 1;
         self.release(&session);
     }
 
-    /// A session has ended: its port is free if no other has it.
+    /// Releases the binding of a session that has ended. Its port is freed if no other session uses it.
     fn release(&mut self, session: &Translation) {
         if let Some(outer) = self.bindings.release(session.binding()) {
             self.ports.give_back(outer.address() - self.pool.0, outer.protocol(), outer.port());
-            self.tell_released(inside_endpoint(session.inside()), outer);
+            self.log_released(inside_endpoint(session.inside()), outer);
         }
     }
 }
 
-/// The inside port of a packet to outside.
+/// Returns the inside port of a packet to outside.
 fn inside_endpoint(inside: Tuple4) -> Endpoint {
     Endpoint::new(u32::from_be_bytes(inside.source()), inside.ports().0, inside.protocol(), 0)
 }
 
-/// Where packets go that do not go on through the first gate.
+/// Gates of packets that do not leave through the first gate.
 #[derive(Clone, Copy)]
-pub(crate) struct Ways {
-    /// From inside to inside, by outside addresses; [`HAIRPIN`] drops them.
+pub(crate) struct Outputs {
+    /// For packets from inside to inside by outside addresses; [`HAIRPIN`] drops them.
     pub(crate) hairpin: Gate,
-    /// Not for the pool; the first gate lets them pass as they are.
+    /// For packets whose destination is not in the pool; the first gate lets them pass unchanged.
     pub(crate) others: Gate,
 }
 
-impl Ways {
-    /// What is not for the pool is dropped.
+impl Outputs {
+    /// Drops packets whose destination is not in the pool.
     pub(crate) const DROP_OTHERS: Gate = NO_SESSION;
 }
 
-/// The hash by which workers are told apart, of packets that come back.
+/// Returns the hash that selects the worker of a reply.
 fn outside_hash((address, remote): ([u8; 4], u16), outer: u32, port: u16, protocol: u8) -> u32 {
     let wide = |address: [u8; 4]| {
         let mut wide = [0; 16];
         wide[..4].copy_from_slice(&address);
         wide
     };
-    // A query is spread by its identifier.
+    // The worker of a query's reply is selected by the identifier.
     let (source_port, destination_port) = if protocol == ICMP { (port, port) } else { (remote, port) };
     let (source, destination) = (wide(address), wide(outer.to_be_bytes()));
     let network = Network::Ipv4;

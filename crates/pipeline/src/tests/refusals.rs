@@ -409,7 +409,7 @@ pipeline: [in -> o -> i -> x -> out]
 ",
     );
     insta::assert_snapshot!(faulty, @r"
-        test.yaml:2: state.n.nat.pool: '192.0.2.0/33' is no IPv4 prefix such as 192.0.2.0/28, nor an address
+        test.yaml:2: state.n.nat.pool: '192.0.2.0/33' is neither an IPv4 prefix such as 192.0.2.0/28 nor an IPv4 address
         test.yaml:3: modules.x.nat_in.state: no state is called 'm' (defined: n)
         ");
     let unknown = refused(

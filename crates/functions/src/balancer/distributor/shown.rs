@@ -1,36 +1,36 @@
-//! A balancer's sessions as operators see them.
+//! A balancer's sessions, as operators see them.
 
 use super::{Balanced, Distributor};
-use crate::listing::{Age, Desk, End, Kind, Row, Shown};
+use crate::listing::{Age, End, Row, TableType, WorkerSide, WorkerTables};
 use crate::tables::sessions::Session;
 
 /// The table of sessions.
-pub(in crate::balancer) const SESSIONS: Kind = Kind {
+pub(in crate::balancer) const SESSIONS: TableType = TableType {
     name: "sessions",
     ends: &["client", "service", "backend"],
     tables: 0..1,
-    syntax: "remove WHICH   ends sessions, so that they choose a backend anew: a line as it is shown ends that one, and 'all', or \
-             addresses, prefixes, ADDRESS:PORT, client=, service=, backend=, protocol=, state=, worker= end all of which all of \
-             that holds",
+    syntax: "remove WHICH   ends sessions, so that a new backend is chosen for them: a line as it is shown ends that \
+             session; 'all', or a combination of addresses, prefixes, ADDRESS:PORT, client=, service=, backend=, \
+             protocol=, state= and worker=, ends all that match",
     ended: true,
 };
 
-impl Shown for Distributor {
-    fn desk(&mut self) -> &mut Desk {
-        &mut self.desk
+impl WorkerTables for Distributor {
+    fn worker_side(&mut self) -> &mut WorkerSide {
+        &mut self.worker_side
     }
 
-    fn places(&self, table: u8) -> u32 {
+    fn index_limit(&self, table: u8) -> u32 {
         if table == 0 { self.table.places() } else { 0 }
     }
 
-    fn row(&self, _: u8, place: u32) -> Option<Row> {
-        let (_, session, until) = self.table.placed(place)?;
-        let left = until.checked_sub(self.now).filter(|left| *left > 0)?;
+    fn row(&self, _: u8, index: u32) -> Option<Row> {
+        let (_, session, until) = self.table.placed(index)?;
+        let remaining = until.checked_sub(self.now).filter(|remaining| *remaining > 0)?;
         let client = session.key(Balanced::CLIENT);
         let (from, to) = client.ports();
-        // Of `mode: direct` only the roster knows it.
-        let backend = self.roster.get(session.place).end();
+        // With `mode: direct` the session's keys do not contain the backend's address.
+        let backend = self.roster.get(session.backend).end();
         let port = if backend.port() == 0 { to } else { backend.port() };
         let ends = [
             Some(End::ipv4(client.source(), from)),
@@ -38,12 +38,12 @@ impl Shown for Distributor {
             Some(End::ipv4(backend.address().to_be_bytes(), port)),
         ];
         let phase = session.connection.phase();
-        let idle = self.services.settings.timeouts.span(phase).saturating_sub(left);
-        Some(Row::new(session.protocol(), ends, Some(Age { phase, idle, left })))
+        let idle = self.services.settings.timeouts.span(phase).saturating_sub(remaining);
+        Some(Row::new(session.protocol(), ends, Some(Age { phase, idle, remaining })))
     }
 
-    fn end(&mut self, _: u8, place: u32) {
-        if let Some((found, ..)) = self.table.placed(place) {
+    fn end(&mut self, _: u8, index: u32) {
+        if let Some((found, ..)) = self.table.placed(index) {
             Distributor::end(self, found);
         }
     }

@@ -1,11 +1,11 @@
-//! Frames for tests, and what they show; their checksums are made and checked by another implementation.
+//! Frames for tests, built and checked by another implementation (etherparse).
 
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 
 /// An address and port.
 pub(super) type End = ([u8; 4], u16);
 
-/// A frame of UDP.
+/// A UDP frame without a tag.
 pub(super) fn udp(from: End, to: End, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from.0, to.0, 64).udp(from.1, to.1);
@@ -13,6 +13,7 @@ pub(super) fn udp(from: End, to: End, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// A UDP frame with a VLAN tag.
 pub(super) fn tagged_udp(from: End, to: End, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     let tag = etherparse::VlanId::try_new(7).expect("a tag");
@@ -21,7 +22,7 @@ pub(super) fn tagged_udp(from: End, to: End, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A frame of TCP with these flags: `S`, `A`, `F`, `R`.
+/// A TCP frame with these flags: `S`, `A`, `F`, `R`.
 pub(super) fn tcp(from: End, to: End, flags: &str) -> Vec<u8> {
     let mut builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from.0, to.0, 64).tcp(from.1, to.1, 1, 1_000);
     for flag in flags.chars() {
@@ -45,7 +46,7 @@ pub(super) fn echo(from: [u8; 4], to: [u8; 4], id: u16, reply: bool) -> Vec<u8> 
     frame
 }
 
-/// An ICMP error that quotes the first `quote` bytes of the packet in a frame.
+/// An ICMP error that quotes the first `quote` bytes of a frame's packet.
 pub(super) fn error(from: [u8; 4], to: [u8; 4], frame: &[u8], quote: usize) -> Vec<u8> {
     let mut error = Vec::new();
     let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from, to, 64).icmpv4_raw(3, 3, [0; 4]);
@@ -53,7 +54,8 @@ pub(super) fn error(from: [u8; 4], to: [u8; 4], frame: &[u8], quote: usize) -> V
     error
 }
 
-/// Source and destination with their ports (an identifier in place of both), of a frame whose checksums are all right.
+/// Returns source and destination with their ports (for ICMP, the identifier in place of both). Asserts that all
+/// checksums are right.
 pub(super) fn ends(frame: &[u8]) -> (End, End) {
     let parsed = SlicedPacket::from_ethernet(frame).expect("well-formed");
     let Some(NetSlice::Ipv4(network)) = parsed.net else { panic!("IPv4") };

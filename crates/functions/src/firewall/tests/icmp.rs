@@ -1,11 +1,11 @@
-//! ICMP through the firewall: queries, errors, messages of other types, and those between neighbours.
+//! ICMP through the firewall: queries, errors, messages of other types, and messages between neighbours.
 
 use super::*;
 
-/// Two hosts that pinged each other by one identifier blocked each other: whose query came second was of the other's
-/// session.
+/// Regression: two hosts that pinged each other with the same identifier blocked each other, because the second query
+/// was taken for a packet of the first one's connection.
 #[test]
-fn hosts_that_ask_each_other_by_one_identifier_have_two_connections() {
+fn hosts_that_query_each_other_with_one_identifier_have_two_connections() {
     let queries: [(bool, &[(u8, u8)]); 2] =
         [(false, &[(8, 0), (13, 14), (15, 16), (17, 18), (42, 43)]), (true, &[(128, 129), (139, 140), (160, 161)])];
     for (ipv6, queries) in queries {
@@ -22,7 +22,7 @@ fn hosts_that_ask_each_other_by_one_identifier_have_two_connections() {
                 assert_eq!(send(&mut wall.back, back, *asks), Gate::FIRST, "{asks} both ways by {identifier}");
                 assert_eq!(send(&mut wall.back, back, *answers), Gate::FIRST);
                 assert_eq!(send(&mut wall.out, there, *answers), Gate::FIRST);
-                // Errors about queries and answers of both.
+                // Errors about queries and replies of both directions.
                 for kind in [asks, answers] {
                     let sent = message(HERE, THERE, *kind);
                     assert_eq!(wall.back.run(&error(HERE.0, &sent[14..], ipv6)).0, Gate::FIRST, "about {kind}");
@@ -41,9 +41,9 @@ fn hosts_that_ask_each_other_by_one_identifier_have_two_connections() {
     }
 }
 
-/// An ICMP message of a type that was not listed was dropped as malformed whatever the rules said.
+/// Regression: an ICMP message of an unlisted type was dropped as malformed, whatever the rules were.
 #[test]
-fn messages_of_other_types_pass_where_the_rules_say_so() {
+fn messages_of_other_types_pass_if_the_rules_permit_them() {
     for (ipv6, listed) in [(false, &[3u8, 4, 11, 12, 0, 14, 16, 18, 43][..]), (true, &[1, 2, 3, 4, 129, 140, 161])] {
         for kind in (0..=255).filter(|kind| !listed.contains(kind)) {
             let mut wall = Both::new(json!({}));
@@ -56,7 +56,7 @@ fn messages_of_other_types_pass_where_the_rules_say_so() {
             let about = if unassigned_error { MALFORMED } else { Gate::FIRST };
             assert_eq!(wall.back.run(&error(HERE.0, &sent[14..], ipv6)).0, about, "an error about type {kind}");
         }
-        // Four bytes are a whole message of an unknown type.
+        // Four bytes are a complete message of an unknown type.
         let mut wall = Both::new(json!({}));
         let mut short = icmp_message(HERE.0, THERE.0, (200, 0), [0; 4], &[], ipv6);
         short.truncate(short.len() - 4);
@@ -68,9 +68,9 @@ fn messages_of_other_types_pass_where_the_rules_say_so() {
     }
 }
 
-/// Multicast listener messages were dropped whatever the rules said (RFC 4890 section 4.4.1).
+/// Regression: multicast listener messages were dropped, whatever the rules were (RFC 4890 section 4.4.1).
 #[test]
-fn messages_between_neighbours_pass_where_they_prove_that_they_are() {
+fn messages_that_are_provably_between_neighbours_pass() {
     const LINK_LOCAL: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     const GLOBAL: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     let all_nodes = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
@@ -80,7 +80,7 @@ fn messages_between_neighbours_pass_where_they_prove_that_they_are() {
         let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6(source, all_nodes, hop_limit);
         builder.icmpv6_raw(kind, 0, [0; 4]).write(&mut frame, &[0; 20]).expect("memory");
         if alert {
-            // Hop-by-hop options with a router alert (RFC 2711), as listener messages have.
+            // Hop-by-hop options with a router alert (RFC 2711), which listener messages have.
             frame.splice(54..54, [58, 0, 5, 2, 0, 0, 1, 0]);
             (frame[20], frame[19]) = (0, frame[19] + 8);
         }
@@ -99,16 +99,16 @@ fn messages_between_neighbours_pass_where_they_prove_that_they_are() {
         }
         for kind in [133, 134, 135, 136, 137, 141, 142, 148, 149] {
             assert_eq!(gate(kind, GLOBAL, 255, alert), Gate::FIRST, "{kind}");
-            assert_eq!(gate(kind, LINK_LOCAL, 254, alert), DENIED, "{kind}: from behind a router");
+            assert_eq!(gate(kind, LINK_LOCAL, 254, alert), DENIED, "{kind}: it has passed a router");
         }
-        // Router renumbering, Mobile IPv6: the rules say.
+        // Router renumbering and Mobile IPv6: the rules decide.
         for kind in [138, 144, 145, 146, 147] {
             assert_eq!(gate(kind, LINK_LOCAL, 255, alert), DENIED, "{kind}");
         }
     }
 }
 
-/// Errors about first fragments were dropped, so that the sender of long datagrams learned no path MTU.
+/// Regression: errors about first fragments were dropped, so the sender of long datagrams never learned the path MTU.
 #[test]
 fn errors_about_first_fragments_pass() {
     let mut wall = Both::new(json!({}));
@@ -117,28 +117,33 @@ fn errors_about_first_fragments_pass() {
         assert_eq!(wall.out.run(&sent).0, Gate::FIRST);
         let fragment = |offset: u16, more: bool| {
             let mut quoted = sent[14..].to_vec();
-            let place = offset << if ipv6 { 3 } else { 0 };
+            let field = offset << if ipv6 { 3 } else { 0 };
             if ipv6 {
-                let [high, low] = (place | u16::from(more)).to_be_bytes();
+                let [high, low] = (field | u16::from(more)).to_be_bytes();
                 quoted.splice(40..40, [17, 0, high, low, 0, 0, 0, 9]);
                 (quoted[6], quoted[5]) = (44, quoted[5] + 8);
             } else {
-                quoted[6..8].copy_from_slice(&(place | u16::from(more) << 13).to_be_bytes());
+                quoted[6..8].copy_from_slice(&(field | u16::from(more) << 13).to_be_bytes());
             }
             quoted
         };
         assert_eq!(wall.back.run(&error(HERE.0, &fragment(0, true), ipv6)).0, Gate::FIRST, "ipv6: {ipv6}");
-        assert_eq!(wall.back.run(&error(HERE.0, &fragment(0, false), ipv6)).0, Gate::FIRST, "an atomic one (RFC 6946)");
+        assert_eq!(
+            wall.back.run(&error(HERE.0, &fragment(0, false), ipv6)).0,
+            Gate::FIRST,
+            "an atomic fragment (RFC 6946)"
+        );
         for more in [false, true] {
             assert_eq!(wall.back.run(&error(HERE.0, &fragment(1, more), ipv6)).0, MALFORMED, "it shows no ports");
         }
-        assert_eq!(wall.back.run(&error(8, &fragment(0, true), ipv6)).0, NO_SESSION, "to somebody else");
+        assert_eq!(wall.back.run(&error(8, &fragment(0, true), ipv6)).0, NO_SESSION, "to another host");
     }
 }
 
-/// Over IPv6 who was asked could ask, and was remembered as long as other protocols are.
+/// Regression: over IPv6 the host that was pinged could ping back, and the connection had the time-out of other
+/// protocols.
 #[test]
-fn pings_are_answered_and_not_asked_back() {
+fn replies_to_pings_pass_and_pings_back_do_not() {
     for ipv6 in [false, true] {
         let mut wall = Both::new(json!({}));
         assert_eq!(wall.back.run(&ping(THERE, HERE, true, ipv6)).0, NO_SESSION);
@@ -151,14 +156,14 @@ fn pings_are_answered_and_not_asked_back() {
     }
 }
 
-/// Of the other version's ICMP no side is known to ask: it is a protocol like others.
+/// The other IP version's ICMP is handled like any other protocol, because it does not show which side sends a query.
 #[test]
 fn icmp_of_the_other_version_is_a_protocol_like_others() {
     for ipv6 in [false, true] {
         let mut wall = Both::new(json!({}));
         let foreign = |from: End, to: End| {
             let mut frame = ping(from, to, false, ipv6);
-            // The protocol, which an IPv4 header has a checksum over that is not looked at here.
+            // Change the protocol. The checksum of an IPv4 header is not checked here.
             let at = if ipv6 { 14 + 6 } else { 14 + 9 };
             frame[at] = if ipv6 { 1 } else { 58 };
             frame
@@ -179,7 +184,7 @@ fn neighbour_discovery_passes() {
 }
 
 #[test]
-fn errors_pass_where_they_are_about_a_connection() {
+fn errors_about_a_connection_pass() {
     let mut wall = Both::new(json!({}));
     for ipv6 in [false, true] {
         let sent = frame(HERE, THERE, None, ipv6, false);
@@ -191,9 +196,9 @@ fn errors_pass_where_they_are_about_a_connection() {
     }
 }
 
-/// An error let anybody be reached who knew a connection of somebody else to quote.
+/// Regression: an error that quoted another host's connection passed to any host.
 #[test]
-fn errors_reach_nobody_but_who_sent_what_they_are_about() {
+fn errors_reach_only_the_sender_of_the_quoted_packet() {
     let mut wall = Both::new(json!({}));
     for ipv6 in [false, true] {
         let sent = frame(HERE, THERE, None, ipv6, false);
@@ -202,27 +207,27 @@ fn errors_reach_nobody_but_who_sent_what_they_are_about() {
             assert_eq!(wall.back.run(&error(to, &sent[14..], ipv6)).0, NO_SESSION, "to {to}");
         }
         assert_eq!(wall.back.run(&error(HERE.0, &sent[14..], ipv6)).0, Gate::FIRST);
-        // The host's own, about what came back.
+        // The inside host's error about a packet that came back.
         let answer = frame(THERE, HERE, None, ipv6, false);
         assert_eq!(wall.out.run(&error(THERE.0, &answer[14..], ipv6)).0, Gate::FIRST);
         assert_eq!(wall.out.run(&error(8, &answer[14..], ipv6)).0, NO_SESSION);
     }
 }
 
-/// Errors about packets with extension headers were about nothing, so that no path MTU was found.
+/// Regression: errors about packets with extension headers were dropped, so no path MTU was found.
 #[test]
 fn errors_pass_whatever_extension_headers_they_quote() {
     let mut wall = Both::new(json!({}));
     let sent = frame(HERE, THERE, None, true, false);
     assert_eq!(wall.out.run(&sent).0, Gate::FIRST);
-    // Each of eight bytes: what follows, no more than these, and padding (RFC 8200 section 4.2) or what a router would
-    // look at.
+    // Each extension header has eight bytes: the next header, a length of zero, and padding (RFC 8200 section 4.2) or
+    // options.
     let quoted = |kinds: &[u8]| {
         let mut quoted = sent[14..54].to_vec();
-        let mut place = 6;
+        let mut next_header = 6;
         for kind in kinds {
-            quoted[place] = *kind;
-            place = quoted.len();
+            quoted[next_header] = *kind;
+            next_header = quoted.len();
             quoted.extend([17, 0, 1, 4, 0, 0, 0, 0]);
         }
         quoted.extend(&sent[54..]);

@@ -1,4 +1,4 @@
-//! Files that are renamed, removed or truncated while lines are written: each line is in one of them, or counted.
+//! Files that are renamed, removed or truncated while lines are written. Each line is in one of the files, or counted.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::super::pen::{COUNTERS, WRITTEN};
 use super::super::{Journal, Pen};
 use super::*;
 
-/// A number, and the sum of all before it for a new file to begin with.
+/// A number to add. A new file begins with the sum of all numbers before it.
 #[derive(Clone, Copy, Debug)]
 struct Added(u64);
 
@@ -67,7 +67,7 @@ impl Log {
     }
 
     fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.path(name)).expect("it is there")
+        fs::read_to_string(self.path(name)).expect("the file exists")
     }
 
     fn counted(&self) -> [u64; 2] {
@@ -82,7 +82,7 @@ impl Drop for Log {
 }
 
 #[test]
-fn a_renamed_log_is_followed_by_a_new_one_that_says_all_by_itself() {
+fn a_renamed_log_is_followed_by_a_new_one_with_the_whole_state() {
     let mut log = Log::new("renamed");
     log.add(1).expect("room");
     fs::rename(log.path("log"), log.path("log.1")).expect("the same folder");
@@ -91,19 +91,19 @@ fn a_renamed_log_is_followed_by_a_new_one_that_says_all_by_itself() {
     log.add(4).expect("room");
     reopen_logs();
     log.add(8).expect("room");
-    // The first is open as long as no request comes; a request that another test makes may have come earlier.
+    // The first file stays open until a request comes. A request of another test may come earlier.
     let all = format!("{}{}", log.read("log.1"), log.read("log"));
     assert!(["1\n2\n3\n4\n8\n", "1\n1\n2\n4\n8\n"].contains(&all.as_str()), "{all}");
     assert_eq!(log.counted(), [4, 0]);
 }
 
-/// Lines went on into a file that no program could read any more, and were counted as written.
+/// Regression: lines went into a removed file that no program could read, and were counted as written.
 #[test]
 fn lines_of_a_removed_log_are_counted_and_the_next_ones_written() {
     let mut log = Log::new("removed");
     log.add(1).expect("room");
     log.add(2).expect("room");
-    fs::remove_file(log.path("log")).expect("it is there");
+    fs::remove_file(log.path("log")).expect("the file exists");
     let error = log.add(4).expect_err("lines are gone");
     assert!(error.contains("it was removed, and 2 lines with it"), "{error}");
     assert_eq!((log.read("log"), log.counted()), ("3\n4\n".to_owned(), [3, 2]));
@@ -114,7 +114,7 @@ fn lines_of_a_log_that_is_removed_at_the_end_are_counted() {
     let mut log = Log::new("end");
     log.add(1).expect("room");
     fs::remove_dir_all(&log.folder).expect("made above");
-    // No file can be made there: what goes on into the old one is counted, too.
+    // No file can be created there. Lines that go into the removed file are counted as unwritten, too.
     assert!(log.add(2).is_err());
     let counts = Arc::clone(&log.counts);
     drop(log);
@@ -133,7 +133,7 @@ fn a_log_that_is_copied_and_truncated_goes_on_at_its_beginning() {
     assert_eq!(log.counted(), [3, 0]);
 }
 
-/// A disk that takes so many bytes, file by file.
+/// A disk with room for a number of bytes, in several files.
 struct Disk {
     files: Vec<String>,
     room: usize,
@@ -147,7 +147,7 @@ impl Write for Disk {
         }
         self.room -= fits;
         let text = std::str::from_utf8(&bytes[..fits]).expect("digits");
-        self.files.last_mut().expect("one at least").push_str(text);
+        self.files.last_mut().expect("at least one file").push_str(text);
         Ok(fits)
     }
 
@@ -174,15 +174,15 @@ fn a_line_that_is_cut_by_a_full_disk_stays_in_the_file_that_has_its_beginning() 
     assert_eq!(counts[UNWRITTEN].get(), 1);
 }
 
-/// A run never ended whose log's name had become a pipe's: it waited for a writer of the pipe.
+/// Regression: a run whose log's name had become a pipe never ended, because it waited for a writer of the pipe.
 #[test]
-fn a_log_whose_name_is_a_pipe_is_looked_at_without_a_wait() {
+fn a_log_whose_name_is_a_pipe_is_checked_without_waiting() {
     let folder = new_folder("pipe");
     let path = folder.join("log");
     let mut log = LogFile::open(&path, 0o666).expect("a writable folder");
     log.write_all(b"cut").expect("room");
     assert!(Out::is_cut(&log));
-    fs::remove_file(&path).expect("it is there");
+    fs::remove_file(&path).expect("the file exists");
     assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("the command mkfifo").success());
     assert!(!Out::is_cut(&log));
     fs::remove_dir_all(&folder).expect("made above");

@@ -1,4 +1,4 @@
-//! Ports that are computed: what packets get is what the table says, and nobody gets another's.
+//! Computed ports: packets get the ports that the table shows, and no address gets ports of another one.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ fn host(number: u8) -> [u8; 4] {
 }
 
 #[test]
-fn each_gets_its_block_and_no_more() {
+fn each_address_gets_the_ports_of_its_block_only() {
     let mut nat = both(json!({}));
     let mut all = BTreeSet::new();
     for number in [0, 1, 63, 64, 200, 255] {
@@ -31,23 +31,26 @@ fn each_gets_its_block_and_no_more() {
             let (source, _) = ends(&out);
             assert_eq!(Ipv4Addr::from(source.0).to_string(), word(line, "outside"));
             assert!(range.contains(&source.1) && all.insert(source), "{source:?} of {line}");
-            let whose = chosen(&mut nat.out, "blocks", &format!("{}:{}", Ipv4Addr::from(source.0), source.1));
-            assert_eq!(whose, std::slice::from_ref(line));
+            let owner = chosen(&mut nat.out, "blocks", &format!("{}:{}", Ipv4Addr::from(source.0), source.1));
+            assert_eq!(owner, std::slice::from_ref(line));
             let back = nat.comes_back(&udp((PEER, 53), source, b"")).expect("of the session");
             assert_eq!(ends(&back).1, (host(number), 5_000 + inside));
         }
         let full = nat.out.run(&udp((host(number), 6_000), (PEER, 53), b"")).0;
         assert_eq!(full, NO_PORT, "its block is full");
-        assert!(nat.goes_out(&tcp((host(number), 6_000), (PEER, 80), "S")).is_some(), "another protocol has its own");
+        assert!(
+            nat.goes_out(&tcp((host(number), 6_000), (PEER, 80), "S")).is_some(),
+            "another protocol has its own ports"
+        );
     }
     assert_eq!(table(&nat.out, "blocks").len(), 256);
     nat.pass(310);
     nat.out.wake();
-    assert!(nat.goes_out(&udp((host(0), 7_000), (PEER, 53), b"")).is_some(), "they have ended");
+    assert!(nat.goes_out(&udp((host(0), 7_000), (PEER, 53), b"")).is_some(), "the sessions have ended");
 }
 
 #[test]
-fn parity_is_kept_as_long_as_there_are_such_ports() {
+fn parity_is_kept_while_matching_ports_are_free() {
     let mut nat = both(json!({}));
     for inside in (5_000..5_016).step_by(2) {
         let (source, _) = ends(&nat.goes_out(&udp((host(9), inside), (PEER, 53), b"")).expect("a port"));
@@ -58,7 +61,7 @@ fn parity_is_kept_as_long_as_there_are_such_ports() {
 }
 
 #[test]
-fn others_are_dropped_or_share_what_is_reserved() {
+fn other_addresses_are_dropped_or_share_the_reserve() {
     let stranger = [10, 0, 1, 0];
     let mut nat = both(json!({}));
     assert_eq!(nat.out.run(&udp((stranger, 5_000), (PEER, 53), b"")).0, NOT_INSIDE);
@@ -73,7 +76,7 @@ fn others_are_dropped_or_share_what_is_reserved() {
 }
 
 #[test]
-fn what_cannot_work_is_refused() {
+fn impossible_computations_are_refused() {
     let refused = |state: Value, workers| {
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
         surroundings.share = (0, workers);
@@ -83,24 +86,30 @@ fn what_cannot_work_is_refused() {
         made.map(|_| ()).map_err(|error| error.to_string())
     };
     let state = |inside: &str| json!({ "pool": "192.0.2.0/30", "deterministic": { "inside": inside } });
-    let told = refused(state("10.0.0.0/13"), 1).expect_err("too many");
-    assert!(told.contains("deterministic: '10.0.0.0/13' has 524288 addresses") && told.contains("0 ports"), "{told}");
+    let error = refused(state("10.0.0.0/13"), 1).expect_err("too many");
+    assert!(
+        error.contains("deterministic: '10.0.0.0/13' has 524288 addresses") && error.contains("0 ports"),
+        "{error}"
+    );
     assert_eq!(refused(state("10.0.0.0/16"), 1), Ok(()), "three ports each");
-    let told = refused(state("10.0.0.0/16"), 2).expect_err("too few to come back");
-    assert!(told.contains("each inside address gets 3 ports") && told.contains("allowed are 64 or more"), "{told}");
+    let error = refused(state("10.0.0.0/16"), 2).expect_err("too few ports for two workers");
+    assert!(
+        error.contains("each inside address gets 3 ports") && error.contains("2 workers need 64 or more"),
+        "{error}"
+    );
     assert_eq!(refused(state("10.0.0.0/20"), 1), Ok(()));
     let forward = |outside: &str, inside: &str| {
         let mut state = state("10.0.0.0/24");
         state["forwards"] = json!([{ "protocol": "tcp", "outside": outside, "inside": inside }]);
         refused(state, 1)
     };
-    let told = forward("192.0.2.0:1024", "10.0.0.1:80").expect_err("another's");
-    assert!(told.contains("forwards[0]: outside: 192.0.2.0:1024 is in the block of 10.0.0.0"), "{told}");
-    assert_eq!(forward("192.0.2.0:1024", "10.0.0.0:80"), Ok(()), "its own");
-    assert_eq!(forward("192.0.2.0:80", "10.0.0.1:80"), Ok(()), "nobody's");
+    let error = forward("192.0.2.0:1024", "10.0.0.1:80").expect_err("a port of another block");
+    assert!(error.contains("forwards[0]: outside: 192.0.2.0:1024 is in the block of 10.0.0.0"), "{error}");
+    assert_eq!(forward("192.0.2.0:1024", "10.0.0.0:80"), Ok(()), "a port of its own block");
+    assert_eq!(forward("192.0.2.0:80", "10.0.0.1:80"), Ok(()), "a port of no block");
 }
 
-/// On several workers a session still has a port of its own address's block, by which it comes back to its worker.
+/// With several workers, too, a session's port is in the block of its inside address and leads replies to its worker.
 #[test]
 fn several_workers_share_a_block() {
     for share in 0..2 {

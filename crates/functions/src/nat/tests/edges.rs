@@ -1,4 +1,4 @@
-//! Checksums of translated packets against a full recomputation, where words have the values at the edges.
+//! Checksums of translated packets, compared with a full recomputation for words with extreme values.
 
 use forebay_packet::wire::ipv4::{TCP, UDP};
 use forebay_packet::{Pool, PoolOptions};
@@ -7,7 +7,7 @@ use super::*;
 
 const EDGES: [u16; 6] = [0, 1, 0x7fff, 0x8000, 0xfffe, 0xffff];
 
-/// An ICMP message of these words behind its type, with the right checksum.
+/// An ICMP message with these words after its type and code, and with the right checksum.
 fn message(from: [u8; 4], to: [u8; 4], kind: u8, words: [u16; 3]) -> Vec<u8> {
     let [[a, b], [c, d], rest] = words.map(u16::to_be_bytes);
     let mut frame = Vec::new();
@@ -19,8 +19,8 @@ fn message(from: [u8; 4], to: [u8; 4], kind: u8, words: [u16; 3]) -> Vec<u8> {
     frame
 }
 
-/// A ping's answer by identifier 0, in which everything else was zero too, came back with a checksum of 0 and not
-/// 0xffff.
+/// Regression: an echo reply with identifier 0, whose other words were zero too, came back with a checksum of 0 instead
+/// of 0xffff.
 #[test]
 fn checksums_of_queries_are_full_recomputations() {
     let words = || EDGES.into_iter().flat_map(|seq| EDGES.map(|data| (seq, data)));
@@ -36,7 +36,7 @@ fn checksums_of_queries_are_full_recomputations() {
                 let back = nat.comes_back(&answer).expect("an answer");
                 let inner = message(PEER, HOST, answers, [id, seq, data]);
                 assert_eq!(back, inner, "{answers}: {id:x} {seq:x} {data:x}");
-                // An error about the answer, with all of it quoted.
+                // An error about the reply, which quotes all of it.
                 let error_out = nat.goes_out(&error(HOST, PEER, &inner, 30)).expect("of the session");
                 assert_eq!(error_out, error(outer, PEER, &answer, 30), "{answers}: {id:x} {seq:x} {data:x}");
             }
@@ -44,7 +44,7 @@ fn checksums_of_queries_are_full_recomputations() {
     }
 }
 
-/// A plain packet of these ends.
+/// A plain packet with these ends.
 fn packet(protocol: u8, from: ([u8; 4], u16), to: ([u8; 4], u16), word: u16) -> Vec<u8> {
     let mut frame = if protocol == TCP { tcp(from, to, "A") } else { udp(from, to, &[0; 12]) };
     let (field, at) = if protocol == TCP { (50, 48) } else { (40, 42) };
@@ -57,7 +57,7 @@ fn packet(protocol: u8, from: ([u8; 4], u16), to: ([u8; 4], u16), word: u16) -> 
     frame
 }
 
-/// What a session adds to checksums, of all addresses and ports at the edges, both ways.
+/// A session's checksum differences for all extreme addresses and ports, in both directions.
 #[test]
 fn checksums_of_a_session_are_full_recomputations() {
     let addresses: Vec<[u8; 4]> = EDGES
@@ -86,7 +86,7 @@ fn checksums_of_a_session_are_full_recomputations() {
     }
 }
 
-/// A session's packet with a wrong checksum leaves with one that is wrong by as much.
+/// A packet with a wrong checksum keeps the error: its checksum is wrong by the same difference afterwards.
 #[test]
 fn wrong_checksums_stay_wrong() {
     let mut nat = plain();
@@ -103,7 +103,7 @@ fn wrong_checksums_stay_wrong() {
             assert_ne!(out[field..field + 2], right[field..field + 2]);
             let sum = |frame: &[u8]| u16::from_be_bytes([frame[field], frame[field + 1]]);
             let (before, after) = (checksum::add(!sum(&sent), sum(&wrong)), checksum::add(!sum(&right), sum(&out)));
-            assert_eq!(before, after, "by as much");
+            assert_eq!(before, after, "wrong by the same difference");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The translation against one written plainly: maps, no batches, no wheel, no checksums changed by a difference.
+//! The translation compared with a simple model: maps, without batches, a timer wheel or incremental checksums.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use super::*;
 
 type End = ([u8; 4], u16);
 
-/// What a translator remembers, as one would write it down: UDP alone.
+/// The state of a translator in plain maps, for UDP only.
 #[derive(Default)]
 struct Model {
     /// By inside end and peer.
     sessions: BTreeMap<(End, End), Known>,
-    /// By inside end: the outside end that it was seen to have, as long as there are sessions.
+    /// By inside end: the outside end of its packets, as long as there are sessions.
     outside: BTreeMap<End, End>,
 }
 
 impl Model {
     fn expire(&mut self, now: u64) {
-        // A slot longer than the time-out, at the most.
+        // Sessions end up to one slot after their time-out.
         self.sessions.retain(|_, known| known.ends >= now);
         let sessions = &self.sessions;
         self.outside.retain(|inside, _| sessions.keys().any(|(end, _)| end == inside));
@@ -33,12 +33,12 @@ impl Model {
     }
 }
 
-/// What is known of a session.
+/// A session of the model.
 struct Known {
     ends: u64,
-    /// Whether it was opened from inside.
+    /// Whether a packet from inside opened it.
     outward: bool,
-    /// Whether both sides were heard.
+    /// Whether both sides have sent packets.
     both: bool,
 }
 
@@ -46,14 +46,14 @@ struct Known {
 enum Step {
     /// Packets from inside, each of a host and a peer, in one batch.
     Out(Vec<(u8, u8, bool)>),
-    /// Packets from outside, each to the outside end that this host is known by, from this peer.
+    /// Packets from outside in one batch, each from this peer to the outside end of this host.
     Back(Vec<(u8, u8, bool)>),
     Pass(u64),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let packets = || prop::collection::vec((0u8..12, 0u8..4, any::<bool>()), 1..70);
-    // Seconds that are apart from the time-outs by more than a slot.
+    // Spans that differ from the time-outs by more than a slot.
     let spans = prop::sample::select(vec![10u64, 50, 125, 310]);
     let step = prop_oneof![
         3 => packets().prop_map(Step::Out),
@@ -75,7 +75,7 @@ fn frame(from: End, to: End, tagged: bool) -> Vec<u8> {
     if tagged { tagged_udp(from, to, b"a payload") } else { udp(from, to, b"a payload") }
 }
 
-/// A batch of these frames through a rig: the frames afterwards, and whether they go on.
+/// Runs a batch of frames through a rig. Returns the frames that leave through the first gate.
 fn run(rig: &mut Rig, frames: &[Vec<u8>]) -> Vec<Option<Vec<u8>>> {
     let mut batch = Batch::with_capacity(frames.len());
     for frame in frames {
@@ -89,9 +89,9 @@ fn run(rig: &mut Rig, frames: &[Vec<u8>]) -> Vec<Option<Vec<u8>>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// Batches in any order and at any time: each packet is let through where the model says so, with the ends that it says.
+    /// Batches in any order and at any time: the translator passes the same packets as the model, with the same ends.
     #[test]
-    fn it_is_what_plain_maps_say(steps in steps(), open in any::<bool>()) {
+    fn it_agrees_with_the_model(steps in steps(), open in any::<bool>()) {
         let filtering = if open { "endpoint_independent" } else { "endpoint_dependent" };
         let mut nat = Both::new(json!({ "pool": "192.0.2.0/29", "filtering": filtering }));
         let (mut model, mut now) = (Model::default(), 0);
@@ -103,10 +103,11 @@ proptest! {
                     model.expire(now);
                 }
                 Step::Out(packets) => {
-                    let frames: Vec<_> = packets.iter().map(|(host, to, tagged)| frame(inside(*host), peer(*to), *tagged)).collect();
+                    let frames: Vec<_> =
+                        packets.iter().map(|(host, to, tagged)| frame(inside(*host), peer(*to), *tagged)).collect();
                     for ((host, to, tagged), after) in packets.iter().zip(run(&mut nat.out, &frames)) {
                         let (host, to) = (inside(*host), peer(*to));
-                        let after = after.expect("there are ports and places for all");
+                        let after = after.expect("there is room for all sessions and ports");
                         let (source, destination) = ends(&after);
                         prop_assert_eq!(destination, to);
                         let known = *model.outside.entry(host).or_insert(source);
@@ -114,7 +115,7 @@ proptest! {
                         prop_assert_eq!(source.1 % 2, host.1 % 2);
                         prop_assert_eq!(&after, &frame(source, to, *tagged), "nothing else changes");
                         let owners = model.outside.values().filter(|outside| **outside == source).count();
-                        prop_assert_eq!(owners, 1, "no two have the same");
+                        prop_assert_eq!(owners, 1, "no two inside ends have the same outside end");
                         model.touch((host, to), now, true);
                     }
                 }
@@ -122,10 +123,11 @@ proptest! {
                     let known: Vec<_> = packets.iter().filter_map(|(host, from, tagged)| {
                         model.outside.get(&inside(*host)).map(|outside| (inside(*host), peer(*from), *outside, *tagged))
                     }).collect();
-                    let frames: Vec<_> = known.iter().map(|(_, from, outside, tagged)| frame(*from, *outside, *tagged)).collect();
+                    let frames: Vec<_> =
+                        known.iter().map(|(_, from, outside, tagged)| frame(*from, *outside, *tagged)).collect();
                     for ((host, from, _, tagged), after) in known.iter().zip(run(&mut nat.back, &frames)) {
-                        let there = model.sessions.contains_key(&(*host, *from));
-                        prop_assert_eq!(after.is_some(), there || open);
+                        let is_known = model.sessions.contains_key(&(*host, *from));
+                        prop_assert_eq!(after.is_some(), is_known || open);
                         if let Some(after) = after {
                             prop_assert_eq!(&after, &frame(*from, *host, *tagged));
                             model.touch((*host, *from), now, false);

@@ -1,5 +1,5 @@
-//! TCP and pings through the translation, against what RFC 5382 and RFC 5508 ask for written plainly: a map of connections, each with
-//! what was seen of its handshake and its end.
+//! TCP and pings through the translation, compared with a simple model of RFC 5382 and RFC 5508: a map of connections
+//! with the handshake and end of each.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use super::*;
 
 type End = ([u8; 4], u16);
 
-/// A connection as one would write it down.
+/// A connection of the model.
 #[derive(Clone, Copy, Default)]
 struct Known {
-    /// The second at which it is forgotten.
+    /// Second at which the session ends.
     ends: u64,
     outside: Option<End>,
     ping: bool,
@@ -21,7 +21,7 @@ struct Known {
     established: bool,
     finished: [bool; 2],
     reset: bool,
-    /// Whether a connection was established whose end, or a reset, a SYN followed.
+    /// Whether the connection was established before a FIN or reset that a SYN followed.
     was_established: bool,
 }
 
@@ -34,11 +34,11 @@ impl Known {
         }
         let (syn, ended) = (flags == "S", self.finished == [true; 2]);
         if syn && !reply && (self.reset || ended) {
-            // Ports that are used again (RFC 9293 section 3.6.1): by who opened it.
+            // The opener uses its ports again (RFC 9293 section 3.6.1).
             let was_established = self.established || self.was_established;
             *self = Self { outside: self.outside, was_established, ..Self::default() };
         } else {
-            // Any packet but a reset leads back, also a SYN of the other side (RFC 6146 section 3.5.2.2).
+            // Any packet except a reset leads back, including a SYN from the other side (RFC 6146 section 3.5.2.2).
             self.established |= self.reset && !has('R') && !ended && self.was_established;
             self.reset = has('R');
         }
@@ -56,7 +56,7 @@ impl Known {
     }
 }
 
-/// A packet: which connection, what flags it has (none of a ping).
+/// A packet: its connection, and its flags (meaningless for a ping).
 type Sent = (u8, &'static str);
 
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let flags = prop::sample::select(vec!["S", "S", "SA", "A", "A", "A", "FA", "FA", "R"]);
     let packets = prop::collection::vec((0u8..10, flags), 1..50);
-    // Apart from the time-outs by more than they are rounded.
+    // Spans that differ from the time-outs by more than the rounding.
     let spans = prop::sample::select(vec![10u64, 65, 100, 245, 7_445]);
     let step = prop_oneof![
         4 => (any::<bool>(), packets).prop_map(|(outward, packets)| Step::Packets(outward, packets)),
@@ -78,11 +78,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..30)
 }
 
-/// The connection's inside end and its peer; those of even numbers are TCP, the others pings.
+/// The connection's inside end. Connections of even numbers are TCP, the others pings.
 fn inside(which: u8) -> End {
     ([10, 0, 0, which % 3], 5_000 + u16::from(which))
 }
 
+/// The connection's outside peer.
 fn peer(which: u8) -> End {
     ([198, 51, 100, which % 2], if is_ping(which) { 0 } else { 80 })
 }
@@ -91,7 +92,7 @@ fn is_ping(which: u8) -> bool {
     which % 2 == 1
 }
 
-/// Of a ping whether it is an answer from inside, or a query from outside by the identifier of one from inside.
+/// Whether a ping's packet is a reply from inside, or a query from outside with the identifier of an inside host.
 fn is_stray(flags: &str) -> bool {
     flags == "R"
 }
@@ -113,12 +114,13 @@ fn run(rig: &mut Rig, frames: &[Vec<u8>]) -> Vec<Option<Vec<u8>>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
-    /// In batches, both ways, at any time: what passes is what the map says, with the ends that it says and checksums that are right.
+    /// In batches, in both directions, at any time: the translator passes the same packets as the model, with the same
+    /// ends, and with right checksums.
     #[test]
-    fn connections_and_pings_are_what_a_map_says(steps in steps()) {
+    fn connections_and_pings_agree_with_the_model(steps in steps()) {
         let mut nat = plain();
         let (mut known, mut now): (BTreeMap<u8, Known>, u64) = (BTreeMap::new(), 0);
-        // The last outside end of each: what strangers and late packets come to.
+        // The last outside end of each connection, to which late packets come.
         let mut former: BTreeMap<u8, End> = BTreeMap::new();
         for step in steps {
             let (outward, packets) = match step {
@@ -132,7 +134,10 @@ proptest! {
             };
             if outward {
                 let frames: Vec<_> =
-                    packets.iter().map(|(which, flags)| frame(*which, inside(*which), peer(*which), flags, false)).collect();
+                    packets
+                        .iter()
+                        .map(|(which, flags)| frame(*which, inside(*which), peer(*which), flags, false))
+                        .collect();
                 for ((which, flags), after) in packets.iter().zip(run(&mut nat.out, &frames)) {
                     let stray = is_ping(*which) && is_stray(flags);
                     let opens = is_ping(*which) || *flags == "S";
@@ -148,29 +153,34 @@ proptest! {
                     former.insert(*which, source);
                 }
             } else {
-                // One that has come to be another's is not a late packet's any more.
-                let anothers = |which: u8, end: End| {
-                    known.iter().any(|(it, known)| *it != which && is_ping(*it) == is_ping(which) && known.outside == Some(end))
+                // An outside end that another connection has now is not used for late packets.
+                let is_reused = |which: u8, end: End| {
+                    known.iter().any(|(it, known)| {
+                        *it != which && is_ping(*it) == is_ping(which) && known.outside == Some(end)
+                    })
                 };
-                let former = |which: &u8| former.get(which).copied().filter(|end| !anothers(*which, *end));
+                let former = |which: &u8| former.get(which).copied().filter(|end| !is_reused(*which, *end));
                 let sent: Vec<_> =
                     packets.iter().filter_map(|(which, flags)| Some((*which, *flags, former(which)?))).collect();
                 let frames: Vec<_> =
-                    sent.iter().map(|(which, flags, outside)| frame(*which, peer(*which), *outside, flags, true)).collect();
+                    sent.iter()
+                        .map(|(which, flags, outside)| frame(*which, peer(*which), *outside, flags, true))
+                        .collect();
                 for ((which, flags, outside), after) in sent.iter().zip(run(&mut nat.back, &frames)) {
-                    let there = known.get_mut(which).filter(|it| it.outside == Some(*outside));
-                    let there = there.filter(|_| !(is_ping(*which) && is_stray(flags)));
-                    prop_assert_eq!(after.is_some(), there.is_some(), "{} {} back", which, flags);
-                    if let (Some(after), Some(it)) = (after, there) {
+                    let expected = known.get_mut(which).filter(|it| it.outside == Some(*outside));
+                    let expected = expected.filter(|_| !(is_ping(*which) && is_stray(flags)));
+                    prop_assert_eq!(after.is_some(), expected.is_some(), "{} {} back", which, flags);
+                    if let (Some(after), Some(it)) = (after, expected) {
                         prop_assert_eq!(ends(&after).1, inside(*which));
-                        prop_assert_eq!(&after, &frame(*which, peer(*which), inside(*which), flags, true), "nothing else changes");
+                        let translated = frame(*which, peer(*which), inside(*which), flags, true);
+                        prop_assert_eq!(&after, &translated, "nothing else changes");
                         it.sees(flags, true, now);
                     }
                 }
             }
             let outside: Vec<_> = known.iter().map(|(which, it)| (is_ping(*which), it.outside)).collect();
             let different: std::collections::BTreeSet<_> = outside.iter().collect();
-            prop_assert_eq!(different.len(), outside.len(), "no two inside ports have one outside");
+            prop_assert_eq!(different.len(), outside.len(), "no two inside ports have the same outside end");
         }
     }
 }

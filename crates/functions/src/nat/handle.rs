@@ -1,4 +1,4 @@
-//! A module's way to its worker's translator, with what is to be done there though no packets come.
+//! A module's access to its worker's translator, and the work that is due even without packets.
 
 use std::sync::Arc;
 
@@ -12,14 +12,16 @@ use super::translator::{BINDINGS, SESSIONS};
 use super::{Filtering, Nat, Translator};
 use crate::connection::{ENDS_WOKEN, FoundSession, Headers, SessionLookup, SessionRow};
 use crate::journal::{self, Journal, Pen, Slot};
-use crate::listing::{Attendant, LOOKS, Listing, Part, Shown, WOKEN, attend, hand_out};
+use crate::listing::{
+    LOOKS_WHEN_WOKEN, LOOKS_WITH_PACKETS, Listing, OperatorSide, ServingModule, WorkerTables, add_table, serve_requests,
+};
 use crate::tables::sessions::Tuple4;
 
-/// A worker's translator, for [lookups](SessionLookup).
+/// A worker's translator, for [session lookups](SessionLookup).
 pub struct NatLookup {
     key: String,
     translator: Arc<Own<Translator>>,
-    /// The most sessions.
+    /// Maximum number of sessions.
     most: usize,
 }
 
@@ -50,54 +52,67 @@ impl LentNat<'_> {
     }
 }
 
-/// A module's way to the translator.
-pub(crate) struct Post {
+/// A module's access to the translator.
+pub(crate) struct TranslatorHandle {
     pub(crate) translator: Arc<Own<Translator>>,
-    attendant: Attendant,
-    /// What ports that are given out are told with, until the translator has it.
+    serving_module: ServingModule,
+    /// Writer of the log, until it is handed over to the translator.
     pen: Option<Pen<Entry>>,
     journal: Option<Arc<Journal<Entry>>>,
-    /// What the module shows ([`COUNTERS`](super::COUNTERS)), if it does.
+    /// The module's counters ([`COUNTERS`](super::COUNTERS)), if it has any.
     counters: Option<Arc<[Counter]>>,
 }
 
 impl Nat {
-    /// This worker's translator.
-    fn translator(&self, part: &Arc<Part>, setup: &mut Setup<'_>) -> Result<Arc<Own<Translator>>, SetupError> {
+    /// Returns this worker's translator.
+    fn translator(
+        &self,
+        operators: &Arc<OperatorSide>,
+        setup: &mut Setup<'_>,
+    ) -> Result<Arc<Own<Translator>>, SetupError> {
         let (secret, share) = (setup.secret(), setup.share());
         self.allow(share.1)?;
         setup.own(&self.key, |_| {
             let sessions = self.sessions.div_ceil(share.1);
-            Translator::new(self, sessions, share, secret, part)
+            Translator::new(self, sessions, share, secret, operators)
         })
     }
 
-    /// The translator of this worker, for a module that only looks sessions up.
+    /// Returns this worker's translator for a module that only looks up sessions.
     pub(crate) fn lookup(&self, setup: &mut Setup<'_>) -> Result<SessionLookup, SetupError> {
-        let part = Listing::of(&self.key, setup)?.part(setup.share());
+        let operators = Listing::of(&self.key, setup)?.operator_side(setup.share());
         let most = self.sessions.div_ceil(setup.share().1);
-        let (key, translator) = (self.key.clone(), self.translator(&part, setup)?);
+        let (key, translator) = (self.key.clone(), self.translator(&operators, setup)?);
         Ok(SessionLookup::Nat(NatLookup { key, translator, most }))
     }
 
-    /// A module's way to its worker's translator, the same for all of its modules that name this state. One that has
-    /// `counters` shows what is counted, and brings the log.
-    pub(crate) fn post(&self, counters: Option<Arc<[Counter]>>, setup: &mut Setup<'_>) -> Result<Post, SetupError> {
+    /// Returns a module's access to its worker's translator. All modules of a worker that name this state share the
+    /// translator. A module with `counters` publishes them, and sets up the log.
+    pub(crate) fn handle(
+        &self,
+        counters: Option<Arc<[Counter]>>,
+        setup: &mut Setup<'_>,
+    ) -> Result<TranslatorHandle, SetupError> {
         let listing = Listing::of(&self.key, setup)?;
-        let part = listing.part(setup.share());
-        let translator = self.translator(&part, setup)?;
-        for kind in [&SESSIONS, &BINDINGS] {
-            hand_out(&listing, kind, self.clock, &self.key, setup)?;
+        let operators = listing.operator_side(setup.share());
+        let translator = self.translator(&operators, setup)?;
+        for table_type in [&SESSIONS, &BINDINGS] {
+            add_table(&listing, table_type, self.clock, &self.key, setup)?;
         }
         if let Some(blocks) = self.blocks {
             let table = setup.handed_on(&format!("blocks {}", self.key), |_| Ok(BlockTable(blocks)))?;
             setup.table("blocks", table);
         }
-        let mut post =
-            Post { translator, attendant: Attendant::new(part, setup.frequency()), pen: None, journal: None, counters };
-        if let (Some(log), true) = (&self.log, post.counters.is_some()) {
+        let mut handle = TranslatorHandle {
+            translator,
+            serving_module: ServingModule::new(operators, setup.frequency()),
+            pen: None,
+            journal: None,
+            counters,
+        };
+        if let (Some(log), true) = (&self.log, handle.counters.is_some()) {
             let counts = setup.counters("log", journal::COUNTERS.map(str::to_owned));
-            let wrong = |told: String| SetupError::at("state", format!("log.file: {told}"));
+            let wrong = |message: String| SetupError::at("state", format!("log.file: {message}"));
             let path = setup.claim_on_for(&self.name, "state", &log.file)?;
             if setup.looks_at_files() {
                 journal::check(&path).map_err(wrong)?;
@@ -105,29 +120,29 @@ impl Nat {
             if !setup.checking() {
                 let slot = setup.lasting(&format!("nat log {}", path.display()), |_| Ok(Slot::default()))?;
                 let journal = slot.take(&path, &self.name, setup.frequency()).map_err(wrong)?;
-                post.pen = Some(journal.pen(Arc::new(()), counts, None, setup.simulated()).waiting(setup.may_wait()));
-                post.journal = Some(journal);
+                handle.pen = Some(journal.pen(Arc::new(()), counts, None, setup.simulated()).waiting(setup.may_wait()));
+                handle.journal = Some(journal);
             }
         }
-        Ok(post)
+        Ok(handle)
     }
 
-    /// What cannot work on several workers is refused.
+    /// Refuses configurations that cannot work on several workers.
     fn allow(&self, workers: usize) -> Result<(), SetupError> {
         if workers > 1 && !(self.forwards.is_empty() && self.filtering == Filtering::EndpointDependent) {
             return Err(SetupError::at(
                 "state",
-                "sessions that begin outside can be on one worker only: 'forwards' and 'filtering: endpoint_independent' \
-                 need both directions in one worker's `modules`",
+                "sessions that are opened from outside work on one worker only: 'forwards' and 'filtering: \
+                 endpoint_independent' need both directions in one worker's `modules`",
             ));
         }
         match self.blocks {
             Some(blocks) if workers > 1 && blocks.size() < LEAST * workers => Err(SetupError::at(
                 "state",
                 format!(
-                    "each inside address gets {} ports, of which about one in {workers} leads a session back to its worker: on \
-                     {workers} workers allowed are {} or more (a larger `pool`, a smaller `deterministic.inside`), or both \
-                     directions in one worker's `modules`",
+                    "each inside address gets {} ports, of which about one in {workers} leads a session back to its \
+                     worker: {workers} workers need {} or more (a larger `pool`, a smaller `deterministic.inside`), or \
+                     both directions in one worker's `modules`",
                     blocks.size(),
                     LEAST * workers
                 ),
@@ -137,24 +152,24 @@ impl Nat {
     }
 }
 
-impl Post {
-    /// A call with packets begins: what operators ask is answered first.
+impl TranslatorHandle {
+    /// Begins a call with packets: answers operators' requests first.
     #[inline(always)]
     pub(crate) fn begin(&mut self, translator: &mut Translator, context: &mut Context<'_>) {
-        if self.pen.is_some() || translator.desk().is_asked() {
-            self.attend(translator, LOOKS, context);
+        if self.pen.is_some() || translator.worker_side().has_request() {
+            self.serve(translator, LOOKS_WITH_PACKETS, context);
         }
     }
 
-    /// A call with packets ends.
+    /// Ends a call with packets.
     #[inline(always)]
     pub(crate) fn end(&mut self, translator: &Translator, context: &mut Context<'_>) {
-        if self.attendant.is_due(context.now(), translator.is_empty()) {
-            self.look_after(translator, context);
+        if self.serving_module.is_due(context.now(), translator.is_empty()) {
+            self.publish_and_schedule(translator, context);
         }
     }
 
-    /// A call without packets.
+    /// Handles a call without packets.
     pub(crate) fn wake(&mut self, context: &mut Context<'_>) {
         let own = Arc::clone(&self.translator);
         let Some(mut translator) = own.lend() else { return };
@@ -162,35 +177,35 @@ impl Post {
         if translator.is_due() {
             context.look_at(context.now());
         }
-        self.attend(&mut translator, WOKEN, context);
-        self.look_after(&translator, context);
+        self.serve(&mut translator, LOOKS_WHEN_WOKEN, context);
+        self.publish_and_schedule(&translator, context);
     }
 
     #[cold]
-    fn attend(&mut self, translator: &mut Translator, looks: u32, context: &mut Context<'_>) {
+    fn serve(&mut self, translator: &mut Translator, looks: u32, context: &mut Context<'_>) {
         if let Some(pen) = self.pen.take() {
             translator.log_to(pen);
         }
-        attend(translator, looks, context);
+        serve_requests(translator, looks, context);
     }
 
-    /// Tells what is counted, and asks to be woken as long as sessions wait for their end.
-    fn look_after(&mut self, translator: &Translator, context: &mut Context<'_>) {
-        self.tell(translator);
-        self.attendant.looked(translator.is_empty(), context);
+    /// Publishes the counters, and asks to be woken as long as there are sessions that will end.
+    fn publish_and_schedule(&mut self, translator: &Translator, context: &mut Context<'_>) {
+        self.publish(translator);
+        self.serving_module.schedule(translator.is_empty(), context);
     }
 
-    fn tell(&self, translator: &Translator) {
+    fn publish(&self, translator: &Translator) {
         match &self.counters {
-            Some(counters) => translator.tell(counters),
+            Some(counters) => translator.publish_counters(counters),
             None => translator.publish(),
         }
     }
 
-    /// Tells what has come since it was told last; all that was told of ports is written.
+    /// Publishes the last values of the counters and writes the rest of the log.
     pub(crate) fn close(&self) -> Result<(), String> {
         if let Some(translator) = self.translator.lend() {
-            self.tell(&translator);
+            self.publish(&translator);
         }
         self.journal.as_ref().map_or(Ok(()), |journal| journal.flush())
     }

@@ -1,4 +1,5 @@
-//! What operators are told: a log that says exactly which bindings there are, and tables that show what a model has.
+//! The log and the tables that operators see: the log lists exactly the bindings that exist, and the tables show the
+//! state of a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,10 +35,10 @@ impl Drop for Folder {
     }
 }
 
-/// Protocol and outside end, and the inside end that has it.
+/// The inside end of each protocol and outside end.
 type Bindings = BTreeMap<(u64, String), String>;
 
-/// What a log comes to; each event must fit to what was before it.
+/// Replays a log. Asserts that each event is consistent with the events before it.
 fn replay(lines: &[Value]) -> Bindings {
     let mut bindings = Bindings::new();
     for line in lines {
@@ -61,7 +62,7 @@ fn replay(lines: &[Value]) -> Bindings {
     bindings
 }
 
-/// What the table of bindings shows.
+/// Returns the contents of the table of bindings.
 fn shown(nat: &mut Both) -> Bindings {
     let number = |line: &str| match word(line, "protocol") {
         "tcp" => 6,
@@ -76,13 +77,13 @@ fn shown(nat: &mut Both) -> Bindings {
 }
 
 #[test]
-fn what_was_given_out_and_taken_back_is_a_line_each() {
+fn each_allocation_and_each_release_is_a_line() {
     let folder = Folder::new("lines");
     let state = json!({ "pool": "192.0.2.1", "ports": [2_000, 2_000], "log": { "file": "a.json" } });
     let mut nat = Both::within(state, false, &mut folder.surroundings((0, 1)));
     nat.pass(1);
     assert!(nat.goes_out(&udp((HOST, 5_000), (PEER, 53), b"")).is_some());
-    assert!(nat.goes_out(&udp((HOST, 5_000), (PEER, 54), b"")).is_some(), "the same port: no line");
+    assert!(nat.goes_out(&udp((HOST, 5_000), (PEER, 54), b"")).is_some(), "the same inside port writes no line");
     nat.pass(125);
     nat.out.wake();
     nat.out.function.close().expect("it can be written");
@@ -92,7 +93,8 @@ fn what_was_given_out_and_taken_back_is_a_line_each() {
             "inside": "10.0.0.7", "inside_port": 5_000, "outside": "192.0.2.1", "outside_port": 2_000,
         })
     };
-    let start = json!({ "time": "1970-01-01T00:00:01.000000000Z", "state": "nat1", "worker": 0, "workers": 1, "event": "start" });
+    let time = "1970-01-01T00:00:01.000000000Z";
+    let start = json!({ "time": time, "state": "nat1", "worker": 0, "workers": 1, "event": "start" });
     let lines = folder.lines("a.json");
     let expected = [
         start,
@@ -105,7 +107,7 @@ fn what_was_given_out_and_taken_back_is_a_line_each() {
 }
 
 #[test]
-fn ports_that_are_computed_are_not_told() {
+fn computed_ports_are_not_logged() {
     let folder = Folder::new("computed");
     let state = json!({
         "pool": "192.0.2.1", "log": { "file": "a.json" }, "deterministic": { "inside": "10.0.0.0/24", "reserve": 100 },
@@ -118,7 +120,7 @@ fn ports_that_are_computed_are_not_told() {
     assert_eq!((lines.len(), &lines[1]["inside"]), (2, &json!("10.9.9.9")));
 }
 
-/// A configuration that has changed goes on with sessions and log; one with another table begins anew, and says so.
+/// After a reload with the same table, sessions and log continue. With another table the log has a new start event.
 #[test]
 fn a_changed_configuration_goes_on_with_the_log() {
     let folder = Folder::new("changed");
@@ -147,11 +149,11 @@ fn a_changed_configuration_goes_on_with_the_log() {
     assert_eq!(replay(&folder.lines("a.json")), shown(&mut last));
     let mut surroundings = folder.surroundings((0, 1));
     let state = json!({ "pool": "192.0.2.1", "log": { "file": "no/such/folder" } });
-    let state = make(state, &mut surroundings).expect("it is not opened yet");
+    let state = make(state, &mut surroundings).expect("the file is not opened yet");
     surroundings.state.insert("nat1".to_owned(), Arc::new(state));
-    let told =
+    let error =
         Rig::within::<NatOut>(&json!({ "state": "nat1" }), &mut surroundings).err().expect("refused").to_string();
-    assert!(told.contains("state: log.file: cannot write ") && told.contains("no/such/folder"), "{told}");
+    assert!(error.contains("state: log.file: cannot write ") && error.contains("no/such/folder"), "{error}");
 }
 
 #[test]
@@ -165,15 +167,17 @@ fn sessions_are_shown_and_ended() {
     let outer = |end: ([u8; 4], u16)| format!("{}:{}", Ipv4Addr::from(end.0), end.1);
     let lines = chosen(&mut nat.out, "sessions", "all");
     let first = format!(
-        "protocol=udp inside=10.0.0.7:5000 peer=198.51.100.9:53 outside={} state=established idle=5s ends=295s worker=0 at=0.0.1",
+        "protocol=udp inside=10.0.0.7:5000 peer=198.51.100.9:53 outside={} state=established idle=5s ends=295s \
+         worker=0 at=0.0.1",
         outer(outside)
     );
     let second = format!(
-        "protocol=tcp inside=10.0.0.8:6000 peer=198.51.100.9:80 outside={} state=opening idle=15s ends=225s worker=0 at=0.0.2",
+        "protocol=tcp inside=10.0.0.8:6000 peer=198.51.100.9:80 outside={} state=opening idle=15s ends=225s \
+         worker=0 at=0.0.2",
         outer(other)
     );
     assert_eq!(lines, [first.clone(), second]);
-    assert_eq!(chosen(&mut nat.out, "sessions", &outer(other)), lines[1..], "who has this port");
+    assert_eq!(chosen(&mut nat.out, "sessions", &outer(other)), lines[1..], "the session with this port");
     assert_eq!(chosen(&mut nat.out, "sessions", "inside=10.0.0.0/29 udp"), lines[..1]);
     let bindings = chosen(&mut nat.out, "bindings", "tcp");
     assert_eq!(
@@ -183,18 +187,22 @@ fn sessions_are_shown_and_ended() {
     assert!(
         changed(&mut nat.out, "bindings", &["remove all"]).refused[0]
             .message
-            .contains("remove those of the table sessions")
+            .contains("remove the sessions in the table sessions")
     );
     let outcome = changed(&mut nat.out, "sessions", &[&format!("remove {first}"), "remove 10.0.0.7"]);
     assert_eq!((outcome.made, outcome.refused.len()), (1, 1), "{outcome:?}");
-    assert_eq!(nat.comes_back(&udp((PEER, 53), outside, b"")), None, "it has ended");
+    assert_eq!(nat.comes_back(&udp((PEER, 53), outside, b"")), None, "the session has ended");
     assert_eq!(chosen(&mut nat.out, "sessions", "all").len(), 1);
     assert_eq!(changed(&mut nat.out, "sessions", &["remove all"]).made, 1);
     assert_eq!(nat.out.counters("sessions")["ended"], 2);
-    assert_eq!((nat.out.wake(), chosen(&mut nat.out, "sessions", "all").len()), (None, 0), "nothing waits any more");
+    assert_eq!(
+        (nat.out.wake(), chosen(&mut nat.out, "sessions", "all").len()),
+        (None, 0),
+        "no session is left that will end"
+    );
 }
 
-/// Sessions that came by the way in alone are looked after, too.
+/// Sessions that only have packets from outside expire, too.
 #[test]
 fn sessions_from_outside_are_shown_though_nothing_goes_out() {
     let forwards = json!([{ "protocol": "tcp", "outside": "192.0.2.1:80", "inside": "10.0.0.5:8080" }]);
@@ -207,10 +215,10 @@ fn sessions_from_outside_are_shown_though_nothing_goes_out() {
     assert_eq!(word(&bindings[0], "sessions"), "1");
     nat.pass(241);
     nat.back.wake();
-    assert_eq!(chosen(&mut nat.back, "bindings", "all"), [""; 0], "a forward that nobody uses is not shown");
+    assert_eq!(chosen(&mut nat.back, "bindings", "all"), [""; 0], "a forward without sessions is not shown");
 }
 
-/// What happens: a packet of a host and port to a peer, out or back; time; an end.
+/// A step: a packet between a host's port and a peer, out or back; time that passes; a session that an operator ends.
 #[derive(Clone, Debug)]
 enum Step {
     Packet { tcp: bool, host: u8, peer: u8, back: bool },
@@ -232,22 +240,23 @@ fn inside(host: u8) -> ([u8; 4], u16) {
     ([10, 0, 0, host / 4], 5_000 + u16::from(host % 4))
 }
 
-/// When a session ends, whether both sides were heard, and its outside end.
+/// End of a session in seconds, whether both sides have sent packets, and the outside end.
 type Known = (u64, bool, ([u8; 4], u16));
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// The log, replayed, says what the table of bindings shows, and that of sessions shows those that a map has: whether
-    /// they ended by time, gave way, were refused or ended by hand.
+    /// The replayed log equals the table of bindings, and the table of sessions equals a map. Sessions expire, give
+    /// way, are refused, or are ended by an operator.
     #[test]
-    fn log_and_tables_are_what_a_map_says(steps in steps(), few in any::<bool>()) {
+    fn log_and_tables_agree_with_a_map(steps in steps(), few in any::<bool>()) {
         let folder = Folder::new("model");
         let _ = std::fs::remove_file(folder.0.join("a.json"));
-        // With few places sessions give way, and the map knows less: then log and table are held against each other alone.
-        let state = json!({ "pool": "192.0.2.0/30", "sessions": if few { 5 } else { 1_000 }, "log": { "file": "a.json" } });
+        // With few entries sessions give way, which the map does not model. Then only log and table are compared.
+        let sessions = if few { 5 } else { 1_000 };
+        let state = json!({ "pool": "192.0.2.0/30", "sessions": sessions, "log": { "file": "a.json" } });
         let mut nat = Both::within(state, false, &mut folder.surroundings((0, 1)));
-        // By whether it is TCP, inside and peer.
+        // By protocol (true for TCP), inside and peer.
         let mut model: BTreeMap<(bool, u8, u8), Known> = BTreeMap::new();
         let mut now = 0;
         for step in steps {
@@ -259,9 +268,9 @@ proptest! {
                 }
                 Step::End(host) => {
                     let which = format!("remove inside={}:{}", Ipv4Addr::from(inside(host).0), inside(host).1);
-                    let there = model.keys().any(|(_, it, _)| *it == host);
+                    let is_known = model.keys().any(|(_, it, _)| *it == host);
                     let made = changed(&mut nat.out, "sessions", &[&which]).made;
-                    prop_assert!(few || (made == 1) == there, "{}", which);
+                    prop_assert!(few || (made == 1) == is_known, "{}", which);
                     model.retain(|(_, it, _), _| *it != host);
                 }
                 Step::Packet { tcp: is_tcp, host, peer, back } => {
@@ -276,9 +285,10 @@ proptest! {
                         *ends = now + if is_tcp { opening } else { 300 };
                     } else {
                         let sent = if is_tcp { tcp(inside(host), to, "S") } else { udp(inside(host), to, b"") };
-                        let out = nat.goes_out(&sent).expect("there is room, or another gives way");
+                        let out = nat.goes_out(&sent).expect("there is room, or another session gives way");
                         let known = model.entry((is_tcp, host, peer)).or_insert((0, false, ends(&out).0));
-                        (known.0, known.2) = (now + if is_tcp { opening } else if known.1 { 300 } else { 120 }, ends(&out).0);
+                        let lasts = if is_tcp { opening } else if known.1 { 300 } else { 120 };
+                        (known.0, known.2) = (now + lasts, ends(&out).0);
                     }
                 }
             }
@@ -288,7 +298,7 @@ proptest! {
         let seen: BTreeSet<_> = lines.iter().map(|line| {
             (word_of(line, "protocol"), word_of(line, "inside"), word_of(line, "peer"), word_of(line, "outside"))
         }).collect();
-        prop_assert_eq!(seen.len(), lines.len(), "each once");
+        prop_assert_eq!(seen.len(), lines.len(), "each session once");
         if !few {
             let end = |end: ([u8; 4], u16)| format!("{}:{}", Ipv4Addr::from(end.0), end.1);
             let known: BTreeSet<_> = model.iter().map(|((is_tcp, host, peer), (_, _, outside))| {
@@ -302,6 +312,6 @@ proptest! {
         prop_assert_eq!(&bindings, &shown(&mut nat));
         let used: BTreeSet<_> = seen.iter().map(|(_, inside, _, outside)| (inside.clone(), outside.clone())).collect();
         let bound: BTreeSet<_> = bindings.into_iter().map(|((_, outside), inside)| (inside, outside)).collect();
-        prop_assert!(used.is_subset(&bound), "no session without its binding in the log");
+        prop_assert!(used.is_subset(&bound), "each session has a binding in the log");
     }
 }
