@@ -1,4 +1,4 @@
-//! Translates addresses prefix by prefix: static network address translation.
+//! `static_nat`: translates IPv4 addresses prefix by prefix.
 
 mod mappings;
 mod quoted;
@@ -19,25 +19,25 @@ use serde::{Deserialize, Serialize};
 
 pub use mappings::Mapping;
 use mappings::Mappings;
-use table::Step;
+use table::MappingChange;
 pub use table::{StateParams, StaticMappings};
 
-/// Parameters of `static_nat`. The mappings stand here or in a state, not both.
+/// Parameters of `static_nat`. Give the mappings either here or in a state.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// `out`: sources are translated from inside to outside. `in`: destinations are translated back.
+    /// `out` translates sources from inside to outside. `in` translates destinations back.
     direction: Direction,
     /// The mappings. Prefixes of one side may not overlap.
     mappings: Option<Vec<Mapping>>,
-    /// The name of a state of kind `static_mappings`, which both directions can share.
+    /// The name of a state `static_mappings`, which both directions can share.
     state: Option<String>,
-    /// What happens to IPv4 packets that no mapping is for: `pass` (the default) or `drop`.
+    /// Action for IPv4 packets without a mapping: `pass` (the default) or `drop`.
     #[serde(default)]
     unmatched: Unmatched,
 }
 
-/// Which way packets go.
+/// Direction of packets.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Direction {
@@ -47,33 +47,33 @@ enum Direction {
     In,
 }
 
-/// What happens to IPv4 packets that no mapping is for.
+/// Action for IPv4 packets without a mapping.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Unmatched {
-    /// They pass as they are.
+    /// Passes them unchanged.
     #[default]
     Pass,
-    /// They are dropped as `unmatched`.
+    /// Drops them as `unmatched`.
     Drop,
 }
 
 const UNMATCHED: Gate = Gate::drop(0);
 const UNDECIDABLE: Gate = Gate::drop(1);
 const DROPS: &[Reason] = &[
-    Reason { name: "unmatched", help: "No mapping is for the packet's address, and such packets are to be dropped." },
+    Reason { name: "unmatched", help: "The packet's address has no mapping, and `unmatched` is `drop`." },
     Reason { name: "undecidable", help: HIDES_ADDRESSES },
 ];
 
 /// The function.
 pub struct StaticNat {
-    mappings: Reader<Mappings, Vec<Step>>,
-    way: Way,
+    mappings: Reader<Mappings, Vec<MappingChange>>,
+    translator: Translator,
 }
 
-/// Which side is translated, and what becomes of what it does not have.
+/// The direction of translation, and the gate for addresses without a mapping.
 #[derive(Clone, Copy)]
-struct Way {
+struct Translator {
     direction: Direction,
     unmatched: Gate,
 }
@@ -83,16 +83,16 @@ impl Declare for StaticNat {
     const NAME: &'static str = "static_nat";
     const SUMMARY: &'static str = "translates IPv4 addresses prefix by prefix";
     const HELP: &'static str = "\
-        Static translation of RFC 3022 (basic NAT, fixed assignment): the prefix is replaced, the host bits stay, so \
-        that each inside address has one outside address. On the way out the source is translated, on the way in the \
-        destination; one after the other leave a packet as it was. The checksums of the IPv4 header and of TCP, \
-        UDP, UDP-Lite and DCCP are changed by the difference (RFC 1624 equation 3); a UDP checksum of 0, which means none, stays. Every \
-        fragment is translated; the transport checksum stands in the first. Of ICMP errors but redirects the quoted \
-        packet is translated too (RFC 3022 section 4.3); other ICMP messages carry no address. Transports besides TCP \
-        and UDP whose checksum covers addresses (DCCP, UDP-Lite) and payloads that name addresses (FTP, SIP) are not \
-        followed. An authentication header covers the addresses: a receiver refuses the translated packet (RFC 3715 \
-        section 2.1). IPv6 and frames that are not IP pass as they are; a frame that hides whether it is IP, behind \
-        more than 4 VLAN tags or in a header that cannot be read, is dropped as `undecidable`.";
+        Static translation of RFC 3022 (basic NAT, fixed assignment): the prefix is replaced and the host bits stay, \
+        so each inside address has one outside address. On the way out the source is translated, on the way in the \
+        destination; both translations in sequence leave a packet as it was. The checksums of the IPv4 header and of \
+        TCP, UDP, UDP-Lite and DCCP are updated by the difference (RFC 1624 equation 3). A UDP checksum of 0, which \
+        means that there is none, stays 0. Every fragment is translated; only the first one has the transport \
+        checksum. The packet that an ICMP error quotes is translated too, except in redirects (RFC 3022 section 4.3). \
+        Other ICMP messages contain no address. Addresses in payloads (FTP, SIP) are not translated. An authentication \
+        header covers the addresses: a receiver refuses the translated packet (RFC 3715 section 2.1). IPv6 packets and \
+        frames that are not IP pass unchanged. A frame that hides whether it is IP, behind more than 4 VLAN tags or in \
+        a header that cannot be read, is dropped as `undecidable`.";
     const EXAMPLE: &'static str = "{ direction: out, mappings: [{ inside: 10.0.0.0/24, outside: 192.0.2.0/24 }] }";
     const TRAFFIC: &'static str = "{ source: 10.0.0.0/24 }";
     const DROPS: &'static [Reason] = DROPS;
@@ -110,21 +110,21 @@ impl Declare for StaticNat {
             _ => return Err(SetupError::new("give either 'mappings' or the name of a 'state' that has them")),
         };
         let unmatched = if params.unmatched == Unmatched::Drop { UNMATCHED } else { Gate::FIRST };
-        let way = Way { direction: params.direction, unmatched };
+        let translator = Translator { direction: params.direction, unmatched };
         let reader = mappings.reader();
         setup.table("mappings", mappings as Arc<dyn forebay_graph::Table>);
-        Ok(Self { mappings: reader, way })
+        Ok(Self { mappings: reader, translator })
     }
 }
 
-/// Where a packet goes that shows no IPv4.
+/// Returns the gate for a packet without a readable IPv4 header.
 #[cold]
 #[inline(never)]
 fn not_ipv4(packet: &mut Packet) -> Gate {
     if packet.hides_network() { UNDECIDABLE } else { Gate::FIRST }
 }
 
-impl Way {
+impl Translator {
     #[inline]
     fn translate(self, mappings: &Mappings, address: u32) -> Option<u32> {
         match self.direction {
@@ -133,9 +133,10 @@ impl Way {
         }
     }
 
-    /// The packet's protocol and what its address becomes; `None` for a packet that is not IPv4.
+    /// Returns the packet's protocol and its new address, if the address has a mapping. `None` if the packet is not
+    /// IPv4.
     #[inline(always)]
-    fn look(self, mappings: &Mappings, packet: &mut Packet) -> Option<(u8, Option<[u8; 4]>)> {
+    fn translated(self, mappings: &Mappings, packet: &mut Packet) -> Option<(u8, Option<[u8; 4]>)> {
         let header = packet.ipv4()?;
         let address = if self.direction == Direction::Out { header.source } else { header.destination };
         Some((header.protocol, self.translate(mappings, u32::from_be_bytes(address)).map(u32::to_be_bytes)))
@@ -143,15 +144,15 @@ impl Way {
 
     #[inline(always)]
     fn pass(self, mappings: &Mappings, packet: &mut Packet) -> Gate {
-        let Some((protocol, address)) = self.look(mappings, packet) else { return not_ipv4(packet) };
+        let Some((protocol, address)) = self.translated(mappings, packet) else { return not_ipv4(packet) };
         let gate = match address {
-            // It is IPv4, so that the rewriting applies.
+            // The packet is IPv4, so the rewrite succeeds.
             Some(address) => rewrite_ipv4_address(packet, self.direction == Direction::In, address)
                 .map_or(self.unmatched, |()| Gate::FIRST),
             None => self.unmatched,
         };
         if protocol == ICMP {
-            // An error goes the other way than the packet it quotes.
+            // An error goes in the opposite direction of the packet that it quotes.
             quoted::translate(packet, self.direction == Direction::Out, |address| self.translate(mappings, address));
         }
         gate
@@ -160,11 +161,11 @@ impl Way {
 
 impl Function for StaticNat {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        let Self { mappings, way } = self;
-        let (mappings, way) = (mappings.read(), *way);
+        let Self { mappings, translator } = self;
+        let (mappings, translator) = (mappings.read(), *translator);
         let mappings: &Mappings = &mappings;
         for (index, packet) in batch.iter_mut().enumerate() {
-            let gate = way.pass(mappings, packet);
+            let gate = translator.pass(mappings, packet);
             if gate != Gate::FIRST {
                 context.put(index, gate);
             }
@@ -172,24 +173,26 @@ impl Function for StaticNat {
     }
 
     fn effect(&self, packet: &mut Packet) -> Option<Effect> {
-        let Some((protocol, address)) = self.way.look(&self.mappings.live().look(), packet) else {
-            // ARP, and a packet that hides its network layer, may be one session by their Ethernet addresses.
+        let Some((protocol, address)) = self.translator.translated(&self.mappings.live().look(), packet) else {
+            // ARP and a packet that hides its network layer may have the same session key, which is their Ethernet
+            // addresses.
             let known = packet.network().0 != Network::Other;
             return known.then(|| Effect::to(not_ipv4(packet)));
         };
-        // An echo and an error between the same hosts are one session, and the error needs more than its address.
+        // An echo and an error between the same hosts have the same session key, and the error needs more than a new
+        // address.
         if protocol == ICMP {
             return None;
         }
-        let Some(address) = address else { return Some(Effect::to(self.way.unmatched)) };
+        let Some(address) = address else { return Some(Effect::to(self.translator.unmatched)) };
         Some(Effect {
-            edits: vec![Edit::Ipv4Address { destination: self.way.direction == Direction::In, address }],
+            edits: vec![Edit::Ipv4Address { destination: self.translator.direction == Direction::In, address }],
             gate: Gate::FIRST,
         })
     }
 }
 
-/// The mappings of many branches.
+/// The modules of several branches.
 struct Folded(PerBranch<StaticNat>);
 
 impl Function for Folded {
@@ -198,10 +201,10 @@ impl Function for Folded {
             return;
         }
         let branches = context.branches();
-        // Parting the batch by branches would cost more than asking for each packet's mappings.
+        // Splitting the batch by branch would cost more than fetching the mappings of each packet.
         for (index, packet) in batch.iter_mut().enumerate() {
-            let StaticNat { mappings, way } = self.0.of_mut(branches, packet);
-            let gate = way.pass(&mappings.read(), packet);
+            let StaticNat { mappings, translator } = self.0.of_mut(branches, packet);
+            let gate = translator.pass(&mappings.read(), packet);
             if gate != Gate::FIRST {
                 context.put(index, gate);
             }

@@ -1,4 +1,4 @@
-//! Pairs of IPv4 prefixes, an inside and an outside one, looked up from either side.
+//! Pairs of IPv4 prefixes, an inside and an outside one, with lookups from either side.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use super::side::Side;
 
-/// A mapping: two prefixes of one length.
+/// A mapping between two prefixes of the same length.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mapping {
-    /// The addresses as they are inside, such as `10.0.0.0/24`; without a length it is one address.
+    /// The inside addresses, such as `10.0.0.0/24`. Without a length it is one address.
     pub(super) inside: Prefix,
-    /// The addresses as they are seen outside, such as `192.0.2.0/24`.
+    /// The outside addresses, such as `192.0.2.0/24`.
     pub(super) outside: Prefix,
 }
 
@@ -44,7 +44,7 @@ impl TryFrom<String> for Prefix {
 }
 
 impl Prefix {
-    /// The prefix that a text is; without a length, of 32 bits.
+    /// Parses a prefix. Without a length it has 32 bits.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (address, length) = text.split_once('/').unwrap_or((text, "32"));
         let digits = !length.is_empty() && length.bytes().all(|digit| digit.is_ascii_digit());
@@ -52,14 +52,14 @@ impl Prefix {
         let (Ok(address), Some(length)) = (address.parse::<Ipv4Addr>(), length) else {
             let text: String = text.chars().take(60).collect();
             return Err(format!(
-                "'{text}' is no IPv4 prefix: write an address and a length from 0 to 32, such as 10.0.0.0/24"
+                "'{text}' is not an IPv4 prefix: write an address and a length from 0 to 32, such as 10.0.0.0/24"
             ));
         };
         let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
         let start = address.to_bits();
         if start & !mask != 0 {
             return Err(format!(
-                "'{text}' has bits beyond its length: the prefix is {}/{length}",
+                "'{text}' has bits set beyond its prefix length: the prefix is {}/{length}",
                 Ipv4Addr::from_bits(start & mask)
             ));
         }
@@ -83,7 +83,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// The mappings, from either side.
+/// The mappings, with lookups from either side.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mappings {
     pub(super) inside: Side,
@@ -105,10 +105,10 @@ impl Mappings {
         Ok(Self { inside, outside })
     }
 
-    /// Adds a mapping: both sides or neither.
+    /// Adds a mapping.
     ///
     /// # Errors
-    /// One of its prefixes overlaps with another's.
+    /// A prefix is invalid or overlaps with another mapping. Then nothing is added.
     pub(super) fn add(&mut self, mapping: &Mapping) -> Result<(), MappingError> {
         mapping.check()?;
         let Mapping { inside, outside } = *mapping;
@@ -126,8 +126,8 @@ impl Mappings {
         Ok(())
     }
 
-    /// Removes the mapping of an inside prefix; its outside prefix, or nothing where there is none of exactly this
-    /// prefix.
+    /// Removes the mapping of exactly this inside prefix. Returns its outside prefix, or `None` if there is no such
+    /// mapping.
     pub(super) fn remove(&mut self, inside: Prefix) -> Option<Prefix> {
         let outside = Prefix { start: self.inside.remove(inside)?, ..inside };
         self.outside.remove(outside);
@@ -135,20 +135,22 @@ impl Mappings {
     }
 }
 
-/// Why a mapping cannot be added or removed.
+/// Reason why a mapping cannot be added or removed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MappingError {
-    #[error("{0} and {1} are of different lengths: allowed are prefixes of one length")]
+    #[error("{0} and {1} have different lengths: allowed are prefixes of the same length")]
     Lengths(Prefix, Prefix),
     #[error("{0}: {1}")]
     NoHosts(Prefix, String),
-    #[error("{inside} is mapped to {outside} already: allowed is 'replace'")]
+    #[error("{inside} is already mapped to {outside}: use 'replace'")]
     Known { inside: Prefix, outside: Prefix },
-    #[error("the {side} prefix {prefix} overlaps with {other}, which is mapped: allowed are prefixes apart from it")]
+    #[error(
+        "the {side} prefix {prefix} overlaps with {other}, which is mapped: allowed are prefixes that do not overlap"
+    )]
     Overlap { side: &'static str, prefix: Prefix, other: Prefix },
-    #[error("no mapping has the inside prefix {0}: allowed are those that are there, with their lengths")]
+    #[error("no mapping has the inside prefix {0}: allowed are the inside prefixes in the table, with their lengths")]
     Unknown(Prefix),
-    #[error("{inside} is mapped to {outside}: allowed is that one, or none at all")]
+    #[error("{inside} is mapped to {outside}: give that outside prefix or none")]
     Other { inside: Prefix, outside: Prefix },
 }
 
@@ -181,18 +183,15 @@ mod tests {
 
     #[test]
     fn faults_are_named() {
-        for (pairs, told) in [
-            (vec![("10.0.0.0/33", "192.0.2.0/24")], "'10.0.0.0/33' is no IPv4 prefix"),
-            (vec![("10.0.0.0/+8", "192.0.2.0/24")], "'10.0.0.0/+8' is no IPv4 prefix"),
-            (vec![("10.0.0/24", "192.0.2.0/24")], "'10.0.0/24' is no IPv4 prefix"),
+        for (pairs, expected) in [
+            (vec![("10.0.0.0/33", "192.0.2.0/24")], "'10.0.0.0/33' is not an IPv4 prefix"),
+            (vec![("10.0.0.0/+8", "192.0.2.0/24")], "'10.0.0.0/+8' is not an IPv4 prefix"),
+            (vec![("10.0.0/24", "192.0.2.0/24")], "'10.0.0/24' is not an IPv4 prefix"),
             (
                 vec![("10.0.0.1/24", "192.0.2.0/24")],
-                "'10.0.0.1/24' has bits beyond its length: the prefix is 10.0.0.0/24",
+                "'10.0.0.1/24' has bits set beyond its prefix length: the prefix is 10.0.0.0/24",
             ),
-            (
-                vec![("10.0.0.0/24", "192.0.2.0/25")],
-                "mappings[0]: 10.0.0.0/24 and 192.0.2.0/25 are of different lengths",
-            ),
+            (vec![("10.0.0.0/24", "192.0.2.0/25")], "mappings[0]: 10.0.0.0/24 and 192.0.2.0/25 have different lengths"),
             (
                 vec![("10.0.0.0/24", "1.0.0.0/24"), ("10.0.0.9", "2.0.0.1")],
                 "the inside prefixes 10.0.0.0/24 and 10.0.0.9/32 overlap",
@@ -202,8 +201,8 @@ mod tests {
                 "the outside prefixes 1.0.0.0/24 and 1.0.0.0/24 overlap",
             ),
         ] {
-            let error = mappings(&pairs).expect_err(told);
-            assert!(error.contains(told), "{error}");
+            let error = mappings(&pairs).expect_err(expected);
+            assert!(error.contains(expected), "{error}");
         }
     }
 

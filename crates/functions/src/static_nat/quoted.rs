@@ -1,24 +1,24 @@
-//! Translates the packet that an ICMP error quotes, so that the host it reaches recognises it as one of its own.
+//! Translation of the packet that an ICMP error quotes, so that the receiver recognises it as its own packet.
 
 use forebay_packet::Packet;
 use forebay_packet::wire::checksum;
 use forebay_packet::wire::ipv4::{DCCP, ICMP, Ipv4, TCP, UDP, UDP_LITE};
 use zerocopy::FromBytes;
 
-/// Destination unreachable, source quench, time exceeded, parameter problem (RFC 792): the errors that RFC 3022
-/// section 4.3 names. A redirect is for the local network and stays as it is.
+/// Destination unreachable, source quench, time exceeded, parameter problem (RFC 792): the errors that RFC 3022 section
+/// 4.3 names. A redirect is for the local network and is not translated.
 const ERRORS: [u8; 4] = [3, 4, 11, 12];
 
-/// An ICMP error's own header, before the packet that it quotes.
+/// Length of an ICMP error's own header, which is followed by the quoted packet.
 const HEADER: usize = 8;
 
-/// Rewrites one address of the quoted packet, and what checksums of it are quoted, where `translate` knows the
-/// address (RFC 3022 section 4.3). Anything but a whole quoted header in an ICMP error stays as it is.
+/// Rewrites one address of the quoted packet, and the quoted checksums that cover it, if `translate` knows the address
+/// (RFC 3022 section 4.3). Other messages, and errors with an incomplete quoted header, are not changed.
 pub(super) fn translate(packet: &mut Packet, destination: bool, translate: impl Fn(u32) -> Option<u32>) {
     let Some((ICMP, start)) = packet.transport() else { return };
-    // An error is of the session of the packet that it quotes.
+    // An error belongs to the session of the packet that it quotes.
     packet.forget_session();
-    // What follows the datagram in the frame is padding, not quoted.
+    // The rest of the frame after the datagram is padding.
     let end = packet.network_end();
     let message = packet.data_mut().get_mut(..end).and_then(|datagram| datagram.get_mut(start..));
     let Some((header, quoted)) = message.and_then(|message| message.split_first_chunk_mut::<HEADER>()) else {
@@ -36,14 +36,14 @@ pub(super) fn translate(packet: &mut Packet, destination: bool, translate: impl 
     let old = u32::from_be_bytes(*field);
     let Some(new) = translate(old) else { return };
     *field = new.to_be_bytes();
-    // The quoted header sums up to the same as before, so that the message's own checksum does not see the change.
+    // The quoted header still sums up to the same value, so this change does not affect the message's own checksum.
     ip.checksum.set(checksum::replace32(ip.checksum.get(), old, new));
     let at = match ip.protocol {
         TCP if ip.fragment_offset() == 0 => options + 16,
         UDP | UDP_LITE | DCCP if ip.fragment_offset() == 0 => options + 6,
         _ => return,
     };
-    // Mostly eight bytes are quoted (RFC 792): UDP's checksum is among them, TCP's is not.
+    // Usually eight bytes are quoted (RFC 792), which include UDP's checksum but not TCP's.
     let Some(field) = rest.get_mut(at..at + 2) else { return };
     let before = u16::from_be_bytes([field[0], field[1]]);
     if ip.protocol == UDP && before == 0 {

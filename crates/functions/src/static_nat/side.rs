@@ -1,29 +1,31 @@
-//! One side of the mappings: prefixes that do not overlap, in order, each with what it becomes.
+//! One side of the mappings: an ordered list of disjoint prefixes, each with its translation.
 //!
-//! In blocks, with the first address of each beside them: an address is found by two binary searches, and a prefix comes or
-//! goes by moving a block's worth of others at most, however many there are.
+//! The list is divided into blocks, and the first address of each block is stored separately. An address is found by
+//! two binary searches. Adding or removing a prefix moves at most the entries of one block, however many entries there
+//! are.
 
 use super::mappings::Prefix;
 
-/// Entries of a block at most; a full one is cut in two.
+/// Maximum number of entries in a block. A block with more is split in two.
 const BLOCK: usize = 128;
-/// Entries of a block when many are made at once: with room for more.
+/// Number of entries in a block when a list is built at once. It leaves room for more.
 const FILL: usize = BLOCK * 3 / 4;
 
-/// A prefix and the start of the one that it becomes.
+/// A prefix, and the start of the prefix that replaces it.
 type Entry = (Prefix, u32);
 
 /// The prefixes of one side.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Side {
-    /// The first address of each block.
+    /// First address of each block.
     firsts: Vec<u32>,
-    /// Entries in order; no block is empty.
+    /// Ordered entries. No block is empty.
     blocks: Vec<Vec<Entry>>,
 }
 
 impl Side {
-    /// These pairs of a prefix and what it becomes, in any order; two prefixes that overlap are told instead.
+    /// Builds a side from pairs of a prefix and its translation, in any order. If two prefixes overlap, returns these
+    /// as an error.
     pub(super) fn new(pairs: &mut dyn Iterator<Item = (Prefix, Prefix)>) -> Result<Self, (Prefix, Prefix)> {
         let mut entries: Vec<Entry> = pairs.map(|(from, to)| (from, to.start)).collect();
         entries.sort_unstable_by_key(|(from, _)| from.start);
@@ -34,26 +36,26 @@ impl Side {
         Ok(Self { firsts: blocks.iter().map(|block| block[0].0.start).collect(), blocks })
     }
 
-    /// The last prefix that starts at or before an address.
+    /// Returns the last prefix that starts at or before an address.
     #[inline]
     fn at_or_before(&self, address: u32) -> Option<&Entry> {
         let block = &self.blocks[self.firsts.partition_point(|first| *first <= address).checked_sub(1)?];
         block.get(block.partition_point(|(prefix, _)| prefix.start <= address).checked_sub(1)?)
     }
 
-    /// What an address becomes: the other prefix, with the host bits kept; `None` where no mapping has it.
+    /// Translates an address: replaces the prefix and keeps the host bits. `None` if no prefix contains the address.
     #[inline]
     pub(super) fn translate(&self, address: u32) -> Option<u32> {
         let (prefix, other) = self.at_or_before(address)?;
         (address & prefix.mask == prefix.start).then_some(other | address & !prefix.mask)
     }
 
-    /// How many prefixes there are.
+    /// Number of prefixes.
     pub(super) fn len(&self) -> usize {
         self.blocks.iter().map(Vec::len).sum()
     }
 
-    /// The prefixes from the first that starts after `address`, or all; each with the start of what it becomes.
+    /// Returns the prefixes that start after `address`, or all, each with the start of its translation.
     pub(super) fn after(&self, address: Option<u32>) -> impl Iterator<Item = &Entry> {
         let block =
             address.map_or(0, |address| self.firsts.partition_point(|first| *first <= address).saturating_sub(1));
@@ -61,13 +63,13 @@ impl Side {
         entries.skip_while(move |(prefix, _)| address.is_some_and(|address| prefix.start <= address))
     }
 
-    /// A prefix that has addresses in common with this one; itself where it is there.
+    /// Returns a prefix that overlaps with this one, which may be the same prefix.
     pub(super) fn overlapping(&self, prefix: Prefix) -> Option<Entry> {
-        // None overlaps with another, so that the last of those that start before its end ends last.
+        // Prefixes do not overlap, so among those that start before the end of this one, the last one also ends last.
         self.at_or_before(prefix.last()).filter(|(other, _)| other.last() >= prefix.start).copied()
     }
 
-    /// Adds a prefix that overlaps with none.
+    /// Adds a prefix, which must not overlap with any other.
     pub(super) fn insert(&mut self, prefix: Prefix, other: u32) {
         if self.blocks.is_empty() {
             self.firsts.push(prefix.start);
@@ -85,15 +87,15 @@ impl Side {
         }
     }
 
-    /// Removes exactly this prefix; the start of what it became.
+    /// Removes exactly this prefix. Returns the start of its translation.
     pub(super) fn remove(&mut self, prefix: Prefix) -> Option<u32> {
         let at = self.firsts.partition_point(|first| *first <= prefix.start).checked_sub(1)?;
         let block = &mut self.blocks[at];
-        let place = block.binary_search_by_key(&prefix.start, |(there, _)| there.start).ok()?;
-        if block[place].0 != prefix {
+        let index = block.binary_search_by_key(&prefix.start, |(entry, _)| entry.start).ok()?;
+        if block[index].0 != prefix {
             return None;
         }
-        let (_, other) = block.remove(place);
+        let (_, other) = block.remove(index);
         match block.first() {
             Some((first, _)) => self.firsts[at] = first.start,
             None => {
@@ -102,7 +104,7 @@ impl Side {
                 return Some(other);
             }
         }
-        // Two that fit into half a block become one, so that a table that shrinks does not keep its blocks.
+        // Two blocks that fit into half a block are merged, so that a table that shrinks also loses blocks.
         if let Some(next) = self.blocks.get(at + 1)
             && self.blocks[at].len() + next.len() <= BLOCK / 2
         {
@@ -130,24 +132,26 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// Enough prefixes for many blocks come and go, in runs and at random.
+        /// Prefixes are added and removed, in runs and at random, enough for many blocks.
         #[test]
-        fn it_is_what_a_map_is(
+        fn it_agrees_with_a_map(
             first in 0u32..600,
             steps in prop::collection::vec((any::<bool>(), 0u32..2_000, 1u32..300, 28u32..=32), 1..40),
         ) {
             let every = |number: u32| (prefix(number << 4, 30), prefix(number << 8, 30));
-            let mut side = Side::new(&mut (0..first).map(every)).expect("they are apart");
-            let mut model: BTreeMap<u32, Entry> = (0..first).map(every).map(|(from, to)| (from.start, (from, to.start))).collect();
+            let mut side = Side::new(&mut (0..first).map(every)).expect("they do not overlap");
+            let entry = |(from, to): (Prefix, Prefix)| (from.start, (from, to.start));
+            let mut model: BTreeMap<u32, Entry> = (0..first).map(every).map(entry).collect();
             for (add, from, count, length) in steps {
                 for number in from..from + count {
                     let it = prefix(number << 4, length);
-                    let overlaps = model.range(..=it.last()).next_back().map(|(_, entry)| *entry).filter(|(other, _)| other.last() >= it.start);
+                    let before = model.range(..=it.last()).next_back().map(|(_, entry)| *entry);
+                    let overlaps = before.filter(|(other, _)| other.last() >= it.start);
                     prop_assert_eq!(side.overlapping(it), overlaps);
                     if !add {
-                        let there = overlaps.filter(|(other, _)| *other == it);
-                        prop_assert_eq!(side.remove(it), there.map(|(_, to)| to));
-                        if there.is_some() {
+                        let existing = overlaps.filter(|(other, _)| *other == it);
+                        prop_assert_eq!(side.remove(it), existing.map(|(_, to)| to));
+                        if existing.is_some() {
                             model.remove(&it.start);
                         }
                     } else if overlaps.is_none() {
@@ -160,8 +164,10 @@ mod tests {
                 prop_assert!(side.blocks.iter().all(|block| (1..=BLOCK).contains(&block.len())));
                 prop_assert!(side.firsts.iter().eq(side.blocks.iter().map(|block| &block[0].0.start)));
                 for address in (from << 4)..(from << 4) + 40 {
-                    let found = model.range(..=address).next_back().filter(|(_, (prefix, _))| address & prefix.mask == prefix.start);
-                    prop_assert_eq!(side.translate(address), found.map(|(_, (prefix, to))| to | address & !prefix.mask));
+                    let before = model.range(..=address).next_back();
+                    let found = before.filter(|(_, (prefix, _))| address & prefix.mask == prefix.start);
+                    let expected = found.map(|(_, (prefix, to))| to | address & !prefix.mask);
+                    prop_assert_eq!(side.translate(address), expected);
                     prop_assert!(side.after(Some(address)).eq(model.range(address + 1..).map(|(_, entry)| entry)));
                 }
             }

@@ -1,7 +1,7 @@
-//! The mappings of a module, used by workers and changed by the control plane at the same time.
+//! The mappings of a module. Workers read them while the control plane changes them.
 //!
-//! Both sides are in one value that is published as a whole (`forebay_graph::Live`): whatever is seen of the one is seen of
-//! the other, so that what goes out comes back.
+//! Both sides are one value that is published as a whole (`forebay_graph::Live`). A worker always sees both sides in
+//! the same version, so replies to translated packets are translated back.
 
 use std::sync::Arc;
 
@@ -13,30 +13,30 @@ use serde::Deserialize;
 
 use super::mappings::{Mapping, MappingError, Mappings, Prefix};
 
-/// Changes that are published together: enough that publishing costs nothing beside them.
+/// Number of changes that are published together: large enough that the cost of publishing is negligible.
 const CHUNK: usize = 1 << 12;
 
-/// What was done to the mappings.
-pub(super) enum Step {
+/// A change that was made to the mappings.
+pub(super) enum MappingChange {
     Added(Mapping),
     Removed(Prefix),
 }
 
-impl Replay<Vec<Step>> for Mappings {
-    fn replay(&mut self, log: &mut Vec<Step>) {
+impl Replay<Vec<MappingChange>> for Mappings {
+    fn replay(&mut self, log: &mut Vec<MappingChange>) {
         for step in log.drain(..) {
             match step {
-                // It could be done to the other copy, which was the same.
-                Step::Added(mapping) => drop(self.add(&mapping)),
-                Step::Removed(inside) => drop(self.remove(inside)),
+                // The change succeeded on the other copy, which had the same contents.
+                MappingChange::Added(mapping) => drop(self.add(&mapping)),
+                MappingChange::Removed(inside) => drop(self.remove(inside)),
             }
         }
     }
 }
 
-/// Pairs of IPv4 prefixes: a module's, or what modules share as a state of the kind `static_mappings`.
+/// Pairs of IPv4 prefixes: those of a module, or the state `static_mappings`, which modules share.
 pub struct StaticMappings {
-    live: Arc<Live<Mappings, Vec<Step>>>,
+    live: Arc<Live<Mappings, Vec<MappingChange>>>,
 }
 
 impl StaticMappings {
@@ -44,20 +44,20 @@ impl StaticMappings {
         Ok(Self { live: Arc::new(Live::new(Arc::new(Mappings::of(mappings)?))) })
     }
 
-    /// A worker's way to the mappings.
-    pub(super) fn reader(&self) -> Reader<Mappings, Vec<Step>> {
+    /// Returns a worker's reader of the mappings.
+    pub(super) fn reader(&self) -> Reader<Mappings, Vec<MappingChange>> {
         Reader::new(Arc::clone(&self.live))
     }
 }
 
-/// How mappings are changed.
+/// Syntax of changes.
 const SYNTAX: &str = "\
-add INSIDE OUTSIDE        a new mapping: add 10.0.0.0/24 192.0.2.0/24, or of one address each
-remove INSIDE [OUTSIDE]   a mapping that is there, to this outside prefix where one is given
-replace INSIDE OUTSIDE    another outside prefix for an inside one, or a new mapping";
+add INSIDE OUTSIDE        adds a mapping: add 10.0.0.0/24 192.0.2.0/24, or one address each
+remove INSIDE [OUTSIDE]   removes a mapping; if OUTSIDE is given, it must be its outside prefix
+replace INSIDE OUTSIDE    changes the outside prefix of a mapping, or adds a mapping";
 
-/// Makes one change, and notes it.
-fn change(mappings: &mut Mappings, line: &str, log: &mut Vec<Step>) -> Result<(), String> {
+/// Applies one change and logs it.
+fn change(mappings: &mut Mappings, line: &str, log: &mut Vec<MappingChange>) -> Result<(), String> {
     let (verb, entry) = Verb::split(line, SYNTAX)?;
     let mut words = entry.split_ascii_whitespace();
     let inside = Prefix::parse(words.next().unwrap_or_default())?;
@@ -74,27 +74,27 @@ fn change(mappings: &mut Mappings, line: &str, log: &mut Vec<Step>) -> Result<()
     let before = if verb == Verb::Replace { mappings.remove(inside) } else { None };
     let added = mappings.add(&mapping).map_err(|error| error.to_string());
     match (before, &added) {
-        (Some(_), Ok(())) => log.push(Step::Removed(inside)),
-        // Nobody has seen that it was gone.
+        (Some(_), Ok(())) => log.push(MappingChange::Removed(inside)),
+        // The removal was not published, so no reader has seen it.
         (Some(outside), Err(_)) => mappings.add(&Mapping { inside, outside }).map_err(|error| error.to_string())?,
         (None, _) => {}
     }
-    added.map(|()| log.push(Step::Added(mapping)))
+    added.map(|()| log.push(MappingChange::Added(mapping)))
 }
 
 fn remove(
     mappings: &mut Mappings,
     inside: Prefix,
     outside: Option<Prefix>,
-    log: &mut Vec<Step>,
+    log: &mut Vec<MappingChange>,
 ) -> Result<(), MappingError> {
-    let there = mappings.inside.overlapping(inside).filter(|(prefix, _)| *prefix == inside);
-    let there = there.map(|(_, start)| Prefix { start, ..inside }).ok_or(MappingError::Unknown(inside))?;
-    if outside.is_some_and(|outside| outside != there) {
-        return Err(MappingError::Other { inside, outside: there });
+    let current = mappings.inside.overlapping(inside).filter(|(prefix, _)| *prefix == inside);
+    let current = current.map(|(_, start)| Prefix { start, ..inside }).ok_or(MappingError::Unknown(inside))?;
+    if outside.is_some_and(|outside| outside != current) {
+        return Err(MappingError::Other { inside, outside: current });
     }
     mappings.remove(inside);
-    log.push(Step::Removed(inside));
+    log.push(MappingChange::Removed(inside));
     Ok(())
 }
 

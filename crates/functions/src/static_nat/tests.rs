@@ -1,3 +1,5 @@
+//! Packets through both directions of `static_nat`.
+
 use etherparse::{Icmpv4Slice, Ipv4Slice, NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use forebay_graph::{DeclareState, Rig, Surroundings};
 use forebay_units::Frequency;
@@ -52,9 +54,9 @@ fn error(from: [u8; 4], to: [u8; 4], kind: u8, frame: &[u8], quote: usize) -> Ve
     error
 }
 
-/// Behind a fifth tag, and with a header that cannot be read, a packet passed with the address that it came with.
+/// Regression: behind a fifth tag, or with an unreadable header, a packet passed without translation.
 #[test]
-fn what_hides_whether_it_is_ip_is_dropped_both_ways() {
+fn frames_that_hide_whether_they_are_ip_are_dropped_both_ways() {
     for (direction, from, to) in [("out", INSIDE, PEER), ("in", PEER, OUTSIDE)] {
         let frame = udp(from, to, b"abc");
         let tagged = |tags| [&frame[..12], &[0x81, 0, 0, 5].repeat(tags), &frame[12..]].concat();
@@ -68,12 +70,12 @@ fn what_hides_whether_it_is_ip_is_dropped_both_ways() {
             assert_eq!(rig.run(hidden).0, UNDECIDABLE, "{direction}, {} bytes", hidden.len());
         }
         for other in [ipv6(), frame[..13].to_vec(), [&frame[..12], &[8, 6], &[0; 46]].concat()] {
-            assert_eq!(rig.run(&other), (Gate::FIRST, other.clone()), "{direction}: no IPv4");
+            assert_eq!(rig.run(&other), (Gate::FIRST, other.clone()), "{direction}: not IPv4");
         }
     }
 }
 
-/// Whether every checksum of the frame is as etherparse computes it.
+/// Whether all checksums of the frame are the values that etherparse computes.
 fn checksums_are_right(frame: &[u8]) -> bool {
     let parsed = SlicedPacket::from_ethernet(frame).expect("well-formed");
     let Some(NetSlice::Ipv4(network)) = parsed.net else { panic!("IPv4") };
@@ -90,7 +92,7 @@ fn checksums_are_right(frame: &[u8]) -> bool {
     header.header_checksum() == header.to_header().calc_header_checksum() && transport
 }
 
-/// Whether etherparse finds the message's checksum right.
+/// Whether the checksum of an ICMP message is the value that etherparse computes.
 trait Valid {
     fn is_checksum_valid(&self) -> bool;
 }
@@ -102,7 +104,7 @@ impl Valid for Icmpv4Slice<'_> {
 }
 
 #[test]
-fn addresses_are_translated_both_ways_and_all_else_is_what_it_would_be() {
+fn only_addresses_and_checksums_are_translated_both_ways() {
     for make in [udp, tcp] {
         for payload in [&b""[..], b"odd", b"even"] {
             assert_eq!(nat("out").run(&make(INSIDE, PEER, payload)), (Gate::FIRST, make(OUTSIDE, PEER, payload)));
@@ -113,7 +115,7 @@ fn addresses_are_translated_both_ways_and_all_else_is_what_it_would_be() {
 }
 
 #[test]
-fn what_no_mapping_is_for_passes_or_is_dropped() {
+fn packets_without_a_mapping_pass_or_are_dropped() {
     let mut strict =
         json!({ "direction": "out", "mappings": [{ "inside": "10.0.0.0/24", "outside": "192.0.2.0/24" }] });
     strict["unmatched"] = json!("drop");
@@ -143,7 +145,7 @@ fn later_fragments_are_translated_in_the_header_only() {
         header.fragment_offset = etherparse::IpFragOffset::try_new(3).expect("small");
         header.header_checksum = header.calc_header_checksum();
         frame[14..34].copy_from_slice(&header.to_bytes());
-        // What looks like a checksum is payload.
+        // The bytes at the checksum's offset are payload.
         frame[34..].fill(0x55);
         frame
     };
@@ -153,9 +155,9 @@ fn later_fragments_are_translated_in_the_header_only() {
 #[test]
 fn the_packet_that_an_icmp_error_quotes_is_translated() {
     for make in [udp, tcp] {
-        // The peer's packet came in translated; the error about it goes out.
+        // The peer's packet was translated on the way in; the error about it goes out.
         let (seen_inside, seen_outside) = (make(PEER, INSIDE, b"abcd"), make(PEER, OUTSIDE, b"abcd"));
-        // The inside host's packet went out translated; the error about it comes in.
+        // The inside host's packet was translated on the way out; the error about it comes in.
         let (sent_inside, sent_outside) = (make(INSIDE, PEER, b"abcd"), make(OUTSIDE, PEER, b"abcd"));
         for kind in [3, 11, 12] {
             for quote in [28, seen_inside.len() - 14] {
@@ -186,7 +188,7 @@ fn its_effect_replayed_is_what_it_does() {
         let mut rig = nat(direction);
         for frame in [udp(INSIDE, OUTSIDE, b"abc"), tcp(INSIDE, OUTSIDE, b""), udp(PEER, PEER, b""), ipv6()] {
             let mut packet = rig.packet(&frame);
-            let effect = rig.function.effect(&mut packet).expect("it can say");
+            let effect = rig.function.effect(&mut packet).expect("its effect is known");
             let gate = effect.replay(&mut packet).expect("it applies");
             assert_eq!((gate, packet.data().to_vec()), rig.run(&frame));
         }
@@ -216,7 +218,7 @@ fn both_directions_share_a_state() {
 
 #[test]
 fn mappings_are_given_once() {
-    for (params, told) in [
+    for (params, expected) in [
         (json!({ "direction": "out" }), "give either 'mappings' or the name of a 'state'"),
         (
             json!({ "direction": "out", "mappings": [], "state": "customers" }),
@@ -226,7 +228,7 @@ fn mappings_are_given_once() {
         (json!({ "direction": "up", "mappings": [] }), "direction: unknown variant `up`"),
     ] {
         let error = Rig::of::<StaticNat>(&params).err().expect("refused").to_string();
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
 }
 
@@ -244,7 +246,7 @@ proptest! {
         prop_assert_eq!(gate, Gate::FIRST);
         prop_assert!(checksums_are_right(&out), "{:02x?}", out);
         prop_assert_eq!(&out, &make([192, 0, 2, host], peer, &payload));
-        // Back in as the answer: addresses swapped, which no checksum sees.
+        // Back in as a reply: the addresses are swapped, which does not change the checksums.
         let swapped = |frame: &[u8]| [&frame[..26], &frame[30..34], &frame[26..30], &frame[34..]].concat();
         let (gate, back) = nat("in").run(&swapped(&out));
         prop_assert_eq!(gate, Gate::FIRST);
@@ -252,11 +254,11 @@ proptest! {
     }
 }
 
-/// The checksums of DCCP and UDP-Lite, which cover the addresses too, were left as they stood.
+/// Regression: the checksums of DCCP and UDP-Lite, which cover the addresses too, were not updated.
 #[test]
 fn checksums_of_the_protocols_beside_udp_stay_right() {
     use forebay_packet::wire::checksum::{add, sum};
-    // The Internet checksum over pseudo header and segment: the coverage of UDP-Lite is all of it here.
+    // The Internet checksum over pseudo header and segment. UDP-Lite covers the whole segment here.
     let right = |frame: &[u8]| {
         let length = (frame.len() - 34) as u16;
         let pseudo = [&frame[26..34], &[0, frame[23]], &length.to_be_bytes()].concat();

@@ -1,4 +1,4 @@
-//! Changes one by one against two plain maps, and a reader beside them.
+//! Changes compared one by one with a plain map, and a concurrent reader.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -12,7 +12,8 @@ use super::*;
 
 fn table(pairs: &[(&str, &str)]) -> StaticMappings {
     let list: Vec<_> = pairs.iter().map(|(inside, outside)| json!({ "inside": inside, "outside": outside })).collect();
-    StaticMappings::of(&serde_json::from_value::<Vec<Mapping>>(json!(list)).expect("prefixes")).expect("they are apart")
+    StaticMappings::of(&serde_json::from_value::<Vec<Mapping>>(json!(list)).expect("prefixes"))
+        .expect("they do not overlap")
 }
 
 fn bits(address: &str) -> u32 {
@@ -43,32 +44,33 @@ fn changes_are_seen_from_both_sides() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_and_changes_nothing() {
+fn invalid_changes_are_refused_and_change_nothing() {
     let table = table(&[("10.0.0.0/24", "192.0.2.0/24"), ("10.0.1.0/24", "192.0.3.0/24")]);
     let before = table.entries(None, 9);
     let cases = [
-        ("add 10.0.0.0/24 1.0.0.0/24", "10.0.0.0/24 is mapped to 192.0.2.0/24 already: allowed is 'replace'"),
+        ("add 10.0.0.0/24 1.0.0.0/24", "10.0.0.0/24 is already mapped to 192.0.2.0/24: use 'replace'"),
         ("add 10.0.0.9 1.0.0.9", "the inside prefix 10.0.0.9/32 overlaps with 10.0.0.0/24, which is mapped"),
         ("add 11.0.0.9 192.0.2.9", "the outside prefix 192.0.2.9/32 overlaps with 192.0.2.0/24, which is mapped"),
-        ("add 11.0.0.0/24 1.0.0.0/25", "11.0.0.0/24 and 1.0.0.0/25 are of different lengths"),
+        ("add 11.0.0.0/24 1.0.0.0/25", "11.0.0.0/24 and 1.0.0.0/25 have different lengths"),
         ("replace 10.0.0.0/24 192.0.3.0/24", "the outside prefix 192.0.3.0/24 overlaps with 192.0.3.0/24"),
         ("replace 10.0.0.0/23 1.0.0.0/23", "the inside prefix 10.0.0.0/23 overlaps with 10.0.1.0/24"),
         ("remove 10.0.0.0/25", "no mapping has the inside prefix 10.0.0.0/25"),
-        ("remove 10.0.0.0/24 192.0.3.0/24", "10.0.0.0/24 is mapped to 192.0.2.0/24: allowed is that one"),
+        ("remove 10.0.0.0/24 192.0.3.0/24", "10.0.0.0/24 is mapped to 192.0.2.0/24: give that outside prefix or none"),
         ("add 11.0.0.0/24", "11.0.0.0/24 has no outside prefix: write add INSIDE OUTSIDE"),
         ("add 11.0.0.0/24 1.0.0.0/24 x", "'x' after the outside prefix"),
-        ("add ::1 1.0.0.1", "'::1' is no IPv4 prefix"),
+        ("add ::1 1.0.0.1", "'::1' is not an IPv4 prefix"),
         ("map 1.0.0.0 2.0.0.0", "'map' is no change: allowed are add, remove and replace"),
     ];
     let outcome = table.apply(&cases.map(|(line, _)| line));
     assert_eq!((outcome.made, outcome.refused.len()), (0, cases.len()));
-    for ((line, told), refused) in cases.iter().zip(&outcome.refused) {
-        assert!(refused.message.contains(told) && !refused.message.contains('\n'), "{line}: {refused}");
+    for ((line, expected), refused) in cases.iter().zip(&outcome.refused) {
+        assert!(refused.message.contains(expected) && !refused.message.contains('\n'), "{line}: {refused}");
     }
     assert_eq!(table.entries(None, 9), before);
 }
 
-/// Every address that goes out comes back the same, whatever is being changed; a mapping that is replaced is never gone.
+/// Every address that is translated out and back is the same, during changes. A mapping that is replaced is never
+/// missing.
 #[test]
 fn a_reader_sees_both_sides_of_one_moment() {
     let table = table(&[("10.0.0.0/24", "1.0.0.0/24")]);
@@ -99,14 +101,15 @@ fn a_reader_sees_both_sides_of_one_moment() {
 
 proptest! {
     #[test]
-    fn mappings_are_what_two_maps_are(
+    fn mappings_agree_with_a_map(
         batches in prop::collection::vec(prop::collection::vec((0u8..3, 0u32..24, 0u32..24, 29u32..=32), 0..10), 1..20),
     ) {
         let table = table(&[]);
         let mut reader = table.reader();
-        // By inside start: length, outside start.
+        // For each start of an inside prefix: the length, and the start of the outside prefix.
         let mut model = BTreeMap::<u32, (u32, u32)>::new();
-        let overlap = |one: (u32, u32), other: (u32, u32)| one.0 < other.0 + (1 << (32 - other.1)) && other.0 < one.0 + (1 << (32 - one.1));
+        let end = |(start, length): (u32, u32)| start + (1 << (32 - length));
+        let overlap = |one: (u32, u32), other: (u32, u32)| one.0 < end(other) && other.0 < end(one);
         for batch in batches {
             let (mut lines, mut refused) = (Vec::new(), Vec::new());
             for (at, (verb, inside, outside, length)) in batch.into_iter().enumerate() {
@@ -157,7 +160,8 @@ proptest! {
             prop_assert_eq!((outcome.made + outcome.refused.len(), table.len()), (lines.len(), model.len()));
             let mappings = reader.read();
             for address in 0x0a00_0000..0x0a00_0020u32 {
-                let found = model.range(..=address).next_back().filter(|(from, (length, _))| address - *from < 1 << (32 - length));
+                let before = model.range(..=address).next_back();
+                let found = before.filter(|(from, (length, _))| address - *from < 1 << (32 - length));
                 let out = found.map(|(from, (_, to))| to + (address - from));
                 prop_assert_eq!(mappings.inside.translate(address), out);
                 prop_assert_eq!(out.and_then(|out| mappings.outside.translate(out)), out.map(|_| address));
