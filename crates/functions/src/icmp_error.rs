@@ -1,8 +1,9 @@
-//! Tells senders why their packets went no further: ICMP (RFC 792, RFC 1812 section 4.3) and ICMPv6 (RFC 4443) errors.
+//! `icmp_error`: sends ICMP errors (RFC 792, RFC 1812 section 4.3) and ICMPv6 errors (RFC 4443) to the senders of
+//! rejected packets.
 //!
-//! Who rejects packets puts them on a gate of its own where it is asked to (`ttl: { expired: gate }`), and here each becomes the
-//! error about itself, in its own chunk: so an error takes no memory, whatever the flood. Errors are for the way back, and find it
-//! as all packets do, through a router.
+//! A function that rejects packets can send them to a separate gate (`ttl: { expired: gate }`). This function turns
+//! each of them into the error about itself, in the packet's own chunk, so errors need no additional memory however
+//! many there are. The errors go back to the senders and are routed like other packets.
 
 use std::sync::Arc;
 
@@ -18,22 +19,22 @@ use crate::tunnel::bucket::Bucket;
 
 mod message;
 
-/// The metadata word that says by which interface a packet came.
+/// The metadata word with the number of the interface by which a packet came.
 use crate::interface_in::WORD;
 
 /// Parameters of `icmp_error`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The names of states of the kind `interface`, whose addresses errors come from: where there are several, that of the number
-    /// in the metadata word `interface`, or else the first.
+    /// The names of states `interface`, whose addresses are the sources of errors. If there are several, the interface
+    /// with the number in the metadata word `interface` is used, or else the first one.
     interfaces: Vec<String>,
-    /// What is told: `time_exceeded`, `no_route`, `host_unreachable`, `port_unreachable`, `prohibited`, `too_big` or
-    /// `reassembly_time_exceeded`.
-    error: Kind,
-    /// With `too_big`: how long packets may be, 68 to 65535 bytes from the IP header on.
+    /// The type of error: `time_exceeded`, `no_route`, `host_unreachable`, `port_unreachable`, `prohibited`, `too_big`
+    /// or `reassembly_time_exceeded`.
+    error: ErrorType,
+    /// With `too_big`: the maximum length of packets, 68 to 65535 bytes including the IP header.
     mtu: Option<u16>,
-    /// How many errors are sent a second, and as many at once after a pause; 100 by default, 0 for none.
+    /// Maximum number of errors a second, which is also the maximum burst after a pause: 100 by default, 0 for none.
     #[serde(default = "hundred")]
     errors_per_second: u32,
 }
@@ -42,27 +43,27 @@ fn hundred() -> u32 {
     100
 }
 
-/// What is told.
+/// Type of error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
-    /// The time to live or hop limit is over.
+enum ErrorType {
+    /// The time to live or hop limit is exceeded.
     TimeExceeded,
-    /// No route goes to the destination.
+    /// There is no route to the destination.
     NoRoute,
     /// The destination does not answer on its link.
     HostUnreachable,
-    /// Nobody listens at the port.
+    /// No program listens at the port.
     PortUnreachable,
-    /// It is not allowed.
+    /// A filter prohibits the packet.
     Prohibited,
-    /// The packet is too long for the next link, and may not be made shorter.
+    /// The packet is too long for the next link and may not be fragmented.
     TooBig,
     /// Not all fragments came in time.
     ReassemblyTimeExceeded,
 }
 
-const NOT_TOLD: Gate = Gate::drop(0);
+const NO_ERROR: Gate = Gate::drop(0);
 const LIMITED: Gate = Gate::drop(1);
 const NO_SOURCE: Gate = Gate::drop(2);
 const NO_ROOM: Gate = Gate::drop(3);
@@ -71,72 +72,73 @@ const BAD_HEADER: Gate = Gate::drop(5);
 const DROPS: &[Reason] = &[
     Reason {
         name: "not_told",
-        help: "No error is sent about an error, a later IPv4 fragment, a group's packet, a packet whose headers cannot \
-               be read to their end, or to an address that is no single host's.",
+        help: "No error is sent about an error, a later IPv4 fragment, a packet to a group, or a packet whose headers \
+               cannot be read to their end, or to an address that is not that of a single host.",
     },
-    Reason { name: "limited", help: "More packets were rejected than are told of a second." },
-    Reason { name: "no_source", help: "No interface has an address of the packet's family." },
+    Reason { name: "limited", help: "The limit of errors a second is reached." },
+    Reason { name: "no_source", help: "No interface has an address of the packet's IP version." },
     Reason { name: "no_room", help: "The chunk has no room for the error's headers." },
     Reason { name: "not_ip", help: "The frame carries neither IPv4 nor IPv6." },
-    Reason { name: "bad_header", help: "The IP header is not sound: who sent the packet is not known." },
+    Reason { name: "bad_header", help: "The IP header is invalid, so the sender is not known." },
 ];
 
 /// The function.
 pub struct IcmpError {
     interfaces: Vec<Arc<Interface>>,
     word: Option<Word>,
-    told: Told,
+    types: ErrorTypes,
     bucket: Bucket,
     counts: Arc<[Counter]>,
 }
 
-/// Types and codes, and what is in the message's second word.
+/// Types and codes of the error, and the MTU in the message.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct ErrorTypes {
     v4: (u8, u8),
     v6: (u8, u8),
     mtu: u16,
-    /// Packet Too Big is told of packets to groups, too: path MTU discovery works for them (RFC 4443 section 2.4 e.3).
+    /// Whether errors are also sent about packets to groups: true for Packet Too Big, because path MTU discovery works
+    /// for groups (RFC 4443 section 2.4 e.3).
     groups_v6: bool,
 }
 
-impl Told {
-    /// RFC 792 and RFC 1812 sections 4.3.3 and 5.2.7; RFC 4443 section 3.
-    fn of(kind: Kind, mtu: u16) -> Self {
-        let (v4, v6) = match kind {
-            Kind::TimeExceeded => ((11, 0), (3, 0)),
-            Kind::ReassemblyTimeExceeded => ((11, 1), (3, 1)),
-            Kind::NoRoute => ((3, 0), (1, 0)),
-            Kind::HostUnreachable => ((3, 1), (1, 3)),
-            Kind::PortUnreachable => ((3, 3), (1, 4)),
-            Kind::Prohibited => ((3, 13), (1, 1)),
-            Kind::TooBig => ((3, 4), (2, 0)),
+impl ErrorTypes {
+    /// Types and codes: RFC 792 and RFC 1812 sections 4.3.3 and 5.2.7; RFC 4443 section 3.
+    fn of(error: ErrorType, mtu: u16) -> Self {
+        let (v4, v6) = match error {
+            ErrorType::TimeExceeded => ((11, 0), (3, 0)),
+            ErrorType::ReassemblyTimeExceeded => ((11, 1), (3, 1)),
+            ErrorType::NoRoute => ((3, 0), (1, 0)),
+            ErrorType::HostUnreachable => ((3, 1), (1, 3)),
+            ErrorType::PortUnreachable => ((3, 3), (1, 4)),
+            ErrorType::Prohibited => ((3, 13), (1, 1)),
+            ErrorType::TooBig => ((3, 4), (2, 0)),
         };
-        Self { v4, v6, mtu, groups_v6: kind == Kind::TooBig }
+        Self { v4, v6, mtu, groups_v6: error == ErrorType::TooBig }
     }
 }
 
 impl Declare for IcmpError {
     type Params = Params;
     const NAME: &'static str = "icmp_error";
-    const SUMMARY: &'static str = "makes ICMP and ICMPv6 errors of packets that others rejected";
+    const SUMMARY: &'static str = "turns rejected packets into ICMP and ICMPv6 errors";
     const HELP: &'static str = "\
-        Each packet becomes the error about itself, from the address of the interface that it came by, to its sender; a router \
-        behind finds the way and `interface_out` the Ethernet address. An error of IPv4 quotes as much as 576 bytes hold \
-        (RFC 1812 section 4.3.2.3), one of IPv6 as much as 1280 (RFC 4443). None is made about ICMP \
-        errors, later fragments of IPv4, packets to multicast or broadcast addresses of any layer, and packets from an \
-        address that is no single host's (RFC 1122 section 3.2.2, RFC 4443 section 2.4 e). Later fragments of IPv6 are \
-        answered: RFC 4443 does not except them. Packet Too Big is sent about IPv6 multicast, too. An IPv6 packet \
-        whose extension headers cannot be read to their end may be an error, and none is made about it. These \
-        packets are dropped as `not_told`. Errors are limited by a token bucket (RFC 4443 section 2.4 f). Packets \
-        get here by gates that exist where they are asked for: `ttl: { expired: gate }`, `acl: { denied: gate }`, \
-        `mtu: { too_big: gate }`, `interface_out: { unreachable: gate }`, and `ip_lookup` with a `miss` of its \
-        own.";
+        Turns each packet into the error about itself, from the address of the interface by which it came, to its \
+        sender. A router behind this module finds the way, and `interface_out` the Ethernet address. An IPv4 error has \
+        up to 576 bytes including the quoted packet (RFC 1812 section 4.3.2.3), an IPv6 error up to 1280 (RFC 4443). \
+        No error is sent about ICMP errors, later fragments of IPv4, packets to multicast or broadcast addresses of \
+        any layer, and packets from an address that is not that of a single host (RFC 1122 section 3.2.2, RFC 4443 \
+        section 2.4 e). Errors are sent about later fragments of IPv6, which RFC 4443 does not except, and Packet Too \
+        Big also about IPv6 multicast. An IPv6 packet whose extension headers cannot be read to their end may be an \
+        error, so no error is sent about it. The packets without an error are dropped as `not_told`. A token bucket \
+        limits the errors (RFC 4443 section 2.4 f). Packets come here through gates that exist on request: `ttl: { \
+        expired: gate }`, `acl: { denied: gate }`, `mtu: { too_big: gate }`, `interface_out: { unreachable: gate }`, \
+        and `ip_lookup` with a `miss` gate.";
     const EXAMPLE: &'static str = "{ interfaces: [interface], error: time_exceeded, errors_per_second: 1000 }";
     const TRAFFIC: &'static str = "{}";
     const DROPS: &'static [Reason] = DROPS;
     const READS: &'static [&'static str] = &[WORD];
-    // The rate of errors is each replica's own.
+    // Each replica has its own limit of errors.
     const STATE: StateKind = StateKind::SharedReadOnly;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
@@ -146,32 +148,32 @@ impl Declare for IcmpError {
         }
         let mut interfaces: Vec<Arc<Interface>> = Vec::new();
         for (index, name) in params.interfaces.iter().enumerate() {
-            let place = format!("interfaces[{index}]");
-            let interface = setup.state::<Interface>(&place, name)?;
+            let path = format!("interfaces[{index}]");
+            let interface = setup.state::<Interface>(&path, name)?;
             let alike = |it: &Arc<Interface>| it.number.is_some() && it.number == interface.number;
             if let (Some(other), Some(number)) = (interfaces.iter().position(alike), interface.number) {
                 let message =
                     format!("'{}' and '{name}' have the number {number}: give each its own", params.interfaces[other]);
-                return Err(SetupError::at(place, message));
+                return Err(SetupError::at(path, message));
             }
             interfaces.push(interface);
         }
         let mtu = match (params.error, params.mtu) {
-            (Kind::TooBig, Some(mtu)) if mtu >= 68 => mtu,
-            (Kind::TooBig, Some(mtu)) => {
+            (ErrorType::TooBig, Some(mtu)) if mtu >= 68 => mtu,
+            (ErrorType::TooBig, Some(mtu)) => {
                 return Err(SetupError::at("mtu", format!("{mtu}: allowed are 68 to 65535 bytes")));
             }
-            (Kind::TooBig, None) => {
-                return Err(SetupError::at("mtu", "it is missing: 'too_big' says how long packets may be"));
+            (ErrorType::TooBig, None) => {
+                return Err(SetupError::at("mtu", "it is missing: 'too_big' needs the maximum length of packets"));
             }
             (_, None) => 0,
-            (_, Some(_)) => return Err(SetupError::at("mtu", "it is told with 'error: too_big' only")),
+            (_, Some(_)) => return Err(SetupError::at("mtu", "it is allowed with 'error: too_big' only")),
         };
         let word = if interfaces.len() > 1 { Some(setup.word(WORD)?) } else { None };
         Ok(Self {
             interfaces,
             word,
-            told: Told::of(params.error, mtu),
+            types: ErrorTypes::of(params.error, mtu),
             bucket: Bucket::new(params.errors_per_second, setup.frequency()),
             counts: setup.counters("errors", ["IPv4", "IPv6"].map(str::to_owned)),
         })
@@ -179,15 +181,15 @@ impl Declare for IcmpError {
 }
 
 impl IcmpError {
-    /// The interface that speaks of a packet.
+    /// Returns the interface whose address is the source of the error about a packet.
     fn interface(&self, packet: &Packet) -> &Interface {
         let number = self.word.map(|word| packet.word(word));
         let by_number = number.and_then(|number| self.interfaces.iter().find(|it| it.number == Some(number)));
-        // There is one at least.
+        // There is at least one interface.
         by_number.unwrap_or(&self.interfaces[0])
     }
 
-    fn tell(&mut self, packet: &mut Packet, now: Ticks) -> Gate {
+    fn make_error(&mut self, packet: &mut Packet, now: Ticks) -> Gate {
         let (network, start) = packet.network();
         let refused = match network {
             Network::Ipv4 => self.refuses_v4(packet, start),
@@ -201,8 +203,8 @@ impl IcmpError {
             return LIMITED;
         }
         let (gate, count) = match network {
-            Network::Ipv4 => (self.tell_v4(packet, start), 0),
-            _ => (self.tell_v6(packet, start), 1),
+            Network::Ipv4 => (self.make_v4(packet, start), 0),
+            _ => (self.make_v6(packet, start), 1),
         };
         if gate == Gate::FIRST {
             self.counts[count].add(1);
@@ -215,7 +217,7 @@ impl Function for IcmpError {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let now = context.now();
         for (index, packet) in batch.iter_mut().enumerate() {
-            let gate = self.tell(packet, now);
+            let gate = self.make_error(packet, now);
             if gate != Gate::FIRST {
                 context.put(index, gate);
             }

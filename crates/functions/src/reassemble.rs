@@ -1,8 +1,9 @@
-//! Puts datagrams together from their fragments, so that what follows sees ports, payloads and checksums whole.
+//! `reassemble`: puts datagrams together from their fragments, so that later functions see complete ports, payloads and
+//! checksums.
 //!
-//! Fragments wait where they are, in their chunks, until the datagram is whole; then its bytes are copied once, into the chunk of
-//! the fragment that completed it. Datagrams wait equally long, so that the order of their coming is that of their ends, and no
-//! timer has to be searched for.
+//! Fragments wait in their own chunks until the datagram is complete. Then its bytes are copied once, into the chunk of
+//! the fragment that completed it. All datagrams have the same time-out, so they expire in the order of their arrival,
+//! and no timer structure is needed.
 
 use std::sync::Arc;
 
@@ -21,29 +22,31 @@ use crate::parameters::{Rejected, no_memory};
 mod datagrams;
 mod fragment;
 
-use datagrams::{Added, Datagrams, Part, Why};
-use fragment::{DatagramKey, Fragment, MOST_WORDS, Seen};
+use datagrams::{Added, Datagrams, Refusal, WaitingFragment};
+use fragment::{DatagramKey, Fragment, MOST_WORDS, PacketType};
 
 /// Parameters of `reassemble`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// How long a datagram's fragments wait for the others, 1ms to 120s; 30s by default.
+    /// How long the fragments of a datagram wait for the others: 1ms to 120s, 30s by default.
     #[serde(default = "timeout")]
     timeout: Nanos,
-    /// How many datagrams may wait at a time, 1 to 65536; 1024 by default. The oldest gives way.
+    /// Maximum number of incomplete datagrams: 1 to 65536, 1024 by default. When it is reached, the oldest one is
+    /// dropped.
     #[serde(default = "datagrams")]
     datagrams: usize,
-    /// How many fragments may wait in all, 1 to 65536; 2048 by default. The pool must have more. The oldest datagram gives way.
-    /// One that was given up for an overlap counts as one fragment until its time is over.
+    /// Maximum number of fragments that wait in all: 1 to 65536, 2048 by default. The pool must be larger. When it is
+    /// reached, the oldest datagram is dropped. A datagram that was given up because of an overlap counts as one
+    /// fragment until its time-out.
     #[serde(default = "held")]
     held: usize,
-    /// What becomes of the first fragment of a datagram whose others do not come in time: `drop` (the default), or `gate`: it leaves
-    /// by the gate `timed_out`.
+    /// Action for the first fragment of a datagram that is not complete in time: `drop` (the default), or `gate`
+    /// sends it out through a gate named `timed_out`.
     #[serde(default)]
     timed_out: Rejected,
-    /// Up to 2 metadata words whose values all fragments of a datagram have in common; none by default. Behind
-    /// `gtpu_decap` name `teid` and behind `vxlan_decap` `vni`: fragments that came by different tunnels are then of
+    /// Up to 2 metadata words that must have the same values in all fragments of a datagram; none by default. Name
+    /// `teid` after `gtpu_decap` and `vni` after `vxlan_decap`, so that fragments from different tunnels belong to
     /// different datagrams.
     #[serde(default)]
     words: Vec<String>,
@@ -71,34 +74,39 @@ const BAD_CHECKSUM: Gate = Gate::drop(8);
 const DROPS: &[Reason] = &[
     Reason {
         name: "malformed",
-        help: "The fragment's length or place is impossible, or the first one lacks part of the headers (RFC 7112).",
+        help: "The fragment's length or offset is impossible, or the first fragment lacks part of the headers \
+               (RFC 7112).",
     },
     Reason {
         name: "overlap",
-        help: "Fragments overlap or contradict each other: all of the datagram goes (RFC 5722), and what comes of it later.",
+        help: "Fragments overlap or contradict each other: the whole datagram is dropped (RFC 5722), including later \
+               fragments.",
     },
-    Reason { name: "duplicate", help: "The very same part of the datagram is there already." },
+    Reason { name: "duplicate", help: "An identical fragment of the datagram is already waiting." },
     Reason { name: "timed_out", help: "Not all fragments of the datagram came in time." },
-    Reason { name: "evicted", help: "As many fragments or datagrams wait as may, and this datagram was the oldest." },
-    Reason { name: "too_many", help: "The datagram is in more than 64 fragments." },
-    Reason { name: "too_long", help: "The datagram is longer than a chunk holds." },
+    Reason {
+        name: "evicted",
+        help: "The limit of waiting fragments or datagrams was reached, and this datagram was the oldest.",
+    },
+    Reason { name: "too_many", help: "The datagram has more than 64 fragments." },
+    Reason { name: "too_long", help: "The datagram does not fit into a chunk." },
     Reason {
         name: "congestion",
-        help: "Some fragments have met congestion, and others say that their sender would not understand (RFC 3168).",
+        help: "Some fragments are marked for congestion, and others are not ECN-capable (RFC 3168).",
     },
     Reason {
         name: "bad_checksum",
-        help: "The fragment's IPv4 header checksum is wrong; the datagram's would be right (RFC 1122 section 3.2.1.2).",
+        help: "The fragment's IPv4 header checksum is wrong, which reassembly would hide (RFC 1122 section 3.2.1.2).",
     },
 ];
 
 const REASSEMBLED: Gate = Gate::consume(0);
 const CONSUMES: &[Reason] = &[Reason {
     name: "reassembled",
-    help: "The fragment is in a datagram that left whole, in the chunk of its last one.",
+    help: "The fragment became part of a datagram, which left in the chunk of the fragment that completed it.",
 }];
 
-/// Which of the counters is which.
+/// Indices of the counters.
 const WHOLE: usize = 0;
 const ATOMIC: usize = 1;
 
@@ -107,11 +115,11 @@ pub struct Reassemble {
     datagrams: Datagrams,
     timeout: Ticks,
     timed_out: Gate,
-    /// Words of which all fragments of a datagram have the same values.
+    /// Metadata words that must have the same values in all fragments of a datagram.
     words: Vec<Word>,
-    /// Numbers the calls.
+    /// Number of the present call.
     call: u64,
-    /// Where a datagram is put together.
+    /// Buffer in which a datagram is put together.
     scratch: Vec<u8>,
     counts: Arc<[Counter]>,
 }
@@ -121,15 +129,16 @@ impl Declare for Reassemble {
     const NAME: &'static str = "reassemble";
     const SUMMARY: &'static str = "puts IPv4 and IPv6 datagrams together from their fragments";
     const HELP: &'static str = "\
-        RFC 791 section 3.2 and RFC 8200 section 4.5. Fragments wait until all are there; the datagram leaves in the place of the \
-        one that made it whole, with the headers and metadata words of \
-        the first and without a fragment header; the others are consumed. It must fit \
-        a chunk. Fragments that overlap put an end to their datagram, over IPv4 as over IPv6 (RFC 5722); the very same one \
-        twice is dropped once. An IPv6 fragment that is all of its datagram loses its fragment header and goes on (RFC 6946). \
-        Up to 64 fragments a datagram. A fragment of IPv4 with a wrong header checksum is dropped. \
-        With `timed_out: gate` the first fragment of what stayed incomplete leaves by a gate \
-        of that name, for `icmp_error` with `error: reassembly_time_exceeded`. Everything else passes. On several workers \
-        all fragments of a datagram come to one, by their addresses. What still waits when a run ends is counted as `wound_up`.";
+        RFC 791 section 3.2 and RFC 8200 section 4.5. Fragments wait until all fragments of the datagram have come. \
+        The datagram leaves in the position of the fragment that completed it, with the headers and metadata words of \
+        the first fragment and without a fragment header; the other fragments are consumed. It must fit into a chunk. \
+        If fragments overlap, the datagram is dropped, in IPv4 as in IPv6 (RFC 5722); of two identical fragments only \
+        the second is dropped. An IPv6 fragment that is its whole datagram loses its fragment header and passes (RFC \
+        6946). A datagram can have up to 64 fragments. An IPv4 fragment with a wrong header checksum is dropped. With \
+        `timed_out: gate` the first fragment of an incomplete datagram leaves through a gate of that name, for \
+        `icmp_error` with `error: reassembly_time_exceeded`. All other packets pass. With several workers all \
+        fragments of a datagram come to the same worker, which is selected by their addresses. Fragments that still \
+        wait when a run ends are counted as `wound_up`.";
     const EXAMPLE: &'static str = "{ timeout: 10s, datagrams: 256, held: 512 }";
     const DROPS: &'static [Reason] = DROPS;
     const CONSUMES: &'static [Reason] = CONSUMES;
@@ -145,12 +154,12 @@ impl Declare for Reassemble {
             }
         }
         if params.words.len() > MOST_WORDS {
-            let message = format!("{} of them: allowed are up to {MOST_WORDS}", params.words.len());
+            let message = format!("{} words: allowed are up to {MOST_WORDS}", params.words.len());
             return Err(SetupError::at("words", message));
         }
         let words = params.words.iter().enumerate().map(|(at, name)| {
             if name.is_empty() {
-                return Err(SetupError::at(format!("words[{at}]"), "it is empty: allowed are names, such as teid"));
+                return Err(SetupError::at(format!("words[{at}]"), "the name is empty: give a name such as teid"));
             }
             setup.word(name)
         });
@@ -172,45 +181,45 @@ impl Declare for Reassemble {
     }
 }
 
-/// Whether a packet is surely no fragment.
+/// Whether a packet is certainly not a fragment. False means that it needs a closer check.
 #[inline(always)]
 fn is_whole(packet: &mut Packet) -> bool {
     match packet.network().0 {
         Network::Ipv4 => packet.ipv4().is_none_or(|header: &mut Ipv4| !header.is_fragment()),
-        // Only behind these may a fragment header be.
+        // A fragment header can only follow one of these headers.
         Network::Ipv6 => packet.ipv6().is_none_or(|header: &mut Ipv6| !matches!(header.next_header, 0 | 43 | 44 | 60)),
         Network::Other => true,
     }
 }
 
 impl Reassemble {
-    /// Sends a part that waits on by `gate`.
-    fn let_go(&self, part: &Part, gate: Gate, context: &mut Context<'_>) {
+    /// Sends a waiting fragment out through `gate`.
+    fn release_to(&self, part: &WaitingFragment, gate: Gate, context: &mut Context<'_>) {
         let Some(key) = part.key else { return };
         if part.call == self.call {
-            // It is not held yet.
+            // It came in this call and is not held yet.
             context.put(part.index, gate);
         } else {
             context.release(key, gate);
         }
     }
 
-    /// Puts an end to what the oldest datagram waits for: which one it was.
+    /// Drops the oldest datagram and returns its key.
     fn evict(&mut self, context: &mut Context<'_>) -> Option<DatagramKey> {
         let (key, parts) = self.datagrams.take_oldest()?;
-        parts.iter().for_each(|part| self.let_go(part, EVICTED, context));
+        parts.iter().for_each(|part| self.release_to(part, EVICTED, context));
         self.datagrams.give_back(parts);
         Some(key)
     }
 
-    /// Puts an end to datagrams whose time is over.
+    /// Drops datagrams that have timed out.
     fn expire(&mut self, now: Ticks, context: &mut Context<'_>) {
         while self.datagrams.oldest().is_some_and(|end| end <= now) {
             let Some((_, parts)) = self.datagrams.take_oldest() else { return };
             for part in &parts {
-                // RFC 792: only where the first is there, which the error quotes.
+                // RFC 792: an error is sent only if the first fragment is present, because the error quotes it.
                 let gate = if part.start == 0 { self.timed_out } else { TIMED_OUT };
-                self.let_go(part, gate, context);
+                self.release_to(part, gate, context);
             }
             self.datagrams.give_back(parts);
         }
@@ -219,17 +228,17 @@ impl Reassemble {
         }
     }
 
-    fn unusual(&mut self, index: usize, batch: &mut [Packet], context: &mut Context<'_>) -> Option<Gate> {
+    fn add_fragment(&mut self, index: usize, batch: &mut [Packet], context: &mut Context<'_>) -> Option<Gate> {
         let packet = batch.get_mut(index)?;
-        let fragment = match fragment::see(packet) {
-            Seen::Whole => return None,
-            Seen::Malformed => return Some(MALFORMED),
-            Seen::BadChecksum => return Some(BAD_CHECKSUM),
-            Seen::Atomic(fragment) => {
+        let fragment = match fragment::parse(packet) {
+            PacketType::Whole => return None,
+            PacketType::Malformed => return Some(MALFORMED),
+            PacketType::BadChecksum => return Some(BAD_CHECKSUM),
+            PacketType::Atomic(fragment) => {
                 self.counts[ATOMIC].add(1);
                 return if fragment::strip(packet, &fragment) { None } else { Some(MALFORMED) };
             }
-            Seen::Part(fragment) => Fragment { key: fragment.key.within(packet, &self.words), ..fragment },
+            PacketType::Fragment(fragment) => Fragment { key: fragment.key.within(packet, &self.words), ..fragment },
         };
         let now = context.now();
         if !self.datagrams.knows(&fragment.key) && self.datagrams.is_full() {
@@ -238,21 +247,23 @@ impl Reassemble {
         let end = Ticks(now.0.saturating_add(self.timeout.0));
         match self.datagrams.add(&fragment, end) {
             Added::Waits => {
-                // Only now: what is not taken puts nobody out. Whatever datagram goes makes room for one at least.
+                // Only a fragment that will be held may evict another. Evicting any datagram makes room for at least
+                // one fragment.
                 if self.datagrams.is_held_full() && self.evict(context) == Some(fragment.key) {
                     return Some(EVICTED);
                 }
                 let key = Some(context.hold(index));
                 let Fragment { start, end, payload_at, .. } = fragment;
-                self.datagrams.push(&fragment.key, Part { start, end, payload_at, key, call: self.call, index });
+                self.datagrams
+                    .push(&fragment.key, WaitingFragment { start, end, payload_at, key, call: self.call, index });
                 None
             }
-            Added::Refused(why) => {
-                let gate = match why {
-                    Why::Duplicate => return Some(DUPLICATE),
-                    Why::Overlap => OVERLAP,
-                    Why::TooMany => TOO_MANY,
-                    Why::Congestion => CONGESTION,
+            Added::Refused(refusal) => {
+                let gate = match refusal {
+                    Refusal::Duplicate => return Some(DUPLICATE),
+                    Refusal::Overlap => OVERLAP,
+                    Refusal::TooMany => TOO_MANY,
+                    Refusal::Congestion => CONGESTION,
                 };
                 self.spoil(&fragment, gate, context);
                 Some(gate)
@@ -261,14 +272,14 @@ impl Reassemble {
         }
     }
 
-    /// Drops what there is of a datagram; what comes of it later will be dropped too, until its time is over.
+    /// Drops the fragments of a datagram. Its later fragments are dropped, too, until its time-out.
     fn spoil(&mut self, fragment: &Fragment, gate: Gate, context: &mut Context<'_>) {
         let parts = self.datagrams.spoil(&fragment.key);
-        parts.iter().for_each(|part| self.let_go(part, gate, context));
+        parts.iter().for_each(|part| self.release_to(part, gate, context));
         self.datagrams.give_back(parts);
     }
 
-    /// Puts a datagram together in the chunk of the fragment that was lacking.
+    /// Puts a datagram together in the chunk of the fragment that completed it.
     fn complete(
         &mut self,
         index: usize,
@@ -280,14 +291,14 @@ impl Reassemble {
         let mut parts = self.datagrams.take(&last.key);
         let (first, length) = {
             let Fragment { start, end, payload_at, .. } = *last;
-            let own = Part { start, end, payload_at, key: None, call: self.call, index };
+            let own = WaitingFragment { start, end, payload_at, key: None, call: self.call, index };
             let at = parts.partition_point(|part| part.start < start);
             parts.insert(at, own);
             (parts[0], parts.last().map_or(0, |part| usize::from(part.end)))
         };
         self.scratch.clear();
         for part in &parts {
-            // The first's headers go before its payload.
+            // The first fragment contributes its headers, too.
             let from = if part.start == 0 { 0 } else { usize::from(part.payload_at) };
             let to = usize::from(part.payload_at) + usize::from(part.end - part.start);
             let bytes = if part.call == self.call {
@@ -298,7 +309,7 @@ impl Reassemble {
             self.scratch.extend_from_slice(bytes.unwrap_or_default());
         }
         let headers = usize::from(first.payload_at);
-        // With the headers of the first fragment go the metadata words that it came with.
+        // The datagram also gets the metadata words of the first fragment.
         let words = if first.call == self.call {
             batch.get(first.index).map(Packet::words)
         } else {
@@ -308,7 +319,7 @@ impl Reassemble {
             && batch.get_mut(index).is_some_and(|packet| packet.write(&self.scratch));
         let made = written && batch.get_mut(index).is_some_and(|packet| fragment::finish(packet, headers, congestion));
         let gate = if made { REASSEMBLED } else { TOO_LONG };
-        parts.iter().for_each(|part| self.let_go(part, gate, context));
+        parts.iter().for_each(|part| self.release_to(part, gate, context));
         self.datagrams.give_back(parts);
         if !made {
             return TOO_LONG;
@@ -328,7 +339,7 @@ impl Function for Reassemble {
             if is_whole(&mut batch[index]) {
                 continue;
             }
-            if let Some(gate) = self.unusual(index, batch, context)
+            if let Some(gate) = self.add_fragment(index, batch, context)
                 && gate != Gate::FIRST
             {
                 context.put(index, gate);

@@ -1,4 +1,4 @@
-//! Which packets are told of, and the messages.
+//! Decides about which packets errors are sent, and makes the messages.
 
 use forebay_graph::Gate;
 use forebay_packet::Packet;
@@ -11,20 +11,21 @@ use forebay_packet::wire::ipv6::{self, Ipv6};
 use forebay_packet::wire::neighbour::REDIRECT;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{BAD_HEADER, IcmpError, NO_ROOM, NO_SOURCE, NOT_TOLD};
+use super::{BAD_HEADER, IcmpError, NO_ERROR, NO_ROOM, NO_SOURCE};
 use crate::interface::echo::{TTL, message};
 
-/// The longest error of IPv4, from the IP header on (RFC 1812 section 4.3.2.3).
+/// Maximum length of an IPv4 error, including the IP header (RFC 1812 section 4.3.2.3).
 const MOST_V4: usize = 576;
-/// The longest of IPv6: its least MTU (RFC 4443 section 2.4 c).
+/// Maximum length of an IPv6 error: the minimum MTU of IPv6 (RFC 4443 section 2.4 c).
 const MOST_V6: usize = 1_280;
-/// An error's own header: type, code, checksum and a word.
+/// Length of an error's own header: type, code, checksum and a word.
 const HEADER: usize = 8;
 /// The precedence of errors: internetwork control (RFC 1812 section 4.3.2.5).
 const PRECEDENCE: u8 = 0xc0;
 
 impl IcmpError {
-    /// Why no error is sent about a packet of IPv4 (RFC 1122 section 3.2.2, RFC 1812 section 4.3.2.7).
+    /// Returns the drop reason if no error is sent about an IPv4 packet (RFC 1122 section 3.2.2, RFC 1812 section
+    /// 4.3.2.7).
     pub(super) fn refuses_v4(&self, packet: &mut Packet, start: usize) -> Option<Gate> {
         if !packet.data().get(start..).is_some_and(Ipv4::is_valid) {
             return Some(BAD_HEADER);
@@ -36,43 +37,44 @@ impl IcmpError {
         });
         let to_group = destination >> 28 >= 0xe || is_to_group(packet);
         if !may_be_host_v4(source) || of_interfaces || to_group || header.fragment_offset() != 0 {
-            return Some(NOT_TOLD);
+            return Some(NO_ERROR);
         }
         if header.protocol != ipv4::ICMP {
             return None;
         }
         let at = start + header.header_len()?;
-        let Some(Icmp { kind, .. }) = message(packet, at) else { return Some(NOT_TOLD) };
+        let Some(Icmp { kind, .. }) = message(packet, at) else { return Some(NO_ERROR) };
         let error = matches!(kind, v4::UNREACHABLE | 4 | v4::REDIRECT | v4::TIME_EXCEEDED | v4::PARAMETER_PROBLEM);
-        error.then_some(NOT_TOLD)
+        error.then_some(NO_ERROR)
     }
 
-    /// The same of IPv6 (RFC 4443 section 2.4 e).
+    /// As [`refuses_v4`](Self::refuses_v4), for IPv6 (RFC 4443 section 2.4 e).
     pub(super) fn refuses_v6(&self, packet: &mut Packet, start: usize) -> Option<Gate> {
         let header = *packet.view::<Ipv6>(start)?;
         let source = u128::from_be_bytes(header.source);
         let own = self.interfaces.iter().any(|interface| interface.has_v6(source));
         let no_host = !may_be_host_v6(source) || own;
-        let to_group = !self.told.groups_v6 && (header.destination[0] == 0xff || is_to_group(packet));
+        let to_group = !self.types.groups_v6 && (header.destination[0] == 0xff || is_to_group(packet));
         if no_host || to_group {
-            return Some(NOT_TOLD);
+            return Some(NO_ERROR);
         }
         let Some((protocol, at)) = packet.transport() else {
-            // A later fragment is answered as the first is: RFC 4443 has no such exception as RFC 1122 section 3.2.2.
-            // It is of no error, which is never cut: it has at most 1280 bytes (section 2.4 c). Where the chain of
-            // headers cannot be read to its end, the packet may be an error.
+            // Errors are also sent about later fragments: RFC 4443 has no exception like that of RFC 1122 section
+            // 3.2.2. A later fragment cannot be part of an error, because an error has at most 1280 bytes and is never
+            // fragmented (section 2.4 c). If the chain of headers cannot be read to its end, the packet may be an
+            // error.
             let later = packet.data().get(start..).is_some_and(|bytes| ipv6::is_later_fragment(bytes, 0));
-            return (!later).then_some(NOT_TOLD);
+            return (!later).then_some(NO_ERROR);
         };
         if protocol != ICMPV6 {
             return None;
         }
-        let Some(Icmp { kind, .. }) = message(packet, at) else { return Some(NOT_TOLD) };
-        (kind < v6::FIRST_INFORMATIONAL || kind == REDIRECT).then_some(NOT_TOLD)
+        let Some(Icmp { kind, .. }) = message(packet, at) else { return Some(NO_ERROR) };
+        (kind < v6::FIRST_INFORMATIONAL || kind == REDIRECT).then_some(NO_ERROR)
     }
 
-    /// Makes the error about a packet of IPv4.
-    pub(super) fn tell_v4(&self, packet: &mut Packet, start: usize) -> Gate {
+    /// Turns an IPv4 packet into the error about it.
+    pub(super) fn make_v4(&self, packet: &mut Packet, start: usize) -> Gate {
         const HEADERS: usize = size_of::<Ethernet>() + size_of::<Ipv4>() + HEADER;
         let Some(&mut Ipv4 { source: sender, .. }) = packet.known_ipv4() else { return BAD_HEADER };
         let interface = self.interface(packet);
@@ -81,8 +83,8 @@ impl IcmpError {
         let Some(source) = interface.source_v4(peer).or_else(others) else { return NO_SOURCE };
         let mac = interface.mac;
         let quoted = quote(packet, start, MOST_V4 - size_of::<Ipv4>() - HEADER);
-        let ((kind, code), mtu) = (self.told.v4, self.told.mtu);
-        // RFC 1191 section 4: the next link's MTU is in the lower half of the second word; 0 elsewhere.
+        let ((kind, code), mtu) = (self.types.v4, self.types.mtu);
+        // RFC 1191 section 4: the lower half of the second word is the next link's MTU, or 0 in other errors.
         let [upper, lower] = mtu.to_be_bytes();
         let mut head = [kind, code, 0, 0, 0, 0, upper, lower];
         let sum = checksum::add(checksum::sum(&head), checksum::sum(packet.data()));
@@ -92,7 +94,8 @@ impl IcmpError {
             traffic_class: PRECEDENCE,
             total_length: ((size_of::<Ipv4>() + HEADER + quoted) as u16).into(),
             identification: 0.into(),
-            // It is shorter than any MTU that there is, and needs no identification (RFC 6864 section 4).
+            // The error is shorter than any MTU, so it is never fragmented and needs no identification (RFC 6864
+            // section 4).
             flags_fragment: 0x4000.into(),
             ttl: TTL,
             protocol: ipv4::ICMP,
@@ -111,8 +114,8 @@ impl IcmpError {
         Gate::FIRST
     }
 
-    /// The same of IPv6.
-    pub(super) fn tell_v6(&self, packet: &mut Packet, start: usize) -> Gate {
+    /// Turns an IPv6 packet into the error about it.
+    pub(super) fn make_v6(&self, packet: &mut Packet, start: usize) -> Gate {
         const HEADERS: usize = size_of::<Ethernet>() + size_of::<Ipv6>() + HEADER;
         let Some(&Ipv6 { source: sender, .. }) = packet.view(start) else { return BAD_HEADER };
         let interface = self.interface(packet);
@@ -121,8 +124,9 @@ impl IcmpError {
         let Some(source) = interface.source_v6(peer).or_else(others) else { return NO_SOURCE };
         let mac = interface.mac;
         let quoted = quote(packet, start, MOST_V6 - size_of::<Ipv6>() - HEADER);
-        let ((kind, code), mtu) = (self.told.v6, self.told.mtu);
-        // RFC 4443 section 3.2: the MTU in 32 bits; 0 elsewhere. No link of IPv6 has less than 1280 (RFC 8200 section 5).
+        let ((kind, code), mtu) = (self.types.v6, self.types.mtu);
+        // RFC 4443 section 3.2: the MTU in 32 bits, or 0 in other errors. No IPv6 link has an MTU below 1280 (RFC 8200
+        // section 5).
         let [upper, lower] = if mtu == 0 { [0, 0] } else { mtu.max(MOST_V6 as u16).to_be_bytes() };
         let mut head = [kind, code, 0, 0, 0, 0, upper, lower];
         let header = Ipv6 {
@@ -133,7 +137,7 @@ impl IcmpError {
             source: source.to_be_bytes(),
             destination: sender,
         };
-        // The pseudo header's length is of all; the message is summed in two parts.
+        // The length in the pseudo header is that of the whole message; the message is summed in two parts.
         let pseudo = checksum::add(checksum::sum(&header.source), checksum::sum(&header.destination));
         let length = checksum::sum(&((HEADER + quoted) as u32).to_be_bytes());
         let rest = checksum::add(u16::from(ICMPV6).to_be(), length);
@@ -151,11 +155,11 @@ impl IcmpError {
     }
 }
 
-/// Leaves of the frame what an error quotes: the IP packet that begins at `start`, without padding, up to `most` bytes. How many
-/// these are.
+/// Reduces the frame to the part that an error quotes: the IP packet that begins at `start`, without padding, up to
+/// `most` bytes. Returns its length.
 fn quote(packet: &mut Packet, start: usize, most: usize) -> usize {
     let end = packet.network_end().min(start + most);
-    // The message is whole, whatever a capture cut off the packet.
+    // The error is complete, even if a capture had cut the packet.
     if end < packet.len() {
         packet.truncate(end);
     } else {
@@ -165,12 +169,12 @@ fn quote(packet: &mut Packet, start: usize, most: usize) -> usize {
     packet.len()
 }
 
-/// The Ethernet header of what still has to find its neighbour.
+/// Returns the Ethernet header of a packet whose destination address is not resolved yet.
 fn above(mac: MacAddress, ether_type: u16) -> Ethernet {
     Ethernet { destination: MacAddress::default(), source: mac, ether_type: ether_type.into() }
 }
 
-/// Whether the frame was to a group of stations (RFC 1122 section 3.2.2).
+/// Whether the frame's Ethernet destination is a group address (RFC 1122 section 3.2.2).
 fn is_to_group(packet: &Packet) -> bool {
     Ethernet::ref_from_prefix(packet.data()).is_ok_and(|(ethernet, _)| ethernet.destination.0[0] & 1 == 1)
 }

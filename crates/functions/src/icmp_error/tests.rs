@@ -1,3 +1,5 @@
+//! Errors as the RFCs define them, and the packets that get none.
+
 use etherparse::{Icmpv4Slice, Icmpv6Slice, Ipv4HeaderSlice, Ipv6HeaderSlice, PacketBuilder};
 use forebay_graph::Rig;
 use serde_json::json;
@@ -14,7 +16,7 @@ fn rig(more: serde_json::Value) -> Rig {
 }
 
 #[test]
-fn an_error_of_ipv4_is_as_rfc_792_has_it() {
+fn an_ipv4_error_conforms_to_rfc_792() {
     let packet = ipv4(PEER_V4, FAR);
     let (gate, frame) = rig(json!({})).run(&packet);
     assert_eq!((gate, &frame[..14]), (Gate::FIRST, &[0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 1, 8, 0][..]));
@@ -29,7 +31,7 @@ fn an_error_of_ipv4_is_as_rfc_792_has_it() {
 }
 
 #[test]
-fn an_error_of_ipv6_is_as_rfc_4443_has_it() {
+fn an_ipv6_error_conforms_to_rfc_4443() {
     let packet = ipv6(v6(7), [0x20; 16]);
     let (gate, frame) = rig(json!({ "error": "too_big", "mtu": 1_400 })).run(&packet);
     assert_eq!((gate, &frame[6..14]), (Gate::FIRST, &[2, 0, 0, 0, 0, 1, 0x86, 0xdd][..]));
@@ -60,11 +62,11 @@ fn types_and_codes() {
     assert_eq!(frame[34..36], [3, 4]);
     assert_eq!(frame[38..42], 700u32.to_be_bytes());
     let (_, frame) = rig(json!({ "error": "too_big", "mtu": 700 })).run(&ipv6(v6(7), [0x20; 16]));
-    assert_eq!(frame[58..62], 1_280u32.to_be_bytes(), "no link of IPv6 has less");
+    assert_eq!(frame[58..62], 1_280u32.to_be_bytes(), "no IPv6 link has a smaller MTU");
 }
 
 #[test]
-fn as_much_is_quoted_as_may_be() {
+fn as_much_is_quoted_as_is_allowed() {
     for (length, most) in [(0, 576), (519, 576), (520, 576), (1_400, 576)] {
         let mut packet = Vec::new();
         let builder = PacketBuilder::ethernet2(PEER.0, OWN.0).ipv4(PEER_V4, FAR, 1).udp(1, 2);
@@ -85,7 +87,7 @@ fn as_much_is_quoted_as_may_be() {
 }
 
 #[test]
-fn of_some_packets_nobody_is_told() {
+fn no_error_is_sent_about_some_packets() {
     let mut rig = rig(json!({}));
     let echo = |kind: u8| {
         let mut frame = Vec::new();
@@ -103,22 +105,22 @@ fn of_some_packets_nobody_is_told() {
         (8, Gate::FIRST),
         (0, Gate::FIRST),
         (13, Gate::FIRST),
-        (3, NOT_TOLD),
-        (4, NOT_TOLD),
-        (5, NOT_TOLD),
-        (11, NOT_TOLD),
-        (12, NOT_TOLD),
+        (3, NO_ERROR),
+        (4, NO_ERROR),
+        (5, NO_ERROR),
+        (11, NO_ERROR),
+        (12, NO_ERROR),
     ] {
         assert_eq!(rig.run(&echo(kind)).0, gate, "ICMP {kind}");
     }
     for (kind, gate) in [
         (128, Gate::FIRST),
         (129, Gate::FIRST),
-        (1, NOT_TOLD),
-        (2, NOT_TOLD),
-        (3, NOT_TOLD),
-        (99, NOT_TOLD),
-        (137, NOT_TOLD),
+        (1, NO_ERROR),
+        (2, NO_ERROR),
+        (3, NO_ERROR),
+        (99, NO_ERROR),
+        (137, NO_ERROR),
     ] {
         assert_eq!(rig.run(&echo6(kind)).0, gate, "ICMPv6 {kind}");
     }
@@ -139,21 +141,21 @@ fn of_some_packets_nobody_is_told() {
     let group6 = [0xff, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     for (frame, gate) in [
         (fragment(0x2000), Gate::FIRST),
-        (fragment(0x2001), NOT_TOLD),
-        (fragment(1), NOT_TOLD),
+        (fragment(0x2001), NO_ERROR),
+        (fragment(1), NO_ERROR),
         (wrong, BAD_HEADER),
-        (broadcast(ipv4(PEER_V4, FAR)), NOT_TOLD),
-        (broadcast(ipv6(v6(7), [0x20; 16])), NOT_TOLD),
-        (ipv4(PEER_V4, [224, 0, 0, 5]), NOT_TOLD),
-        (ipv4(PEER_V4, [192, 0, 2, 255]), NOT_TOLD),
-        (ipv4([0; 4], FAR), NOT_TOLD),
-        (ipv4([127, 0, 0, 1], FAR), NOT_TOLD),
-        (ipv4([192, 0, 2, 255], FAR), NOT_TOLD),
-        (ipv4([240, 0, 0, 1], FAR), NOT_TOLD),
-        (ipv4(OWN_V4, FAR), NOT_TOLD),
-        (ipv6([0; 16], [0x20; 16]), NOT_TOLD),
-        (ipv6(group6, [0x20; 16]), NOT_TOLD),
-        (ipv6(v6(7), group6), NOT_TOLD),
+        (broadcast(ipv4(PEER_V4, FAR)), NO_ERROR),
+        (broadcast(ipv6(v6(7), [0x20; 16])), NO_ERROR),
+        (ipv4(PEER_V4, [224, 0, 0, 5]), NO_ERROR),
+        (ipv4(PEER_V4, [192, 0, 2, 255]), NO_ERROR),
+        (ipv4([0; 4], FAR), NO_ERROR),
+        (ipv4([127, 0, 0, 1], FAR), NO_ERROR),
+        (ipv4([192, 0, 2, 255], FAR), NO_ERROR),
+        (ipv4([240, 0, 0, 1], FAR), NO_ERROR),
+        (ipv4(OWN_V4, FAR), NO_ERROR),
+        (ipv6([0; 16], [0x20; 16]), NO_ERROR),
+        (ipv6(group6, [0x20; 16]), NO_ERROR),
+        (ipv6(v6(7), group6), NO_ERROR),
         (vec![3; 60], NOT_IP),
     ] {
         assert_eq!(rig.run(&frame).0, gate, "{frame:02x?}");
@@ -167,29 +169,29 @@ fn of_some_packets_nobody_is_told() {
         frame
     };
     for (protocol, offset, gate) in
-        [(17, 0, Gate::FIRST), (17, 1, Gate::FIRST), (6, 176, Gate::FIRST), (58, 176, Gate::FIRST), (58, 0, NOT_TOLD)]
+        [(17, 0, Gate::FIRST), (17, 1, Gate::FIRST), (6, 176, Gate::FIRST), (58, 176, Gate::FIRST), (58, 0, NO_ERROR)]
     {
         for error in [json!({}), json!({ "error": "too_big", "mtu": 1_400 })] {
             let mut rig = self::rig(error);
             let frame = part(protocol, offset);
-            let (came, error) = rig.run(&frame);
-            assert_eq!(came, gate, "protocol {protocol} at {offset}");
+            let (got, error) = rig.run(&frame);
+            assert_eq!(got, gate, "protocol {protocol} at {offset}");
             assert!(gate != Gate::FIRST || error[62..] == frame[14..]);
         }
     }
-    // Headers that end in the middle may hide an error.
+    // Headers that are cut off may be those of an error.
     let mut cut = part(0, 0);
     cut.truncate(60);
-    assert_eq!(rig.run(&cut).0, NOT_TOLD);
+    assert_eq!(rig.run(&cut).0, NO_ERROR);
     let mut too_big = self::rig(json!({ "error": "too_big", "mtu": 1_400 }));
-    assert_eq!(too_big.run(&ipv6(v6(7), group6)).0, Gate::FIRST, "path MTU discovery of groups");
+    assert_eq!(too_big.run(&ipv6(v6(7), group6)).0, Gate::FIRST, "path MTU discovery works for groups");
 }
 
-/// The type of an ICMP message was read from the padding of Ethernet behind a packet that has none.
+/// Regression: for an ICMP packet without a message, the message type was read from the Ethernet padding.
 #[test]
-fn padding_behind_a_packet_is_no_message() {
+fn padding_after_a_packet_is_not_a_message() {
     let mut rig = rig(json!({ "errors_per_second": 1000 }));
-    for (length, gate) in [(0u16, NOT_TOLD), (3, NOT_TOLD), (4, Gate::FIRST), (15, Gate::FIRST)] {
+    for (length, gate) in [(0u16, NO_ERROR), (3, NO_ERROR), (4, Gate::FIRST), (15, Gate::FIRST)] {
         let mut frame = Vec::new();
         let builder = PacketBuilder::ethernet2(PEER.0, OWN.0).ipv4(PEER_V4, FAR, 1).icmpv4_raw(8, 0, [0; 4]);
         builder.write(&mut frame, b"payload").expect("memory");
@@ -206,17 +208,18 @@ fn padding_behind_a_packet_is_no_message() {
     }
 }
 
-/// RFC 4443 section 2.4 e.6: a source that identifies no single node gets no error; RFC 4291 sections 2.5.3 and 2.5.5.
+/// RFC 4443 section 2.4 e.6: a source that does not identify a single node gets no error; RFC 4291 sections 2.5.3 and
+/// 2.5.5.
 #[test]
 fn sources_that_stand_for_ipv4_or_loopback_get_no_error() {
     let mut rig = rig(json!({}));
     for (source, gate) in [
-        ("::", NOT_TOLD),
-        ("::1", NOT_TOLD),
-        ("::2", NOT_TOLD),
-        ("::10.0.0.1", NOT_TOLD),
-        ("::ffff:10.0.0.1", NOT_TOLD),
-        ("ff02::1", NOT_TOLD),
+        ("::", NO_ERROR),
+        ("::1", NO_ERROR),
+        ("::2", NO_ERROR),
+        ("::10.0.0.1", NO_ERROR),
+        ("::ffff:10.0.0.1", NO_ERROR),
+        ("ff02::1", NO_ERROR),
         ("::ffff:0:10.0.0.1", Gate::FIRST),
         ("64:ff9b::10.0.0.1", Gate::FIRST),
     ] {
@@ -252,8 +255,8 @@ fn errors_are_limited_and_come_from_the_interface_of_the_packet() {
     };
     assert_eq!(from(4, &ipv4(FAR, [9; 4]))[26..30], [198, 51, 100, 1]);
     assert_eq!(from(3, &ipv4(FAR, [9; 4]))[26..30], OWN_V4);
-    assert_eq!(from(99, &ipv4(FAR, [9; 4]))[26..30], OWN_V4, "the first");
-    assert_eq!(from(4, &ipv6([0x20; 16], [0x30; 16]))[22..38], v6(1), "the other has none");
+    assert_eq!(from(99, &ipv4(FAR, [9; 4]))[26..30], OWN_V4, "the first interface");
+    assert_eq!(from(4, &ipv6([0x20; 16], [0x30; 16]))[22..38], v6(1), "the other interface has no IPv6 address");
 }
 
 #[test]
@@ -265,13 +268,13 @@ fn faults_name_the_place_the_value_and_what_is_allowed() {
             json!({ "interfaces": ["lan", "lan"] }),
             "interfaces[1]: 'lan' and 'lan' have the number 3: give each its own",
         ),
-        (json!({ "error": "too_big" }), "mtu: it is missing"),
+        (json!({ "error": "too_big" }), "mtu: it is missing: 'too_big' needs"),
         (json!({ "error": "too_big", "mtu": 9 }), "mtu: 9: allowed are 68 to 65535 bytes"),
-        (json!({ "mtu": 1500 }), "mtu: it is told with 'error: too_big' only"),
+        (json!({ "mtu": 1500 }), "mtu: it is allowed with 'error: too_big' only"),
     ] {
         let mut params = json!({ "interfaces": ["lan"], "error": "time_exceeded" });
         params.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
-        let told = Rig::within::<IcmpError>(&params, &mut surroundings().0).err().expect("refused").to_string();
-        assert!(told.starts_with(error), "{told}");
+        let message = Rig::within::<IcmpError>(&params, &mut surroundings().0).err().expect("refused").to_string();
+        assert!(message.starts_with(error), "{message}");
     }
 }

@@ -1,4 +1,4 @@
-//! Datagrams that are not whole yet: which parts of each are there.
+//! Incomplete datagrams and their fragments.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,79 +8,80 @@ use forebay_units::Ticks;
 
 use super::fragment::{DatagramKey, Fragment};
 
-/// The most fragments of a datagram: 64 KiB in pieces of an Ethernet frame are 45.
+/// Maximum number of fragments of a datagram. A datagram of 64 KiB in Ethernet frames has 45.
 pub(super) const MOST_PARTS: usize = 64;
 
 /// A fragment that waits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
-    /// The stretch of the datagram's payload that it has.
+pub(super) struct WaitingFragment {
+    /// Range of the datagram's payload.
     pub(super) start: u16,
     pub(super) end: u16,
-    /// Where its payload is in its frame.
+    /// Offset of the payload in the fragment's frame.
     pub(super) payload_at: u16,
-    /// What it is held under; none where it is not to wait at all.
+    /// Key of the held packet; `None` for the fragment that completes the datagram.
     pub(super) key: Option<Key>,
-    /// In which call it came, and where in its batch: in that call it is not held yet.
+    /// The call in which the fragment came, and its index in the batch. During that call it is not held yet.
     pub(super) call: u64,
     pub(super) index: usize,
 }
 
-/// Why a fragment is not taken.
+/// Reason why a fragment is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum Refusal {
     Duplicate,
     Overlap,
     TooMany,
     Congestion,
 }
 
-/// What becomes of a fragment.
+/// Result of adding a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Added {
-    /// Others are lacking.
+    /// Other fragments are missing.
     Waits,
-    /// It was the last that was lacking.
+    /// The datagram is complete.
     Whole {
-        /// The datagram has met congestion.
+        /// Whether a fragment is marked for congestion.
         congestion: bool,
     },
-    /// It is not taken.
-    Refused(Why),
+    /// The fragment is not accepted.
+    Refused(Refusal),
 }
 
-/// A datagram of which something is there.
+/// An incomplete datagram.
 struct Datagram {
-    /// By their starts, none overlapping.
-    parts: Vec<Part>,
-    /// Bytes that are there.
+    /// Fragments without overlaps, ordered by their starts.
+    parts: Vec<WaitingFragment>,
+    /// Number of payload bytes present.
     bytes: usize,
-    /// How long it is, once its end is there.
+    /// Length of the payload, if the last fragment is present.
     total: Option<u16>,
-    /// It was given up.
+    /// Whether the datagram was given up.
     spoilt: bool,
     congestion: bool,
-    /// Some fragment's sender does not understand congestion marks.
+    /// Whether a fragment is not ECN-capable.
     not_capable: bool,
     number: u64,
 }
 
 impl Datagram {
-    /// How much of what may be held is its own.
+    /// Number of fragments that it counts in the limit of waiting ones.
     fn weight(&self) -> usize {
         self.parts.len() + usize::from(self.spoilt)
     }
 }
 
+/// The incomplete datagrams of a worker.
 pub(super) struct Datagrams {
     by_key: HashMap<DatagramKey, Datagram>,
-    /// In the order of their ends. What is whole stays here, and is passed over.
+    /// Time-outs in order. Entries of datagrams that are complete stay here and are skipped.
     ends: VecDeque<(Ticks, u64, DatagramKey)>,
-    spare: Vec<Vec<Part>>,
+    spare: Vec<Vec<WaitingFragment>>,
     number: u64,
     most: usize,
-    /// How many parts wait, and a datagram that was given up as one: so that the oldest, whatever it is, makes room when it
-    /// goes, and nobody has to look for one that does.
+    /// Number of waiting fragments, plus one for each datagram that was given up. So removing the oldest datagram
+    /// always makes room, whatever its state.
     held: usize,
     most_held: usize,
 }
@@ -112,7 +113,7 @@ impl Datagrams {
         self.held >= self.most_held
     }
 
-    /// When the oldest datagram's time is over.
+    /// Returns the time-out of the oldest datagram.
     pub(super) fn oldest(&mut self) -> Option<Ticks> {
         while let Some((end, number, key)) = self.ends.front() {
             if self.by_key.get(key).is_some_and(|datagram| datagram.number == *number) {
@@ -123,22 +124,22 @@ impl Datagrams {
         None
     }
 
-    /// Takes the oldest datagram out.
-    pub(super) fn take_oldest(&mut self) -> Option<(DatagramKey, Vec<Part>)> {
+    /// Removes the oldest datagram. Returns its key and its fragments.
+    pub(super) fn take_oldest(&mut self) -> Option<(DatagramKey, Vec<WaitingFragment>)> {
         self.oldest()?;
         let (_, _, key) = self.ends.pop_front()?;
         Some((key, self.take(&key)))
     }
 
-    /// Takes a datagram out.
-    pub(super) fn take(&mut self, key: &DatagramKey) -> Vec<Part> {
+    /// Removes a datagram. Returns its fragments.
+    pub(super) fn take(&mut self, key: &DatagramKey) -> Vec<WaitingFragment> {
         let Some(datagram) = self.by_key.remove(key) else { return self.spare.pop().unwrap_or_default() };
         self.held -= datagram.weight();
         datagram.parts
     }
 
-    /// Gives a datagram up: its parts.
-    pub(super) fn spoil(&mut self, key: &DatagramKey) -> Vec<Part> {
+    /// Gives a datagram up, and returns its fragments. The datagram stays, to refuse later fragments.
+    pub(super) fn spoil(&mut self, key: &DatagramKey) -> Vec<WaitingFragment> {
         let spare = self.spare.pop().unwrap_or_default();
         let Some(datagram) = self.by_key.get_mut(key) else { return spare };
         self.held -= datagram.weight();
@@ -148,19 +149,19 @@ impl Datagrams {
         parts
     }
 
-    /// Takes a list back that was given out, to be used again.
-    pub(super) fn give_back(&mut self, mut parts: Vec<Part>) {
+    /// Takes back an empty list for reuse.
+    pub(super) fn give_back(&mut self, mut parts: Vec<WaitingFragment>) {
         parts.clear();
         if self.spare.len() <= self.most {
             self.spare.push(parts);
         }
     }
 
-    /// What becomes of a fragment; one that waits is then [put in](Self::push).
+    /// Adds a fragment to its datagram. If it must wait, the caller then [stores](Self::push) it.
     pub(super) fn add(&mut self, fragment: &Fragment, end: Ticks) -> Added {
         let Self { by_key, ends, spare, number, most, .. } = self;
         if ends.len() >= 2 * *most {
-            // Those that became whole meanwhile.
+            // Remove the entries of datagrams that were completed.
             ends.retain(|(_, number, key)| by_key.get(key).is_some_and(|datagram| datagram.number == *number));
         }
         let datagram = by_key.entry(fragment.key).or_insert_with(|| {
@@ -177,12 +178,12 @@ impl Datagrams {
             }
         });
         if datagram.spoilt {
-            return Added::Refused(Why::Overlap);
+            return Added::Refused(Refusal::Overlap);
         }
         let at = datagram.parts.partition_point(|part| part.start < fragment.start);
         let (before, after) = (at.checked_sub(1).and_then(|at| datagram.parts.get(at)), datagram.parts.get(at));
         if after.is_some_and(|part| (part.start, part.end) == (fragment.start, fragment.end)) {
-            return Added::Refused(Why::Duplicate);
+            return Added::Refused(Refusal::Duplicate);
         }
         let overlaps =
             before.is_some_and(|part| part.end > fragment.start) || after.is_some_and(|part| part.start < fragment.end);
@@ -194,16 +195,16 @@ impl Datagrams {
             (true, None) => false,
         };
         if overlaps || contradicts {
-            return Added::Refused(Why::Overlap);
+            return Added::Refused(Refusal::Overlap);
         }
-        // RFC 3168 section 5.3.
+        // RFC 3168 section 5.3: combine the ECN fields.
         match fragment.ecn {
             0 => datagram.not_capable = true,
             3 => datagram.congestion = true,
             _ => {}
         }
         if datagram.congestion && datagram.not_capable {
-            return Added::Refused(Why::Congestion);
+            return Added::Refused(Refusal::Congestion);
         }
         if !fragment.more {
             datagram.total = Some(fragment.end);
@@ -212,11 +213,11 @@ impl Datagrams {
         if datagram.total.is_some_and(|total| datagram.bytes == usize::from(total)) {
             return Added::Whole { congestion: datagram.congestion };
         }
-        if datagram.parts.len() + 1 >= MOST_PARTS { Added::Refused(Why::TooMany) } else { Added::Waits }
+        if datagram.parts.len() + 1 >= MOST_PARTS { Added::Refused(Refusal::TooMany) } else { Added::Waits }
     }
 
-    /// Puts in a part that was [added](Self::add) and waits.
-    pub(super) fn push(&mut self, key: &DatagramKey, part: Part) {
+    /// Stores a fragment that was [added](Self::add) and must wait.
+    pub(super) fn push(&mut self, key: &DatagramKey, part: WaitingFragment) {
         if let Some(datagram) = self.by_key.get_mut(key) {
             let at = datagram.parts.partition_point(|other| other.start < part.start);
             datagram.parts.insert(at, part);

@@ -1,4 +1,4 @@
-//! Fragments as they stand in frames, and the headers of what is made of them.
+//! Parsing of fragments, and the headers of reassembled datagrams.
 
 use forebay_packet::wire::checksum;
 use forebay_packet::wire::ipv4::Ipv4;
@@ -6,24 +6,24 @@ use forebay_packet::wire::ipv6::Ipv6;
 use forebay_packet::{Network, Packet, Word};
 use zerocopy::FromBytes;
 
-/// The most metadata words of a key.
+/// Maximum number of metadata words in a key.
 pub(super) const MOST_WORDS: usize = 2;
 
-/// What fragments of one datagram have in common (RFC 791 section 3.2, RFC 8200 section 4.5).
+/// The fields that all fragments of a datagram have in common (RFC 791 section 3.2, RFC 8200 section 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct DatagramKey {
     source: [u8; 16],
     destination: [u8; 16],
     identification: u32,
-    /// The protocol, of IPv4; 0 of IPv6, whose key does not have it.
+    /// The protocol for IPv4; 0 for IPv6, whose key does not contain it.
     protocol: u8,
     ipv6: bool,
-    /// Values of metadata words that all fragments have in common: which tunnel they came by.
+    /// Values of the metadata words that distinguish tunnels.
     words: [u32; MOST_WORDS],
 }
 
 impl DatagramKey {
-    /// The same with the values that a packet has in these words.
+    /// Returns the key with a packet's values of these metadata words.
     pub(super) fn within(self, packet: &Packet, words: &[Word]) -> Self {
         let mut key = self;
         key.words.iter_mut().zip(words).for_each(|(value, word)| *value = packet.word(*word));
@@ -31,59 +31,60 @@ impl DatagramKey {
     }
 }
 
-/// A fragment.
+/// A parsed fragment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fragment {
     pub(super) key: DatagramKey,
-    /// The stretch of the payload that it has.
+    /// Range of the datagram's payload.
     pub(super) start: u16,
     pub(super) end: u16,
-    /// Others follow.
+    /// Whether more fragments follow.
     pub(super) more: bool,
-    /// Where its payload is in its frame; of IPv6 behind the fragment header.
+    /// Offset of the payload in the frame; for IPv6, after the fragment header.
     pub(super) payload_at: u16,
-    /// Congestion notification.
+    /// Explicit congestion notification.
     pub(super) ecn: u8,
 }
 
-/// What a packet is.
+/// Result of parsing a packet.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Seen {
-    /// No fragment.
+pub(super) enum PacketType {
+    /// Not a fragment.
     Whole,
-    /// One that is all of its datagram.
+    /// An IPv6 fragment that is its whole datagram.
     Atomic(Fragment),
-    Part(Fragment),
+    /// A fragment of a datagram.
+    Fragment(Fragment),
     Malformed,
-    /// The IPv4 header's checksum is wrong: neither place nor length is known to be what was sent.
+    /// The IPv4 header's checksum is wrong, so offset and length may be wrong.
     BadChecksum,
 }
 
-/// The header that says what a fragment is.
+/// The next-header value of the IPv6 fragment header.
 const FRAGMENT: u8 = 44;
 const FRAGMENT_HEADER: usize = 8;
-/// Extension headers before it that are walked over at the most.
+/// Maximum number of extension headers that are skipped to find it.
 const MOST_EXTENSIONS: usize = 8;
 
-/// What a packet is.
-pub(super) fn see(packet: &mut Packet) -> Seen {
+/// Parses a packet.
+pub(super) fn parse(packet: &mut Packet) -> PacketType {
     let (network, start) = packet.network();
     let seen = match network {
-        Network::Ipv4 => see_v4(packet, start),
-        Network::Ipv6 => see_v6(packet, start),
-        Network::Other => Some(Seen::Whole),
+        Network::Ipv4 => parse_v4(packet, start),
+        Network::Ipv6 => parse_v6(packet, start),
+        Network::Other => Some(PacketType::Whole),
     };
-    seen.unwrap_or(Seen::Malformed)
+    seen.unwrap_or(PacketType::Malformed)
 }
 
-/// The stretch of the payload that begins at `offset` and has `length` bytes: not empty, of whole units where others follow, and
-/// not beyond what a datagram can have.
-fn stretch(offset: usize, length: usize, more: bool) -> Option<(u16, u16)> {
+/// Returns the range of the payload that begins at `offset` and has `length` bytes. `None` if it is empty, exceeds a
+/// datagram, or is not a multiple of 8 bytes although more fragments follow.
+fn payload_range(offset: usize, length: usize, more: bool) -> Option<(u16, u16)> {
     let end = u16::try_from(offset + length).ok()?;
     (length > 0 && (!more || length.is_multiple_of(8))).then_some((offset as u16, end))
 }
 
-fn see_v4(packet: &Packet, start: usize) -> Option<Seen> {
+fn parse_v4(packet: &Packet, start: usize) -> Option<PacketType> {
     let frame = packet.data();
     let (header, _) = Ipv4::ref_from_prefix(frame.get(start..)?).ok()?;
     let (total, headers) = (usize::from(header.total_length.get()), header.header_len()?);
@@ -91,19 +92,19 @@ fn see_v4(packet: &Packet, start: usize) -> Option<Seen> {
         return None;
     }
     if checksum::sum(frame.get(start..start + headers)?) != 0xffff {
-        return Some(Seen::BadChecksum);
+        return Some(PacketType::BadChecksum);
     }
     let more = header.flags_fragment.get() & 0x2000 != 0;
     let offset = usize::from(header.fragment_offset()) * 8;
-    let (from, to) = stretch(offset, total.checked_sub(headers)?, more)?;
-    // The whole must have a length (RFC 791: 65535 with its header).
+    let (from, to) = payload_range(offset, total.checked_sub(headers)?, more)?;
+    // The whole datagram must have a valid length (RFC 791: 65535 including its header).
     u16::try_from(usize::from(to) + headers).ok()?;
     let widen = |address: [u8; 4]| {
         let mut wide = [0; 16];
         wide[..4].copy_from_slice(&address);
         wide
     };
-    Some(Seen::Part(Fragment {
+    Some(PacketType::Fragment(Fragment {
         key: DatagramKey {
             source: widen(header.source),
             destination: widen(header.destination),
@@ -120,7 +121,7 @@ fn see_v4(packet: &Packet, start: usize) -> Option<Seen> {
     }))
 }
 
-/// Where the fragment header is, and where the byte that announces it.
+/// Returns the offsets of the fragment header and of the next-header field that announces it.
 fn fragment_header(frame: &[u8], start: usize, first: u8) -> Option<(usize, usize)> {
     let (mut next, mut announced, mut at) = (first, start + 6, start + size_of::<Ipv6>());
     for _ in 0..=MOST_EXTENSIONS {
@@ -137,20 +138,20 @@ fn fragment_header(frame: &[u8], start: usize, first: u8) -> Option<(usize, usiz
     None
 }
 
-fn see_v6(packet: &mut Packet, start: usize) -> Option<Seen> {
+fn parse_v6(packet: &mut Packet, start: usize) -> Option<PacketType> {
     let frame = packet.data();
     let (header, _) = Ipv6::ref_from_prefix(frame.get(start..)?).ok()?;
-    let Some((at, _)) = fragment_header(frame, start, header.next_header) else { return Some(Seen::Whole) };
+    let Some((at, _)) = fragment_header(frame, start, header.next_header) else { return Some(PacketType::Whole) };
     let end = start + size_of::<Ipv6>() + usize::from(header.payload_length.get());
     let bytes = frame.get(..end)?.get(at..at + FRAGMENT_HEADER)?;
-    let place = u16::from_be_bytes([bytes[2], bytes[3]]);
-    let (offset, more) = (usize::from(place & 0xfff8), place & 1 != 0);
+    let field = u16::from_be_bytes([bytes[2], bytes[3]]);
+    let (offset, more) = (usize::from(field & 0xfff8), field & 1 != 0);
     let identification = u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
     let payload_at = at + FRAGMENT_HEADER;
     let length = end.checked_sub(payload_at)?;
-    // RFC 6946: one that is all of its datagram; even where there is nothing behind it.
+    // RFC 6946: the fragment is its whole datagram, even if it has no payload.
     let atomic = offset == 0 && !more;
-    let (from, to) = if atomic { (0, length as u16) } else { stretch(offset, length, more)? };
+    let (from, to) = if atomic { (0, length as u16) } else { payload_range(offset, length, more)? };
     u16::try_from(usize::from(to) + at - start - size_of::<Ipv6>()).ok()?;
     let fragment = Fragment {
         key: DatagramKey {
@@ -168,25 +169,25 @@ fn see_v6(packet: &mut Packet, start: usize) -> Option<Seen> {
         ecn: (header.version_class_label.get() >> 20) as u8 & 3,
     };
     if atomic {
-        return Some(Seen::Atomic(fragment));
+        return Some(PacketType::Atomic(fragment));
     }
-    // RFC 7112: all headers are in the first.
+    // RFC 7112: the first fragment must contain all headers.
     if from == 0 && packet.transport().is_none() {
         return None;
     }
-    Some(Seen::Part(fragment))
+    Some(PacketType::Fragment(fragment))
 }
 
-/// Takes the fragment header out of a packet that is whole.
+/// Removes the fragment header of a packet that is a whole datagram.
 pub(super) fn strip(packet: &mut Packet, fragment: &Fragment) -> bool {
-    // Padding is none of it.
+    // Remove the Ethernet padding.
     let end = packet.network_end();
     packet.truncate(end);
     finish(packet, fragment.payload_at.into(), false)
 }
 
-/// Makes a datagram of the first fragment's headers, which end at `headers`, and all the payload behind them: takes the fragment
-/// header out, and puts length, flags and checksum right.
+/// Completes the headers of a datagram: the headers of the first fragment, which end at `headers`, are followed by the
+/// whole payload. Removes the fragment header, and sets length, flags and checksum.
 pub(super) fn finish(packet: &mut Packet, headers: usize, congestion: bool) -> bool {
     let (network, start) = packet.network();
     let done = match network {
@@ -203,7 +204,7 @@ fn finish_v4(packet: &mut Packet, start: usize, headers: usize, congestion: bool
     let (fixed, options) = packet.data_mut().get_mut(start..headers)?.split_at_mut_checked(size_of::<Ipv4>())?;
     let header = Ipv4::mut_from_bytes(fixed).ok()?;
     header.total_length = total.into();
-    // Don't fragment stays: the sender asked for it.
+    // "Don't fragment" stays set if the sender has set it.
     header.flags_fragment = (header.flags_fragment.get() & 0x4000).into();
     header.traffic_class |= if congestion { 3 } else { 0 };
     header.update_checksum(options);

@@ -1,3 +1,5 @@
+//! Datagrams that are cut and put together again, limits, and invalid fragments.
+
 use etherparse::{Ipv4HeaderSlice, PacketBuilder};
 use forebay_graph::{Decision, Rig, Surroundings};
 use forebay_packet::Batch;
@@ -28,7 +30,7 @@ fn payload(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 256) as u8).collect()
 }
 
-/// The fragments that `mtu` makes of a frame.
+/// Returns the fragments that `mtu` makes of a frame.
 fn cut(mtu: u16, frame: &[u8]) -> Vec<Vec<u8>> {
     let mut rig = Rig::of::<Mtu>(&json!({ "mtu": mtu })).expect("parameters");
     let (_, first) = rig.run(frame);
@@ -36,9 +38,9 @@ fn cut(mtu: u16, frame: &[u8]) -> Vec<Vec<u8>> {
     std::iter::once(first).chain(later).collect()
 }
 
-/// A fragment of IPv6: this stretch of the payload of a datagram of this number.
+/// An IPv6 fragment: a range of the payload of the datagram with this number.
 fn part_v6(number: u32, start: usize, bytes: &[u8], more: bool) -> Vec<u8> {
-    let place = (start as u16) | u16::from(more);
+    let field = (start as u16) | u16::from(more);
     let length = (8 + bytes.len()) as u16;
     [
         &[2; 12][..],
@@ -48,14 +50,14 @@ fn part_v6(number: u32, start: usize, bytes: &[u8], more: bool) -> Vec<u8> {
         &[1; 16],
         &[2; 16],
         &[17, 0],
-        &place.to_be_bytes(),
+        &field.to_be_bytes(),
         &number.to_be_bytes(),
         bytes,
     ]
     .concat()
 }
 
-/// What leaves as a datagram, and how the others end.
+/// Runs a batch. Returns the datagrams that leave, and the gates of the other fragments.
 fn run(rig: &mut Rig, frames: &[Vec<u8>]) -> (Vec<Vec<u8>>, Vec<Gate>) {
     let mut batch = Batch::with_capacity(frames.len().max(1));
     for frame in frames {
@@ -64,9 +66,9 @@ fn run(rig: &mut Rig, frames: &[Vec<u8>]) -> (Vec<Vec<u8>>, Vec<Gate>) {
     let gates = rig.process(&mut batch);
     let mut whole = Vec::new();
     let mut ended = Vec::new();
-    let mut left = batch.iter();
+    let mut remaining = batch.iter();
     for gate in gates.into_iter().flatten() {
-        let packet = left.next().expect("it left");
+        let packet = remaining.next().expect("a packet for each gate");
         if gate == Gate::FIRST { whole.push(packet.data().to_vec()) } else { ended.push(gate) }
     }
     ended.extend(rig.emitted().into_iter().map(|(_, gate)| gate));
@@ -105,12 +107,12 @@ fn a_datagram_of_ipv6_loses_its_fragment_header() {
     let mut rig = rig(json!({}));
     let parts = [part_v6(5, 0, &bytes[..48], true), part_v6(5, 48, &bytes[48..], false)];
     assert_eq!(run(&mut rig, &parts), (vec![whole.clone()], vec![REASSEMBLED]));
-    // One that is all of its datagram, with padding behind it.
+    // A fragment that is its whole datagram, with padding after it.
     let atomic = [&part_v6(6, 0, bytes, false)[..], &[0; 9]].concat();
     assert_eq!(run(&mut rig, &[atomic]), (vec![whole], vec![]));
 }
 
-/// Runs fragments, each with a value in a metadata word, and returns the datagrams that leave with theirs.
+/// Runs fragments, each with a value of a metadata word. Returns the datagrams that leave, with their values.
 fn run_with(rig: &mut Rig, word: Word, fragments: &[(&Vec<u8>, u32)]) -> Vec<(Vec<u8>, u32)> {
     let mut batch = Batch::with_capacity(fragments.len());
     for (frame, value) in fragments {
@@ -119,12 +121,13 @@ fn run_with(rig: &mut Rig, word: Word, fragments: &[(&Vec<u8>, u32)]) -> Vec<(Ve
         batch.push(packet).expect("room");
     }
     let gates = rig.process(&mut batch);
-    let left = gates.into_iter().flatten().zip(batch.iter());
-    let whole = left.filter(|(gate, _)| *gate == Gate::FIRST);
+    let with_gates = gates.into_iter().flatten().zip(batch.iter());
+    let whole = with_gates.filter(|(gate, _)| *gate == Gate::FIRST);
     whole.map(|(_, packet)| (packet.data().to_vec(), packet.word(word))).collect()
 }
 
-/// The datagram had the metadata words of the fragment that came last: another tunnel than its headers came by.
+/// Regression: the datagram had the metadata words of its last fragment, which may belong to another tunnel than its
+/// headers.
 #[test]
 fn a_datagram_has_the_metadata_words_of_its_first_fragment() {
     let frame = ipv4(7, &payload(700));
@@ -139,9 +142,9 @@ fn a_datagram_has_the_metadata_words_of_its_first_fragment() {
     }
 }
 
-/// A fragment that came by the tunnel of another user became part of the datagram.
+/// Regression: a fragment from another user's tunnel became part of the datagram.
 #[test]
-fn fragments_of_other_tunnels_are_of_other_datagrams_where_words_are_named() {
+fn fragments_of_other_tunnels_belong_to_other_datagrams_if_words_are_named() {
     let (frame, other) = (ipv4(7, &payload(500)), ipv4(7, &payload(500).iter().map(|byte| !byte).collect::<Vec<_>>()));
     let (parts, others) = (cut(300, &frame), cut(300, &other));
     let six = |byte: u8| [part_v6(5, 0, &[byte; 48], true), part_v6(5, 48, &[byte; 48], false)];
@@ -157,8 +160,8 @@ fn fragments_of_other_tunnels_are_of_other_datagrams_where_words_are_named() {
         assert_eq!([&whole[0].0, &whole[1].0], [&alone(others)[0], &alone(parts)[0]]);
     }
     for (words, part) in [
-        (json!(["a", "b", "c"]), "words: 3 of them: allowed are up to 2"),
-        (json!([""]), "words[0]: it is empty: allowed are names, such as teid"),
+        (json!(["a", "b", "c"]), "words: 3 words: allowed are up to 2"),
+        (json!([""]), "words[0]: the name is empty: give a name such as teid"),
     ] {
         let error = Rig::of::<Reassemble>(&json!({ "words": words })).err().expect("refused").to_string();
         assert!(error.contains(part), "{error}");
@@ -166,7 +169,7 @@ fn fragments_of_other_tunnels_are_of_other_datagrams_where_words_are_named() {
 }
 
 #[test]
-fn overlapping_fragments_end_their_datagram_and_what_comes_of_it_later() {
+fn overlapping_fragments_drop_their_datagram_and_its_later_fragments() {
     let bytes = payload(160);
     for overlap in [
         part_v6(5, 40, &bytes[40..120], true),
@@ -180,21 +183,21 @@ fn overlapping_fragments_end_their_datagram_and_what_comes_of_it_later() {
         assert_eq!(run(&mut rig, &[overlap]), (vec![], vec![OVERLAP; 2]));
         assert_eq!(run(&mut rig, &[part_v6(5, 48, &bytes[48..], false)]), (vec![], vec![OVERLAP]));
         assert_eq!(rig.held(), 0);
-        // Another datagram is none of that one's business.
+        // Another datagram is not affected.
         let (whole, _) = run(&mut rig, &[part_v6(6, 0, &bytes[..48], true), part_v6(6, 48, &bytes[48..], false)]);
         assert_eq!(whole.len(), 1);
     }
 }
 
 #[test]
-fn what_is_impossible_is_dropped() {
+fn impossible_fragments_are_dropped() {
     let bytes = payload(64);
     let mut rig = rig(json!({}));
     for frame in [
         part_v6(1, 0, &bytes[..7], true),
         part_v6(1, 8, &[], false),
         part_v6(1, 65_528, &bytes[..40], false),
-        // The first has no whole UDP header's ports.
+        // The first fragment lacks the ports of UDP.
         part_v6(1, 0, &[0; 0], true),
         cut(300, &ipv4(7, &payload(700)))[1][..100].to_vec(),
     ] {
@@ -204,7 +207,7 @@ fn what_is_impossible_is_dropped() {
 }
 
 #[test]
-fn what_does_not_come_in_time_is_not_waited_for() {
+fn incomplete_datagrams_time_out() {
     for (params, gate) in [(json!({}), TIMED_OUT), (json!({ "timed_out": "gate" }), Gate::out(1))] {
         let mut rig = rig(params);
         let fragments = cut(300, &ipv4(7, &payload(700)));
@@ -219,7 +222,7 @@ fn what_does_not_come_in_time_is_not_waited_for() {
 }
 
 #[test]
-fn no_more_wait_than_may_and_the_oldest_gives_way() {
+fn limits_of_waiting_fragments_evict_the_oldest_datagram() {
     let fragments: Vec<_> = (0..4).map(|number| cut(300, &ipv4(number, &payload(700)))).collect();
     let firsts: Vec<_> = fragments.iter().map(|all| all[0].clone()).collect();
     let mut rig = rig(json!({ "datagrams": 2 }));
@@ -233,25 +236,25 @@ fn no_more_wait_than_may_and_the_oldest_gives_way() {
     assert_eq!(rig.held(), 2);
 }
 
-/// What is not held puts out nobody: neither the same fragment again, nor one of a datagram that was given up, nor the last
-/// that was lacking.
+/// A fragment that is not held evicts no datagram: a duplicate, a fragment of a datagram that was given up, or the
+/// fragment that completes its datagram.
 #[test]
-fn what_does_not_wait_evicts_nobody() {
+fn a_fragment_that_is_not_held_evicts_no_datagram() {
     let bytes = payload(160);
     let part = |number, start: usize, end, more| part_v6(number, start, &bytes[start..end], more);
     let mut rig = rig(json!({ "held": 3 }));
     run(&mut rig, &[part(1, 0, 48, true), part(2, 0, 48, true), part(2, 40, 80, true)]);
     run(&mut rig, &[part(3, 0, 48, true)]);
-    // One of the first, the second as given up, one of the third.
+    // One fragment of the first datagram and one of the third; the second was given up.
     assert_eq!(rig.held(), 2);
     assert_eq!(run(&mut rig, &[part(3, 0, 48, true), part(2, 48, 96, true)]), (vec![], vec![DUPLICATE, OVERLAP]));
     let (whole, ended) = run(&mut rig, &[part(1, 48, 96, false)]);
     assert_eq!((whole.len(), ended, rig.held()), (1, vec![REASSEMBLED], 1));
 }
 
-/// Datagrams that were given up hold no packet; those that come after them hold no more than may be all the same.
+/// Datagrams that were given up hold no packets, but they do not raise the limit for other datagrams.
 #[test]
-fn datagrams_that_were_given_up_do_not_let_more_wait_than_may() {
+fn datagrams_that_were_given_up_do_not_raise_the_limit() {
     let bytes = payload(160);
     let part = |number, start: usize, end, more| part_v6(number, start, &bytes[start..end], more);
     for spoilt in 0..9 {
@@ -267,9 +270,9 @@ fn datagrams_that_were_given_up_do_not_let_more_wait_than_may() {
     }
 }
 
-/// A datagram that has all there is, and is the oldest, gives way to nobody else: it goes whole.
+/// A datagram with more fragments than may wait evicts itself completely.
 #[test]
-fn a_datagram_of_more_fragments_than_may_wait_goes_whole() {
+fn a_datagram_with_more_fragments_than_may_wait_is_dropped_whole() {
     let bytes = payload(160);
     let mut rig = rig(json!({ "held": 2 }));
     let parts = [0, 48, 96].map(|start| part_v6(7, start, &bytes[start..start + 48], true));
@@ -278,7 +281,7 @@ fn a_datagram_of_more_fragments_than_may_wait_goes_whole() {
 }
 
 #[test]
-fn congestion_is_told_or_the_datagram_goes() {
+fn congestion_is_passed_on_or_the_datagram_is_dropped() {
     let mark = |frame: &[u8], ecn: u8| {
         let mut frame = frame.to_vec();
         let (sum, old) = (u16::from_be_bytes([frame[24], frame[25]]), frame[15]);
@@ -297,7 +300,7 @@ fn congestion_is_told_or_the_datagram_goes() {
 }
 
 #[test]
-fn what_a_chunk_does_not_hold_goes_as_too_long() {
+fn a_datagram_that_does_not_fit_into_a_chunk_is_too_long() {
     let bytes = payload(3_000);
     let parts = [part_v6(5, 0, &bytes[..1_200], true), part_v6(5, 1_200, &bytes[1_200..2_400], false)];
     let mut rig = rig(json!({}));
@@ -308,10 +311,10 @@ fn what_a_chunk_does_not_hold_goes_as_too_long() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 128, ..ProptestConfig::default() })]
 
-    /// Fragments of several datagrams in any order, some twice, some never: what leaves is a datagram that was sent, each that
-    /// came wholly leaves, and none is lost.
+    /// Fragments of several datagrams in any order, some of them missing: each datagram that is complete leaves
+    /// unchanged, no other leaves, and no fragment is lost.
     #[test]
-    fn what_leaves_was_sent_and_nothing_is_lost(
+    fn only_complete_datagrams_leave_and_no_fragment_is_lost(
         sizes in prop::collection::vec((20usize..1_400, 68u16..600), 1..6),
         order in prop::collection::vec(any::<prop::sample::Index>(), 0..120),
         lost in prop::collection::vec(any::<prop::sample::Index>(), 0..2),
@@ -344,14 +347,15 @@ proptest! {
             out.extend(whole);
         }
         prop_assert_eq!(out.len() + ended + rig.held(), len);
-        let mut expected: Vec<_> = sent.iter().zip(&broken).filter(|(_, broken)| !**broken).map(|(frame, _)| frame.clone()).collect();
+        let complete = sent.iter().zip(&broken).filter(|(_, broken)| !**broken);
+        let mut expected: Vec<_> = complete.map(|(frame, _)| frame.clone()).collect();
         expected.sort();
         out.sort();
         prop_assert_eq!(out, expected);
     }
 }
 
-/// A datagram whose fragments had wrong header checksums left with a right one.
+/// Regression: a datagram whose fragments had wrong header checksums left with a right one.
 #[test]
 fn a_fragment_with_a_wrong_header_checksum_is_dropped() {
     let fragments = cut(100, &ipv4(7, &payload(200)));
@@ -361,7 +365,7 @@ fn a_fragment_with_a_wrong_header_checksum_is_dropped() {
         let mut rig = rig(json!({}));
         let (whole, gates) = run(&mut rig, &frames);
         assert_eq!((whole.len(), gates.iter().filter(|gate| **gate == BAD_CHECKSUM).count()), (0, 1), "{wrong}");
-        // The right one makes it whole.
+        // The right fragment completes the datagram.
         assert_eq!(run(&mut rig, &fragments[wrong..=wrong]).0.len(), 1);
     }
 }
