@@ -1,7 +1,8 @@
-//! Colours packets by whether they keep to a rate: the meters of RFC 2697 and RFC 2698, one or one a key.
+//! `meter`: colours packets by whether they exceed a rate, with the meters of RFC 2697 and RFC 2698, one for all
+//! packets or one for each key.
 //!
-//! A batch is worked on in steps, each a short loop: whose the packets are and how long, then the accounts, then the gates.
-//! So the accounts of a large table are asked for before they are needed.
+//! A batch is processed in steps, each a short loop: first the keys and lengths of the packets, then the accounts, then
+//! the gates. So the accounts of a large table can be prefetched.
 
 mod algorithm;
 mod marking;
@@ -21,7 +22,7 @@ use marking::{Aware, Marking, Remark, WORD};
 use crate::parameters::no_memory;
 use crate::tables::keyed::{Keyed, TableKey};
 use crate::tables::token_bucket::Scale;
-use crate::traffic::{KeyBy, Layer, Seen, Selector};
+use crate::traffic::{Ipv4View, KeyBy, Layer, Selector};
 
 /// Parameters of `meter`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -32,28 +33,28 @@ pub struct Params {
     /// Instead of `srtcm`, a two rate three colour marker (RFC 2698), such as `{ cir: 10Mbps, cbs: 64KiB, pir: 20Mbps,
     /// pbs: 128KiB }`.
     trtcm: Option<TwoRateParams>,
-    /// Whose packets share a meter: `none` (the default: all), `source`, `destination`, `session`, `vlan`, `dscp`, or a
-    /// metadata word such as `{ word: teid }`.
+    /// Which packets share a meter: `none` (the default: all packets), `source`, `destination`, `session`, `vlan`,
+    /// `dscp`, or a metadata word such as `{ word: teid }`.
     #[serde(default)]
     key: KeyBy,
-    /// How many keys have a meter of their own at a time, 1 to 4194304; 65536 by default. Each takes 64 to 128 bytes.
+    /// Maximum number of keys with their own meter: 1 to 4194304, 65536 by default. Each takes 64 to 128 bytes.
     #[serde(default = "capacity")]
     capacity: usize,
-    /// What becomes of keys beyond: they `share` one meter among them (the default), or their packets are dropped
-    /// (`drop`, counted as `no_meter`).
+    /// Action when all meters are in use: keys without a meter `share` one (the default), or their packets are
+    /// dropped (`drop`, counted as `no_meter`).
     #[serde(default)]
     when_full: WhenFull,
-    /// Which colours packets come with: `blind` (the default: none), `dscp` or `word`.
+    /// Where the colour of arriving packets is read: `blind` (the default: nowhere), `dscp` or `word`.
     #[serde(default)]
     aware: Aware,
-    /// Writes the colour into the code point as drop precedence (RFC 2597): `af` does so to packets of assured
-    /// forwarding, a class from 1 to 4 to all IP packets. Without it code points stay.
+    /// Writes the colour into the code point as drop precedence (RFC 2597): `af` for packets of assured forwarding, a
+    /// class from 1 to 4 for all IP packets. Without it code points do not change.
     remark: Option<Remark>,
     /// Whether the colour is written to the metadata word `colour`: 1 green, 2 yellow, 3 red.
     #[serde(default)]
     word: bool,
-    /// Which bytes count: those of the IP packet (`ip`, the default, as the RFCs have it), of the `frame`, or what it
-    /// takes on a `wire`.
+    /// Which bytes count: those of the IP packet (`ip`, the default, as in the RFCs), of the `frame`, or the bytes on a
+    /// `wire`.
     #[serde(default = "layer")]
     layer: Layer,
 }
@@ -66,37 +67,35 @@ fn layer() -> Layer {
     Layer::Ip
 }
 
-/// The most keys.
+/// Maximum number of keys.
 pub(crate) const MOST_KEYS: usize = 1 << 22;
 
-/// What becomes of packets whose key finds no room.
+/// Action for packets whose key has no meter because all are in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenFull {
     /// They share one account.
     #[default]
     Share,
-    /// They are dropped.
+    /// Drops them.
     Drop,
 }
 
 const NO_METER: Gate = Gate::drop(0);
-const DROPS: &[Reason] = &[Reason {
-    name: "no_meter",
-    help: "All meters are taken by other keys that are not idle, and such packets are to be dropped ('when_full').",
-}];
+const DROPS: &[Reason] =
+    &[Reason { name: "no_meter", help: "All meters are in use by other keys, and `when_full` is `drop`." }];
 
-/// By colour; the last is for packets that no meter has seen.
+/// Gates by colour; the last one is for packets without a meter.
 const GATES: [Gate; 4] = [Gate::out(0), Gate::out(1), Gate::out(2), NO_METER];
 const UNMETERED: u8 = 3;
 
-/// Counters, by colour and then these.
+/// Indices of the counters after those of the colours.
 const SHARED: usize = 3;
 const FORGOTTEN: usize = 4;
 
 /// The function.
 pub struct Meter {
-    kind: Kind,
+    marker: Marker,
     accounts: Accounts,
     selector: Option<Selector>,
     marking: Marking,
@@ -106,31 +105,32 @@ pub struct Meter {
     scratch: Box<Scratch>,
 }
 
+/// The algorithm with its rates.
 #[derive(Clone, Copy)]
-enum Kind {
+enum Marker {
     Single(SingleRate),
     Two(TwoRate),
 }
 
-/// Who has sent how much.
+/// Tokens of each key.
 struct Accounts {
     table: Keyed<Account>,
-    /// That of all packets, where there are no keys; of all keys that find no room.
+    /// The account of all packets if there are no keys; otherwise that of all keys without their own account.
     one: Account,
     when_full: WhenFull,
 }
 
-/// What is asked of an account, and of whose.
+/// The key of a packet's account, and the packet's cost.
 #[derive(Clone, Copy, Default)]
-struct Asked {
+struct Charge {
     key: TableKey,
     cost: u64,
 }
 
-/// What a batch is worked on in: written anew for each.
+/// Buffers for the steps of a batch.
 struct Scratch {
-    asked: [Asked; MAX_BATCH],
-    given: [Colour; MAX_BATCH],
+    charges: [Charge; MAX_BATCH],
+    incoming: [Colour; MAX_BATCH],
     colours: [u8; MAX_BATCH],
 }
 
@@ -139,28 +139,29 @@ impl Declare for Meter {
     const NAME: &'static str = "meter";
     const SUMMARY: &'static str = "colours packets by whether they keep to a rate (RFC 2697, RFC 2698)";
     const HELP: &'static str = "\
-        Gates are `green`, `yellow` and `red`. With `srtcm` a packet is green within the committed burst, yellow within \
-        the excess burst, else red; with `trtcm` it is red beyond the peak rate, yellow beyond the committed one, else \
-        green. A policer sends red to drop: `m[red] -> drop`. Colour-aware (`aware`) no packet gets a better colour than \
-        it came with. Tokens are counted exactly, in parts of a byte, at the ticks of the batch; bursts may be up to \
-        2^62 / (8 x ticks a second) bytes. With a `key` each has a meter of its own. A key is forgotten only when its \
-        buckets are full again, which changes nothing, since a new one starts full; that is counted as `forgotten`. When \
-        all meters are taken, new keys share one meter with the same rates (counted as `shared`) until others are idle.";
+        Gates are `green`, `yellow` and `red`. With `srtcm` a packet is green within the committed burst, yellow \
+        within the excess burst, and red otherwise. With `trtcm` it is red beyond the peak rate, yellow beyond the \
+        committed rate, and green otherwise. A policer drops red packets: `m[red] -> drop`. In colour-aware mode \
+        (`aware`) no packet gets a better colour than it arrived with. Tokens are counted exactly, in fractions of a \
+        byte, at the ticks of the batch. Bursts can be up to 2^62 / (8 x ticks a second) bytes. With a `key` each key \
+        has its own meter. A meter is given to another key only when its buckets are full, which makes no difference, \
+        because a new meter starts with full buckets; this is counted as `forgotten`. When all meters are in use, new \
+        keys share one meter with the same rates (counted as `shared`) until others are idle.";
     const EXAMPLE: &'static str =
         "{ trtcm: { cir: 10Mbps, cbs: 64KiB, pir: 20Mbps, pbs: 128KiB }, key: source, remark: af }";
     const DROPS: &'static [Reason] = DROPS;
     const READS: &'static [&'static str] = &[WORD];
     const WRITES: &'static [&'static str] = &[WORD];
-    // With a session for a key it would be `PerSession`; the constant must be true for all keys.
+    // With a session as the key the state would be `PerSession`, but the constant must be valid for all keys.
     const STATE: StateKind = StateKind::Global;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         setup.gates(["green", "yellow", "red"])?;
         let scale = Scale::new(setup.frequency());
         let below = |kind: &'static str| move |(name, message)| SetupError::at(format!("{kind}.{name}"), message);
-        let kind = match (params.srtcm, params.trtcm) {
-            (Some(params), None) => Kind::Single(SingleRate::new(params, scale).map_err(below("srtcm"))?),
-            (None, Some(params)) => Kind::Two(TwoRate::new(params, scale).map_err(below("trtcm"))?),
+        let marker = match (params.srtcm, params.trtcm) {
+            (Some(params), None) => Marker::Single(SingleRate::new(params, scale).map_err(below("srtcm"))?),
+            (None, Some(params)) => Marker::Two(TwoRate::new(params, scale).map_err(below("trtcm"))?),
             _ => return Err(SetupError::new("give either 'srtcm' or 'trtcm'")),
         };
         if !(1..=MOST_KEYS).contains(&params.capacity) {
@@ -171,14 +172,15 @@ impl Declare for Meter {
         let marking = Marking::new(params.aware, params.remark, params.word, setup)?;
         let table = Keyed::new(if selector.is_some() { params.capacity } else { 1 }, setup.secret())
             .map_err(no_memory("capacity", format!("the meters of {} keys", params.capacity)))?;
-        // Full before the first packet: the clock's origin is long ago, or it is what a fresh account has.
-        let one = match kind {
-            Kind::Single(kind) => kind.fresh(Ticks::ZERO),
-            Kind::Two(kind) => kind.fresh(Ticks::ZERO),
+        // The buckets are full before the first packet: the clock's origin is long ago, or the account equals a fresh
+        // one.
+        let one = match marker {
+            Marker::Single(algorithm) => algorithm.fresh(Ticks::ZERO),
+            Marker::Two(algorithm) => algorithm.fresh(Ticks::ZERO),
         };
         let names = ["green", "yellow", "red", "shared", "forgotten"];
         Ok(Self {
-            kind,
+            marker,
             accounts: Accounts { table, one, when_full: params.when_full },
             selector,
             marking,
@@ -186,8 +188,8 @@ impl Declare for Meter {
             scale,
             counts: setup.counters("metered", names.map(str::to_owned)),
             scratch: Box::new(Scratch {
-                asked: [Asked::default(); MAX_BATCH],
-                given: [Colour::Green; MAX_BATCH],
+                charges: [Charge::default(); MAX_BATCH],
+                incoming: [Colour::Green; MAX_BATCH],
                 colours: [0; MAX_BATCH],
             }),
         })
@@ -195,63 +197,63 @@ impl Declare for Meter {
 }
 
 impl Accounts {
-    /// Finds whose the packets are and what they cost, and asks the processor for their accounts.
+    /// Finds the keys and costs of the packets, and prefetches their accounts.
     #[inline(always)]
-    fn ask(
+    fn charge(
         &mut self,
         batch: &mut [Packet],
         selector: Option<&Selector>,
-        asked: &mut [Asked],
-        cost: impl Fn(&mut Packet, Option<Seen>) -> u64,
+        charges: &mut [Charge],
+        cost: impl Fn(&mut Packet, Option<Ipv4View>) -> u64,
     ) {
         let Some(selector) = selector else {
-            for (packet, asked) in batch.iter_mut().zip(asked) {
-                asked.cost = cost(packet, None);
+            for (packet, charge) in batch.iter_mut().zip(charges) {
+                charge.cost = cost(packet, None);
             }
             return;
         };
         let entries = self.table.entries();
-        selector.keys(batch, asked, cost, |key, cost| {
+        selector.keys(batch, charges, cost, |key, cost| {
             entries.prefetch(key);
-            Asked { key, cost }
+            Charge { key, cost }
         });
     }
 
-    /// Colours a batch, each packet by its key's account, or all by one.
+    /// Colours a batch, each packet with its key's account, or all with one account.
     #[inline(always)]
     fn colour(
         &mut self,
-        kind: impl Algorithm,
+        algorithm: impl Algorithm,
         now: Ticks,
         keyed: bool,
-        asked: &[Asked],
-        given: impl Fn(usize) -> Colour,
+        charges: &[Charge],
+        incoming: impl Fn(usize) -> Colour,
         (colours, counts): (&mut [u8], &[Counter]),
     ) {
-        let asked = &asked[..colours.len()];
+        let charges = &charges[..colours.len()];
         if !keyed {
             let mut account = self.one;
-            kind.refill(&mut account, now);
-            for (place, (colour, asked)) in colours.iter_mut().zip(asked).enumerate() {
-                *colour = kind.spend(&mut account, asked.cost, given(place)) as u8;
+            algorithm.refill(&mut account, now);
+            for (index, (colour, charge)) in colours.iter_mut().zip(charges).enumerate() {
+                *colour = algorithm.spend(&mut account, charge.cost, incoming(index)) as u8;
             }
             self.one = account;
             return;
         }
-        let mut place = 0;
+        let mut index = 0;
         loop {
             let mut entries = self.table.entries();
-            for (colour, Asked { key, cost }) in colours[place..].iter_mut().zip(&asked[place..]) {
+            for (colour, Charge { key, cost }) in colours[index..].iter_mut().zip(&charges[index..]) {
                 let Some(account) = entries.get(*key) else { break };
                 let mut then = *account;
-                kind.refill(&mut then, now);
-                *colour = kind.spend(&mut then, *cost, given(place)) as u8;
+                algorithm.refill(&mut then, now);
+                *colour = algorithm.spend(&mut then, *cost, incoming(index)) as u8;
                 *account = then;
-                place += 1;
+                index += 1;
             }
-            let Some(new) = asked.get(place) else { return };
-            colours[place] = self.colour_new(kind, now, *new, given(place), counts);
-            place += 1;
+            let Some(new) = charges.get(index) else { return };
+            colours[index] = self.colour_new(algorithm, now, *new, incoming(index), counts);
+            index += 1;
         }
     }
 
@@ -260,17 +262,17 @@ impl Accounts {
     #[inline(never)]
     fn colour_new(
         &mut self,
-        kind: impl Algorithm,
+        algorithm: impl Algorithm,
         now: Ticks,
-        Asked { key, cost }: Asked,
-        given: Colour,
+        Charge { key, cost }: Charge,
+        incoming: Colour,
         counts: &[Counter],
     ) -> u8 {
-        if self.table.is_full() && self.table.forget_one(|account| kind.is_full(account, now)).is_some() {
+        if self.table.is_full() && self.table.forget_one(|account| algorithm.is_full(account, now)).is_some() {
             counts[FORGOTTEN].add(1);
         }
         let when_full = self.when_full;
-        let account = match self.table.insert(key, kind.fresh(now)) {
+        let account = match self.table.insert(key, algorithm.fresh(now)) {
             Some(account) => account,
             None if when_full == WhenFull::Drop => return UNMETERED,
             None => {
@@ -278,40 +280,44 @@ impl Accounts {
                 &mut self.one
             }
         };
-        kind.refill(account, now);
-        kind.spend(account, cost, given) as u8
+        algorithm.refill(account, now);
+        algorithm.spend(account, cost, incoming) as u8
     }
 }
 
 impl Function for Meter {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        let Self { kind, accounts, selector, marking, layer, scale, counts, scratch } = self;
+        let Self { marker, accounts, selector, marking, layer, scale, counts, scratch } = self;
         let (now, len) = (context.now(), batch.len().min(MAX_BATCH));
-        let (asked, given, colours) =
-            (&mut scratch.asked[..len], &mut scratch.given[..len], &mut scratch.colours[..len]);
+        let (charges, incoming, colours) =
+            (&mut scratch.charges[..len], &mut scratch.incoming[..len], &mut scratch.colours[..len]);
         if !marking.is_blind() {
-            batch.iter_mut().zip(&mut *given).for_each(|(packet, given)| *given = marking.read(packet));
+            batch.iter_mut().zip(&mut *incoming).for_each(|(packet, colour)| *colour = marking.read(packet));
         }
-        // Chosen once for the batch: each arm is a loop of its own.
+        // The branch is chosen once for the batch, and each branch has its own loop.
         let (selector, scale) = (selector.as_ref(), *scale);
         match layer {
             Layer::Ip => {
-                accounts.ask(batch, selector, asked, |packet, seen| scale.cost(Layer::Ip.length_of(packet, seen)))
+                accounts.charge(batch, selector, charges, |packet, ipv4| scale.cost(Layer::Ip.length_of(packet, ipv4)))
             }
-            Layer::Frame => {
-                accounts.ask(batch, selector, asked, |packet, seen| scale.cost(Layer::Frame.length_of(packet, seen)))
-            }
-            Layer::Wire => {
-                accounts.ask(batch, selector, asked, |packet, seen| scale.cost(Layer::Wire.length_of(packet, seen)))
-            }
+            Layer::Frame => accounts
+                .charge(batch, selector, charges, |packet, ipv4| scale.cost(Layer::Frame.length_of(packet, ipv4))),
+            Layer::Wire => accounts
+                .charge(batch, selector, charges, |packet, ipv4| scale.cost(Layer::Wire.length_of(packet, ipv4))),
         }
         let keyed = selector.is_some();
         let out = (&mut *colours, &**counts);
-        match (*kind, marking.is_blind()) {
-            (Kind::Single(kind), true) => accounts.colour(kind, now, keyed, asked, |_| Colour::Green, out),
-            (Kind::Single(kind), false) => accounts.colour(kind, now, keyed, asked, |place| given[place], out),
-            (Kind::Two(kind), true) => accounts.colour(kind, now, keyed, asked, |_| Colour::Green, out),
-            (Kind::Two(kind), false) => accounts.colour(kind, now, keyed, asked, |place| given[place], out),
+        match (*marker, marking.is_blind()) {
+            (Marker::Single(algorithm), true) => {
+                accounts.colour(algorithm, now, keyed, charges, |_| Colour::Green, out)
+            }
+            (Marker::Single(algorithm), false) => {
+                accounts.colour(algorithm, now, keyed, charges, |index| incoming[index], out)
+            }
+            (Marker::Two(algorithm), true) => accounts.colour(algorithm, now, keyed, charges, |_| Colour::Green, out),
+            (Marker::Two(algorithm), false) => {
+                accounts.colour(algorithm, now, keyed, charges, |index| incoming[index], out)
+            }
         }
         if marking.writes() {
             for (packet, colour) in batch.iter_mut().zip(&*colours) {
@@ -327,7 +333,7 @@ impl Function for Meter {
     }
 }
 
-/// Puts the packets on their colours' gates. Mostly all are of one.
+/// Assigns packets to the gates of their colours. Usually all packets of a batch have the same colour.
 #[inline]
 fn decide(colours: &[u8], counts: &[Counter], context: &mut Context<'_>) {
     let Some(first) = colours.first() else { return };

@@ -1,9 +1,9 @@
-//! Holds packets to a rate: what exceeds it waits for its turn instead of being dropped.
+//! `shaper`: limits packets to a rate. Packets that exceed it wait instead of being dropped.
 //!
-//! Token buckets with exact arithmetic (`tables::token_bucket`), so that a packet leaves at the very tick at which it may.
-//! Keys either have a rate each, and wait in the order in which they are due; or share one, and take turns by deficit
-//! round robin (Shreedhar and Varghese 1996), each turn as long as the longest packet yet, so that one visit always lets
-//! a packet go.
+//! Token buckets have exact arithmetic (`tables::token_bucket`), so a packet leaves at the exact tick at which it may.
+//! Keys either have a rate each, and their packets wait in the order in which they are due. Or they share a rate and
+//! take turns by deficit round robin (Shreedhar and Varghese 1996). The quantum is the length of the longest packet so
+//! far, so each turn sends at least one packet.
 
 mod queues;
 
@@ -32,27 +32,27 @@ use crate::traffic::{KeyBy, Layer, Selector};
 pub struct Params {
     /// The rate, such as `10Mbps`: 1kbps to 1Tbps.
     rate: BitRate,
-    /// How much may leave at once after a pause, such as `16KiB`: at least the longest packet.
+    /// Maximum number of bytes that leave at once after a pause, such as `16KiB`: at least the longest packet.
     burst: Bytes,
-    /// Whose packets wait in one queue: `none` (the default: all), `source`, `destination`, `session`, `vlan`, `dscp`, or
-    /// a metadata word such as `{ word: teid }`.
+    /// Which packets wait in the same queue: `none` (the default: all packets), `source`, `destination`, `session`,
+    /// `vlan`, `dscp`, or a metadata word such as `{ word: teid }`.
     #[serde(default)]
     key: KeyBy,
-    /// Whose the rate is: every key has it for itself (`each`, the default), or `all` share it and take turns.
+    /// Whether every key has the rate for itself (`each`, the default), or `all` keys share it and take turns.
     #[serde(default, rename = "for")]
     share: Share,
-    /// How many keys have a queue of their own at a time, 1 to 1048576; 4096 by default. Those beyond share one.
+    /// Maximum number of keys with their own queue: 1 to 1048576, 4096 by default. The other keys share one queue.
     #[serde(default = "capacity")]
     capacity: usize,
-    /// How many packets of one key may wait, from 1; 256 by default.
+    /// Maximum number of packets of one key that wait, from 1; 256 by default.
     #[serde(default = "queue")]
     queue: u32,
-    /// How many bytes of one key may wait; without it only packets are counted.
+    /// Maximum number of bytes of one key that wait. By default only packets are limited.
     queue_bytes: Option<Bytes>,
-    /// How many packets may wait in all, 1 to 1048576; 4096 by default. The pool must have more.
+    /// Maximum number of packets that wait in all: 1 to 1048576, 4096 by default. The pool must be larger.
     #[serde(default = "held")]
     held: usize,
-    /// Which bytes count: those of the `frame` (the default), of the IP packet (`ip`), or what it takes on a `wire`.
+    /// Which bytes count: those of the `frame` (the default), of the IP packet (`ip`), or the bytes on a `wire`.
     #[serde(default = "layer")]
     layer: Layer,
 }
@@ -73,17 +73,17 @@ fn layer() -> Layer {
     Layer::Frame
 }
 
-/// The most keys, and the most packets that wait.
+/// Maximum number of keys, and of packets that wait.
 const MOST: usize = 1 << 20;
 
-/// Whose the rate is.
+/// Which packets share the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Share {
-    /// Every key has it for itself.
+    /// Every key has the rate for itself.
     #[default]
     Each,
-    /// All keys share it.
+    /// All keys share the rate.
     All,
 }
 
@@ -91,15 +91,18 @@ const QUEUE_FULL: Gate = Gate::drop(0);
 const ALL_FULL: Gate = Gate::drop(1);
 const OVER_BURST: Gate = Gate::drop(2);
 const DROPS: &[Reason] = &[
-    Reason { name: "queue_full", help: "As many packets or bytes of its key wait already as may ('queue')." },
-    Reason { name: "shaper_full", help: "As many packets of all keys wait already as may ('held')." },
-    Reason { name: "over_burst", help: "The packet is longer than the burst, and would never be let go." },
+    Reason {
+        name: "queue_full",
+        help: "The limit of waiting packets or bytes of its key is reached (`queue`, `queue_bytes`).",
+    },
+    Reason { name: "shaper_full", help: "The limit of waiting packets of all keys is reached (`held`)." },
+    Reason { name: "over_burst", help: "The packet is longer than the burst, so it could never leave." },
 ];
 
-/// The queue of packets whose keys have none of their own, and of all where there are no keys.
+/// The queue of keys without their own queue, and of all packets if there are no keys.
 const SHARED: u32 = 0;
 
-/// Which of the counters is which.
+/// Indices of the counters.
 const PASSED_COUNT: usize = 0;
 const DELAYED_COUNT: usize = 1;
 const SHARED_COUNT: usize = 2;
@@ -112,17 +115,17 @@ pub struct Shaper {
     layer: Layer,
     share: Share,
     limit: (u32, u64),
-    /// Queues by key, and those that no key has.
+    /// Queue of each key, and the queues without a key.
     table: Keyed<u32>,
     spare: Vec<u32>,
     queues: Queues,
-    /// Which queues wait, each rate its own: when their first packets are due.
+    /// With a rate for each key: the queues that wait, by the time at which their first packet is due.
     due: BinaryHeap<Reverse<(Ticks, u32)>>,
-    /// Which queues wait, all sharing a rate: whose turn is next.
+    /// With a shared rate: the queues that wait, in the order of their turns.
     turns: VecDeque<u32>,
-    /// The longest packet yet.
+    /// Length of the longest packet so far.
     quantum: u64,
-    /// Numbers the calls, from 1.
+    /// Number of the present call, from 1.
     call: u64,
     counts: Arc<[Counter]>,
     keys: Box<[TableKey; MAX_BATCH]>,
@@ -133,16 +136,17 @@ impl Declare for Shaper {
     const NAME: &'static str = "shaper";
     const SUMMARY: &'static str = "holds packets back to keep to a rate";
     const HELP: &'static str = "\
-        A token bucket: over any span no more leaves than the rate brings in it, and the burst. A packet that may leave \
-        when it comes passes; others wait, each key's in their order, and leave at the instant at which there are tokens \
-        for them (as exactly as the worker's turns allow). With `for: each` every key has the rate for itself; with \
-        `for: all` the keys share it and take turns by bytes (deficit round robin), so that none can starve another. \
-        A key's queue is given to another when it is empty (and, with a rate of its own, its bucket is full); when no \
-        queue is to be had, new keys share one (counted as `shared`), which then counts as one key. Tokens are exact, \
-        in parts of a byte. What still waits when a run ends is counted as `wound_up`.";
+        A token bucket: in any span no more bytes leave than the rate brings in that span, plus the burst. A packet \
+        that may leave when it arrives passes. Others wait, in order for each key, and leave at the instant at which \
+        there are enough tokens (as exactly as the worker's calls allow). With `for: each` every key has the rate for \
+        itself. With `for: all` the keys share it and take turns by bytes (deficit round robin), so that no key can \
+        starve another. A key's queue is given to another key when it is empty (and, with `for: each`, its bucket is \
+        full). When no queue is free, new keys share one (counted as `shared`), which is treated as one key. Tokens \
+        are exact, in fractions of a byte. Packets that still wait when a run ends are counted as `wound_up`.";
     const EXAMPLE: &'static str = "{ rate: 10Mbps, burst: 16KiB, key: source, for: all, held: 512 }";
     const DROPS: &'static [Reason] = DROPS;
-    // With a session for a key and `for: each` it would be `PerSession`; the constant must be true for all keys.
+    // With a session as the key and `for: each` the state would be `PerSession`, but the constant must be valid for all
+    // keys.
     const STATE: StateKind = StateKind::Global;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
@@ -156,10 +160,10 @@ impl Declare for Shaper {
             }
         }
         if params.queue == 0 {
-            return Err(SetupError::at("queue", "0: allowed are 1 and more packets"));
+            return Err(SetupError::at("queue", "0: allowed are 1 or more packets"));
         }
         if params.queue_bytes.is_some_and(|bytes| bytes.0 == 0) {
-            return Err(SetupError::at("queue_bytes", "0B: allowed are 1B and more"));
+            return Err(SetupError::at("queue_bytes", "0B: allowed are 1B or more"));
         }
         setup.holds("held", params.held);
         let selector = Selector::new(&params.key, setup)?;
@@ -177,7 +181,7 @@ impl Declare for Shaper {
             table: Keyed::new(keys.max(1), setup.secret()).map_err(lack())?,
             spare,
             queues: Queues::new(1 + keys, params.held, full)?,
-            // As many as there can ever be, so that none allocates later.
+            // Allocate the maximum number of entries now, so that no later call allocates.
             due: BinaryHeap::from(room(1 + keys).map_err(lack())?),
             turns: VecDeque::from(room(1 + keys).map_err(lack())?),
             quantum: 1,
@@ -189,12 +193,12 @@ impl Declare for Shaper {
 }
 
 impl Shaper {
-    /// Whose account a queue's packets are paid from.
+    /// Returns the account that pays for a queue's packets.
     fn account(&self, queue: u32) -> u32 {
         if self.share == Share::All { SHARED } else { queue }
     }
 
-    /// Pays for a packet of `queue` where there are tokens for it.
+    /// Pays for a packet of `queue` if there are enough tokens. Returns true if it has paid.
     fn pay(&mut self, queue: u32, cost: u64, now: Ticks) -> bool {
         let account = self.account(queue);
         let (rate, account) = (self.rate, self.queues.queue(account));
@@ -206,14 +210,14 @@ impl Shaper {
         true
     }
 
-    /// When there are tokens for a packet of `queue`.
+    /// Returns the time at which there are enough tokens for a packet of `queue`.
     fn affordable(&mut self, queue: u32, cost: u64) -> Ticks {
         let account = self.account(queue);
         let (rate, account) = (self.rate, self.queues.queue(account));
         account.at + rate.until(account.tokens, cost)
     }
 
-    /// The queue whose packet leaves next, and when it may.
+    /// Returns the queue whose packet leaves next, and the time at which it may leave.
     fn next(&mut self) -> Option<(Ticks, u32)> {
         if self.share == Share::Each {
             return self.due.peek().map(|Reverse(next)| *next);
@@ -223,19 +227,19 @@ impl Shaper {
         let (bytes, quantum) = (u64::from(first.bytes), self.quantum);
         let of = self.queues.queue(queue);
         if of.deficit < bytes {
-            // Its turn begins.
+            // The queue's turn begins.
             of.deficit += quantum;
         }
         Some((self.affordable(queue, self.scale.cost(first.bytes as usize)), queue))
     }
 
-    /// A queue that was empty, or has let its first packet go, has a packet to wait for.
+    /// Enters a queue into the heap, after a packet came to the front of the queue.
     fn wait(&mut self, queue: u32, first: Waiting) {
         let due = self.affordable(queue, self.scale.cost(first.bytes as usize));
         self.due.push(Reverse((due, queue)));
     }
 
-    /// Lets go what may leave now.
+    /// Releases the packets that may leave now.
     fn release(&mut self, context: &mut Context<'_>, now: Ticks) {
         while let Some((due, queue)) = self.next() {
             let Some(first) = self.queues.first(queue).filter(|_| due <= now) else { return };
@@ -269,14 +273,15 @@ impl Shaper {
         }
     }
 
-    /// The queue of a key.
+    /// Returns the queue of a key.
     fn queue_of(&mut self, key: TableKey, now: Ticks) -> u32 {
         if let Some(queue) = self.table.entries().get(key) {
             return *queue;
         }
         let Self { rate, share, table, spare, queues, call, .. } = self;
         let (rate, share, call) = (*rate, *share, *call);
-        // Packets of this key may wait in the shared queue, or be on their way out of it: later ones must not overtake.
+        // Packets of this key may wait in the shared queue, or leave it in this call. Later packets must not overtake
+        // them.
         let shared = queues.peek(SHARED);
         let found = if shared.packets > 0 || shared.released_in == call {
             None
@@ -301,12 +306,12 @@ impl Shaper {
         }
     }
 
-    /// What becomes of a packet of `queue`: it passes, waits, or is dropped. `true` where it passes.
+    /// Decides about a packet of `queue`: it passes, waits, or is dropped. Returns true if it passes.
     fn admit(&mut self, index: usize, bytes: usize, queue: u32, context: &mut Context<'_>) -> bool {
         let (now, cost, of) = (context.now(), self.scale.cost(bytes), *self.queues.peek(queue));
-        let nobody_waits = if self.share == Share::All { self.queues.is_empty() } else { of.packets == 0 };
-        // What was let go in this call leaves after the batch: nothing of that queue may pass it.
-        if nobody_waits && of.released_in != self.call && self.pay(queue, cost, now) {
+        let is_empty = if self.share == Share::All { self.queues.is_empty() } else { of.packets == 0 };
+        // A packet that was released in this call leaves after the batch. No packet of the same queue may overtake it.
+        if is_empty && of.released_in != self.call && self.pay(queue, cost, now) {
             return true;
         }
         if of.packets >= self.limit.0 || of.bytes + bytes as u64 > self.limit.1 {
@@ -328,7 +333,7 @@ impl Shaper {
     }
 
     /// Asks to be woken when the next packet may leave.
-    fn ask(&mut self, context: &mut Context<'_>, now: Ticks) {
+    fn schedule(&mut self, context: &mut Context<'_>, now: Ticks) {
         if let Some((due, _)) = self.next() {
             context.wake_at(due.max(now));
         }
@@ -356,14 +361,14 @@ impl Function for Shaper {
             passed += u64::from(self.admit(index, bytes, queue, context));
         }
         self.counts[PASSED_COUNT].add(passed);
-        self.ask(context, now);
+        self.schedule(context, now);
     }
 
     fn wake(&mut self, context: &mut Context<'_>) {
         let now = context.now();
         self.call += 1;
         self.release(context, now);
-        self.ask(context, now);
+        self.schedule(context, now);
     }
 }
 

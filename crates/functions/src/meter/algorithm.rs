@@ -1,4 +1,4 @@
-//! The two meters of the IETF: buckets in, colour out.
+//! The two meters of the IETF: their buckets, and the colours of packets.
 
 use std::hint::cold_path;
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::tables::token_bucket::{Rate, RateError, Scale};
 
-/// What a meter says of a packet. The numbers are those of the gates.
+/// Colour of a packet. The numbers are those of the gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Colour {
@@ -17,7 +17,7 @@ pub(super) enum Colour {
     Red = 2,
 }
 
-/// One key's account: what its two buckets held at an instant.
+/// The two buckets of a key at an instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Account {
     at: Ticks,
@@ -26,7 +26,8 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// How long ago the account was last looked at; `None` where that was later, on another worker's clock.
+    /// Returns the time since the account was last refilled. `None` if that was later than `now`, on another worker's
+    /// clock.
     #[inline(always)]
     fn span(&self, now: Ticks) -> Option<Ticks> {
         if self.at > now {
@@ -37,19 +38,19 @@ impl Account {
     }
 }
 
-/// How packets are coloured.
+/// Algorithm of a meter.
 pub(super) trait Algorithm: Copy {
-    /// An account with full buckets (both RFCs: "initially, i.e. at time 0").
+    /// Returns an account with full buckets (both RFCs: "initially, i.e. at time 0").
     fn fresh(self, now: Ticks) -> Account;
 
-    /// Adds what has come in since the account was last looked at.
+    /// Adds the tokens since the last refill.
     fn refill(self, account: &mut Account, now: Ticks);
 
-    /// The colour of a packet that costs so much and comes with the colour `given` (green, where the meter is blind), the
-    /// account being refilled.
-    fn spend(self, account: &mut Account, cost: u64, given: Colour) -> Colour;
+    /// Returns the colour of a packet with this cost that arrives with the colour `incoming` (green in colour-blind
+    /// mode). The account has just been refilled.
+    fn spend(self, account: &mut Account, cost: u64, incoming: Colour) -> Colour;
 
-    /// Whether the account's buckets are full, so that a fresh one is the same.
+    /// Whether the buckets are full, so that the account equals a fresh one.
     fn is_full(self, account: &Account, now: Ticks) -> bool {
         let mut then = *account;
         self.refill(&mut then, now);
@@ -64,7 +65,7 @@ pub(super) trait Algorithm: Copy {
 pub struct SingleRateParams {
     /// The committed information rate, such as `10Mbps`: 1kbps to 1Tbps.
     cir: BitRate,
-    /// The committed burst size, such as `64KiB`; it or `ebs` is more than 0.
+    /// The committed burst size, such as `64KiB`. It or `ebs` must be greater than 0.
     cbs: Bytes,
     /// The excess burst size.
     ebs: Bytes,
@@ -76,36 +77,36 @@ pub struct SingleRateParams {
 pub struct TwoRateParams {
     /// The committed information rate, such as `10Mbps`: 1kbps to 1Tbps.
     cir: BitRate,
-    /// The committed burst size, such as `64KiB`, above 0.
+    /// The committed burst size, such as `64KiB`, greater than 0.
     cbs: Bytes,
     /// The peak information rate, at least `cir`.
     pir: BitRate,
-    /// The peak burst size, above 0.
+    /// The peak burst size, greater than 0.
     pbs: Bytes,
 }
 
-/// A fault of one parameter.
+/// A fault of a parameter: its name and the message.
 pub(super) type Fault = (&'static str, String);
 
 fn at<T>(name: &'static str, made: Result<T, RateError>) -> Result<T, Fault> {
     made.map_err(|error| (name, error.to_string()))
 }
 
-/// RFC 2697.
+/// The single rate three colour marker of RFC 2697.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SingleRate {
     committed: Rate,
     /// Tokens of a full excess bucket.
     excess: u64,
-    /// Ticks in which both are full.
+    /// Number of ticks in which both buckets are full.
     fill: u64,
 }
 
 impl SingleRate {
     pub(super) fn new(params: SingleRateParams, scale: Scale) -> Result<Self, Fault> {
-        // Section 2: at least one of the bursts is larger than 0.
+        // Section 2: at least one of the bursts is greater than 0.
         if params.cbs.0 == 0 && params.ebs.0 == 0 {
-            return Err(("cbs", "0B, and so is ebs: at least one of them must be more".to_owned()));
+            return Err(("cbs", "0B, and ebs is 0B: at least one of them must be greater than 0B".to_owned()));
         }
         let burst = |name, bytes: Bytes| if bytes.0 == 0 { Ok(0) } else { at(name, scale.burst(bytes)) };
         let committed = at("cir", Rate::new(params.cir, burst("cbs", params.cbs)?))?;
@@ -119,22 +120,22 @@ impl Algorithm for SingleRate {
         Account { at: now, first: self.committed.full, second: self.excess }
     }
 
-    /// Section 3: what the first bucket has no room for goes into the second.
+    /// Section 3: tokens that exceed the first bucket go into the second.
     #[inline(always)]
     fn refill(self, account: &mut Account, now: Ticks) {
         let Some(span) = account.span(now) else { return };
-        // At most three full buckets and a tick's tokens.
+        // The sum is at most three full buckets and the tokens of one tick.
         let sum = account.first + span.0.min(self.fill) * self.committed.per_tick;
         let first = sum.min(self.committed.full);
         let second = (account.second + (sum - first)).min(self.excess);
         *account = Account { at: now, first, second };
     }
 
-    /// Section 3: the colour-aware mode, of which the blind one is the case of green packets.
+    /// Section 3, colour-aware mode. In colour-blind mode all packets arrive green.
     #[inline(always)]
-    fn spend(self, account: &mut Account, cost: u64, given: Colour) -> Colour {
-        let green = (given == Colour::Green) & (cost <= account.first);
-        let yellow = !green & (given != Colour::Red) & (cost <= account.second);
+    fn spend(self, account: &mut Account, cost: u64, incoming: Colour) -> Colour {
+        let green = (incoming == Colour::Green) & (cost <= account.first);
+        let yellow = !green & (incoming != Colour::Red) & (cost <= account.second);
         account.first -= if green { cost } else { 0 };
         account.second -= if yellow { cost } else { 0 };
         match (green, yellow) {
@@ -145,7 +146,7 @@ impl Algorithm for SingleRate {
     }
 }
 
-/// RFC 2698. The first bucket is the committed one.
+/// The two rate three colour marker of RFC 2698. The first bucket is the committed one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TwoRate {
     committed: Rate,
@@ -154,9 +155,9 @@ pub(super) struct TwoRate {
 
 impl TwoRate {
     pub(super) fn new(params: TwoRateParams, scale: Scale) -> Result<Self, Fault> {
-        // Section 2: the peak rate is at least the committed one.
+        // Section 2: the peak rate is at least the committed rate.
         if params.pir < params.cir {
-            return Err(("pir", format!("{}: allowed are cir, {}, and more", params.pir, params.cir)));
+            return Err(("pir", format!("{}: allowed are rates from cir, {}, on", params.pir, params.cir)));
         }
         let committed = at("cir", Rate::new(params.cir, at("cbs", scale.burst(params.cbs))?))?;
         let peak = at("pir", Rate::new(params.pir, at("pbs", scale.burst(params.pbs))?))?;
@@ -176,11 +177,11 @@ impl Algorithm for TwoRate {
         *account = Account { at: now, first, second };
     }
 
-    /// Section 3: the colour-aware mode, of which the blind one is the case of green packets.
+    /// Section 3, colour-aware mode. In colour-blind mode all packets arrive green.
     #[inline(always)]
-    fn spend(self, account: &mut Account, cost: u64, given: Colour) -> Colour {
-        let red = (given == Colour::Red) | (cost > account.second);
-        let green = !red & (given == Colour::Green) & (cost <= account.first);
+    fn spend(self, account: &mut Account, cost: u64, incoming: Colour) -> Colour {
+        let red = (incoming == Colour::Red) | (cost > account.second);
+        let green = !red & (incoming == Colour::Green) & (cost <= account.first);
         account.first -= if green { cost } else { 0 };
         account.second -= if red { 0 } else { cost };
         match (red, green) {

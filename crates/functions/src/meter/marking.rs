@@ -1,4 +1,4 @@
-//! Where a packet's colour is read from, and where it is written.
+//! Reads the colour of a packet, and writes it.
 
 use std::borrow::Cow;
 
@@ -11,28 +11,29 @@ use serde_json::Value;
 use super::algorithm::Colour;
 use crate::traffic::dscp;
 
-/// The metadata word that holds a packet's colour: 1 green, 2 yellow, 3 red; 0 where no meter has seen it.
+/// The metadata word with a packet's colour: 1 green, 2 yellow, 3 red; 0 if no meter has coloured it.
 pub(super) const WORD: &str = "colour";
 
-/// Where the colours of arriving packets are.
+/// Where the colour of arriving packets is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Aware {
-    /// Nowhere: all are taken for green (colour-blind).
+    /// Nowhere: all packets arrive green (colour-blind).
     #[default]
     Blind,
-    /// In the drop precedence of assured forwarding: AFx1 is green, AFx2 yellow, AFx3 red; all else is green.
+    /// In the drop precedence of assured forwarding: AFx1 is green, AFx2 yellow, AFx3 red. All other code points are
+    /// green.
     Dscp,
-    /// In the metadata word `colour`, as a meter before this one has written it; without one, green.
+    /// In the metadata word `colour`, which an earlier meter has written; without one the packet is green.
     Word,
 }
 
-/// Which packets' code point becomes that of their colour.
+/// Which packets get the code point of their colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remark {
-    /// Those of assured forwarding, which keep their class.
+    /// Packets of assured forwarding, which keep their class.
     Assured,
-    /// All, to this class.
+    /// All IP packets, with this class.
     Class(u8),
 }
 
@@ -59,13 +60,14 @@ impl JsonSchema for Remark {
 /// Reads and writes colours.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marking {
-    given: Given,
+    source: ColourSource,
     remark: Option<Remark>,
     word: Option<Word>,
 }
 
+/// Where the colour of arriving packets is read, with the word resolved.
 #[derive(Clone, Copy, Debug)]
-enum Given {
+enum ColourSource {
     Blind,
     Dscp,
     Word(Word),
@@ -78,36 +80,36 @@ impl Marking {
         word: bool,
         setup: &mut Setup<'_>,
     ) -> Result<Self, SetupError> {
-        let given = match aware {
-            Aware::Blind => Given::Blind,
-            Aware::Dscp => Given::Dscp,
-            Aware::Word => Given::Word(setup.word(WORD)?),
+        let source = match aware {
+            Aware::Blind => ColourSource::Blind,
+            Aware::Dscp => ColourSource::Dscp,
+            Aware::Word => ColourSource::Word(setup.word(WORD)?),
         };
         let word = if word { Some(setup.word(WORD)?) } else { None };
-        Ok(Self { given, remark, word })
+        Ok(Self { source, remark, word })
     }
 
-    /// Whether packets' colours are looked at.
+    /// Whether the meter ignores the packets' colours.
     #[inline]
     pub(super) fn is_blind(self) -> bool {
-        matches!(self.given, Given::Blind)
+        matches!(self.source, ColourSource::Blind)
     }
 
-    /// Whether colours are written anywhere.
+    /// Whether colours are written.
     #[inline]
     pub(super) fn writes(self) -> bool {
         self.remark.is_some() || self.word.is_some()
     }
 
-    /// The colour that a packet comes with.
+    /// Returns the colour with which a packet arrives.
     #[inline]
     pub(super) fn read(self, packet: &mut Packet) -> Colour {
-        let number = match self.given {
-            Given::Blind => 1,
-            Given::Dscp => {
+        let number = match self.source {
+            ColourSource::Blind => 1,
+            ColourSource::Dscp => {
                 dscp::read(packet).and_then(dscp::assured).map_or(1, |(_, precedence)| u32::from(precedence))
             }
-            Given::Word(word) => packet.word(word),
+            ColourSource::Word(word) => packet.word(word),
         };
         match number {
             2 => Colour::Yellow,

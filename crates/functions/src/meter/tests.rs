@@ -1,4 +1,4 @@
-//! The meter against an exact model in fractions of a byte, and what it writes into packets.
+//! The meter compared with an exact model in fractions of a byte, and the colours that it writes.
 
 use std::collections::HashMap;
 
@@ -45,12 +45,12 @@ impl Fraction {
     }
 }
 
-/// Bytes that a rate brings in so many ticks.
+/// Returns the bytes that a rate brings in a number of ticks.
 fn bytes(bits: u64, hertz: u64, ticks: u64) -> Fraction {
     Fraction::new(u128::from(bits) * u128::from(ticks), 8 * u128::from(hertz))
 }
 
-/// The RFCs' own words, in fractions of a byte.
+/// The algorithms as the RFCs describe them, in fractions of a byte.
 #[derive(Clone, Debug)]
 enum Model {
     Single { hertz: u64, cir: u64, cbs: u64, ebs: u64 },
@@ -70,7 +70,7 @@ impl Model {
         Buckets { at, committed: Fraction::whole(cbs), other: Fraction::whole(other) }
     }
 
-    /// 0 green, 1 yellow, 2 red.
+    /// Returns 0 for green, 1 for yellow, 2 for red.
     fn colour(&self, buckets: &mut Buckets, now: u64, size: u64, given: u8) -> u8 {
         let ticks = now - buckets.at;
         buckets.at = now;
@@ -134,7 +134,7 @@ fn rig(model: &Model, more: &Value) -> Rig {
     Rig::within::<Meter>(&params, &mut surroundings).expect("parameters")
 }
 
-/// A frame from source `n` with so much payload and this code point.
+/// A frame from source `n` with a payload of this length and this code point.
 fn frame(n: u32, payload: usize, dscp: u8) -> Vec<u8> {
     let [_, a, b, c] = n.to_be_bytes();
     let mut frame = Vec::new();
@@ -151,15 +151,15 @@ fn frame(n: u32, payload: usize, dscp: u8) -> Vec<u8> {
 }
 
 fn number(gate: Gate) -> u8 {
-    let Decision::Out(number) = gate.decision() else { panic!("{gate:?} is no colour") };
+    let Decision::Out(number) = gate.decision() else { panic!("{gate:?} is not a colour's gate") };
     number as u8
 }
 
-/// Runs packets (source, payload, colour given) that come at one instant; their colours.
+/// Runs packets (source, payload, incoming colour) that arrive at one instant. Returns their colours.
 fn run(rig: &mut Rig, now: u64, packets: &[(u32, usize, u8)]) -> Vec<u8> {
     let mut batch = Batch::with_capacity(MAX_BATCH);
     for (source, payload, given) in packets {
-        // AF31, AF32, AF33.
+        // The code points AF31, AF32, AF33.
         batch.push(rig.packet(&frame(*source, *payload, 26 + 2 * given))).expect("room");
     }
     rig.now = Ticks(now);
@@ -176,11 +176,11 @@ fn model() -> impl Strategy<Value = Model> {
     })
 }
 
-/// A packet: how many ticks after the last one, whose it is, its payload, the colour it comes with.
+/// A packet: the ticks since the last one, its source, its payload and its incoming colour.
 type Arrival = (u64, u32, usize, u8);
 
 fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
-    // At once, soon, much later; the model's fractions stay within 128 bits.
+    // Gaps of zero, short and long. The model's fractions stay within 128 bits.
     let gap = prop_oneof![3 => Just(0u64), 4 => 0u64..100_000, 2 => 0u64..100_000_000, 1 => 0u64..1 << 40];
     prop::collection::vec((gap, 0u32..5, 0usize..1_400, 0u8..3), 1..120)
 }
@@ -198,11 +198,12 @@ proptest! {
         let mut at = 0;
         while at < arrivals.len() {
             now += arrivals[at].0;
-            // Those that come with it: one batch.
+            // Packets that arrive at the same time form a batch.
             let more = arrivals[at + 1..].iter().take_while(|arrival| arrival.0 == 0).count();
             let together = &arrivals[at..=at + more];
             at += more + 1;
-            let packets: Vec<_> = together.iter().map(|(_, source, payload, given)| (*source, *payload, *given)).collect();
+            let packets: Vec<_> =
+                together.iter().map(|(_, source, payload, given)| (*source, *payload, *given)).collect();
             let expected: Vec<u8> = packets
                 .iter()
                 .map(|(source, payload, given)| {
@@ -213,11 +214,11 @@ proptest! {
             prop_assert_eq!(run(&mut rig, now, &packets), expected, "at {}", now);
         }
         let counted: u64 = rig.counters("metered").values().sum();
-        prop_assert_eq!(counted, arrivals.len() as u64, "each is counted by its colour, none shared or forgotten");
+        prop_assert_eq!(counted, arrivals.len() as u64, "each packet is counted by its colour only");
     }
 
     #[test]
-    fn a_small_table_forgets_only_what_makes_no_difference(arrivals in arrivals(), capacity in 1u64..4) {
+    fn a_small_table_forgets_only_full_accounts(arrivals in arrivals(), capacity in 1u64..4) {
         let model = Model::Two { hertz: 1_000_000_000, cir: 8_000_000, cbs: 3_000, pir: 80_000_000, pbs: 6_000 };
         let mut rig = rig(&model, &json!({ "key": "source", "capacity": capacity, "when_full": "drop" }));
         let mut buckets: HashMap<u32, Buckets> = HashMap::new();
@@ -226,17 +227,17 @@ proptest! {
             now += gap;
             rig.now = Ticks(now);
             let gate = rig.run(&frame(source, payload, 0)).0;
-            // Whoever has an account with less than full buckets has a place.
+            // A key whose buckets are not full keeps its account.
             let full = |account: &Buckets| {
                 let mut then = account.clone();
                 model.colour(&mut then, now, 0, 0);
                 then.committed == Fraction::whole(3_000) && then.other == Fraction::whole(6_000)
             };
-            let busy = buckets.iter().filter(|(who, account)| **who != source && !full(account)).count();
+            let busy = buckets.iter().filter(|(key, account)| **key != source && !full(account)).count();
             if gate == NO_METER {
                 refused += 1;
                 prop_assert!(busy as u64 >= capacity, "{busy} of {capacity} are busy");
-                // It has none, then, that could matter.
+                // The key had no account, or a full one.
                 prop_assert!(buckets.get(&source).is_none_or(full));
                 buckets.remove(&source);
                 continue;
@@ -250,8 +251,9 @@ proptest! {
 }
 
 #[test]
-fn over_an_hour_not_a_byte_goes_astray() {
-    // A frequency that divides nothing; packets of 1 500 bytes at twice the rate, so that the bucket never fills again.
+fn no_byte_is_lost_in_an_hour() {
+    // A frequency that is not a multiple of the rate; packets of 1500 bytes at twice the rate, so that the bucket never
+    // fills again.
     let (hertz, cir, cbs) = (2_899_999_991, 1_000_003, 15_000);
     let mut rig = rig(&Model::Single { hertz, cir, cbs, ebs: 0 }, &json!({}));
     let mut batch = Batch::with_capacity(1);
@@ -269,7 +271,7 @@ fn over_an_hour_not_a_byte_goes_astray() {
 }
 
 #[test]
-fn after_years_of_silence_it_is_a_fresh_meter() {
+fn after_years_without_packets_the_buckets_are_full() {
     for model in [
         Model::Two { hertz: 1_000_000_000, cir: 1_000, cbs: 100_000_000, pir: 400_000_000_000, pbs: 100_000_000 },
         Model::Single { hertz: 5_000_000_000, cir: 1_000, cbs: 50_000_000, ebs: 100_000_000 },
@@ -284,15 +286,15 @@ fn after_years_of_silence_it_is_a_fresh_meter() {
 
 #[test]
 fn when_all_meters_are_taken_new_keys_share_one() {
-    // 1 kbit/s: nobody is idle again soon.
+    // At 1 kbit/s no key is idle again soon.
     let model = Model::Single { hertz: 1_000_000_000, cir: 1_000, cbs: 1_500, ebs: 0 };
     let mut rig = rig(&model, &json!({ "key": "source", "capacity": 2 }));
     let once = |rig: &mut Rig, source| run(rig, 5, &[(source, 1_000, 0)])[0];
-    assert_eq!([once(&mut rig, 1), once(&mut rig, 2)], [0, 0], "a meter each");
-    assert_eq!([once(&mut rig, 3), once(&mut rig, 4)], [0, 2], "one for both");
-    assert_eq!([once(&mut rig, 1), once(&mut rig, 2)], [2, 2], "theirs are used up");
+    assert_eq!([once(&mut rig, 1), once(&mut rig, 2)], [0, 0], "each key has a meter");
+    assert_eq!([once(&mut rig, 3), once(&mut rig, 4)], [0, 2], "both keys share one meter");
+    assert_eq!([once(&mut rig, 1), once(&mut rig, 2)], [2, 2], "their tokens are used up");
     assert_eq!((rig.counters("metered")["shared"], rig.counters("metered")["forgotten"]), (2, 0));
-    // A minute later all are full again, and two may be forgotten.
+    // A minute later all buckets are full again, so two accounts may be forgotten.
     let later = |rig: &mut Rig, source| run(rig, 60_000_000_000, &[(source, 1_000, 0)])[0];
     assert_eq!([later(&mut rig, 5), later(&mut rig, 6), later(&mut rig, 7)], [0, 0, 0]);
     assert_eq!((rig.counters("metered")["shared"], rig.counters("metered")["forgotten"]), (3, 2));
@@ -335,15 +337,18 @@ fn a_second_meter_knows_the_colours_of_the_first() {
 }
 
 #[test]
-fn what_makes_no_meter_is_named() {
+fn invalid_parameters_are_named() {
     let refusal = |params: Value| Rig::of::<Meter>(&params).err().expect("refused").to_string();
     let srtcm = |cir: &str, cbs: &str, ebs: &str| json!({ "srtcm": { "cir": cir, "cbs": cbs, "ebs": ebs } });
     assert_eq!(refusal(json!({})), "give either 'srtcm' or 'trtcm'");
     assert_eq!(refusal(srtcm("999bps", "1B", "0B")), "srtcm.cir: 999bps: allowed are 1kbps to 1Tbps");
-    assert_eq!(refusal(srtcm("1Mbps", "0B", "0B")), "srtcm.cbs: 0B, and so is ebs: at least one of them must be more");
+    assert_eq!(
+        refusal(srtcm("1Mbps", "0B", "0B")),
+        "srtcm.cbs: 0B, and ebs is 0B: at least one of them must be greater than 0B"
+    );
     assert_eq!(refusal(srtcm("1Mbps", "1GiB", "0B")), "srtcm.cbs: 1GiB: allowed are 1B to 549MiB");
     let trtcm = json!({ "trtcm": { "cir": "2Mbps", "cbs": "1B", "pir": "1Mbps", "pbs": "1B" } });
-    assert_eq!(refusal(trtcm), "trtcm.pir: 1Mbps: allowed are cir, 2Mbps, and more");
+    assert_eq!(refusal(trtcm), "trtcm.pir: 1Mbps: allowed are rates from cir, 2Mbps, on");
     let with = |key: &str, value: Value| {
         let mut params = srtcm("1Mbps", "1KiB", "0B");
         params[key] = value;

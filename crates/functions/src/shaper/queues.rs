@@ -1,4 +1,5 @@
-//! The queues of a shaper: one a key, each in the order of arrival, over one store of places with a hard limit.
+//! The queues of a shaper, one for each key, in the order of arrival. All queues share one store with a fixed number of
+//! entries.
 
 use forebay_graph::{Key, SetupError};
 use forebay_memory::{filled, numbered};
@@ -6,62 +7,63 @@ use forebay_units::Ticks;
 
 use crate::parameters::no_memory;
 
-/// No place.
+/// Marks the end of a list of entries.
 const NONE: u32 = u32::MAX;
 
 /// A packet that waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
-    /// Under what it is held.
+    /// Key of the held packet.
     pub(super) key: Key,
-    /// How many bytes it counts.
+    /// Number of bytes that count.
     pub(super) bytes: u32,
 }
 
-/// A place of the store: a packet that waits and the place of the one behind it, or the next free place.
+/// An entry of the store: a waiting packet and the index of the packet behind it, or the index of the next free entry.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Entry {
     waiting: Option<Waiting>,
     next: u32,
 }
 
-/// One key's queue and its account.
+/// A key's queue and its account.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queue {
     head: u32,
     tail: u32,
     pub(super) packets: u32,
     pub(super) bytes: u64,
-    /// Tokens at an instant.
+    /// Tokens at the instant `at`.
     pub(super) tokens: u64,
     pub(super) at: Ticks,
-    /// Bytes that it may still send in its turn.
+    /// Number of bytes that it may still send in its turn.
     pub(super) deficit: u64,
-    /// The last call that let a packet of it go.
+    /// The last call in which one of its packets was released.
     pub(super) released_in: u64,
 }
 
 /// All queues.
 pub(super) struct Queues {
-    places: Box<[Place]>,
+    entries: Box<[Entry]>,
     free: u32,
     waiting: usize,
     queues: Box<[Queue]>,
 }
 
 impl Queues {
-    /// So many queues of packets, of which `most` may wait in all. Accounts have so many tokens.
+    /// Creates a number of queues, in which `most` packets may wait in all. Each account starts with this number of
+    /// tokens.
     pub(super) fn new(queues: usize, most: usize, tokens: u64) -> Result<Self, SetupError> {
-        let free = |at: usize| Place { waiting: None, next: if at + 1 == most { NONE } else { at as u32 + 1 } };
-        let places = numbered(most, free).map_err(no_memory("held", format!("{most} packets that wait")))?;
+        let free = |at: usize| Entry { waiting: None, next: if at + 1 == most { NONE } else { at as u32 + 1 } };
+        let entries = numbered(most, free).map_err(no_memory("held", format!("{most} packets that wait")))?;
         let queue =
             Queue { head: NONE, tail: NONE, packets: 0, bytes: 0, tokens, at: Ticks::ZERO, deficit: 0, released_in: 0 };
         let queues =
             filled(queue, queues).map_err(no_memory("capacity", format!("the queues of {} keys", queues - 1)))?;
-        Ok(Self { places, free: 0, waiting: 0, queues })
+        Ok(Self { entries, free: 0, waiting: 0, queues })
     }
 
-    /// Whether no packet can be added.
+    /// Whether no more packets can be added.
     pub(super) fn is_full(&self) -> bool {
         self.free == NONE
     }
@@ -79,16 +81,16 @@ impl Queues {
         &mut self.queues[queue as usize]
     }
 
-    /// Adds a packet at the end of a queue; `false`, and nothing is changed, where there is no place.
+    /// Adds a packet at the end of a queue. Returns false, without changes, if there is no free entry.
     pub(super) fn push(&mut self, queue: u32, waiting: Waiting) -> bool {
         let at = self.free;
-        let Some(place) = self.places.get_mut(at as usize) else { return false };
-        self.free = place.next;
-        *place = Place { waiting: Some(waiting), next: NONE };
+        let Some(entry) = self.entries.get_mut(at as usize) else { return false };
+        self.free = entry.next;
+        *entry = Entry { waiting: Some(waiting), next: NONE };
         let queue = &mut self.queues[queue as usize];
         match queue.tail {
             NONE => queue.head = at,
-            tail => self.places[tail as usize].next = at,
+            tail => self.entries[tail as usize].next = at,
         }
         queue.tail = at;
         queue.packets += 1;
@@ -97,22 +99,22 @@ impl Queues {
         true
     }
 
-    /// The first packet of a queue.
+    /// Returns the first packet of a queue.
     pub(super) fn first(&self, queue: u32) -> Option<Waiting> {
-        self.places.get(self.queues[queue as usize].head as usize)?.waiting
+        self.entries.get(self.queues[queue as usize].head as usize)?.waiting
     }
 
-    /// Takes the first packet out of a queue.
+    /// Removes and returns the first packet of a queue.
     pub(super) fn pop(&mut self, queue: u32) -> Option<Waiting> {
         let queue = &mut self.queues[queue as usize];
         let at = queue.head;
-        let place = self.places.get_mut(at as usize)?;
-        let waiting = place.waiting.take()?;
-        queue.head = place.next;
+        let entry = self.entries.get_mut(at as usize)?;
+        let waiting = entry.waiting.take()?;
+        queue.head = entry.next;
         if queue.head == NONE {
             queue.tail = NONE;
         }
-        place.next = self.free;
+        entry.next = self.free;
         self.free = at;
         queue.packets -= 1;
         queue.bytes -= u64::from(waiting.bytes);

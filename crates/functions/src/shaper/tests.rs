@@ -1,4 +1,4 @@
-//! The shaper against a model: who leaves when, to the tick, and what may never happen.
+//! The shaper compared with a model: when each packet leaves, to the tick, and the limits that always hold.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,7 +19,7 @@ fn rig(params: &Value) -> Rig {
     Rig::within::<Shaper>(params, &mut surroundings).expect("parameters")
 }
 
-/// A frame of so many bytes from source `who`, the `n`-th of all.
+/// A frame of this length from source `who`, with the number `n`.
 fn frame(who: u8, n: u32, bytes: usize) -> Vec<u8> {
     let mut frame = Vec::new();
     PacketBuilder::ethernet2([2; 6], [4; 6])
@@ -35,24 +35,24 @@ fn number(packet: &Packet) -> u32 {
     u32::from_be_bytes(packet.data()[42..46].try_into().expect("four bytes"))
 }
 
-/// What came out: when, which packet, and by which gate.
-type Left = Vec<(u64, u32, Gate)>;
+/// Packets that departures: time, number and gate.
+type Departures = Vec<(u64, u32, Gate)>;
 
-fn collect(rig: &mut Rig, now: u64, left: &mut Left) {
-    left.extend(rig.emitted().iter().map(|(packet, gate)| (now, number(packet), *gate)));
+fn collect(rig: &mut Rig, now: u64, departures: &mut Departures) {
+    departures.extend(rig.emitted().iter().map(|(packet, gate)| (now, number(packet), *gate)));
 }
 
-/// Wakes the shaper whenever it asks for it before `until`, as an engine does.
-fn wake_until(rig: &mut Rig, until: u64, left: &mut Left) {
+/// Wakes the shaper each time it asks for it before `until`, as an engine does.
+fn wake_until(rig: &mut Rig, until: u64, departures: &mut Departures) {
     while let Some(at) = rig.wakes_at().filter(|at| at.0 < until) {
         rig.now = rig.now.max(at);
         rig.wake();
         let now = rig.now.0;
-        collect(rig, now, left);
+        collect(rig, now, departures);
     }
 }
 
-/// Packets that arrive together: after how many ticks, who sends how much.
+/// Packets that arrive together: the ticks since the last ones, and the source and length of each packet.
 type Arrivals = Vec<(u64, Vec<(u8, usize)>)>;
 
 fn arrivals() -> impl Strategy<Value = Arrivals> {
@@ -61,12 +61,13 @@ fn arrivals() -> impl Strategy<Value = Arrivals> {
     prop::collection::vec((gap, packets), 1..30)
 }
 
-/// Runs the shaper on arrivals until nothing is held, each packet numbered in order; what left, and what each was.
-fn play(rig: &mut Rig, arrivals: &Arrivals) -> (Left, Vec<(u64, u8, usize)>) {
-    let (mut now, mut sent, mut left) = (0, Vec::new(), Left::new());
+/// Runs the shaper until no packet is held. Packets are numbered in order. Returns the departures, and the arrival,
+/// source and length of each packet.
+fn play(rig: &mut Rig, arrivals: &Arrivals) -> (Departures, Vec<(u64, u8, usize)>) {
+    let (mut now, mut sent, mut departures) = (0, Vec::new(), Departures::new());
     for (gap, packets) in arrivals {
         now += gap;
-        wake_until(rig, now, &mut left);
+        wake_until(rig, now, &mut departures);
         rig.now = Ticks(now);
         let mut batch = Batch::with_capacity(MAX_BATCH);
         for (who, bytes) in packets {
@@ -76,19 +77,19 @@ fn play(rig: &mut Rig, arrivals: &Arrivals) -> (Left, Vec<(u64, u8, usize)>) {
         let before = rig.held();
         let gates = rig.process(&mut batch);
         let out = gates.iter().flatten();
-        left.extend(out.zip(batch.iter()).map(|(gate, packet)| (now, number(packet), *gate)));
-        let emitted = left.len();
-        collect(rig, now, &mut left);
-        let emitted = left.len() - emitted;
-        assert_eq!(before + packets.len(), rig.held() + batch.len() + emitted, "each is somewhere");
+        departures.extend(out.zip(batch.iter()).map(|(gate, packet)| (now, number(packet), *gate)));
+        let emitted = departures.len();
+        collect(rig, now, &mut departures);
+        let emitted = departures.len() - emitted;
+        assert_eq!(before + packets.len(), rig.held() + batch.len() + emitted, "each packet is held or has departures");
     }
-    wake_until(rig, u64::MAX, &mut left);
-    assert_eq!(rig.held(), 0, "all are let go in the end");
-    assert_eq!(left.len(), sent.len(), "each once");
-    (left, sent)
+    wake_until(rig, u64::MAX, &mut departures);
+    assert_eq!(rig.held(), 0, "all packets are released in the end");
+    assert_eq!(departures.len(), sent.len(), "each packet departures once");
+    (departures, sent)
 }
 
-/// A token bucket in whole numbers: bits times hertz.
+/// A token bucket with integers: bits times hertz.
 struct Bucket {
     rate: u64,
     full: u128,
@@ -106,7 +107,7 @@ impl Bucket {
         self.full.min(self.tokens + u128::from(now - self.at) * u128::from(self.rate))
     }
 
-    /// The first instant from `now` on with tokens for so many bytes.
+    /// Returns the first instant, from `now` on, at which there are tokens for this number of bytes.
     fn when(&self, now: u64, bytes: usize) -> u64 {
         let cost = bytes as u128 * 8 * u128::from(HERTZ);
         let have = self.at(now);
@@ -119,11 +120,12 @@ impl Bucket {
     }
 }
 
-/// Over any span no more leaves than the rate brings and the burst.
-fn assert_rate(left: &[(u64, usize)], rate: u64, burst: u64) -> Result<(), TestCaseError> {
-    // With E(t) = what has left by t, E(t) - rate t never exceeds its least value so far by more than the burst.
+/// Asserts that in any span no more leaves than the rate brings, plus the burst.
+fn assert_rate(departures: &[(u64, usize)], rate: u64, burst: u64) -> Result<(), TestCaseError> {
+    // With E(t) as the amount that has departures by t: E(t) - rate t never exceeds its minimum so far by more than the
+    // burst.
     let (mut sent, mut least) = (0i128, i128::MAX);
-    for (at, bytes) in left {
+    for (at, bytes) in departures {
         let brought = i128::from(rate) * i128::from(*at);
         least = least.min(sent - brought);
         sent += *bytes as i128 * 8 * i128::from(HERTZ);
@@ -134,7 +136,7 @@ fn assert_rate(left: &[(u64, usize)], rate: u64, burst: u64) -> Result<(), TestC
 
 proptest! {
     #[test]
-    fn each_key_leaves_at_the_very_tick_at_which_its_bucket_lets_it(
+    fn each_packet_leaves_at_the_exact_tick_at_which_its_bucket_has_tokens(
         arrivals in arrivals(),
         rate in prop_oneof![Just(1_000_003u64), 1_000_000u64..100_000_000, Just(10_000_000_000)],
         burst in 1_514u64..6_000,
@@ -144,8 +146,8 @@ proptest! {
             "rate": format!("{rate}bps"), "burst": format!("{burst}B"), "queue": 4_000,
             "key": if keyed { "source" } else { "none" },
         }));
-        let (left, sent) = play(&mut rig, &arrivals);
-        // In a queue each leaves when it has come, those before it have left, and there are tokens.
+        let (departures, sent) = play(&mut rig, &arrivals);
+        // A packet leaves when it has arrived, the packets before it have departures, and there are tokens.
         let mut buckets: BTreeMap<u8, (Bucket, u64)> = BTreeMap::new();
         let mut expected = vec![0; sent.len()];
         for (n, (came, who, bytes)) in sent.iter().enumerate() {
@@ -157,7 +159,7 @@ proptest! {
         }
         let mut of: BTreeMap<u8, Vec<u32>> = BTreeMap::new();
         let mut flows: BTreeMap<u8, Vec<(u64, usize)>> = BTreeMap::new();
-        for (at, n, gate) in &left {
+        for (at, n, gate) in &departures {
             prop_assert_eq!(*gate, Gate::FIRST);
             prop_assert_eq!(*at, expected[*n as usize], "packet {}", n);
             let (_, who, bytes) = sent[*n as usize];
@@ -180,30 +182,30 @@ proptest! {
         let mut rig = rig(&json!({
             "rate": format!("{rate}bps"), "burst": format!("{burst}B"), "queue": 4_000, "key": "source", "for": "all",
         }));
-        let (left, sent) = play(&mut rig, &arrivals);
-        assert_rate(&left.iter().map(|(at, n, _)| (*at, sent[*n as usize].2)).collect::<Vec<_>>(), rate, burst)?;
+        let (departures, sent) = play(&mut rig, &arrivals);
+        assert_rate(&departures.iter().map(|(at, n, _)| (*at, sent[*n as usize].2)).collect::<Vec<_>>(), rate, burst)?;
         let mut bucket = Bucket::new(rate, burst);
         let mut orders: BTreeMap<u8, VecDeque<u32>> = BTreeMap::new();
         for (n, (_, who, _)) in sent.iter().enumerate() {
             orders.entry(*who).or_default().push_back(n as u32);
         }
         let mut last = 0;
-        for (at, n, gate) in &left {
+        for (at, n, gate) in &departures {
             let (came, who, bytes) = sent[*n as usize];
             prop_assert_eq!(*gate, Gate::FIRST);
             prop_assert_eq!(orders.get_mut(&who).and_then(VecDeque::pop_front), Some(*n), "in its key's order");
-            // Whoever was chosen leaves as soon as the one before it has, it has come, and there are tokens.
+            // A packet leaves as soon as it has arrived, the packet before it has departures, and there are tokens.
             prop_assert_eq!(*at, bucket.when(came.max(last), bytes), "packet {}", n);
             bucket.spend(*at, bytes);
             last = *at;
         }
-        // Deficit round robin: as long as two wait, neither gets more than two quanta ahead (Shreedhar and Varghese).
+        // Deficit round robin: while two queues wait, neither gets more than two quanta ahead (Shreedhar and Varghese).
         for a in 0..5u8 {
             for b in 0..a {
                 let (mut ahead, mut least, mut most) = (0i64, 0i64, 0i64);
-                for (at, n, _) in &left {
+                for (at, n, _) in &departures {
                     let (_, who, bytes) = sent[*n as usize];
-                    let waits = |who: u8| left.iter().any(|(leaves, m, _)| {
+                    let waits = |who: u8| departures.iter().any(|(leaves, m, _)| {
                         let (came, other, _) = sent[*m as usize];
                         other == who && came < *at && leaves > at
                     });
@@ -220,7 +222,7 @@ proptest! {
     }
 
     #[test]
-    fn with_few_queues_and_places_nothing_is_lost_or_overtaken(
+    fn with_few_queues_and_entries_no_packet_is_lost_or_overtaken(
         arrivals in arrivals(),
         all: bool,
         capacity in 1u32..4,
@@ -231,9 +233,9 @@ proptest! {
             "rate": "5Mbps", "burst": "2KiB", "key": "source", "for": if all { "all" } else { "each" },
             "capacity": capacity, "queue": queue, "queue_bytes": "4KiB", "held": held,
         }));
-        let (left, sent) = play(&mut rig, &arrivals);
+        let (departures, sent) = play(&mut rig, &arrivals);
         let mut out: BTreeMap<u8, Vec<u32>> = BTreeMap::new();
-        for (_, n, gate) in &left {
+        for (_, n, gate) in &departures {
             match *gate {
                 Gate::FIRST => out.entry(sent[*n as usize].1).or_default().push(*n),
                 gate => prop_assert!(gate == QUEUE_FULL || gate == ALL_FULL, "{:?}", gate),
@@ -243,35 +245,35 @@ proptest! {
     }
 }
 
-/// What is let go in a call leaves after the call's own batch: a packet that comes then must not pass it.
+/// A packet that is released in a call leaves after the call's own batch. A packet of that batch must not overtake it.
 #[test]
-fn what_comes_while_an_earlier_one_is_let_go_does_not_overtake_it() {
+fn a_packet_does_not_overtake_an_earlier_one_that_is_released_in_the_same_call() {
     for share in ["each", "all"] {
         let mut rig = rig(&json!({ "rate": "8Mbps", "burst": "1000B", "key": "source", "for": share }));
-        let mut left = Left::new();
+        let mut departures = Departures::new();
         for (now, packets) in [(0, vec![(0, 900), (1, 200)]), (HERTZ, vec![(2, 100), (3, 100)])] {
             rig.now = Ticks(now);
             let mut batch = Batch::with_capacity(4);
             for (n, bytes) in packets {
                 batch.push(rig.packet(&frame(1, n, bytes))).expect("room");
             }
-            // Not woken in between: a worker may be late.
+            // The shaper is not woken in between: a worker may be late.
             let gates = rig.process(&mut batch);
-            left.extend(
+            departures.extend(
                 gates.into_iter().flatten().zip(batch.iter()).map(|(gate, packet)| (now, number(packet), gate)),
             );
-            collect(&mut rig, now, &mut left);
+            collect(&mut rig, now, &mut departures);
         }
         assert!(rig.wakes_at().is_some_and(|at| at <= Ticks(HERTZ)), "at once");
-        wake_until(&mut rig, u64::MAX, &mut left);
-        let order: Vec<_> = left.iter().map(|(at, n, _)| (*at, *n)).collect();
+        wake_until(&mut rig, u64::MAX, &mut departures);
+        let order: Vec<_> = departures.iter().map(|(at, n, _)| (*at, *n)).collect();
         assert_eq!(order, [(0, 0), (HERTZ, 1), (HERTZ, 2), (HERTZ, 3)], "{share}");
     }
 }
 
 #[test]
 fn limits_are_kept_and_named() {
-    let told = |more: Value, packets: &[usize]| {
+    let run = |more: Value, packets: &[usize]| {
         let mut params = json!({ "rate": "1kbps", "burst": "1000B" });
         params.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
         let mut rig = rig(&params);
@@ -283,16 +285,16 @@ fn limits_are_kept_and_named() {
         (gates, rig.held())
     };
     let (pass, held) = (Some(Gate::FIRST), None);
-    // The first empties the bucket, the others wait.
-    assert_eq!(told(json!({ "queue": 2 }), &[1_000, 60, 60, 60]), (vec![pass, held, held, Some(QUEUE_FULL)], 2));
-    assert_eq!(told(json!({ "held": 1 }), &[1_000, 60, 60]), (vec![pass, held, Some(ALL_FULL)], 1));
+    // The first packet empties the bucket, the others wait.
+    assert_eq!(run(json!({ "queue": 2 }), &[1_000, 60, 60, 60]), (vec![pass, held, held, Some(QUEUE_FULL)], 2));
+    assert_eq!(run(json!({ "held": 1 }), &[1_000, 60, 60]), (vec![pass, held, Some(ALL_FULL)], 1));
     let bytes = json!({ "queue_bytes": "150B" });
-    assert_eq!(told(bytes, &[1_000, 60, 100, 90]), (vec![pass, held, Some(QUEUE_FULL), held], 2));
-    assert_eq!(told(json!({}), &[1_001, 1_000]), (vec![Some(OVER_BURST), pass], 0));
+    assert_eq!(run(bytes, &[1_000, 60, 100, 90]), (vec![pass, held, Some(QUEUE_FULL), held], 2));
+    assert_eq!(run(json!({}), &[1_001, 1_000]), (vec![Some(OVER_BURST), pass], 0));
 }
 
 #[test]
-fn a_late_wake_lets_no_more_go_than_the_burst() {
+fn a_late_wake_releases_no_more_than_the_burst() {
     let mut rig = rig(&json!({ "rate": "8Mbps", "burst": "1000B" }));
     let mut batch = Batch::with_capacity(MAX_BATCH);
     for n in 0..100 {
@@ -300,14 +302,14 @@ fn a_late_wake_lets_no_more_go_than_the_burst() {
     }
     let passed = rig.process(&mut batch).iter().flatten().count();
     assert_eq!((passed, rig.held()), (10, 90));
-    // A second late: the bucket is full, and no fuller.
+    // A second late the bucket is full, but not more than full.
     rig.now = Ticks(HERTZ);
     rig.wake();
     assert_eq!((rig.emitted().len(), rig.held()), (10, 80));
 }
 
 #[test]
-fn what_makes_no_shaper_is_named() {
+fn invalid_parameters_are_named() {
     let refusal = |more: Value| {
         let mut params = json!({ "rate": "1Mbps", "burst": "2KiB" });
         params.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
@@ -317,6 +319,6 @@ fn what_makes_no_shaper_is_named() {
     assert_eq!(refusal(json!({ "burst": "0B" })), "burst: 0B: allowed are 1B to 549MiB");
     assert_eq!(refusal(json!({ "held": 0 })), "held: 0: allowed are 1 to 1048576");
     assert_eq!(refusal(json!({ "capacity": 2_000_000 })), "capacity: 2000000: allowed are 1 to 1048576");
-    assert_eq!(refusal(json!({ "queue": 0 })), "queue: 0: allowed are 1 and more packets");
-    assert_eq!(refusal(json!({ "queue_bytes": "0B" })), "queue_bytes: 0B: allowed are 1B and more");
+    assert_eq!(refusal(json!({ "queue": 0 })), "queue: 0: allowed are 1 or more packets");
+    assert_eq!(refusal(json!({ "queue_bytes": "0B" })), "queue_bytes: 0B: allowed are 1B or more");
 }

@@ -1,11 +1,11 @@
-//! The differentiated services code point (RFC 2474), read and written in both IP versions, and the assured forwarding
-//! classes (RFC 2597).
+//! The differentiated services code point (RFC 2474) of both IP versions, and the assured forwarding classes (RFC
+//! 2597).
 
 use forebay_packet::wire::checksum::replace16;
 use forebay_packet::{Network, Packet};
 use zerocopy::big_endian::{U16, U32};
 
-/// The packet's code point, 0 to 63; `None` where it is not IP.
+/// Returns the packet's code point, 0 to 63; `None` if the packet is not IP.
 #[inline]
 pub fn read(packet: &mut Packet) -> Option<u8> {
     if let Some(header) = packet.ipv4() {
@@ -15,8 +15,8 @@ pub fn read(packet: &mut Packet) -> Option<u8> {
     Some((header.version_class_label.get() >> 22) as u8 & 0x3f)
 }
 
-/// Writes the packet's code point, if it is IP: congestion notification (RFC 3168) stays, and the IPv4 checksum is changed
-/// by the difference (RFC 1624 equation 3).
+/// Writes the packet's code point if the packet is IP. The congestion notification bits (RFC 3168) stay, and the IPv4
+/// checksum is updated by the difference (RFC 1624 equation 3).
 #[inline]
 pub fn write(packet: &mut Packet, dscp: u8) {
     match packet.network().0 {
@@ -39,8 +39,8 @@ pub fn write(packet: &mut Packet, dscp: u8) {
     }
 }
 
-/// An assured forwarding code point, AF11 to AF43: its class, 1 to 4, and its drop precedence, 1 to 3 (RFC 2597 section
-/// 6).
+/// Returns the class, 1 to 4, and the drop precedence, 1 to 3, of an assured forwarding code point AF11 to AF43 (RFC
+/// 2597 section 6). `None` for other code points.
 #[inline]
 #[must_use]
 pub fn assured(dscp: u8) -> Option<(u8, u8)> {
@@ -48,7 +48,7 @@ pub fn assured(dscp: u8) -> Option<(u8, u8)> {
     (dscp & 1 == 0 && (1..=4).contains(&class) && precedence != 0).then_some((class, precedence))
 }
 
-/// The code point of a class and a drop precedence.
+/// Returns the code point of a class and a drop precedence.
 #[inline]
 #[must_use]
 pub fn assured_code(class: u8, precedence: u8) -> u8 {
@@ -86,7 +86,7 @@ mod tests {
         let ethernet = || PacketBuilder::ethernet2([2; 6], [4; 6]);
         ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).udp(1, 2).write(&mut v4, b"abc").expect("memory");
         ethernet().ipv6([1; 16], [2; 16], 64).udp(1, 2).write(&mut v6, b"abc").expect("memory");
-        // Congestion notification is set, to be kept.
+        // The congestion notification bits are set and must stay.
         (v4[15], v6[15]) = (1, 0x35);
         v4[24..26].fill(0);
         let checksum = Ipv4HeaderSlice::from_slice(&v4[14..]).expect("a header").to_header().calc_header_checksum();
@@ -104,7 +104,7 @@ mod tests {
             assert_eq!((header.traffic_class, header.flow_label.value()), (code << 2 | 3, 0x5_0000));
             assert_eq!(six.data()[18..], v6[18..]);
         }
-        // Of every value that the checksum can have, also those at which it carries.
+        // All values of the checksum, including those with a carry.
         for identification in 0..=u16::MAX {
             let mut header = *four.view::<forebay_packet::wire::ipv4::Ipv4>(14).expect("a header");
             (header.identification, header.traffic_class) = (identification.into(), 0xfc);

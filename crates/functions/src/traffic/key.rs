@@ -1,4 +1,4 @@
-//! Whose a packet is: the key under which a meter or a shaper keeps its account.
+//! The key of a packet's account in a meter or a shaper.
 
 use forebay_graph::{Setup, SetupError};
 use forebay_packet::{
@@ -8,41 +8,41 @@ use forebay_packet::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Seen, dscp};
+use super::{Ipv4View, dscp};
 use crate::tables::keyed::TableKey;
 
-/// What packets of one account have in common.
+/// The property that packets of one account have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyBy {
-    /// Nothing: there is one account for all.
+    /// None: all packets have one account.
     #[default]
     None,
-    /// The source address: IP, or MAC where the frame is not IP.
+    /// The source address: IP, or MAC if the frame is not IP.
     Source,
-    /// The destination address: IP, or MAC where the frame is not IP.
+    /// The destination address: IP, or MAC if the frame is not IP.
     Destination,
-    /// The session: addresses, protocol and ports, in both directions; fragments show no ports. Of a packet in a GTP-U
-    /// tunnel those of the packet inside.
+    /// The session: addresses, protocol and ports, the same for both directions; fragments have no ports. For a packet
+    /// in a GTP-U tunnel, the session of the inner packet.
     Session,
-    /// The outer VLAN tag's identifier; frames without a tag have one account.
+    /// The identifier of the outer VLAN tag. Frames without a tag have one account.
     Vlan,
-    /// The differentiated services code point; frames that are not IP have one account.
+    /// The differentiated services code point. Frames that are not IP have one account.
     Dscp,
-    /// A metadata word, such as `{ word: teid }`, that a function before this one writes; it is 0 where none does.
+    /// A metadata word, such as `{ word: teid }`, which an earlier function writes. It is 0 if none does.
     Word(String),
 }
 
-/// How a packet's key is found.
+/// Computes the keys of packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Selector {
-    what: What,
-    /// What longer keys are hashed with: 64 bits, which two keys in 2⁶⁴ share.
+    field: KeyField,
+    /// Seed of the hash of longer keys. It has 64 bits, so two different keys collide with a probability of 2⁻⁶⁴.
     seed: [u64; 2],
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum KeyField {
     Source,
     Destination,
     Session,
@@ -52,47 +52,52 @@ enum What {
 }
 
 impl Selector {
-    /// The selector of a parameter; `None` where there is one account for all.
+    /// Creates the selector of a parameter; `None` if there is one account for all packets.
     ///
     /// # Errors
-    /// More metadata words than a pipeline has.
+    /// The pipeline has no room for another metadata word.
     pub fn new(by: &KeyBy, setup: &mut Setup<'_>) -> Result<Option<Self>, SetupError> {
-        let what = match by {
+        let field = match by {
             KeyBy::None => return Ok(None),
-            KeyBy::Source => What::Source,
-            KeyBy::Destination => What::Destination,
-            KeyBy::Session => What::Session,
-            KeyBy::Vlan => What::Vlan,
-            KeyBy::Dscp => What::Dscp,
-            KeyBy::Word(name) => What::Word(setup.word(name)?),
+            KeyBy::Source => KeyField::Source,
+            KeyBy::Destination => KeyField::Destination,
+            KeyBy::Session => KeyField::Session,
+            KeyBy::Vlan => KeyField::Vlan,
+            KeyBy::Dscp => KeyField::Dscp,
+            KeyBy::Word(name) => KeyField::Word(setup.word(name)?),
         };
         let seed = setup.secret();
-        Ok(Some(Self { what, seed: [seed, seed.rotate_left(29).wrapping_mul(0x9e37_79b9_7f4a_7c15)] }))
+        Ok(Some(Self { field, seed: [seed, seed.rotate_left(29).wrapping_mul(0x9e37_79b9_7f4a_7c15)] }))
     }
 
-    /// Writes what `make` makes of each packet's key and of what `look` says of the packet, in order; `look` is told of
-    /// the IPv4 header, where the key needed it. Where keys are is chosen once for all packets: each choice is a loop of
-    /// its own.
+    /// Writes to `made` the result of `make` for each packet's key, in order. `make` also gets the result of `measure`
+    /// for the packet. `measure` gets the IPv4 header if the key needed it. The type of key is chosen once for all
+    /// packets, and each type has its own loop.
     #[inline(always)]
     pub fn keys<L, K>(
         &self,
         batch: &mut [Packet],
         made: &mut [K],
-        look: impl Fn(&mut Packet, Option<Seen>) -> L,
+        measure: impl Fn(&mut Packet, Option<Ipv4View>) -> L,
         make: impl Fn(TableKey, L) -> K,
     ) {
         let of = (batch, made);
-        match self.what {
-            What::Source => each(of, Seen::of, look, |packet, seen| self.address(packet, seen, true), make),
-            What::Destination => each(of, Seen::of, look, |packet, seen| self.address(packet, seen, false), make),
-            What::Session => each(of, |_| None, look, |packet, _| TableKey::new(self.session(packet)), make),
-            What::Vlan => each(of, |_| None, look, |packet, _| TableKey::new(vlan(packet)), make),
-            What::Dscp => each(of, |_| None, look, |packet, _| code_point(packet), make),
-            What::Word(word) => each(of, |_| None, look, |packet, _| TableKey::new(packet.word(word).into()), make),
+        match self.field {
+            KeyField::Source => each(of, Ipv4View::of, measure, |packet, ipv4| self.address(packet, ipv4, true), make),
+            KeyField::Destination => {
+                each(of, Ipv4View::of, measure, |packet, ipv4| self.address(packet, ipv4, false), make)
+            }
+            KeyField::Session => each(of, |_| None, measure, |packet, _| TableKey::new(self.session(packet)), make),
+            KeyField::Vlan => each(of, |_| None, measure, |packet, _| TableKey::new(vlan(packet)), make),
+            KeyField::Dscp => each(of, |_| None, measure, |packet, _| code_point(packet), make),
+            KeyField::Word(word) => {
+                each(of, |_| None, measure, |packet, _| TableKey::new(packet.word(word).into()), make)
+            }
         }
     }
 
-    /// Two words as one: the two halves of their product (as in wyhash and foldhash), each kept from 0 by the seed.
+    /// Combines two words to one: the xor of both halves of their product (as in wyhash and foldhash). The seed keeps
+    /// the factors from being 0.
     #[inline]
     fn fold(&self, a: u64, b: u64) -> u64 {
         let product = u128::from(a ^ self.seed[0]) * u128::from(b ^ self.seed[1]);
@@ -100,10 +105,10 @@ impl Selector {
     }
 
     #[inline]
-    fn address(&self, packet: &mut Packet, seen: Option<Seen>, source: bool) -> TableKey {
-        if let Some(seen) = seen {
-            let address = if source { seen.source } else { seen.destination };
-            // Not the number of any IPv4 address is one of a MAC address, which is marked likewise.
+    fn address(&self, packet: &mut Packet, ipv4: Option<Ipv4View>, source: bool) -> TableKey {
+        if let Some(ipv4) = ipv4 {
+            let address = if source { ipv4.source } else { ipv4.destination };
+            // The mark distinguishes IPv4 addresses from MAC addresses, which have another mark.
             return TableKey::new(1 << 32 | u64::from(address));
         }
         TableKey::new(self.long_address(packet, source))
@@ -128,11 +133,11 @@ impl Selector {
         self.both(sides.0, sides.1, header.protocol.into())
     }
 
-    /// The same of any packet: what is not IPv4 has its longer addresses hashed first.
+    /// As [`session`](Self::session), for any packet. Addresses longer than those of IPv4 are hashed first.
     #[inline(never)]
     fn any_session(&self, packet: &mut Packet) -> u64 {
         let key = packet.session_key();
-        // The families never share keys: the bytes of 10.1.0.7 are those of a01:7::, too.
+        // Address families never share keys: the bytes of 10.1.0.7 are also those of a01:7::.
         let v4 = key.network == Network::Ipv4;
         let side = |address: [u8; 16], port: u16| {
             let address = u128::from_be_bytes(address);
@@ -141,49 +146,50 @@ impl Selector {
             }
             self.fold((address >> 64) as u64, address as u64).wrapping_add(u64::from(port).rotate_right(16))
         };
-        // An Ethernet address is no IPv6 address.
+        // An Ethernet address is not an IPv6 address.
         let family = if key.network == Network::Other { 1 << 8 } else { 0 };
         let sides = (side(key.source, key.source_port), side(key.destination, key.destination_port));
         self.both(sides.0, sides.1, family | u64::from(key.protocol))
     }
 
-    /// Both directions give the same.
+    /// Combines both sides. The result is the same for both directions.
     #[inline]
     fn both(&self, a: u64, b: u64, protocol: u64) -> u64 {
         self.fold(a.min(b), a.max(b) ^ protocol.rotate_right(8))
     }
 }
 
+/// Writes the result of `make` for each packet.
 #[inline(always)]
 fn each<L, K>(
     (batch, made): (&mut [Packet], &mut [K]),
-    see: impl Fn(&mut Packet) -> Option<Seen>,
-    look: impl Fn(&mut Packet, Option<Seen>) -> L,
-    key: impl Fn(&mut Packet, Option<Seen>) -> TableKey,
+    view: impl Fn(&mut Packet) -> Option<Ipv4View>,
+    measure: impl Fn(&mut Packet, Option<Ipv4View>) -> L,
+    key: impl Fn(&mut Packet, Option<Ipv4View>) -> TableKey,
     make: impl Fn(TableKey, L) -> K,
 ) {
     for (packet, made) in batch.iter_mut().zip(made) {
-        // Written twice, so that what was seen stays in registers.
-        *made = match see(packet) {
-            seen @ Some(_) => {
-                let looked = look(packet, seen);
-                make(key(packet, seen), looked)
+        // The calls are repeated in both arms, so that the parsed header stays in registers.
+        *made = match view(packet) {
+            ipv4 @ Some(_) => {
+                let measured = measure(packet, ipv4);
+                make(key(packet, ipv4), measured)
             }
             None => {
-                let looked = look(packet, None);
-                make(key(packet, None), looked)
+                let measured = measure(packet, None);
+                make(key(packet, None), measured)
             }
         };
     }
 }
 
-/// The differentiated services code point; what has none is told apart.
+/// Returns the key of a code point. Packets without one have a separate key.
 #[inline]
 fn code_point(packet: &mut Packet) -> TableKey {
     TableKey::new(dscp::read(packet).map_or(1 << 16, u64::from))
 }
 
-/// The outer tag's identifier; what has none is told apart.
+/// Returns the identifier of the outer tag. Packets without a tag have a separate key.
 #[inline]
 fn vlan(packet: &mut Packet) -> u64 {
     let tag = packet.view::<Ethernet>(0).filter(|header| EtherType::is_vlan(header.ether_type.get()));
@@ -203,7 +209,7 @@ mod tests {
     use super::*;
 
     fn key(by: &KeyBy, frame: &[u8]) -> TableKey {
-        // In simulated time the same hashes every time.
+        // In simulated time the secret, and so the hash, is always the same.
         let mut surroundings = Surroundings { simulated: true, ..Surroundings::new(Frequency::new(1e9)) };
         let selector = Selector::new(by, &mut Setup::new("m", &mut surroundings)).expect("a word").expect("a key");
         let pool = Pool::new(PoolOptions { chunks: 1, ..PoolOptions::default() }).expect("memory");
@@ -254,20 +260,20 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_are_one_session_and_others_are_others() {
+    fn both_directions_have_the_key_of_one_session() {
         let (a, b) = (([10, 0, 0, 1], 1_000), ([10, 0, 0, 2], 80));
-        let mut seen = HashSet::new();
-        for (there, back) in [
+        let mut ipv4 = HashSet::new();
+        for (forward, back) in [
             (udp(a, b), udp(b, a)),
             (udp((a.0, 80), (b.0, 1_000)), udp((b.0, 1_000), (a.0, 80))),
             (udp6((1, 1_000), (2, 80)), udp6((2, 80), (1, 1_000))),
             (udp6((1, 80), (2, 1_000)), udp6((2, 1_000), (1, 80))),
         ] {
             let key_of = |frame: &[u8]| key(&KeyBy::Session, frame);
-            assert_eq!(key_of(&there), key_of(&back));
-            assert!(seen.insert(key_of(&there)), "a session of its own");
+            assert_eq!(key_of(&forward), key_of(&back));
+            assert!(ipv4.insert(key_of(&forward)), "each session has its own key");
         }
-        // With options the quick way is not taken; the key is the same.
+        // A packet with IP options does not take the fast path, but has the same key.
         let mut options = udp(a, b);
         options.splice(34..34, [1, 1, 1, 1]);
         (options[14], options[17]) = (0x46, options[17] + 4);
@@ -275,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_in_a_tunnel_is_of_the_session_that_it_is_of_outside() {
+    fn a_packet_in_a_tunnel_has_the_session_of_the_inner_packet() {
         for inner in [udp(([10, 60, 0, 1], 5_000), ([10, 0, 0, 2], 53)), udp6((1, 5_000), (2, 53))] {
             let t_pdu = [&[0x30, 0xff, 0, (inner.len() - 14) as u8, 0, 0, 0, 7], &inner[14..]].concat();
             let mut tunnelled = Vec::new();
@@ -297,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_told_apart_by_side_and_kind() {
+    fn addresses_have_different_keys_by_side_and_family() {
         let frames = [udp(([10, 0, 0, 1], 1), ([10, 0, 0, 2], 1)), udp6((1, 1), (2, 1)), vec![7; 60], vec![]];
         let keys: HashSet<_> =
             frames.iter().flat_map(|frame| [key(&KeyBy::Source, frame), key(&KeyBy::Destination, frame)]).collect();
@@ -325,12 +331,12 @@ mod tests {
             frame
         };
         let keys: HashSet<_> = (0..=255).map(|class| key(&KeyBy::Dscp, &marked(class))).collect();
-        assert_eq!(keys.len(), 64, "congestion notification is no part of it");
+        assert_eq!(keys.len(), 64, "congestion notification is not part of the key");
         assert!(!keys.contains(&key(&KeyBy::Dscp, &[0xff; 60])));
     }
 
     #[test]
-    fn a_word_is_that_of_its_name() {
+    fn a_word_is_found_by_its_name() {
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
         let mut setup = Setup::new("m", &mut surroundings);
         let word = setup.word("teid").expect("a word");

@@ -1,42 +1,43 @@
-//! How many bytes of a packet count.
+//! The number of bytes that count in a packet.
 
 use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Seen;
+use super::Ipv4View;
 
 /// Which bytes of a packet count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
-    /// Those of the IP packet, without Ethernet's header and padding (of a frame that is not IP: what it carries).
+    /// Those of the IP packet, without the Ethernet header and padding. For a frame that is not IP: the payload of the
+    /// frame.
     Ip,
     /// Those of the frame, without its check sequence.
     Frame,
-    /// What it takes on a wire: the frame with check sequence, preamble and gap, at least 84 bytes.
+    /// Those on a wire: the frame with check sequence, preamble and gap, at least 84 bytes.
     Wire,
 }
 
 /// Check sequence (4), preamble with delimiter (8) and gap (12), IEEE 802.3 sections 3.1.1 and 4.4.2.
 const AROUND: usize = 24;
-/// The shortest frame, without its check sequence.
+/// Length of the shortest frame, without its check sequence.
 const SHORTEST: usize = 60;
 
 impl Layer {
-    /// How many bytes the packet counts.
+    /// Returns the number of bytes that count.
     #[inline(always)]
     #[must_use]
     pub fn length(self, packet: &mut Packet) -> usize {
         self.length_of(packet, None)
     }
 
-    /// The same, where the packet's IPv4 header may have been looked at.
+    /// As [`length`](Self::length), if the packet's IPv4 header may have been read already.
     #[inline(always)]
     #[must_use]
-    pub fn length_of(self, packet: &mut Packet, seen: Option<Seen>) -> usize {
+    pub fn length_of(self, packet: &mut Packet, ipv4: Option<Ipv4View>) -> usize {
         match self {
-            Self::Ip => seen.or_else(|| Seen::of(packet)).map_or_else(|| long_length(packet), |seen| seen.length),
+            Self::Ip => ipv4.or_else(|| Ipv4View::of(packet)).map_or_else(|| long_length(packet), |ipv4| ipv4.length),
             Self::Frame => packet.len(),
             Self::Wire => packet.len().max(SHORTEST) + AROUND,
         }
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_not_the_packets_and_a_lie_counts_what_there_is() {
+    fn padding_does_not_count_and_a_wrong_length_counts_the_frame() {
         let mut frame = Vec::new();
         let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([1; 4], [2; 4], 64).udp(1, 2);
         builder.write(&mut frame, &[]).expect("memory");
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ip_counts_whole() {
+    fn a_frame_that_is_not_ip_counts_its_payload() {
         assert_eq!(lengths(&[0xff; 70]), [70 - 14, 70, 94]);
         assert_eq!(lengths(&[]), [0, 0, 84]);
     }
