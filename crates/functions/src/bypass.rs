@@ -1,4 +1,4 @@
-//! Costs time and does nothing else: stands in for a function whose cost is known.
+//! `bypass`: takes a given time and does nothing else. It stands in for a function whose cost is known.
 
 use forebay_graph::{Context, Declare, Function, Setup, SetupError, StateKind, register};
 use forebay_measure::{Clock, Tsc};
@@ -10,15 +10,15 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// Ticks of the time-stamp counter that every call costs.
+    /// Ticks of the time-stamp counter that each call takes.
     #[serde(default)]
     cycles_per_batch: u32,
-    /// Ticks that every packet costs on top.
+    /// Additional ticks that each packet takes.
     #[serde(default)]
     cycles_per_packet: u32,
 }
 
-/// The function: what a call costs.
+/// The function, with the cost of a call.
 pub struct Bypass {
     per_batch: u64,
     per_packet: u64,
@@ -27,13 +27,13 @@ pub struct Bypass {
 impl Declare for Bypass {
     type Params = Params;
     const NAME: &'static str = "bypass";
-    const SUMMARY: &'static str = "costs a given time and passes everything";
+    const SUMMARY: &'static str = "takes a given time and passes all packets";
     const HELP: &'static str = "\
-        Spins for `cycles_per_batch` plus `cycles_per_packet` for each packet of the batch, then passes all by the \
-        one gate, unchanged: the linear cost of a function as batch models see it. Cycles are ticks of the time-stamp \
-        counter, which runs at a constant rate whatever the core does; where there is no such counter they are \
-        nanoseconds. The time is kept to within one reading of the counter (some 20 ticks). In virtual time it does \
-        not spin: there the engine charges given costs.";
+        Spins for `cycles_per_batch` plus `cycles_per_packet` for each packet of the batch, then passes all packets \
+        through the only gate, unchanged: the linear cost of a function in batch models. Cycles are ticks of the \
+        time-stamp counter, which runs at a constant rate whatever the core does; if there is no such counter they are \
+        nanoseconds. The time is exact to one reading of the counter (about 20 ticks). In virtual time it does not \
+        spin: there the engine charges configured costs.";
     const EXAMPLE: &'static str = "{ cycles_per_batch: 900, cycles_per_packet: 25 }";
     const STATE: StateKind = StateKind::None;
 
@@ -56,7 +56,7 @@ impl Function for Bypass {
             return;
         }
         let start = Tsc.now();
-        // No pause instruction: one takes up to 140 ticks, too coarse a grain for the costs asked for here.
+        // No pause instruction: it takes up to 140 ticks, which is too coarse for small costs.
         while Tsc.now().since(start).0 < cost {}
     }
 }
@@ -82,12 +82,12 @@ mod tests {
         }
         let start = Tsc.now();
         assert_eq!(rig.process(&mut batch), [Some(Gate::FIRST); 3]);
-        // A lower bound holds however the machine is loaded: the counter never goes back.
+        // A lower bound is valid under any load of the machine, because the counter never goes back.
         assert!(Tsc.now().since(start).0 >= 500_000);
     }
 
     #[test]
-    fn frames_are_passed_as_they_are() {
+    fn frames_pass_unchanged() {
         let mut rig = Rig::of::<Bypass>(&json!(null)).expect("parameters");
         assert_eq!(rig.run(&[5; 60]), (Gate::FIRST, vec![5; 60]));
     }

@@ -1,4 +1,4 @@
-//! Copies packets to further gates: to a monitor, an analyser, a second path.
+//! `copy`: copies packets to additional gates, for example to a monitor or an analyser.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::parameters::numbered;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// How many copies of a packet, each to a gate of its own, 1 to 16; 1 by default.
+    /// Number of copies of a packet, each for a separate gate: 1 to 16, 1 by default.
     #[serde(default = "one")]
     copies: u16,
-    /// Of how many packets one is copied: every one (1, the default), or each so-manieth that comes (count-based sampling,
-    /// RFC 5475 section 5.1).
+    /// Copies one of this many packets: 1 (the default) copies every packet, n copies every n-th packet (count-based
+    /// sampling, RFC 5475 section 5.1).
     #[serde(default = "every")]
     every: u32,
-    /// How many bytes of a packet its copies have at most, 14 to 65535; all by default.
+    /// Maximum number of bytes of a copy: 14 to 65535. By default a copy has all bytes.
     #[serde(default = "whole")]
     snap: u16,
 }
@@ -38,15 +38,15 @@ fn whole() -> u16 {
     u16::MAX
 }
 
-/// The most copies of a packet.
+/// Maximum number of copies of a packet.
 const MOST: u16 = 16;
-/// An Ethernet header: nothing can be done with less.
+/// Length of an Ethernet header, which a copy must contain.
 const SHORTEST: u16 = 14;
 
 const COPIED: usize = 0;
 const CREATES: &[Reason] = &[Reason { name: "copied", help: "A copy of a packet that passed." }];
 
-/// Counters.
+/// Indices of the counters.
 const LOST: usize = 0;
 const CUT: usize = 1;
 
@@ -55,8 +55,8 @@ pub struct Copy {
     copies: u16,
     every: u32,
     snap: usize,
-    /// How many packets still pass before the next is copied.
-    left: u32,
+    /// Number of packets that pass before the next one is copied.
+    until_next: u32,
     counts: Arc<[Counter]>,
 }
 
@@ -65,15 +65,16 @@ impl Declare for Copy {
     const NAME: &'static str = "copy";
     const SUMMARY: &'static str = "copies packets, or a sample of them, to further gates";
     const HELP: &'static str = "\
-        Packets leave by gate `0`, unchanged and in order; copies by gates `1`, `2` and so on, after the packets of their \
-        batch. A copy has its packet's flow, arrival time and metadata words; it is counted as created (`copied`). Where \
-        the pool has no packet left, the copy is not made: that is counted as `lost`, and the packet passes all the same. \
-        Copies are never part of a packet trace. A copy that `snap` cuts keeps its headers as they were, lengths and \
-        checksums included, and its original length, which `pcap` writes. Which packets are copied is a classifier's \
-        business: put `acl` or `exact_match` before. To write packets into a file, `tap` needs no copy.";
+        Packets leave through gate `0`, unchanged and in order. Copies leave through gates `1`, `2` and so on, after \
+        the packets of their batch. A copy has its packet's flow, arrival time and metadata words; it is counted as \
+        created (`copied`). If the pool is empty, no copy is made: this is counted as `lost`, and the packet passes. \
+        Copies are never part of a packet trace. A copy that `snap` cuts keeps its headers unchanged, including \
+        lengths and checksums, and its original length, which `pcap` writes. To copy only selected packets, put a \
+        classifier such as `acl` or `exact_match` before. To write packets into a file, use `tap`, which needs no \
+        copy.";
     const EXAMPLE: &'static str = "{ copies: 1, every: 100, snap: 128 }";
     const CREATES: &'static [Reason] = CREATES;
-    // A sampler's count is nobody's in particular: replicas may each have theirs.
+    // Each replica may have its own count for sampling.
     const STATE: StateKind = StateKind::None;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
@@ -81,7 +82,7 @@ impl Declare for Copy {
             return Err(SetupError::at("copies", format!("{}: allowed are 1 to {MOST}", params.copies)));
         }
         if params.every == 0 {
-            return Err(SetupError::at("every", "0: allowed are 1 (every packet) and more"));
+            return Err(SetupError::at("every", "0: allowed are 1 (every packet) or more"));
         }
         if params.snap < SHORTEST {
             let message = format!("{}: allowed are {SHORTEST} to {} bytes", params.snap, u16::MAX);
@@ -92,7 +93,7 @@ impl Declare for Copy {
             copies: params.copies,
             every: params.every,
             snap: params.snap.into(),
-            left: params.every - 1,
+            until_next: params.every - 1,
             counts: setup.counters("copies", ["lost", "cut"].map(str::to_owned)),
         })
     }
@@ -106,11 +107,11 @@ impl Copy {
                 continue;
             };
             if packet.len() <= self.snap && copy.copy_from(packet) {
-                // Who traces a packet follows it, not what is made of it.
+                // A packet trace follows the packet, not its copies.
                 copy.set_mark(0);
                 continue;
             }
-            // A frame that has grown into its headroom may be longer than a fresh packet can be.
+            // A frame that has grown into its headroom may be longer than a fresh packet can hold.
             let bytes = packet.data();
             let kept = bytes.len().min(self.snap).min(copy.tailroom());
             copy.write(&bytes[..kept]);
@@ -122,12 +123,12 @@ impl Copy {
 
 impl Function for Copy {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        let mut at = self.left as usize;
+        let mut at = self.until_next as usize;
         while let Some(packet) = batch.get(at) {
             self.copy(packet, context);
             at += self.every as usize;
         }
-        self.left = (at - batch.len()) as u32;
+        self.until_next = (at - batch.len()) as u32;
     }
 }
 
@@ -149,7 +150,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_so_manieth_packet_is_copied_whatever_the_batches(
+        fn every_nth_packet_is_copied_for_any_batches(
             batches in prop::collection::vec(0usize..40, 1..12),
             copies in 1u16..4,
             every in 1u32..50,
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_has_what_its_packet_has_but_for_the_trace() {
+    fn a_copy_has_all_properties_of_its_packet_except_the_trace() {
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
         let word = Setup::new("m", &mut surroundings).word("teid").expect("a word");
         for snap in [20, 9_000] {
@@ -208,7 +209,7 @@ mod tests {
         for _ in 0..100 {
             batch.push(rig.packet(&[1; 60])).expect("room");
         }
-        // A rig's pool has 1 024 packets, and 1 600 copies are asked for.
+        // A rig's pool has 1024 packets, and 1600 copies are requested.
         assert_eq!(rig.process(&mut batch), [Some(Gate::FIRST); 100]);
         assert_eq!((rig.created()[0], rig.counters("copies")["lost"]), (924, 676));
         assert_eq!(rig.emitted().len(), 924);
@@ -230,11 +231,11 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_copy_is_named() {
+    fn invalid_parameters_are_named() {
         let refusal = |params| Rig::of::<Copy>(&params).err().expect("refused").to_string();
         assert_eq!(refusal(json!({ "copies": 0 })), "copies: 0: allowed are 1 to 16");
         assert_eq!(refusal(json!({ "copies": 17 })), "copies: 17: allowed are 1 to 16");
-        assert_eq!(refusal(json!({ "every": 0 })), "every: 0: allowed are 1 (every packet) and more");
+        assert_eq!(refusal(json!({ "every": 0 })), "every: 0: allowed are 1 (every packet) or more");
         assert_eq!(refusal(json!({ "snap": 13 })), "snap: 13: allowed are 14 to 65535 bytes");
     }
 }

@@ -1,4 +1,4 @@
-//! Counts packets and bytes on their way.
+//! `counter`: counts packets and bytes.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl Declare for Counter {
     const NAME: &'static str = "counter";
     const SUMMARY: &'static str = "counts packets and bytes";
     const HELP: &'static str = "\
-        Every packet leaves by the one gate, unchanged. Bytes are those of the frames as they are in memory: without \
+        Every packet leaves through the only gate, unchanged. Bytes are those of the frames in memory: without \
         preamble, frame check sequence and gap.";
     const EXAMPLE: &'static str = "{}";
     const STATE: StateKind = StateKind::None;
@@ -43,7 +43,7 @@ impl Function for Counter {
     }
 }
 
-/// The counters of many branches.
+/// The counters of several branches.
 struct Folded(PerBranch<Counter>);
 
 impl Function for Folded {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn folded_branches_count_what_is_theirs() {
+    fn folded_branches_count_their_own_packets() {
         let mut rig = Rig::folded::<Counter>(&[json!({}), json!({})]).expect("no parameters");
         let mut batch = Batch::with_capacity(4);
         for (branch, len) in [(0, 60), (1, 61), (1, 62)] {

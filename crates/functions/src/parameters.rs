@@ -1,5 +1,5 @@
-//! Parameter values that several functions take: gate numbers, what happens to packets that nothing names, and
-//! numbers that may be written in hexadecimal.
+//! Parameter values that several functions have in common: gate numbers, decisions about packets without an entry, and
+//! numbers in hexadecimal.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -10,18 +10,18 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
-/// Where a packet goes that no entry names: `drop`, or the number of a gate.
+/// Decision about a packet that matches no entry: `drop`, or the number of a gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Miss {
-    /// It is dropped.
+    /// Drops it.
     #[default]
     Drop,
-    /// It leaves through this gate.
+    /// Sends it out through this gate.
     Gate(u16),
 }
 
 impl Miss {
-    /// The gate among `gates` of them; `drop` for what is dropped.
+    /// Returns the gate, where `gates` is the number of gates, and `drop` the gate for drops.
     ///
     /// # Errors
     /// A number beyond the last gate, as a fault of the parameter at `path`.
@@ -57,26 +57,26 @@ impl JsonSchema for Miss {
     }
 }
 
-/// The fault of a parameter that says how much there is of `what`, where the system has no memory for it.
+/// Returns a constructor of the error that there is no memory for `what`. The fault belongs to the parameter at `path`.
 pub fn no_memory(path: impl Into<String>, what: impl Display) -> impl FnOnce(NoMemory) -> SetupError {
     move |NoMemory { bytes }| {
         SetupError::at(path, format!("no memory for {what}: it takes {} MiB", bytes.div_ceil(1 << 20)))
     }
 }
 
-/// What becomes of packets that a function rejects: dropped, or sent out by a gate of their own.
+/// Decision about packets that a function rejects: drop them, or send them out through a separate gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Rejected {
-    /// They are dropped and counted.
+    /// Drops and counts them.
     #[default]
     Drop,
-    /// They leave by a gate of their own, to be told of (`icmp_error`), kept or counted.
+    /// Sends them out through a separate gate, for example to `icmp_error`.
     Gate,
 }
 
 impl Rejected {
-    /// The gate of what is rejected: `drop`, or the one after `before` others.
+    /// Returns the gate for rejected packets: `drop`, or the gate after the `before` other gates.
     #[must_use]
     pub fn resolve(self, before: u16, drop: Gate) -> Gate {
         match self {
@@ -86,7 +86,7 @@ impl Rejected {
     }
 }
 
-/// Gate number `number` of `gates`.
+/// Returns the gate with this number, where `gates` is the number of gates.
 ///
 /// # Errors
 /// A number beyond the last gate, as a fault of the parameter at `path`.
@@ -98,26 +98,27 @@ pub fn gate(path: &str, number: u16, gates: u16) -> Result<Gate, SetupError> {
     Ok(Gate::out(number))
 }
 
-/// The names of gates that have none but their numbers.
+/// Returns names for gates that have only numbers.
 pub fn numbered(gates: u16) -> impl Iterator<Item = String> {
     (0..gates).map(|number| number.to_string())
 }
 
-/// A whole number written in decimal or, with `0x` before it, in hexadecimal.
+/// Parses a whole number in decimal or, with the prefix `0x`, in hexadecimal.
 #[must_use]
 pub fn number(text: &str) -> Option<u128> {
     let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
-    // `from_str_radix` would take a sign.
+    // `from_str_radix` would accept a sign.
     let plain = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     plain.then(|| u128::from_str_radix(digits, radix).ok()).flatten()
 }
 
-/// What a list that was read as the lines of a file is called in its faults.
+/// The file name in faults of a list that is parsed as lines of a file.
 pub(crate) const LISTED: &str = "line";
 
-/// What is wrong with a list that was read as the lines of a file called [`LISTED`]: each fault with its element, a line each.
-pub(crate) fn of_elements(path: &str, list: &[String], told: &str) -> SetupError {
-    // An element may be several lines.
+/// Converts the faults of a list that was parsed as lines of a file named [`LISTED`], one fault a line, to faults of
+/// the list's elements.
+pub(crate) fn of_elements(path: &str, list: &[String], faults: &str) -> SetupError {
+    // An element may have several lines.
     let element = |line: usize| {
         let mut lines = 0;
         let ends = list.iter().position(|element| {
@@ -127,17 +128,17 @@ pub(crate) fn of_elements(path: &str, list: &[String], told: &str) -> SetupError
         ends.unwrap_or(list.len().saturating_sub(1))
     };
     let mut all = SetupError::default();
-    for fault in told.lines() {
+    for fault in faults.lines() {
         let of_line = fault.strip_prefix(LISTED).and_then(|rest| {
             let (line, message) = rest.strip_prefix(':')?.split_once(": ")?;
             Some((line.parse::<usize>().ok()?, message))
         });
         match (of_line, all.faults.last_mut()) {
             (Some((line, message)), _) => {
-                let message = elsewhere(path, message, element);
+                let message = with_element(path, message, element);
                 all.and(SetupError::at(format!("{path}[{}]", element(line)), message));
             }
-            // How many more there are is told with the last one.
+            // The number of omitted faults is appended to the last fault.
             (None, Some(last)) => last.message.push_str(&format!("; {fault}")),
             (None, None) => {
                 let message = fault.strip_prefix(LISTED).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(fault);
@@ -148,8 +149,8 @@ pub(crate) fn of_elements(path: &str, list: &[String], told: &str) -> SetupError
     all
 }
 
-/// A message that names another line, with the element in its place.
-fn elsewhere(path: &str, message: &str, element: impl Fn(usize) -> usize) -> String {
+/// Replaces the other line that a message names by its element.
+fn with_element(path: &str, message: &str, element: impl Fn(usize) -> usize) -> String {
     let of_line = || {
         let (before, after) = message.split_once(" in line ")?;
         let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());

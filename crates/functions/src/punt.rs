@@ -1,5 +1,5 @@
-//! Sends to the host's own stack what is meant for it: the packets to a router's own addresses, and what its neighbours
-//! ask for them.
+//! `punt`: sends packets for the host to its own stack: packets to a router's own addresses, and neighbour requests for
+//! them.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -16,17 +16,19 @@ use serde::Deserialize;
 pub struct Params {
     /// The host's own addresses, such as `[192.0.2.1, "2001:db8::1"]`, up to 4096: packets to them go to the host.
     addresses: Vec<IpAddr>,
-    /// Whether ARP that asks for one of them, or answers one of them, goes to the host.
+    /// Whether ARP packets whose target is one of these addresses go to the host, both requests and replies.
     #[serde(default = "yes")]
     arp: bool,
-    /// Whether IPv6 neighbour and router discovery goes to the host: what is sent to the solicited-node address of one of
-    /// them, to all nodes, or to all routers.
+    /// Whether IPv6 neighbour and router discovery goes to the host: messages to the solicited-node address of one of
+    /// these addresses, to all nodes, or to all routers.
     #[serde(default = "yes")]
     neighbours: bool,
-    /// Whether all multicast of the link goes to the host (224.0.0.0/24, ff02::/16): for routing protocols such as OSPF.
+    /// Whether all multicast of the link goes to the host (224.0.0.0/24, ff02::/16), for routing protocols such as
+    /// OSPF.
     #[serde(default)]
     multicast: bool,
-    /// Whether packets whose time to live or hop limit is 0 or 1 go to the host, which then tells their senders.
+    /// Whether packets with a time to live or hop limit of 0 or 1 go to the host, which then sends an error to their
+    /// sender.
     #[serde(default)]
     expired: bool,
 }
@@ -38,7 +40,7 @@ fn yes() -> bool {
 const TRANSIT: Gate = Gate::FIRST;
 const HOST: Gate = Gate::out(1);
 
-/// The most addresses.
+/// Maximum number of addresses.
 const MOST: usize = 4_096;
 
 /// The function.
@@ -53,7 +55,7 @@ pub struct Punt {
     expired: bool,
 }
 
-/// A set of addresses, in order.
+/// A sorted set of addresses.
 struct Addresses<T>(Box<[T]>);
 
 impl<T: Ord + Copy> Addresses<T> {
@@ -66,7 +68,7 @@ impl<T: Ord + Copy> Addresses<T> {
 
     #[inline]
     fn has(&self, address: T) -> bool {
-        // Mostly there are a few, and one after the other is quickest.
+        // Usually there are few addresses, and then a linear search is fastest.
         if self.0.len() <= 4 { self.0.contains(&address) } else { self.0.binary_search(&address).is_ok() }
     }
 }
@@ -74,15 +76,15 @@ impl<T: Ord + Copy> Addresses<T> {
 impl Declare for Punt {
     type Params = Params;
     const NAME: &'static str = "punt";
-    const SUMMARY: &'static str = "sends to the host's stack what is meant for the host itself";
+    const SUMMARY: &'static str = "sends packets for the host itself to the host's stack";
     const HELP: &'static str = "\
-        Gates are `0`, for what only passes, and `host`. Packets to the listed addresses go to the host, and so do, by \
-        default, ARP (RFC 826) and IPv6 neighbour discovery (RFC 4861) for them; the host's stack then answers pings, \
-        resolves neighbours and runs a routing daemon's sessions. Frames are not changed, and neither are MAC addresses \
-        looked at: the interface on the other side needs the address that neighbours send to. With a port of the kind \
-        `tap` (not the function of that name, which writes captures): `ports: { eth: .., host: { tap: { interface: fb0, \
-        address: 192.0.2.1/24, mac: 02:00:00:00:00:01 } } }` and `pipeline: [eth -> punt, punt[host] -> host, punt[0] -> \
-        route, host -> eth]`.";
+        Gates are `0`, for packets in transit, and `host`. Packets to the listed addresses go to the host and, by \
+        default, ARP (RFC 826) and IPv6 neighbour discovery (RFC 4861) for them. The host's stack then answers pings, \
+        resolves neighbours and runs a routing daemon's sessions. Frames are not changed, and MAC addresses are not \
+        checked: the interface on the other side needs the address to which neighbours send. With a port of type `tap` \
+        (not the function of that name, which writes captures): `ports: { eth: .., host: { tap: { interface: fb0, \
+        address: 192.0.2.1/24, mac: 02:00:00:00:00:01 } } }` and `pipeline: [eth -> punt, punt[host] -> host, punt[0] \
+        -> route, host -> eth]`.";
     const EXAMPLE: &'static str = r#"{ addresses: [192.0.2.1, "2001:db8::1"], expired: true }"#;
     const TRAFFIC: &'static str = "{ destination: [192.0.2.1/32, 198.19.0.0/16] }";
     const STATE: StateKind = StateKind::SharedReadOnly;
@@ -113,9 +115,9 @@ impl Declare for Punt {
     }
 }
 
-/// Where the target's protocol address stands in an ARP packet of Ethernet and IPv4 (RFC 826).
+/// Offset of the target's protocol address in an ARP packet for Ethernet and IPv4 (RFC 826).
 const ARP_TARGET: usize = 24;
-/// Hardware Ethernet, protocol IPv4, addresses of six and four bytes.
+/// Hardware type Ethernet, protocol IPv4, addresses of six and four bytes.
 const ARP_KIND: [u8; 6] = [0, 1, 8, 0, 6, 4];
 /// `ff02::1:ff00:0/104` (RFC 4291 section 2.7.1).
 const SOLICITED: u128 = 0xff02_0000_0000_0000_0000_0001_ff00_0000;
@@ -125,7 +127,7 @@ const ALL_ROUTERS: u128 = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2).to_bits();
 const ICMPV6: u8 = 58;
 
 impl Punt {
-    /// Whether the packet is the host's.
+    /// Whether the packet is for the host.
     #[inline]
     fn is_hosts(&self, packet: &mut Packet) -> bool {
         if let Some(header) = packet.ipv4() {
@@ -152,8 +154,8 @@ impl Punt {
         self.expired && limit <= 1
     }
 
-    /// Neighbour discovery is ICMPv6 133 to 137 with the hop limit that only the link itself can bring (RFC 4861 section
-    /// 6.1, 7.1, 8.1).
+    /// Neighbour discovery is ICMPv6 133 to 137 with a hop limit of 255, which proves that no router has forwarded it
+    /// (RFC 4861 sections 6.1, 7.1, 8.1).
     fn is_discovery(&self, packet: &mut Packet, destination: u128, limit: u8) -> bool {
         let for_us = match destination {
             ALL_NODES | ALL_ROUTERS => true,
@@ -161,12 +163,12 @@ impl Punt {
         };
         let upper = packet.transport().filter(|(protocol, _)| *protocol == ICMPV6);
         let end = packet.network_end();
-        // Padding of Ethernet behind the packet is no type.
+        // Ethernet padding after the packet must not be read as a type.
         let kind = upper.and_then(|(_, offset)| packet.data().get(offset..end)?.first());
         for_us && limit == 255 && kind.is_some_and(|kind| (133..=137).contains(kind))
     }
 
-    /// Whether it is ARP about one of the addresses: `start` is where what Ethernet and its tags carry begins.
+    /// Whether the frame is ARP for one of the addresses. `start` is the offset after the Ethernet header and its tags.
     fn is_arp(&self, frame: &[u8], start: usize) -> bool {
         let ether_type = start.checked_sub(2).and_then(|at| frame.get(at..start));
         let (Some(ether_type), Some(body)) = (ether_type, frame.get(start..)) else { return false };

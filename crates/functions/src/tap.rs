@@ -1,4 +1,4 @@
-//! Copies packets into a capture file as they pass.
+//! `tap`: copies packets into a capture file as they pass.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,12 +17,12 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The file, replaced if it exists: pcap with nanoseconds.
+    /// The file in pcap format with nanoseconds. An existing file is replaced.
     file: String,
-    /// How many bytes of each packet are copied, 1 to 65535; all of them by default.
+    /// Maximum number of bytes that are copied of each packet: 1 to 65535. By default all bytes are copied.
     #[serde(default = "whole")]
     snap: u16,
-    /// How many packets are copied; the others only pass. All of them by default.
+    /// Maximum number of packets that are copied; later packets only pass. By default all packets are copied.
     most: Option<u64>,
 }
 
@@ -32,15 +32,15 @@ fn whole() -> u16 {
 
 /// The function.
 pub struct Tap {
-    /// Absent where the tap was only checked.
+    /// Absent if the configuration was only checked.
     writer: Option<Writer>,
     snap: usize,
-    left: u64,
+    remaining: u64,
     simulated: bool,
     frequency: Frequency,
-    /// An instant, and how many nanoseconds it was after 1970.
+    /// An instant, and its time in nanoseconds after 1970.
     epoch: Option<(Ticks, u64)>,
-    /// Packets that were copied, and that were not because the disk did not keep up or failed.
+    /// Number of packets that were copied, and of those that were not because the disk was too slow or failed.
     counts: Arc<[Counter]>,
 }
 
@@ -49,16 +49,15 @@ impl Declare for Tap {
     const NAME: &'static str = "tap";
     const SUMMARY: &'static str = "copies packets into a capture file as they pass";
     const HELP: &'static str = "\
-        Every packet leaves by the one gate, unchanged. A thread of its own writes the file, and packets never wait \
-        for it, except in simulated time and where all packets come from captures with `speed: fast`. A packet that \
-        finds no room in the buffers in between (2 MiB) passes without a copy and is counted as `lost`, and so is \
-        every packet once the file cannot be written any more. A run whose file lacks copies reports it at its end \
-        and has exit code 1. Time stamps say when a packet passed the tap; packets of \
-        one batch share theirs. In virtual time they count from 1970. The file states the original length of a packet \
-        that `snap` or a capture has cut. (The port of the same name is something else: an \
-        interface of the host.)";
+        Every packet leaves through the only gate, unchanged. A separate thread writes the file, and packets never \
+        wait for it, except in simulated time and if all packets come from captures with `speed: fast`. A packet that \
+        finds no room in the buffers (2 MiB) passes without a copy and is counted as `lost`, and so is every packet \
+        after the file can no longer be written. A run whose file lacks copies reports this at its end and has exit \
+        code 1. Time stamps are the time at which a packet passed the tap; all packets of a batch have the same time. \
+        In virtual time they start in 1970. The file has the original length of a packet that `snap` or a capture has \
+        cut. (The port of the same name is something else: an interface of the host.)";
     const EXAMPLE: &'static str = "{ file: tap.pcap, snap: 128, most: 10000 }";
-    // There is one file: replicas would overwrite each other's.
+    // There is one file, which replicas would overwrite.
     const STATE: StateKind = StateKind::Global;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
@@ -66,7 +65,7 @@ impl Declare for Tap {
             return Err(SetupError::at("snap", "0: allowed are 1 to 65535 bytes"));
         }
         let wrong = |error: WriteError| SetupError::at("file", error.to_string());
-        // Creating the file would empty one that is there.
+        // The check must not create the file, because that would empty an existing one.
         let path = setup.claim("file", &params.file, true)?;
         Writer::check(&path).map_err(wrong)?;
         if setup.looks_at_files() {
@@ -77,7 +76,7 @@ impl Declare for Tap {
         Ok(Self {
             writer: writer.transpose().map_err(wrong)?,
             snap: params.snap.into(),
-            left: params.most.unwrap_or(u64::MAX),
+            remaining: params.most.unwrap_or(u64::MAX),
             simulated: setup.simulated(),
             frequency: setup.frequency(),
             epoch: None,
@@ -87,7 +86,8 @@ impl Declare for Tap {
 }
 
 impl Tap {
-    /// Nanoseconds from 1970 to `now`: the system's clock is read once, the rest are ticks.
+    /// Returns the time of `now` in nanoseconds after 1970. The system's clock is read once; after that, ticks are
+    /// added.
     fn stamp(&mut self, now: Ticks) -> u64 {
         let nanos = |span: Ticks| self.frequency.nanos(span).0;
         let wall = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
@@ -99,7 +99,7 @@ impl Tap {
 
 impl Function for Tap {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(batch.len());
+        let most = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(batch.len());
         if most == 0 {
             return;
         }
@@ -110,7 +110,7 @@ impl Function for Tap {
             let bytes = packet.data();
             copied += u64::from(writer.write(nanos, packet.original_len(), &bytes[..bytes.len().min(self.snap)]));
         }
-        self.left -= copied;
+        self.remaining -= copied;
         for (count, seen) in self.counts.iter().zip([copied, most as u64 - copied]) {
             count.add(seen);
         }
@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder for one test's files, removed with it.
+    /// A folder for a test's files, which is removed after the test.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -149,8 +149,8 @@ mod tests {
             Rig::within::<Tap>(params, &mut surroundings)
         }
 
-        /// The packets of `t.pcap`: time, original length, bytes. Read by hand, as the format's draft has it
-        /// (draft-ietf-opsawg-pcap sections 4 and 5).
+        /// Returns the packets of `t.pcap`: time, original length, bytes. The file is parsed here according to the
+        /// format's draft (draft-ietf-opsawg-pcap sections 4 and 5).
         fn packets(&self) -> Vec<(u64, usize, Vec<u8>)> {
             let file = std::fs::read(self.0.join("t.pcap")).expect("the file");
             let word = |at: usize| u32::from_ne_bytes(file[at..at + 4].try_into().expect("four bytes")) as usize;
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(folder.packets(), expected);
     }
 
-    /// A packet that a capture had cut was written as if it had been short on the wire.
+    /// Regression: a packet that a capture had cut was written as if it had been short on the wire.
     #[test]
     fn a_packet_that_a_capture_cut_has_its_original_length_in_the_file() {
         let folder = Folder::new("cut");
@@ -211,7 +211,7 @@ mod tests {
         for _ in 0..256 {
             batch.push(rig.packet(&[7; 1_500])).expect("room");
         }
-        // 77 MB against 2 MiB of buffers: whether the disk keeps up is its own affair.
+        // 77 MB are written through buffers of 2 MiB, so some copies may be lost; that depends on the disk.
         for _ in 0..200 {
             assert_eq!(rig.process(&mut batch), [Some(Gate::FIRST); 256]);
         }
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_tap_is_named() {
+    fn invalid_parameters_are_named() {
         let folder = Folder::new("faults");
         let refusal = |params| folder.rig(&params).err().expect("refused").to_string();
         assert_eq!(refusal(json!({ "file": "t.pcap", "snap": 0 })), "snap: 0: allowed are 1 to 65535 bytes");

@@ -1,4 +1,4 @@
-//! What is the host's and what is not, frame by frame, and against a plain reading of every frame.
+//! Packets that go to the host and packets that do not.
 
 use etherparse::{ArpOperation, ArpPacket, EtherType as Type, Icmpv6Type, PacketBuilder, VlanId};
 use forebay_graph::Rig;
@@ -72,7 +72,7 @@ fn packets_to_own_addresses_are_the_hosts() {
 }
 
 #[test]
-fn arp_for_own_addresses_is_the_hosts_both_ways() {
+fn arp_requests_and_replies_for_own_addresses_go_to_the_host() {
     for tagged in [false, true] {
         let (request, reply) = (ArpOperation::REQUEST, ArpOperation::REPLY);
         for (operation, target, host) in
@@ -88,13 +88,13 @@ fn arp_for_own_addresses_is_the_hosts_both_ways() {
 }
 
 #[test]
-fn discovery_is_the_hosts_where_it_asks_for_its_addresses() {
+fn discovery_for_own_addresses_goes_to_the_host() {
     let (on, off) = (&mut rig(&json!({})), &mut rig(&json!({ "neighbours": false })));
     for (to, limit, kind, host) in [
         ("ff02::1:ff12:3456", 255, 135, true),
         ("ff02::1:ff00:1", 255, 135, true),
         ("ff02::1:ff12:3457", 255, 135, false),
-        // What has crossed a router is a forgery.
+        // A message that has passed a router is forged.
         ("ff02::1:ff12:3456", 254, 135, false),
         ("ff02::1", 255, 134, true),
         ("ff02::2", 255, 133, true),
@@ -106,9 +106,9 @@ fn discovery_is_the_hosts_where_it_asks_for_its_addresses() {
     }
 }
 
-/// The type of a message was read from the padding of Ethernet behind a packet that has none.
+/// Regression: for an ICMPv6 packet without a message, the message type was read from the Ethernet padding.
 #[test]
-fn padding_behind_a_packet_is_no_discovery() {
+fn padding_after_a_packet_is_not_discovery() {
     let whole = icmp6("ff02::1:ff12:3456", 255, 135);
     for (length, host) in [(0, false), (1, true), (24, true)] {
         let mut frame = whole.clone();
@@ -125,7 +125,7 @@ fn padding_behind_a_packet_is_no_discovery() {
 }
 
 #[test]
-fn multicast_and_expired_packets_are_the_hosts_where_wanted() {
+fn multicast_and_expired_packets_go_to_the_host_if_configured() {
     let mut multicast = rig(&json!({ "multicast": true }));
     goes(&mut multicast, &udp([224, 0, 0, 5], 1), true);
     goes(&mut multicast, &udp([224, 0, 1, 5], 1), false);
@@ -139,7 +139,7 @@ fn multicast_and_expired_packets_are_the_hosts_where_wanted() {
 }
 
 #[test]
-fn what_makes_no_host_is_named() {
+fn invalid_addresses_are_named() {
     let refusal =
         |addresses: Value| Rig::of::<Punt>(&json!({ "addresses": addresses })).err().expect("refused").to_string();
     let error = refusal(json!(["192.0.2.1", "224.0.0.1"]));
@@ -154,12 +154,12 @@ proptest! {
     #[test]
     fn own_addresses_are_those_listed_however_many(
         own in prop::collection::hash_set(0u32..64, 0..40),
-        asked in prop::collection::vec(0u32..64, 1..40),
+        destinations in prop::collection::vec(0u32..64, 1..40),
     ) {
         let text = |n: u32| format!("10.0.0.{n}");
         let addresses: Vec<String> = own.iter().map(|n| text(*n)).collect();
         let mut rig = Rig::of::<Punt>(&json!({ "addresses": addresses })).expect("parameters");
-        for n in asked {
+        for n in destinations {
             let gate = rig.run(&udp([10, 0, 0, n as u8], 64)).0;
             prop_assert_eq!(gate, if own.contains(&n) { HOST } else { TRANSIT });
         }
