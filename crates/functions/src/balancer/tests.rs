@@ -110,7 +110,7 @@ fn clients_packets_reach_a_backend_and_replies_come_from_the_service() {
             assert_eq!(source, (CLIENT, port));
             assert!(backend.0[..3] == [10, 0, 0] && backend.1 == 8_080, "{backend:?}");
             assert_eq!(forwarded, frame((CLIENT, port), backend, b"a query"), "nothing else changes");
-            let answer = both.comes_back(&frame(backend, (CLIENT, port), b"an answer")).expect("of the session");
+            let answer = both.comes_back(&frame(backend, (CLIENT, port), b"an answer")).expect("a session");
             assert_eq!(answer, frame((VIP, 80), (CLIENT, port), b"an answer"));
         }
     }
@@ -121,7 +121,7 @@ fn a_tcp_connection_keeps_its_backend_through_its_states() {
     let mut both = Both::new(of("tcp", &[1, 2, 3]));
     let client = (CLIENT, 40_000);
     let (_, backend) = ends(&both.goes(&tcp(client, (VIP, 80), "S")).expect("a backend"));
-    both.comes_back(&tcp(backend, client, "SA")).expect("of the session");
+    both.comes_back(&tcp(backend, client, "SA")).expect("a session");
     for _ in 0..3 {
         assert_eq!(both.goes(&tcp(client, (VIP, 80), "A")), Some(tcp(client, backend, "A")));
         assert_eq!(both.comes_back(&tcp(backend, client, "A")), Some(tcp((VIP, 80), client, "A")));
@@ -190,7 +190,7 @@ fn unchanged_packets_go_to_the_backends_ethernet_address() {
     // A router sends an error about a backend's reply to the service's address.
     both.goes(&tcp((CLIENT, 1), (VIP, 443), "S")).expect("a backend");
     let sent_error = error([203, 0, 113, 1], VIP, &tcp((VIP, 443), (CLIENT, 1), "SA"), 28);
-    assert_eq!(both.goes(&sent_error).expect("of the session")[6..], sent_error[6..]);
+    assert_eq!(both.goes(&sent_error).expect("a session")[6..], sent_error[6..]);
 }
 
 #[test]
@@ -212,19 +212,19 @@ fn errors_reach_the_sender_of_the_quoted_packet() {
                 let forwarded = both.goes(&sent).expect("a backend");
                 let (_, backend) = ends(&forwarded);
                 // A router's error about a packet on its way to the backend.
-                let translated = both.comes_back(&error(router, CLIENT, &forwarded, quote)).expect("of the session");
+                let translated = both.comes_back(&error(router, CLIENT, &forwarded, quote)).expect("a session");
                 assert_eq!(translated, error(VIP, CLIENT, &sent, quote));
                 // A router's error about a reply on its way to the client.
                 let reply = frame(backend, client, "SA");
-                let outside = both.comes_back(&reply).expect("of the session");
-                let translated = both.goes(&error(router, VIP, &outside, quote)).expect("of the session");
+                let outside = both.comes_back(&reply).expect("a session");
+                let translated = both.goes(&error(router, VIP, &outside, quote)).expect("a session");
                 assert_eq!(translated, error(router, backend.0, &reply, quote));
             }
             // Without a session, the error goes to the backend that the session would have.
             let (_, backend) = ends(&both.goes(&frame((CLIENT, 9_000), (VIP, 80), "S")).expect("a backend"));
             both.pass(10_000);
             let sent_error = error(router, VIP, &frame((VIP, 80), (CLIENT, 9_000), "SA"), 28);
-            let translated = both.goes(&sent_error).expect("of the service");
+            let translated = both.goes(&sent_error).expect("a service");
             assert_eq!(translated, error(router, backend.0, &frame(backend, (CLIENT, 9_000), "SA"), 28));
         }
     }
@@ -254,11 +254,11 @@ fn errors_about_first_fragments_reach_the_sender_of_the_datagram() {
             let sent = udp(client, (VIP, 80), b"a long enough payload");
             let forwarded = both.goes(&sent).expect("a backend");
             let (_, backend) = ends(&forwarded);
-            let back = both.comes_back(&error(router, CLIENT, &first(&forwarded), quote)).expect("of the session");
+            let back = both.comes_back(&error(router, CLIENT, &first(&forwarded), quote)).expect("a session");
             assert_eq!(back, error(VIP, CLIENT, &first(&sent), quote));
             let reply = udp(backend, client, b"a long enough reply");
-            let outside = both.comes_back(&reply).expect("of the session");
-            let forwarded = both.goes(&error(router, VIP, &first(&outside), quote)).expect("of the session");
+            let outside = both.comes_back(&reply).expect("a session");
+            let forwarded = both.goes(&error(router, VIP, &first(&outside), quote)).expect("a session");
             assert_eq!(forwarded, error(router, backend.0, &first(&reply), quote));
         }
     }
@@ -423,7 +423,7 @@ fn replies_may_come_to_another_worker() {
 }
 
 #[test]
-fn sessions_are_shown_and_ended_whatever_the_mode() {
+fn sessions_are_shown_and_ended_in_both_modes() {
     let mut direct = service("udp", &[1]);
     direct["mode"] = json!("direct");
     direct["backends"] = json!([{ "address": "10.0.0.1", "mac": "02:00:00:00:00:01" }]);

@@ -126,7 +126,7 @@ pub struct Headers<T> {
     /// TCP's control bits; 0 for other protocols.
     pub flags: u8,
     /// Whether the packet may be the first of a connection. False only for the reply to an ICMP query.
-    pub asks: bool,
+    pub may_open: bool,
 }
 
 impl Shown<Tuple4> {
@@ -167,7 +167,8 @@ fn transport<T>(
     let Some((protocol, start)) = packet.transport() else { return Shown::Malformed };
     let (end, ports) = (packet.network_end(), packet.ports());
     let header = packet.data().get(start..end).unwrap_or_default();
-    let shown = |ports, flags, asks| Shown::Packet(Headers { tuple: tuple(ports, protocol), protocol, flags, asks });
+    let shown =
+        |ports, flags, may_open| Shown::Packet(Headers { tuple: tuple(ports, protocol), protocol, flags, may_open });
     if protocol == types.protocol() {
         return icmp(header, types, is_between_neighbours, shown, quoted);
     }
@@ -201,7 +202,7 @@ fn icmp<T>(
         return Shown::Neighbour;
     }
     match types.query(*kind) {
-        Some(query) => word.map_or(Shown::Malformed, |(word, _)| shown(query.ports(*word), 0, query.asks())),
+        Some(query) => word.map_or(Shown::Malformed, |(word, _)| shown(query.ports(*word), 0, query.is_query())),
         None => match shown(message_ports(*kind), 0, true) {
             Shown::Packet(headers) => Shown::Message(headers),
             other => other,

@@ -26,13 +26,13 @@ const QUERIES6: [(u8, u8); 3] = [(128, 129), (139, 140), (160, 161)];
 pub(super) struct Query {
     /// Number of its type, starting with 1.
     number: u16,
-    asks: bool,
+    is_query: bool,
 }
 
 impl Query {
     /// Whether it is the query, not the reply.
-    pub(super) fn asks(self) -> bool {
-        self.asks
+    pub(super) fn is_query(self) -> bool {
+        self.is_query
     }
 
     /// Returns the numbers that replace the ports, from the word after the checksum. The side that sends the query has
@@ -41,7 +41,7 @@ impl Query {
     pub(super) fn ports(self, word: [u8; 4]) -> (u16, u16) {
         let identifier = u16::from_be_bytes([word[0], word[1]]);
         let other = identifier.wrapping_add(self.number);
-        if self.asks { (identifier, other) } else { (other, identifier) }
+        if self.is_query { (identifier, other) } else { (other, identifier) }
     }
 }
 
@@ -74,8 +74,8 @@ impl Types {
             Self::V4 => &QUERIES4,
             Self::V6 => &QUERIES6,
         };
-        let at = queries.iter().position(|(asks, answers)| kind == *asks || kind == *answers)?;
-        Some(Query { number: at as u16 + 1, asks: queries[at].0 == kind })
+        let at = queries.iter().position(|(query, reply)| kind == *query || kind == *reply)?;
+        Some(Query { number: at as u16 + 1, is_query: queries[at].0 == kind })
     }
 }
 
@@ -128,11 +128,11 @@ mod tests {
         for types in [Types::V4, Types::V6] {
             let mut pairs: BTreeMap<(u16, u16), (bool, u8, u16)> = BTreeMap::new();
             for kind in 0..=255u8 {
-                let Some(query) = types.query(kind).filter(|query| query.asks()) else { continue };
+                let Some(query) = types.query(kind).filter(|query| query.is_query()) else { continue };
                 for identifier in (0..600).chain(65_000..=65_535u16) {
                     let [high, low] = identifier.to_be_bytes();
                     let (from, to) = query.ports([high, low, 1, 2]);
-                    assert_eq!(from, identifier, "the identifier is on the side that asks");
+                    assert_eq!(from, identifier, "the identifier is on the side of the query");
                     for (turned, pair) in [(false, (from, to)), (true, (to, from))] {
                         assert_eq!(pairs.insert(pair, (turned, kind, identifier)), None, "{kind} {identifier}");
                     }
@@ -145,10 +145,10 @@ mod tests {
                 }
             }
         }
-        for (asks, answers) in QUERIES4 {
+        for (query, reply) in QUERIES4 {
             let ports = |kind: u8| Types::V4.query(kind).expect("a query").ports([1, 2, 3, 4]);
-            let (from, to) = ports(asks);
-            assert_eq!(ports(answers), (to, from));
+            let (from, to) = ports(query);
+            assert_eq!(ports(reply), (to, from));
         }
     }
 

@@ -115,7 +115,7 @@ impl LentSessions<'_> {
         }
         // The module that opens sessions may come after this one, so the packet may open a session.
         let opens = headers.protocol != TCP || opens(headers.flags) || self.picks_up();
-        let to_server = (headers.asks && opens).then_some(true);
+        let to_server = (headers.may_open && opens).then_some(true);
         Some(SessionStanding { to_server, ..SessionStanding::default() })
     }
 

@@ -304,8 +304,8 @@ fn connection_type(which: u8) -> Type {
 type Sent = (u8, u8, bool, bool);
 
 fn sent_frame((which, flags, reply, tagged): Sent, outward: bool, ipv6: bool) -> Vec<u8> {
-    let (here, there) = ((which, 4_000), THERE);
-    let (from, to) = if outward { (here, there) } else { (there, here) };
+    let (host, peer) = ((which, 4_000), THERE);
+    let (from, to) = if outward { (host, peer) } else { (peer, host) };
     match connection_type(which) {
         Type::Tcp => frame(from, to, Some(flags), ipv6, tagged),
         Type::Udp => frame(from, to, None, ipv6, tagged),
@@ -478,8 +478,8 @@ proptest! {
                     (true, _) => format!("[{}]:{port}", std::net::Ipv6Addr::from(wide)),
                 }
             };
-            let (here, there) = (end(*which, 4_000), end(THERE.0, THERE.1));
-            let ends = if *inwards { (there, here) } else { (here, there) };
+            let (host, peer) = (end(*which, 4_000), end(THERE.0, THERE.1));
+            let ends = if *inwards { (peer, host) } else { (host, peer) };
             (ends, known.state())
         });
         prop_assert_eq!((shown, lines.len()), (known.collect(), model.len()));

@@ -104,9 +104,9 @@ impl<T: Tuple> Tracker<T> {
 
     /// Whether a packet may be the first of a connection. The rules are not considered here.
     pub(super) fn may_open(&self, headers: &Headers<T>, settings: &Settings) -> Result<(), Refusal> {
-        let Headers { flags, asks, protocol, .. } = *headers;
+        let Headers { flags, may_open, protocol, .. } = *headers;
         let tcp = protocol == forebay_packet::wire::ipv4::TCP;
-        if !asks || tcp && !opens(flags) && !settings.picks_up {
+        if !may_open || tcp && !opens(flags) && !settings.picks_up {
             return Err(Refusal::Session);
         }
         if tcp && self.half_open >= settings.half_open as u64 {

@@ -12,7 +12,7 @@ const FAR: [u8; 4] = [203, 0, 113, 9];
 fn rig(more: serde_json::Value) -> Rig {
     let mut params = json!({ "interfaces": ["lan"], "error": "time_exceeded" });
     params.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
-    Rig::within::<IcmpError>(&params, &mut surroundings().0).expect("right")
+    Rig::within::<IcmpError>(&params, &mut surroundings().0).expect("parameters")
 }
 
 #[test]
@@ -241,9 +241,9 @@ fn errors_are_limited_and_come_from_the_interface_of_the_packet() {
     let params = json!({ "mac": "02:00:00:00:00:02", "addresses": ["198.51.100.1/24"], "number": 4 });
     let params = serde_json::from_value(params).expect("parameters");
     let wan = <Interface as forebay_graph::DeclareState>::new(params, &mut Setup::new("wan", &mut surroundings));
-    surroundings.state.insert("wan".to_owned(), Arc::new(wan.expect("right")));
+    surroundings.state.insert("wan".to_owned(), Arc::new(wan.expect("parameters")));
     let params = json!({ "interfaces": ["lan", "wan"], "error": "time_exceeded" });
-    let mut rig = Rig::within::<IcmpError>(&params, &mut surroundings).expect("right");
+    let mut rig = Rig::within::<IcmpError>(&params, &mut surroundings).expect("parameters");
     let word = surroundings.words[WORD];
     let mut from = |number: u32, frame: &[u8]| {
         let mut batch = forebay_packet::Batch::with_capacity(1);
@@ -260,7 +260,7 @@ fn errors_are_limited_and_come_from_the_interface_of_the_packet() {
 }
 
 #[test]
-fn faults_name_the_place_the_value_and_what_is_allowed() {
+fn faults_name_the_parameter_the_value_and_the_allowed_ones() {
     for (more, error) in [
         (json!({ "interfaces": [] }), "interfaces: 0 interfaces: allowed are 1 to 64"),
         (json!({ "interfaces": ["x"] }), "interfaces[0]: no state is called 'x'"),

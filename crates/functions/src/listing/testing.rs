@@ -11,26 +11,26 @@ pub(crate) fn table(rig: &Rig, name: &str) -> Arc<dyn Table> {
 }
 
 /// Runs `ask` on its own thread, and wakes the workers until it returns.
-pub(crate) fn asked<T: Send>(rigs: &mut [&mut Rig], ask: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn run_while_serving<T: Send>(rigs: &mut [&mut Rig], ask: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
-        let asking = scope.spawn(ask);
-        while !asking.is_finished() {
+        let request = scope.spawn(ask);
+        while !request.is_finished() {
             rigs.iter_mut().for_each(|rig| _ = rig.wake());
         }
-        asking.join().expect("it does not panic")
+        request.join().expect("it does not panic")
     })
 }
 
 /// Returns the lines that a filter selects.
 pub(crate) fn chosen(rig: &mut Rig, name: &str, filter: &str) -> Vec<String> {
     let table = table(rig, name);
-    asked(&mut [rig], move || table.chosen(filter, None, 100_000).expect("an answer"))
+    run_while_serving(&mut [rig], move || table.chosen(filter, None, 100_000).expect("an answer"))
 }
 
 /// Applies changes to a table.
 pub(crate) fn changed(rig: &mut Rig, name: &str, changes: &[&str]) -> Outcome {
     let table = table(rig, name);
-    asked(&mut [rig], move || table.apply(changes))
+    run_while_serving(&mut [rig], move || table.apply(changes))
 }
 
 /// Returns the value of a word `NAME=VALUE` of a line.

@@ -266,7 +266,8 @@ fn no_byte_is_lost_in_an_hour() {
         now += step;
     }
     let last = now - step;
-    let bytes = cbs + u64::try_from(u128::from(cir) * u128::from(last) / u128::from(8 * hertz)).expect("few");
+    let bytes = cbs
+        + u64::try_from(u128::from(cir) * u128::from(last) / u128::from(8 * hertz)).expect("a number within 64 bits");
     assert_eq!(green, bytes / 1_500);
 }
 

@@ -243,7 +243,7 @@ mod tests {
     proptest! {
         /// After each rotation the new file alone is enough to know which bindings exist.
         #[test]
-        fn a_new_file_says_by_itself_which_bindings_there_are(
+        fn a_new_file_alone_lists_all_bindings(
             steps in prop::collection::vec((0u8..12, 0u16..2, 0u16..4), 1..200),
         ) {
             let (mut live, mut whole, mut file, mut workers) = (Live::default(), Vec::new(), Vec::new(), 2);

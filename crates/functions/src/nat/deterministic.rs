@@ -338,7 +338,7 @@ mod tests {
             let mut taken = std::collections::BTreeSet::new();
             for number in 0..insides {
                 let inside = address("10.16.0.0") + number;
-                let (outside, (from, to)) = blocks.of(inside).expect("of the prefix");
+                let (outside, (from, to)) = blocks.of(inside).expect("an address of the prefix");
                 prop_assert!(outside < count && from >= ports.0 && to <= ports.1);
                 prop_assert!(blocks.reserve().is_none_or(|reserve| to < reserve.0));
                 prop_assert_eq!(usize::from(to - from) + 1, blocks.size());
@@ -355,7 +355,7 @@ mod tests {
             for (outside, port) in probes {
                 let outside = base + outside % (count + 1);
                 if let Some(inside) = blocks.owner(outside, port) {
-                    let (number, (from, to)) = blocks.of(inside).expect("of the prefix");
+                    let (number, (from, to)) = blocks.of(inside).expect("an address of the prefix");
                     prop_assert!(base + number == outside && (from..=to).contains(&port));
                 } else {
                     let has = |inside| blocks.of(inside).is_some_and(|(number, range)| {

@@ -207,7 +207,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_what_is_right_is_given_out(modulus in 1u16..50, rest in 0u16..50, secret: u64) {
+        fn only_suitable_ports_are_allocated(modulus in 1u16..50, rest in 0u16..50, secret: u64) {
             let right = |port: u16| port % modulus == rest % modulus;
             let (mut ports, range) = (Ports::new(1, secret).expect("memory"), (2_000, 2_999));
             let mut count = 0;

@@ -134,12 +134,14 @@ pub(super) fn ends(frame: &[u8]) -> (([u8; 4], u16), ([u8; 4], u16)) {
     let (source, destination) = (header.source(), header.destination());
     let ports = match parsed.transport.expect("a transport") {
         TransportSlice::Udp(udp) => {
-            let sum = udp.to_header().calc_checksum_ipv4_raw(source, destination, udp.payload()).expect("short");
+            let sum =
+                udp.to_header().calc_checksum_ipv4_raw(source, destination, udp.payload()).expect("a short packet");
             assert!(udp.checksum() == sum || udp.checksum() == 0, "UDP's checksum");
             (udp.source_port(), udp.destination_port())
         }
         TransportSlice::Tcp(tcp) => {
-            let sum = tcp.to_header().calc_checksum_ipv4_raw(source, destination, tcp.payload()).expect("short");
+            let sum =
+                tcp.to_header().calc_checksum_ipv4_raw(source, destination, tcp.payload()).expect("a short packet");
             assert_eq!(tcp.checksum(), sum, "TCP's checksum");
             (tcp.source_port(), tcp.destination_port())
         }
@@ -169,7 +171,7 @@ fn a_reply_is_translated_back() {
         let outside = nat.goes_out(&sent).expect("it opens a session");
         let (source, destination) = ends(&outside);
         assert!(is_of_pool(source.0) && source.1 >= 1_024 && destination == (PEER, 53));
-        let back = nat.comes_back(&reply((PEER, 53), source, b"an answer")).expect("of the session");
+        let back = nat.comes_back(&reply((PEER, 53), source, b"an answer")).expect("a session");
         assert_eq!(ends(&back), ((PEER, 53), (HOST, 5_000)));
         assert_eq!(back, reply((PEER, 53), (HOST, 5_000), b"an answer"), "only the destination changes");
     }
@@ -178,23 +180,23 @@ fn a_reply_is_translated_back() {
 #[test]
 fn a_tcp_connection_runs_through_its_states() {
     let mut nat = plain();
-    let (here, there) = ((HOST, 40_000), (PEER, 80));
-    assert_eq!(nat.goes_out(&tcp(here, there, "A")), None, "no SYN");
-    let (outside, _) = ends(&nat.goes_out(&tcp(here, there, "S")).expect("a SYN"));
-    assert_eq!(ends(&nat.comes_back(&tcp(there, outside, "SA")).expect("an answer")).1, here);
+    let (host, peer) = ((HOST, 40_000), (PEER, 80));
+    assert_eq!(nat.goes_out(&tcp(host, peer, "A")), None, "no SYN");
+    let (outside, _) = ends(&nat.goes_out(&tcp(host, peer, "S")).expect("a SYN"));
+    assert_eq!(ends(&nat.comes_back(&tcp(peer, outside, "SA")).expect("an answer")).1, host);
     for _ in 0..3 {
-        assert_eq!(ends(&nat.goes_out(&tcp(here, there, "A")).expect("the session")).0, outside);
-        assert_eq!(ends(&nat.comes_back(&tcp(there, outside, "A")).expect("the session")).1, here);
+        assert_eq!(ends(&nat.goes_out(&tcp(host, peer, "A")).expect("the session")).0, outside);
+        assert_eq!(ends(&nat.comes_back(&tcp(peer, outside, "A")).expect("the session")).1, host);
     }
     // RFC 5382 section 5: two hours and four minutes for an established connection, less for one that has ended.
     nat.pass(7_400);
-    assert!(nat.goes_out(&tcp(here, there, "A")).is_some());
-    nat.goes_out(&tcp(here, there, "FA")).expect("the session");
-    nat.comes_back(&tcp(there, outside, "FA")).expect("the session");
-    assert!(nat.goes_out(&tcp(here, there, "A")).is_some());
+    assert!(nat.goes_out(&tcp(host, peer, "A")).is_some());
+    nat.goes_out(&tcp(host, peer, "FA")).expect("the session");
+    nat.comes_back(&tcp(peer, outside, "FA")).expect("the session");
+    assert!(nat.goes_out(&tcp(host, peer, "A")).is_some());
     nat.pass(250);
-    assert_eq!(nat.goes_out(&tcp(here, there, "A")), None);
-    assert_eq!(nat.comes_back(&tcp(there, outside, "A")), None);
+    assert_eq!(nat.goes_out(&tcp(host, peer, "A")), None);
+    assert_eq!(nat.comes_back(&tcp(peer, outside, "A")), None);
 }
 
 #[test]
@@ -221,7 +223,7 @@ fn errors_reach_the_sender_of_the_quoted_packet() {
         let outside = nat.goes_out(&sent).expect("it opens a session");
         let (source, _) = ends(&outside);
         // A router's error about a packet that went out.
-        let back = nat.comes_back(&error(router, source.0, &outside, quote)).expect("of the session");
+        let back = nat.comes_back(&error(router, source.0, &outside, quote)).expect("a session");
         assert_eq!(back, error(router, HOST, &sent, quote));
         // The host's error about a packet that came back.
         let answer = match sent[23] {
@@ -229,8 +231,8 @@ fn errors_reach_the_sender_of_the_quoted_packet() {
             17 => udp((PEER, 53), source, b"an answer"),
             _ => echo(PEER, source.0, source.1, true),
         };
-        let inner = nat.comes_back(&answer).expect("of the session");
-        let out = nat.goes_out(&error(HOST, PEER, &inner, quote.min(inner.len() - 14))).expect("of the session");
+        let inner = nat.comes_back(&answer).expect("a session");
+        let out = nat.goes_out(&error(HOST, PEER, &inner, quote.min(inner.len() - 14))).expect("a session");
         assert_eq!(out, error(source.0, PEER, &answer, quote.min(inner.len() - 14)));
     }
     let stranger = udp((HOST, 1), (PEER, 9_999), b"12345678");
@@ -262,7 +264,7 @@ fn errors_about_first_fragments_reach_the_sender_of_the_datagram() {
         let outside = nat.goes_out(&sent).expect("it opens a session");
         let (source, _) = ends(&outside);
         let about = |frame: &[u8], offset| fragment(frame, offset);
-        let back = nat.comes_back(&error(router, source.0, &about(&outside, 0x2000), quote)).expect("of the session");
+        let back = nat.comes_back(&error(router, source.0, &about(&outside, 0x2000), quote)).expect("a session");
         assert_eq!(back, error(router, HOST, &about(&sent, 0x2000), quote));
         assert_eq!(
             nat.comes_back(&error(router, source.0, &about(&outside, 0x2001), quote)),
@@ -283,16 +285,16 @@ fn a_query_from_outside_by_a_known_identifier_disturbs_nothing() {
         builder.icmpv4_raw(kind, 0, [high, low, 0, 1]).write(&mut frame, b"query").expect("memory");
         frame
     };
-    for (asks, answers) in [(8, 0), (13, 14), (15, 16), (17, 18), (42, 43)] {
-        let out = nat.goes_out(&query(HOST, PEER, 77, asks)).expect("a query opens a session");
+    for (request, reply) in [(8, 0), (13, 14), (15, 16), (17, 18), (42, 43)] {
+        let out = nat.goes_out(&query(HOST, PEER, 77, request)).expect("a query opens a session");
         let outside = ([out[26], out[27], out[28], out[29]], u16::from_be_bytes([out[38], out[39]]));
-        assert_eq!(out, query(outside.0, PEER, outside.1, asks), "nothing else changes");
-        assert_eq!(nat.back.run(&query(PEER, outside.0, outside.1, asks)).0, NO_SESSION);
-        assert_eq!(nat.out.run(&query(HOST, PEER, 77, answers)).0, NO_SESSION);
-        let back = nat.comes_back(&query(PEER, outside.0, outside.1, answers)).expect("an answer");
-        assert_eq!(back, query(PEER, HOST, 77, answers));
-        let back = nat.comes_back(&error([203, 0, 113, 1], outside.0, &out, 28)).expect("of the session");
-        assert_eq!(back, error([203, 0, 113, 1], HOST, &query(HOST, PEER, 77, asks), 28));
+        assert_eq!(out, query(outside.0, PEER, outside.1, request), "nothing else changes");
+        assert_eq!(nat.back.run(&query(PEER, outside.0, outside.1, request)).0, NO_SESSION);
+        assert_eq!(nat.out.run(&query(HOST, PEER, 77, reply)).0, NO_SESSION);
+        let back = nat.comes_back(&query(PEER, outside.0, outside.1, reply)).expect("an answer");
+        assert_eq!(back, query(PEER, HOST, 77, reply));
+        let back = nat.comes_back(&error([203, 0, 113, 1], outside.0, &out, 28)).expect("a session");
+        assert_eq!(back, error([203, 0, 113, 1], HOST, &query(HOST, PEER, 77, request), 28));
     }
     // Messages that are not queries have no identifier to translate.
     for kind in [5, 9, 10, 40, 255] {
@@ -304,16 +306,16 @@ fn a_query_from_outside_by_a_known_identifier_disturbs_nothing() {
 #[test]
 fn traffic_after_a_stray_reset_keeps_the_session() {
     let mut nat = plain();
-    let (here, there) = ((HOST, 5_000), (PEER, 80));
-    let (outside, _) = ends(&nat.goes_out(&tcp(here, there, "S")).expect("it opens a session"));
-    assert!(nat.comes_back(&tcp(there, outside, "SA")).is_some());
-    assert!(nat.goes_out(&tcp(here, there, "A")).is_some());
+    let (host, peer) = ((HOST, 5_000), (PEER, 80));
+    let (outside, _) = ends(&nat.goes_out(&tcp(host, peer, "S")).expect("it opens a session"));
+    assert!(nat.comes_back(&tcp(peer, outside, "SA")).is_some());
+    assert!(nat.goes_out(&tcp(host, peer, "A")).is_some());
     for _ in 0..2 {
-        assert!(nat.comes_back(&tcp(there, outside, "R")).is_some());
-        assert!(nat.comes_back(&tcp(there, outside, "A")).is_some());
+        assert!(nat.comes_back(&tcp(peer, outside, "R")).is_some());
+        assert!(nat.comes_back(&tcp(peer, outside, "A")).is_some());
         nat.pass(7_000);
     }
-    assert!(nat.goes_out(&tcp(here, there, "A")).is_some());
+    assert!(nat.goes_out(&tcp(host, peer, "A")).is_some());
 }
 
 /// Regression: if a quoted checksum was zero after the address was replaced, it was taken for a missing checksum.
@@ -330,13 +332,13 @@ fn a_quoted_checksum_that_passes_through_zero_is_still_one() {
     for payload in (0..=u16::MAX).map(u16::to_be_bytes) {
         let went = udp(outside, (PEER, 53), &payload);
         if over_address(&went, outside.0, HOST) == 0 {
-            let back = nat.comes_back(&error(router, outside.0, &went, 30)).expect("of the session");
+            let back = nat.comes_back(&error(router, outside.0, &went, 30)).expect("a session");
             assert_eq!(back, error(router, HOST, &udp((HOST, 5_000), (PEER, 53), &payload), 30));
             sent += 1;
         }
         let came = udp((PEER, 53), (HOST, 5_000), &payload);
         if over_address(&came, HOST, outside.0) == 0 {
-            let out = nat.goes_out(&error(HOST, PEER, &came, 30)).expect("of the session");
+            let out = nat.goes_out(&error(HOST, PEER, &came, 30)).expect("a session");
             assert_eq!(out, error(outside.0, PEER, &udp((PEER, 53), outside, &payload), 30));
             answered += 1;
         }
@@ -370,8 +372,11 @@ fn packets_from_outside_open_no_session_unless_the_filtering_allows_it() {
     let mut nat = Both::new(json!({ "pool": "192.0.2.1", "filtering": "endpoint_independent" }));
     let (outside, _) = ends(&nat.goes_out(&udp((HOST, 5_000), (PEER, 53), b"")).expect("room"));
     let stranger = ([198, 51, 100, 10], 99);
-    assert_eq!(ends(&nat.comes_back(&udp(stranger, outside, b"")).expect("from anywhere")).1, (HOST, 5_000));
-    assert_eq!(ends(&nat.goes_out(&udp((HOST, 5_000), stranger, b"")).expect("its answer")).0, outside);
+    assert_eq!(
+        ends(&nat.comes_back(&udp(stranger, outside, b"")).expect("a packet from any address")).1,
+        (HOST, 5_000)
+    );
+    assert_eq!(ends(&nat.goes_out(&udp((HOST, 5_000), stranger, b"")).expect("a reply")).0, outside);
     assert_eq!(nat.comes_back(&udp(stranger, (outside.0, outside.1 ^ 1), b"")), None, "a port that is not in use");
 }
 
@@ -383,7 +388,7 @@ fn forwards_are_always_there() {
     for client in 1_000..1_010 {
         let back = nat.comes_back(&tcp((PEER, client), ([192, 0, 2, 1], 80), "S")).expect("forwarded");
         assert_eq!(ends(&back), ((PEER, client), server));
-        let out = nat.goes_out(&tcp(server, (PEER, client), "SA")).expect("its answer");
+        let out = nat.goes_out(&tcp(server, (PEER, client), "SA")).expect("a reply");
         assert_eq!(ends(&out).0, ([192, 0, 2, 1], 80));
     }
     assert_eq!(nat.comes_back(&tcp((PEER, 1), ([192, 0, 2, 1], 81), "S")), None);

@@ -274,7 +274,7 @@ impl Translator {
         if protocol == TCP && !opens(flags) || self.is_of_pool(u32::from_be_bytes(plain.ip.destination)) {
             return None;
         }
-        let headers = Headers { tuple: inside, protocol, flags, asks: true };
+        let headers = Headers { tuple: inside, protocol, flags, may_open: true };
         let found = match self.open_outwards(&headers, spot) {
             Ok(found) => found,
             Err(gate) => return Some(gate),
@@ -374,7 +374,7 @@ impl Translator {
         if found.is_some() && found.side() == side {
             return Ok(found);
         }
-        if !headers.asks || found.is_some() || headers.tuple.protocol() == TCP && !opens(headers.flags) {
+        if !headers.may_open || found.is_some() || headers.tuple.protocol() == TCP && !opens(headers.flags) {
             return Err(NO_SESSION);
         }
         match direction {

@@ -150,7 +150,7 @@ fn fragments_of_other_tunnels_belong_to_other_datagrams_if_words_are_named() {
     let six = |byte: u8| [part_v6(5, 0, &[byte; 48], true), part_v6(5, 48, &[byte; 48], false)];
     for (parts, others) in [(&parts[..], &others[..]), (&six(1), &six(2))] {
         let mut around = Surroundings::new(Frequency::new(1e9));
-        let mut rig = Rig::within::<Reassemble>(&json!({ "words": ["teid", "vni"] }), &mut around).expect("right");
+        let mut rig = Rig::within::<Reassemble>(&json!({ "words": ["teid", "vni"] }), &mut around).expect("parameters");
         let word = around.words["vni"];
         let mixed = run_with(&mut rig, word, &[(&parts[0], 1), (&others[1], 2)]);
         assert_eq!((mixed, rig.held()), (Vec::new(), 2));

@@ -111,7 +111,7 @@ impl Bucket {
     fn when(&self, now: u64, bytes: usize) -> u64 {
         let cost = bytes as u128 * 8 * u128::from(HERTZ);
         let have = self.at(now);
-        now + u64::try_from(cost.saturating_sub(have).div_ceil(u128::from(self.rate))).expect("soon")
+        now + u64::try_from(cost.saturating_sub(have).div_ceil(u128::from(self.rate))).expect("a time within 64 bits")
     }
 
     fn spend(&mut self, now: u64, bytes: usize) {

@@ -139,7 +139,7 @@ mod tests {
             steps in prop::collection::vec((any::<bool>(), 0u32..2_000, 1u32..300, 28u32..=32), 1..40),
         ) {
             let every = |number: u32| (prefix(number << 4, 30), prefix(number << 8, 30));
-            let mut side = Side::new(&mut (0..first).map(every)).expect("they do not overlap");
+            let mut side = Side::new(&mut (0..first).map(every)).expect("disjoint prefixes");
             let entry = |(from, to): (Prefix, Prefix)| (from.start, (from, to.start));
             let mut model: BTreeMap<u32, Entry> = (0..first).map(every).map(entry).collect();
             for (add, from, count, length) in steps {

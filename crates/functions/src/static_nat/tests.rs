@@ -83,9 +83,12 @@ fn checksums_are_right(frame: &[u8]) -> bool {
     let (source, destination) = (header.source(), header.destination());
     let transport = match parsed.transport {
         Some(TransportSlice::Udp(udp)) => {
-            udp.checksum() == udp.to_header().calc_checksum_ipv4_raw(source, destination, udp.payload()).expect("short")
+            udp.checksum()
+                == udp.to_header().calc_checksum_ipv4_raw(source, destination, udp.payload()).expect("a short packet")
         }
-        Some(TransportSlice::Tcp(tcp)) => tcp.checksum() == tcp.calc_checksum_ipv4(source, destination).expect("short"),
+        Some(TransportSlice::Tcp(tcp)) => {
+            tcp.checksum() == tcp.calc_checksum_ipv4(source, destination).expect("a short packet")
+        }
         Some(TransportSlice::Icmpv4(icmp)) => icmp.is_checksum_valid(),
         _ => true,
     };
@@ -183,7 +186,7 @@ fn the_packet_that_an_icmp_error_quotes_is_translated() {
 }
 
 #[test]
-fn its_effect_replayed_is_what_it_does() {
+fn replaying_its_effect_equals_processing() {
     for direction in ["out", "in"] {
         let mut rig = nat(direction);
         for frame in [udp(INSIDE, OUTSIDE, b"abc"), tcp(INSIDE, OUTSIDE, b""), udp(PEER, PEER, b""), ipv6()] {

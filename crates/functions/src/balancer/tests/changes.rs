@@ -11,7 +11,7 @@ fn sessions_stay_where_they_are_when_backends_come_and_drain() {
     both.change(drained.clone());
     for (port, backend) in (0..300).zip(&before) {
         assert_eq!(both.choice(port), *backend);
-        let back = both.comes_back(&udp(*backend, (CLIENT, port), b"")).expect("of the session");
+        let back = both.comes_back(&udp(*backend, (CLIENT, port), b"")).expect("a session");
         assert_eq!(ends(&back).0, (VIP, 80));
     }
     let new: Vec<_> = (1_000..1_300).map(|port| both.choice(port).0[3]).collect();

@@ -64,12 +64,14 @@ pub(super) fn ends(frame: &[u8]) -> (End, End) {
     let (source, destination) = (header.source(), header.destination());
     let ports = match parsed.transport.expect("a transport") {
         TransportSlice::Udp(udp) => {
-            let sum = udp.to_header().calc_checksum_ipv4_raw(source, destination, udp.payload()).expect("short");
+            let sum =
+                udp.to_header().calc_checksum_ipv4_raw(source, destination, udp.payload()).expect("a short packet");
             assert!(udp.checksum() == sum || udp.checksum() == 0, "UDP's checksum");
             (udp.source_port(), udp.destination_port())
         }
         TransportSlice::Tcp(tcp) => {
-            let sum = tcp.to_header().calc_checksum_ipv4_raw(source, destination, tcp.payload()).expect("short");
+            let sum =
+                tcp.to_header().calc_checksum_ipv4_raw(source, destination, tcp.payload()).expect("a short packet");
             assert_eq!(tcp.checksum(), sum, "TCP's checksum");
             (tcp.source_port(), tcp.destination_port())
         }

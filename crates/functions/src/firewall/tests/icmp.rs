@@ -14,16 +14,16 @@ fn hosts_that_query_each_other_with_one_identifier_have_two_connections() {
             let [high, low] = identifier.to_be_bytes();
             let message =
                 |from: End, to: End, kind| icmp_message(from.0, to.0, (kind, 0), [high, low, 0, 1], b"ping", ipv6);
-            for (asks, answers) in queries {
-                let (there, back) = ((HERE, THERE), (THERE, HERE));
+            for (request, reply) in queries {
+                let (forward, back) = ((HERE, THERE), (THERE, HERE));
                 let send = |rig: &mut Rig, (from, to), kind| rig.run(&message(from, to, kind)).0;
-                assert_eq!(send(&mut wall.out, there, *asks), Gate::FIRST);
-                assert_eq!(send(&mut wall.out, there, *answers), NO_SESSION, "{asks}: there was no query");
-                assert_eq!(send(&mut wall.back, back, *asks), Gate::FIRST, "{asks} both ways by {identifier}");
-                assert_eq!(send(&mut wall.back, back, *answers), Gate::FIRST);
-                assert_eq!(send(&mut wall.out, there, *answers), Gate::FIRST);
+                assert_eq!(send(&mut wall.out, forward, *request), Gate::FIRST);
+                assert_eq!(send(&mut wall.out, forward, *reply), NO_SESSION, "{request}: there was no query");
+                assert_eq!(send(&mut wall.back, back, *request), Gate::FIRST, "{request} both ways by {identifier}");
+                assert_eq!(send(&mut wall.back, back, *reply), Gate::FIRST);
+                assert_eq!(send(&mut wall.out, forward, *reply), Gate::FIRST);
                 // Errors about queries and replies of both directions.
-                for kind in [asks, answers] {
+                for kind in [request, reply] {
                     let sent = message(HERE, THERE, *kind);
                     assert_eq!(wall.back.run(&error(HERE.0, &sent[14..], ipv6)).0, Gate::FIRST, "about {kind}");
                     let sent = message(THERE, HERE, *kind);
@@ -216,7 +216,7 @@ fn errors_reach_only_the_sender_of_the_quoted_packet() {
 
 /// Regression: errors about packets with extension headers were dropped, so no path MTU was found.
 #[test]
-fn errors_pass_whatever_extension_headers_they_quote() {
+fn errors_pass_with_any_quoted_extension_headers() {
     let mut wall = Both::new(json!({}));
     let sent = frame(HERE, THERE, None, true, false);
     assert_eq!(wall.out.run(&sent).0, Gate::FIRST);

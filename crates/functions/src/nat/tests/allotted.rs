@@ -33,7 +33,7 @@ fn each_address_gets_the_ports_of_its_block_only() {
             assert!(range.contains(&source.1) && all.insert(source), "{source:?} of {line}");
             let owner = chosen(&mut nat.out, "blocks", &format!("{}:{}", Ipv4Addr::from(source.0), source.1));
             assert_eq!(owner, std::slice::from_ref(line));
-            let back = nat.comes_back(&udp((PEER, 53), source, b"")).expect("of the session");
+            let back = nat.comes_back(&udp((PEER, 53), source, b"")).expect("a session");
             assert_eq!(ends(&back).1, (host(number), 5_000 + inside));
         }
         let full = nat.out.run(&udp((host(number), 6_000), (PEER, 53), b"")).0;

@@ -24,21 +24,21 @@ fn message(from: [u8; 4], to: [u8; 4], kind: u8, words: [u16; 3]) -> Vec<u8> {
 #[test]
 fn checksums_of_queries_are_full_recomputations() {
     let words = || EDGES.into_iter().flat_map(|seq| EDGES.map(|data| (seq, data)));
-    for (asks, answers) in [(8, 0), (13, 14), (42, 43)] {
+    for (request, reply) in [(8, 0), (13, 14), (42, 43)] {
         for id in EDGES {
             let mut nat = plain();
             for (seq, data) in words() {
-                let sent = message(HOST, PEER, asks, [id, seq, data]);
+                let sent = message(HOST, PEER, request, [id, seq, data]);
                 let out = nat.goes_out(&sent).expect("a query opens a session");
                 let (outer, number) = ([out[26], out[27], out[28], out[29]], u16::from_be_bytes([out[38], out[39]]));
-                assert_eq!(out, message(outer, PEER, asks, [number, seq, data]));
-                let answer = message(PEER, outer, answers, [number, seq, data]);
+                assert_eq!(out, message(outer, PEER, request, [number, seq, data]));
+                let answer = message(PEER, outer, reply, [number, seq, data]);
                 let back = nat.comes_back(&answer).expect("an answer");
-                let inner = message(PEER, HOST, answers, [id, seq, data]);
-                assert_eq!(back, inner, "{answers}: {id:x} {seq:x} {data:x}");
+                let inner = message(PEER, HOST, reply, [id, seq, data]);
+                assert_eq!(back, inner, "{reply}: {id:x} {seq:x} {data:x}");
                 // An error about the reply, which quotes all of it.
-                let error_out = nat.goes_out(&error(HOST, PEER, &inner, 30)).expect("of the session");
-                assert_eq!(error_out, error(outer, PEER, &answer, 30), "{answers}: {id:x} {seq:x} {data:x}");
+                let error_out = nat.goes_out(&error(HOST, PEER, &inner, 30)).expect("a session");
+                assert_eq!(error_out, error(outer, PEER, &answer, 30), "{reply}: {id:x} {seq:x} {data:x}");
             }
         }
     }
@@ -99,7 +99,7 @@ fn wrong_checksums_stay_wrong() {
         for field in [field, 24] {
             let mut wrong = sent.clone();
             wrong[field] ^= 0x55;
-            let out = nat.goes_out(&wrong).expect("of the session");
+            let out = nat.goes_out(&wrong).expect("a session");
             assert_ne!(out[field..field + 2], right[field..field + 2]);
             let sum = |frame: &[u8]| u16::from_be_bytes([frame[field], frame[field + 1]]);
             let (before, after) = (checksum::add(!sum(&sent), sum(&wrong)), checksum::add(!sum(&right), sum(&out)));

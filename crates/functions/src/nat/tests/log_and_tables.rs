@@ -162,7 +162,7 @@ fn sessions_are_shown_and_ended() {
     let (outside, _) = ends(&nat.goes_out(&udp((HOST, 5_000), (PEER, 53), b"")).expect("room"));
     let (other, _) = ends(&nat.goes_out(&tcp(([10, 0, 0, 8], 6_000), (PEER, 80), "S")).expect("room"));
     nat.pass(10);
-    nat.comes_back(&udp((PEER, 53), outside, b"")).expect("of the session");
+    nat.comes_back(&udp((PEER, 53), outside, b"")).expect("a session");
     nat.pass(5);
     let outer = |end: ([u8; 4], u16)| format!("{}:{}", Ipv4Addr::from(end.0), end.1);
     let lines = chosen(&mut nat.out, "sessions", "all");

@@ -13,7 +13,7 @@ use super::*;
 fn table(pairs: &[(&str, &str)]) -> StaticMappings {
     let list: Vec<_> = pairs.iter().map(|(inside, outside)| json!({ "inside": inside, "outside": outside })).collect();
     StaticMappings::of(&serde_json::from_value::<Vec<Mapping>>(json!(list)).expect("prefixes"))
-        .expect("they do not overlap")
+        .expect("disjoint prefixes")
 }
 
 fn bits(address: &str) -> u32 {
@@ -95,7 +95,7 @@ fn a_reader_sees_both_sides_of_one_moment() {
             assert_eq!(table.apply(&[&format!("replace 10.0.0.0/24 {outside}")]).refused, []);
         }
         done.store(true, Ordering::Relaxed);
-        reader.join().expect("it saw nothing wrong");
+        reader.join().expect("no panic");
     });
 }
 
