@@ -266,8 +266,11 @@ impl Declare for Dpi {
         })?;
         let counted = names.iter().cloned().chain([CLEAN, "unseen"].map(str::to_owned));
         let classes = setup.counters("payloads", counted);
-        let report_matches =
-            if params.count == Count::Pattern { setup.entry_counters("matches", patterns.titles()) } else { Arc::default() };
+        let report_matches = if params.count == Count::Pattern {
+            setup.entry_counters("matches", patterns.titles())
+        } else {
+            Arc::default()
+        };
         let inspector = Inspector {
             patterns: patterns.reader(),
             gates: gates.into(),

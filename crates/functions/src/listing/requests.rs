@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_graph::Context;
-use forebay_measure::{Frequency, Nanos};
-use forebay_packet::Ticks;
+use forebay_units::{Frequency, Nanos, Ticks};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::WorkerTables;

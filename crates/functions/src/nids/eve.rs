@@ -1,5 +1,6 @@
 //! Alerts in the format of Suricata's EVE JSON: an event of the type `alert` a line.
 
+use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
 use serde::Serialize;
 
 use super::alerts::{Alert, address};
@@ -7,7 +8,6 @@ use super::classes;
 use super::groups::Ruleset;
 use super::rule::Action;
 use crate::inspection::payload::ICMPV6;
-use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
 
 /// An event.
 #[derive(Serialize)]

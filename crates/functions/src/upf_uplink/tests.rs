@@ -2,12 +2,12 @@
 //! them, and within their limit for any packets.
 
 use forebay_graph::{DeclareState, Rig, Surroundings};
-use forebay_packet::wire::gtpu::{Message, Signal as ParsedSignal, kind};
 use forebay_packet::Batch;
+use forebay_packet::wire::gtpu::{Message, Signal as ParsedSignal, kind};
+use forebay_units::{Frequency, Ticks};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::json;
-use forebay_units::{Frequency, Ticks};
 
 use super::*;
 use crate::gtpu_decap::GtpuDecap;
