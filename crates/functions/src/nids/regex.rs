@@ -60,7 +60,7 @@ impl Regex {
     /// # Errors
     /// The error and the allowed values.
     pub fn parse(text: &str, latin1: bool) -> Result<Self, String> {
-        let wrong = || format!("an expression has the automaton \"/EXPRESSION/FLAGS\", with the flags {FLAGS}");
+        let wrong = || format!("an expression has the form \"/EXPRESSION/FLAGS\", with the flags {FLAGS}");
         let delimiter = match text.strip_prefix('m') {
             Some(rest) => rest.chars().next().filter(char::is_ascii_punctuation),
             None => Some('/'),
