@@ -9,7 +9,7 @@ use forebay_models::batching::{Flow, Line, Model, Module};
 use forebay_protocol::{Layout, Snapshot, report::MoveReason};
 
 use crate::arrangement::{Arrangement, Assignment, movable};
-use crate::pilot::Settings;
+use crate::controller_runner::Settings;
 
 /// Turns that a packet may take.
 const TURNS: f64 = 2.0;

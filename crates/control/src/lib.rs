@@ -1,12 +1,13 @@
 //! Batch control: chooses triggers and hold limits while a pipeline runs, so that every flow keeps its delay objective
 //! and packets cost as little time as possible (`docs/control.md`).
 //!
-//! A [`Pilot`] receives a snapshot each period and returns the changes to make. It uses no workers, clocks or threads,
-//! so that it decides in the same way for a running pipeline, in simulated time and for a recording.
+//! A [`ControllerRunner`] receives a snapshot each period and returns the changes to make. It uses no workers, clocks
+//! or threads, so that it decides in the same way for a running pipeline, in simulated time and for a recording.
 
 #![forbid(unsafe_code)]
 
 mod arrangement;
+mod controller_runner;
 mod controllers;
 mod costs;
 mod decomposition;
@@ -15,14 +16,13 @@ mod learning;
 mod memory;
 mod outlook;
 mod period;
-mod pilot;
 pub mod recording;
 pub mod replay;
 #[cfg(test)]
 mod testing;
 
 pub use arrangement::Arrangement;
+pub use controller_runner::{ControllerRunner, Settings};
 pub use costs::{Costs, Profiled};
 pub use decomposition::{Decomposer, Move, Unmoved};
-pub use pilot::{Pilot, Settings};
 pub use recording::Log;

@@ -12,7 +12,7 @@ use forebay_units::Nanos;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::pilot::Settings;
+use crate::controller_runner::Settings;
 use crate::replay::{Summary, replay};
 
 mod figures;

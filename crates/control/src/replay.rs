@@ -9,9 +9,9 @@ use forebay_graph::SetupError;
 use forebay_protocol::{Decision, Layout, Snapshot, TriggerChange};
 use serde::Serialize;
 
+use crate::controller_runner::{ControllerRunner, Settings};
 use crate::costs::Costs;
 use crate::outlook::Outlook;
-use crate::pilot::{Pilot, Settings};
 use crate::recording::{Begin, Period};
 
 /// A period shorter than this part of its configured length is one of the first, which are short.
@@ -138,12 +138,12 @@ impl Summary {
 /// # Errors
 /// Returns an error if the controller does not accept the parameters.
 pub fn replay(begin: &Begin, periods: &[Period], settings: &Settings) -> Result<Vec<Replayed>, SetupError> {
-    let mut pilot = Pilot::new(settings, begin.layout.clone(), Costs::Recorded)?;
+    let mut runner = ControllerRunner::new(settings, begin.layout.clone(), Costs::Recorded)?;
     let mut outlook = Outlook::default();
     let short = periods.iter().take_while(|period| period.snapshot.period_s < FULL * begin.period_s).count();
     let periods = periods.iter().enumerate().map(|(number, period)| {
         let mut snapshot = period.snapshot.clone();
-        let actions = pilot.decide(&mut snapshot);
+        let actions = runner.decide(&mut snapshot);
         outlook.learn(&begin.layout, &snapshot);
         let decided = |actions: &Decision| decided(&outlook, &begin.layout, &snapshot, actions);
         let (recorded, replayed, same) = (decided(&period.actions), decided(actions), period.actions == *actions);

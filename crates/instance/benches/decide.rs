@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use forebay_control::{Costs, Pilot, Settings};
+use forebay_control::{ControllerRunner, Costs, Settings};
 use forebay_graph::{Cost, RunToCompletion, Sampler};
 use forebay_instance::{SimulatedTeam, Simulation};
 use forebay_models::batching::Line;
@@ -68,7 +68,7 @@ fn decide(c: &mut Criterion) {
                 guard: 0.05,
                 workers: 1,
             };
-            let mut pilot = Pilot::new(&settings, layout, known).expect("no parameters");
+            let mut runner = ControllerRunner::new(&settings, layout, known).expect("no parameters");
             let mut now = Ticks::ZERO;
             let id = BenchmarkId::new(name, format!("{hops} flows, {modules} modules"));
             group.bench_function(id, |b| {
@@ -78,7 +78,7 @@ fn decide(c: &mut Criterion) {
                         now += Ticks(PERIOD);
                         team.run(now);
                         let start = Instant::now();
-                        let actions = pilot.decide(sampler.take(now, &[])).actions.clone();
+                        let actions = runner.decide(sampler.take(now, &[])).actions.clone();
                         took += start.elapsed();
                         team.workers.iter_mut().for_each(|worker| worker.apply(&actions).expect("in order"));
                     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_control::{Costs, Decomposer, Log, Move, Pilot, Profiled, Settings};
+use forebay_control::{ControllerRunner, Costs, Decomposer, Log, Move, Profiled, Settings};
 use forebay_graph::{FlowError, Plan, Sampler, SetupError, Telemetry};
 use forebay_measure::{Away, Clock, Tsc};
 use forebay_protocol::{
@@ -78,7 +78,7 @@ impl Steering {
 /// Decides from period to period.
 pub(crate) struct Helm {
     pub(crate) steering: Arc<Steering>,
-    pilot: Pilot,
+    runner: ControllerRunner,
     sampler: Sampler,
     decided: u32,
     /// What parts flows, where they may.
@@ -96,14 +96,14 @@ impl Helm {
         now: Ticks,
         log: Option<&mut (dyn Log + 'static)>,
     ) -> Result<Self, SetupError> {
-        let pilot = Pilot::new(&steering.settings, steering.layout.clone(), steering.costs.clone())?;
+        let runner = ControllerRunner::new(&steering.settings, steering.layout.clone(), steering.costs.clone())?;
         if let Some(log) = log {
             log.begin(&steering.settings, &steering.layout);
         }
         let decomposer = Decomposer::new(&steering.settings, &steering.layout, steering.ways.clone());
         Ok(Self {
             steering,
-            pilot,
+            runner,
             sampler: Sampler::new(telemetries, began, now),
             decided: 0,
             decomposer,
@@ -114,7 +114,7 @@ impl Helm {
     /// What is to change its worker after the period that was just decided on.
     pub(crate) fn rearrangement(&mut self) -> Option<Move> {
         let decomposer = self.decomposer.as_mut()?;
-        let layout = self.pilot.layout();
+        let layout = self.runner.layout();
         let next = decomposer.decide(layout, self.sampler.last());
         let unmoved = decomposer.unmoved().map(|unmoved| {
             let (flow, worker) = (&layout.flows[unmoved.flow].name, unmoved.worker);
@@ -134,7 +134,7 @@ impl Helm {
 
     /// What will decide once this has moved.
     pub(crate) fn steering_after(&self, moved: &Move) -> Arc<Steering> {
-        Arc::new(self.steering.rearranged(moved.layout.clone(), self.pilot.costs().clone()))
+        Arc::new(self.steering.rearranged(moved.layout.clone(), self.runner.costs().clone()))
     }
 
     /// The triggers and hold limits that are in force, what was just decided included.
@@ -144,7 +144,7 @@ impl Helm {
             let hold = Nanos((told.hold_s * 1e9) as u64);
             [Action::SetTrigger { module, trigger: told.trigger }, Action::SetHold { module, hold }]
         });
-        before.chain(self.pilot.last().actions.iter().cloned()).collect()
+        before.chain(self.runner.last().actions.iter().cloned()).collect()
     }
 
     /// It has moved: `next` decides from now on, for workers that count here. No packets were taken from ports for `pause_us`.
@@ -157,7 +157,7 @@ impl Helm {
         pause_us: f64,
         mut log: Option<&mut (dyn Log + 'static)>,
     ) -> Result<(), SetupError> {
-        let layout = self.pilot.layout();
+        let layout = self.runner.layout();
         let told = MoveReport {
             at_s: moved.at_s,
             modules: moved.modules.iter().map(|module| layout.modules[*module].name.clone()).collect(),
@@ -195,9 +195,9 @@ impl Helm {
 
     /// Gives every flow that has an objective this one.
     pub(crate) fn set_objectives(&mut self, slo: Nanos, log: Option<&mut (dyn Log + 'static)>) {
-        self.pilot.set_objectives(slo);
+        self.runner.set_objectives(slo);
         if let Some(log) = log {
-            log.begin(&self.steering.settings, self.pilot.layout());
+            log.begin(&self.steering.settings, self.runner.layout());
         }
     }
 
@@ -206,11 +206,11 @@ impl Helm {
         let start = Tsc.now();
         self.decided = self.decided.saturating_add(1);
         let snapshot = self.sampler.take(now, away);
-        self.pilot.decide(snapshot);
+        self.runner.decide(snapshot);
         let took = Tsc.now().since(start);
-        let actions = self.pilot.last();
+        let actions = self.runner.last();
         // Objectives may have been changed since the steering was made.
-        self.steering.told().tell(self.pilot.layout(), snapshot, actions, Some(took));
+        self.steering.told().tell(self.runner.layout(), snapshot, actions, Some(took));
         if let Some(log) = log {
             log.period(snapshot, actions);
         }

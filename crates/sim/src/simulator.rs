@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use forebay_control::{Costs, Log, Pilot, Settings};
+use forebay_control::{ControllerRunner, Costs, Log, Settings};
 use forebay_graph::{RunToCompletion, SetupError, WeightedFair};
 use forebay_models::batching::Line;
 use forebay_protocol::{Action, FlowLayout, Layout, SchedulerKind, report::LostLines};
@@ -72,7 +72,7 @@ pub struct Simulator {
     scene: Arc<Scene>,
     team: Box<dyn Workers>,
     prices: Vec<CallCost>,
-    pilot: Option<(Pilot, Settings)>,
+    runner: Option<(ControllerRunner, Settings)>,
     decided: u32,
     log: Option<Box<dyn Log>>,
     snapshots: Snapshots,
@@ -111,7 +111,8 @@ impl Simulator {
         prices.resize(scene.layout.modules.len(), CallCost::default());
         let known = prices.iter().map(|price| Line { fixed: price.fixed.seconds(), each: price.each.seconds() });
         let known = Costs::Known(known.collect());
-        let pilot = control.map(|settings| Ok((Pilot::new(settings, scene.layout.clone(), known)?, settings.clone())));
+        let runner = control
+            .map(|settings| Ok((ControllerRunner::new(settings, scene.layout.clone(), known)?, settings.clone())));
         let scene = Arc::new(scene);
         let team: Box<dyn Workers> = match scene.layout.scheduler {
             SchedulerKind::RunToCompletion => Box::new(Team::<RunToCompletion>::new(&scene, &prices, options.seed)),
@@ -122,7 +123,7 @@ impl Simulator {
             State { key: StateKey::default(), stretch: Stretch::new(1.0), began: empty_tallies.clone(), known: None };
         let mut simulator = Self {
             snapshots: Snapshots::new(&scene),
-            pilot: pilot.transpose()?,
+            runner: runner.transpose()?,
             decided: 0,
             log: None,
             within: if let Detail::Within(within) = options.detail { Some(within) } else { None },
@@ -150,7 +151,7 @@ impl Simulator {
 
     /// Passes every further period, and the decision after it, to `log`.
     pub fn tell(&mut self, mut log: Box<dyn Log>) {
-        if let Some((_, settings)) = &self.pilot {
+        if let Some((_, settings)) = &self.runner {
             log.begin(settings, &self.scene.layout);
         }
         self.log = Some(log);
@@ -200,9 +201,9 @@ impl Simulator {
         let period = self.next - self.period_began;
         let periods = (until - self.next).0 / period.0;
         let span = Picos(period.0 * periods);
-        if let (Some(log), Some((pilot, _))) = (&mut self.log, &self.pilot) {
+        if let (Some(log), Some((runner, _))) = (&mut self.log, &self.runner) {
             for _ in 0..periods {
-                log.period(self.snapshots.again(), pilot.last());
+                log.period(self.snapshots.again(), runner.last());
             }
         }
         known.extrapolated_s += span.seconds();
@@ -261,7 +262,7 @@ impl Simulator {
     }
 
     fn next_interval(&self) -> Picos {
-        let period = self.pilot.as_ref().map_or(PERIOD, |(_, settings)| settings.period);
+        let period = self.runner.as_ref().map_or(PERIOD, |(_, settings)| settings.period);
         Picos((FIRST_DECISION.0 << self.decided.min(32)).min(period.0) * 1_000)
     }
 
@@ -379,12 +380,12 @@ impl Simulator {
         self.counted = empty_tallies(&self.scene);
         let is_known = self.state.known.is_some() && self.unsettled == 0;
         self.settled = if is_known { self.settled.saturating_add(1) } else { 0 };
-        let Some((pilot, _)) = &mut self.pilot else {
+        let Some((runner, _)) = &mut self.runner else {
             // Without a controller, no state can change.
             self.settled = self.settled.saturating_mul(SETTLED_DECISIONS);
             return;
         };
-        let actions = pilot.decide(snapshot);
+        let actions = runner.decide(snapshot);
         if let Some(log) = &mut self.log {
             log.period(snapshot, actions);
         }

@@ -44,10 +44,11 @@ fn recorded(periods: usize) -> String {
     {
         let mut recorder = Recorder::new(&mut written, |error| panic!("{error}"));
         recorder.begin(&settings, &layout);
-        let mut pilot = crate::Pilot::new(&settings, layout.clone(), crate::Costs::Recorded).expect("no parameters");
+        let mut runner =
+            crate::ControllerRunner::new(&settings, layout.clone(), crate::Costs::Recorded).expect("no parameters");
         for at in 0..periods {
             let mut snapshot = snapshot(at);
-            let actions = pilot.decide(&mut snapshot).clone();
+            let actions = runner.decide(&mut snapshot).clone();
             recorder.period(&snapshot, &actions);
         }
     }

@@ -24,7 +24,7 @@ pub struct Settings {
 }
 
 /// A controller in use.
-pub struct Pilot {
+pub struct ControllerRunner {
     layout: Layout,
     guard: f64,
     controller: Box<dyn Controller>,
@@ -32,7 +32,7 @@ pub struct Pilot {
     actions: Decision,
 }
 
-impl Pilot {
+impl ControllerRunner {
     /// Creates a controller for a pipeline with this layout and the known costs of its modules.
     ///
     /// # Errors
