@@ -140,7 +140,7 @@ impl Sampler {
             let rest = [share * (1.0 - disturbed)];
             let undisturbed = (disturbed > 0.0).then(|| self.delays.quantiles(rest)).flatten();
             told.undisturbed_s = undisturbed.map(|[ticks]| self.frequency.seconds(Ticks(ticks)));
-            if percentile.telling(self.delays.samples()) >= ENOUGH || flow.periods >= WIDEST {
+            if percentile.samples_above(self.delays.samples()) >= ENOUGH || flow.periods >= WIDEST {
                 flow.begin();
             } else {
                 flow.few.clear();

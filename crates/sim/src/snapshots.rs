@@ -72,7 +72,7 @@ impl Snapshots {
             *periods += 1;
             let percentile = self.percentiles[number];
             flow.delay_s = delay(delays, percentile);
-            if percentile.telling(delays.samples()) >= ENOUGH_ABOVE || *periods >= MAX_PERIODS {
+            if percentile.samples_above(delays.samples()) >= ENOUGH_ABOVE || *periods >= MAX_PERIODS {
                 (*delays, *periods) = (Distribution::default(), 0);
             }
         }

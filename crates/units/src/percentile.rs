@@ -91,9 +91,9 @@ impl Percentile {
         }
     }
 
-    /// Of so many packets, those that say something of it: those above a percentile, all of them for the mean.
+    /// Returns how many of `packets` samples lie above the percentile. For the mean it is all of them.
     #[must_use]
-    pub fn telling(self, packets: u64) -> f64 {
+    pub fn samples_above(self, packets: u64) -> f64 {
         packets as f64 * (1.0 - self.share().unwrap_or(0.0))
     }
 
@@ -102,7 +102,7 @@ impl Percentile {
     #[must_use]
     pub fn is_missed(self, objective: f64, packets: u64, violations: u64, mean: Option<f64>) -> bool {
         match self {
-            Self::Of(_) => violations as f64 > self.telling(packets) * (1.0 + 1e-9),
+            Self::Of(_) => violations as f64 > self.samples_above(packets) * (1.0 + 1e-9),
             Self::Mean => mean.is_some_and(|mean| mean > objective),
         }
     }
