@@ -55,9 +55,10 @@ impl<T: 'static, L> Live<T, L> {
         Self::made(value, false, None)
     }
 
-    /// A value that nobody else has. Readers hold it during a call only, from the start: so [`change_told`](Self::change_told)
-    /// can tell when they have left it, where a reader of a shared one that is never called would keep it. Its first copy is
-    /// made in `twin`, whatever that is, so that its memory is there from the start.
+    /// Makes a live value that has no other owner. From the start, readers hold it only during a call. So
+    /// [`change_with_readers`](Self::change_with_readers) knows when they no longer use it; a reader of a shared value that is
+    /// never called would keep it. The first copy is made in `twin`, so that its memory is allocated from the start. The
+    /// content of `twin` does not matter.
     #[must_use]
     pub fn unshared(value: T, twin: T) -> Self {
         Self::made(Arc::new(value), true, Some(Arc::new(twin)))
@@ -84,13 +85,13 @@ impl<T: Replay<L> + 'static, L: Default> Live<T, L> {
     /// Changes the value: `change` is given a copy that nobody reads, notes in the log what it does to it, and what it
     /// has done is published when it returns. Readers may see it before this does.
     pub fn change<R>(&self, change: impl FnOnce(&mut T, &mut L) -> R) -> R {
-        self.change_told(|value, log, _| change(value, log))
+        self.change_with_readers(|value, log, _| change(value, log))
     }
 
     /// The same; `change` is also told whether all readers have come by since the change before: nobody reads a value that
     /// this one's predecessors took the place of, so that what they removed can be given to somebody else. A reader that is
     /// stopped in the middle of a call may see any of them.
-    pub fn change_told<R>(&self, change: impl FnOnce(&mut T, &mut L, bool) -> R) -> R {
+    pub fn change_with_readers<R>(&self, change: impl FnOnce(&mut T, &mut L, bool) -> R) -> R {
         let mut writer = self.lock();
         writer.retired.retain(|value| Arc::strong_count(value) > 1);
         let patience = writer.copying;

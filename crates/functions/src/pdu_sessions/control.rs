@@ -364,7 +364,7 @@ impl Table for Core {
         let (mut at, mut waited) = (0, Duration::ZERO);
         while at < changes.len() {
             let (begin, end) = (at, changes.len().min(at + CHUNK));
-            let workers_left = self.live.change_told(|users, log, workers_left| {
+            let workers_left = self.live.change_with_readers(|users, log, workers_left| {
                 if workers_left {
                     books.settle(&self.accounts);
                 }

@@ -89,7 +89,7 @@ fn a_reader_that_is_stopped_in_a_call_keeps_its_copy_and_the_writer_takes_anothe
 fn a_change_is_told_of_readers_that_are_two_changes_behind() {
     let live: Arc<LiveList> = Arc::new(Live::unshared(List::default(), List::default()));
     let change = || {
-        live.change_told(|list, log, left| {
+        live.change_with_readers(|list, log, left| {
             list.numbers.push(0);
             log.push(0);
             left
@@ -114,7 +114,7 @@ fn a_change_is_told_of_readers_that_are_two_changes_behind() {
 fn a_reader_that_keeps_the_first_value_is_told() {
     let live: Arc<LiveList> = Arc::new(Live::new(Arc::default()));
     let mut reader = Reader::new(Arc::clone(&live));
-    let told = || live.change_told(|_, _: &mut Vec<u32>, left| left);
+    let told = || live.change_with_readers(|_, _: &mut Vec<u32>, left| left);
     assert_eq!([told(), told(), told()], [true, false, false]);
     drop(reader.read());
     assert!(told());

@@ -19,7 +19,7 @@ impl EndedTable {
         if !books.ending.is_empty() {
             // An empty change, to find out whether a worker still reads a copy with the ended sessions. If so, their
             // counts are not final yet.
-            if self.0.live.change_told(|_, _, workers_left| workers_left) {
+            if self.0.live.change_with_readers(|_, _, workers_left| workers_left) {
                 books.settle(&self.0.accounts);
             }
         }
