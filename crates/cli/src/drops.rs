@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use forebay_graph::Place;
+use forebay_graph::DropSite;
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::Packet;
 use forebay_ports::pcap::{NgWriter, WhenFull};
@@ -57,9 +57,9 @@ impl DropSender {
     }
 
     /// Writes a packet that was dropped where things are called by these names.
-    pub(crate) fn send(&mut self, names: &Names, place: Place, reason: &'static str, packet: &Packet) {
+    pub(crate) fn send(&mut self, names: &Names, site: DropSite, reason: &'static str, packet: &Packet) {
         let since = self.frequency.nanos(packet.arrival().since(self.start)).0;
-        let comment = names.reason(place, reason);
+        let comment = names.reason(site, reason);
         let at = self.wall.saturating_add(since);
         let written = self.writer.write(at, packet.original_len(), packet.data(), &comment);
         let count = if written { &self.tally.written } else { &self.tally.lost };
@@ -83,7 +83,7 @@ pub(crate) struct DropQueue {
 /// A dropped packet as the worker copies it.
 pub(crate) struct RawDrop {
     names: Arc<Names>,
-    place: Place,
+    site: DropSite,
     reason: &'static str,
     arrival: Ticks,
     bytes: Vec<u8>,
@@ -99,13 +99,13 @@ impl DropQueue {
     }
 
     /// Gives a packet that was dropped where things are called by these names.
-    pub(crate) fn send(&mut self, names: &Arc<Names>, place: Place, reason: &'static str, packet: &Packet) {
+    pub(crate) fn send(&mut self, names: &Arc<Names>, site: DropSite, reason: &'static str, packet: &Packet) {
         let data = packet.data();
         if self.filter.as_ref().is_some_and(|filter| !filter.matches(data)) {
             return;
         }
         let (bytes, length) = (data[..data.len().min(MOST_BYTES)].to_vec(), packet.original_len().max(data.len()));
-        let raw = RawDrop { names: Arc::clone(names), place, reason, arrival: packet.arrival(), bytes, length };
+        let raw = RawDrop { names: Arc::clone(names), site, reason, arrival: packet.arrival(), bytes, length };
         if let Err(TrySendError::Full(_)) = self.packets.try_send(raw) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -117,7 +117,7 @@ pub(crate) fn tell_drops(raw: &Receiver<RawDrop>, out: &SyncSender<DroppedPacket
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     let start = Tsc.now();
     let nanos = |from: Ticks, to: Ticks| Tsc.frequency().nanos(to.since(from)).0;
-    while let Ok(RawDrop { names, place, reason, arrival, bytes, length }) = raw.recv() {
+    while let Ok(RawDrop { names, site, reason, arrival, bytes, length }) = raw.recv() {
         // It may have come before it was asked for.
         let at_ns = if arrival >= start {
             wall.saturating_add(nanos(start, arrival))
@@ -126,7 +126,7 @@ pub(crate) fn tell_drops(raw: &Receiver<RawDrop>, out: &SyncSender<DroppedPacket
         };
         let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
         let frame = bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
-        if out.send(DroppedPacket { at_ns, reason: names.reason(place, reason), frame, length }).is_err() {
+        if out.send(DroppedPacket { at_ns, reason: names.reason(site, reason), frame, length }).is_err() {
             return;
         }
     }

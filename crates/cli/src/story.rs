@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use forebay_graph::{Decision, Place, Telemetry};
+use forebay_graph::{Decision, DropSite, Telemetry};
 use forebay_units::{Frequency, Ticks};
 
 use crate::decode::{changes, fields};
@@ -43,13 +43,13 @@ impl Names {
     }
 
     /// Why and where a packet was dropped, as the report counts it: `module.reason`, `port.refused`, `unwanted`.
-    pub(crate) fn reason(&self, place: Place, reason: &str) -> String {
-        match place {
+    pub(crate) fn reason(&self, site: DropSite, reason: &str) -> String {
+        match site {
             // A defect of the function, counted for the whole worker.
-            Place::Module(_) if reason == "no_gate" => reason.to_owned(),
-            Place::Module(module) => format!("{}.{reason}", self.module(module)),
+            DropSite::Module(_) if reason == "no_gate" => reason.to_owned(),
+            DropSite::Module(module) => format!("{}.{reason}", self.module(module)),
             // The bin is told as the port after the last.
-            Place::Port(port) => self.ports.get(port).map_or(reason.to_owned(), |name| format!("{name}.{reason}")),
+            DropSite::Port(port) => self.ports.get(port).map_or(reason.to_owned(), |name| format!("{name}.{reason}")),
         }
     }
 }
@@ -70,7 +70,7 @@ impl Story {
         self.calls.iter().for_each(|call| call.tell(&mut text));
         let end = match *end {
             End::Left(port, _) => format!("left by {}", names.ports.get(port).map_or("?", String::as_str)),
-            End::Dropped(place, reason) => format!("dropped: {}", names.reason(place, reason)),
+            End::Dropped(site, reason) => format!("dropped: {}", names.reason(site, reason)),
             End::Consumed(module, reason) => format!("consumed: {}.{reason}", names.module(module)),
             End::Unfinished => "still under way when watching ended".to_owned(),
         };

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_graph::{Decision, Observer, Place, Telemetry, Visit};
+use forebay_graph::{Decision, DropSite, Observer, Telemetry, Visit};
 use forebay_instance::{
     Instance,
     socket::{Drops, Stories},
@@ -55,7 +55,7 @@ pub(crate) struct Call {
 pub(crate) enum End {
     /// By a port, as one of a flow.
     Left(usize, Option<usize>),
-    Dropped(Place, &'static str),
+    Dropped(DropSite, &'static str),
     Consumed(usize, &'static str),
     /// The watching ended first.
     Unfinished,
@@ -333,15 +333,15 @@ impl Observer for Eye {
         self.hub.watchers().tracers.iter_mut().for_each(|(_, tracer)| tracer.visit(&self.names, visit));
     }
 
-    fn dropped(&mut self, place: Place, reason: &'static str, packet: &Packet) {
+    fn dropped(&mut self, site: DropSite, reason: &'static str, packet: &Packet) {
         let mut watchers = self.hub.watchers();
         for (_, queue) in &mut watchers.queues {
-            queue.send(&self.names, place, reason, packet);
+            queue.send(&self.names, site, reason, packet);
         }
         if let Some(drops) = &mut watchers.drops {
-            drops.send(&self.names, place, reason, packet);
+            drops.send(&self.names, site, reason, packet);
         }
-        watchers.end(&self.names, packet.mark(), End::Dropped(place, reason));
+        watchers.end(&self.names, packet.mark(), End::Dropped(site, reason));
     }
 
     fn left(&mut self, port: usize, flow: Option<usize>, packet: &Packet) {

@@ -50,7 +50,7 @@ pub use links::{Links, links};
 pub use live::{Live, Read, Reader, Replay};
 pub use meter::Meter;
 pub use nearest::nearest;
-pub use observer::{Observer, Place, Visit};
+pub use observer::{DropSite, Observer, Visit};
 pub use own::{Lent, Own};
 pub use placement::{Origin, Placement, share};
 pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};

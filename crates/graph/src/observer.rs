@@ -10,7 +10,7 @@ use crate::telemetry::Telemetry;
 
 /// Where something happened to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum DropSite {
     /// A module, by its place in the plan.
     Module(usize),
     /// A port, by its place in the plan.
@@ -44,7 +44,7 @@ pub trait Observer: Send {
     /// A marked packet has been through a call.
     fn visited(&mut self, visit: &Visit<'_>);
     /// A packet, marked or not, was dropped.
-    fn dropped(&mut self, place: Place, reason: &'static str, packet: &Packet);
+    fn dropped(&mut self, site: DropSite, reason: &'static str, packet: &Packet);
     /// A marked packet has left by a port, as one of this flow (by its place in [`Telemetry::flows`](crate::Telemetry)).
     fn left(&mut self, port: usize, flow: Option<usize>, packet: &Packet);
     /// A marked packet ended in a function.

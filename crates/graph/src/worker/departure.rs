@@ -8,7 +8,7 @@ use forebay_packet::{Batch, Packet};
 use forebay_units::Ticks;
 
 use super::{Mode, Worker};
-use crate::observer::Place;
+use crate::observer::DropSite;
 use crate::scheduler::Scheduler;
 use crate::telemetry::FlowTelemetry;
 
@@ -160,7 +160,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             }
         }
         self.telemetry.ports[port].refused.add(batch.len() as u64);
-        self.observe_drops::<MODE>(Place::Port(port), "refused", batch);
+        self.observe_drops::<MODE>(DropSite::Port(port), "refused", batch);
         batch.clear();
     }
 
@@ -168,15 +168,15 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     fn discard<const MODE: u8>(&mut self, batch: &mut Batch) {
         self.telemetry.worker.unwanted.add(batch.len() as u64);
         // Which module sent it there is not known any more: the bin is where branches meet.
-        self.observe_drops::<MODE>(Place::Port(self.gateways.len()), "unwanted", batch);
+        self.observe_drops::<MODE>(DropSite::Port(self.gateways.len()), "unwanted", batch);
         batch.clear();
     }
 
-    pub(super) fn observe_drops<const MODE: u8>(&mut self, place: Place, reason: &'static str, batch: &Batch) {
+    pub(super) fn observe_drops<const MODE: u8>(&mut self, site: DropSite, reason: &'static str, batch: &Batch) {
         if MODE == Mode::Observed as u8
             && let Some(observer) = &mut self.observer
         {
-            batch.iter().for_each(|packet| observer.dropped(place, reason, packet));
+            batch.iter().for_each(|packet| observer.dropped(site, reason, packet));
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::flow::{FlowTable, Split};
 use crate::fold::Branches;
 use crate::gate::{Decision, Gate};
 use crate::input::Input;
-use crate::observer::{Observer, Place, Visit};
+use crate::observer::{DropSite, Observer, Visit};
 use crate::scheduler::{Scheduler, Took};
 use crate::telemetry::{BACKPRESSURE, Telemetry, size_class};
 
@@ -261,7 +261,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 if consumed && reasons.is_some() {
                     observer.consumed(node, reason, packet);
                 } else {
-                    observer.dropped(Place::Module(node), reason, packet);
+                    observer.dropped(DropSite::Module(node), reason, packet);
                 }
             }
         }
@@ -322,7 +322,7 @@ pub(super) fn turn_away(
 ) {
     telemetry.modules[module].turned_away.add(1);
     if let Some(observer) = observer {
-        observer.dropped(Place::Module(module), BACKPRESSURE, &packet);
+        observer.dropped(DropSite::Module(module), BACKPRESSURE, &packet);
     }
 }
 

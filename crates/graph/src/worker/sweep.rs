@@ -5,7 +5,7 @@ use forebay_packet::Batch;
 use forebay_units::Ticks;
 
 use super::{LATE, Mode, PUBLISH_EVERY, Timer, Worker};
-use crate::observer::Place;
+use crate::observer::DropSite;
 use crate::port::Ready;
 use crate::scheduler::Scheduler;
 
@@ -115,7 +115,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             while self.desk.shelves[module].len() > 0 {
                 self.desk.shelves[module].empty_into(&mut batch);
                 self.telemetry.worker.wound_up.add(batch.len() as u64);
-                self.observe_drops::<{ Mode::Observed as u8 }>(Place::Module(module), "wound_up", &batch);
+                self.observe_drops::<{ Mode::Observed as u8 }>(DropSite::Module(module), "wound_up", &batch);
                 batch.clear();
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_graph::{Decision, Observer, Place, Telemetry, Visit};
+use forebay_graph::{Decision, DropSite, Observer, Telemetry, Visit};
 use forebay_packet::Packet;
 
 /// The modules that a packet visited, and the port by which it was sent.
@@ -94,7 +94,7 @@ impl Observer for Watcher {
         }
     }
 
-    fn dropped(&mut self, _: Place, _: &'static str, packet: &Packet) {
+    fn dropped(&mut self, _: DropSite, _: &'static str, packet: &Packet) {
         self.seen().end(packet.mark());
     }
 
