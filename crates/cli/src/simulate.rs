@@ -63,10 +63,10 @@ pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
         Simulator::new(scene, &prices.lines, settings.as_ref(), Options { seed, ..Options::default() })?;
     let decided = Arc::new(Mutex::new(None));
     if settings.is_some() {
-        simulator.tell(Box::new(Told { decided: Arc::clone(&decided), written }));
+        simulator.set_log(Box::new(Told { decided: Arc::clone(&decided), written }));
     }
     let detail = pass(&mut simulator, arguments.duration);
-    let mut report = simulator.told();
+    let mut report = simulator.engine_report();
     report.control = decided.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(told, _)| told.report());
     let mut out = printed::out();
     if arguments.json {

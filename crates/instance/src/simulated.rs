@@ -59,14 +59,14 @@ impl<S: Scheduler> SimulatedTeam<S> {
     /// # Errors
     /// A plan that cannot run.
     pub fn new(plans: Vec<Plan>, costs: &[Cost], made: Option<Made>) -> Result<Self, StartError> {
-        Self::told(plans, costs, made, None)
+        Self::with_log(plans, costs, made, None)
     }
 
-    /// The same where `log` sees what is decided.
+    /// Does the same as [`new`](Self::new), and passes each period and its decision to `log`.
     ///
     /// # Errors
     /// A plan that cannot run.
-    pub fn told(
+    pub fn with_log(
         plans: Vec<Plan>,
         costs: &[Cost],
         made: Option<Made>,
@@ -212,7 +212,7 @@ impl Simulation {
         log: Option<Box<dyn Log>>,
     ) -> Result<Self, StartError> {
         let frequency = Self::frequency();
-        let mut team = SimulatedTeam::<S>::told(plans, costs, Some(made), log)?;
+        let mut team = SimulatedTeam::<S>::with_log(plans, costs, Some(made), log)?;
         team.observe(watch);
         let board = Arc::clone(&team.board);
         let thread = std::thread::Builder::new().name("workers".to_owned()).spawn(move || {

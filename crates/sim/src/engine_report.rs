@@ -19,7 +19,7 @@ const TICKS: f64 = 1e9;
 
 impl Simulator {
     /// Returns the results since the beginning of the report, as an engine report.
-    pub fn told(&mut self) -> Report {
+    pub fn engine_report(&mut self) -> Report {
         let report = self.report();
         let mut dropped = BTreeMap::new();
         for ((_, module), result) in self.running(&report) {

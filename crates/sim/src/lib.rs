@@ -60,7 +60,7 @@
 //! let mut simulator = Simulator::new(scene, &costs, control.as_ref(), Options::default())?;
 //! simulator.run(1.0);
 //! // Excludes the time before triggers are set from the report.
-//! simulator.begin();
+//! simulator.begin_report();
 //! simulator.run(60.0);
 //! let report = simulator.report();
 //! assert!((report.rate() / 1e6 - 1.0).abs() < 0.02);

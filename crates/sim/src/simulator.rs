@@ -150,7 +150,7 @@ impl Simulator {
     }
 
     /// Passes every further period, and the decision after it, to `log`.
-    pub fn tell(&mut self, mut log: Box<dyn Log>) {
+    pub fn set_log(&mut self, mut log: Box<dyn Log>) {
         if let Some((_, settings)) = &self.runner {
             log.begin(settings, &self.scene.layout);
         }
@@ -174,7 +174,7 @@ impl Simulator {
     }
 
     /// Discards everything counted until now: the report begins here.
-    pub fn begin(&mut self) {
+    pub fn begin_report(&mut self) {
         self.before = self.team.tallies();
         self.began = (self.time(), self.extrapolated);
         let states = self.others.iter_mut().chain([&mut self.state]);

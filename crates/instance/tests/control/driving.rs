@@ -89,7 +89,7 @@ impl Run {
         let seen = Seen::default();
         let log: Box<dyn Log> = Box::new(seen.clone());
         let mut team =
-            SimulatedTeam::<S>::told(loaded.plans, costs, Some(loaded.made), Some(log)).expect("a plan that runs");
+            SimulatedTeam::<S>::with_log(loaded.plans, costs, Some(loaded.made), Some(log)).expect("a plan that runs");
         for &(at, factor) in offers {
             team.run(Ticks(at * 1_000_000));
             let actions = [Action::SetOffer { factor }];

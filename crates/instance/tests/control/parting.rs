@@ -116,7 +116,7 @@ fn team(folder: &Path, control: &str, heavy: (u64, u64)) -> (SimulatedTeam<RunTo
     let costs: Vec<_> = loaded.plans[0].modules.iter().map(|module| cost(&module.name)).collect();
     let seen = Seen::default();
     let log = Some(Box::new(seen.clone()) as Box<dyn Log>);
-    (SimulatedTeam::told(loaded.plans, &costs, Some(loaded.made), log).expect("a plan that runs"), seen)
+    (SimulatedTeam::with_log(loaded.plans, &costs, Some(loaded.made), log).expect("a plan that runs"), seen)
 }
 
 /// What has been decided by now.

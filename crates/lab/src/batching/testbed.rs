@@ -148,7 +148,7 @@ impl Testbed {
         let watch = Watch::new(scenario.flow, scenario.module.clone(), None);
         let log: Box<dyn Log> = Box::new(watch.clone());
         let costs = self.costs.of_plan(&loaded.plans[0], &scenario.special);
-        let mut team = SimulatedTeam::<S>::told(loaded.plans, &costs, Some(loaded.made), Some(log))?;
+        let mut team = SimulatedTeam::<S>::with_log(loaded.plans, &costs, Some(loaded.made), Some(log))?;
         let frequency = Simulation::frequency();
         let instant = |at: Nanos| Ticks::ZERO + frequency.ticks(at);
         let mut changes = scenario.changes.iter().peekable();

@@ -103,7 +103,7 @@ fn engine_of<S: Scheduler>(loaded: Loaded, stages: &[(u64, f64)]) -> (Vec<Figure
     let seen = Recorder::default();
     let log: Box<dyn Log> = Box::new(seen.clone());
     let mut team =
-        SimulatedTeam::<S>::told(loaded.plans, &costs, Some(loaded.made), Some(log)).expect("a plan that runs");
+        SimulatedTeam::<S>::with_log(loaded.plans, &costs, Some(loaded.made), Some(log)).expect("a plan that runs");
     let count = |team: &SimulatedTeam<S>| {
         let (mut packets, mut calls, mut delay) = (0, 0, Distribution::default());
         for telemetry in team.workers.iter().map(|worker| worker.telemetry()) {
@@ -140,7 +140,7 @@ pub(crate) fn simulator(case: &str, options: Options) -> (Simulator, Recorder) {
     let costs = vec![line; scene.layout().modules.len()];
     let mut simulator = Simulator::new(scene, &costs, control.as_ref(), options).expect("a controller");
     let seen = Recorder::default();
-    simulator.tell(Box::new(seen.clone()));
+    simulator.set_log(Box::new(seen.clone()));
     (simulator, seen)
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn simulated(case: &str, options: Options, stages: &[(u64, f64)]) -> 
         if factor != offered {
             simulator.set_offer(factor);
         }
-        simulator.begin();
+        simulator.begin_report();
         simulator.run((until - began) as f64 / 1e3);
         let report = simulator.report();
         let (packets, calls) = report.modules.iter().fold((0, 0), |sum, it| (sum.0 + it.packets, sum.1 + it.calls));
