@@ -6,7 +6,7 @@ use std::io::Write;
 use anyhow::anyhow;
 use forebay_control::Profiled;
 use forebay_graph::{Cost, Plan};
-use forebay_instance::Steer;
+use forebay_instance::ControlInputs;
 use forebay_lean::profile::{Costed, Key, Profile, Store, keys};
 use forebay_models::batching::Line;
 use forebay_pipeline::{Source, nearest};
@@ -30,11 +30,12 @@ pub(crate) fn profiled(batch: usize) -> BTreeMap<String, Profiled> {
 }
 
 /// The same of a pipeline's modules where they were measured [with their parameters](forebay_lean::profile::Pipeline),
-/// each under its own [name](Steer::of_module) besides.
+/// each under its own [name](ControlInputs::module_key) besides.
 pub(crate) fn of_pipeline(plan: &Plan, source: &Source) -> BTreeMap<String, Profiled> {
     let mut known = profiled(plan.batch);
-    let of_modules =
-        keys(source).into_iter().filter_map(|(name, _, key)| Some((Steer::of_module(&name), *known.get(&key)?)));
+    let of_modules = keys(source)
+        .into_iter()
+        .filter_map(|(name, _, key)| Some((ControlInputs::module_key(&name), *known.get(&key)?)));
     let of_modules: Vec<_> = of_modules.collect();
     known.extend(of_modules);
     known
@@ -42,7 +43,8 @@ pub(crate) fn of_pipeline(plan: &Plan, source: &Source) -> BTreeMap<String, Prof
 
 /// Functions of a pipeline of whose calls nothing is known.
 pub(crate) fn unknown(plan: &Plan, known: &BTreeMap<String, Profiled>) -> BTreeSet<&'static str> {
-    let is_known = |name: &str, kind: &str| known.contains_key(kind) || known.contains_key(&Steer::of_module(name));
+    let is_known =
+        |name: &str, kind: &str| known.contains_key(kind) || known.contains_key(&ControlInputs::module_key(name));
     let unknown = plan.modules.iter().filter(|module| !is_known(&module.name, module.kind));
     unknown.map(|module| module.kind).collect()
 }

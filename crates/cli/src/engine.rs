@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use forebay_control::Log;
 use forebay_graph::{Cost, Plan};
-use forebay_instance::{Board, Cores, Instance, Outcome, Simulation, Steer, Watch};
+use forebay_instance::{Board, ControlInputs, Cores, Instance, Outcome, Simulation, Watch};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::Made;
 use forebay_units::{Frequency, Nanos, Ticks};
@@ -17,7 +17,7 @@ pub(crate) const SIMULATED_DURATION: Nanos = Nanos(100_000_000);
 /// How workers run.
 pub(crate) enum Mode {
     /// By this machine's clock, each bound to its core.
-    Real { cores: Cores, made: Box<Made>, steer: Steer },
+    Real { cores: Cores, made: Box<Made>, control_inputs: ControlInputs },
     /// In simulated time; each module's calls take what is given here.
     Simulated { costs: Vec<Cost>, made: Box<Made>, log: Option<Box<dyn Log>> },
 }
@@ -52,8 +52,8 @@ impl Engine {
         stop: &Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
         Ok(match mode {
-            Mode::Real { cores, made, steer } => {
-                let instance = forebay_instance::start(plans, &cores, *made, watch, steer)?;
+            Mode::Real { cores, made, control_inputs } => {
+                let instance = forebay_instance::start(plans, &cores, *made, watch, control_inputs)?;
                 Self::Real { instance, until: duration.map(|span| Instant::now() + Duration::from_nanos(span.0)) }
             }
             Mode::Simulated { costs, made, log } => {

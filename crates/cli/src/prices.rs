@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use anyhow::bail;
 use forebay_graph::{Cost, Module, Plan, functions};
-use forebay_instance::Steer;
+use forebay_instance::ControlInputs;
 use forebay_measure::{Clock, Tsc};
 use forebay_models::batching::Line;
 use forebay_pipeline::{Source, parameters, shown_settings};
@@ -56,7 +56,7 @@ impl Prices {
             if let Some(cost) = given {
                 return Line { fixed: cost.per_batch as f64 / 1e9, each: cost.per_packet as f64 / 1e9 };
             }
-            if let Some(own) = profiled.get(&Steer::of_module(&module.name)) {
+            if let Some(own) = profiled.get(&ControlInputs::module_key(&module.name)) {
                 return own.line;
             }
             let known = profiled.get(module.kind).map(|profiled| profiled.line);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail};
 use forebay_graph::{Plan, files::take_reopen_failures, secret::without_keys};
 use forebay_instance::{
-    Accepted, Board, CoreError, Cores, Instance, Sole, SoleError, Steer, Watcher, choose,
+    Accepted, Board, ControlInputs, CoreError, Cores, Instance, Sole, SoleError, Watcher, choose,
     events::NewEvent,
     socket::{About, Bound, Ending, Patience, Server, Service, warn_of},
 };
@@ -138,9 +138,9 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
         }
         None => None,
     };
-    let mut steer = Steer { log, costs: costs::of_pipeline(&plans[0], &start.source) };
+    let mut control_inputs = ControlInputs { log, costs: costs::of_pipeline(&plans[0], &start.source) };
     if !simulated && made.control().is_some() {
-        let unknown = costs::unknown(&plans[0], &steer.costs);
+        let unknown = costs::unknown(&plans[0], &control_inputs.costs);
         if !unknown.is_empty() {
             // Measuring takes most of a second for each function: packets would wait for it.
             let names = unknown.into_iter().collect::<Vec<_>>().join(", ");
@@ -150,7 +150,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     }
     let mode = if simulated {
         let costs = costs::given(&plans[0], &arguments.cost)?.into_iter().map(Option::unwrap_or_default).collect();
-        Mode::Simulated { costs, made: Box::new(made), log: steer.log.take() }
+        Mode::Simulated { costs, made: Box::new(made), log: control_inputs.log.take() }
     } else {
         let chosen = choose(&cores).map_err(|error| match error {
             CoreError::NotAllowed { core, .. } if arguments.core.is_none() => {
@@ -160,7 +160,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
             }
             error => error.into(),
         });
-        Mode::Real { cores: chosen?, made: Box::new(made), steer }
+        Mode::Real { cores: chosen?, made: Box::new(made), control_inputs }
     };
     let watched = arguments.trace.is_some() || arguments.drops.is_some();
     let watch = if watched { hub.observers() } else { Box::new(|_| None) };

@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forebay_host::Tree;
-use forebay_instance::{Board, Cores, Instance, Steer, WorkerThread};
+use forebay_instance::{Board, ControlInputs, Cores, Instance, WorkerThread};
 use forebay_lean::hardware::Watch;
 use forebay_measure::{Clock, Tsc, events::Event, machine::pin_to};
 use forebay_pipeline::Conditions;
@@ -275,7 +275,8 @@ fn start(subject: &Subject, core: usize) -> Result<Running, Trouble> {
         plan.ports.iter_mut().filter_map(|port| port.open.as_mut()).for_each(|open| open.port.saturate());
     }
     let cores = Cores::from(&[core][..]);
-    let instance = forebay_instance::start(loaded.plans, cores, loaded.made, Box::new(|_| None), Steer::default());
+    let instance =
+        forebay_instance::start(loaded.plans, cores, loaded.made, Box::new(|_| None), ControlInputs::default());
     let instance = instance.map_err(|error| failed(&error))?;
     Ok(Running { board: instance.board(), threads: instance.threads(), instance })
 }

@@ -11,8 +11,8 @@ use forebay_measure::Away;
 use forebay_protocol::report::Report;
 use forebay_units::{Frequency, Ticks};
 
+use crate::control_loop::ControlLoop;
 use crate::running::WorkerThread;
-use crate::steering::Steering;
 
 /// The counters of a running pipeline.
 pub struct Board {
@@ -30,7 +30,7 @@ pub(crate) struct State {
     pub(crate) past: Reading,
     pub(crate) origin: RunFacts,
     /// What sets the triggers, where something does.
-    pub(crate) steering: Option<Arc<Steering>>,
+    pub(crate) control_loop: Option<Arc<ControlLoop>>,
     /// The time that the machine takes from workers.
     pub(crate) machine: Machine,
 }
@@ -94,12 +94,12 @@ impl Board {
         telemetries: Vec<Arc<Telemetry>>,
         team: Arc<Team>,
         origin: RunFacts,
-        steering: Option<Arc<Steering>>,
+        control_loop: Option<Arc<ControlLoop>>,
     ) -> Self {
         let frequency = telemetries[0].frequency;
         let past = Reading::nothing(frequency, began);
         let machine = Machine::default();
-        Self { frequency, began, state: Mutex::new(State { telemetries, team, past, origin, steering, machine }) }
+        Self { frequency, began, state: Mutex::new(State { telemetries, team, past, origin, control_loop, machine }) }
     }
 
     /// The counters; while a change is made, whoever asks waits.
@@ -148,7 +148,7 @@ impl Board {
     pub fn report(&self, earlier: &Reading, later: &Reading) -> Report {
         let state = self.state();
         let report = later.report_since(&earlier, &state.origin);
-        Report { control: state.steering.as_ref().map(|steering| steering.report()), ..report }
+        Report { control: state.control_loop.as_ref().map(|control_loop| control_loop.report()), ..report }
     }
 
     /// Whether nothing would happen any more if nothing came from outside.
@@ -164,9 +164,9 @@ impl Board {
     }
 
     /// What sets the triggers of the present graph, where something does, and what its workers count.
-    pub(crate) fn steered(&self) -> (Option<Arc<Steering>>, Vec<Arc<Telemetry>>) {
+    pub(crate) fn control_loop_and_telemetries(&self) -> (Option<Arc<ControlLoop>>, Vec<Arc<Telemetry>>) {
         let state = self.state();
-        (state.steering.clone(), state.telemetries.clone())
+        (state.control_loop.clone(), state.telemetries.clone())
     }
 
     /// What the workers of the present graph count.

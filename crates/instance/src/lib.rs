@@ -4,6 +4,8 @@
 
 mod accepted;
 mod board;
+mod control_loop;
+mod control_thread;
 mod cores;
 mod decided;
 pub mod events;
@@ -13,14 +15,13 @@ mod running;
 mod simulated;
 pub mod socket;
 mod sole;
-mod steering;
-mod steersman;
 mod succession;
 mod threads;
 mod watcher;
 
 pub use accepted::{Accepted, fingerprint};
 pub use board::Board;
+pub use control_loop::ControlInputs;
 pub use cores::{CoreError, Cores, choose, choose_of};
 pub use decided::Decided;
 pub use moves::{MoveOrder, NotMoved, shown_move};
@@ -28,6 +29,5 @@ pub use reload::ReloadError;
 pub use running::{Instance, Outcome, Watch, WorkerThread, start};
 pub use simulated::{SimulatedTeam, Simulation};
 pub use sole::{Sole, SoleError};
-pub use steering::Steer;
 pub use threads::StartError;
 pub use watcher::Watcher;

@@ -14,9 +14,9 @@ use forebay_units::Ticks;
 use rtrb::PushError;
 use thiserror::Error;
 
+use crate::control_loop::ControlLoop;
 use crate::cores::{CoreError, Cores};
-use crate::running::{Crew, Running, act, origin, steering, tables};
-use crate::steering::Steering;
+use crate::running::{Crew, Running, act, make_control_loop, origin, tables};
 use crate::succession::{Successors, settle};
 use crate::threads::{Over, StartError, Waiting, join};
 
@@ -67,7 +67,7 @@ struct Prepared<S: Scheduler> {
     /// Workers that join.
     joining: Vec<Waiting<S>>,
     /// What sets the triggers.
-    steering: Option<Arc<Steering>>,
+    control_loop: Option<Arc<ControlLoop>>,
 }
 
 impl<S: Scheduler + 'static> Running<S> {
@@ -84,10 +84,10 @@ impl<S: Scheduler + 'static> Running<S> {
         let checked = forebay_pipeline::prepare(source, conditions(), Some(&running))?;
         let told = self.follow(began, checked, None, accept)?;
         // Without a thread the pipeline runs with the triggers that it has: that is told as what went wrong with the control.
-        if let Err(error) = self.steersman.start(self)
-            && let Some(steering) = &self.board.state().steering
+        if let Err(error) = self.control_thread.start(self)
+            && let Some(control_loop) = &self.board.state().control_loop
         {
-            steering.note(Some(format!("no thread for the controller: {error}")));
+            control_loop.note(Some(format!("no thread for the controller: {error}")));
         }
         Ok(Reloaded { sets: source.given().iter().map(|set| shown_setting(set)).collect(), ..told })
     }
@@ -97,13 +97,13 @@ impl<S: Scheduler + 'static> Running<S> {
     pub(crate) fn rearrange(
         &self,
         arrangement: &Arrangement,
-        present: &Arc<Steering>,
-        next: &Arc<Steering>,
+        present: &Arc<ControlLoop>,
+        next: &Arc<ControlLoop>,
         in_force: &[Action],
     ) -> Result<Option<Reloaded>, ReloadError> {
         let began = Tsc.now();
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.board.state().steering.as_ref().is_some_and(|steering| Arc::ptr_eq(steering, present)) {
+        if !self.board.state().control_loop.as_ref().is_some_and(|control_loop| Arc::ptr_eq(control_loop, present)) {
             return Ok(None);
         }
         let running = self.crew().made.clone();
@@ -118,7 +118,7 @@ impl<S: Scheduler + 'static> Running<S> {
         &self,
         began: Ticks,
         checked: forebay_pipeline::Prepared,
-        steering: Option<Arc<Steering>>,
+        control_loop: Option<Arc<ControlLoop>>,
         accept: &mut dyn FnMut() -> std::io::Result<()>,
     ) -> Result<Reloaded, ReloadError> {
         let frequency = Tsc.frequency();
@@ -127,17 +127,18 @@ impl<S: Scheduler + 'static> Running<S> {
         let cores = self.choose_beside(checked.cores())?;
         let loaded = checked.open()?;
         let mut crew = self.crew();
-        let prepared = self.prepare(&mut crew, loaded, cores, steering)?;
+        let prepared = self.prepare(&mut crew, loaded, cores, control_loop)?;
         accept().map_err(ReloadError::Keep)?;
 
         // From here on nothing can fail but the machine itself. Whoever reads counters waits.
         let mut state = self.board.state();
-        let Prepared { change, made, tables, cores, team, telemetries, exchange, heirs, joining, steering } = prepared;
+        let Prepared { change, made, tables, cores, team, telemetries, exchange, heirs, joining, control_loop } =
+            prepared;
         let formers = switch(&mut crew, heirs, joining, &exchange);
         let mut told = Reloaded { change, ..Reloaded::default() };
         told.took_ms = frequency.seconds(Tsc.now().since(began)) * 1e3;
         (state.telemetries, state.team, state.origin) = (telemetries, team, origin(&cores));
-        state.steering = steering;
+        state.control_loop = control_loop;
         state.machine.watch(&crew.watched());
         told.cores = cores.to_vec();
         (crew.made, crew.tables, crew.cores) = (made, tables, cores);
@@ -172,15 +173,15 @@ impl<S: Scheduler + 'static> Running<S> {
         crew: &mut Crew<S>,
         loaded: Loaded,
         cores: Cores,
-        given: Option<Arc<Steering>>,
+        given: Option<Arc<ControlLoop>>,
     ) -> Result<Prepared<S>, ReloadError> {
         self.refuse_ending(crew)?;
         let Loaded { plans, made, .. } = loaded;
         let change = crew.made.change_to(&made);
         let tables = tables_over(crew, &plans);
-        let steering = match given {
+        let control_loop = match given {
             Some(given) => Some(given),
-            None => steering(&made, &plans[0], &self.steersman.costs).map_err(MakeError::from)?,
+            None => make_control_loop(&made, &plans[0], &self.control_thread.costs).map_err(MakeError::from)?,
         };
         let pool = |worker: usize| crew.threads.get(worker).map(|thread| thread.pool.clone());
         let made_next = Successors::make(plans, &self.board.telemetries(), &[], || Tsc, pool)?;
@@ -195,7 +196,7 @@ impl<S: Scheduler + 'static> Running<S> {
             crew.started += 1;
             joining.push(join(Box::new(worker), pool, *core, number, Arc::clone(&exchange), Arc::clone(&self.stop))?);
         }
-        Ok(Prepared { change, made, tables, cores, team, telemetries, exchange, heirs: next, joining, steering })
+        Ok(Prepared { change, made, tables, cores, team, telemetries, exchange, heirs: next, joining, control_loop })
     }
 }
 

@@ -21,11 +21,11 @@ use forebay_protocol::{
 use forebay_units::Ticks;
 
 use crate::board::Board;
+use crate::control_loop::{ControlInputs, ControlLoop};
+use crate::control_thread::ControlThread;
 use crate::cores::Cores;
 use crate::moves::{MoveOrder, NotMoved};
 use crate::reload::ReloadError;
-use crate::steering::{Steer, Steering};
-use crate::steersman::Steersman;
 use crate::threads::{Over, Part, StartError, Thread, Waiting, begin};
 
 /// How long a worker may take to answer.
@@ -112,7 +112,7 @@ pub trait Instance: Send + Sync {
 }
 
 /// Starts a worker for each plan, on these cores, with the scheduler that the plans name; `watch` makes each
-/// one's observer. Where the configuration names a controller, it sets triggers, with what `steer` gives it.
+/// one's observer. Where the configuration names a controller, it sets triggers, with what `control_inputs` gives it.
 ///
 /// # Errors
 /// [`StartError`]: nothing runs then.
@@ -121,12 +121,12 @@ pub fn start(
     cores: impl Into<Cores>,
     made: Made,
     watch: Watch,
-    steer: Steer,
+    control_inputs: ControlInputs,
 ) -> Result<Arc<dyn Instance>, StartError> {
     let cores = cores.into();
     Ok(match plans[0].scheduler {
-        SchedulerKind::RunToCompletion => Running::<RunToCompletion>::start(plans, cores, made, watch, steer)?,
-        SchedulerKind::WeightedFair => Running::<WeightedFair>::start(plans, cores, made, watch, steer)?,
+        SchedulerKind::RunToCompletion => Running::<RunToCompletion>::start(plans, cores, made, watch, control_inputs)?,
+        SchedulerKind::WeightedFair => Running::<WeightedFair>::start(plans, cores, made, watch, control_inputs)?,
     })
 }
 
@@ -140,7 +140,7 @@ pub(crate) struct Running<S: Scheduler> {
     /// Held while a change is made.
     pub(crate) changing: Mutex<()>,
     /// Who sets the triggers.
-    pub(crate) steersman: Steersman,
+    pub(crate) control_thread: ControlThread,
 }
 
 /// The threads, and what they run.
@@ -164,10 +164,10 @@ impl<S: Scheduler + 'static> Running<S> {
         cores: Cores,
         made: Made,
         mut watch: Watch,
-        steer: Steer,
+        control_inputs: ControlInputs,
     ) -> Result<Arc<Self>, StartError> {
-        let steersman = Steersman::new(steer);
-        let steering = steering(&made, &plans[0], &steersman.costs).map_err(MakeError::from)?;
+        let control_thread = ControlThread::new(control_inputs);
+        let control_loop = make_control_loop(&made, &plans[0], &control_thread.costs).map_err(MakeError::from)?;
         let team = Arc::new(Team::new(plans.len()));
         let rings = links(&plans[0], &plans[0].placement);
         let tables = tables(&plans);
@@ -197,14 +197,14 @@ impl<S: Scheduler + 'static> Running<S> {
         let crew = Crew { threads, cores, made, tables, watch, troubles: Vec::new(), started };
         let running = Arc::new_cyclic(|own| Self {
             own: Weak::clone(own),
-            board: Arc::new(Board::new(began, telemetries, team, origin, steering)),
+            board: Arc::new(Board::new(began, telemetries, team, origin, control_loop)),
             stop,
             crew: Mutex::new(crew),
             changing: Mutex::new(()),
-            steersman,
+            control_thread,
         });
         running.board.state().machine.watch(&running.threads());
-        running.steersman.start(&running)?;
+        running.control_thread.start(&running)?;
         Ok(running)
     }
 
@@ -303,7 +303,7 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
             }
         }
         drop(crew);
-        if self.steersman.end().is_err() {
+        if self.control_thread.end().is_err() {
             let what = "its thread panicked, and triggers stayed as they were: this is a defect of Forebay";
             outcome.troubles.push(("control".to_owned(), what.to_owned()));
         }
@@ -340,18 +340,18 @@ pub(crate) fn act<S: Scheduler>(crew: &mut Crew<S>, actions: &[Action]) -> Resul
 }
 
 /// What sets the triggers of a pipeline that is made so.
-pub(crate) fn steering(
+pub(crate) fn make_control_loop(
     made: &Made,
     plan: &Plan,
     costs: &BTreeMap<String, Profiled>,
-) -> Result<Option<Arc<Steering>>, FlowError> {
+) -> Result<Option<Arc<ControlLoop>>, FlowError> {
     let Some(settings) = made.control() else { return Ok(None) };
     let known = plan
         .modules
         .iter()
-        .map(|module| costs.get(&Steer::of_module(&module.name)).or_else(|| costs.get(module.kind)).copied());
+        .map(|module| costs.get(&ControlInputs::module_key(&module.name)).or_else(|| costs.get(module.kind)).copied());
     let costs = Costs::learnt(known);
-    Steering::new(settings.clone(), plan, costs).map(|steering| Some(Arc::new(steering)))
+    ControlLoop::new(settings.clone(), plan, costs).map(|control_loop| Some(Arc::new(control_loop)))
 }
 
 /// The tables of all plans; replicas share theirs.

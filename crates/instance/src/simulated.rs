@@ -22,8 +22,8 @@ use forebay_protocol::{
 use forebay_units::{Frequency, Nanos, Ticks};
 
 use crate::board::Board;
+use crate::control_loop::{ControlLoop, Decider};
 use crate::running::{Outcome, Watch};
-use crate::steering::{Helm, Steering};
 use crate::succession::members;
 use crate::threads::StartError;
 
@@ -41,7 +41,7 @@ pub struct SimulatedTeam<S: Scheduler> {
     /// What is counted.
     pub board: Arc<Board>,
     /// What sets the triggers, and when it does next.
-    helm: Option<(Helm, Ticks)>,
+    decider: Option<(Decider, Ticks)>,
     /// Decisions in a row that nothing happened before, and the turns with work until the last one.
     idle: (u32, u64),
     log: Option<Box<dyn Log>>,
@@ -79,20 +79,21 @@ impl<S: Scheduler> SimulatedTeam<S> {
         });
         let known = Costs::Known(known.collect());
         let control = made.as_ref().and_then(Made::control);
-        let steering = control.map(|settings| Steering::new(settings.clone(), &plans[0], known).map(Arc::new));
-        let steering = steering.transpose().map_err(MakeError::from)?;
+        let control_loop = control.map(|settings| ControlLoop::new(settings.clone(), &plans[0], known).map(Arc::new));
+        let control_loop = control_loop.transpose().map_err(MakeError::from)?;
         let (team, workers) = members(plans, costs, || Simulated::new(frequency), |_| None)?;
         let cpu = Cpu { model: "simulated clock".to_owned(), tsc_ghz: HERTZ / 1e9 };
         let origin = RunFacts { kind: FigureSource::Simulated, cpu, cores: vec![None; workers.len()] };
         let telemetries = workers.iter().map(Worker::telemetry).collect();
-        let board = Arc::new(Board::new(Ticks::ZERO, telemetries, team, origin, steering.clone()));
-        let helm = steering.map(|steering| {
-            let helm = Helm::new(steering, board.telemetries(), Ticks::ZERO, Ticks::ZERO, log.as_deref_mut())?;
-            let first = frequency.ticks(helm.patience());
-            Ok::<_, StartError>((helm, first))
+        let board = Arc::new(Board::new(Ticks::ZERO, telemetries, team, origin, control_loop.clone()));
+        let decider = control_loop.map(|control_loop| {
+            let decider =
+                Decider::new(control_loop, board.telemetries(), Ticks::ZERO, Ticks::ZERO, log.as_deref_mut())?;
+            let first = frequency.ticks(decider.patience());
+            Ok::<_, StartError>((decider, first))
         });
-        let (helm, costs) = (helm.transpose()?, costs.to_vec());
-        Ok(Self { workers, board, helm, idle: (0, 0), log, made, costs, watch: Box::new(|_| None) })
+        let (decider, costs) = (decider.transpose()?, costs.to_vec());
+        Ok(Self { workers, board, decider, idle: (0, 0), log, made, costs, watch: Box::new(|_| None) })
     }
 
     /// Has each worker, those that will join included, watched by an observer that `watch` makes for it.
@@ -109,8 +110,8 @@ impl<S: Scheduler> SimulatedTeam<S> {
                 flow.set_objective(ticks);
             }
         }
-        if let Some((helm, _)) = &mut self.helm {
-            helm.set_objectives(slo, self.log.as_deref_mut());
+        if let Some((decider, _)) = &mut self.decider {
+            decider.set_objectives(slo, self.log.as_deref_mut());
         }
     }
 
@@ -144,20 +145,20 @@ impl<S: Scheduler> SimulatedTeam<S> {
             if stop.load(Ordering::Relaxed) {
                 return Ended::Stopped;
             }
-            let next = self.helm.as_ref().map_or(until, |(_, next)| (*next).min(until));
+            let next = self.decider.as_ref().map_or(until, |(_, next)| (*next).min(until));
             let ended = simulate_team(&mut self.workers, next);
-            if let Some((helm, at)) = &mut self.helm
+            if let Some((decider, at)) = &mut self.decider
                 && next == *at
                 && ended != Ended::Finished
             {
-                let actions = helm.decide(next, &[], self.log.as_deref_mut());
+                let actions = decider.decide(next, &[], self.log.as_deref_mut());
                 let trouble = self.workers.iter_mut().find_map(|worker| worker.apply(actions).err());
-                helm.steering.note(trouble.map(|error| error.to_string()));
+                decider.control_loop.note(trouble.map(|error| error.to_string()));
                 // A move takes time.
                 let now = if self.move_modules() { self.latest().max(next) } else { next };
-                if let Some(patience) = self.helm.as_ref().map(|(helm, _)| helm.patience()) {
+                if let Some(patience) = self.decider.as_ref().map(|(decider, _)| decider.patience()) {
                     let next = self.next_decision(now, Simulation::frequency().ticks(patience));
-                    self.helm.iter_mut().for_each(|(_, at)| *at = next);
+                    self.decider.iter_mut().for_each(|(_, at)| *at = next);
                 }
             }
             if next >= until || ended == Ended::Finished {

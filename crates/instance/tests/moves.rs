@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
-use forebay_instance::{Instance, MoveOrder, NotMoved, Steer, choose, start};
+use forebay_instance::{ControlInputs, Instance, MoveOrder, NotMoved, choose, start};
 use forebay_measure::{Clock, Tsc, machine::allowed_cores};
 use forebay_packet::{ArrivalClock, Batch, wire::checksum};
 use forebay_pipeline::{Conditions, Loaded, Source, load};
@@ -179,7 +179,7 @@ fn begin(world: &str, more: &str) -> Option<Arc<dyn Instance>> {
     let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
     let Loaded { plans, cores, made, .. } = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
     let cores = choose(&cores).expect("two cores");
-    Some(start(plans, &cores, made, Box::new(|_| None), Steer::default()).expect("it starts"))
+    Some(start(plans, &cores, made, Box::new(|_| None), ControlInputs::default()).expect("it starts"))
 }
 
 fn wanted(modules: &[(&str, &[usize])]) -> Vec<WantedWorkers> {

@@ -1,6 +1,6 @@
 //! Workers look at their orders between turns, however long those are.
 
-use forebay_instance::{Steer, choose, start};
+use forebay_instance::{ControlInputs, choose, start};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, Source, load};
 
@@ -17,7 +17,7 @@ fn slow_modules_do_not_keep_orders_waiting() {
     let source = Source::new(&text, "slow.yaml", "");
     let Loaded { plans, cores, made, .. } = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
     let cores = choose(&cores).expect("a core");
-    let instance = start(plans, cores, made, Box::new(|_| None), Steer::default()).expect("it starts");
+    let instance = start(plans, cores, made, Box::new(|_| None), ControlInputs::default()).expect("it starts");
     let board = instance.board();
     let slow_turns = || board.report(&board.nothing(), &board.read(Tsc.now())).workers[0].busy_turns;
     // The next order follows at once. Another process may take this thread away for some turns, but not in all rounds.

@@ -108,7 +108,7 @@ fn a_refused_configuration_changes_nothing() {
     let Loaded { plans, cores, made, .. } = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
     let cores = choose(&cores).expect("a core");
     let instance =
-        start(plans, &cores, made, Box::new(|_| None), forebay_instance::Steer::default()).expect("it starts");
+        start(plans, &cores, made, Box::new(|_| None), forebay_instance::ControlInputs::default()).expect("it starts");
     assert_eq!(OPENED.load(Ordering::Relaxed), 1);
 
     let told = refusal(&*instance, &format!("batch: 16\n{}", further()), Ok(())).to_string();

@@ -11,7 +11,7 @@ use forebay_graph::{
     Cost, DeclarePort, Intake, Port, PortCounters, Ready, RunToCompletion, Setup, SetupError, drive::wind_up_team,
     register, share,
 };
-use forebay_instance::{SimulatedTeam, Simulation, Steer, choose, start};
+use forebay_instance::{ControlInputs, SimulatedTeam, Simulation, choose, start};
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::{ArrivalClock, Batch, wire::checksum};
 use forebay_pipeline::{Conditions, Loaded, Source, load};
@@ -467,7 +467,7 @@ fn on_threads(case: Case, wire: &str, replies: &str, workers: &str, count: usize
             return;
         }
     };
-    let instance = start(plans, &cores, made, Box::new(|_| None), Steer::default()).expect("it starts");
+    let instance = start(plans, &cores, made, Box::new(|_| None), ControlInputs::default()).expect("it starts");
     let began = Instant::now();
     // Far beyond what it takes; a session that does not go on is told by the check.
     while !worlds()[&world].is_over() && began.elapsed() < Duration::from_secs(60) {

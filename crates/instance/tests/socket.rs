@@ -43,7 +43,7 @@ fn with_pipeline(pipeline: &str, patience: Patience, test: impl FnOnce(&Path)) {
     let Loaded { plans, cores, made, .. } = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
     let cores = choose(&cores).expect("a core");
     let instance: Arc<dyn Instance> =
-        start(plans, &cores, made, Box::new(|_| None), forebay_instance::Steer::default()).expect("it starts");
+        start(plans, &cores, made, Box::new(|_| None), forebay_instance::ControlInputs::default()).expect("it starts");
     let service = Service {
         instance: Arc::clone(&instance),
         source: Mutex::new(source),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_graph::Plan;
-use forebay_instance::{Cores, StartError, Steer};
+use forebay_instance::{ControlInputs, Cores, StartError};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::Made;
 use serde::{Deserialize, Serialize};
@@ -95,7 +95,7 @@ pub fn find(
     report: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Rates, RatesError> {
     let (load, workers) = (Load::of(&plans)?, plans.len() as f64);
-    let instance = forebay_instance::start(plans, cores, made, Box::new(|_| None), Steer::default())?;
+    let instance = forebay_instance::start(plans, cores, made, Box::new(|_| None), ControlInputs::default())?;
     let most_pps = Tsc.frequency().hertz() / LEAST_TICKS * workers;
     let limits = Limits { least_pps: LEAST_PPS, most_pps, time, width: WIDTH };
     let mut trials = Measured::new(Arc::clone(&instance), load);

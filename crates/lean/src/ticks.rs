@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use forebay_graph::{Meter, Plan};
-use forebay_instance::{Instance, Outcome, StartError, Steer};
+use forebay_instance::{ControlInputs, Instance, Outcome, StartError};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::Made;
 use forebay_protocol::{
@@ -219,7 +219,7 @@ fn measure_with(
 ) -> Result<Timed, StartError> {
     plans.iter_mut().for_each(|plan| plan.meter = Some(meter()));
     let shares = plans.iter().any(|plan| plan.scheduler == SchedulerKind::WeightedFair);
-    let instance = forebay_instance::start(plans, cores, made, Box::new(|_| None), Steer::default())?;
+    let instance = forebay_instance::start(plans, cores, made, Box::new(|_| None), ControlInputs::default())?;
     let board = instance.board();
     std::thread::sleep(WARM_UP.min(span / 2));
     let threads = instance.threads();

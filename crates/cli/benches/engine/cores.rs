@@ -103,7 +103,7 @@ fn forward(cores: &[usize], pipeline: &Source) -> Result<f64, String> {
     let source = pipeline.clone().set(format!("workers=[{workers}]"));
     let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
     let Loaded { plans, made, .. } = load(&source, conditions).map_err(|problems| problems.to_string())?;
-    let instance = start(plans, cores, made, Box::new(|_| None), forebay_instance::Steer::default())
+    let instance = start(plans, cores, made, Box::new(|_| None), forebay_instance::ControlInputs::default())
         .map_err(|error| error.to_string())?;
     let board = instance.board();
     // Until everything is warm.

@@ -312,7 +312,7 @@ fn real(crowd: &Crowd, what: &str) {
     let tables = Table::all(&plans[0]);
     let cores = choose(&cores).expect("a core for the worker");
     let instance =
-        start(plans, &cores, made, Box::new(|_| None), forebay_instance::Steer::default()).expect("it starts");
+        start(plans, &cores, made, Box::new(|_| None), forebay_instance::ControlInputs::default()).expect("it starts");
     let begin = Instant::now();
     let seconds = crowd.count / crowd.rate;
     let (mut most, mut grown, mut last) = ([0; 3], 0, [0; 3]);

@@ -82,7 +82,7 @@ fn under_constant_change_nothing_is_lost_and_sessions_stay_in_order() {
     let Loaded { plans, cores, made, .. } = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
     let cores = choose(&cores).expect("a core for each worker");
     let instance: Arc<dyn Instance> =
-        start(plans, &cores, made, Box::new(|_| None), forebay_instance::Steer::default()).expect("it starts");
+        start(plans, &cores, made, Box::new(|_| None), forebay_instance::ControlInputs::default()).expect("it starts");
     let state = folder.path().join("state.json");
     let service = Service {
         instance: Arc::clone(&instance),

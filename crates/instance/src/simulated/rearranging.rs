@@ -8,8 +8,8 @@ use forebay_protocol::{Action, report::FigureSource};
 use forebay_units::Ticks;
 
 use super::{SimulatedTeam, Simulation};
+use crate::control_loop::ControlLoop;
 use crate::reload::ReloadError;
-use crate::steering::Steering;
 use crate::succession::{Left, Successors, settle};
 
 /// What a turn takes in which a worker waits for others.
@@ -18,21 +18,21 @@ const TURN: Ticks = Ticks(64);
 impl<S: Scheduler> SimulatedTeam<S> {
     /// Has modules change their worker, if whoever sets the triggers finds that they should: whether it was tried.
     pub(super) fn move_modules(&mut self) -> bool {
-        let Some((mut helm, at)) = self.helm.take() else { return false };
-        let moved = helm.rearrangement();
+        let Some((mut decider, at)) = self.decider.take() else { return false };
+        let moved = decider.rearrangement();
         if let Some(moved) = &moved {
-            let next = helm.steering_after(moved);
-            match self.rearrange(moved, &next, &helm.in_force()) {
+            let next = decider.control_loop_after(moved);
+            match self.rearrange(moved, &next, &decider.in_force()) {
                 Ok(left) => {
                     let pause_us = Simulation::frequency().micros(left.pause.0 as f64);
                     let (instants, telemetries) = ((Ticks::ZERO, self.latest()), self.board.telemetries());
                     // Its parameters have been checked.
-                    drop(helm.moved(moved, next, telemetries, instants, pause_us, self.log.as_deref_mut()));
+                    drop(decider.moved(moved, next, telemetries, instants, pause_us, self.log.as_deref_mut()));
                 }
-                Err(error) => helm.stayed(moved, error.to_string()),
+                Err(error) => decider.stayed(moved, error.to_string()),
             }
         }
-        self.helm = Some((helm, at));
+        self.decider = Some((decider, at));
         moved.is_some()
     }
 
@@ -44,7 +44,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
     fn rearrange(
         &mut self,
         moved: &Move,
-        next: &std::sync::Arc<Steering>,
+        next: &std::sync::Arc<ControlLoop>,
         in_force: &[Action],
     ) -> Result<Left, ReloadError> {
         let Some(made) = &self.made else { return Err(ReloadError::Ending) };
@@ -64,7 +64,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
         let mut state = self.board.state();
         state.origin =
             RunFacts { kind: FigureSource::Simulated, cores: vec![None; telemetries.len()], ..state.origin.clone() };
-        (state.telemetries, state.team, state.steering) = (telemetries, team, Some(next.clone()));
+        (state.telemetries, state.team, state.control_loop) = (telemetries, team, Some(next.clone()));
         let now = self.workers[0].clock().now();
         let left = settle(&mut state, formers, &exchange, Ticks::ZERO, || now, &mut self.watch);
         drop(state);

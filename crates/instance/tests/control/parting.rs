@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use forebay_control::{Log, Profiled, Settings, recording::Period};
 use forebay_graph::{Cost, RunToCompletion, drive::wind_up_team};
-use forebay_instance::{SimulatedTeam, Simulation, Steer, choose, start};
+use forebay_instance::{ControlInputs, SimulatedTeam, Simulation, choose, start};
 use forebay_measure::{Clock, Tsc, machine::allowed_cores};
 use forebay_models::batching::Line;
 use forebay_pipeline::{Conditions, Loaded, Source, load};
@@ -297,8 +297,9 @@ fn flows_part_and_come_together_while_threads_run() {
     // What slow modules take is known: to learn it from few calls takes longer on a busy machine than there are packets.
     let line = Line { fixed: 1.5e-3, each: 0.0 };
     let costs = [("bypass".to_owned(), Profiled { line, dispatch: 0.0 })].into();
-    let steer = Steer { costs, ..Steer::default() };
-    let instance = start(plans, choose(&cores).expect("a core"), made, Box::new(|_| None), steer).expect("it starts");
+    let control_inputs = ControlInputs { costs, ..ControlInputs::default() };
+    let instance =
+        start(plans, choose(&cores).expect("a core"), made, Box::new(|_| None), control_inputs).expect("it starts");
     let board = instance.board();
     let control = || {
         let report = board.report(&board.nothing(), &board.read(Tsc.now()));

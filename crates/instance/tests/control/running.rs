@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use forebay_control::{Log, Settings};
-use forebay_instance::{Instance, Steer, choose, start};
+use forebay_instance::{ControlInputs, Instance, choose, start};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, Source, load, usecase};
 use forebay_protocol::{Decision, Layout, Snapshot};
@@ -57,8 +57,8 @@ fn run(source: &Source, said: &Said) -> Arc<dyn Instance> {
     let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
     let Loaded { plans, cores, made, .. } = load(source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
     let cores = choose(&cores).expect("a core");
-    let steer = Steer { log: Some(Box::new(said.clone())), ..Steer::default() };
-    start(plans, &cores, made, Box::new(|_| None), steer).expect("it starts")
+    let control_inputs = ControlInputs { log: Some(Box::new(said.clone())), ..ControlInputs::default() };
+    start(plans, &cores, made, Box::new(|_| None), control_inputs).expect("it starts")
 }
 
 fn reload(instance: &dyn Instance, source: &Source) {

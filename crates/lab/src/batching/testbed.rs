@@ -13,7 +13,7 @@ use forebay_graph::{
     RunToCompletion, Scheduler, WeightedFair,
     drive::{Ended, wind_up_team},
 };
-use forebay_instance::{Instance, SimulatedTeam, Simulation, Steer, choose, start};
+use forebay_instance::{ControlInputs, Instance, SimulatedTeam, Simulation, choose, start};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, load};
 use forebay_protocol::{Action, SchedulerKind, report::Report};
@@ -189,8 +189,8 @@ impl Testbed {
         let turn: u64 = costs.iter().map(|cost| cost.per_batch + cost.per_packet * BATCH as u64).sum();
         let stall = Nanos(((turn as f64 * STALL_TURNS) as u64).max(STALL.0));
         let watch = Watch::new(scenario.flow, scenario.module.clone(), Some(stall));
-        let steer = Steer { costs: self.costs.profiled(), log: Some(Box::new(watch.clone())) };
-        let instance = start(plans, choose(&cores)?, made, Box::new(|_| None), steer)?;
+        let control_inputs = ControlInputs { costs: self.costs.profiled(), log: Some(Box::new(watch.clone())) };
+        let instance = start(plans, choose(&cores)?, made, Box::new(|_| None), control_inputs)?;
         let done = drive(scenario, &*instance, &self.stop);
         let outcome = instance.end();
         let report = done?;

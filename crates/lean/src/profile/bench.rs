@@ -129,7 +129,7 @@ pub(super) fn measure(
     };
     let modules = plans[0].modules.len();
     let instance =
-        forebay_instance::start(plans, &*cores, made, Box::new(|_| None), forebay_instance::Steer::default())?;
+        forebay_instance::start(plans, &*cores, made, Box::new(|_| None), forebay_instance::ControlInputs::default())?;
     let measured = fill(&*instance, modules, effort.batch).and_then(|()| rounds(&*instance, effort, &[0]));
     let Outcome { troubles, .. } = instance.end();
     let measured = measured.map_err(|reason| ProfileError::Trouble { function: name.to_owned(), reason })?;

@@ -285,8 +285,8 @@ impl Profile {
             (0..names.len()).filter(|at| of_key.contains(&&names[*at])).collect()
         };
         let targets: Vec<_> = wanted.iter().map(|(module, key)| Target { module, key, alike: alike(key) }).collect();
-        let steer = forebay_instance::Steer::default();
-        let instance = forebay_instance::start(plans, choose(&cores)?, made, Box::new(|_| None), steer)?;
+        let control_inputs = forebay_instance::ControlInputs::default();
+        let instance = forebay_instance::start(plans, choose(&cores)?, made, Box::new(|_| None), control_inputs)?;
         let measured = bench::fill(&*instance, names.len(), effort.batch)
             .map(|()| passes(&*instance, &targets, effort, &mut found, begins));
         if let Some((part, trouble)) = instance.end().troubles.into_iter().next() {

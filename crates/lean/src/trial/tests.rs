@@ -175,8 +175,9 @@ fn a_real_pipeline_is_tried_at_several_loads() {
     let Loaded { plans, cores, made, .. } = load(&text.replace("\npipeline", "\nbatch: 2\npipeline"), false);
     let load = Load::of(&plans).expect("a generator with a rate");
     let cores = forebay_instance::choose(&cores).expect("a core");
-    let instance = forebay_instance::start(plans, &cores, made, Box::new(|_| None), forebay_instance::Steer::default())
-        .expect("it starts");
+    let instance =
+        forebay_instance::start(plans, &cores, made, Box::new(|_| None), forebay_instance::ControlInputs::default())
+            .expect("it starts");
     let mut trials = Measured::new(Arc::clone(&instance), load);
     let span = Duration::from_millis(100);
     let over = trials.run(50_000.0, span).expect("it runs");

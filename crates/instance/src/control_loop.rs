@@ -19,23 +19,23 @@ const FIRST: Nanos = Nanos(1_000_000);
 
 /// What whoever sets triggers is given besides the configuration.
 #[derive(Default)]
-pub struct Steer {
-    /// By function, or by [module](Steer::of_module): what a call costs, as was measured before.
+pub struct ControlInputs {
+    /// By function, or by [module](ControlInputs::module_key): what a call costs, as was measured before.
     pub costs: BTreeMap<String, Profiled>,
     /// Who sees what is decided.
     pub log: Option<Box<dyn Log>>,
 }
 
-impl Steer {
+impl ControlInputs {
     /// The key of one module's own cost in [`costs`](Self::costs), which counts before its function's.
     #[must_use]
-    pub fn of_module(name: &str) -> String {
+    pub fn module_key(name: &str) -> String {
         format!("module {name}")
     }
 }
 
 /// What sets the triggers of a pipeline of a certain shape.
-pub(crate) struct Steering {
+pub(crate) struct ControlLoop {
     pub(crate) settings: Settings,
     layout: Layout,
     costs: Costs,
@@ -45,7 +45,7 @@ pub(crate) struct Steering {
     told: Arc<Mutex<Decided>>,
 }
 
-impl Steering {
+impl ControlLoop {
     /// Of the pipeline that `plan` is of.
     pub(crate) fn new(settings: Settings, plan: &Plan, costs: Costs) -> Result<Self, FlowError> {
         let layout = plan.layout()?;
@@ -76,8 +76,8 @@ impl Steering {
 }
 
 /// Decides from period to period.
-pub(crate) struct Helm {
-    pub(crate) steering: Arc<Steering>,
+pub(crate) struct Decider {
+    pub(crate) control_loop: Arc<ControlLoop>,
     runner: ControllerRunner,
     sampler: Sampler,
     decided: u32,
@@ -87,22 +87,23 @@ pub(crate) struct Helm {
     failure: Option<String>,
 }
 
-impl Helm {
+impl Decider {
     /// For what workers count, which are of the same graph; the run began at `began`, and what was counted until now is the past.
     pub(crate) fn new(
-        steering: Arc<Steering>,
+        control_loop: Arc<ControlLoop>,
         telemetries: Vec<Arc<Telemetry>>,
         began: Ticks,
         now: Ticks,
         log: Option<&mut (dyn Log + 'static)>,
     ) -> Result<Self, SetupError> {
-        let runner = ControllerRunner::new(&steering.settings, steering.layout.clone(), steering.costs.clone())?;
+        let runner =
+            ControllerRunner::new(&control_loop.settings, control_loop.layout.clone(), control_loop.costs.clone())?;
         if let Some(log) = log {
-            log.begin(&steering.settings, &steering.layout);
+            log.begin(&control_loop.settings, &control_loop.layout);
         }
-        let decomposer = Decomposer::new(&steering.settings, &steering.layout, steering.ways.clone());
+        let decomposer = Decomposer::new(&control_loop.settings, &control_loop.layout, control_loop.ways.clone());
         Ok(Self {
-            steering,
+            control_loop,
             runner,
             sampler: Sampler::new(telemetries, began, now),
             decided: 0,
@@ -128,13 +129,13 @@ impl Helm {
         if !decomposer.is_thwarted() {
             self.failure = None;
         }
-        self.steering.told().tell_unmoved(unmoved.or_else(|| self.failure.clone()));
+        self.control_loop.told().tell_unmoved(unmoved.or_else(|| self.failure.clone()));
         next
     }
 
     /// What will decide once this has moved.
-    pub(crate) fn steering_after(&self, moved: &Move) -> Arc<Steering> {
-        Arc::new(self.steering.rearranged(moved.layout.clone(), self.runner.costs().clone()))
+    pub(crate) fn control_loop_after(&self, moved: &Move) -> Arc<ControlLoop> {
+        Arc::new(self.control_loop.rearranged(moved.layout.clone(), self.runner.costs().clone()))
     }
 
     /// The triggers and hold limits that are in force, what was just decided included.
@@ -151,7 +152,7 @@ impl Helm {
     pub(crate) fn moved(
         &mut self,
         moved: &Move,
-        next: Arc<Steering>,
+        next: Arc<ControlLoop>,
         telemetries: Vec<Arc<Telemetry>>,
         (began, now): (Ticks, Ticks),
         pause_us: f64,
@@ -182,7 +183,7 @@ impl Helm {
 
     /// It could not be moved.
     pub(crate) fn stayed(&mut self, wanted: &Move, why: String) {
-        self.steering.told().tell_unmoved(Some(why.clone()));
+        self.control_loop.told().tell_unmoved(Some(why.clone()));
         self.failure = Some(why);
         self.decomposer.iter_mut().for_each(|decomposer| decomposer.stayed(wanted));
     }
@@ -190,14 +191,14 @@ impl Helm {
     /// How long after this decision the next is made, in nanoseconds: nothing is known when a pipeline starts, and it need not wait
     /// for long.
     pub(crate) fn patience(&self) -> Nanos {
-        Nanos((FIRST.0 << self.decided.min(32)).min(self.steering.settings.period.0))
+        Nanos((FIRST.0 << self.decided.min(32)).min(self.control_loop.settings.period.0))
     }
 
     /// Gives every flow that has an objective this one.
     pub(crate) fn set_objectives(&mut self, slo: Nanos, log: Option<&mut (dyn Log + 'static)>) {
         self.runner.set_objectives(slo);
         if let Some(log) = log {
-            log.begin(&self.steering.settings, self.runner.layout());
+            log.begin(&self.control_loop.settings, self.runner.layout());
         }
     }
 
@@ -209,8 +210,8 @@ impl Helm {
         self.runner.decide(snapshot);
         let took = Tsc.now().since(start);
         let actions = self.runner.last();
-        // Objectives may have been changed since the steering was made.
-        self.steering.told().tell(self.runner.layout(), snapshot, actions, Some(took));
+        // The objectives may have changed since the control loop was created.
+        self.control_loop.told().tell(self.runner.layout(), snapshot, actions, Some(took));
         if let Some(log) = log {
             log.period(snapshot, actions);
         }
@@ -240,8 +241,8 @@ mod tests {
             // In simulated time no turn is told as long.
             team.board.telemetries()[0].worker.long.busy_turns[0].add(1);
             team.run(Ticks(until));
-            let steering = team.board.state().steering.clone().expect("a controller");
-            (steering.report().violated, steering.report().stalled)
+            let control_loop = team.board.state().control_loop.clone().expect("a controller");
+            (control_loop.report().violated, control_loop.report().stalled)
         };
         assert_eq!(stalled(Nanos(1_000_000_000), 1_000_000), (0, 0));
         assert_eq!(stalled(Nanos(10_000), 2_000_000), (1, 1));
