@@ -1,4 +1,4 @@
-//! What a function is given besides its batch: the time, and where to put each packet.
+//! The context of a call: the time, and the gate of each packet.
 
 use std::sync::Arc;
 
@@ -10,29 +10,29 @@ use crate::fold::Branches;
 use crate::gate::Gate;
 use crate::shelf::{Key, Shelf};
 
-/// Packets that a function made or let go in one call, each with its gate.
+/// Packets that a function created or released in one call, each with its gate.
 pub(crate) type Emitted = Vec<(Packet, Gate)>;
 
-/// What calls of a worker's functions share.
+/// The data that all calls of a worker's functions share.
 pub(crate) struct Desk {
-    /// Whether the function that was called has decided anything: set by all that decides, emits or asks to be woken.
-    /// While it is not, all packets go to the function's first gate, and there is nothing else to do after the call.
+    /// Whether the called function decided anything. Every decision, emission and wake-up request sets it. While it is
+    /// false, all packets go to the function's first gate, and nothing else remains to do after the call.
     pub(crate) touched: bool,
-    /// Whether it has asked for places on its shelf: those that it did not use are taken back.
+    /// Whether the function reserved slots on its shelf. The desk frees the slots that the function did not use.
     promised: bool,
-    /// The gate of the whole batch, while no packet has been decided on its own.
+    /// The gate of the whole batch, as long as no packet has a gate of its own.
     all: Option<Gate>,
-    /// The time, read once a turn and again when packets leave.
+    /// The time. Read once a turn, and again when packets leave.
     pub(crate) now: Ticks,
-    /// When the function wants to be woken.
+    /// The instant at which the function wants to be woken.
     pub(crate) wake: Ticks,
-    /// Whether the run waits for that.
+    /// Whether the run waits for that instant.
     pub(crate) keeps: bool,
     pub(crate) emitted: Emitted,
     pub(crate) pool: Pool,
-    /// By module: what its function holds.
+    /// By module: the packets that its function holds.
     pub(crate) shelves: Vec<Shelf>,
-    /// By module: the counters of its function's reasons to create packets.
+    /// By module: the counters of its function's creation reasons.
     created: Vec<Arc<[Counter]>>,
     gates: [Gate; MAX_BATCH],
 }
@@ -54,13 +54,13 @@ impl Desk {
         }
     }
 
-    /// What a call of `module` on `len` packets is given, the desk being [clear](Self::clear).
+    /// Returns the context for a call of `module` on `len` packets. The desk must be [clear](Self::clear).
     #[inline]
     pub(crate) fn context<'a>(&'a mut self, module: usize, len: usize, branches: &'a [u32]) -> Context<'a> {
         Context { desk: self, module, len, branches: Branches(branches) }
     }
 
-    /// Forgets what the function of `module` decided.
+    /// Discards the decisions of the function of `module`.
     #[inline]
     pub(crate) fn clear(&mut self, module: usize) {
         if std::mem::take(&mut self.promised) {
@@ -75,7 +75,7 @@ impl Desk {
         (self.touched, self.all) = (true, Some(gate));
     }
 
-    /// The gate that all `len` packets of the batch share, where there is one.
+    /// Returns the gate that all `len` packets of the batch share. `None` if their gates differ.
     #[inline]
     pub(crate) fn common_gate(&self, len: usize) -> Option<Gate> {
         self.all.or_else(|| {
@@ -84,12 +84,12 @@ impl Desk {
         })
     }
 
-    /// The gate of the packet at `index` of the batch.
+    /// Returns the gate of the packet at `index` of the batch.
     pub(crate) fn gate(&self, index: usize) -> Gate {
         self.all.unwrap_or(self.gates[index % MAX_BATCH])
     }
 
-    /// The gates of the batch's packets, one each in order, to be written; and the shelves.
+    /// Returns the gates of the batch's packets in order, for writing, and the shelves.
     #[inline]
     pub(crate) fn each(&mut self, len: usize) -> (&mut [Gate], &mut [Shelf]) {
         self.touched = true;
@@ -100,49 +100,51 @@ impl Desk {
         (gates, &mut self.shelves)
     }
 
-    /// A place for the next module, whose function counts what it creates here.
+    /// Adds the next module. `created` are the counters of its function's creation reasons.
     pub(crate) fn add_module(&mut self, created: Arc<[Counter]>) {
         self.shelves.push(Shelf::default());
         self.created.push(created);
     }
 }
 
-/// A call's surroundings. A function decides where packets go, and can create, hold and release packets, only here.
+/// What a function works with during a call. Only through the context can a function select gates, and create, hold and
+/// release packets.
 ///
-/// What is not decided goes out through the first gate.
+/// A packet without a decision goes out through the first gate.
 pub struct Context<'a> {
     desk: &'a mut Desk,
     module: usize,
-    /// Packets in the batch.
+    /// The number of packets in the batch.
     len: usize,
     branches: Branches<'a>,
 }
 
 impl<'a> Context<'a> {
-    /// Which of the modules that it runs for packets are in, for a function that was made of several
-    /// ([`Declare::FOLD`](crate::Declare::FOLD)).
+    /// Returns a map from packets to branches, for a folded function ([`Declare::FOLD`](crate::Declare::FOLD)): which
+    /// of the folded modules a packet is in.
     #[inline]
     #[must_use]
     pub fn branches(&self) -> Branches<'a> {
         self.branches
     }
 
-    /// The time: when the worker's turn began, or packets last left in it.
+    /// Returns the time at which the worker's turn began, or at which packets last left in the turn.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Ticks {
         self.desk.now
     }
 
-    /// Asks that the function be [woken](crate::Function::wake) at `instant`, or earlier where it has asked before.
+    /// Requests that the worker [wakes](crate::Function::wake) the function at `instant`. An earlier pending request
+    /// stays in force.
     pub fn wake_at(&mut self, instant: Ticks) {
         self.desk.touched = true;
         self.desk.keeps = true;
         self.desk.wake = self.desk.wake.min(instant);
     }
 
-    /// The same for housekeeping, such as the removal of sessions that have ended: a run whose sources are used up does
-    /// not wait for it.
+    /// Requests a wake-up for housekeeping, for example to remove sessions that have ended. Unlike
+    /// [`wake_at`](Self::wake_at), it does not prolong a run: when all sources are used up, the run ends without it.
     pub fn look_at(&mut self, instant: Ticks) {
         self.desk.touched = true;
         self.desk.wake = self.desk.wake.min(instant);
@@ -154,8 +156,8 @@ impl<'a> Context<'a> {
         self.desk.put_all(gate);
     }
 
-    /// Lets the packets of `batch` for which `usual` is true go on through the first gate; the others are asked for
-    /// their gates one by one. As long as all are usual, this is a loop and nothing else.
+    /// Sends the packets of `batch` for which `usual` is true through the first gate, and calls `otherwise` for the
+    /// gate of each other packet. As long as all packets are usual, this is a single loop without other work.
     #[inline(always)]
     pub fn filter(
         &mut self,
@@ -172,8 +174,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The rest of a batch, from the first packet that is not usual on: out of line, so that what it needs does not
-    /// burden the other.
+    /// Processes the rest of a batch, from the first unusual packet on. Out of line, so that the code for unusual
+    /// packets does not slow down the common case.
     #[inline(never)]
     fn filter_from(
         &mut self,
@@ -192,14 +194,15 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The gates of the batch's packets, one each in order, to be written: all on the first gate until then.
+    /// Returns the gates of the batch's packets in order, for writing. Each one is the first gate until the function
+    /// changes it.
     #[inline]
     pub fn each(&mut self) -> &mut [Gate] {
         self.desk.each(self.len).0
     }
 
-    /// Puts the packet at `index` of the batch on `gate`, the others staying where they are. Meant for the few packets
-    /// that go another way than the rest, as those that are dropped do.
+    /// Puts the packet at `index` of the batch on `gate`. The other packets keep their gates. Meant for the few packets
+    /// that take another gate than the rest, for example dropped packets.
     #[cold]
     #[inline(never)]
     pub fn put(&mut self, index: usize, gate: Gate) {
@@ -208,35 +211,35 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Keeps the packet at `index` of the batch in the module when the call returns. It stays the module's until the
-    /// function [`release`](Self::release)s it by the key given here.
+    /// Keeps the packet at `index` of the batch in the module when the call returns. The module holds it until the
+    /// function calls [`release`](Self::release) with the returned key.
     pub fn hold(&mut self, index: usize) -> Key {
         self.put(index, Gate::HOLD);
         (self.desk.touched, self.desk.promised) = (true, true);
         self.shelf().reserve(index)
     }
 
-    /// Sends a held packet on through `gate` (a drop or a consumption is a gate too), after this call's own packets;
-    /// `false` where no packet is held under the key.
+    /// Sends a held packet through `gate`, after this call's own packets. A drop or a consumption is a gate, too.
+    /// Returns `false` if no packet is held under the key.
     pub fn release(&mut self, key: Key, gate: Gate) -> bool {
         let Some(packet) = self.shelf().take(key) else { return false };
         self.emit(packet, gate);
         true
     }
 
-    /// The held packet under `key`.
+    /// Returns the packet that is held under `key`.
     pub fn held(&mut self, key: Key) -> Option<&mut Packet> {
         self.shelf().get(key)
     }
 
-    /// A new, empty packet, on the flow and with the arrival time and the metadata words of `origin`, that leaves through
-    /// `gate` after this call's own packets; counted under the function's declared creation `reason`. `None` where the pool
-    /// is exhausted (counted by the pool).
+    /// Creates an empty packet that leaves through `gate` after this call's own packets. It takes the flow, the arrival
+    /// time and the metadata words of `origin`. It is counted under the function's declared creation `reason`. Returns
+    /// `None` if the pool is exhausted; the pool counts this.
     pub fn create(&mut self, reason: usize, gate: Gate, origin: &Packet) -> Option<&mut Packet> {
         let mut packet = self.desk.pool.take()?;
         packet.set_flow(origin.flow());
         packet.set_arrival(origin.arrival(), origin.arrival_clock());
-        // What was decided of the packet holds of what is made of it: its next hop, its session, where it came from.
+        // The new packet inherits the decisions about its origin: next hop, session, port of entry.
         for word in (0..WORDS).filter_map(Word::new) {
             packet.set_word(word, origin.word(word));
         }
@@ -245,8 +248,8 @@ impl<'a> Context<'a> {
         self.desk.emitted.last_mut().map(|(packet, _)| packet)
     }
 
-    /// The same of the function's own accord, when no packet has come that it belongs to: on `flow`, which is that of a packet
-    /// which came before, and arrived now.
+    /// Creates a packet without an origin packet, for a function that sends of its own accord. The packet arrives now.
+    /// `flow` is the flow of an earlier packet.
     pub fn originate(&mut self, reason: usize, gate: Gate, flow: u32) -> Option<&mut Packet> {
         let mut packet = self.desk.pool.take()?;
         packet.set_flow(flow);

@@ -1,7 +1,7 @@
-//! What a network function is, and what it declares of itself.
+//! The [`Function`] trait, and the declaration that registers a function by name.
 //!
-//! A function lives in one file: its parameters, its code, and one [`register!`](crate::register) line that makes it known by name. Nothing
-//! else lists functions, so that a crate outside this workspace can add some.
+//! A function lives in one file: its parameters, its code, and one [`register!`](crate::register) line. No central list
+//! names the functions, so a crate outside this workspace can add more.
 
 use std::any::Any;
 use std::fmt;
@@ -15,54 +15,55 @@ use crate::context::Context;
 use crate::effect::Effect;
 use crate::setup::{Setup, SetupError};
 
-/// Code that processes batches.
+/// A network function: processes packets in batches.
 pub trait Function: Any + Send {
-    /// Processes a batch: changes packets in place, and puts each on a gate through the context. A slice, because packets
-    /// come and go through the context alone: so none is lost.
+    /// Processes a batch. Changes packets in place, and selects a gate for each packet through the context. The batch
+    /// is a slice, because packets are added and removed only through the context. So a function cannot lose a packet.
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>);
 
-    /// Called at the instant that the function asked for ([`Context::wake_at`]): releases packets that are due, ages
-    /// state.
+    /// Called at the instant that the function requested with [`Context::wake_at`]. Releases packets that are due, and
+    /// ages state.
     fn wake(&mut self, context: &mut Context<'_>) {
         let _ = context;
     }
 
-    /// Whether the function is to be woken once when it begins, before it has seen a packet: it has something to say.
+    /// Returns whether the worker wakes the function once at its start, before the first packet. A function that sends
+    /// packets of its own accord needs this.
     fn begins(&self) -> bool {
         false
     }
 
-    /// Called once when the worker ends: writes out what is buffered.
+    /// Called once when the worker ends. Writes out buffered data.
     ///
     /// # Errors
-    /// What went wrong, now or earlier, in words for the user.
+    /// A text for the user about anything that went wrong, now or earlier.
     fn close(&mut self) -> Result<(), String> {
         Ok(())
     }
 
-    /// What the function would do to this packet, as a value that can be replayed on later packets of the same
-    /// session. `None` where it cannot be said in advance. Implemented where [`Declare::EFFECT`] is set.
+    /// Returns what the function would do to this packet, as a value that can be replayed on later packets of the same
+    /// session. `None` if the effect cannot be known in advance. Implemented if [`Declare::EFFECT`] is set.
     fn effect(&self, packet: &mut Packet) -> Option<Effect> {
         let _ = packet;
         None
     }
 }
 
-/// How a function's state is shared: it tells the compiler how the function may be replicated over workers.
+/// How a function's state is shared. The compiler derives from it how the function may be replicated over workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StateKind {
-    /// None, or counters only.
+    /// No state, or counters only.
     None,
-    /// A table that is read while packets run and changed by nobody but the control plane.
+    /// A table that workers read while packets run. Only the control plane changes it.
     SharedReadOnly,
-    /// Entries that belong to one session: private to the worker that owns the session.
+    /// Entries that belong to one session. They are private to the worker that owns the session.
     PerSession,
-    /// State that every packet may change: one worker must own it.
+    /// State that every packet may change. One worker must own it.
     Global,
 }
 
-/// Why packets are dropped, created or consumed: its name in counters and what it means.
+/// Why a function drops, creates or consumes packets: the reason's name in counters, and its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason {
     /// `snake_case`, unique within the function.
@@ -71,52 +72,54 @@ pub struct Reason {
     pub help: &'static str,
 }
 
-/// What a function says of itself. Its numbers for [`Gate::drop`](crate::Gate::drop) and the like are positions in
-/// the arrays of reasons.
+/// The static description of a function. The reason numbers of [`Gate::drop`](crate::Gate::drop),
+/// [`Gate::consume`](crate::Gate::consume) and [`Context::create`] are indices into the arrays of reasons.
 pub trait Declare: Function + Sized + 'static {
-    /// The parameters as they stand in the configuration. Their documentation comments are the help text; unknown
-    /// keys must be refused (`#[serde(deny_unknown_fields)]`).
+    /// The parameters in the form of the configuration. Their doc comments are the help text. The type must refuse
+    /// unknown keys (`#[serde(deny_unknown_fields)]`).
     type Params: DeserializeOwned + JsonSchema;
 
-    /// The function's one name: in configurations, counters, errors and documentation.
+    /// The function's only name, in configurations, counters, errors and documentation.
     const NAME: &'static str;
-    /// One line on what it does.
+    /// One line that says what the function does.
     const SUMMARY: &'static str;
-    /// What more a user needs to know: semantics, gates, sources.
+    /// Further help for the user: semantics, gates, sources.
     const HELP: &'static str;
     /// The parameters of a working example, in YAML.
     const EXAMPLE: &'static str;
-    /// The parameters of a `generator` whose packets take the example's way, in YAML: what the example is counted with.
+    /// The parameters, in YAML, of a `generator` whose packets pass through the example. The example is measured with
+    /// this traffic.
     const TRAFFIC: &'static str = "{}";
-    /// The reasons for which it drops.
+    /// The reasons for which the function drops packets.
     const DROPS: &'static [Reason] = &[];
-    /// The reasons for which it creates packets.
+    /// The reasons for which the function creates packets.
     const CREATES: &'static [Reason] = &[];
-    /// The reasons for which packets end in it.
+    /// The reasons for which the function consumes packets.
     const CONSUMES: &'static [Reason] = &[];
-    /// Names of the metadata words it reads.
+    /// Names of the metadata words that the function reads.
     const READS: &'static [&'static str] = &[];
-    /// Names of the metadata words it writes.
+    /// Names of the metadata words that the function writes.
     const WRITES: &'static [&'static str] = &[];
-    /// How its state is shared.
+    /// How the function's state is shared.
     const STATE: StateKind;
-    /// The parameter that names a state whose sessions it looks up and never opens, as a JSON pointer (RFC 6901). A
-    /// module with it runs on the workers of the modules that open them.
+    /// JSON pointer (RFC 6901) to the parameter that names a shared state. The function looks up sessions of that state
+    /// and never opens one. A module with the parameter runs on the workers of the modules that open the sessions.
     const FOLLOWS: Option<&'static str> = None;
-    /// Makes one function out of those of several modules, which do to each packet what the function of its branch
-    /// ([`Context::branches`]) would do; drops but neither creates, holds nor consumes, and asks for no wake-up.
+    /// Folds the functions of several modules into one. The folded function does to each packet the same as the
+    /// function of the packet's branch ([`Context::branches`]). It may drop packets, but it must not create, hold or
+    /// consume packets, and it must not request a wake-up.
     const FOLD: Option<Fold<Self>> = None;
     /// Whether [`Function::effect`] is implemented.
     const EFFECT: bool = false;
 
-    /// Makes the function.
+    /// Creates the function.
     ///
     /// # Errors
-    /// A parameter that makes no sense, named.
+    /// An invalid parameter, with its name.
     fn new(params: Self::Params, setup: &mut Setup<'_>) -> Result<Self, SetupError>;
 }
 
-/// See [`Declare::FOLD`].
+/// The type of [`Declare::FOLD`].
 pub type Fold<F> = fn(Vec<F>) -> Box<dyn Function>;
 
 type Build = fn(&Value, &mut Setup<'_>) -> Result<Box<dyn Function>, SetupError>;
@@ -150,7 +153,7 @@ pub struct Declaration {
     pub follows: Option<&'static str>,
     /// [`Declare::EFFECT`].
     pub effect: bool,
-    /// Whether equal branches of it can become one.
+    /// Whether equal branches of the function can be folded into one.
     pub folds: bool,
     /// The parameters' JSON Schema.
     pub schema: fn(&mut SchemaGenerator) -> Schema,
@@ -158,13 +161,13 @@ pub struct Declaration {
     fold: FoldAny,
 }
 
-/// Functions that cannot run as one.
+/// The functions cannot be folded into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the functions are none, not of one type, or of one that does not fold")]
+#[error("the functions cannot be folded: allowed are one or more functions of one type that supports folding")]
 pub struct NoFold;
 
 impl Declaration {
-    /// The declaration of a function type.
+    /// Returns the declaration of a function type.
     #[must_use]
     pub const fn of<F: Declare>() -> Self {
         Self {
@@ -192,30 +195,31 @@ impl Declaration {
         }
     }
 
-    /// Makes the function from its parameters as they stand in a configuration.
+    /// Creates the function from its parameters in the form of the configuration.
     ///
     /// # Errors
-    /// A parameter that is not there, not known or makes no sense, by its path within the parameters.
+    /// A missing, unknown or invalid parameter, with its path within the parameters.
     pub fn build(&self, params: &Value, setup: &mut Setup<'_>) -> Result<Box<dyn Function>, SetupError> {
         (self.build)(params, setup)
     }
 
-    /// The state whose sessions a module with these parameters looks up, where it names one ([`Declare::FOLLOWS`]).
+    /// Returns the name of the state whose sessions a module with these parameters looks up. `None` if the parameters
+    /// name no state ([`Declare::FOLLOWS`]).
     #[must_use]
     pub fn followed<'p>(&self, params: &'p Value) -> Option<&'p str> {
         params.pointer(self.follows?)?.as_str()
     }
 
-    /// Whether a module with these parameters must run on the worker that has the packet's session.
+    /// Returns whether a module with these parameters must run on the worker that owns the packet's session.
     #[must_use]
     pub fn is_keyed(&self, params: &Value) -> bool {
         self.state == StateKind::PerSession || self.followed(params).is_some()
     }
 
-    /// Makes one function of several that this declaration [built](Self::build) ([`Declare::FOLD`]).
+    /// Folds several functions that this declaration [built](Self::build) into one ([`Declare::FOLD`]).
     ///
     /// # Errors
-    /// [`NoFold`].
+    /// [`NoFold`] if the functions cannot be folded.
     pub fn fold(&self, functions: Vec<Box<dyn Function>>) -> Result<Box<dyn Function>, NoFold> {
         (self.fold)(functions)
     }
@@ -227,7 +231,8 @@ impl fmt::Debug for Declaration {
     }
 }
 
-/// Reads parameters, naming the one that is wrong. A function without any may be written without.
+/// Reads parameters. An error names the parameter that is wrong. A configuration may omit the parameters of a function
+/// that has none.
 pub(crate) fn read_params<P: DeserializeOwned>(params: &Value) -> Result<P, SetupError> {
     let none = Value::Object(serde_json::Map::new());
     let params = if params.is_null() { &none } else { params };
@@ -235,7 +240,8 @@ pub(crate) fn read_params<P: DeserializeOwned>(params: &Value) -> Result<P, Setu
         .map_err(|error| SetupError::at(error.path().to_string(), in_words(&error.into_inner().to_string())))
 }
 
-/// What a generated reader says of a number that its type cannot hold, with what is allowed. Other messages stay as they are.
+/// Rewrites serde's message about a number that does not fit its type, so that it lists the allowed range. Returns
+/// other messages unchanged.
 #[must_use]
 pub fn in_words(message: &str) -> String {
     let (value, of) = ["invalid value: integer `", "invalid type: floating point `"]
@@ -258,7 +264,7 @@ pub fn in_words(message: &str) -> String {
 
 inventory::collect!(Declaration);
 
-/// All registered functions, by name.
+/// Returns all registered functions, sorted by name.
 #[must_use]
 pub fn functions() -> Vec<&'static Declaration> {
     let mut all: Vec<_> = inventory::iter::<Declaration>.into_iter().collect();
@@ -266,7 +272,7 @@ pub fn functions() -> Vec<&'static Declaration> {
     all
 }
 
-/// Makes a function, port, state or controller type known by its name: `register!(MacRewrite)`, `register!(port Generator)`,
+/// Registers a function, port, state or controller type: `register!(MacRewrite)`, `register!(port Generator)`,
 /// `register!(state StaticMappings)`, `register!(controller Optimal)`.
 #[macro_export]
 macro_rules! register {

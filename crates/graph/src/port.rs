@@ -1,4 +1,4 @@
-//! Where packets enter and leave: what a port is, and what it declares of itself.
+//! Ports, by which packets enter and leave, and the declarations that register them.
 
 mod link;
 
@@ -25,50 +25,51 @@ pub enum Ready {
     Now,
     /// Not before this instant.
     At(Ticks),
-    /// When the outside sends some: nobody knows when.
+    /// When packets arrive from outside. The time is unknown.
     Input,
     /// Never again: the source is used up.
     Never,
 }
 
-/// What a port counts by itself; the engine counts what it receives from and sends to it. One worker writes.
+/// The counters that a port writes itself. The engine counts the packets that it receives from and sends to the port.
+/// One worker writes them.
 #[derive(Debug, Default)]
 pub struct PortCounters {
     /// Packets that entered the worker.
     pub received: Counter,
-    /// Packets that left.
+    /// Packets that left the worker.
     pub sent: Counter,
-    /// Packets lost at the port before they entered (ingress queue overrun, longer than a chunk holds).
+    /// Packets lost at the port before they entered: the ingress queue was full, or the frame was longer than a chunk.
     pub dropped: Counter,
-    /// Things that went wrong: unreadable records, failed writes.
+    /// Errors: unreadable records, failed writes.
     pub errors: Counter,
-    /// Of [`dropped`](Self::dropped), those that have reasons of their own.
+    /// The part of [`dropped`](Self::dropped) that has reasons of its own.
     pub skipped: Reasons,
-    /// Of [`dropped`](Self::dropped), frames longer than a packet of the pool holds.
+    /// The part of [`dropped`](Self::dropped) that are frames longer than a packet of the pool holds.
     pub oversize: Counter,
-    /// The length of the longest of them, in bytes; 0 where it is not known.
+    /// The length of the longest of these frames, in bytes. 0 if unknown.
     pub longest: Counter,
-    /// Frames longer than a block of the port's ring holds.
+    /// Frames longer than a block of the port's ring.
     pub over_block: Counter,
-    /// Its interface, where it has one.
+    /// The counters of its interface, if it has one.
     pub link: LinkCounters,
 }
 
 /// The reason under which a port counts frames longer than a packet of the pool holds.
 pub const OVERSIZE: &str = "oversize";
 
-/// The reason under which a port counts frames longer than a block of its ring holds.
+/// The reason under which a port counts frames longer than a block of its ring.
 pub const OVER_BLOCK: &str = "over_block";
 
 impl PortCounters {
-    /// Counts a frame that no block of the port's ring holds, and that is dropped.
+    /// Counts a dropped frame that does not fit a block of the port's ring.
     #[cold]
     pub fn drop_over_block(&self) {
         self.dropped.add(1);
         self.over_block.add(1);
     }
 
-    /// Counts a frame of `length` bytes that no packet of the pool holds, and that is dropped.
+    /// Counts a dropped frame of `length` bytes that does not fit a packet of the pool.
     #[cold]
     pub fn drop_oversize(&self, length: usize) {
         self.dropped.add(1);
@@ -76,7 +77,7 @@ impl PortCounters {
         self.longest.set(self.longest.get().max(length as u64));
     }
 
-    /// The packets of [`dropped`](Self::dropped) that have reasons, by reason.
+    /// Returns the packets of [`dropped`](Self::dropped) that have reasons, by reason.
     pub(crate) fn by_reason(&self) -> BTreeMap<String, u64> {
         let mut counts = self.skipped.get();
         let of_length = [(OVERSIZE, self.oversize.get()), (OVER_BLOCK, self.over_block.get())];
@@ -87,47 +88,48 @@ impl PortCounters {
     }
 }
 
-/// Packets by reason, for reasons that show only while packets are read.
+/// Packets by reason, for reasons that are found only while packets are read.
 #[derive(Debug, Default)]
 pub struct Reasons(Mutex<BTreeMap<String, u64>>);
 
 impl Reasons {
-    /// Adds `count` packets. It takes a lock: not for the packet path.
+    /// Adds `count` packets. It takes a lock, so it is not for the packet path.
     pub fn add(&self, reason: &str, count: u64) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.entry(reason.to_owned()).or_default() += count;
     }
 
-    /// Every reason with its packets.
+    /// Returns the number of packets of each reason.
     #[must_use]
     pub fn get(&self) -> BTreeMap<String, u64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// What a port is given when it is asked for packets.
+/// The arguments of a request for packets.
 pub struct Intake<'a> {
     /// The time, read once for the turn.
     pub now: Ticks,
-    /// Where packets come from.
+    /// The pool from which the port takes empty packets.
     pub pool: &'a Pool,
-    /// The most packets wanted.
+    /// The largest number of packets to return.
     pub most: usize,
 }
 
-/// What a source offers by a schedule of its own, whether or not anybody is there to take it.
+/// What a source offers by its own schedule, whether or not a worker takes the packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offer {
-    /// Packets a second, on average.
+    /// Packets per second, on average.
     pub pps: f64,
-    /// How many may come in one burst, and wait, though on average they are carried; 0 where they come one by one.
+    /// How many packets may come in one burst and wait, although the average rate is sustained. 0 if packets come one
+    /// by one.
     pub burst: f64,
 }
 
-/// When a source's packets come, where that has no end: for who reckons with them and takes none.
+/// The arrival pattern of a source without an end, for models that compute with the packets instead of taking them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// How they are spread over time.
+    /// How packets are spread over time.
     pub spread: Spread,
     /// How many may wait to be taken.
     pub queue: usize,
@@ -136,140 +138,141 @@ pub struct Pace {
 /// How packets are spread over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Spread {
-    /// As many are there as are asked for.
+    /// As many packets as requested are available at any time.
     Saturating,
-    /// Evenly.
+    /// At equal distances.
     Constant {
-        /// Packets a second.
+        /// Packets per second.
         pps: f64,
     },
     /// Independently of each other: exponential gaps.
     Poisson {
-        /// Packets a second, on average.
+        /// Packets per second, on average.
         pps: f64,
     },
-    /// Evenly in bursts, by turns with silence.
+    /// At equal distances within bursts, with silence between bursts.
     OnOff {
-        /// Packets a second, on average over both.
+        /// Packets per second, averaged over bursts and silence.
         pps: f64,
         /// How long a burst lasts, in seconds.
         on_s: f64,
-        /// How long nothing comes after it, in seconds.
+        /// How long the silence after a burst lasts, in seconds.
         off_s: f64,
     },
 }
 
 /// A source and sink of packets. Either direction may be missing.
 pub trait Port: Send {
-    /// Adds up to `intake.most` packets that have arrived to `batch`, which is empty and has room for them, each with
-    /// its bytes and arrival time. Returns when to ask again.
+    /// Adds up to `intake.most` arrived packets to `batch`, each with its bytes and arrival time. The batch is empty
+    /// and has room for them. Returns when to request packets again.
     fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready;
 
-    /// Takes packets that leave. What it leaves in `batch` could not be sent, and is dropped and counted as
+    /// Sends packets. Packets that it leaves in `batch` could not be sent; the worker drops them and counts them as
     /// `refused`.
     fn send(&mut self, batch: &mut Batch, now: Ticks);
 
-    /// From now on packets are there whenever they are asked for, whatever schedule they had: for who asks what a busy
-    /// worker costs. A port of the outside's packets, which come when they come, leaves it be.
+    /// Makes packets available at any time from now on, regardless of the configured schedule. Measurements of a busy
+    /// worker's cost use this. A port whose packets come from outside ignores it.
     fn saturate(&mut self) {}
 
-    /// Packets given to a kernel or device that it has not finished with.
+    /// Returns the number of packets that a kernel or device has not finished with.
     fn in_flight(&self) -> usize {
         0
     }
 
-    /// What it offers as it is configured, where that has no end and its rate [can be set](Self::set_offer).
+    /// Returns the configured offer of a source without an end whose rate [can be set](Self::set_offer).
     fn offer(&self) -> Option<Offer> {
         None
     }
 
-    /// When its packets come as it is configured, where it knows and that has no end.
+    /// Returns the configured arrival pattern of a source without an end, if it is known.
     fn pace(&self) -> Option<Pace> {
         None
     }
 
-    /// Offers so many times its configured rate from now on, in a schedule that begins anew; with 0, nothing but what has
-    /// arrived already. Whether it can: others go on as they do.
+    /// Offers `factor` times the configured rate from now on, with a new schedule. With 0 it offers only packets that
+    /// have already arrived. Returns whether the port can do so; other ports go on unchanged.
     fn set_offer(&mut self, factor: f64) -> bool {
         let _ = factor;
         false
     }
 
-    /// Whether it has no last packet.
+    /// Returns whether the source never ends.
     fn is_endless(&self) -> bool {
         true
     }
 
-    /// Called once when the worker ends: writes out what is buffered.
+    /// Called once when the worker ends. Writes out buffered data.
     ///
     /// # Errors
-    /// What went wrong with the port, now or earlier, in words for its user.
+    /// A text for the user about anything that went wrong with the port, now or earlier.
     fn close(&mut self) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// What a port says of itself.
+/// The static description of a port type.
 pub trait DeclarePort: Port + Sized + 'static {
-    /// The parameters as they stand in the configuration; their documentation comments are the help text.
+    /// The parameters in the form of the configuration. Their doc comments are the help text.
     type Params: DeserializeOwned + JsonSchema;
-    /// The port's one name.
+    /// The only name of the port type.
     const NAME: &'static str;
-    /// One line on what it is.
+    /// One line that says what the port is.
     const SUMMARY: &'static str;
-    /// What more a user needs to know.
+    /// Further help for the user.
     const HELP: &'static str;
     /// The parameters of a working example, in YAML.
     const EXAMPLE: &'static str;
-    /// Whether the port can be open on several workers at once, each with its [share](Setup::share) of the sessions that
-    /// enter, as a device with several queues is.
+    /// Whether several workers can have the port open at once, each with its [share](Setup::share) of the incoming
+    /// sessions, like a device with several queues.
     const QUEUES: bool = false;
 
-    /// Whether packets enter by it, with these parameters.
+    /// Returns whether packets enter by the port, with these parameters.
     fn receives(params: &Self::Params) -> bool;
-    /// Whether packets leave by it, with these parameters.
+    /// Returns whether packets leave by the port, with these parameters.
     fn sends(params: &Self::Params) -> bool;
 
-    /// Whether packets that would enter stay where they are until the worker takes them: those of a file that is read
-    /// as fast as they are taken.
+    /// Returns whether incoming packets wait outside until the worker takes them. This is so for a file that is read as
+    /// fast as the worker takes packets.
     fn waits(params: &Self::Params) -> bool {
         let _ = params;
         false
     }
 
-    /// Looks at what of the parameters can be told without opening or making anything, and says which files would be used
-    /// ([`Setup::claim`]): for who checks a configuration, and before the port is made.
+    /// Checks those parameters that can be checked without opening or creating anything, and claims the files that the
+    /// port would use ([`Setup::claim`]). Runs when a configuration is checked, and before the port is created.
     ///
     /// # Errors
-    /// A parameter that makes no sense, named.
+    /// An invalid parameter, with its name.
     fn check(params: &Self::Params, setup: &mut Setup<'_>) -> Result<(), SetupError> {
         let _ = (params, setup);
         Ok(())
     }
 
-    /// Makes the port, of parameters that have been [checked](Self::check). `counters` are the port's own, shared with whoever shows them.
+    /// Creates the port from parameters that have been [checked](Self::check). `counters` are the port's own; reports
+    /// read them.
     ///
     /// # Errors
-    /// A parameter that makes no sense or a resource that cannot be had, named.
+    /// An invalid parameter or an unavailable resource, with its name.
     fn new(params: Self::Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError>;
 }
 
-/// A port that has been made, and which ways packets go through it.
+/// An open port, and the directions in which packets pass it.
 pub struct OpenPort {
     /// The port.
     pub port: Box<dyn Port>,
     /// Its counters.
     pub counters: Arc<PortCounters>,
-    /// Whether packets enter by it.
+    /// Whether packets enter by the port.
     pub receives: bool,
-    /// Whether packets leave by it.
+    /// Whether packets leave by the port.
     pub sends: bool,
 }
 
-/// Whether packets enter and leave by a port with these parameters, which make sense.
+/// Checks parameters. Returns whether packets enter and whether packets leave by the port.
 type Check = fn(&Value, &mut Setup<'_>) -> Result<(bool, bool), SetupError>;
 
-/// A registered kind of port.
+/// A registered port type.
 pub struct PortDeclaration {
     /// [`DeclarePort::NAME`].
     pub name: &'static str,
@@ -289,7 +292,7 @@ pub struct PortDeclaration {
 }
 
 impl PortDeclaration {
-    /// The declaration of a kind of port.
+    /// Returns the declaration of a port type.
     #[must_use]
     pub const fn of<P: DeclarePort>() -> Self {
         Self {
@@ -316,15 +319,16 @@ impl PortDeclaration {
         }
     }
 
-    /// Reads the parameters without opening anything: whether packets would enter and leave by the port.
+    /// Checks the parameters without opening anything. Returns whether packets enter and whether packets leave by the
+    /// port.
     ///
     /// # Errors
-    /// A parameter that is not there, not known or makes no sense, by its path within the parameters.
+    /// A missing, unknown or invalid parameter, with its path within the parameters.
     pub fn check(&self, params: &Value, setup: &mut Setup<'_>) -> Result<(bool, bool), SetupError> {
         (self.check)(params, setup)
     }
 
-    /// Whether packets that would enter wait for the worker ([`DeclarePort::waits`]).
+    /// Returns whether incoming packets wait for the worker ([`DeclarePort::waits`]).
     #[must_use]
     pub fn waits(&self, params: &Value) -> bool {
         (self.waits)(params)
@@ -333,7 +337,7 @@ impl PortDeclaration {
     /// Opens a port.
     ///
     /// # Errors
-    /// As [`check`](Self::check), or a resource that cannot be had.
+    /// Those of [`check`](Self::check), and an unavailable resource.
     pub fn open(&self, params: &Value, setup: &mut Setup<'_>) -> Result<OpenPort, SetupError> {
         (self.open)(params, setup)
     }
@@ -347,7 +351,7 @@ impl fmt::Debug for PortDeclaration {
 
 inventory::collect!(PortDeclaration);
 
-/// All registered kinds of port, by name.
+/// Returns all registered port types, sorted by name.
 #[must_use]
 pub fn ports() -> Vec<&'static PortDeclaration> {
     let mut all: Vec<_> = inventory::iter::<PortDeclaration>.into_iter().collect();

@@ -1,4 +1,4 @@
-//! What a function or port is given when it is made.
+//! What a function, port or shared state works with while it is created.
 
 mod claim;
 mod error;
@@ -25,70 +25,72 @@ use claim::Usage;
 pub use error::{Fault, SetupError};
 pub use state::{DeclareState, StateDeclaration, states};
 
-/// What the keys of [`Setup::once_a_module`] begin with; the module's name and a space follow.
+/// The prefix of the keys of [`Setup::once_a_module`]. The module's name and a space follow it.
 pub const ONCE_A_MODULE: &str = "module ";
 
-/// What the keys of [`Setup::lasting`] begin with.
+/// The prefix of the keys of [`Setup::lasting`].
 pub const LASTING: &str = "lasting ";
 
-/// What the keys of [`Setup::handed_on`] begin with.
+/// The prefix of the keys of [`Setup::handed_on`].
 const HANDED_ON: &str = "handed on ";
 
-/// What the keys of [`Setup::own`] begin with; of how many shares the worker has one, the key and which share follow.
+/// The prefix of the keys of [`Setup::own`]. The number of shares, the key and the worker's share follow it.
 const OWN: &str = "handed on own ";
 
-/// A named object that modules share: both directions' NAT table, say.
+/// A named object that modules share, for example the NAT table of both directions.
 pub type SharedState = Arc<dyn Any + Send + Sync>;
 
-/// What every module of one pipeline shares while it is being made.
+/// The data that all modules of one pipeline share while they are created.
 pub struct Surroundings {
-    /// What relative file names in the configuration are relative to.
+    /// The folder that relative file names in the configuration refer to.
     pub base: PathBuf,
-    /// What a tick is worth.
+    /// The frequency of the clock's ticks.
     pub frequency: Frequency,
-    /// The largest batch.
+    /// The largest batch, in packets.
     pub batch: usize,
     /// The longest frame that a packet holds, in bytes.
     pub frame: usize,
-    /// The pipeline's seed: everything random derives from it and the module's name.
+    /// The pipeline's seed. All random numbers derive from it and the module's name.
     pub seed: u64,
-    /// What nobody outside knows, where time is real; [`Setup::secret`] derives from it and the module's name.
+    /// A random number that is unknown outside the process, for runs in real time. [`Setup::secret`] derives from it
+    /// and the module's name.
     pub secret: u64,
-    /// Whether time is simulated: calls are charged given costs, and nothing may wait for a real clock.
+    /// Whether time is simulated. Calls then take configured costs, and no code may wait for a real clock.
     pub simulated: bool,
-    /// Whether all packets that enter wait until a worker takes them
-    /// ([`DeclarePort::waits`](crate::DeclarePort::waits)).
+    /// Whether all incoming packets wait until a worker takes them ([`DeclarePort::waits`](crate::DeclarePort::waits)).
     pub input_waits: bool,
-    /// Whether functions are made only to be checked, and must leave files that they would write alone.
+    /// Whether functions are created only to check the configuration. They must not touch the files that they would
+    /// write.
     pub checking: bool,
-    /// Whether a running pipeline is followed, which has files open that may have been moved since.
+    /// Whether the configuration replaces a running pipeline. The running pipeline may hold files open that have been
+    /// renamed since.
     pub follows: bool,
-    /// Which share of the sessions what is being made gets, of how many.
+    /// The share of the sessions for the object that is being created, and the number of shares.
     pub share: (usize, usize),
-    /// Which files are read and written.
+    /// The files that are read and written.
     pub files: Files,
-    /// Files that would be used, as functions and the like said that were only [checked](Self::checking).
+    /// The files that checked objects would use ([`checking`](Self::checking)).
     pub claims: Vec<Claim>,
-    /// Files that have been read while functions and the like were made: by whom, and where.
+    /// The files that were read while objects were created: the reader's name and the path.
     pub reads: RefCell<Vec<(String, PathBuf)>>,
     /// Metadata words by name.
     pub words: BTreeMap<String, Word>,
-    /// Shared state by name.
+    /// Shared state, by name.
     pub state: BTreeMap<String, SharedState>,
-    /// The names of shared state that is defined and could not be made: what is wrong is told where it is defined.
+    /// The names of shared states that are defined but could not be created. The fault is reported at the definition.
     pub broken: BTreeSet<String>,
-    /// The names of shared state that somebody has asked for.
+    /// The names of shared states that some module has requested.
     pub asked: RefCell<BTreeSet<String>>,
-    /// Tables that modules with equal parameters share, by what they were made from ([`Setup::once`]).
+    /// Objects that modules with equal parameters share, by the key that describes their content ([`Setup::once`]).
     pub made: BTreeMap<String, SharedState>,
-    /// What is [handed on](Setup::handed_on) and has been asked for, by [what it is kept as](kept_as): the name of the state,
-    /// or of the module, whose it is.
+    /// The [handed-on](Setup::handed_on) objects that were requested, by [`kept_as`]. The value is the name of the
+    /// state or module that owns the object.
     pub kept: BTreeMap<String, String>,
 }
 
-/// What something made is kept as, by its key in [`Surroundings::made`], for the configuration that follows: all shares of
-/// one table as the same, since a configuration that is checked asks for the first one whatever is taken over. `None` of
-/// what is not [handed on](Setup::handed_on).
+/// Returns the name under which an object is kept for the next configuration, from its key in [`Surroundings::made`].
+/// All shares of one table have the same name, because a check of a configuration always requests the first share.
+/// Returns `None` if the object is not [handed on](Setup::handed_on).
 #[must_use]
 pub fn kept_as(key: &str) -> Option<&str> {
     let all = if key.starts_with(OWN) { key.rsplit_once(' ').map_or(key, |(all, _)| all) } else { key };
@@ -96,7 +98,7 @@ pub fn kept_as(key: &str) -> Option<&str> {
 }
 
 impl Surroundings {
-    /// Nothing shared yet; files are looked for in the present folder.
+    /// Creates surroundings without shared objects. Relative file names refer to the current folder.
     #[must_use]
     pub fn new(frequency: Frequency) -> Self {
         let (words, state) = (BTreeMap::new(), BTreeMap::new());
@@ -125,7 +127,8 @@ impl Surroundings {
     }
 }
 
-/// What a function or port is given when it is made, and what it says back.
+/// What a function, port or shared state works with while it is created, and where it registers gates, counters and
+/// tables.
 pub struct Setup<'a> {
     shared: &'a mut Surroundings,
     name: &'a str,
@@ -134,12 +137,12 @@ pub struct Setup<'a> {
     tables: Vec<(String, Arc<dyn Table>)>,
     holds: Option<(&'static str, usize)>,
     provisional: bool,
-    /// The shared state that was asked for last.
+    /// The shared state that was requested last.
     state: RefCell<Option<String>>,
 }
 
 impl<'a> Setup<'a> {
-    /// The setup of the module or port called `name`.
+    /// Creates the setup of the module or port called `name`.
     #[must_use]
     pub fn new(name: &'a str, shared: &'a mut Surroundings) -> Self {
         let (counters, tables) = (Vec::new(), Vec::new());
@@ -147,73 +150,73 @@ impl<'a> Setup<'a> {
         Self { shared, name, gates, counters, tables, holds: None, provisional: false, state: RefCell::default() }
     }
 
-    /// What the module or port is called.
+    /// Returns the name of the module or port.
     #[must_use]
     pub fn name(&self) -> &str {
         self.name
     }
 
-    /// What a tick is worth.
+    /// Returns the frequency of the clock's ticks.
     #[must_use]
     pub fn frequency(&self) -> Frequency {
         self.shared.frequency
     }
 
-    /// The largest batch that the module will be given.
+    /// Returns the size of the largest batch that the module will process.
     #[must_use]
     pub fn batch(&self) -> usize {
         self.shared.batch
     }
 
-    /// The longest frame that a packet holds, in bytes.
+    /// Returns the length of the longest frame that a packet holds, in bytes.
     #[must_use]
     pub fn frame(&self) -> usize {
         self.shared.frame
     }
 
-    /// Whether time is simulated ([`Surroundings::simulated`]).
+    /// Returns whether time is simulated ([`Surroundings::simulated`]).
     #[must_use]
     pub fn simulated(&self) -> bool {
         self.shared.simulated
     }
 
-    /// Whether a worker may wait and loses no packet by it: time is simulated, or all packets that enter
-    /// [wait](Surroundings::input_waits) for it.
+    /// Returns whether a worker may wait without losing packets. This is so if time is simulated, or if all incoming
+    /// packets [wait](Surroundings::input_waits) for the worker.
     #[must_use]
     pub fn may_wait(&self) -> bool {
         self.shared.simulated || self.shared.input_waits
     }
 
-    /// Which share of the sessions this module or port gets, of how many ([`share`](crate::share)): the others are other
-    /// workers'. `(0, 1)` where one has them all.
+    /// Returns the share of the sessions that this module or port processes, and the number of shares
+    /// ([`share`](crate::share)). Other workers have the other shares. `(0, 1)` if one worker has all sessions.
     #[must_use]
     pub fn share(&self) -> (usize, usize) {
         self.shared.share
     }
 
-    /// Whether the function is made only to be checked ([`Surroundings::checking`]). One that asks, and leaves a file
-    /// alone for it, is made once more before it runs.
+    /// Returns whether the function is created only to check the configuration ([`Surroundings::checking`]). A function
+    /// that calls this and therefore skips a file is created a second time before it runs.
     #[must_use]
     pub fn checking(&mut self) -> bool {
         self.provisional |= self.shared.checking;
         self.shared.checking
     }
 
-    /// Whether a file that would be written is to be looked at: not where it is only checked what would follow a running
-    /// pipeline, which may have it open, wherever it is now.
+    /// Returns whether a check looks at the files that would be written. It does not if the configuration replaces a
+    /// running pipeline: that pipeline may have a file open under another name.
     #[must_use]
     pub fn looks_at_files(&self) -> bool {
         !(self.shared.checking && self.shared.follows)
     }
 
-    /// The module's own seed, from the pipeline's seed and the module's name (FNV-1a).
+    /// Returns the module's own seed, derived from the pipeline's seed and the module's name (FNV-1a).
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.named(self.shared.seed)
     }
 
-    /// What tables that outsiders fill are hashed with: the module's own, drawn by the system where time is real, so that
-    /// nobody who sends packets can aim at one place. Where time is simulated it is the seed.
+    /// Returns the module's hash key for tables whose keys come from packets. In real time the system draws it, so that
+    /// no sender can aim packets at one slot. In simulated time it derives from the seed.
     #[must_use]
     pub fn secret(&self) -> u64 {
         self.named(if self.shared.simulated { self.shared.seed } else { self.shared.secret })
@@ -224,8 +227,8 @@ impl<'a> Setup<'a> {
         self.name.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325 ^ seed, step)
     }
 
-    /// A file named in the configuration that is read while this is made: nobody may write it. Relative names are relative
-    /// to the configuration's own folder.
+    /// Returns the path of a configured file that is read while the object is created. No other user may write the
+    /// file. Relative names refer to the configuration's folder.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         let path = self.shared.base.join(Path::new(name));
@@ -233,43 +236,46 @@ impl<'a> Setup<'a> {
         path
     }
 
-    /// What relative file names are relative to: the configuration's own folder.
+    /// Returns the folder that relative file names refer to: the configuration's folder.
     #[must_use]
     pub fn base(&self) -> &Path {
         &self.shared.base
     }
 
-    /// The path of a file that is to be read (or `written`), which nobody else may write (or use). `parameter` is the one
-    /// that names it.
+    /// Claims a file for reading, or for writing if `written`, and returns its path. While it is claimed for reading,
+    /// no one else may write it; while it is claimed for writing, no one else may use it. `parameter` is the parameter
+    /// that names the file.
     ///
     /// # Errors
-    /// Somebody else does. (While a configuration is only checked, that is [asked](Surroundings::claims) once all is known.)
+    /// The file has a conflicting user. While a configuration is only checked, conflicts are found
+    /// [later](Surroundings::claims), when all users are known.
     pub fn claim(&mut self, parameter: &str, name: &str, written: bool) -> Result<PathBuf, SetupError> {
         let how = if written { Usage::Written } else { Usage::Read };
         self.claim_for(format!("'{}'", self.name), parameter, name, how)
     }
 
-    /// The path of a file that is added to: as [`claim`](Self::claim) of one that is written, but that who has this one's name
-    /// in the configuration before, and adds to it, is no other.
+    /// Claims a file for appending, and returns its path. This is like [`claim`](Self::claim) for writing, with one
+    /// exception: a user of the same name in the running configuration that appends to the same file is no conflict.
     ///
     /// # Errors
-    /// As [`claim`](Self::claim).
+    /// See [`claim`](Self::claim).
     pub fn claim_on(&mut self, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
         self.claim_for(format!("'{}'", self.name), parameter, name, Usage::AddedTo)
     }
 
-    /// Notes that the parameter `parameter` names the standard input, and that this one reads it.
+    /// Claims the standard input, which the parameter `parameter` names, for reading.
     ///
     /// # Errors
-    /// As [`claim`](Self::claim).
+    /// See [`claim`](Self::claim).
     pub fn claim_input(&mut self, parameter: &str) -> Result<(), SetupError> {
         self.claim_for(format!("'{}'", self.name), parameter, "-", Usage::Input).map(|_| ())
     }
 
-    /// The same for a file of the shared state called `state`, which all modules that name it add to together.
+    /// Claims a file of the shared state called `state` for appending. All modules that name the state append to the
+    /// file together.
     ///
     /// # Errors
-    /// As [`claim`](Self::claim).
+    /// See [`claim`](Self::claim).
     pub fn claim_on_for(&mut self, state: &str, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
         self.claim_for(format!("state '{state}'"), parameter, name, Usage::AddedTo)
     }
@@ -286,10 +292,10 @@ impl<'a> Setup<'a> {
         Ok(path)
     }
 
-    /// The metadata word that functions know as `name`: the same for all that ask for it.
+    /// Returns the metadata word called `name`. All functions that request the same name share the word.
     ///
     /// # Errors
-    /// More than [`WORDS`] names in one pipeline.
+    /// The pipeline has more than [`WORDS`] names.
     pub fn word(&mut self, name: &str) -> Result<Word, SetupError> {
         if let Some(word) = self.shared.words.get(name) {
             return Ok(*word);
@@ -297,24 +303,24 @@ impl<'a> Setup<'a> {
         let word = Word::new(self.shared.words.len()).ok_or_else(|| {
             let taken: Vec<_> = self.shared.words.keys().map(String::as_str).collect();
             let taken = taken.join(", ");
-            SetupError::new(format!("no metadata word is left for '{name}': a pipeline has {WORDS}, taken by {taken}"))
+            SetupError::new(format!("no metadata word is free for '{name}': a pipeline has {WORDS}, taken by {taken}"))
         })?;
         self.shared.words.insert(name.to_owned(), word);
         Ok(word)
     }
 
-    /// The kind of the state with this name, where there is one.
+    /// Returns the type of the state called `name`, if the state exists.
     #[must_use]
     pub fn state_kind(&self, name: &str) -> Option<&'static str> {
         let state = self.shared.state.get(name)?;
         states().into_iter().find(|kind| (kind.is)(state)).map(|kind| kind.name)
     }
 
-    /// The shared state called `name`, which must be a `T`.
+    /// Returns the shared state called `name`, which must be a `T`.
     ///
     /// # Errors
-    /// No state of that name, or one of another kind; `path` is the parameter that named it. No fault at all where it is defined
-    /// and could not be made, which is told already.
+    /// The state does not exist or has another type. `path` is the parameter that names it. The error has no faults if
+    /// the state is defined but could not be created, because that fault is already reported.
     pub fn state<T: DeclareState>(&self, path: &str, name: &str) -> Result<Arc<T>, SetupError> {
         let Some(state) = self.shared.state.get(name) else {
             if self.shared.broken.contains(name) {
@@ -330,13 +336,13 @@ impl<'a> Setup<'a> {
         *self.state.borrow_mut() = Some(name.to_owned());
         Arc::clone(state).downcast::<T>().map_err(|state| {
             let kind = states().into_iter().find(|kind| (kind.is)(&state));
-            let kind = kind.map_or_else(|| "of another kind".to_owned(), |kind| format!("a '{}'", kind.name));
+            let kind = kind.map_or_else(|| "of another type".to_owned(), |kind| format!("a '{}'", kind.name));
             SetupError::at(path, format!("the state '{name}' is {kind}: allowed is a '{}'", T::NAME))
         })
     }
 
-    /// What `make` makes, once for all modules that ask for the same `key`: a table that never changes, made of equal
-    /// parameters, is held and built once. Only what needs no module's name may be made so.
+    /// Creates an object with `make`, once for all modules that request the same `key`. So modules with equal
+    /// parameters share one unchanging table. `make` must not depend on the module's name.
     ///
     /// # Errors
     /// Those of `make`.
@@ -353,10 +359,10 @@ impl<'a> Setup<'a> {
         Ok(made)
     }
 
-    /// Names the module's output gates, in order. Without a call there is one, `0`.
+    /// Names the module's output gates, in order. Without this call the module has one gate, `0`.
     ///
     /// # Errors
-    /// None at all, too many, or two of one name.
+    /// No names, too many names, or a duplicate name.
     pub fn gates(&mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Result<(), SetupError> {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         if names.is_empty() || names.len() > MAX_GATES {
@@ -371,25 +377,26 @@ impl<'a> Setup<'a> {
         Ok(())
     }
 
-    /// Says how many packets the module [holds](crate::Context::hold) at most, as its `parameter` has it: they must leave some of
-    /// the pool for those that come.
+    /// Declares how many packets the module [holds](crate::Context::hold) at most, as its parameter `parameter` sets
+    /// it. The compiler checks that the rest of the pool suffices for new packets.
     pub fn holds(&mut self, parameter: &'static str, most: usize) {
         self.holds = Some((parameter, most));
     }
 
-    /// Counters of the function's own, shown with the module's: one for each of `names`, under the heading `kind`. What those
-    /// of a changed configuration count is added to what was counted before.
+    /// Creates the function's own counters, one for each of `names`, under the heading `kind`. Reports show them with
+    /// the module's counters. After a change of the configuration their values are added to the earlier ones.
     pub fn counters(&mut self, kind: &str, names: impl IntoIterator<Item = String>) -> Arc<[Counter]> {
         self.show(kind, names, (false, false))
     }
 
-    /// The same with one counter per rule or table entry. Reports have them only on request: there may be thousands.
+    /// Creates one counter per rule or table entry. Reports show them only on request, because there may be thousands.
     pub fn entry_counters(&mut self, kind: &str, names: impl IntoIterator<Item = String>) -> Arc<[Counter]> {
         self.show(kind, names, (false, true))
     }
 
-    /// The same for what is so now (how much there is of something), and for what is counted of something that outlasts the
-    /// function, as state does: where the module is made anew, nothing of the values before is added.
+    /// Creates gauges. A gauge shows a present value, for example a number of entries, or counts for an object that
+    /// outlives the function, for example a shared state. When the module is created again, earlier values are not
+    /// added.
     pub fn gauges(&mut self, kind: &str, names: impl IntoIterator<Item = String>) -> Arc<[Counter]> {
         self.show(kind, names, (true, false))
     }
@@ -412,8 +419,9 @@ impl<'a> Setup<'a> {
         counters
     }
 
-    /// What `make` makes, once for as long as the pipeline runs: a changed configuration finds it as it is, also where one
-    /// between had no use for it. So it is for what is small and must not begin anew: how often a key was used.
+    /// Creates an object with `make` that lasts as long as the pipeline runs. A changed configuration finds the same
+    /// object, even if a configuration in between did not use it. Meant for small objects that must not start from
+    /// zero, for example the number of uses of a key.
     ///
     /// # Errors
     /// Those of `make`.
@@ -425,9 +433,9 @@ impl<'a> Setup<'a> {
         self.once(&format!("{LASTING}{key}"), make)
     }
 
-    /// What `make` makes, once for as long as configurations that follow each other ask for the same `key`: each finds it as the
-    /// one before it left it. One that does not ask ends it. The key says what it is made of, so that what is made of something
-    /// else is another.
+    /// Creates an object with `make` that consecutive configurations hand on under the same `key`. Each configuration
+    /// finds the object as the previous one left it. A configuration that does not request it drops it. The key must
+    /// describe the content: an object made from other parameters needs another key.
     ///
     /// # Errors
     /// Those of `make`.
@@ -439,7 +447,7 @@ impl<'a> Setup<'a> {
         self.keep(&format!("{HANDED_ON}{key}"), make)
     }
 
-    /// The same, once for each worker that asks for the same `key`.
+    /// Creates an object that is handed on, once for each worker that requests the same `key`.
     ///
     /// # Errors
     /// Those of `make`.
@@ -457,19 +465,20 @@ impl<'a> Setup<'a> {
         key: &str,
         make: impl FnOnce(&mut Self) -> Result<T, SetupError>,
     ) -> Result<Arc<T>, SetupError> {
-        let whose = self.state.borrow().clone().unwrap_or_else(|| self.name.to_owned());
-        self.shared.kept.extend(kept_as(key).map(|kept| (kept.to_owned(), whose)));
+        let owner = self.state.borrow().clone().unwrap_or_else(|| self.name.to_owned());
+        self.shared.kept.extend(kept_as(key).map(|kept| (kept.to_owned(), owner)));
         self.once(key, make)
     }
 
-    /// Hands out a table, called `name`, that may be changed while packets run.
+    /// Registers the table called `name`, which may be changed while packets run.
     pub fn table(&mut self, name: &str, table: Arc<dyn Table>) {
         self.tables.push((name.to_owned(), table));
     }
 
-    /// What `make` makes, once for all replicas of this module: those that are made under its name, of the same `key`. A
-    /// table that the control plane changes is one, whatever the number of workers. Gauges that `make` asks for belong to what
-    /// is made: whoever finds it shows them, also where it was made for a function that was only checked, or that is gone.
+    /// Creates an object with `make`, once for all replicas of this module that request the same `key`. So a table that
+    /// the control plane changes exists once, whatever the number of workers. Gauges that `make` creates belong to the
+    /// object: every replica that finds the object shows them, even if the replica that created it was only checked or
+    /// has been removed.
     ///
     /// # Errors
     /// Those of `make`.
@@ -480,14 +489,14 @@ impl<'a> Setup<'a> {
     ) -> Result<Arc<T>, SetupError> {
         let before = self.counters.len();
         let made = self.once(&format!("{ONCE_A_MODULE}{} {key}", self.name), |setup| {
-            let what = Arc::new(make(setup)?);
-            Ok(OnceAModule { what, shown: setup.counters.split_off(before) })
+            let object = Arc::new(make(setup)?);
+            Ok(OnceAModule { object, gauges: setup.counters.split_off(before) })
         })?;
-        self.counters.extend(made.shown.iter().cloned());
-        Ok(Arc::clone(&made.what))
+        self.counters.extend(made.gauges.iter().cloned());
+        Ok(Arc::clone(&made.object))
     }
 
-    /// What the function said: its gates' names, its own counters, its tables and what it holds.
+    /// Returns what the function registered: its gates, counters and tables, and how many packets it holds.
     #[must_use]
     pub fn finish(self) -> Declared {
         let Self { gates, counters, tables, holds, provisional, .. } = self;
@@ -495,22 +504,22 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// What replicas of a module share, and the gauges that tell of it.
+/// An object that the replicas of a module share, and its gauges.
 struct OnceAModule<T> {
-    what: Arc<T>,
-    shown: Vec<OwnCounters>,
+    object: Arc<T>,
+    gauges: Vec<OwnCounters>,
 }
 
-/// What a function said of itself while it was made.
+/// What a function registered while it was created.
 pub struct Declared {
-    /// Its gates' names, in order.
+    /// The names of its gates, in order.
     pub gates: Vec<String>,
     /// Its own counters.
     pub counters: Vec<OwnCounters>,
     /// Its tables that may be changed while packets run, by name.
     pub tables: Vec<(String, Arc<dyn Table>)>,
-    /// How many packets it holds at most, and the parameter that says so.
+    /// How many packets it holds at most, and the parameter that sets this.
     pub holds: Option<(&'static str, usize)>,
-    /// Whether it left something undone because it was only checked ([`Setup::checking`]).
+    /// Whether it skipped work because it was only checked ([`Setup::checking`]).
     pub provisional: bool,
 }

@@ -1,20 +1,20 @@
-//! How a port's interface is, as the port saw it last: for events, which the control side makes of it.
+//! The link state of a port's interface, as the port last saw it. The control side derives events from it.
 
 use forebay_measure::Counter;
 
-/// How an interface is.
+/// The state of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkState {
-    /// The port has no interface, or has not looked yet.
+    /// The port has no interface, or has not checked it yet.
     #[default]
     Unknown,
-    /// It is up and has a carrier.
+    /// The interface is up and has a carrier.
     Up,
-    /// It is up, and nothing is at its other end.
+    /// The interface is up but has no carrier.
     NoCarrier,
-    /// It was brought down.
+    /// The interface is administratively down.
     Down,
-    /// There is none of its name.
+    /// No interface of this name exists.
     Gone,
 }
 
@@ -22,7 +22,7 @@ impl LinkState {
     const ALL: [Self; 5] = [Self::Unknown, Self::Up, Self::NoCarrier, Self::Down, Self::Gone];
 }
 
-/// The state of a port's interface, and how often it changed for the worse. The port's worker writes.
+/// The state of a port's interface, and how often it went down or disappeared. The port's worker writes them.
 #[derive(Debug, Default)]
 pub struct LinkCounters {
     state: Counter,
@@ -31,7 +31,7 @@ pub struct LinkCounters {
 }
 
 impl LinkCounters {
-    /// Notes how the interface is now.
+    /// Records the present state of the interface.
     #[cold]
     pub fn set(&self, state: LinkState) {
         let before = self.state();
@@ -46,29 +46,29 @@ impl LinkCounters {
         self.state.set(state as u64);
     }
 
-    /// Notes that the interface was down between two looks.
+    /// Counts that the interface was down between two checks.
     pub fn note_down(&self) {
         self.downs.add(1);
     }
 
-    /// Notes that another interface has taken the place of the one of its name between two looks.
+    /// Counts that another interface of the same name replaced the interface between two checks.
     pub fn note_replaced(&self) {
         self.losses.add(1);
     }
 
-    /// How the interface is.
+    /// Returns the state of the interface.
     #[must_use]
     pub fn state(&self) -> LinkState {
         LinkState::ALL.get(self.state.get() as usize).copied().unwrap_or_default()
     }
 
-    /// How often it went down or lost its carrier.
+    /// Returns how often the interface went down or lost its carrier.
     #[must_use]
     pub fn downs(&self) -> u64 {
         self.downs.get()
     }
 
-    /// How often it went away.
+    /// Returns how often the interface disappeared.
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.losses.get()
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_for_the_worse_are_counted() {
+    fn downs_and_losses_are_counted() {
         let link = LinkCounters::default();
         assert_eq!(link.state(), LinkState::Unknown);
         for state in LinkState::ALL {

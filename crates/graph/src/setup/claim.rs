@@ -1,17 +1,17 @@
-//! Which files would be used, as who is only checked says.
+//! The files that a module or port would use. Checks of a configuration collect them.
 
 use std::path::PathBuf;
 
 use crate::files::Files;
 
-/// A file that something would use, were it not only checked.
+/// A file that a module or port uses, or would use if it were not only checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// What the module or port is called.
+    /// The name of the module or port.
     pub name: String,
     /// The parameter that names the file.
     pub parameter: String,
-    /// Who uses it, as others are told.
+    /// The user of the file, as other error messages name it.
     pub who: String,
     /// The file.
     pub path: PathBuf,
@@ -29,16 +29,16 @@ pub(super) enum Usage {
 }
 
 impl Claim {
-    /// Whether the file is written.
+    /// Returns whether the file is written.
     #[must_use]
     pub fn writes(&self) -> bool {
         matches!(self.how, Usage::Written | Usage::AddedTo)
     }
 
-    /// Notes it.
+    /// Registers the claim in `files`.
     ///
     /// # Errors
-    /// In words: somebody else uses the file.
+    /// A text for the user: something else uses the file.
     pub fn note(&self, files: &mut Files) -> Result<(), String> {
         match self.how {
             Usage::Input => files.claim_input(&self.who),

@@ -1,4 +1,4 @@
-//! Kinds of state that modules share, and how they are made.
+//! Types of state that modules share, and their creation.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use crate::function::read_params;
 
 /// A type of shared state that configurations can define under `state:`.
 pub trait DeclareState: Any + Send + Sync + Sized {
-    /// The parameters as they stand in the configuration.
+    /// The parameters in the form of the configuration.
     type Params: DeserializeOwned + JsonSchema;
-    /// The kind's name.
+    /// The name of the state type.
     const NAME: &'static str;
-    /// One line on what it is.
+    /// One line that says what the state is.
     const SUMMARY: &'static str;
-    /// Its parameters in an example, in YAML.
+    /// The parameters of an example, in YAML.
     const EXAMPLE: &'static str;
 
-    /// Makes the state.
+    /// Creates the state.
     ///
     /// # Errors
-    /// A parameter that makes no sense, named.
+    /// An invalid parameter, with its name.
     fn new(params: Self::Params, setup: &mut Setup<'_>) -> Result<Self, SetupError>;
 }
 
-/// A registered kind of shared state.
+/// A registered type of shared state.
 pub struct StateDeclaration {
     /// [`DeclareState::NAME`].
     pub name: &'static str,
@@ -39,12 +39,12 @@ pub struct StateDeclaration {
     /// The parameters' JSON Schema.
     pub schema: fn(&mut SchemaGenerator) -> Schema,
     build: fn(&Value, &mut Setup<'_>) -> Result<SharedState, SetupError>,
-    /// Whether a state is of this kind.
+    /// Returns whether a state has this type.
     pub(super) is: fn(&SharedState) -> bool,
 }
 
 impl StateDeclaration {
-    /// The declaration of a kind of state.
+    /// Returns the declaration of a state type.
     #[must_use]
     pub const fn of<S: DeclareState>() -> Self {
         Self {
@@ -57,10 +57,10 @@ impl StateDeclaration {
         }
     }
 
-    /// Makes the state from its parameters as they stand in a configuration.
+    /// Creates the state from its parameters in the form of the configuration.
     ///
     /// # Errors
-    /// A parameter that is not there, not known or makes no sense, by its path within the parameters.
+    /// A missing, unknown or invalid parameter, with its path within the parameters.
     pub fn build(&self, params: &Value, setup: &mut Setup<'_>) -> Result<SharedState, SetupError> {
         (self.build)(params, setup)
     }
@@ -68,7 +68,7 @@ impl StateDeclaration {
 
 inventory::collect!(StateDeclaration);
 
-/// All registered kinds of state, by name.
+/// Returns all registered types of shared state, sorted by name.
 #[must_use]
 pub fn states() -> Vec<&'static StateDeclaration> {
     let mut all: Vec<_> = inventory::iter::<StateDeclaration>.into_iter().collect();
