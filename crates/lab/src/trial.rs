@@ -5,7 +5,7 @@ use std::time::Duration;
 use forebay_instance::choose;
 use forebay_lean::counting::Counts;
 use forebay_lean::measurement::Measurement;
-use forebay_lean::ticks::{self, Kind, Timed};
+use forebay_lean::ticks::{self, PartType, Timed};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, load, shown_setting, usecase};
 use serde::Serialize;
@@ -107,10 +107,10 @@ pub(crate) fn parts(timed: &Timed, counts: Option<&Counts>, part_of: impl Fn(&st
     let mut parts: Vec<Part> = Vec::new();
     for element in &timed.parts() {
         let name = match element.kind {
-            Kind::Module => part_of(&element.name),
-            Kind::Receive => "(receive)".to_owned(),
-            Kind::Send => "(send)".to_owned(),
-            Kind::HandOver => "(hand-over)".to_owned(),
+            PartType::Module => part_of(&element.name),
+            PartType::Receive => "(receive)".to_owned(),
+            PartType::Send => "(send)".to_owned(),
+            PartType::HandOver => "(hand-over)".to_owned(),
         };
         // A module that no packet reached costs nothing. If packets reached it but were never timed, the cost of its
         // part is unknown.
@@ -122,7 +122,7 @@ pub(crate) fn parts(timed: &Timed, counts: Option<&Counts>, part_of: impl Fn(&st
         // run.
         let counted = counts.and_then(|counts| match (counts.per_packet(&element.name, element.kind), element.kind) {
             // The instructions of rings are not counted separately.
-            (None, Kind::HandOver) => None,
+            (None, PartType::HandOver) => None,
             (counted, _) => Some(counted.unwrap_or(0.0)),
         });
         let instructions = counted.map(|count| count * element.packets as f64 / entered);

@@ -10,7 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::counting::{Build, Counts, Extent};
-use crate::ticks::Kind;
+use crate::ticks::PartType;
 
 /// The version of the file format that is read and written.
 pub const SCHEMA: u32 = 2;
@@ -120,7 +120,7 @@ impl Case {
         let ports =
             served.ports.iter().zip(&counts.ports).enumerate().flat_map(|(at, ((name, given, taken), counts))| {
                 let calls = served.port_calls.get(at).copied().unwrap_or_default();
-                let ways = [(Kind::Receive, *given), (Kind::Send, *taken)].into_iter().zip(*counts).zip(calls);
+                let ways = [(PartType::Receive, *given), (PartType::Send, *taken)].into_iter().zip(*counts).zip(calls);
                 ways.map(|(((way, packets), instructions), calls)| {
                     Part::new(&way.part_name(name), &kind(&served.port_kinds, at), instructions, packets, calls)
                 })

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::estimate::Interval;
 use crate::measurement::{Measurement, Module};
-use crate::ticks::Kind;
+use crate::ticks::PartType;
 
 pub use cause::{Cause, Why};
 
@@ -301,7 +301,7 @@ fn by_instructions([before, now]: [Option<f64>; 2]) -> Verdict {
 }
 
 fn found<'m>(measurement: &'m Measurement, name: &str) -> Option<&'m Module> {
-    measurement.modules.iter().find(|part| part.name == name && (part.kind != Kind::Module || part.packets > 0))
+    measurement.modules.iter().find(|part| part.name == name && (part.kind != PartType::Module || part.packets > 0))
 }
 
 #[cfg(test)]

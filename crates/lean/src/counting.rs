@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::callgrind::{Profile, ProfileError};
 use crate::named::SYMBOLS;
 use crate::process::{PARENT, last_lines};
-use crate::ticks::Kind;
+use crate::ticks::PartType;
 
 pub use build::{Build, OtherBuild};
 pub use caches::{Misses, misses};
@@ -250,34 +250,36 @@ impl Counts {
 
     /// Returns instructions per packet of the module or port of this name ([`Part::name`](crate::ticks::Part::name)).
     #[must_use]
-    pub fn per_packet(&self, name: &str, kind: Kind) -> Option<f64> {
+    pub fn per_packet(&self, name: &str, kind: PartType) -> Option<f64> {
         let ports = || self.served.ports.iter().zip(&self.ports);
         let is_named = |port: &str| kind.part_name(port) == name;
         let (instructions, packets) = match kind {
-            Kind::Module => {
+            PartType::Module => {
                 let at = self.served.module(name)?;
                 self.modules.get(at).map(|count| (*count, self.served.modules[at].1))
             }
-            Kind::Receive => {
+            PartType::Receive => {
                 ports().find(|((port, ..), _)| is_named(port)).map(|((_, given, _), count)| (count[0], *given))
             }
-            Kind::Send => ports().find(|((port, ..), _)| is_named(port)).map(|((.., taken), count)| (count[1], *taken)),
-            Kind::HandOver => None,
+            PartType::Send => {
+                ports().find(|((port, ..), _)| is_named(port)).map(|((.., taken), count)| (count[1], *taken))
+            }
+            PartType::HandOver => None,
         }?;
         (packets > 0).then(|| instructions as f64 / packets as f64)
     }
 
     /// Returns packets per call of the module or port of this name, while it was counted.
     #[must_use]
-    pub fn packets_per_call(&self, name: &str, kind: Kind) -> Option<f64> {
+    pub fn packets_per_call(&self, name: &str, kind: PartType) -> Option<f64> {
         let served = &self.served;
         let mut ports = served.ports.iter().zip(&served.port_calls);
         let mut port = || ports.find(|((port, ..), _)| kind.part_name(port) == name);
         let (packets, calls) = match kind {
-            Kind::Module => served.module(name).map(|at| (served.modules[at].1, served.modules[at].2)),
-            Kind::Receive => port().map(|((_, given, _), calls)| (*given, calls[0])),
-            Kind::Send => port().map(|((.., taken), calls)| (*taken, calls[1])),
-            Kind::HandOver => None,
+            PartType::Module => served.module(name).map(|at| (served.modules[at].1, served.modules[at].2)),
+            PartType::Receive => port().map(|((_, given, _), calls)| (*given, calls[0])),
+            PartType::Send => port().map(|((.., taken), calls)| (*taken, calls[1])),
+            PartType::HandOver => None,
         }?;
         (calls > 0).then(|| packets as f64 / calls as f64)
     }

@@ -10,7 +10,7 @@ use crate::counting::Counts;
 use crate::disturbance::Disturbance;
 use crate::hardware::Hardware;
 use crate::rates::Rates;
-use crate::ticks::{Kind, Part, Timed, cur};
+use crate::ticks::{Part, PartType, Timed, cur};
 
 /// The origin of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ pub struct Module {
     pub name: String,
     /// Its type.
     #[serde(default)]
-    pub kind: Kind,
+    pub kind: PartType,
     /// Packets in the measured span.
     #[serde(default)]
     pub packets: u64,

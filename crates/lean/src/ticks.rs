@@ -91,23 +91,23 @@ impl Timed {
             };
             Part {
                 name: module.name.clone(),
-                kind: Kind::Module,
+                kind: PartType::Module,
                 packets: module.packets,
                 timing,
                 workers: &module.workers,
             }
         });
         let ports = ports.iter().flat_map(|port| {
-            let part = |kind: Kind, packets, timing| {
+            let part = |kind: PartType, packets, timing| {
                 let name = kind.part_name(&port.name);
                 Part { name, kind, packets, timing, workers: &[] }
             };
-            [(Kind::Receive, port.received, port.receiving), (Kind::Send, port.sent, port.sending)]
+            [(PartType::Receive, port.received, port.receiving), (PartType::Send, port.sent, port.sending)]
                 .map(|(kind, packets, timing)| part(kind, packets, timing))
         });
         let rings = workers.iter().filter(|worker| worker.handed + worker.taken > 0).map(|worker| Part {
-            name: Kind::HandOver.part_name(&format!("worker {}", worker.id)),
-            kind: Kind::HandOver,
+            name: PartType::HandOver.part_name(&format!("worker {}", worker.id)),
+            kind: PartType::HandOver,
             packets: worker.handed + worker.taken,
             timing: worker.handover,
             workers: std::slice::from_ref(&worker.id),
@@ -156,7 +156,7 @@ pub(crate) fn cur(worker: &WorkerReport) -> f64 {
 /// The type of a part of the chain that a packet passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum PartType {
     /// A module.
     #[default]
     Module,
@@ -168,7 +168,7 @@ pub enum Kind {
     HandOver,
 }
 
-impl Kind {
+impl PartType {
     /// Returns the name of this part of the module, port or worker `name`.
     #[must_use]
     pub(crate) fn part_name(self, name: &str) -> String {
@@ -188,7 +188,7 @@ pub struct Part<'t> {
     /// The module's name, or the port's or worker's name with the direction.
     pub name: String,
     /// The type of the part.
-    pub kind: Kind,
+    pub kind: PartType,
     /// Packets.
     pub packets: u64,
     /// Ticks and metered figures of these packets.

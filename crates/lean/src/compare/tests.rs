@@ -45,7 +45,7 @@ impl Model {
             .into_iter()
             .map(|(name, ticks, ipp, packets_per_call)| Module {
                 name: name.to_owned(),
-                kind: Kind::Module,
+                kind: PartType::Module,
                 packets: 1_000,
                 cpp_ticks: Some(ticks * (1.0 + process + self.noise() * 0.02)),
                 ipp: Some(ipp),
