@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::Context;
 use forebay_graph::files::replace;
-use forebay_lean::history::{self, Choice, Figure, History, Place, Series, Step};
+use forebay_lean::history::{self, Choice, Figure, History, MeasurementRef, Series, Step};
 use forebay_lean::saved::{Store, in_one_line};
 
 use crate::format::{Align, counted, known, sparkline};
@@ -100,7 +100,7 @@ fn percent(change: Option<f64>) -> String {
 
 fn sentence(series: &Series, step: &Step) -> String {
     let decimals = decimals(series.figure);
-    let place = |place: &Place| match &place.commit {
+    let place = |place: &MeasurementRef| match &place.commit {
         Some(commit) => format!("{} ({})", place.name, commit.chars().take(12).collect::<String>()),
         None => place.name.clone(),
     };

@@ -95,9 +95,9 @@ pub struct Step {
     /// The index of the first value after the step.
     pub at: usize,
     /// The last measurement before the step, and its commit.
-    pub before: Place,
+    pub before: MeasurementRef,
     /// The first measurement after the step, and its commit.
-    pub after: Place,
+    pub after: MeasurementRef,
     /// The mean of the values since the previous step.
     pub from: f64,
     /// The mean of the values up to the next step.
@@ -110,7 +110,7 @@ pub struct Step {
 
 /// The measurement on one side of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct MeasurementRef {
     /// Its name.
     pub name: String,
     /// Its commit, if known.
@@ -269,7 +269,7 @@ impl Row<'_> {
         let points: Vec<_> = points.collect();
         let nature = if group.origin == Origin::Emulated { Nature::Counted } else { Nature::Measured };
         let values: Vec<f64> = points.iter().map(|point| point.value).collect();
-        let side = |at: usize| Place { name: points[at].name.clone(), commit: points[at].commit.clone() };
+        let side = |at: usize| MeasurementRef { name: points[at].name.clone(), commit: points[at].commit.clone() };
         let step = |step: crate::steps::Step| Step {
             at: step.at,
             before: side(step.at - 1),
