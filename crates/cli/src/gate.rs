@@ -183,7 +183,7 @@ fn why(finding: &Finding) -> String {
     let causes = finding.why.iter().map(|why| {
         let batches =
             if matches!(why.cause, gate::Cause::Batches | gate::Cause::CodeOrBatches) { &batches } else { "" };
-        format!("{} {:+.2}{batches}", why.cause.told(why.ipp < 0.0), why.ipp)
+        format!("{} {:+.2}{batches}", why.cause.describe(why.ipp < 0.0), why.ipp)
     });
     let mut told: Vec<_> = causes.collect();
     let mostly: Vec<_> = finding.mostly.iter().map(|(part, ipp)| format!("{part} {ipp:+.2}")).collect();

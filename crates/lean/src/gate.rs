@@ -37,7 +37,7 @@ pub enum Cause {
 impl Cause {
     /// Returns the cause in words: of an increase, or with `less`, of a decrease.
     #[must_use]
-    pub fn told(self, less: bool) -> &'static str {
+    pub fn describe(self, less: bool) -> &'static str {
         match (self, less) {
             (Self::Code, false) => "more code",
             (Self::Code, true) => "less code",
