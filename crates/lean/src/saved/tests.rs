@@ -101,7 +101,7 @@ fn measurements_of_earlier_versions_are_read() {
     let [early] = &store.all().expect("a store")[..] else { panic!("one measurement") };
     assert_eq!((early, early.name.as_str()), (&store.find("early").expect("it exists").0, "early"));
     let measured = &early.measurement;
-    assert_eq!((measured.modules[0].kind, measured.modules[0].packets), (crate::ticks::Kind::Module, 0));
+    assert_eq!((measured.modules[0].kind, measured.modules[0].packets), (crate::ticks::PartType::Module, 0));
     assert_eq!((&measured.profile, measured.chain.void, &measured.search), (&None, false, &None));
     // Writing it again does not lose anything.
     let again = serde_json::to_string(early).expect("plain values");
