@@ -118,7 +118,7 @@ fn print(told: &Comparison, names: [&str; 2], counted: &[Measurement; 2]) -> io:
 
 fn word(part: &Part) -> &'static str {
     match part.verdict {
-        Verdict::Dearer => "dearer",
+        Verdict::Increased => "dearer",
         Verdict::Cheaper => "cheaper",
         Verdict::MoreInstructions => "more instructions",
         Verdict::FewerInstructions => "fewer instructions",

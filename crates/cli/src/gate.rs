@@ -135,7 +135,7 @@ fn tell(arguments: &args::Gate, answer: &gate::Answer) -> anyhow::Result<Answer>
         many => format!(", {many} changed by less (--json has them)"),
     };
     if exit == Answer::No {
-        let (dearer, new) = (answer.number(Verdict::Dearer), answer.number(Verdict::Appeared));
+        let (dearer, new) = (answer.number(Verdict::Increased), answer.number(Verdict::Appeared));
         let new =
             if new > 0 { format!(", {} not in the baseline", counted(new as u64, "module")) } else { String::new() };
         writeln!(out, "no: of {of} {dearer} are dearer by more than {limit}{new}{within}")?;

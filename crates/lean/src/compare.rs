@@ -79,7 +79,8 @@ pub enum CompareError<E> {
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The part costs more.
-    Dearer,
+    #[serde(rename = "dearer")]
+    Increased,
     /// The part costs less.
     Cheaper,
     /// Ticks have no significant change, but there are more instructions. Instruction counts have no noise.
@@ -134,7 +135,7 @@ impl Comparison {
     /// True if no part costs more and no worker is less busy.
     #[must_use]
     pub fn is_no_worse(&self) -> bool {
-        self.less_busy.is_none() && self.parts.iter().all(|part| part.verdict != Verdict::Dearer)
+        self.less_busy.is_none() && self.parts.iter().all(|part| part.verdict != Verdict::Increased)
     }
 }
 
@@ -279,13 +280,13 @@ fn part(pairs: &[[Figures; 2]], counted: &[Measurement; 2], name: &str, slept: O
     let verdict = match (modules, change) {
         ([Some(_), None], _) if is_part => Verdict::Gone,
         ([None, Some(_)], _) if is_part => Verdict::Appeared,
-        (_, Some(change)) if change.low > NOTHING => Verdict::Dearer,
+        (_, Some(change)) if change.low > NOTHING => Verdict::Increased,
         (_, Some(change)) if change.high < -NOTHING => Verdict::Cheaper,
         _ => by_instructions(ipp),
     };
     let mut part =
         Part { name: name.to_owned(), verdict, cpp_ticks: both(0), change, ipp, packets_per_call: both(1), why: None };
-    if matches!(verdict, Verdict::Dearer | Verdict::Cheaper) {
+    if matches!(verdict, Verdict::Increased | Verdict::Cheaper) {
         part.why = Some(cause::of(&part, slept));
     }
     part

@@ -67,7 +67,8 @@ pub struct Why {
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Increased by more than the limit: the gate fails.
-    Dearer,
+    #[serde(rename = "dearer")]
+    Increased,
     /// The baseline does not have the module: the gate fails until the baseline has it.
     Appeared,
     /// Changed by at most the limit.
@@ -103,7 +104,7 @@ impl Finding {
     /// True if the gate fails because of this finding.
     #[must_use]
     pub fn fails(&self) -> bool {
-        matches!(self.verdict, Verdict::Dearer | Verdict::Appeared)
+        matches!(self.verdict, Verdict::Increased | Verdict::Appeared)
     }
 }
 
@@ -272,7 +273,7 @@ fn finding(before: &Part, now: &Part, mut why: Vec<Why>, limit: f64) -> Option<F
     }
     let most = if limit > 0.0 { LEAST.max(limit * was) } else { 0.0 };
     let verdict = match delta {
-        _ if delta > most => Verdict::Dearer,
+        _ if delta > most => Verdict::Increased,
         _ if -delta > most => Verdict::Cheaper,
         _ => Verdict::Within,
     };

@@ -90,7 +90,7 @@ mod tests {
     fn part(change: f64, ipp: [f64; 2], packets_per_call: [f64; 2]) -> Part {
         Part {
             name: "a".to_owned(),
-            verdict: Verdict::Dearer,
+            verdict: Verdict::Increased,
             cpp_ticks: [Some(10.0), Some(10.0 * (1.0 + change))],
             change: Some(Interval { middle: change, low: change - 0.01, high: change + 0.01 }),
             ipp: ipp.map(Some),

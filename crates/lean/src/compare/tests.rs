@@ -145,7 +145,7 @@ fn a_change_of_three_percent_in_one_module_is_found_with_its_cause() {
         slower.modules[1] = ("route", 11.0 * 1.03, 40.0 * 1.03, 32.0);
         let comparison = compared(Model::new(seed), slower);
         assert!(
-            changed(&comparison).contains(&("route", Verdict::Dearer, Some(Cause::Code))),
+            changed(&comparison).contains(&("route", Verdict::Increased, Some(Cause::Code))),
             "seed {seed}: {comparison:?}"
         );
         assert!(!comparison.is_no_worse());
