@@ -15,7 +15,7 @@ mod unpack;
 mod writer;
 
 pub use reader::{ReadError, Reader, Record, read_memory};
-pub use skipped::{Reason, Skip, Skipped};
+pub use skipped::{Skip, SkipReason, Skipped};
 pub use spool::{WhenFull, WriteError};
 pub use writer::{NgWriter, Writer};
 

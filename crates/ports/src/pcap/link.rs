@@ -8,7 +8,7 @@ mod names;
 
 pub use names::name;
 
-use super::skipped::{Reason, Skip};
+use super::skipped::{Skip, SkipReason};
 
 /// The link type of Ethernet.
 pub(super) const ETHERNET: u32 = 1;
@@ -97,7 +97,7 @@ impl Link {
             Protocol::Type(protocol) => (network - 14, protocol),
             // In 802.3 this field is a length of up to 1500 bytes (IEEE 802.3 section 3.2.6).
             Protocol::Length if payload <= 1500 => (network - 14, payload as u16),
-            Protocol::Length => return Err(skip(Reason::Protocol)),
+            Protocol::Length => return Err(skip(SkipReason::Protocol)),
             Protocol::Ppp => {
                 // RFC 2516 section 4: version and type 1, code and session 0, the length of everything that follows.
                 let length = u16::try_from(payload).unwrap_or(u16::MAX).to_be_bytes();
@@ -144,43 +144,43 @@ impl Header {
 }
 
 /// Returns the `N` bytes from `at` on.
-fn bytes<const N: usize>(packet: &[u8], at: usize) -> Result<[u8; N], Reason> {
-    packet.get(at..).and_then(<[u8]>::first_chunk).copied().ok_or(Reason::Short)
+fn bytes<const N: usize>(packet: &[u8], at: usize) -> Result<[u8; N], SkipReason> {
+    packet.get(at..).and_then(<[u8]>::first_chunk).copied().ok_or(SkipReason::Short)
 }
 
-fn half(packet: &[u8], at: usize) -> Result<u16, Reason> {
+fn half(packet: &[u8], at: usize) -> Result<u16, SkipReason> {
     bytes(packet, at).map(u16::from_be_bytes)
 }
 
 /// The byte order is that of the capturing machine. Families are small numbers, so the order can be recognised.
-fn loopback(packet: &[u8]) -> Result<Header, Reason> {
+fn loopback(packet: &[u8]) -> Result<Header, SkipReason> {
     let family = bytes(packet, 0)?;
     let family = u32::from_be_bytes(family).min(u32::from_le_bytes(family));
     match family {
         2 => Ok(Header::new(4, IPV4)),
         // Linux, Windows, NetBSD and OpenBSD, FreeBSD, macOS.
         10 | 23 | 24 | 28 | 30 => Ok(Header::new(4, IPV6)),
-        _ => Err(Reason::Protocol),
+        _ => Err(SkipReason::Protocol),
     }
 }
 
-fn raw(packet: &[u8], at: usize) -> Result<Header, Reason> {
+fn raw(packet: &[u8], at: usize) -> Result<Header, SkipReason> {
     let [first] = bytes(packet, at)?;
     match first >> 4 {
         4 => Ok(Header::new(at, IPV4)),
         6 => Ok(Header::new(at, IPV6)),
-        _ => Err(Reason::Protocol),
+        _ => Err(SkipReason::Protocol),
     }
 }
 
 /// Packet type, device type, length of the address, address in 8 bytes, protocol.
-fn sll(packet: &[u8]) -> Result<Header, Reason> {
+fn sll(packet: &[u8]) -> Result<Header, SkipReason> {
     let (direction, device, length) = (half(packet, 0)?, half(packet, 2)?, half(packet, 4)?);
     cooked(16, half(packet, 14)?, device, direction, usize::from(length), bytes(packet, 6)?)
 }
 
 /// Protocol, two zero bytes, interface, device type, packet type, length of the address, address in 8 bytes.
-fn sll2(packet: &[u8]) -> Result<Header, Reason> {
+fn sll2(packet: &[u8]) -> Result<Header, SkipReason> {
     let [direction, length] = bytes(packet, 10)?;
     let _address: [u8; 8] = bytes(packet, 12)?;
     cooked(20, half(packet, 0)?, half(packet, 8)?, direction.into(), length.into(), bytes(packet, 12)?)
@@ -193,13 +193,13 @@ fn cooked(
     direction: u16,
     length: usize,
     address: [u8; 6],
-) -> Result<Header, Reason> {
+) -> Result<Header, SkipReason> {
     let protocol = match (device, protocol) {
         // Netlink, Frame Relay, and 802.11 with and without driver headers: the rest is not an Ethernet payload.
-        (824 | 770 | 801..=803, _) => return Err(Reason::Protocol),
+        (824 | 770 | 801..=803, _) => return Err(SkipReason::Protocol),
         // Novell's 802.3 without 802.2, and 802.2.
         (_, 1 | 4) => Protocol::Length,
-        (_, ..1536) => return Err(Reason::Protocol),
+        (_, ..1536) => return Err(SkipReason::Protocol),
         _ => Protocol::Type(protocol),
     };
     // A device of these types with 6-byte addresses has Ethernet addresses.
@@ -210,7 +210,7 @@ fn cooked(
 }
 
 /// Parses PPP after `at` bytes: optional address and control (RFC 1661, RFC 1662 section 3.1), then the protocol.
-fn ppp(packet: &[u8], at: usize) -> Result<Header, Reason> {
+fn ppp(packet: &[u8], at: usize) -> Result<Header, SkipReason> {
     // Some systems have the direction instead of the address: 0 in, 1 out.
     let at = match packet.get(at..) {
         Some([0xff | 0 | 1, 0x03, ..]) => at + 2,
@@ -227,16 +227,16 @@ fn ppp(packet: &[u8], at: usize) -> Result<Header, Reason> {
         0x0283 => Header::new(removed, 0x8848),
         // The two-byte protocol remains: the payload of a PPPoE session starts with it.
         _ if removed >= at + 2 => Header { protocol: Protocol::Ppp, ..Header::new(at, 0) },
-        _ => return Err(Reason::Protocol),
+        _ => return Err(SkipReason::Protocol),
     })
 }
 
-fn hdlc(packet: &[u8]) -> Result<Header, Reason> {
+fn hdlc(packet: &[u8]) -> Result<Header, SkipReason> {
     match packet {
         // Cisco HDLC: unicast or multicast, 0, an EtherType.
         [0x0f | 0x8f, ..] => match half(packet, 2)? {
             // The numbers of Cisco's keep-alives (SLARP) and discovery protocol have other meanings on Ethernet.
-            0x8035 | 0x2000 | ..1536 => Err(Reason::Protocol),
+            0x8035 | 0x2000 | ..1536 => Err(SkipReason::Protocol),
             protocol => Ok(Header::new(4, protocol)),
         },
         _ => ppp(packet, 0),
@@ -244,7 +244,7 @@ fn hdlc(packet: &[u8]) -> Result<Header, Reason> {
 }
 
 /// The whole packet follows an Ethernet header. Code 0 is a session (RFC 2516 section 4).
-fn pppoe(packet: &[u8]) -> Result<Header, Reason> {
+fn pppoe(packet: &[u8]) -> Result<Header, SkipReason> {
     let [_, code] = bytes(packet, 0)?;
     Ok(Header::new(0, if code == 0 { PPPOE_SESSION } else { PPPOE_DISCOVERY }))
 }

@@ -10,7 +10,7 @@ use std::io;
 use super::input::{Input, Order};
 use super::link::{HEADROOM, Link};
 use super::reader::{Frame, Packet, ReadError};
-use super::skipped::{Reason, Skip};
+use super::skipped::{Skip, SkipReason};
 use super::writer::LONGEST;
 
 /// Types of blocks.
@@ -235,7 +235,7 @@ impl Ng {
         }
         let link = u32::from(interface.link);
         let Some(known) = Link::of(link) else {
-            return Ok(Packet { nanos: self.nanos, frame: Err(Skip { link, reason: Reason::Link }) });
+            return Ok(Packet { nanos: self.nanos, frame: Err(Skip { link, reason: SkipReason::Link }) });
         };
         if captured > LONGEST as u64 {
             return block.corrupt(format!("{captured} bytes: allowed are up to {LONGEST}"));

@@ -11,12 +11,12 @@ pub struct Skip {
     /// The number of the packet's link type.
     pub link: u32,
     /// The reason.
-    pub reason: Reason,
+    pub reason: SkipReason,
 }
 
 /// The reason for which a packet is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
+pub enum SkipReason {
     /// The link type cannot be read.
     Link,
     /// The packet carries a protocol that has no EtherType.
@@ -32,9 +32,9 @@ impl fmt::Display for Skip {
             number => write!(out, "link type {number} ({})", link::name(number))?,
         }
         match self.reason {
-            Reason::Link => Ok(()),
-            Reason::Protocol => out.write_str(" with a protocol that Ethernet does not carry"),
-            Reason::Short => out.write_str(" cut inside its header"),
+            SkipReason::Link => Ok(()),
+            SkipReason::Protocol => out.write_str(" with a protocol that Ethernet does not carry"),
+            SkipReason::Short => out.write_str(" cut inside its header"),
         }
     }
 }
@@ -57,7 +57,7 @@ impl Skipped {
         match self.0.get_mut(&skip) {
             Some(known) => *known += count,
             // All further reasons are counted together as other link types.
-            None if full => *self.0.entry(Skip { link: u32::MAX, reason: Reason::Link }).or_default() += count,
+            None if full => *self.0.entry(Skip { link: u32::MAX, reason: SkipReason::Link }).or_default() += count,
             None => drop(self.0.insert(skip, count)),
         }
     }

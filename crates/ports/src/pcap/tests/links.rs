@@ -242,7 +242,7 @@ fn packets_of_other_link_types_are_skipped_and_counted() {
 fn skipped_packets_of_many_link_types_are_counted_together() {
     let mut skipped = Skipped::default();
     for link in 1000..9000 {
-        skipped.add(Skip { link, reason: Reason::Link });
+        skipped.add(Skip { link, reason: SkipReason::Link });
     }
     assert_eq!((skipped.total(), skipped.iter().count()), (8000, 65));
     assert!(skipped.to_string().ends_with("7936 of other link types"), "{skipped}");
