@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::parameters::{Miss, no_memory, numbered};
+use crate::parameters::{NoMatch, no_memory, numbered};
 use field::{Field, KeyWord, Layer, Needs};
 use table::{MOST_WORDS, Table};
 
@@ -28,7 +28,7 @@ pub struct Params {
     /// Where packets go that match no rule or lack a field: `drop` (the default) or a gate.
     #[serde(default)]
     #[schemars(extend("default" = "drop"))]
-    miss: Miss,
+    miss: NoMatch,
 }
 
 /// A key and its gate.
@@ -90,7 +90,7 @@ impl Declare for ExactMatch {
                 format!("{} fields in {} words of 8 bytes: allowed are 1 to {MOST_WORDS}", fields.len(), words.len());
             return Err(SetupError::at("fields", message));
         }
-        let missed = if let Miss::Gate(number) = miss { Some(number) } else { None };
+        let missed = if let NoMatch::Gate(number) = miss { Some(number) } else { None };
         let named = rules.iter().map(|rule| rule.gate).chain(missed);
         let gates = named.max().map_or(1, |last| last.saturating_add(1));
         setup.gates(numbered(gates))?;

@@ -12,7 +12,7 @@ use forebay_packet::{MAX_BATCH, Network, Packet, Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::parameters::{Miss, numbered};
+use crate::parameters::{NoMatch, numbered};
 use crate::tables::lpm::{MAX_NEXT_HOP, NO_ROUTE};
 
 mod routes;
@@ -38,7 +38,7 @@ pub struct Params {
     /// What happens to packets that match no route: `drop` (the default), or the next hop that they go to.
     #[serde(default)]
     #[schemars(extend("default" = "drop"))]
-    miss: Miss,
+    miss: NoMatch,
     /// Where the next hop is written: `gate` (the default), `word` or `both`.
     #[serde(default)]
     to: To,
@@ -150,9 +150,9 @@ impl Declare for IpLookup {
             return Err(beyond(tables.next_hops() - 1, last));
         }
         let miss = match params.miss {
-            Miss::Drop => NO_ROUTE,
-            Miss::Gate(miss) if u32::from(miss) <= last => u32::from(miss),
-            Miss::Gate(miss) => {
+            NoMatch::Drop => NO_ROUTE,
+            NoMatch::Gate(miss) if u32::from(miss) <= last => u32::from(miss),
+            NoMatch::Gate(miss) => {
                 return Err(SetupError::at(
                     "miss",
                     format!("next hop {miss} is out of range: allowed are 0 to {last}"),

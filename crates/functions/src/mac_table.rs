@@ -9,7 +9,7 @@ use forebay_packet::wire::ethernet::{Ethernet, MacAddress};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::parameters::{self, Miss, no_memory, numbered};
+use crate::parameters::{self, NoMatch, no_memory, numbered};
 
 /// Parameters of `mac_table`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -22,9 +22,9 @@ pub struct Params {
     /// The fate of frames whose destination is not listed: `drop` (the default) or a gate.
     #[serde(default)]
     #[schemars(extend("default" = "drop"))]
-    miss: Miss,
+    miss: NoMatch,
     /// The fate of frames to a multicast or broadcast address that is not listed; without it as in `miss`.
-    group: Option<Miss>,
+    group: Option<NoMatch>,
 }
 
 const UNKNOWN: Gate = Gate::drop(0);

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// Decision about a packet that matches no entry: `drop`, or the number of a gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Miss {
+pub enum NoMatch {
     /// Drops it.
     #[default]
     Drop,
@@ -20,7 +20,7 @@ pub enum Miss {
     Gate(u16),
 }
 
-impl Miss {
+impl NoMatch {
     /// Returns the gate, where `gates` is the number of gates, and `drop` the gate for drops.
     ///
     /// # Errors
@@ -33,7 +33,7 @@ impl Miss {
     }
 }
 
-impl<'de> Deserialize<'de> for Miss {
+impl<'de> Deserialize<'de> for NoMatch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
         let number = value.as_u64().filter(|number| *number < MAX_GATES as u64);
@@ -48,9 +48,9 @@ impl<'de> Deserialize<'de> for Miss {
     }
 }
 
-impl JsonSchema for Miss {
+impl JsonSchema for NoMatch {
     fn schema_name() -> Cow<'static, str> {
-        "Miss".into()
+        "NoMatch".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "anyOf": [{ "const": "drop" }, { "type": "integer", "minimum": 0, "maximum": MAX_GATES - 1 }] })
@@ -169,13 +169,13 @@ mod tests {
     #[test]
     fn a_miss_is_drop_or_a_gate_that_exists() {
         let drop = Gate::drop(3);
-        let read = |value| serde_json::from_value::<Miss>(value).expect("well-formed");
+        let read = |value| serde_json::from_value::<NoMatch>(value).expect("well-formed");
         assert_eq!(read(json!("drop")).resolve("miss", 2, drop).expect("a drop"), drop);
         assert_eq!(read(json!(1)).resolve("miss", 2, drop).expect("a gate"), Gate::out(1));
         let error = read(json!(2)).resolve("miss", 2, drop).expect_err("there is no gate 2");
         assert_eq!(error.to_string(), "miss: there is no gate 2: there are 2, 0 to 1");
         for wrong in [json!("pass"), json!(-1), json!(MAX_GATES), json!(null), json!(1.5)] {
-            let error = serde_json::from_value::<Miss>(wrong.clone()).expect_err("refused").to_string();
+            let error = serde_json::from_value::<NoMatch>(wrong.clone()).expect_err("refused").to_string();
             assert!(error.contains(&wrong.to_string()), "{error}");
         }
     }
