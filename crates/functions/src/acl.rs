@@ -17,7 +17,7 @@ mod list;
 mod rest;
 mod rules;
 
-use crate::parameters::Rejected;
+use crate::parameters::RejectAction;
 use crate::parameters::{LISTED, of_elements};
 use crate::tables::acl::{Address, Decision, Hits, Key, Key4, Key6, Verdict, rule_file, synthetic};
 pub(crate) use judge::Judge;
@@ -39,7 +39,7 @@ pub struct Params {
     other: Default,
     /// What happens to IP packets that are denied: `drop` (the default), or `gate`: they leave by the gate `denied`.
     #[serde(default)]
-    denied: Rejected,
+    denied: RejectAction,
 }
 
 /// The source of the rules.
@@ -230,7 +230,7 @@ impl Declare for Acl {
     });
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
-        if params.denied == Rejected::Gate {
+        if params.denied == RejectAction::Gate {
             setup.gates(["0", "denied"])?;
         }
         Ok(Self { list: params.count("rules", setup)?, scratch: Scratch::new() })

@@ -27,7 +27,7 @@ use crate::interface::Interface;
 use crate::interface::entry::{Action, Entry, Event, NeighbourState};
 use crate::interface::frames::{self, ALL_NODES};
 use crate::interface::neighbours::{Address, Changed, Refused};
-use crate::parameters::{Rejected, no_memory};
+use crate::parameters::{RejectAction, no_memory};
 use crate::tunnel::bucket::Bucket;
 
 mod gateways;
@@ -66,7 +66,7 @@ pub struct Params {
     /// What happens to packets to neighbours that do not answer: `drop` (the default), or `gate`: they leave by the
     /// gate `unreachable`.
     #[serde(default)]
-    unreachable: Rejected,
+    unreachable: RejectAction,
     /// Whether the interface announces its addresses when it starts: `true` (the default) or `false`.
     #[serde(default = "yes")]
     announce: bool,
@@ -208,8 +208,8 @@ impl Declare for InterfaceOut {
         let word: Option<Word> = if params.next_hops.is_empty() { None } else { Some(setup.word(WORD)?) };
         let gateways = Gateways::new(&interface, &params.gateway, &params.next_hops, word)?;
         match params.unreachable {
-            Rejected::Drop => setup.gates(["0"])?,
-            Rejected::Gate => setup.gates(["0", "unreachable"])?,
+            RejectAction::Drop => setup.gates(["0"])?,
+            RejectAction::Gate => setup.gates(["0", "unreachable"])?,
         }
         setup.holds("held", params.held);
         let frequency = setup.frequency();

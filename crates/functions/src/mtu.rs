@@ -6,7 +6,7 @@ use forebay_packet::{Network, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::parameters::Rejected;
+use crate::parameters::RejectAction;
 
 mod fragments;
 
@@ -21,7 +21,7 @@ pub struct Params {
     fragment: bool,
     /// What happens to packets that are too long: `drop` (the default), or `gate`: they leave by the gate `too_big`.
     #[serde(default)]
-    too_big: Rejected,
+    too_big: RejectAction,
 }
 
 fn yes() -> bool {
@@ -72,7 +72,7 @@ impl Declare for Mtu {
         if params.mtu < 68 {
             return Err(SetupError::at("mtu", format!("{}: allowed are 68 to 65535 bytes", params.mtu)));
         }
-        if params.too_big == Rejected::Gate {
+        if params.too_big == RejectAction::Gate {
             setup.gates(["0", "too_big"])?;
         }
         Ok(Self { mtu: params.mtu.into(), fragment: params.fragment, too_big: params.too_big.resolve(1, TOO_BIG) })

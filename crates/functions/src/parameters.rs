@@ -67,7 +67,7 @@ pub fn no_memory(path: impl Into<String>, what: impl Display) -> impl FnOnce(NoM
 /// Decision about packets that a function rejects: drop them, or send them out through a separate gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Rejected {
+pub enum RejectAction {
     /// Drops and counts them.
     #[default]
     Drop,
@@ -75,7 +75,7 @@ pub enum Rejected {
     Gate,
 }
 
-impl Rejected {
+impl RejectAction {
     /// Returns the gate for rejected packets: `drop`, or the gate after the `before` other gates.
     #[must_use]
     pub fn resolve(self, before: u16, drop: Gate) -> Gate {

@@ -17,7 +17,7 @@ use forebay_units::{Nanos, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::parameters::{Rejected, no_memory};
+use crate::parameters::{RejectAction, no_memory};
 
 mod datagrams;
 mod fragment;
@@ -44,7 +44,7 @@ pub struct Params {
     /// Action for the first fragment of a datagram that is not complete in time: `drop` (the default), or `gate`
     /// sends it out through a gate named `timed_out`.
     #[serde(default)]
-    timed_out: Rejected,
+    timed_out: RejectAction,
     /// Up to 2 metadata words that must have the same values in all fragments of a datagram; none by default. Name
     /// `teid` after `gtpu_decap` and `vni` after `vxlan_decap`, so that fragments from different tunnels belong to
     /// different datagrams.
@@ -164,7 +164,7 @@ impl Declare for Reassemble {
             setup.word(name)
         });
         let words = words.collect::<Result<_, _>>()?;
-        if params.timed_out == Rejected::Gate {
+        if params.timed_out == RejectAction::Gate {
             setup.gates(["0", "timed_out"])?;
         }
         setup.holds("held", params.held);

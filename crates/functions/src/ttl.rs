@@ -9,7 +9,7 @@ use forebay_packet::{Network, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::parameters::Rejected;
+use crate::parameters::RejectAction;
 
 /// Parameters of `ttl`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -18,7 +18,7 @@ pub struct Params {
     /// What happens to packets whose time to live or hop limit is 0 or 1: `drop` (the default), or `gate`: they leave
     /// unchanged by the gate `expired`.
     #[serde(default)]
-    expired: Rejected,
+    expired: RejectAction,
 }
 
 const EXPIRED: Gate = Gate::drop(0);
@@ -54,7 +54,7 @@ impl Declare for Ttl {
     const EFFECT: bool = true;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
-        if params.expired == Rejected::Gate {
+        if params.expired == RejectAction::Gate {
             setup.gates(["0", "expired"])?;
         }
         Ok(Self { expired: params.expired.resolve(1, EXPIRED) })

@@ -3,7 +3,7 @@
 use forebay_graph::{Setup, SetupError};
 use forebay_packet::Packet;
 
-use crate::parameters::Rejected;
+use crate::parameters::RejectAction;
 use crate::tables::acl::Key;
 use crate::tables::sessions::Tuple4;
 
@@ -20,7 +20,7 @@ impl Judge {
     /// denied as `permits` says.
     pub(crate) fn new(rules: Rules, permits: bool, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let default = if permits { super::Default::Permit } else { super::Default::Deny };
-        let params = Params { rules, default, other: super::Default::Permit, denied: Rejected::default() };
+        let params = Params { rules, default, other: super::Default::Permit, denied: RejectAction::default() };
         Ok(Self(params.count("rules", setup)?))
     }
 
