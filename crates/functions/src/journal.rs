@@ -1,11 +1,11 @@
 //! Records on their way to a file: workers put them into rings, and a separate thread formats and writes them as lines.
 //!
-//! A worker makes no system call and does not wait, unless its pen may wait ([`Pen::waiting`]). A record that finds the
-//! ring full is lost and counted. A line that the disk does not accept is counted, too. The thread polls the rings, so
-//! no worker has to wake it.
+//! A worker makes no system call and does not wait, unless its line writer may wait ([`LineWriter::waiting`]). A record
+//! that finds the ring full is lost and counted. A line that the disk does not accept is counted, too. The thread polls
+//! the rings, so no worker has to wake it.
 
+mod line_writer;
 mod pages;
-mod pen;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,8 +18,8 @@ use forebay_measure::{Clock, Counter, Tsc};
 use forebay_units::Frequency;
 use rtrb::{Consumer, RingBuffer};
 
+pub(crate) use line_writer::{COUNTERS, LineWriter};
 use pages::{Out, Page};
-pub(crate) use pen::{COUNTERS, Pen};
 
 /// A record of an event, as a worker makes it. It becomes a line.
 pub(crate) trait Record: Copy + Send + 'static {
@@ -191,20 +191,20 @@ impl<R: Record> Journal<R> {
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Returns a worker's pen for this file. `rate` limits the lines a second.
-    pub(crate) fn pen(
+    /// Returns a worker's line writer for this file. `rate` limits the lines a second.
+    pub(crate) fn line_writer(
         self: &Arc<Self>,
         with: Arc<R::With>,
         counts: Arc<[Counter]>,
         rate: Option<u32>,
         simulated: bool,
-    ) -> Pen<R> {
+    ) -> LineWriter<R> {
         let (sender, records) = RingBuffer::new(R::RING);
         let mut state = self.shared.lock();
         // Rings of workers that have ended are removed once they are empty.
         state.rings.retain(|Ring { records, .. }| !records.is_abandoned() || !records.is_empty());
         state.rings.push(Ring { records, with, counts: Arc::clone(&counts) });
-        Pen::new(sender, Arc::clone(self), counts, rate, simulated)
+        LineWriter::new(sender, Arc::clone(self), counts, rate, simulated)
     }
 
     /// Waits until all records that are in the rings now are written.

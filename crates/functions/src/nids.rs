@@ -28,7 +28,7 @@ use forebay_units::Ticks;
 use crate::connection::{LentSessions, SessionLookup};
 use crate::inspection::strings::{Job, scan};
 use crate::inspection::tally::Tally;
-use crate::journal::{self, Pen, Slot};
+use crate::journal::{self, LineWriter, Slot};
 use crate::parameters::no_memory;
 use alerts::{Alert, Lines};
 use bits::SessionBits;
@@ -111,7 +111,7 @@ pub struct Nids {
 
 /// The destination of alerts.
 struct Out {
-    pen: Option<Pen<Alert>>,
+    writer: Option<LineWriter<Alert>>,
     counts: Arc<[Counter]>,
 }
 
@@ -195,7 +195,8 @@ impl Declare for Nids {
         let rate = stated.or((!setup.may_wait()).then_some(RATE));
         let format = params.alerts.as_ref().map(|alerts| alerts.format).unwrap_or_default();
         let of_lines = Arc::new(Lines { rules: Arc::clone(&rules), format });
-        let pen = journal.map(|journal| journal.pen(of_lines, own, rate, simulated).waiting(setup.may_wait()));
+        let writer =
+            journal.map(|journal| journal.line_writer(of_lines, own, rate, simulated).waiting(setup.may_wait()));
         let report_matches = if params.count == Count::Rule {
             setup.entry_counters("matches", rules.rules.iter().map(title))
         } else {
@@ -217,7 +218,7 @@ impl Declare for Nids {
             matches,
             report_matches,
             packets,
-            out: Out { pen, counts },
+            out: Out { writer, counts },
             caches: caches.collect(),
             scratch: check::Scratch::new(&rules.rules, params.steps),
             views: vec![None; batch].into(),
@@ -240,8 +241,8 @@ impl Declare for Nids {
 impl Out {
     /// Reports a packet, if alerts go to a file.
     fn report(&mut self, rule: u32, action: Action, view: &View, now: Ticks) {
-        if let Some(pen) = &mut self.pen {
-            pen.write(now, |nanos| Alert { nanos, rule, action, view: *view });
+        if let Some(writer) = &mut self.writer {
+            writer.write(now, |nanos| Alert { nanos, rule, action, view: *view });
         }
     }
 }
@@ -512,7 +513,7 @@ impl Function for Nids {
     }
 
     fn close(&mut self) -> Result<(), String> {
-        self.out.pen.as_ref().map_or(Ok(()), |pen| pen.journal().flush())
+        self.out.writer.as_ref().map_or(Ok(()), |writer| writer.journal().flush())
     }
 }
 

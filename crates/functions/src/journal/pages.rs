@@ -12,7 +12,7 @@ use std::sync::Arc;
 use forebay_graph::files::{LogFile, Turn, open_regular};
 use forebay_measure::Counter;
 
-use super::pen::UNWRITTEN;
+use super::line_writer::UNWRITTEN;
 use super::{CHUNK, Memory, Record, Shared, Taken, take};
 
 /// Number of restated lines that are written before the rings are emptied again.

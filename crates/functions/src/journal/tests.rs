@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use forebay_units::Ticks;
 
-use super::pen::{LOST, UNWRITTEN, WRITTEN};
+use super::line_writer::{LOST, UNWRITTEN, WRITTEN};
 use super::*;
 
 #[derive(Clone, Copy, Debug)]
@@ -79,16 +79,16 @@ fn journal(disk: &Disk) -> Arc<Journal<Number>> {
 fn lines_for_a_full_disk_are_counted_and_no_worker_waits() {
     let disk = Disk::of(100_000);
     let (journal, counts) = (journal(&disk), counters());
-    let mut pen = journal.pen(Arc::new("with"), Arc::clone(&counts), None, true);
+    let mut writer = journal.line_writer(Arc::new("with"), Arc::clone(&counts), None, true);
     let mut number = 0;
-    let mut put = |pen: &mut Pen<Number>, many: u32| {
+    let mut put = |writer: &mut LineWriter<Number>, many: u32| {
         for _ in 0..many {
-            pen.write(Ticks(u64::from(number)), |nanos| Number { nanos, number });
+            writer.write(Ticks(u64::from(number)), |nanos| Number { nanos, number });
             number += 1;
         }
     };
     for _ in 0..4 {
-        put(&mut pen, 50);
+        put(&mut writer, 50);
         let _ = journal.flush();
     }
     assert!(
@@ -97,7 +97,7 @@ fn lines_for_a_full_disk_are_counted_and_no_worker_waits() {
     );
     assert_eq!((counts[WRITTEN].get(), counts[LOST].get()), (200, 0));
     disk.grow(10_000_000);
-    put(&mut pen, 10);
+    put(&mut writer, 10);
     let _ = journal.flush();
     let lines = disk.lines();
     assert_eq!(lines.len() as u64 + counts[UNWRITTEN].get(), 210, "each line is written or counted");
@@ -112,9 +112,9 @@ fn records_that_find_the_ring_full_are_lost_and_counted() {
     let (journal, counts) = (journal(&disk), counters());
     // No thread empties this ring.
     let (sender, _records) = RingBuffer::<Number>::new(Number::RING);
-    let mut pen = Pen::new(sender, Arc::clone(&journal), Arc::clone(&counts), None, true);
+    let mut writer = LineWriter::new(sender, Arc::clone(&journal), Arc::clone(&counts), None, true);
     for number in 0..100 {
-        pen.write(Ticks(0), |nanos| Number { nanos, number });
+        writer.write(Ticks(0), |nanos| Number { nanos, number });
     }
     assert_eq!((counts[WRITTEN].get(), counts[LOST].get()), (64, 36));
 }
@@ -124,11 +124,11 @@ fn times_are_those_of_the_system_unless_they_are_simulated() {
     let disk = Disk::of(usize::MAX);
     let shared = Journal::<Number>::start(disk, Path::new("a disk"), "me", Tsc.frequency()).expect("a thread");
     let journal = Arc::new(shared);
-    let stamp = |simulated| journal.pen(Arc::new(""), counters(), None, simulated).stamp(Tsc.now());
+    let stamp = |simulated| journal.line_writer(Arc::new(""), counters(), None, simulated).stamp(Tsc.now());
     let before = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     // The test only checks which clock is used, so it tolerates an hour. It asserts nothing about speed.
     assert!(stamp(false).abs_diff(before.as_nanos() as u64) < 3_600_000_000_000);
-    assert_eq!(journal.pen(Arc::new(""), counters(), None, true).stamp(Ticks(0)), 0);
+    assert_eq!(journal.line_writer(Arc::new(""), counters(), None, true).stamp(Ticks(0)), 0);
     assert_eq!(time(1_500_000_000), "1970-01-01T00:00:01.500000000Z");
 }
 
@@ -136,12 +136,12 @@ fn times_are_those_of_the_system_unless_they_are_simulated() {
 fn workers_records_are_put_in_order() {
     let disk = Disk::of(usize::MAX);
     let journal = journal(&disk);
-    let mut pens = [0, 1].map(|_| journal.pen(Arc::new("with"), counters(), None, true));
+    let mut writers = [0, 1].map(|_| journal.line_writer(Arc::new("with"), counters(), None, true));
     // The thread waits for the lock meanwhile, so it takes all records together.
     let state = journal.shared.lock();
     for number in 0..40u32 {
-        let pen = &mut pens[number as usize % 2];
-        pen.write(Ticks(u64::from(number)), |nanos| Number { nanos, number });
+        let writer = &mut writers[number as usize % 2];
+        writer.write(Ticks(u64::from(number)), |nanos| Number { nanos, number });
     }
     drop(state);
     journal.flush().expect("room");
@@ -152,12 +152,12 @@ fn workers_records_are_put_in_order() {
 fn a_pens_records_stay_in_order_when_the_clock_is_set_back() {
     let disk = Disk::of(usize::MAX);
     let journal = journal(&disk);
-    let mut pen = journal.pen(Arc::new("with"), counters(), None, false);
+    let mut writer = journal.line_writer(Arc::new("with"), counters(), None, false);
     // The thread waits for the lock meanwhile, so it takes all records together.
     let state = journal.shared.lock();
     for (number, origin) in [(0u32, 1_000_000), (1, 0)] {
         journal.shared.origin.store(origin, Ordering::Relaxed);
-        pen.write(Ticks(u64::from(number)), |nanos| Number { nanos, number });
+        writer.write(Ticks(u64::from(number)), |nanos| Number { nanos, number });
     }
     drop(state);
     journal.flush().expect("room");
@@ -169,11 +169,11 @@ fn a_pens_records_stay_in_order_when_the_clock_is_set_back() {
 fn lines_that_wait_for_room_at_the_end_are_counted() {
     let disk = Disk::of(10_000);
     let (journal, counts) = (journal(&disk), counters());
-    let mut pen = journal.pen(Arc::new("with"), Arc::clone(&counts), None, true);
+    let mut writer = journal.line_writer(Arc::new("with"), Arc::clone(&counts), None, true);
     for number in 0..20u32 {
-        pen.write(Ticks(u64::from(number)), |nanos| Number { nanos, number });
+        writer.write(Ticks(u64::from(number)), |nanos| Number { nanos, number });
     }
-    drop((pen, journal));
+    drop((writer, journal));
     assert_eq!(disk.lines(), [0, 1, 2, 3]);
     assert_eq!((counts[WRITTEN].get(), counts[UNWRITTEN].get()), (20, 16));
 }

@@ -8,7 +8,7 @@ use forebay_units::Ticks;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::journal::{self, Memory, Pen, Record};
+use crate::journal::{self, LineWriter, Memory, Record};
 
 /// Parameters of the log.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -165,7 +165,7 @@ impl Record for Entry {
 /// The log of one worker's translator.
 pub(super) struct Allocations {
     /// `None` until the module with the log is called for the first time.
-    pen: Option<Pen<Entry>>,
+    writer: Option<LineWriter<Entry>>,
     /// Start of the present call.
     now: Ticks,
     worker: (u16, u16),
@@ -174,7 +174,7 @@ pub(super) struct Allocations {
 impl Allocations {
     /// Creates the log of the worker with this share of the sessions. It has no file yet.
     pub(super) fn new((worker, workers): (usize, usize)) -> Self {
-        Self { pen: None, now: Ticks::ZERO, worker: (worker as u16, workers as u16) }
+        Self { writer: None, now: Ticks::ZERO, worker: (worker as u16, workers as u16) }
     }
 
     /// Records the start of a call.
@@ -184,9 +184,9 @@ impl Allocations {
     }
 
     /// Sets the file that receives events from now on.
-    pub(super) fn go_to(&mut self, pen: Pen<Entry>) {
-        let first = self.pen.is_none();
-        self.pen = Some(pen);
+    pub(super) fn go_to(&mut self, writer: LineWriter<Entry>) {
+        let first = self.writer.is_none();
+        self.writer = Some(writer);
         if first {
             self.write(Event::Start, 0, (0, 0), (0, 0));
         }
@@ -195,7 +195,7 @@ impl Allocations {
     /// Logs that a port was allocated.
     #[inline(always)]
     pub(super) fn allocate(&mut self, protocol: u8, inside: (u32, u16), outside: (u32, u16)) {
-        if self.pen.is_some() {
+        if self.writer.is_some() {
             self.write(Event::Allocate, protocol, inside, outside);
         }
     }
@@ -203,15 +203,15 @@ impl Allocations {
     /// Logs that a port was released.
     #[inline(always)]
     pub(super) fn release(&mut self, protocol: u8, inside: (u32, u16), outside: (u32, u16)) {
-        if self.pen.is_some() {
+        if self.writer.is_some() {
             self.write(Event::Release, protocol, inside, outside);
         }
     }
 
     #[inline(never)]
     fn write(&mut self, event: Event, protocol: u8, inside: (u32, u16), outside: (u32, u16)) {
-        let Self { pen: Some(pen), now, worker } = self else { return };
-        pen.write(*now, |nanos| Entry { nanos, since: None, event, protocol, inside, outside, worker: *worker });
+        let Self { writer: Some(writer), now, worker } = self else { return };
+        writer.write(*now, |nanos| Entry { nanos, since: None, event, protocol, inside, outside, worker: *worker });
     }
 }
 

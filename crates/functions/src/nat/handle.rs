@@ -11,7 +11,7 @@ use super::deterministic::{BlockTable, LEAST};
 use super::translator::{BINDINGS, SESSIONS};
 use super::{Filtering, Nat, Translator};
 use crate::connection::{ENDS_WOKEN, FoundSession, Headers, SessionLookup, SessionRow};
-use crate::journal::{self, Journal, Pen, Slot};
+use crate::journal::{self, Journal, LineWriter, Slot};
 use crate::listing::{
     LOOKS_WHEN_WOKEN, LOOKS_WITH_PACKETS, Listing, OperatorSide, ServingModule, WorkerTables, add_table, serve_requests,
 };
@@ -57,7 +57,7 @@ pub(crate) struct TranslatorHandle {
     pub(crate) translator: Arc<Own<Translator>>,
     serving_module: ServingModule,
     /// Writer of the log, until it is handed over to the translator.
-    pen: Option<Pen<Entry>>,
+    writer: Option<LineWriter<Entry>>,
     journal: Option<Arc<Journal<Entry>>>,
     /// The module's counters ([`COUNTERS`](super::COUNTERS)), if it has any.
     counters: Option<Arc<[Counter]>>,
@@ -106,7 +106,7 @@ impl Nat {
         let mut handle = TranslatorHandle {
             translator,
             serving_module: ServingModule::new(operators, setup.frequency()),
-            pen: None,
+            writer: None,
             journal: None,
             counters,
         };
@@ -120,7 +120,8 @@ impl Nat {
             if !setup.checking() {
                 let slot = setup.lasting(&format!("nat log {}", path.display()), |_| Ok(Slot::default()))?;
                 let journal = slot.take(&path, &self.name, setup.frequency()).map_err(wrong)?;
-                handle.pen = Some(journal.pen(Arc::new(()), counts, None, setup.simulated()).waiting(setup.may_wait()));
+                handle.writer =
+                    Some(journal.line_writer(Arc::new(()), counts, None, setup.simulated()).waiting(setup.may_wait()));
                 handle.journal = Some(journal);
             }
         }
@@ -156,7 +157,7 @@ impl TranslatorHandle {
     /// Begins a call with packets: answers operators' requests first.
     #[inline(always)]
     pub(crate) fn begin(&mut self, translator: &mut Translator, context: &mut Context<'_>) {
-        if self.pen.is_some() || translator.worker_side().has_request() {
+        if self.writer.is_some() || translator.worker_side().has_request() {
             self.serve(translator, LOOKS_WITH_PACKETS, context);
         }
     }
@@ -183,8 +184,8 @@ impl TranslatorHandle {
 
     #[cold]
     fn serve(&mut self, translator: &mut Translator, looks: u32, context: &mut Context<'_>) {
-        if let Some(pen) = self.pen.take() {
-            translator.log_to(pen);
+        if let Some(writer) = self.writer.take() {
+            translator.log_to(writer);
         }
         serve_requests(translator, looks, context);
     }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use forebay_graph::files::reopen_logs;
 use forebay_units::{Frequency, Ticks};
 
-use super::super::pen::{COUNTERS, WRITTEN};
-use super::super::{Journal, Pen};
+use super::super::line_writer::{COUNTERS, WRITTEN};
+use super::super::{Journal, LineWriter};
 use super::*;
 
 /// A number to add. A new file begins with the sum of all numbers before it.
@@ -44,7 +44,7 @@ impl Record for Added {
 struct Log {
     folder: PathBuf,
     journal: Arc<Journal<Added>>,
-    pen: Pen<Added>,
+    writer: LineWriter<Added>,
     counts: Arc<[Counter]>,
 }
 
@@ -53,12 +53,12 @@ impl Log {
         let folder = new_folder(name);
         let journal = Arc::new(Journal::open(&folder.join("log"), "me", Frequency::new(1e9)).expect("a new file"));
         let counts: Arc<[Counter]> = COUNTERS.iter().map(|_| Counter::new()).collect();
-        let pen = journal.pen(Arc::new(()), Arc::clone(&counts), None, true);
-        Self { folder, journal, pen, counts }
+        let writer = journal.line_writer(Arc::new(()), Arc::clone(&counts), None, true);
+        Self { folder, journal, writer, counts }
     }
 
     fn add(&mut self, number: u64) -> Result<(), String> {
-        self.pen.write(Ticks(0), |_| Added(number));
+        self.writer.write(Ticks(0), |_| Added(number));
         self.journal.flush()
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Endpoint, Translation, Translator};
 use crate::connection::shown_ports;
-use crate::journal::Pen;
+use crate::journal::LineWriter;
 use crate::listing::{Age, End, Row, TableType, WorkerSide, WorkerTables};
 use crate::nat::allocations::Entry;
 use crate::tables::sessions::Session;
@@ -53,8 +53,8 @@ impl Translator {
     }
 
     /// Sets the log that receives allocated and released ports from now on.
-    pub(crate) fn log_to(&mut self, pen: Pen<Entry>) {
-        self.allocations.go_to(pen);
+    pub(crate) fn log_to(&mut self, writer: LineWriter<Entry>) {
+        self.allocations.go_to(writer);
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) const LOST: usize = 2;
 pub(super) const UNWRITTEN: usize = 3;
 
 /// Puts a worker's records into its ring.
-pub(crate) struct Pen<R: Record> {
+pub(crate) struct LineWriter<R: Record> {
     ring: Producer<R>,
     journal: Arc<Journal<R>>,
     /// The counters ([`COUNTERS`]).
@@ -34,12 +34,12 @@ pub(crate) struct Pen<R: Record> {
     simulated: bool,
     /// Whether the worker waits for room in the ring.
     waits: bool,
-    /// The latest time of a record. If the system's clock is set back, the times of a pen stay constant and do not
-    /// decrease.
+    /// The latest time of a record. If the system's clock is set back, the times of a line writer stay constant and do
+    /// not decrease.
     last: u64,
 }
 
-impl<R: Record> Pen<R> {
+impl<R: Record> LineWriter<R> {
     pub(super) fn new(
         ring: Producer<R>,
         journal: Arc<Journal<R>>,
