@@ -1,4 +1,4 @@
-//! The command line: each command with its flags, their help and examples.
+//! The command line: every command with its options, help texts and examples.
 
 mod compare;
 mod drops;
@@ -57,12 +57,12 @@ Examples:
   forebay run usecase:gw                     a gateway on generated traffic
   forebay run gateway.yaml --duration 20s    a pipeline of your own
   forebay list functions                     what pipelines are made of
-  forebay describe ip_lookup                 one of them: parameters, gates, reasons for drops, an example
+  forebay describe ip_lookup                 one function: parameters, gates, drop reasons, an example
 
-Exit codes: 0 done; 1 the answer is no (with --strict, a flow missed an objective; lines or packets are not in \
-their file; a change of a table was refused; `move --moves` left a module where it was; `stop` \
-ended nothing in time; a module costs more than its baseline; `doctor` found something that costs performance; \
-`place` could not place all chains); 2 bad usage or input, or a port failed."
+Exit codes: 0 success; 1 the command worked, but the result is negative (with --strict, a flow missed an objective; \
+lines or packets are missing from an output file; a table change was refused; `move --moves` left a module where it \
+was; `stop` timed out; a module costs more than its baseline; `doctor` found a performance problem; `place` could not \
+place all chains); 2 wrong usage or input, or a port failed."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -81,72 +81,72 @@ pub(crate) enum Command {
     Profile(Profile),
     /// Compare what a packet costs in two builds, or by two configurations, side by side
     Compare(Compare),
-    /// Compare what packets cost with a baseline, in instructions: the answer is no where a module has become dearer
+    /// Compare the instructions per packet with a baseline; exit code 1 if a module costs more than the limit
     Gate(Gate),
-    /// Run what `measure` counts, under valgrind
+    /// Run the workload that `measure` counts, under valgrind
     #[command(hide = true)]
     Count(Count),
-    /// Tell saved measurements over time, module by module, and where they took a step
+    /// Show saved measurements over time, module by module, and mark the steps in them
     History(History),
-    /// Run an experiment of the papers here: figures as JSON and CSV, and a report with plots
+    /// Run an experiment from the papers on this machine: results as JSON and CSV, and a report with plots
     #[command(subcommand, after_help = "Example:\n  forebay lab lean --out lean")]
     Lab(Lab),
-    /// Decide anew on what `run --decisions` has recorded, by the same controller or another
+    /// Repeat the decisions that `run --decisions` recorded, with the same controller or another one
     Replay(Replay),
-    /// Look at this machine: what in it will cost performance, and how to mend that
+    /// Check this machine for settings that cost performance, and show how to fix them
     Doctor(Doctor),
-    /// Show which memory nodes, caches, cores and network interfaces of a machine are near each other
+    /// Show which memory nodes, caches, cores and network interfaces of a machine are close to each other
     Topology(Topology),
-    /// Place functions of chains on cores, with a proof: which core runs what, and how fast each chain is then
+    /// Place the functions of chains on cores, with a proof; shows the cores and the predicted rate of each chain
     Place(Place),
-    /// Watch a running pipeline: the live table
+    /// Watch a running pipeline in a live table
     Top(Top),
-    /// Show something of a running pipeline
+    /// Show modules, flows, drops, tables, events and more of a running pipeline
     Show(Show),
-    /// Change a running pipeline's configuration, whole or not at all, while packets run
+    /// Change the configuration of a running pipeline, completely or not at all; packets keep flowing
     Reload(Reload),
-    /// Move modules of a running pipeline to other workers, while packets run
+    /// Move modules of a running pipeline to other workers; packets keep flowing
     Move(Move),
-    /// Change a table of a running pipeline, entry by entry, while packets run
+    /// Change the entries of a table of a running pipeline; packets keep flowing
     Table(Table),
     /// Show packets as a running pipeline drops them, or write them to a file
     Drops(Drops),
-    /// End a running pipeline, and wait until it has ended
+    /// Stop a running pipeline, and wait until it has ended
     Stop(Stop),
-    /// Check a configuration: everything that is wrong, with the line and what is allowed
+    /// Check a configuration and list all errors, each with its line and the allowed values
     Check(Check),
-    /// Draw a pipeline: where packets go, module by module
+    /// Draw a pipeline: the path of packets from module to module
     Graph(Graph),
-    /// List what there is
+    /// List functions, ports, use cases, controllers, state or running pipelines
     #[command(after_help = "\
 Examples:
   forebay list functions
   forebay list usecases --json
   forebay list running                       pipelines that run on this machine")]
     List {
-        /// Of what kind
-        what: What,
+        /// The things to list
+        what: ListSubject,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Explain a function, port, use case, controller or kind of state
+    /// Explain a function, port, use case, controller or state type
     #[command(after_help = "Examples:\n  forebay describe generator\n  forebay describe mac_rewrite --json")]
     Describe {
-        /// Its name, as `forebay list` shows it
+        /// The name, as `forebay list` shows it
         name: String,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Print a configuration to start from; without a name, list them
+    /// Print a configuration template to start from; without a name, list the templates
     #[command(
         after_help = "Examples:\n  forebay new\n  forebay new office-gateway --set lan=eth1 --set wan=eth0 > edge.yaml"
     )]
     New {
-        /// Its name, as `forebay new` lists it
+        /// The template's name, as `forebay new` lists it
         template: Option<String>,
-        /// Set an interface or an address of it
+        /// Set an interface or an address of the template
         #[arg(long, value_name = "KEY=VALUE", value_parser = setting, requires = "template")]
         set: Vec<String>,
     },
@@ -155,16 +155,16 @@ Examples:
         after_help = "Examples:\n  forebay usecase gw > gateway.yaml\n  forebay usecase vrf --set m=16 --set n=4"
     )]
     Usecase {
-        /// Its name, as `forebay list usecases` shows it
+        /// The name, as `forebay list usecases` shows it
         name: String,
-        /// Set one of its parameters
+        /// Set a parameter of the use case
         #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
         set: Vec<String>,
     },
-    /// Print the JSON Schema of configurations, for editors, or of an output
+    /// Print the JSON Schema of configurations (for editors) or of an output
     #[command(after_help = "Examples:\n  forebay schema > forebay.schema.json\n  forebay schema topology")]
     Schema {
-        /// Of what
+        /// The format to print
         #[arg(default_value = "configuration")]
         of: SchemaName,
     },
@@ -175,7 +175,8 @@ Examples:
   source <(forebay completions zsh)               in ~/.zshrc
   forebay completions fish > ~/.config/fish/completions/forebay.fish
 
-They know functions, use cases and controllers, and the runs, modules, tables, flows and ports of this machine.")]
+The script completes functions, use cases and controllers, and this machine's running pipelines with their modules, \
+tables, flows and ports.")]
     Completions {
         /// The shell
         shell: Shell,
@@ -192,21 +193,22 @@ Examples:
   forebay doctor --json | jq '.checks[] | select(.state == \"costs\") | .remedy'
   forebay doctor --root /mnt/report                files of another machine, laid out as there
 
-It only reads, for half a second. What this host cannot tell is n/a: neither in order nor a fault. Exit codes: 0 nothing costs \
-performance for certain; 1 something does, or keeps the pipeline from running; 2 bad usage or input.")]
+The command only reads, and takes half a second. A check that cannot be made on this host shows n/a. Exit codes: 0 no \
+check found a certain loss of performance; 1 a check found one, or something that keeps the pipeline from running; \
+2 wrong usage or input.")]
 pub(crate) struct Doctor {
-    /// A configuration file, `usecase:NAME`, or `-` for standard input; without it, one worker is meant
+    /// A configuration file, `usecase:NAME`, or `-` for standard input (default: any pipeline with one worker)
     pub(crate) pipeline: Option<String>,
     /// Set a use case's parameter or override a part of the configuration
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting, requires = "pipeline")]
     pub(crate) set: Vec<String>,
-    /// The workers' cores, in their order, in place of those that would be chosen: 2, or 2-3,8
+    /// The workers' cores, in the order of the workers: 2, or 2-3,8 (default: cores that are chosen automatically)
     #[arg(long, value_name = "LIST")]
     pub(crate) core: Vec<forebay_host::KernelList>,
-    /// A network card whose packets the workers get, besides those of the pipeline's ports
+    /// A network interface whose packets the workers receive, in addition to the pipeline's ports
     #[arg(long, value_name = "NAME")]
     pub(crate) interface: Vec<String>,
-    /// Where the kernel's files are: DIR/proc, DIR/sys
+    /// The root of the kernel's files: DIR/proc, DIR/sys
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) root: PathBuf,
     /// Print JSON
@@ -225,94 +227,94 @@ Examples:
   forebay run capture.yaml --drops dropped.pcapng
   forebay run usecase:gw --virtual --cost 'acl=500+20' --duration 100ms
 
-The run ends when every source is used up, after --duration, or by Ctrl-C (on the live table also q, twice); the \
-summary follows in every case. Exit codes: 0 done; 1 lines of a log or of alerts, copies of tap or packets of \
---drops are not in their file, or, with --strict, a flow missed an objective; 2 bad usage or input, or a port failed \
-(its disk full, say).")]
+The run ends when every source is exhausted, after --duration, or on Ctrl-C (in the live table also on q, twice). It \
+always prints the summary. Exit codes: 0 success; 1 lines of a log or of alerts, copies of tap or packets of --drops \
+are missing from their file, or, with --strict, a flow missed an objective; 2 wrong usage or input, or a port failed \
+(for example because its disk is full).")]
 pub(crate) struct Run {
     /// A configuration file, `usecase:NAME`, or `-` for standard input
     pub(crate) pipeline: String,
     #[command(flatten)]
     pub(crate) settings: Settings,
-    /// Set a module's trigger: it runs on exactly N packets at a time (0: on what comes)
+    /// Set a module's trigger: the module runs on exactly N packets at a time (0: on the packets that are queued)
     #[arg(long, value_name = "MODULE=N", value_parser = trigger)]
     pub(crate) trigger: Vec<(String, usize)>,
-    /// Write what the controller sees and decides each period, for `forebay replay`
+    /// Write the inputs and decisions of the controller in each period to this file, for `forebay replay`
     #[arg(long, value_name = "FILE")]
     pub(crate) decisions: Option<PathBuf>,
-    /// End after this time, such as 20s or 500ms
+    /// Stop after this time, such as 20s or 500ms
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Nanos>,
-    /// Bind the one worker to this core; without it, to the configuration's, else to one that is chosen
+    /// Bind the only worker to this core (default: the core in the configuration, else one that is chosen)
     #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     pub(crate) core: Option<usize>,
-    /// Keep the configuration that is accepted last in this file, and start from it when it is there, unless the
-    /// pipeline's file has changed since
+    /// Save each accepted configuration in this file. The next run starts from it, unless the pipeline's file has
+    /// changed since
     #[arg(long, value_name = "FILE", conflicts_with = "simulated")]
     pub(crate) state: Option<PathBuf>,
-    /// Start from the pipeline's file, or from that of --state, whichever has changed
+    /// Start from the pipeline's file or from the --state file, even if both have changed
     #[arg(long, value_name = "WHICH", requires = "state")]
     pub(crate) prefer: Option<Prefer>,
-    /// The run's name for `--instance` of `top`, `show`, `stop` and others; by default the pipeline's name
-    /// No other run can have the same name at the same time
+    /// The run's name for `--instance` of `top`, `show`, `stop` and others (default: the pipeline's name). Two runs
+    /// cannot have the same name at the same time
     #[arg(long, value_name = "NAME", conflicts_with_all = ["simulated", "no_socket", "socket"])]
     pub(crate) instance: Option<String>,
-    /// Listen for `top`, `show`, `reload` and `table` at this path; without it, in the user's own folder
+    /// Listen for `top`, `show`, `reload` and `table` at this path (default: a socket in the user's own folder)
     #[arg(long, value_name = "PATH", conflicts_with_all = ["simulated", "no_socket"])]
     pub(crate) socket: Option<PathBuf>,
-    /// Do not listen
+    /// Do not listen for other commands
     #[arg(long)]
     pub(crate) no_socket: bool,
-    /// End with one JSON object on standard output, and print nothing else there
+    /// Print one JSON object at the end, and nothing else on standard output
     #[arg(long)]
     pub(crate) json: bool,
     /// Print all rows of all tables at the end, and the modules' own counters
     #[arg(long, conflicts_with = "json")]
     pub(crate) full: bool,
-    /// Exit with 1 where a flow missed an objective, of delay or of rate
+    /// Exit with 1 if a flow missed a delay or rate objective
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Show the way of the next N packets through the modules, and what each did
+    /// Show the path of the next N packets through the modules, and the action of each module
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) trace: Option<u64>,
-    /// Trace only packets like these: `tcp and dst port 443`, `host 192.0.2.1 or arp`, `vlan 100 and not ip6`
+    /// Trace only packets that match: `tcp and dst port 443`, `host 192.0.2.1 or arp`, `vlan 100 and not ip6`
     #[arg(long, value_name = "EXPR", requires = "trace")]
     pub(crate) filter: Option<Filter>,
-    /// Write every dropped packet to this pcapng file, with the reason as its comment
+    /// Write every dropped packet to this pcapng file, with the drop reason as its comment
     #[arg(long, value_name = "FILE")]
     pub(crate) drops: Option<PathBuf>,
-    /// How often the live table is renewed (without it every second); where there is none, print a line so often
+    /// Time between updates of the live table (default: 1s); without a live table, print a line at this interval
     #[arg(long, value_name = "TIME", value_parser = interval)]
     pub(crate) interval: Option<Nanos>,
-    /// Show neither table nor lines of rates while it runs
+    /// Print neither the live table nor lines of rates during the run
     #[arg(long)]
     pub(crate) no_live: bool,
-    /// How events are written on standard error
+    /// Format of events on standard error
     #[arg(long, value_name = "FORMAT", default_value = "logfmt")]
     pub(crate) log_format: LogFormat,
-    /// Run in simulated time: every run of one seed is the same, and calls take what --cost says. Without --duration it
-    /// takes 100 ms where a source never runs out
+    /// Run in simulated time: runs with the same seed are identical, and calls take the time given by --cost. Without
+    /// --duration, a pipeline whose source never ends runs for 100 ms
     #[arg(long = "virtual", conflicts_with = "core")]
     pub(crate) simulated: bool,
-    /// In simulated time: what a call of a module, of a function's modules, or of all (`*`) takes, in nanoseconds a call
-    /// and a packet
+    /// In simulated time: nanoseconds per call and per packet of a module, of all modules of a function, or of all
+    /// modules (`*`)
     #[arg(long, value_name = "NAME=CALL+PACKET", requires = "simulated", value_parser = cost)]
     pub(crate) cost: Vec<(String, forebay_graph::Cost)>,
 }
 
-/// Which running pipeline is meant.
+/// The running pipeline that the command talks to.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Running {
-    /// The running pipeline's name (`forebay list running`); without it, the only one that runs
+    /// The running pipeline's name (`forebay list running`); not needed if only one pipeline runs
     #[arg(long, value_name = "NAME", conflicts_with = "socket")]
     pub(crate) instance: Option<String>,
-    /// The socket of the running pipeline, in place of its name
+    /// The socket of the running pipeline, instead of its name
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
 }
 
 impl Running {
-    /// Whether one is named.
+    /// True if the command line names a pipeline.
     pub(crate) fn is_named(&self) -> bool {
         self.socket.is_some() || self.instance.is_some()
     }
@@ -322,23 +324,24 @@ impl Running {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  forebay reload                            the file that it was started from has been edited
+  forebay reload                            read the file that it was started from again
   forebay reload new.yaml                   another file
-  forebay reload --set workers='[{}, {}]'   a further setting: the others stay
-  forebay reload --forget                   what stands in the file, without any setting
-  forebay reload --json | jq .reloaded.changed   what was made anew
+  forebay reload --set workers='[{}, {}]'   one more setting; the other settings stay
+  forebay reload --forget                   the file without any setting
+  forebay reload --json | jq .reloaded.changed   the modules that were replaced
 
-A configuration with anything wrong in it is refused whole, with exit code 2 and everything that is wrong, and the old one \
-runs on as if nothing had been asked. It cannot change `batch`, `pool`, `seed`, `scheduler` and the core of a worker. What is \
-the same in both keeps its state; packets that wait are let through first; the answer says what was kept, changed, added and removed, \
-and for how long no packets were taken from ports.")]
+A configuration with an error is refused completely: the command lists every error and exits with 2, and the old \
+configuration keeps running. A reload cannot change `batch`, `pool`, `seed`, `scheduler` and the core of a worker. \
+Modules that are equal in both configurations keep their state. Queued packets are processed first. The command \
+reports the modules that were kept, changed, added and removed, and how long the ports received no packets.")]
 pub(crate) struct Reload {
-    /// A configuration file of the machine that it runs on, or `usecase:NAME`; without it, what it was started from
+    /// A configuration file on the machine of the pipeline, or `usecase:NAME` (default: the source that it was started
+    /// from)
     pub(crate) pipeline: Option<String>,
-    /// A further setting, in place of the one that it has for this key; all others that it was given stay
+    /// Add a setting, or replace the setting with the same key; other earlier settings stay
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub(crate) set: Vec<String>,
-    /// Leave out the settings of the start and of earlier reloads: those of --set are all
+    /// Discard the settings of the start and of earlier reloads; use only those of --set
     #[arg(long)]
     pub(crate) forget: bool,
     /// Print JSON
@@ -353,29 +356,29 @@ pub(crate) struct Reload {
 #[command(after_help = "\
 Examples:
   forebay show modules
-  forebay show flows video                one of them
+  forebay show flows video                one flow
   forebay show drops --json
   forebay show config > now.yaml
-  forebay show control                    objectives, triggers and why
+  forebay show control                    objectives, triggers and their reasons
   forebay show trace --count 3 --filter 'tcp and dst port 443'
   forebay show table core                 the entries of module core's table
-  forebay show events --follow            what happened to it, and what happens from now on
+  forebay show events --follow            recent events, and new ones as they happen
   forebay show table out.sessions --filter '10.0.0.0/24 state=established' --count 20")]
 pub(crate) struct Show {
-    /// Of what
+    /// The thing to show
     pub(crate) what: Shown,
-    /// With `modules`, `flows` and `ports`: the only one that is shown; with `table`: the module whose table it is, or
-    /// `module.table` where it has several
+    /// With `modules`, `flows` and `ports`: show only this one. With `table`: the module, or `module.table` if it has
+    /// several tables
     pub(crate) name: Option<String>,
-    /// With `trace`: how many packets; without it one. With `table`: how many entries at most; without it all. With
-    /// `events`: how many of the last; without it all that are kept
+    /// With `trace`: number of packets (default: 1). With `table`: maximum number of entries (default: all). With
+    /// `events`: number of the latest events (default: all that are stored)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) count: Option<u64>,
-    /// With `trace`: only packets like these. With `table`, of sessions and the like: only those of an address, prefix, ADDRESS:PORT,
-    /// `protocol=`, `state=` and what else their lines have
+    /// With `trace`: only packets that match. With `table` (sessions and similar tables): only entries with this
+    /// address, prefix, ADDRESS:PORT, `protocol=`, `state=` or other field of their lines
     #[arg(long, value_name = "EXPR")]
     pub(crate) filter: Option<String>,
-    /// With `events`: print also those that come from now on
+    /// With `events`: also print new events as they happen
     #[arg(long)]
     pub(crate) follow: bool,
     /// Print JSON
@@ -385,7 +388,7 @@ pub(crate) struct Show {
     pub(crate) running: Running,
 }
 
-/// What can be shown of a running pipeline.
+/// A view of a running pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Shown {
     /// Modules: packets, calls, ticks
@@ -396,13 +399,13 @@ pub(crate) enum Shown {
     Ports,
     /// Workers: cores, load, packets handed over
     Workers,
-    /// Why packets were dropped
+    /// Dropped packets by reason
     Drops,
     /// The configuration in force, without secrets
     Config,
-    /// The controller, each flow beside its objective, and the triggers with the reasons of their last changes
+    /// The controller, each flow with its objective, and the triggers with the reasons of their last changes
     Control,
-    /// The way of the next packets
+    /// The path of the next packets
     Trace,
     /// Tables that can be changed
     Tables,
@@ -417,18 +420,19 @@ pub(crate) enum Shown {
 #[command(after_help = "\
 Examples:
   forebay table core 'add 10.1.0.0/16 3' 'remove 10.2.0.0/16'
-  forebay table core < changes.txt        a change a line
+  forebay table core < changes.txt        one change per line
   forebay table fw add 'deny tcp from any to any port telnet'
-  forebay table fw remove 3               the rule that `forebay show table fw` numbers 3
+  forebay table fw remove 3               rule number 3 in `forebay show table fw`
   forebay table out.sessions 'remove 10.0.0.7'
-  forebay show tables                     which tables there are, and how changes are written
+  forebay show tables                     the tables, and the syntax of their changes
 
-Changes are made in order, each wholly or not at all, while packets run. Exit codes: 0 all were made; 1 some were refused, \
-which are told; 2 bad usage.")]
+Changes are made in order while packets flow. Each change is made completely or not at all. Exit codes: 0 all changes \
+were made; 1 some were refused, and the command lists them; 2 wrong usage.")]
 pub(crate) struct Table {
-    /// The module, or `module.table` where it has several
+    /// The module, or `module.table` if it has several tables
     pub(crate) name: String,
-    /// Changes, each an argument, or one change in several; without any, they are read from standard input, one a line
+    /// Changes: one per argument, or one change split over several arguments. Without any, read one change per line
+    /// from standard input
     pub(crate) changes: Vec<String>,
     /// Print JSON
     #[arg(long)]
@@ -441,7 +445,7 @@ pub(crate) struct Table {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  forebay top --interval 500ms")]
 pub(crate) struct Top {
-    /// How often it is renewed
+    /// Time between updates
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: Nanos,
     #[command(flatten)]
@@ -456,7 +460,7 @@ Examples:
   forebay check /etc/forebay/*.yaml
   forebay check usecase:gw --set n=16 --json
 
-With --json each configuration is a line.")]
+With --json the command prints one line per configuration.")]
 pub(crate) struct Check {
     /// Configuration files, `usecase:NAME`, or `-` for standard input
     #[arg(required = true, value_name = "PIPELINE")]
@@ -469,14 +473,14 @@ pub(crate) struct Check {
     pub(crate) json: bool,
 }
 
-/// What has a JSON Schema.
+/// A format that has a JSON Schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SchemaName {
     /// Configurations
     Configuration,
     /// The output of `topology --json`
     Topology,
-    /// Files of chains, which `place` reads
+    /// Files of chains, the input of `place`
     Chains,
     /// The output of `place --json`
     Place,
@@ -484,18 +488,18 @@ pub(crate) enum SchemaName {
     CoRuns,
 }
 
-/// What can be listed.
+/// The things that `list` can list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum What {
+pub(crate) enum ListSubject {
     /// Network functions
     Functions,
-    /// Kinds of ports
+    /// Port types
     Ports,
     /// Ready-made pipelines
     Usecases,
-    /// What sets triggers while a pipeline runs
+    /// Controllers, which set triggers while a pipeline runs
     Controllers,
-    /// Kinds of state that modules can share
+    /// State that modules can share
     State,
     /// Pipelines that run on this machine
     Running,
@@ -507,7 +511,7 @@ mod tests {
 
     use super::*;
 
-    /// The words of a line of a shell, of which some stand between single quotes.
+    /// Splits a shell command line into words; single quotes are honoured.
     fn words(line: &str) -> Vec<String> {
         let (mut words, mut is_quoted) = (vec![String::new()], false);
         for letter in line.chars() {
@@ -520,7 +524,7 @@ mod tests {
         words
     }
 
-    /// The examples in the help of a command, and of those below it, without what stands behind them.
+    /// Returns the example commands in the help of a command and of its subcommands, without their explanations.
     fn examples(command: &clap::Command) -> Vec<String> {
         let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         let lines = help.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| line.starts_with("forebay "));
@@ -529,7 +533,7 @@ mod tests {
         own.chain(command.get_subcommands().flat_map(examples)).collect()
     }
 
-    /// `forebay stop --timeout 2m` stood in the help, and was refused.
+    /// Regression: the help had the example `forebay stop --timeout 2m`, which was refused.
     #[test]
     fn every_example_in_the_help_is_accepted() {
         let examples = examples(&Args::command());

@@ -1,18 +1,18 @@
-//! Changes of a table as people write them in files: with empty lines, and with comments.
+//! Reading table changes from a file with empty lines and comments.
 
 use std::io::{self, BufRead, Read};
 
 use forebay_graph::files::skip_mark;
 
-/// The lines of an input that are changes, without those that are empty or begin with `#`; it remembers where those were.
+/// Reads the changes in an input. Skips empty lines and lines that begin with `#`, and remembers where they were.
 pub(crate) struct Changes<R> {
     input: R,
-    /// The line that is being read, from `at`.
+    /// The current line; bytes before `at` have been read.
     line: Vec<u8>,
     at: usize,
-    /// How many changes there were so far.
+    /// Number of changes so far.
     changes: u64,
-    /// How many lines that are no changes there were so far, after so many changes; in order.
+    /// Skipped lines, in order: after this many changes, this many lines were skipped in total.
     passed: Vec<(u64, u64)>,
 }
 
@@ -21,13 +21,13 @@ impl<R: BufRead> Changes<R> {
         Self { input, line: Vec::new(), at: 0, changes: 0, passed: Vec::new() }
     }
 
-    /// The line of the input in which a change stands; both are counted from 1.
+    /// Returns the line number of a change in the input; both are counted from 1.
     pub(crate) fn line_of(&self, change: u64) -> u64 {
         let before = self.passed.partition_point(|(changes, _)| *changes < change);
         change + before.checked_sub(1).and_then(|last| self.passed.get(last)).map_or(0, |(_, lines)| *lines)
     }
 
-    /// Reads the next change; whether there is one.
+    /// Reads the next change. Returns false at the end of the input.
     fn advance(&mut self) -> io::Result<bool> {
         loop {
             self.line.clear();
@@ -41,8 +41,8 @@ impl<R: BufRead> Changes<R> {
                 let mark = self.line.len() - text.len();
                 self.line.drain(..mark);
             }
-            let said = self.line.trim_ascii_start();
-            if !said.is_empty() && !said.starts_with(b"#") {
+            let text = self.line.trim_ascii_start();
+            if !text.is_empty() && !text.starts_with(b"#") {
                 self.changes += 1;
                 return Ok(true);
             }
@@ -101,7 +101,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_change_is_found_where_it_stands(lines in prop::collection::vec("|#x| #|add [a-z]|  remove", 0..50), room in 1usize..9) {
+        fn every_change_is_found_in_its_line(
+            lines in prop::collection::vec("|#x| #|add [a-z]|  remove", 0..50),
+            room in 1usize..9,
+        ) {
             let input = lines.join("\n");
             let mut changes = Changes::new(input.as_bytes());
             let (mut text, mut part) = (Vec::new(), vec![0; room]);

@@ -1,7 +1,7 @@
-//! Which packets a user means: expressions in the manner of tcpdump.
+//! Packet filters: expressions like those of tcpdump.
 //!
-//! A subset of pcap-filter(7) that can be said in a page, on its own parser: errors name the column and what would be
-//! allowed there. Unlike there, headers are looked for past VLAN tags without saying `vlan` first.
+//! The language is a small subset of pcap-filter(7) with its own parser. Errors name the column and the allowed words.
+//! Unlike pcap-filter, it finds headers behind VLAN tags without the word `vlan`.
 
 mod parse;
 
@@ -14,7 +14,7 @@ use crate::decode::{ICMP, ICMP6, Layers, TCP, UDP};
 
 pub use parse::FilterError;
 
-/// Which packets are meant.
+/// A packet filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filter {
     /// An IPv4 packet.
@@ -31,32 +31,32 @@ pub enum Filter {
     Icmp,
     /// An ICMPv6 message.
     Icmp6,
-    /// A frame with a VLAN tag, of this identifier where one is given.
+    /// A frame with a VLAN tag, with this identifier if one is given.
     Vlan(Option<u16>),
-    /// An address lies in a network: the address and how many of its leading bits count.
+    /// A packet with an address in a network: the network address and its prefix length in bits.
     Net(Side, IpAddr, u8),
-    /// A TCP or UDP port.
+    /// A packet with this TCP or UDP port.
     Port(Side, u16),
-    /// At least as many bytes long.
+    /// A frame with at least this many bytes.
     Greater(usize),
-    /// At most as many bytes long.
+    /// A frame with at most this many bytes.
     Less(usize),
-    /// Not these.
+    /// Packets that do not match the filter.
     Not(Box<Filter>),
-    /// Those of both.
+    /// Packets that match both filters.
     And(Box<Filter>, Box<Filter>),
-    /// Those of either.
+    /// Packets that match at least one filter.
     Or(Box<Filter>, Box<Filter>),
 }
 
-/// Which of a packet's two addresses or ports.
+/// One of a packet's two addresses or ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The source's.
+    /// The source.
     Source,
-    /// The destination's.
+    /// The destination.
     Destination,
-    /// One of them.
+    /// Either of them.
     Either,
 }
 
@@ -79,7 +79,7 @@ impl FromStr for Filter {
 }
 
 impl Filter {
-    /// Whether it means this frame.
+    /// Returns true if the frame matches.
     #[must_use]
     pub fn matches(&self, frame: &[u8]) -> bool {
         self.test(&Layers::of(frame), frame.len())
@@ -109,7 +109,7 @@ impl Filter {
     }
 }
 
-/// Whether the leading `bits` of two addresses of one family agree.
+/// Returns true if the leading `bits` of two addresses of the same family are equal.
 fn within(address: IpAddr, network: IpAddr, bits: u8) -> bool {
     match (address, network) {
         (IpAddr::V4(a), IpAddr::V4(b)) => {
@@ -122,7 +122,7 @@ fn within(address: IpAddr, network: IpAddr, bits: u8) -> bool {
     }
 }
 
-/// Reads any bytes as an expression and, after the first NUL, a frame: for fuzzing.
+/// Parses bytes as an expression and matches the bytes after the first NUL as a frame; for fuzzing.
 pub fn fuzz_filter(bytes: &[u8]) {
     let mut parts = bytes.splitn(2, |byte| *byte == 0);
     let text = String::from_utf8_lossy(parts.next().unwrap_or_default());

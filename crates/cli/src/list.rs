@@ -4,19 +4,19 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-use crate::args::What;
+use crate::args::ListSubject;
 use crate::format::{Align, table};
 use crate::printed;
 
 /// Lists what there is of one kind.
-pub(crate) fn list(what: What, as_json: bool) -> anyhow::Result<()> {
+pub(crate) fn list(what: ListSubject, as_json: bool) -> anyhow::Result<()> {
     let listed: Vec<(&str, &str)> = match what {
-        What::Running => return crate::remote::list(as_json),
-        What::Functions => forebay_graph::functions().into_iter().map(|it| (it.name, it.summary)).collect(),
-        What::Ports => forebay_graph::ports().into_iter().map(|it| (it.name, it.summary)).collect(),
-        What::State => forebay_graph::states().into_iter().map(|it| (it.name, it.summary)).collect(),
-        What::Usecases => forebay_pipeline::usecases().iter().map(|it| (it.name, it.summary)).collect(),
-        What::Controllers => forebay_graph::controllers().into_iter().map(|it| (it.name, it.summary)).collect(),
+        ListSubject::Running => return crate::remote::list(as_json),
+        ListSubject::Functions => forebay_graph::functions().into_iter().map(|it| (it.name, it.summary)).collect(),
+        ListSubject::Ports => forebay_graph::ports().into_iter().map(|it| (it.name, it.summary)).collect(),
+        ListSubject::State => forebay_graph::states().into_iter().map(|it| (it.name, it.summary)).collect(),
+        ListSubject::Usecases => forebay_pipeline::usecases().iter().map(|it| (it.name, it.summary)).collect(),
+        ListSubject::Controllers => forebay_graph::controllers().into_iter().map(|it| (it.name, it.summary)).collect(),
     };
     let mut out = printed::out();
     if as_json {

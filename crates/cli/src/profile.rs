@@ -1,4 +1,4 @@
-//! `forebay profile`: what calls of functions cost on this machine, measured or known.
+//! `forebay profile`: measures the cost of function calls on this machine, or prints stored results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -14,25 +14,25 @@ use crate::format::{Align, counted, known};
 use crate::progress::Bar;
 use crate::{Answer, args, format, printed};
 
-/// Columns that a module's name takes at the most.
+/// Maximum width of a module's name, in columns.
 const NAME: usize = 22;
-/// The largest batch of functions, where no other is asked for.
+/// The default largest batch of functions, in packets.
 const BATCH: usize = 32;
-/// How long each function is measured, where nothing else is said.
+/// The default measuring time per function.
 const TIME: Nanos = Nanos(600_000_000);
-/// Seconds from which on it is said how long measuring takes.
-const WORTH_SAYING: f64 = 1.0;
-/// The share of the time for which the machine may be elsewhere before that is reported.
-const WORTH_TELLING: f64 = 0.01;
+/// The expected measuring time, in seconds, from which on the bar announces it.
+const LONG_SECONDS: f64 = 1.0;
+/// The share of time taken by other programs from which on it is reported.
+const STALLED_LIMIT: f64 = 0.01;
 
-/// Measures what is not known, and prints all that was asked for.
+/// Measures the functions without stored results, and prints all requested functions.
 pub(crate) fn profile(arguments: &args::Profile) -> anyhow::Result<Answer> {
     if arguments.co_runs {
         return crate::corun::co_runs(arguments);
     }
     if let Some(pipeline) = arguments.functions.iter().find(|name| is_pipeline(name)) {
         if let Some(other) = arguments.functions.iter().find(|name| *name != pipeline) {
-            bail!("{pipeline}, {other}: allowed is one pipeline, or functions");
+            bail!("{pipeline}, {other}: name one pipeline, or functions");
         }
         return of_pipeline(pipeline, arguments);
     }
@@ -47,7 +47,7 @@ pub(crate) fn profile(arguments: &args::Profile) -> anyhow::Result<Answer> {
     let unknown = |name: &&String| arguments.again || !profile.functions.contains_key(*name);
     let wanted: Vec<_> = names.iter().filter(unknown).cloned().collect();
     if !wanted.is_empty() {
-        // A function may write files; they are not the user's.
+        // Run in a temporary folder: a function may write files, and they must not land in the user's folder.
         let elsewhere = crate::temporary::folder()?;
         std::env::set_current_dir(elsewhere.path())?;
         let effort = Effort { time: Duration::from_nanos(arguments.time.unwrap_or(TIME).0), ..Effort::new(batch) };
@@ -55,7 +55,7 @@ pub(crate) fn profile(arguments: &args::Profile) -> anyhow::Result<Answer> {
         let measured = profile.measure(&wanted, &effort, &mut |it| bar.at(it.done, it.function));
         bar.end();
         if let Some(store) = &store {
-            or_report(profile.keep(store), "what was measured is not kept");
+            or_report(profile.keep(store), "the measured costs are not stored");
         }
         measured?;
     }
@@ -74,20 +74,20 @@ pub(crate) fn profile(arguments: &args::Profile) -> anyhow::Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// Measures the modules of a pipeline with their parameters, and prints what each costs.
+/// Measures the modules of a pipeline with their parameters, and prints the cost of each.
 fn of_pipeline(name: &str, arguments: &args::Profile) -> anyhow::Result<Answer> {
     let pipeline = Pipeline::new(crate::source::source(name, &arguments.set)?, arguments.batch)?;
     let batch = pipeline.batch;
     if !Effort::BATCHES.contains(&batch) {
         let (least, most) = (Effort::BATCHES.start(), Effort::BATCHES.end());
-        bail!("{name}: its largest batch is {batch}: allowed are {least} to {most}; `--batch N` measures others");
+        bail!("{name}: largest batch {batch} is out of range ({least} to {most}); set another with `--batch N`");
     }
     let (store, mut profile) = known_before(batch)?;
     let wanted = pipeline.wanted(&profile, arguments.again);
     let mut found = Found::default();
     if !wanted.is_empty() {
         for (port, kind) in &pipeline.replaced {
-            writeln!(printed::err(), "port '{port}' is of {kind}: generated packets come instead")?;
+            writeln!(printed::err(), "port '{port}' ({kind}): generated packets replace its traffic")?;
         }
         let effort = Effort { time: Duration::from_nanos(arguments.time.unwrap_or(TIME).0), ..Effort::new(batch) };
         let mut bar = begin(&effort, wanted.len(), "module");
@@ -95,7 +95,7 @@ fn of_pipeline(name: &str, arguments: &args::Profile) -> anyhow::Result<Answer> 
         bar.end();
         found = measured?;
         if let Some(store) = store.as_ref().filter(|_| !found.measured.is_empty()) {
-            or_report(profile.keep(store), "what was measured is not kept");
+            or_report(profile.keep(store), "the measured costs are not stored");
         }
     }
     profile.functions.retain(|key, _| pipeline.modules.iter().any(|(_, _, of)| of == key));
@@ -118,9 +118,9 @@ fn of_pipeline(name: &str, arguments: &args::Profile) -> anyhow::Result<Answer> 
 struct OfPipeline<'a> {
     #[serde(flatten)]
     profile: &'a Profile,
-    /// By module: the key of its costs in `functions`.
+    /// For each module, the key of its costs in `functions`.
     modules: BTreeMap<&'a String, &'a String>,
-    /// By module that could not be measured: why.
+    /// For each module that could not be measured, the reason.
     missing: &'a BTreeMap<String, String>,
 }
 
@@ -150,9 +150,9 @@ fn print_modules(pipeline: &Pipeline, profile: &Profile, found: &Found, out: &mu
     ];
     write!(out, "{}", format::table(&columns, &rows))?;
     if rows.iter().any(|row| row[0].contains(" +")) {
-        writeln!(out, "+N: so many more modules have the same function and like parameters.")?;
+        writeln!(out, "+N: N more modules have the same function and equivalent parameters.")?;
     }
-    say_of_what(profile, out)?;
+    print_conditions(profile, out)?;
     for (module, why) in &found.missing {
         writeln!(out, "{module} was not measured: {why}.")?;
     }
@@ -160,33 +160,34 @@ fn print_modules(pipeline: &Pipeline, profile: &Profile, found: &Found, out: &mu
     Ok(writeln!(out, "{measured} measured, {} known.", rows.len() - found.measured.len())?)
 }
 
-/// A name in so many columns.
+/// Shortens a name to at most this many columns.
 fn shortened(name: &str, most: usize) -> String {
     if name.chars().count() <= most { name.to_owned() } else { name.chars().take(most - 1).chain(['…']).collect() }
 }
 
-/// Where profiles are kept, and what is there for batches of this size.
+/// Returns the folder of profiles, and the stored profile for batches of this size.
 fn known_before(batch: usize) -> anyhow::Result<(Option<Store>, Profile)> {
     let key = Key::this(batch)?;
-    // Before a minute is spent. Without a place to keep it, it is still an answer.
-    let store =
-        or_report(Store::of_user().and_then(|store| store.ready().map(|()| store)), "what is measured is not kept");
-    let stored =
-        store.as_ref().and_then(|store| or_report(Profile::stored(store, &key), "it is measured again")).flatten();
+    // Check the folder before measuring for a minute. Without one, the results are still printed.
+    let store = or_report(
+        Store::of_user().and_then(|store| store.ready().map(|()| store)),
+        "the measured costs are not stored",
+    );
+    let stored = store.as_ref().and_then(|store| or_report(Profile::stored(store, &key), "measuring again")).flatten();
     Ok((store, stored.unwrap_or_else(|| Profile::empty(key))))
 }
 
-/// Returns the value. If there is none, prints why and what follows of that.
+/// Returns the value. On an error, prints the error and its consequence.
 fn or_report<T>(result: Result<T, StoreError>, otherwise: &str) -> Option<T> {
     result.map_err(|error| writeln!(printed::err(), "{error}: {otherwise}")).ok()
 }
 
-/// A bar for so many functions or modules.
+/// Returns a progress bar for this many functions or modules.
 fn begin(effort: &Effort, measured: usize, what: &str) -> Bar {
     let mut bar = Bar::new();
     bar.begin(effort.passes * measured);
     let seconds = effort.expected(measured).as_secs_f64();
-    if seconds >= WORTH_SAYING {
+    if seconds >= LONG_SECONDS {
         bar.expect(&format!("measuring {}", counted(measured as u64, what)), seconds);
     }
     bar
@@ -217,11 +218,11 @@ fn print(profile: &Profile, out: &mut impl Write) -> std::io::Result<()> {
         ("batchiness", Align::Right),
     ];
     write!(out, "{}", format::table(&columns, &rows))?;
-    say_of_what(profile, out)
+    print_conditions(profile, out)
 }
 
-/// Of what machine and program costs are, and how far it was disturbed.
-fn say_of_what(profile: &Profile, out: &mut impl Write) -> std::io::Result<()> {
+/// Prints the machine and program of the costs, and how much other programs disturbed the measurement.
+fn print_conditions(profile: &Profile, out: &mut impl Write) -> std::io::Result<()> {
     let Key { cpu, build, batch } = &profile.key;
     writeln!(
         out,
@@ -229,7 +230,7 @@ fn say_of_what(profile: &Profile, out: &mut impl Write) -> std::io::Result<()> {
         build.forebay, build.program
     )?;
     let stalled = profile.functions.values().map(|costed| costed.stalled).fold(0.0, f64::max);
-    if stalled > WORTH_TELLING {
+    if stalled > STALLED_LIMIT {
         writeln!(
             out,
             "Other programs had the processor for up to {:.0} % of the time, which is left out.",

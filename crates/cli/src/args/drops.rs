@@ -1,4 +1,4 @@
-//! `drops`' arguments.
+//! The arguments of `forebay drops`.
 
 use std::path::PathBuf;
 
@@ -7,33 +7,33 @@ use forebay_units::Nanos;
 use super::Running;
 use super::values::watched;
 
-/// `drops`' arguments.
+/// Arguments of `drops`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  forebay drops                                   a line for each, until Ctrl-C
+  forebay drops                                   one line per packet, until Ctrl-C
   forebay drops --count 10 --filter 'tcp and dst port 443'
   forebay drops --write dropped.pcapng --duration 10s
   forebay drops --json --count 3 | jq -r .reason
-  forebay show drops                              how many there were, by reason
+  forebay show drops                              number of drops, by reason
 
-This command writes the file, not the pipeline. While packets are watched every call is, which is slower; packets that come faster \
-than they can be sent are counted and missing. Exit codes: 0 all were shown or written; 1 some are missing; 2 bad usage, or the file \
-cannot be written.")]
+This command writes the file, not the pipeline. While it watches, the pipeline observes every call, which makes it \
+slower. Packets that arrive faster than they can be sent to this command are missing, and are counted. Exit codes: 0 \
+all packets were shown or written; 1 some are missing; 2 wrong usage, or the file cannot be written.")]
 pub(crate) struct Drops {
-    /// Write them to this pcapng file, with the reason as each packet's comment
+    /// Write the packets to this pcapng file, with the drop reason as each packet's comment
     #[arg(long, value_name = "FILE")]
     pub(crate) write: Option<PathBuf>,
-    /// End after so many
+    /// Stop after N packets
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
-    /// End after this time
+    /// Stop after this time, 1ms to 86400s
     #[arg(long, value_name = "TIME", value_parser = watched)]
     pub(crate) duration: Option<Nanos>,
-    /// Only packets like these: `tcp and dst port 443`
+    /// Only packets that match: `tcp and dst port 443`
     #[arg(long, value_name = "EXPR")]
     pub(crate) filter: Option<String>,
-    /// Print JSON: a line for each, and a last one with how many there were
+    /// Print JSON: one line per packet, and a last line with the totals
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

@@ -1,8 +1,8 @@
-//! The command line of `gate`.
+//! The arguments of `forebay gate`.
 
 use std::path::PathBuf;
 
-/// `gate`'s arguments.
+/// Arguments of `gate`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -11,23 +11,24 @@ Examples:
   forebay gate --baseline ours.json --max-ipp +1% --json | jq .answer
   forebay gate --against ../parent/target/release/forebay usecases
 
-Instructions are counted under valgrind's callgrind: they are the same in every run, so that every change is one of the program. \
-Exit codes: 0 nothing is dearer than the limit; 1 something is, with its name and why; 2 bad usage or input, or it cannot be counted.")]
+Instructions are counted under valgrind's callgrind. The counts are equal in every run, so every change comes from the \
+program. Exit codes: 0 no module exceeds the limit; 1 a module exceeds it, and the command names it and the cause; \
+2 wrong usage or input, or counting failed.")]
 pub(crate) struct Gate {
-    /// Only these of the baseline; with --update, what it is to have besides: a configuration file, `usecase:NAME`,
-    /// `function:NAME` (its example by itself), or all of a kind, `usecases` or `functions`
+    /// Check only these pipelines of the baseline; with --update, add them to it: a configuration file, `usecase:NAME`,
+    /// `function:NAME` (the function's example), or all `usecases` or `functions`
     #[arg(value_name = "PIPELINE")]
     pub(crate) pipelines: Vec<String>,
-    /// The file that says what they have cost
+    /// The file with the expected costs
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
-    /// Instead of a baseline: another build of forebay, which counts the same now; without PIPELINE all that is built in
+    /// Instead of a baseline: another build of forebay that counts the same pipelines now (default: all built-in ones)
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["baseline", "update"])]
     pub(crate) against: Option<PathBuf>,
-    /// By how much instructions per packet may grow, of a module, of what is no module's, and of all
+    /// Allowed growth of the instructions per packet of each module, of code outside modules, and of the total
     #[arg(long, value_name = "SHARE", default_value = "+0.5%", value_parser = share)]
     pub(crate) max_ipp: f64,
-    /// Write what is counted now into the baseline, and say what changed
+    /// Write the new counts into the baseline, and report the changes
     #[arg(long)]
     pub(crate) update: bool,
     /// Settings of PIPELINE: `n=16`, `batch=64`
@@ -38,7 +39,7 @@ pub(crate) struct Gate {
     pub(crate) json: bool,
 }
 
-/// `+0.5%` as a share.
+/// Parses `+0.5%` as a share.
 fn share(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').map(|text| text.trim().trim_start_matches('+'));
     let percent = number.and_then(|number| number.parse().ok()).filter(|percent| (0.0..=1_000.0).contains(percent));

@@ -4,23 +4,24 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-/// `history`'s arguments.
+/// Arguments of `history`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  forebay history                                      what has changed, of all that was saved
+  forebay history                                      everything that has changed in the saved measurements
   forebay history --module acl0 --figure ipp           one figure of one module
   forebay history --pipeline 'usecase:gw n=4'          one pipeline with one setting
   forebay history --html history.html                  with plots
   forebay history --json | jq '.series[] | select(.steps != [])'
 
-Measurements are saved by `forebay measure PIPELINE --save NAME`. Steps are found by minimum description length: there is no \
-threshold to set. Figures that are counted (emulated) are the same each time, so there every change is a step.")]
+`forebay measure PIPELINE --save NAME` saves measurements. Steps are found by minimum description length, so there is \
+no threshold to set. Counted figures (from emulation) are equal in every run, so every change of them is a step.")]
 pub(crate) struct History {
-    /// The folder that measurements are saved in
+    /// The folder with the saved measurements
     #[arg(long, value_name = "DIR", default_value = super::compare::STORE)]
     pub(crate) store: PathBuf,
-    /// Only this pipeline: its name, or what it was named by, such as `usecase:gw`; either with its settings, too
+    /// Only this pipeline: its name, or its name on the command line, such as `usecase:gw`; both with or without
+    /// settings
     #[arg(long, value_name = "NAME")]
     pub(crate) pipeline: Option<String>,
     /// Only this module; `(all)` is the whole chain
@@ -37,16 +38,16 @@ pub(crate) struct History {
     pub(crate) html: Option<PathBuf>,
 }
 
-/// A figure whose history is told.
+/// A figure whose history can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum Figure {
-    /// Instructions a packet
+    /// Instructions per packet
     Ipp,
-    /// Ticks a packet
+    /// Ticks per packet
     CppTicks,
-    /// Packets a call
+    /// Packets per call
     PacketsPerCall,
-    /// Effective CPU utilisation, of the chain
+    /// Effective CPU utilisation of the chain
     Cur,
 }

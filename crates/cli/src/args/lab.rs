@@ -15,48 +15,49 @@ use super::values::time_within;
 /// Experiments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lab {
-    /// What a packet costs: two chains run to completion and pipelined, hand-over, load against rate, every use case (NALM)
+    /// Measure the cost of a packet: two chains run to completion and pipelined, hand-over, load against rate, every
+    /// use case (NALM)
     #[command(after_help = "\
 Examples:
-  forebay lab lean --out lean                 a few minutes; then open lean/index.html
-  forebay lab lean --out lean --short         seconds, to see what there is
+  forebay lab lean --out lean                 takes a few minutes; then open lean/index.html
+  forebay lab lean --out lean --short         takes seconds, for a first look
   forebay lab lean --out lean --json | jq .chains
 
-It writes results.json, a CSV file for each table, and index.html, which needs nothing besides itself. Nothing else should run \
-on the machine meanwhile; runs that were disturbed are named in the report.")]
+The command writes results.json, a CSV file for each table, and index.html, which needs no other file. Run nothing \
+else on the machine meanwhile; the report names runs that were disturbed.")]
     Lean(LabLean),
-    /// What batches save and what they cost in delay, under every controller: the experiments of Batchy
+    /// Measure the savings and the delay of batches under every controller: the experiments of Batchy
     #[command(after_help = "\
 Examples:
-  forebay lab batching --out batching --short            seconds, in simulated time, to see what there is
-  forebay lab batching --out batching --virtual          in simulated time: nothing that the machine does disturbs it
-  forebay lab batching --out batching                    hours, on this machine's cores
+  forebay lab batching --out batching --short            takes seconds, in simulated time
+  forebay lab batching --out batching --virtual          simulated time: other programs cannot disturb it
+  forebay lab batching --out batching                    takes hours, on this machine's cores
   forebay lab batching --out batching --only static,slo-steps --duration 500ms
   forebay lab batching --out batching --only static --usecase 'vrf 16 4'
 
-It writes results.json, a CSV file for each table, and index.html, which needs nothing besides itself. In simulated time calls take \
-what `forebay profile` has measured here, or else what Batchy published; the report says which.")]
+The command writes results.json, a CSV file for each table, and index.html, which needs no other file. In simulated \
+time, call costs come from `forebay profile` here, else from the Batchy paper; the report names the source.")]
     Batching(LabBatching),
-    /// Which core runs which function: drops beside competitors, predictions, gains of placements (Octans)
+    /// Place functions on cores: drops beside competitors, predictions, gains of placements (Octans)
     #[command(after_help = "\
 Examples:
-  forebay lab placement --out placement                  minutes; then open placement/index.html
-  forebay lab placement --out placement --short          seconds, to see what there is
+  forebay lab placement --out placement                  takes minutes; then open placement/index.html
+  forebay lab placement --out placement --short          takes seconds, for a first look
   forebay lab placement --out placement --only gain,search
 
-It writes results.json, models.json as `forebay place` reads it, a CSV file for each table, and index.html, which \
-needs nothing besides itself. All but the times of searches and the part `validity` is simulated. A run that was \
-interrupted is continued where --out, --short and --seed are the same.")]
+The command writes results.json, models.json for `forebay place`, a CSV file for each table, and index.html, which \
+needs no other file. Everything is simulated except the times of searches and the part `validity`. An interrupted run \
+is continued if --out, --short and --seed are the same.")]
     Placement(LabPlacement),
 }
 
-/// `lab lean`'s arguments.
+/// Arguments of `lab lean`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LabLean {
-    /// The folder that results are written to; it is made where it is not there
+    /// The folder for the results; it is created if it does not exist
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// Fewer and shorter runs
+    /// Make fewer and shorter runs
     #[arg(long)]
     pub(crate) short: bool,
     /// Do not count instructions
@@ -67,28 +68,28 @@ pub(crate) struct LabLean {
     pub(crate) json: bool,
 }
 
-/// `lab batching`'s arguments.
+/// Arguments of `lab batching`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LabBatching {
-    /// The folder that results are written to; it is made where it is not there
+    /// The folder for the results; it is created if it does not exist
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// In simulated time
+    /// Run in simulated time
     #[arg(long = "virtual")]
     pub(crate) simulated: bool,
-    /// Fewer, smaller and shorter runs, in simulated time
+    /// Make fewer, smaller and shorter runs, in simulated time
     #[arg(long, visible_alias = "quick")]
     pub(crate) short: bool,
     /// Only these parts
     #[arg(long, value_name = "PART,…", value_delimiter = ',', value_parser = parts())]
     pub(crate) only: Vec<Part>,
-    /// How often controllers decide, from 1ms (10ms)
+    /// Decision period of the controllers, at least 1ms (default: 10ms)
     #[arg(long, value_name = "TIME", value_parser = period)]
     pub(crate) period: Option<Nanos>,
-    /// How long a run of the static experiment is, once its controller has settled (1s)
+    /// Duration of each run of the static experiment after its controller has settled (default: 1s)
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Nanos>,
-    /// How often each run of the static experiment is made (20)
+    /// Repetitions of each run of the static experiment (default: 20)
     #[arg(long, value_name = "N", value_parser = runs)]
     pub(crate) runs: Option<usize>,
     /// Only these use cases in the parts `static` and `grid`: `vrf`, or with its sizes `vrf 16 4`
@@ -102,19 +103,19 @@ pub(crate) struct LabBatching {
     pub(crate) json: bool,
 }
 
-/// `lab placement`'s arguments.
+/// Arguments of `lab placement`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LabPlacement {
-    /// The folder that results are written to; it is made where it is not there
+    /// The folder for the results; it is created if it does not exist
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// Fewer co-runs, smaller instances
+    /// Make fewer co-runs and use smaller instances
     #[arg(long, visible_alias = "quick")]
     pub(crate) short: bool,
     /// Only these parts
     #[arg(long, value_name = "PART,…", value_delimiter = ',', value_parser = placement_parts())]
     pub(crate) only: Vec<placement::Part>,
-    /// What random numbers begin with: the same seed gives the same figures
+    /// The seed of random numbers; runs with the same seed give the same figures
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
     /// Print the results as JSON
@@ -124,7 +125,7 @@ pub(crate) struct LabPlacement {
 
 fn placement_parts() -> impl TypedValueParser<Value = placement::Part> {
     let names = || placement::Part::ALL.iter().map(|part| part.name());
-    // Only names of parts get here.
+    // clap has already refused all other names.
     PossibleValuesParser::new(names()).map(|name| {
         placement::Part::ALL.iter().copied().find(|part| part.name() == name).unwrap_or(placement::Part::Order)
     })
@@ -142,19 +143,19 @@ fn runs(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|runs| (1..=10_000).contains(runs)).ok_or_else(|| "allowed are 1 to 10000".to_owned())
 }
 
-/// A use case that the experiment has, and its sizes.
+/// Parses a use case of the experiment, with optional sizes.
 fn usecase(text: &str) -> Result<String, String> {
     let text = text.trim();
     let name = text.split(' ').next().unwrap_or_default();
     match batching::USECASES.contains(&name) {
         true => Ok(text.to_owned()),
-        false => Err(format!("allowed are {}, also with sizes as in `vrf 16 4`", batching::USECASES.join(", "))),
+        false => Err(format!("allowed are {}, optionally with sizes as in `vrf 16 4`", batching::USECASES.join(", "))),
     }
 }
 
 fn parts() -> impl TypedValueParser<Value = Part> {
     let names = || Part::ALL.iter().map(|part| part.name());
-    // Only names of parts get here.
+    // clap has already refused all other names.
     PossibleValuesParser::new(names())
         .map(|name| Part::ALL.iter().copied().find(|part| part.name() == name).unwrap_or(Part::Static))
 }

@@ -1,43 +1,44 @@
-//! The command line of `measure PIPELINE`, and of what it runs under valgrind.
+//! The command line of `measure PIPELINE`, and of the program that it runs under valgrind.
 
 use std::path::PathBuf;
 
 use forebay_units::Nanos;
 
-/// `measure`'s arguments.
+/// Arguments of `measure`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   forebay measure usecase:gw --set n=16
   forebay measure gateway.yaml --json | jq .chain
   forebay measure usecase:gw --save before
-  forebay measure usecase:gw --search        how much it carries without loss
+  forebay measure usecase:gw --search        the highest rate without loss
 
-Ticks are measured on this machine while the pipeline runs; instructions are counted under valgrind's callgrind, in simulated \
-time, and are the same in every run. What this host cannot tell is n/a: \
-without valgrind, instructions are.")]
+Ticks are measured on this machine while the pipeline runs. Instructions are counted under valgrind's callgrind, in \
+simulated time, and are equal in every run. A figure that this host cannot measure shows n/a: without valgrind, \
+instructions are n/a.")]
 pub(crate) struct Measure {
-    /// A configuration file, `usecase:NAME`, `function:NAME` (its example by itself), or with --no-count `-`
+    /// A configuration file, `usecase:NAME`, `function:NAME` (the function's example), or with --no-count `-` for
+    /// standard input
     pub(crate) pipeline: String,
     /// Set a use case's parameter or override a part of the configuration: `n=16`, `batch=64`
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::values::setting)]
     pub(crate) set: Vec<String>,
-    /// How long ticks are measured
+    /// Measuring time for ticks
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
     pub(crate) duration: Nanos,
     /// Do not count instructions
     #[arg(long)]
     pub(crate) no_count: bool,
-    /// Keep the figures under this name, with this program, for `compare` and `history`
+    /// Save the figures and this program under this name, for `compare` and `history`
     #[arg(long, value_name = "NAME")]
     pub(crate) save: Option<String>,
-    /// Where measurements are kept
+    /// The folder for saved measurements
     #[arg(long, value_name = "DIR", default_value = super::compare::STORE, requires = "save")]
     pub(crate) store: PathBuf,
-    /// Search the rates that are carried without loss (NDR) and with at most 0.5 % of it (PDR)
+    /// Search the highest rates without loss (NDR) and with at most 0.5 % loss (PDR)
     #[arg(long)]
     pub(crate) search: bool,
-    /// How long the search may take
+    /// Time limit of the search
     #[arg(long, value_name = "TIME", default_value = "30s", requires = "search", value_parser = search_time)]
     pub(crate) search_time: Nanos,
     /// Print JSON
@@ -45,7 +46,7 @@ pub(crate) struct Measure {
     pub(crate) json: bool,
 }
 
-/// `count`'s arguments.
+/// Arguments of `count`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Count {
     /// A configuration file or `usecase:NAME`
@@ -53,18 +54,18 @@ pub(crate) struct Count {
     /// Settings
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::values::setting)]
     pub(crate) set: Vec<String>,
-    /// The first module that is told apart
+    /// The first module that is counted separately
     #[arg(long)]
     pub(crate) first: usize,
-    /// Packets that enter before
+    /// Packets that enter before counting starts
     #[arg(long)]
     pub(crate) before: u64,
-    /// Packets that enter while it counts
+    /// Packets that enter during counting
     #[arg(long)]
     pub(crate) packets: u64,
 }
 
-/// In less hardly a turn is timed.
+/// Parses a measuring time. Shorter times hardly contain one turn.
 fn duration(text: &str) -> Result<Nanos, String> {
     super::values::time_within(text, Nanos(1_000_000)..=Nanos(3_600_000_000_000), "1ms to 1h")
 }

@@ -1,4 +1,4 @@
-//! `place`'s arguments.
+//! The arguments of `forebay place`.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use forebay_units::Nanos;
 use super::Running;
 use super::values::{setting, time_within};
 
-/// `place`'s arguments.
+/// Arguments of `place`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -17,13 +17,13 @@ Examples:
   forebay place chains.yaml --topology 2x12 --models models.json
   forebay place chains.yaml --objective cores                the fewest cores that serve all rates
   forebay place chains.yaml --search octans                  the paper's heuristic
-  forebay place chains.yaml --explain                        what each move would cost
+  forebay place chains.yaml --explain                        the cost of each move
   forebay place chains.yaml --from now.json --moves 2        at most two functions move
   forebay place chains.yaml --write edge.yaml --spare        a pipeline for `forebay run edge.yaml`
-  forebay place chains.yaml --apply --moves 2                move at most two functions of what runs
+  forebay place chains.yaml --apply --moves 2                move at most two functions of the running pipeline
 
-Exit codes: 0 all chains are placed; 1 chains do not fit (they are named), or a delay objective is missed; 2 bad \
-usage or input, or the placement cannot be applied.")]
+Exit codes: 0 all chains are placed; 1 chains do not fit (the command names them), or a delay objective is missed; \
+2 wrong usage or input, or the placement cannot be applied.")]
 pub(crate) struct Place {
     /// A file of chains, or `-` for standard input
     #[arg(value_name = "CHAINS")]
@@ -31,56 +31,56 @@ pub(crate) struct Place {
     /// `host`, an XML file that hwloc wrote, or NODESxCORES such as 2x12 (see `forebay topology`)
     #[arg(long, value_name = "TOPOLOGY", default_value = "host")]
     pub(crate) topology: String,
-    /// Where the kernel's files are: DIR/proc, DIR/sys; only with `--topology host`
+    /// The root of the kernel's files: DIR/proc, DIR/sys; only with `--topology host`
     #[arg(long, value_name = "DIR")]
     pub(crate) root: Option<PathBuf>,
-    /// Place functions on all hardware threads: by default on one of each core
+    /// Place functions on all hardware threads (default: on one thread of each core)
     #[arg(long)]
     pub(crate) smt: bool,
-    /// Models of functions; later files add to earlier ones (this machine's by default)
+    /// Models of functions; later files add to earlier ones (default: this machine's models)
     #[arg(long, value_name = "FILE")]
     pub(crate) models: Vec<PathBuf>,
-    /// Refuse functions without a model: by default they are measured on this machine first, unless `--models` or
+    /// Refuse functions without a model. By default `place` measures them on this machine first, unless `--models` or
     /// another topology is given
     #[arg(long)]
     pub(crate) no_profile: bool,
-    /// What to look for
+    /// The goal of the placement
     #[arg(long, value_enum, default_value_t = ObjectiveName::Served)]
     pub(crate) objective: ObjectiveName,
-    /// How to look for it
+    /// The search algorithm
     #[arg(long, value_enum, default_value_t = SearchName::Exact)]
     pub(crate) search: SearchName,
-    /// How long the search may take, 1ms to 1h; it ends with the best placement found and a bound
+    /// Time limit of the search, 1ms to 1h; at the limit, the result is the best placement found so far, with a bound
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = limit)]
     pub(crate) limit: Nanos,
-    /// What `--search random` draws from
+    /// The seed of `--search random`
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// A placement that runs already, as `place --json` printed it: functions that stay keep their cores
+    /// The current placement, as `place --json` printed it: functions that stay keep their cores
     #[arg(long, value_name = "FILE", group = "earlier")]
     pub(crate) from: Option<PathBuf>,
-    /// How many functions may run elsewhere than in `--from`, or with `--apply` than now
+    /// Maximum number of functions that move, relative to `--from` or, with `--apply`, to the running pipeline
     #[arg(long, value_name = "M", requires = "earlier")]
     pub(crate) moves: Option<usize>,
-    /// Solve rates and contention together: functions that wait for others compete for less
+    /// Solve rates and contention together: a function that waits for others also competes less
     #[arg(long)]
     pub(crate) rate_coupled: bool,
-    /// For each chain, the best other domain and what a move there costs
+    /// Show for each chain the best other domain and the cost of a move there
     #[arg(long)]
     pub(crate) explain: bool,
     /// Override a part of the file of chains
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub(crate) set: Vec<String>,
-    /// Write the pipeline of the placement, which `forebay run` runs
+    /// Write the pipeline of the placement to this file, for `forebay run`
     #[arg(long, value_name = "PIPELINE")]
     pub(crate) write: Option<PathBuf>,
-    /// With `--write`: workers also on cores without functions. They sleep until `--apply` moves functions there
+    /// With `--write`: also add workers on cores without functions. They sleep until `--apply` moves functions there
     #[arg(long, requires = "write")]
     pub(crate) spare: bool,
-    /// Move the modules of a running pipeline to these cores, on which it has workers
+    /// Move the modules of a running pipeline to the chosen cores; it must have workers on them
     #[arg(long, group = "earlier")]
     pub(crate) apply: bool,
-    /// With `--apply`: also move modules whose sessions are lost by it
+    /// With `--apply`: also move modules that lose their sessions
     #[arg(long, requires = "apply")]
     pub(crate) lose_sessions: bool,
     #[command(flatten)]
@@ -93,31 +93,31 @@ pub(crate) struct Place {
     pub(crate) json: bool,
 }
 
-/// What can be looked for.
+/// The goals of a placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ObjectiveName {
-    /// The most weighted packets, of each chain up to its rate
+    /// The highest weighted packet rate, up to the stated rate of each chain
     Served,
-    /// The most packets, whatever comes
+    /// The highest total packet rate, without stated rates
     Sum,
     /// The fewest cores that serve all rates
     Cores,
 }
 
-/// How it can be looked for.
+/// The search algorithms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SearchName {
     /// Branch and bound, with a proof of how good the placement is
     Exact,
     /// The heuristic of the Octans paper
     Octans,
-    /// Functions in turn on the domain with the least share of its cores in use
+    /// Each function in turn on the domain with the smallest share of used cores
     NodeBalancing,
-    /// Functions in turn on the home domain, then on others
+    /// Each function in turn on the home domain, then on others
     NodeFirst,
-    /// Functions in turn on any free core
+    /// Each function in turn on any free core
     Random,
-    /// Every placement, one after the other
+    /// Try every placement
     BruteForce,
 }
 

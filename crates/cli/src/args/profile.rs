@@ -7,52 +7,51 @@ use forebay_units::Nanos;
 
 use super::values::time_within;
 
-/// `profile`'s arguments.
+/// Arguments of `profile`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  forebay profile                          every function; half a minute, the first time
-  forebay profile acl ip_lookup            some
-  forebay profile --again acl              once more, though it is known
+  forebay profile                          every function; takes half a minute the first time
+  forebay profile acl ip_lookup            two functions
+  forebay profile --again acl              measure again, although a result is stored
   forebay profile --batch 256              for larger batches
-  forebay profile usecase:gw --set n=4     the modules of a pipeline, with their parameters, where they stand
-  forebay profile edge.yaml                the same of a file: generated packets come instead of those of interfaces
+  forebay profile usecase:gw --set n=4     the modules of a pipeline, with their parameters
+  forebay profile edge.yaml                a file; generated packets replace those of its interfaces
   forebay profile --json | jq '.functions | map_values(.batchiness)'
-  forebay profile --co-runs acl ip_lookup  how much slower they run beside competitors, and models of that
-  forebay profile --co-runs                the same of every function: some minutes; a signal ends it, and it goes on
-                                           from there the next time
-  forebay profile --co-runs tables.yaml    of the modules of a pipeline, each by itself with its parameters
+  forebay profile --co-runs acl ip_lookup  their slowdown beside competitors, and models of it
+  forebay profile --co-runs                every function; some minutes; after a signal, the next call continues
+  forebay profile --co-runs tables.yaml    each module of a pipeline, with its parameters
 
-A call on b packets costs T0 + T1 b. The smaller the batchiness, the more is saved by full batches. What was measured \
-is kept in $XDG_CACHE_HOME/forebay/profile (else ~/.cache/forebay/profile), for this CPU model and this build. Runs \
-and simulations of a pipeline take what was measured of its modules, else what was measured of their functions' \
-examples; controllers of a run learn on from there.
+A call on b packets costs T0 + T1 b. The smaller the batchiness, the more time full batches save. The command stores \
+its results in $XDG_CACHE_HOME/forebay/profile (else ~/.cache/forebay/profile), for this CPU model and this build. \
+Runs and simulations of a pipeline use the stored costs of its modules, else those of their functions' examples. \
+Controllers of a run start from them and keep learning.
 
-With --co-runs each function runs on a core of its own, alone and beside competitors on the others: other functions, \
-and synthetic ones that take parts of the shared cache and of the memory's bandwidth. The models of that are what \
-`forebay place` predicts rates with. They are kept in forebay/placement beside profiles, and the runs in \
+With --co-runs, each function runs on a core of its own, first alone and then beside competitors on other cores: \
+other functions, and synthetic ones that use parts of the shared cache and of the memory bandwidth. `forebay place` \
+predicts rates with the resulting models. They are stored in forebay/placement beside the profiles, and the runs in \
 forebay/co-runs.")]
 pub(crate) struct Profile {
-    /// Functions, as `forebay list functions` has them, or a pipeline (`usecase:NAME` or a file); all functions without
-    /// any
+    /// Functions, as `forebay list functions` shows them, or a pipeline (`usecase:NAME` or a file); default: all
+    /// functions
     #[arg(value_name = "FUNCTION|PIPELINE")]
     pub(crate) functions: Vec<String>,
-    /// Of a pipeline: its settings
+    /// Settings of the pipeline
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Measure also what is known
+    /// Also measure functions whose results are stored
     #[arg(long)]
     pub(crate) again: bool,
-    /// The largest batch (32; of a pipeline its own)
+    /// The largest batch, in packets (default: 32; for a pipeline, its own)
     #[arg(long, value_name = "N", value_parser = batch)]
     pub(crate) batch: Option<usize>,
-    /// How long each function is measured (600ms; with --co-runs 6s)
+    /// Measuring time per function (default: 600ms; with --co-runs 6s)
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) time: Option<Nanos>,
-    /// Measure how much slower functions run beside competitors on other cores
+    /// Measure the slowdown of functions beside competitors on other cores
     #[arg(long)]
     pub(crate) co_runs: bool,
-    /// With --co-runs: how often all functions take their turn
+    /// With --co-runs: number of passes over all functions
     #[arg(long, value_name = "N", default_value_t = 3, requires = "co_runs",
         value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(crate) passes: u8,
@@ -71,8 +70,8 @@ pub(crate) struct Profile {
 }
 
 fn batch(text: &str) -> Result<usize, String> {
-    let told = || format!("allowed are {} to {}", Effort::BATCHES.start(), Effort::BATCHES.end());
-    text.parse().ok().filter(|batch| Effort::BATCHES.contains(batch)).ok_or_else(told)
+    let out_of_range = || format!("allowed are {} to {}", Effort::BATCHES.start(), Effort::BATCHES.end());
+    text.parse().ok().filter(|batch| Effort::BATCHES.contains(batch)).ok_or_else(out_of_range)
 }
 
 fn time(text: &str) -> Result<Nanos, String> {

@@ -2,34 +2,35 @@
 
 use std::path::PathBuf;
 
-/// `replay`'s arguments.
+/// Arguments of `replay`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   forebay run usecase:gw --set slo=300us --set fold=off --controller optimal --decisions day.jsonl --duration 20s
-  forebay replay day.jsonl                                 the same controller: it decides the same
-  forebay replay day.jsonl --controller gradient           another one
+  forebay replay day.jsonl                                 the same controller: it makes the same decisions
+  forebay replay day.jsonl --controller gradient           another controller
   forebay replay day.jsonl --controller static --set trigger=8 --guard 0.2
   forebay replay day.jsonl --json | jq .parts[0].summary
 
-What was recorded stays as it was: each period the other controller sees the triggers that were in force then. What both decide is \
-told by the batch model. Exit codes: 0 done; 2 bad usage, or what is no recording.")]
+The recording stays as it is: in each period, the other controller sees the triggers that were in force then. The \
+batch model predicts the effect of both decisions. Exit codes: 0 success; 2 wrong usage, or the file is not a \
+recording.")]
 pub(crate) struct Replay {
-    /// What `forebay run --decisions` has written
+    /// The file that `forebay run --decisions` wrote
     pub(crate) file: PathBuf,
-    /// Who decides (`forebay list controllers`); without it, the recorded one
+    /// The controller that decides (`forebay list controllers`; default: the recorded one)
     #[arg(long, value_name = "NAME")]
     pub(crate) controller: Option<String>,
     /// Set one of the controller's parameters (`forebay describe NAME`)
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::values::parameter)]
     pub(crate) set: Vec<String>,
-    /// The part of each delay objective that is kept in reserve, 0 to less than 1; without it, the recorded one
+    /// The share of each delay objective that is kept in reserve, 0 to less than 1 (default: the recorded one)
     #[arg(long, value_name = "PART", value_parser = guard)]
     pub(crate) guard: Option<f64>,
-    /// How many of the last periods are shown
+    /// Show this many of the last periods
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = super::values::whole::<usize>)]
     pub(crate) periods: usize,
-    /// Print JSON: every period
+    /// Print JSON with every period
     #[arg(long)]
     pub(crate) json: bool,
 }

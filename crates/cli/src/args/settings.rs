@@ -1,4 +1,4 @@
-//! What the command line sets of a configuration that is to run.
+//! Configuration settings on the command line.
 
 use clap::builder::NonEmptyStringValueParser;
 use forebay_graph::secret::without_keys;
@@ -12,23 +12,23 @@ pub(crate) struct Settings {
     /// Set a use case's parameter or override a part of the configuration: `n=16`, `ports.red.generator.rate=2Mpps`
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub(crate) set: Vec<String>,
-    /// Which module runs next: everything in order, or modules by their weights; the same as `--set scheduler=NAME`
+    /// Order in which modules run: all in order, or by their weights; equals `--set scheduler=NAME`
     #[arg(long, value_name = "NAME", value_parser = ["run-to-completion", "weighted-fair"])]
     pub(crate) scheduler: Option<String>,
-    /// What sets triggers so that flows keep their delay objectives (`forebay list controllers`); the same as `--set
-    /// control.batching=NAME`
+    /// The controller that sets triggers to keep the flows' delay objectives (`forebay list controllers`); equals
+    /// `--set control.batching=NAME`
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) controller: Option<String>,
-    /// Run on so many workers, each with its share of the sessions: the same as so many plain entries under `workers:`
+    /// Run on N workers, each with its share of the sessions; equals N empty entries under `workers:`
     #[arg(long, value_name = "N", value_parser = workers)]
     pub(crate) workers: Option<usize>,
-    /// What everything random derives from: the same as `--set seed=N`
+    /// The seed of all random numbers; equals `--set seed=N`
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     pub(crate) seed: Option<u64>,
 }
 
 impl Settings {
-    /// All of them: each as it was written, and as a setting.
+    /// Returns all settings: each as it was written, and as a `KEY=VALUE` setting.
     pub(crate) fn all(&self) -> impl Iterator<Item = (String, String)> {
         let set = self.set.iter().map(|set| (format!("--set {}", shown_setting(set)), set.clone()));
         let scheduler = self.scheduler.iter().map(|name| (format!("--scheduler {name}"), format!("scheduler={name}")));
@@ -42,23 +42,23 @@ impl Settings {
         set.chain(scheduler).chain(controller).chain(seed).chain(workers)
     }
 
-    /// The same problems, those of settings that have a flag of their own told by that flag.
+    /// Returns the same problems. A problem of a setting that has its own option names that option.
     pub(crate) fn as_written(&self, mut problems: Problems) -> Problems {
         for (written, setting) in self.all() {
             let as_set = format!("--set {}", shown_setting(&setting));
             problems.all.iter_mut().filter(|it| it.shown == as_set).for_each(|it| it.shown.clone_from(&written));
         }
         for problem in &mut problems.all {
-            let way =
+            let hint =
                 with_parameters(problem).map(|setting| format!(": on the command line `--set '{setting}'` instead"));
-            problem.message.push_str(&way.unwrap_or_default());
+            problem.message.push_str(&hint.unwrap_or_default());
         }
         problems
     }
 }
 
-/// The setting that names a controller with its parameters, where one was given that cannot: `--controller` and `control.batching=NAME`
-/// leave no place for them.
+/// If a controller was named without the parameters that it needs, returns a setting with room for them: `--controller`
+/// and `control.batching=NAME` cannot carry parameters.
 fn with_parameters(problem: &Problem) -> Option<String> {
     if let Some((_, written)) = problem.message.split_once(" needs parameters: write `batching: ") {
         return Some(format!("control.batching={}", written.strip_suffix('`')?));

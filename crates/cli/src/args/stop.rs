@@ -1,22 +1,22 @@
-//! `stop`'s arguments.
+//! The arguments of `forebay stop`.
 
 use forebay_units::Nanos;
 
 use super::Running;
 use super::values::timeout;
 
-/// `stop`'s arguments.
+/// Arguments of `stop`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  forebay stop                            the only pipeline that runs
+  forebay stop                            the only running pipeline
   forebay stop --instance edge
   forebay stop --timeout 2min --json
 
-The pipeline ends as it does by SIGTERM: queues are emptied, ports closed, its summary printed. Exit codes: 0 it has ended, however; \
-1 it has not ended in time; 2 there is none, or bad usage.")]
+The pipeline stops as on SIGTERM: it processes its queues, closes its ports and prints its summary. Exit codes: 0 it \
+has ended, with any result; 1 it has not ended in time; 2 no such pipeline runs, or wrong usage.")]
 pub(crate) struct Stop {
-    /// How long to wait for its end, up to an hour
+    /// Maximum time to wait, 1ms to 3600s
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = timeout)]
     pub(crate) timeout: Nanos,
     /// Print JSON

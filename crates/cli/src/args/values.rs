@@ -1,4 +1,4 @@
-//! How arguments are read.
+//! Parsers of argument values.
 
 use std::ops::RangeInclusive;
 
@@ -6,20 +6,23 @@ use forebay_pipeline::shown_setting;
 use forebay_protocol::WantedWorkers;
 use forebay_units::Nanos;
 
-/// A setting of a configuration. One of nothing would take a key away, such as an objective: that is to be said, by `null`.
+/// Parses a setting of a configuration. Refuses an empty value, which would remove a key such as an objective; `null`
+/// removes a key.
 pub(super) fn setting(text: &str) -> Result<String, String> {
-    let told = parameter(text)?;
-    match told.split_once('=') {
+    let setting = parameter(text)?;
+    match setting.split_once('=') {
         Some((key, value)) if value.trim().is_empty() => {
             let shown = shown_setting(&format!("{}=null", key.trim()));
             let key = shown.split_once('=').map_or(shown.as_str(), |(key, _)| key);
-            Err(format!("it has no value: `{key}=null` leaves the key out, `{key}={{}}` is one without parameters"))
+            Err(format!(
+                "the value is missing: `{key}=null` leaves the key out, `{key}={{}}` sets it without parameters"
+            ))
         }
-        _ => Ok(told),
+        _ => Ok(setting),
     }
 }
 
-/// A parameter, held against a schema that says what nothing is.
+/// Parses a parameter. Its value may be empty: the parameter's schema defines the meaning.
 pub(super) fn parameter(text: &str) -> Result<String, String> {
     match text.split_once('=') {
         Some((key, _)) if !key.trim().is_empty() => Ok(text.to_owned()),
@@ -32,7 +35,7 @@ pub(super) fn trigger(text: &str) -> Result<(String, usize), String> {
     parts.ok_or_else(|| "write MODULE=N, such as route=16".to_owned())
 }
 
-/// A module with the workers that are to run it.
+/// Parses a module with the workers that shall run it.
 pub(super) fn moved(text: &str) -> Result<WantedWorkers, String> {
     let parts = text.rsplit_once('=').and_then(|(module, workers)| {
         let to = workers.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
@@ -59,16 +62,16 @@ pub(super) fn watched(text: &str) -> Result<Nanos, String> {
     time_within(text, Nanos(1_000_000)..=Nanos(86_400_000_000_000), "1ms to 86400s")
 }
 
-/// A time, as long as is allowed, which is told in words where it is not.
-pub(super) fn time_within(text: &str, allowed: RangeInclusive<Nanos>, told: &str) -> Result<Nanos, String> {
+/// Parses a time in the allowed range; `range` is the range in words, for the error.
+pub(super) fn time_within(text: &str, allowed: RangeInclusive<Nanos>, range: &str) -> Result<Nanos, String> {
     let time: Nanos = text.parse().map_err(|error: forebay_units::quantity::UnitError| error.to_string())?;
-    if allowed.contains(&time) { Ok(time) } else { Err(format!("allowed are {told}")) }
+    if allowed.contains(&time) { Ok(time) } else { Err(format!("allowed are {range}")) }
 }
 
 pub(super) fn cost(text: &str) -> Result<(String, forebay_graph::Cost), String> {
     let parts = text.rsplit_once('=').and_then(|(name, cost)| {
         let (per_batch, per_packet) = cost.split_once('+').unwrap_or((cost, "0"));
-        // Together they must not bring the clock to its end: an hour a packet is enough for anybody.
+        // The sum must not overflow the clock; an hour per packet is more than enough.
         let nanos = |text: &str| text.trim().parse().ok().filter(|nanos| *nanos <= 3_600_000_000_000u64);
         let cost = forebay_graph::Cost { per_batch: nanos(per_batch)?, per_packet: nanos(per_packet)? };
         (!name.trim().is_empty()).then(|| (name.to_owned(), cost))
@@ -78,7 +81,7 @@ pub(super) fn cost(text: &str) -> Result<(String, forebay_graph::Cost), String> 
     })
 }
 
-/// A whole number; what is none is told in words, not in those of the standard library.
+/// Parses a whole number. The error names the allowed range.
 pub(super) fn whole<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
     let number = text.parse::<u64>().ok().and_then(|number| N::try_from(number).ok());
     number.ok_or_else(|| format!("allowed are whole numbers from 0 to {}", u64::MAX))
@@ -93,18 +96,18 @@ mod tests {
         assert_eq!(trigger("route=16"), Ok(("route".to_owned(), 16)));
         assert!(trigger("route").is_err() && trigger("route=-1").is_err());
         assert!(setting("n=16").is_ok() && setting("=16").is_err() && setting("n").is_err());
-        // An objective was taken away by a variable of a script that was not set.
+        // Regression: an unset variable of a script removed an objective.
         for wrong in ["flows.0.slo=", "flows.0.slo= "] {
-            assert!(setting(wrong).is_err_and(|told| told.contains("`flows.0.slo=null` leaves")), "{wrong}");
+            assert!(setting(wrong).is_err_and(|error| error.contains("`flows.0.slo=null` leaves")), "{wrong}");
         }
         assert!(setting("flows.0.slo=null").is_ok() && parameter("trigger=").is_ok() && parameter("=3").is_err());
         let (name, cost) = cost("acl=500+20").expect("well-formed");
         assert_eq!((name.as_str(), cost.per_batch, cost.per_packet), ("acl", 500, 20));
         for wrong in ["acl=5+5+5", "=5", " =5+1", "acl=", "acl=1.5+2", "acl=-1+2", "acl=3600000000001", "acl"] {
-            assert!(super::cost(wrong).is_err_and(|told| told.contains("whole nanoseconds of up to")), "{wrong}");
+            assert!(super::cost(wrong).is_err_and(|error| error.contains("whole nanoseconds of up to")), "{wrong}");
         }
         for wrong in ["-1", "x", "", "99999999999999999999"] {
-            assert!(whole::<usize>(wrong).is_err_and(|told| told.contains("whole numbers")), "{wrong}");
+            assert!(whole::<usize>(wrong).is_err_and(|error| error.contains("whole numbers")), "{wrong}");
         }
         assert!(interval("1ns").is_err() && whole("7") == Ok(7_usize));
     }

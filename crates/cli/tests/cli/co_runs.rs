@@ -161,7 +161,7 @@ fn wrong_arguments_are_refused() {
     let cache = TempDir::new().expect("a folder");
     for (arguments, words) in [
         (&["alc"][..], "there is no function 'alc' (did you mean 'acl'?)"),
-        (&["usecase:gw", "acl"], "usecase:gw, acl: allowed is one pipeline, or functions"),
+        (&["usecase:gw", "acl"], "usecase:gw, acl: name one pipeline, or functions"),
         (&["acl", "--set", "n=4"], "--set n=4: functions are measured with the parameters of their examples"),
         (&["acl", "--passes", "0"], "0"),
         (&["acl", "--batch", "3"], "allowed are 4 to 256"),

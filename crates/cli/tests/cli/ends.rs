@@ -221,7 +221,7 @@ fn null_leaves_any_key_out() {
         assert_eq!(done.code, Some(0), "{key}: {}", done.err);
     }
     for (key, why) in [
-        ("batch=", "it has no value"),
+        ("batch=", "the value is missing"),
         ("modules.wall.firewall.typo", "unknown key 'typo'"),
         ("modules.wall.firewall.state", "`state` is missing"),
         ("ports", "`ports` is missing"),

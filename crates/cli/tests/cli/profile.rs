@@ -127,7 +127,7 @@ fn what_is_broken_is_told_and_measured_anew() {
     for (there, said) in [(&text[..100], "not a profile: EOF"), (&other, "it is not valid here")] {
         fs::write(&file, there).expect("our own file");
         let done = cache.profile(&short);
-        assert!(done.err.contains(said) && done.err.ends_with(": it is measured again\n"), "{}", done.err);
+        assert!(done.err.contains(said) && done.err.ends_with(": measuring again\n"), "{}", done.err);
         assert!(done.well().contains("1 function measured, 0 known."));
         let done = cache.profile(&short);
         assert_eq!(done.err, "");
@@ -145,7 +145,7 @@ fn without_a_place_it_is_measured_all_the_same() {
     let short = ["ttl", "--time", "10ms", "--batch", "4", "--json"];
     let done = done(cache.command(&short).env("XDG_CACHE_HOME", &file));
     assert!(
-        done.err.contains("Not a directory") && done.err.contains(": what is measured is not kept\n"),
+        done.err.contains("Not a directory") && done.err.contains(": the measured costs are not stored\n"),
         "{}",
         done.err
     );
@@ -243,8 +243,8 @@ fn a_pipeline_that_cannot_be_measured_is_refused() {
     let file = file.to_str().expect("UTF-8");
     for (arguments, said) in [
         (&[file][..], "'never' writes some.pcap: measuring would fill it with made-up packets"),
-        (&[file, "--set", "batch=2"], "its largest batch is 2: allowed are 4 to 256; `--batch N` measures others"),
-        (&[file, "ttl"], "allowed is one pipeline, or functions"),
+        (&[file, "--set", "batch=2"], "largest batch 2 is out of range (4 to 256); set another with `--batch N`"),
+        (&[file, "ttl"], "name one pipeline, or functions"),
         (&["ttl", "--set", "batch=8"], "functions are measured with the parameters of their examples: name a pipeline"),
         (&["usecase:gv"], "did you mean 'gw'"),
         (&["./nowhere.yaml"], "No such file"),
