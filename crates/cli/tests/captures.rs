@@ -1,5 +1,5 @@
-//! Real captures through a firewall, a NAT and a router, and through the gateway use case. The captures are not part
-//! of the project; where they are not there the tests say so and do nothing.
+//! Real captures through a firewall, a NAT and a router, and through the gateway use case. The captures are not part of
+//! the project. If they are missing, the tests print that they are skipped.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use serde_json::json;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// The captures with their numbers of packets, as their own list states them.
+/// The captures with their numbers of packets, as listed in their folder.
 const CAPTURES: [(&str, u64); 5] = [
     ("web.pcap", 4_631),
     ("many-flows.pcap", 7_133),
@@ -24,24 +24,25 @@ const CAPTURES: [(&str, u64); 5] = [
 
 fn captures() -> Vec<(PathBuf, u64)> {
     let folder = Path::new(ROOT).join("../shared/data/pcap");
-    let there = CAPTURES.iter().map(|(name, packets)| (folder.join(name), *packets)).filter(|(path, _)| path.exists());
-    let there: Vec<_> = there.collect();
-    if there.is_empty() {
+    let existing =
+        CAPTURES.iter().map(|(name, packets)| (folder.join(name), *packets)).filter(|(path, _)| path.exists());
+    let existing: Vec<_> = existing.collect();
+    if existing.is_empty() {
         let _ = writeln!(std::io::stderr(), "skipped: no captures in {}", folder.display());
     }
-    there
+    existing
 }
 
-/// How many frames of a capture tshark calls malformed, or finds a wrong IPv4, TCP or UDP checksum in; `None` without
-/// tshark.
+/// Returns the number of frames of a capture that tshark calls malformed, or that have a wrong IPv4, TCP or UDP
+/// checksum; `None` without tshark.
 fn malformed(capture: &Path) -> Option<usize> {
     let checks = ["ip", "tcp", "udp"].map(|protocol| format!("{protocol}.check_checksum:TRUE"));
     let wrong = "_ws.malformed || ip.checksum.status == 0 || tcp.checksum.status == 0 || udp.checksum.status == 0";
     let mut tshark = Command::new("tshark");
-    // Each packet by itself: what a stream put together from several looks like depends on the order of its directions.
-    let alone = ["tcp.desegment_tcp_streams", "http.desegment_headers", "http.desegment_body"];
-    let alone = alone.map(|option| format!("{option}:FALSE"));
-    for option in checks.iter().chain(&alone) {
+    // Packets are checked one by one: the result of stream reassembly depends on the order of the two directions.
+    let unassembled = ["tcp.desegment_tcp_streams", "http.desegment_headers", "http.desegment_body"];
+    let unassembled = unassembled.map(|option| format!("{option}:FALSE"));
+    for option in checks.iter().chain(&unassembled) {
         tshark.args(["-o", option]);
     }
     tshark.arg("-r").arg(capture).args(["-Y", wrong, "-T", "fields", "-e", "frame.number"]);
@@ -52,16 +53,16 @@ fn malformed(capture: &Path) -> Option<usize> {
 }
 
 #[test]
-fn captures_pass_a_firewall_a_nat_and_a_router_and_what_is_written_is_sound() {
+fn captures_pass_a_firewall_a_nat_and_a_router_and_the_output_is_well_formed() {
     for (capture, packets) in captures() {
         let folder = tempfile::tempdir().expect("a folder");
         let result = folder.path().join("result.pcap");
         let example = Path::new(ROOT).join("examples/capture.yaml");
         let source = Source::read(&example)
             .expect("the example")
-            .set(format!("ports.in.pcap.read={}", capture.canonicalize().expect("it is there").display()))
+            .set(format!("ports.in.pcap.read={}", capture.canonicalize().expect("it is existing").display()))
             .set(format!("ports.out.pcap.write={}", result.display()))
-            // Hosts that talk to themselves by 127.0.0.1.
+            // Some hosts talk to themselves over 127.0.0.1.
             .set("modules.valid.ip_validate.martians=pass".to_owned());
         let frequency = Frequency::new(1e9);
         let plan = load(&source, Conditions { frequency, simulated: true }).expect("the example loads").plans.remove(0);

@@ -1,4 +1,4 @@
-//! Mistakes of newcomers, and the errors of `check` and `run`.
+//! Mistakes of new users, and the errors of `check` and `run`.
 
 use std::io::Write as _;
 
@@ -6,7 +6,7 @@ use assert_cmd::Command;
 
 use crate::{Done, File, ROUTER, forebay};
 
-/// Returns the error of `check` for ports, modules and lines that it must refuse.
+/// Returns the error of `check` for a configuration that it must refuse.
 fn refused(text: &str) -> String {
     let file = File::new(text);
     let done = forebay(&["check", file.path()]);
@@ -14,64 +14,70 @@ fn refused(text: &str) -> String {
     done.err
 }
 
-fn says(text: &str, said: &str) {
+fn assert_error(text: &str, expected: &str) {
     let err = refused(text);
-    assert!(err.contains(said), "'{said}' is not in\n{err}");
+    assert!(err.contains(expected), "'{expected}' is not in\n{err}");
 }
 
-/// A pipeline with this port `in`, this module `m`, and more.
+/// Returns a pipeline with this port `in`, this module `m`, and the lines `more`.
 fn pipeline(port: &str, module: &str, more: &str) -> String {
     format!("ports:\n  in: {port}\n  out: {{ sink: }}\nmodules:\n  m: {module}\npipeline: [in -> m -> out]\n{more}")
 }
 
 #[test]
-fn files_that_are_not_there_are_refused_with_their_places() {
+fn missing_files_are_refused_with_line_and_key() {
     let read = |name: &str| pipeline(&format!("{{ pcap: {{ read: {name} }} }}"), "{ ttl: }", "");
-    says(&read("missing.pcap"), "test.yaml:2: ports.in.pcap.read: ");
-    says(&read("missing.pcap"), "missing.pcap: cannot open the capture: No such file or directory");
-    says(&read("/"), "test.yaml:2: ports.in.pcap.read: /: ");
+    assert_error(&read("missing.pcap"), "test.yaml:2: ports.in.pcap.read: ");
+    assert_error(&read("missing.pcap"), "missing.pcap: cannot open the capture: No such file or directory");
+    assert_error(&read("/"), "test.yaml:2: ports.in.pcap.read: /: ");
     let write = ROUTER.replace("out: { sink: {} }", "out: { pcap: { write: nowhere/x.pcap } }");
-    says(&write, "test.yaml:3: ports.out.pcap.write: ");
-    says(&pipeline("{ generator: }", "{ tap: { file: nowhere/x.pcap } }", ""), "test.yaml:5: modules.m.tap.file: ");
-    says(&pipeline("{ generator: }", "{ acl: { rules: none } }", ""), "test.yaml:5: modules.m.acl.rules: ");
+    assert_error(&write, "test.yaml:3: ports.out.pcap.write: ");
+    assert_error(
+        &pipeline("{ generator: }", "{ tap: { file: nowhere/x.pcap } }", ""),
+        "test.yaml:5: modules.m.tap.file: ",
+    );
+    assert_error(&pipeline("{ generator: }", "{ acl: { rules: none } }", ""), "test.yaml:5: modules.m.acl.rules: ");
 }
 
 #[test]
-fn an_interface_has_one_port() {
+fn two_ports_cannot_share_an_interface() {
     let two = |more: &str| {
         format!(
             "ports:\n  a: {{ af_packet: {{ interface: lo }} }}\n  b: {{ af_packet: {{ interface: lo{more} }} }}\n\
              modules:\n  m: {{ ttl: }}\npipeline: [a -> m -> b, b -> drop]\n"
         )
     };
-    says(&two(""), "test.yaml:3: ports.b.af_packet.interface: 'lo' is the interface of port 'a' already");
+    assert_error(&two(""), "test.yaml:3: ports.b.af_packet.interface: 'lo' is the interface of port 'a' already");
     let file = File::new(&two(", namespace: other"));
     forebay(&["check", file.path()]).well();
 }
 
 #[test]
-fn no_flow_is_called_as_the_rest_is() {
+fn a_flow_cannot_have_the_name_of_the_remaining_packets() {
     let flow = ROUTER.to_owned() + "flows:\n  - { name: other, path: kind }\n";
-    says(&flow, "'other' is the flow of packets on no declared path: choose another name");
+    assert_error(&flow, "'other' is the flow of packets on no declared path: choose another name");
 }
 
 #[test]
-fn numbers_without_a_unit_and_with_a_wrong_one_are_answered_with_the_right_one() {
+fn numbers_with_a_missing_or_wrong_unit_get_a_suggestion() {
     let rate = |rate: &str| pipeline(&format!("{{ generator: {{ rate: {rate} }} }}"), "{ ttl: }", "");
-    says(&rate("100000"), "'100000' has no unit: write a number with a unit, such as 100000pps (units: pps, kpps,");
-    says(&rate("1M"), "'1M' is not a rate above 0 (did you mean 1Mpps or 1Mbps?)");
-    says(&rate("10Gbit/s"), "(did you mean 10Gbps?)");
+    assert_error(
+        &rate("100000"),
+        "'100000' has no unit: write a number with a unit, such as 100000pps (units: pps, kpps,",
+    );
+    assert_error(&rate("1M"), "'1M' is not a rate above 0 (did you mean 1Mpps or 1Mbps?)");
+    assert_error(&rate("10Gbit/s"), "(did you mean 10Gbps?)");
     let hold = |hold: &str| {
         pipeline("{ generator: }", "{ ttl: }", &format!("buffers: {{ m: {{ trigger: 4, hold: {hold} }} }}\n"))
     };
-    says(&hold("5m"), "'5m' is not a span of time (did you mean 5min or 5ms?)");
+    assert_error(&hold("5m"), "'5m' is not a span of time (did you mean 5min or 5ms?)");
     let file = File::new(&hold("0.5min"));
     forebay(&["check", file.path()]).well();
 }
 
 #[test]
-fn names_from_elsewhere_are_answered_with_those_here() {
-    for (written, meant) in [
+fn names_from_other_programs_get_a_suggestion() {
+    for (name, suggestion) in [
         ("nat", "'nat_out' or 'nat_in' or 'static_nat'"),
         ("route", "'ip_lookup'"),
         ("lookup", "'ip_lookup' or 'exact_match'"),
@@ -81,49 +87,58 @@ fn names_from_elsewhere_are_answered_with_those_here() {
         ("load-balancer", "'balance'"),
         ("firewal", "'firewall'"),
     ] {
-        let text = pipeline("{ generator: }", &format!("{{ {written}: }}"), "");
-        says(&text, &format!("modules.m: there is no function '{written}' (did you mean {meant}?)"));
+        let text = pipeline("{ generator: }", &format!("{{ {name}: }}"), "");
+        assert_error(&text, &format!("modules.m: there is no function '{name}' (did you mean {suggestion}?)"));
     }
-    says(
+    assert_error(
         &pipeline("{ dpdk: }", "{ ttl: }", ""),
         "there is no kind of port 'dpdk' (did you mean 'af_xdp' or 'af_packet'?)",
     );
 }
 
 #[test]
-fn short_forms_are_refused_with_the_line_to_write() {
-    says(
+fn short_forms_are_refused_with_the_full_form() {
+    assert_error(
         &pipeline("{ af_packet: eth0 }", "{ ttl: }", ""),
         "'eth0' is not a mapping: write `af_packet: { interface: eth0 }`",
     );
-    says(&pipeline("{ generator: }", "ttl", ""), "'ttl' is not a mapping: write `m: { ttl: }`, or with parameters");
-    says(&pipeline("sink", "{ ttl: }", ""), "'sink' is not a mapping: write `in: { sink: }`");
-    says(&pipeline("{ generator: }", "tll", ""), "write `m: { ... }` with a function in it (did you mean 'ttl'?)");
+    assert_error(
+        &pipeline("{ generator: }", "ttl", ""),
+        "'ttl' is not a mapping: write `m: { ttl: }`, or with parameters",
+    );
+    assert_error(&pipeline("sink", "{ ttl: }", ""), "'sink' is not a mapping: write `in: { sink: }`");
+    assert_error(
+        &pipeline("{ generator: }", "tll", ""),
+        "write `m: { ... }` with a function in it (did you mean 'ttl'?)",
+    );
 }
 
 #[test]
-fn a_route_with_a_wrong_length_is_shown() {
+fn the_error_shows_the_route_with_a_wrong_prefix_length() {
     let text = pipeline("{ generator: }", "{ ip_lookup: { routes: ['10.0.0.0/33 0'] } }", "");
-    says(&text, "test.yaml:5: modules.m.ip_lookup.routes[0]: 10.0.0.0/33: prefix length 33 is out of range (0 to 32)");
+    assert_error(
+        &text,
+        "test.yaml:5: modules.m.ip_lookup.routes[0]: 10.0.0.0/33: prefix length 33 is out of range (0 to 32)",
+    );
 }
 
 #[test]
-fn a_core_that_is_not_there_is_refused_with_its_place() {
+fn a_missing_core_is_refused_with_line_and_key() {
     let file = File::new(&pipeline("{ generator: { count: 10 } }", "{ ttl: }", "workers: [{ core: 4000 }]\n"));
     let done = forebay(&["run", file.path(), "--no-socket"]);
     assert_eq!(done.code, Some(2));
     assert!(done.err.contains("test.yaml:7: workers[0].core: core 4000 is not one"), "{}", done.err);
 }
 
-fn fed(arguments: &[&str], input: impl Into<Vec<u8>>) -> Done {
+fn run_with_input(arguments: &[&str], input: impl Into<Vec<u8>>) -> Done {
     let output = Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).write_stdin(input).output();
     Done::of(output.expect("the command can be started"))
 }
 
 #[test]
-fn the_standard_input_may_be_empty_or_a_setting() {
+fn standard_input_is_refused_if_empty_and_accepted_as_a_setting() {
     for command in ["check", "run"] {
-        let done = fed(&[command, "-"], "\n");
+        let done = run_with_input(&[command, "-"], "\n");
         assert!(
             done.code == Some(2) && done.err.contains("the standard input is empty: write a configuration"),
             "{}",
@@ -131,17 +146,17 @@ fn the_standard_input_may_be_empty_or_a_setting() {
         );
     }
     let file = File::new(&pipeline("{ pcap: { read: none.pcap } }", "{ ttl: }", ""));
-    fed(&["check", file.path(), "--set", "ports.in.pcap.read=-"], "").well();
+    run_with_input(&["check", file.path(), "--set", "ports.in.pcap.read=-"], "").well();
 }
 
 #[test]
-fn a_capture_is_no_configuration() {
+fn a_capture_is_refused_as_a_configuration() {
     let file = File::new("");
     let name = file.beside("x.pcap");
     for beginning in [[0xd4, 0xc3, 0xb2, 0xa1], [0x0a, 0x0d, 0x0d, 0x0a]] {
         let mut capture = std::fs::File::create(&name).expect("a file");
         capture.write_all(&[&beginning[..], &[0; 40]].concat()).expect("room");
-        // Longer than any configuration.
+        // Larger than any configuration.
         capture.set_len(20 << 20).expect("room");
         let done = forebay(&["run", &name]);
         assert_eq!(done.code, Some(2));
@@ -156,7 +171,7 @@ fn a_capture_is_no_configuration() {
 }
 
 #[test]
-fn of_several_files_each_is_named_and_each_problem_is_an_error() {
+fn check_of_several_files_names_each_file_and_prints_each_problem() {
     let (good, bad) =
         (File::new(ROUTER), File::new(&ROUTER.replace("ttl:", "tll:").replace("mac_rewrite", "mac_rewirte")));
     let done = forebay(&["check", good.path(), bad.path(), "usecase:gw", "/nonexistent.yaml"]);
@@ -167,7 +182,7 @@ fn of_several_files_each_is_named_and_each_problem_is_an_error() {
 }
 
 #[test]
-fn a_trace_that_shows_nothing_says_so() {
+fn a_trace_without_packets_is_reported() {
     let file = File::new(ROUTER);
     let trace = |filter: &str| forebay(&["run", file.path(), "--no-socket", "--trace", "2", "--filter", filter]);
     let done = trace("tcp port 80");

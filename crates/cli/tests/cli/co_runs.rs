@@ -1,5 +1,5 @@
-//! `forebay profile --co-runs`: runs are kept, an interrupted measurement goes on, wrong arguments are refused. Nothing
-//! here depends on how fast anything is, or on whether a run counts.
+//! `forebay profile --co-runs`: runs are stored, an interrupted measurement continues, wrong arguments are refused. No
+//! test depends on speed, or on whether a run counts.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::{Done, File, forebay};
 
-/// Few spans of a few milliseconds.
+/// Options for a few spans of a few milliseconds.
 const SHORT: [&str; 5] = ["--time", "10ms", "--passes", "1", "--no-count"];
 
 fn command(cache: &TempDir, arguments: &[&str]) -> Command {
@@ -37,7 +37,7 @@ fn check(report: &Value) {
     assert!(wrong.is_empty(), "{wrong:?}: {report}");
 }
 
-/// The one file of runs.
+/// Returns the content of the only file of runs.
 fn runs(cache: &TempDir) -> Value {
     let folder = cache.path().join("forebay/co-runs");
     let files: Vec<PathBuf> =
@@ -46,30 +46,30 @@ fn runs(cache: &TempDir) -> Value {
     serde_json::from_str(&fs::read_to_string(&files[0]).expect("it was kept")).expect("JSON")
 }
 
-/// Of a function: runs that count, and those that do not.
+/// Returns the numbers of a function's runs that count and that do not count.
 fn counts(runs: &Value, function: &str) -> (usize, u64) {
     let record = &runs["functions"][function];
     let void = record["void"]["runs"].as_u64().unwrap_or(0);
     (record["samples"].as_array().map_or(0, Vec::len), void)
 }
 
-/// Whether this machine has two cores for co-runs; prints why not.
+/// Returns true if this machine has two cores for co-runs. Otherwise prints the reason.
 fn has_cores(done: &Done) -> bool {
-    let is_one = done.code == Some(2) && done.err.contains("co-runs need two cores");
-    if is_one {
+    let is_error = done.code == Some(2) && done.err.contains("co-runs need two cores");
+    if is_error {
         let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("skipped: {}", done.err));
     }
-    !is_one
+    !is_error
 }
 
 #[test]
-fn runs_are_kept_and_go_on() {
+fn runs_are_stored_and_continued() {
     let cache = TempDir::new().expect("a folder");
     let first = co_runs(&cache, &[&["ttl", "mac_swap", "--json"][..], &SHORT].concat());
     if !has_cores(&first) {
         return;
     }
-    // 1: no run of some function counted, on a busy machine.
+    // 1: no run of some function counted because the machine is busy.
     assert!(matches!(first.code, Some(0 | 1)), "{}", first.err);
     let report: Value = serde_json::from_str(&first.out).expect("JSON");
     check(&report);
@@ -78,10 +78,10 @@ fn runs_are_kept_and_go_on() {
     for function in ["ttl", "mac_swap"] {
         let (samples, void) = counts(&known, function);
         assert!(samples as u64 + void >= 8, "{known}");
-        let is_there = report["functions"].get(function).is_some() != report["missing"].get(function).is_some();
-        assert!(is_there, "{report}");
+        let is_in_one_list = report["functions"].get(function).is_some() != report["missing"].get(function).is_some();
+        assert!(is_in_one_list, "{report}");
     }
-    // Some more, as text; what counts is not measured again.
+    // Measures more, as text. Runs that count are not measured again.
     let second = co_runs(&cache, &[&["ttl", "mac_swap"][..], &SHORT].concat());
     assert!(
         second.out.contains("ticks_per_packet*") && second.out.contains("Remote parameters: n/a"),
@@ -96,7 +96,7 @@ fn runs_are_kept_and_go_on() {
         let now = more["functions"][function]["samples"].as_array().expect("a list");
         assert!(now.len() >= before.len() && now[..before.len()] == before[..], "{function}");
     }
-    // Models that it names are read by others.
+    // The report names a file of models. The placement crate can read it.
     let third = co_runs(&cache, &[&["ttl", "--lms", "--json"][..], &SHORT].concat());
     let report: Value = serde_json::from_str(&third.out).expect("JSON");
     check(&report);
@@ -107,7 +107,7 @@ fn runs_are_kept_and_go_on() {
 }
 
 #[test]
-fn a_signal_ends_it_in_time_and_it_goes_on() {
+fn a_measurement_ends_on_a_signal_and_continues_later() {
     let cache = TempDir::new().expect("a folder");
     let mut child = command(&cache, &["ttl", "mac_swap", "--time", "60s", "--no-count", "--json"])
         .stdout(Stdio::piped())
@@ -138,7 +138,7 @@ fn a_signal_ends_it_in_time_and_it_goes_on() {
 }
 
 #[test]
-fn modules_of_a_pipeline_run_by_themselves() {
+fn modules_of_a_pipeline_are_measured_one_by_one() {
     let cache = TempDir::new().expect("a folder");
     let file = File::new(
         "ports: { in: { generator: }, out: { sink: } }\n\
@@ -175,14 +175,14 @@ fn wrong_arguments_are_refused() {
         let done = forebay(&[&["profile", "ttl"], flag].concat());
         assert!(done.code == Some(2) && done.err.contains("--co-runs"), "{flag:?}: {}", done.err);
     }
-    // A file that is none is named, and measured again.
+    // A file with an unknown schema is reported, and its runs are measured again.
     let folder = cache.path().join("forebay/co-runs");
     let done = co_runs(&cache, &[&["ttl"][..], &SHORT].concat());
     if !has_cores(&done) {
         return;
     }
     let file = fs::read_dir(&folder).expect("a folder").next().expect("a file").expect("a file").path();
-    fs::write(&file, "{ \"schema\": 7 }").expect("a file of our own");
+    fs::write(&file, "{ \"schema\": 7 }").expect("a writable file");
     let done = co_runs(&cache, &[&["ttl"][..], &SHORT].concat());
     assert!(done.err.contains("schema is 7: allowed is 1: everything is measured again"), "{}", done.err);
 }

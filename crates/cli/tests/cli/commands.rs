@@ -1,4 +1,4 @@
-//! The commands that explain.
+//! The commands that describe Forebay and check configurations.
 
 use serde_json::Value;
 
@@ -32,9 +32,9 @@ fn every_command_has_help_with_an_example() {
     assert!(forebay(&["--version"]).well().starts_with("forebay "));
 }
 
-/// What the help of `run` says of the example that comes with Forebay is true of it.
+/// The settings in the help of `run` and in `docs/configuration.md` are valid for the example configuration.
 #[test]
-fn examples_of_settings_fit_the_example() {
+fn documented_settings_are_valid_for_the_example() {
     let help = forebay(&["run", "--help"]).well();
     let line = help.lines().find(|line| line.contains("run gateway.yaml --set")).expect("an example of a setting");
     let setting = line.split("--set ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a setting");
@@ -51,7 +51,7 @@ fn examples_of_settings_fit_the_example() {
 }
 
 #[test]
-fn what_a_kept_configuration_does_not_use_is_named() {
+fn settings_that_a_stored_configuration_ignores_are_reported() {
     let file = File::new(ROUTER);
     let state = file.beside("state");
     let first = forebay(&["run", file.path(), "--no-socket", "--state", &state, "--json"]);
@@ -60,37 +60,37 @@ fn what_a_kept_configuration_does_not_use_is_named() {
     assert!(again.err.contains("accepted last") && !again.err.contains("not used"), "{}", again.err);
     let more = ["--set", "batch=8", "--workers", "1", "--seed", "3", "--scheduler", "weighted-fair"];
     let again = forebay(&[&["run", file.path(), "--no-socket", "--state", &state, "--json"], &more[..]].concat());
-    let said =
+    let expected =
         "not used, as it has settings of its own: --set batch=8, --scheduler weighted-fair, --seed 3, --workers 1\"\n";
-    assert!(again.code == Some(0) && again.err.contains(said), "{}", again.err);
+    assert!(again.code == Some(0) && again.err.contains(expected), "{}", again.err);
 }
 
-/// All that is called `name`, as JSON.
+/// Returns the JSON descriptions of everything with this name.
 fn described(name: &str) -> Vec<Value> {
     let text = forebay(&["describe", name, "--json"]).well();
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
 #[test]
-fn what_is_listed_is_described() {
+fn everything_listed_has_a_description() {
     for kind in ["functions", "ports", "usecases", "state", "controllers"] {
         let listed: Value = serde_json::from_str(&forebay(&["list", kind, "--json"]).well()).expect("JSON");
         let table = forebay(&["list", kind]).well();
         for thing in listed.as_array().expect("a list") {
             let name = thing["name"].as_str().expect("a name");
             assert!(table.contains(name), "{table}");
-            let told = forebay(&["describe", name]).well();
-            assert!(told.starts_with(&format!("{name} (")) && told.contains("Example:"), "{told}");
-            // A function and a port may share a name, and both are described then, a line each.
+            let description = forebay(&["describe", name]).well();
+            assert!(description.starts_with(&format!("{name} (")) && description.contains("Example:"), "{description}");
+            // A function and a port may have the same name. Both are described then, each on one line.
             assert!(described(name).iter().any(|json| json["summary"] == thing["summary"]), "{name}");
         }
     }
 }
 
 #[test]
-fn a_function_is_described_with_all_that_it_declares() {
-    let told = forebay(&["describe", "mac_rewrite"]).well();
-    for said in [
+fn a_function_is_described_with_everything_that_it_declares() {
+    let description = forebay(&["describe", "mac_rewrite"]).well();
+    for expected in [
         "destination (text, required)",
         "truncated: The frame",
         "State: none",
@@ -98,16 +98,16 @@ fn a_function_is_described_with_all_that_it_declares() {
         "(effect): yes",
         "modules:",
     ] {
-        assert!(told.contains(said), "'{said}' is not in\n{told}");
+        assert!(description.contains(expected), "'{expected}' is not in\n{description}");
     }
-    let told = forebay(&["describe", "generator"]).well();
-    assert!(told.contains("queue (whole number") && told.contains("by default 4096"), "{told}");
+    let description = forebay(&["describe", "generator"]).well();
+    assert!(description.contains("queue (whole number") && description.contains("by default 4096"), "{description}");
 }
 
-/// Time-outs were a list of nulls, choices had no default although there is one, and of keys within keys nothing was told.
+/// Regression: time-outs were a list of nulls, the default of a choice was missing, and nested keys were not described.
 #[test]
-fn defaults_and_keys_within_keys_are_described() {
-    for (name, said) in [
+fn defaults_and_nested_keys_are_described() {
+    for (name, expected) in [
         ("af_xdp", r#"mode (auto or native or generic, by default "auto")"#),
         ("af_xdp", r#"checksums (auto or complete or leave, by default "auto")"#),
         ("af_xdp", "receive (whole number 32 to 32768, by default 2048)"),
@@ -123,24 +123,27 @@ fn defaults_and_keys_within_keys_are_described() {
         ("meter", "srtcm.cbs (text, required)"),
         ("generator", r#"transport (udp or tcp, by default "udp")"#),
     ] {
-        let told = forebay(&["describe", name]).well();
-        assert!(told.contains(&format!("\n  {said}")), "'{said}' is not in\n{told}");
-        assert!(!told.contains("null"), "{told}");
+        let description = forebay(&["describe", name]).well();
+        assert!(description.contains(&format!("\n  {expected}")), "'{expected}' is not in\n{description}");
+        assert!(!description.contains("null"), "{description}");
     }
 }
 
 #[test]
-fn a_controller_is_described_with_what_it_needs() {
-    let told = forebay(&["describe", "static"]).well();
-    for said in [
+fn a_controller_is_described_with_its_requirements() {
+    let description = forebay(&["describe", "static"]).well();
+    for expected in [
         "static (controller): ",
         "trigger (whole number up to 256, required)",
         "control: { batching: { static: { trigger: 16 } } }",
     ] {
-        assert!(told.contains(said), "'{said}' is not in\n{told}");
+        assert!(description.contains(expected), "'{expected}' is not in\n{description}");
     }
-    let told = forebay(&["describe", "nfvnice"]).well();
-    assert!(told.contains("Needs `scheduler: weighted-fair`.") && told.contains("Parameters:\n  none\n"), "{told}");
+    let description = forebay(&["describe", "nfvnice"]).well();
+    assert!(
+        description.contains("Needs `scheduler: weighted-fair`.") && description.contains("Parameters:\n  none\n"),
+        "{description}"
+    );
     assert_eq!(described("nfvnice")[0]["scheduler"], "weighted-fair");
     assert_eq!(described("optimal")[0]["scheduler"], Value::Null);
     let listed = forebay(&["list", "controllers"]).well();
@@ -161,14 +164,14 @@ fn a_controller_is_described_with_what_it_needs() {
 }
 
 #[test]
-fn a_use_case_is_printed_and_what_is_printed_runs() {
+fn a_printed_use_case_can_be_checked() {
     let text = forebay(&["usecase", "l2l3", "--set", "n=2"]).well();
     let file = File::new(&text);
     assert!(forebay(&["check", file.path()]).well().contains("in order"));
 }
 
 #[test]
-fn check_says_what_there_is() {
+fn check_prints_the_numbers_of_modules_and_ports() {
     let file = File::new(ROUTER);
     assert!(forebay(&["check", file.path()]).well().contains("in order (4 modules, 2 ports"));
     let json: Value = serde_json::from_str(&forebay(&["check", file.path(), "--json"]).well()).expect("JSON");
@@ -198,7 +201,7 @@ fn schema_and_completions_are_printed() {
     }
 }
 
-/// Each reason for which a packet can be dropped is explained in `docs/drops.md`.
+/// `docs/drops.md` explains each reason for which a packet can be dropped.
 #[test]
 fn every_drop_reason_is_documented() {
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/drops.md");

@@ -1,5 +1,5 @@
-//! `forebay measure --save` and `forebay compare`: what is kept, and what two builds are found to differ in. The builds are
-//! scripts that tell figures: how real ones are told apart is for a quiet machine.
+//! `forebay measure --save` and `forebay compare`: stored files and reported differences. The compared builds are
+//! scripts that print fixed figures, because real builds need an idle machine.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,27 +11,27 @@ use tempfile::TempDir;
 use crate::measure::measured;
 use crate::{Done, forebay};
 
-/// Saves a measurement whose program tells that measurement.
+/// Saves a measurement. Its program prints the same measurement.
 fn save(store: &Path, name: &str, change: impl Fn(&mut Value)) {
-    let mut told = measured(&["--no-count"]);
-    for (at, part) in told["modules"].as_array_mut().expect("a list").iter_mut().enumerate() {
+    let mut measurement = measured(&["--no-count"]);
+    for (at, part) in measurement["modules"].as_array_mut().expect("a list").iter_mut().enumerate() {
         let about = 10.0 + at as f64;
         (part["cpp_ticks"], part["ipp"], part["packets_per_call"]) = (about.into(), (4.0 * about).into(), 32.into());
     }
-    (told["chain"]["void"], told["chain"]["cpp_ticks"], told["chain"]["residue_ticks"]) =
+    (measurement["chain"]["void"], measurement["chain"]["cpp_ticks"], measurement["chain"]["residue_ticks"]) =
         (false.into(), 100.into(), 2.into());
-    told["workers"][0]["slept"] = 0.001.into();
-    change(&mut told);
+    measurement["workers"][0]["slept"] = 0.001.into();
+    change(&mut measurement);
     let folder = store.join(name);
     fs::create_dir_all(&folder).expect("a folder");
-    let text = told.to_string();
+    let text = measurement.to_string();
     let program = folder.join("program");
     fs::write(&program, format!("#!/bin/sh\necho '{text}'\n")).expect("a script");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a script");
-    told["name"] = name.into();
-    told["at"] = "2026-01-02T03:04:05Z".into();
-    told["subject"] = json!({ "pipeline": "usecase:l2l3", "set": ["n=2"], "text": null });
-    fs::write(folder.join("measurement.json"), told.to_string()).expect("a file");
+    measurement["name"] = name.into();
+    measurement["at"] = "2026-01-02T03:04:05Z".into();
+    measurement["subject"] = json!({ "pipeline": "usecase:l2l3", "set": ["n=2"], "text": null });
+    fs::write(folder.join("measurement.json"), measurement.to_string()).expect("a file");
 }
 
 fn compare(store: &Path, names: [&str; 2], more: &[&str]) -> Done {
@@ -40,23 +40,23 @@ fn compare(store: &Path, names: [&str; 2], more: &[&str]) -> Done {
 }
 
 #[test]
-fn what_is_alike_is_no_other_and_what_is_dearer_is_named_with_why() {
+fn equal_builds_have_no_change_and_an_increase_is_named_with_its_cause() {
     let folder = TempDir::new().expect("a folder");
     let store = folder.path();
     save(store, "before", |_| {});
-    save(store, "code", |told| {
-        let part = &mut told["modules"][2];
+    save(store, "code", |measurement| {
+        let part = &mut measurement["modules"][2];
         (part["cpp_ticks"], part["ipp"]) = (12.6.into(), 50.4.into());
     });
-    save(store, "memory", |told| told["modules"][2]["cpp_ticks"] = 20.into());
-    save(store, "batches", |told| {
-        let part = &mut told["modules"][2];
+    save(store, "memory", |measurement| measurement["modules"][2]["cpp_ticks"] = 20.into());
+    save(store, "batches", |measurement| {
+        let part = &mut measurement["modules"][2];
         (part["cpp_ticks"], part["ipp"], part["packets_per_call"]) = (20.into(), 60.into(), 4.into());
     });
-    save(store, "sleep", |told| told["workers"][0]["slept"] = 0.2.into());
-    save(store, "better", |told| told["modules"][2]["cpp_ticks"] = 9.into());
-    let told = compare(store, ["before", "before"], &[]).well();
-    assert!(told.contains("Nothing has changed that 40 pairs of runs would show."), "{told}");
+    save(store, "sleep", |measurement| measurement["workers"][0]["slept"] = 0.2.into());
+    save(store, "better", |measurement| measurement["modules"][2]["cpp_ticks"] = 9.into());
+    let output = compare(store, ["before", "before"], &[]).well();
+    assert!(output.contains("Nothing has changed that 40 pairs of runs would show."), "{output}");
     let name = measured(&["--no-count"])["modules"][2]["name"].as_str().expect("a name").to_owned();
     for (other, why) in [
         ("code", "more instructions (+5.0 % instructions, +5.0 % ticks)"),
@@ -70,13 +70,13 @@ fn what_is_alike_is_no_other_and_what_is_dearer_is_named_with_why() {
     }
     let done = compare(store, ["before", "sleep"], &["--json"]);
     assert_eq!((done.code, &done.json()["comparison"]["less_busy"]["cause"]), (Some(1), &"less_busy".into()));
-    let told = compare(store, ["before", "better"], &[]).well();
-    assert!(told.contains(&format!("{name} is cheaper: fewer ticks for an instruction")), "{told}");
+    let output = compare(store, ["before", "better"], &[]).well();
+    assert!(output.contains(&format!("{name} is cheaper: fewer ticks for an instruction")), "{output}");
 }
 
-/// A side whose file of alerts lacked lines looked quicker, and nothing said why.
+/// Regression: a side whose file of alerts missed lines looked faster, and nothing reported it.
 #[test]
-fn lines_that_files_lack_are_reported_by_side() {
+fn lost_lines_are_reported_by_side() {
     let folder = TempDir::new().expect("a folder");
     let store = folder.path();
     save(store, "before", |_| {});
@@ -95,7 +95,7 @@ fn lines_that_files_lack_are_reported_by_side() {
 }
 
 #[test]
-fn what_is_saved_is_found_and_nothing_is_written_over() {
+fn a_saved_measurement_is_found_and_never_overwritten() {
     let folder = TempDir::new().expect("a folder");
     let store = folder.path().to_str().expect("UTF-8");
     let save = |name: &str| {
@@ -105,7 +105,7 @@ fn what_is_saved_is_found_and_nothing_is_written_over() {
     let done = save("../x");
     assert!(done.code == Some(2) && done.err.contains("the name '../x': allowed are"), "{}", done.err);
     let done = save("one");
-    // Where other tests have the cores, it may be void: it is kept all the same, and that is told.
+    // If other tests occupy the cores, runs may be void. The measurement is stored anyway, with a warning.
     assert_eq!(done.code, Some(i32::from(done.err.contains("3 runs were void"))), "{}", done.err);
     assert!(done.err.contains("saved in"), "{}", done.err);
     let again = save("one");
@@ -124,7 +124,7 @@ fn what_is_saved_is_found_and_nothing_is_written_over() {
 }
 
 #[test]
-fn a_program_that_fails_is_told_by_name() {
+fn a_program_that_fails_is_named() {
     let folder = TempDir::new().expect("a folder");
     save(folder.path(), "before", |_| {});
     save(folder.path(), "after", |_| {});

@@ -1,4 +1,4 @@
-//! What `run --json` promises to programs: the fields, and that every packet is accounted for.
+//! The contract of `run --json` with programs: its fields, and the accounting of every packet.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -18,11 +18,11 @@ fn number_or_null(value: &Value) -> bool {
 
 type Test = fn(&Value) -> bool;
 
-/// Whether `value` has each of these fields, of its kind.
-fn need(value: &Value, place: &str, fields: &[(&str, Test)]) {
+/// Checks that `value` has each of these fields with the right type.
+fn need(value: &Value, path: &str, fields: &[(&str, Test)]) {
     for (name, test) in fields {
-        let field = value.get(name).unwrap_or_else(|| panic!("{place} has no '{name}'"));
-        assert!(test(field), "{place}.{name} is {field}");
+        let field = value.get(name).unwrap_or_else(|| panic!("{path} has no '{name}'"));
+        assert!(test(field), "{path}.{name} is {field}");
     }
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn check(report: &Value) {
     need(packets, "packets", &[("queued", whole), ("held", whole), ("in_flight", whole)]);
     let count = |name: &str| packets[name].as_u64().expect("checked above");
     let waiting = [count("queued"), count("held"), count("in_flight")];
-    assert_eq!(waiting, [0, 0, 0], "left at the end");
+    assert_eq!(waiting, [0, 0, 0], "packets remain at the end");
     assert_eq!(
         count("in") + sum(&packets["created"]),
         count("out") + sum(&packets["dropped"]) + sum(&packets["consumed"])
@@ -86,7 +86,7 @@ pub(crate) fn check(report: &Value) {
         let names = ["mean", "p50", "p95", "p99", "p999", "max"];
         need(&flow["delay_us"], "delay_us", &names.map(|name| (name, number_or_null as Test)));
         need(&flow["delay_us"], "delay_us", &[("samples", whole)]);
-        // What was not measured is not known.
+        // Without samples, delays are null.
         let known = flow["delay_us"]["samples"] != 0;
         assert!(names.iter().all(|name| flow["delay_us"][name].is_number() == known), "{flow}");
     }
@@ -101,7 +101,7 @@ pub(crate) fn check(report: &Value) {
 }
 
 #[test]
-fn run_json_keeps_the_contract() {
+fn run_json_fulfils_the_contract() {
     let file = File::new(ROUTER);
     let done = forebay(&["run", file.path(), "--json"]);
     let report = done.json();
@@ -116,7 +116,7 @@ fn run_json_keeps_the_contract() {
     assert_eq!((&report["kind"], &report["arrival_clocks"][0]), (&"measured".into(), &"poll".into()));
 }
 
-/// The table of fields in `docs/cli.md`: the names of each row's first column, and all of its text.
+/// Returns the rows of the table of fields in `docs/cli.md`: the names in the first column, and the whole row.
 fn documented() -> Vec<(Vec<String>, String)> {
     let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md")).expect("docs");
     let table =
@@ -126,17 +126,17 @@ fn documented() -> Vec<(Vec<String>, String)> {
     rows.map(|row| (names(row.split('|').nth(1).expect("a column")), row.to_owned())).collect()
 }
 
-/// Each field of an object, and of the objects in it, is in the row.
-fn all_documented(place: &str, value: &Value, row: &str) {
-    // Names of reasons, of the functions' own counters and of functions are keys, too.
+/// Checks that the row names each field of an object and of the objects in it.
+fn all_documented(path: &str, value: &Value, row: &str) {
+    // The keys of these objects are names of drop reasons, counters and functions.
     const OPEN: [&str; 4] = ["created", "dropped", "consumed", "counters"];
     match value {
-        Value::Array(items) => items.iter().for_each(|item| all_documented(place, item, row)),
+        Value::Array(items) => items.iter().for_each(|item| all_documented(path, item, row)),
         Value::Object(fields) => {
             for (name, value) in fields {
-                assert!(row.contains(&format!("`{name}`")), "{place}.{name} is not in docs/cli.md: {row}");
+                assert!(row.contains(&format!("`{name}`")), "{path}.{name} is not in docs/cli.md: {row}");
                 if !OPEN.contains(&name.as_str()) {
-                    all_documented(&format!("{place}.{name}"), value, row);
+                    all_documented(&format!("{path}.{name}"), value, row);
                 }
             }
         }
@@ -145,7 +145,7 @@ fn all_documented(place: &str, value: &Value, row: &str) {
 }
 
 #[test]
-fn the_fields_that_are_documented_are_those_of_a_report() {
+fn documented_fields_and_report_fields_are_the_same() {
     let flows = "flows: [{ name: a, path: kind, slo: 1ms, min_rate: 1kpps }]\nscheduler: weighted-fair\n\
                  control: { batching: fair, period: 10ms }\n";
     let file = File::new(&format!("{}{flows}", ROUTER.replace("count: 1000", "rate: 100kpps")));
@@ -160,7 +160,7 @@ fn the_fields_that_are_documented_are_those_of_a_report() {
         let absent = names.iter().filter(|name| report.get(name.as_str()).is_none()).count();
         assert!(absent == 0 || row.contains("left out where there are none"), "{names:?} are in no report");
     }
-    // Fields that every module, flow, worker and port has are written first in their rows.
+    // In its row, a field that every module, flow, worker or port has comes first.
     for (list, first) in
         [("modules", "function"), ("flows", "delay_us"), ("workers", "busy_turns"), ("ports", "receiving")]
     {
@@ -168,7 +168,7 @@ fn the_fields_that_are_documented_are_those_of_a_report() {
     }
 }
 
-/// Runs the check that others hold against this output, where it is at hand.
+/// Runs the contract check in `shared/check` against this output, if it exists.
 pub(crate) fn shared(kind: &str, json: &str) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/check/contract.py");
     if !script.exists() {
@@ -183,7 +183,7 @@ pub(crate) fn shared(kind: &str, json: &str) {
 }
 
 #[test]
-fn the_shared_check_agrees() {
+fn the_shared_contract_check_passes() {
     let file = File::new(ROUTER);
     for extra in [&[][..], &["--virtual", "--cost", "*=100+10"], &["--trigger", "write=32"]] {
         let arguments = [&["run", file.path(), "--json"], extra].concat();

@@ -1,21 +1,23 @@
-//! Packets that a capture cut (`snaplen`): written files state their original lengths.
+//! Packets that a capture truncated (`snaplen`): written files contain their original lengths.
 
 use crate::{File, forebay};
 
-/// The packets' bytes in the file, and their lengths on the wire.
+/// The packets' lengths in the file, and on the wire.
 const LENGTHS: [(u32, u32); 3] = [(60, 1514), (64, 64), (34, 9018)];
 
-/// A classic capture of Ethernet in little-endian words (draft-ietf-opsawg-pcap section 4).
+/// Returns a classic capture of Ethernet with little-endian words (draft-ietf-opsawg-pcap section 4).
 fn capture() -> Vec<u8> {
     let mut file: Vec<u8> = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 64, 1].into_iter().flat_map(u32::to_le_bytes).collect();
-    for (second, (kept, original)) in (1..).zip(LENGTHS) {
-        file.extend([second, 0, kept, original].into_iter().flat_map(u32::to_le_bytes));
-        file.extend([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5].into_iter().chain([7; 50]).take(kept as usize));
+    for (second, (captured, original)) in (1..).zip(LENGTHS) {
+        file.extend([second, 0, captured, original].into_iter().flat_map(u32::to_le_bytes));
+        file.extend(
+            [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5].into_iter().chain([7; 50]).take(captured as usize),
+        );
     }
     file
 }
 
-/// Both lengths of each packet of a classic capture.
+/// Returns both lengths of each packet of a classic capture.
 fn classic(file: &[u8]) -> Vec<(u32, u32)> {
     let (mut at, mut lengths) = (24, Vec::new());
     while at < file.len() {
@@ -25,8 +27,8 @@ fn classic(file: &[u8]) -> Vec<(u32, u32)> {
     lengths
 }
 
-/// Both lengths of each packet of a pcapng file: enhanced packet blocks have type 6 (draft-ietf-opsawg-pcapng section
-/// 4.3).
+/// Returns both lengths of each packet of a pcapng file. Enhanced packet blocks have type 6 (draft-ietf-opsawg-pcapng
+/// section 4.3).
 fn next_generation(file: &[u8]) -> Vec<(u32, u32)> {
     let (mut at, mut lengths) = (0, Vec::new());
     while at < file.len() {
@@ -42,9 +44,9 @@ fn word(file: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(file[at..at + 4].try_into().expect("4 bytes"))
 }
 
-/// A cut packet was written as if it had been short on the wire.
+/// Regression: a truncated packet was written as if it had been short on the wire.
 #[test]
-fn files_state_the_original_length_of_cut_packets() {
+fn files_contain_the_original_length_of_truncated_packets() {
     let file = File::new(
         "ports:
   in: { pcap: { read: in.pcap, speed: fast } }

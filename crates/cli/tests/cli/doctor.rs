@@ -1,4 +1,4 @@
-//! `forebay doctor`: on a server that is laid out, healthy and spoilt, and on the machine that the tests run on.
+//! `forebay doctor` on a healthy and a misconfigured simulated server, and on the machine that runs the tests.
 
 #[expect(dead_code, reason = "the tests of the crate below use more of it")]
 #[path = "../../../host/tests/host/server.rs"]
@@ -30,8 +30,8 @@ fn doctor(root: &TempDir, more: &[&str]) -> Done {
     forebay(&[&["doctor", "--root", root], more].concat())
 }
 
-fn states(told: &Value) -> Vec<(&str, &str)> {
-    let checks = told["checks"].as_array().expect("a list");
+fn states(report: &Value) -> Vec<(&str, &str)> {
+    let checks = report["checks"].as_array().expect("a list");
     checks
         .iter()
         .map(|check| (check["id"].as_str().expect("a name"), check["state"].as_str().expect("a word")))
@@ -39,23 +39,23 @@ fn states(told: &Value) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn a_healthy_server_is_told_to_be_and_a_spoilt_one_how_to_mend_it() {
+fn a_healthy_server_is_ok_and_a_misconfigured_one_gets_fixes() {
     let (mut server, file) = (Server::healthy(), File::new(PIPELINE));
     let done = doctor(&laid_out(&server), &[file.path(), "--interface", "eth1", "--json"]);
-    let told = done.json();
-    assert_eq!(done.code, Some(0), "{told}");
-    assert!(states(&told).iter().all(|(_, state)| *state == "ok"), "{told}");
-    assert_eq!((&told["pipeline"], &told["workers"][1]["core"]), (&"test".into(), &6.into()));
+    let report = done.json();
+    assert_eq!(done.code, Some(0), "{report}");
+    assert!(states(&report).iter().all(|(_, state)| *state == "ok"), "{report}");
+    assert_eq!((&report["pipeline"], &report["workers"][1]["core"]), (&"test".into(), &6.into()));
     // 16 384 packets of 2 240 bytes, in pages of 2 MiB.
-    assert_eq!(told["pool_bytes"], 18 << 21);
+    assert_eq!(report["pool_bytes"], 18 << 21);
 
     server.set("/sys/devices/pci0000:80/0000:81:00.0/numa_node", "0\n");
     server.replace("/proc/self/status", "CapEff:\t0000000000003000", "CapEff:\t0000000000000000");
     let root = laid_out(&server);
     let done = doctor(&root, &[file.path(), "--interface", "eth1", "--json"]);
-    let told = done.json();
-    assert_eq!(done.code, Some(1), "{told}");
-    let found: Vec<_> = states(&told).into_iter().filter(|(_, state)| *state != "ok").collect();
+    let report = done.json();
+    assert_eq!(done.code, Some(1), "{report}");
+    let found: Vec<_> = states(&report).into_iter().filter(|(_, state)| *state != "ok").collect();
     assert_eq!(found, [("capabilities", "stops"), ("numa-mismatch", "costs")]);
 
     let done = doctor(&root, &[file.path(), "--interface", "eth1"]);
@@ -68,37 +68,37 @@ fn a_healthy_server_is_told_to_be_and_a_spoilt_one_how_to_mend_it() {
         "         # or once, as root: ip tuntap add dev fb-doctor0 mode tap user NAME && ip link set fb-doctor0 up",
         "2 of 23 checks found what costs performance or stops the pipeline, 0 what may; 0 not known on this machine",
     ] {
-        assert!(done.out.lines().any(|told| told == line), "no line {line:?} in\n{}", done.out);
+        assert!(done.out.lines().any(|printed| printed == line), "no line {line:?} in\n{}", done.out);
     }
 }
 
 #[test]
-fn cores_are_those_of_the_command_or_such_as_would_be_chosen() {
+fn cores_are_those_of_the_command_or_the_automatic_choice() {
     let root = laid_out(&Server::healthy());
     let cores = |more: &[&str]| {
-        let told = doctor(&root, &[more, &["--json"]].concat()).json();
-        let workers = told["workers"].as_array().expect("a list").clone();
+        let report = doctor(&root, &[more, &["--json"]].concat()).json();
+        let workers = report["workers"].as_array().expect("a list").clone();
         workers.iter().map(|worker| worker["core"].as_u64()).collect::<Vec<_>>()
     };
     assert_eq!(cores(&[]), [Some(15)]);
     assert_eq!(cores(&["--core", "5", "--core", "14,6"]), [Some(5), Some(6), Some(14)]);
     let file = File::new(PIPELINE);
-    // The second worker's own is taken then, and it gets another of the same node, on a physical core of its own.
+    // Core 6, which the second worker names, is taken. It gets another physical core of the same node.
     assert_eq!(cores(&[file.path(), "--core", "6"]), [Some(6), Some(15)]);
     let many = format!("workers=[{}]", ["{}"; 17].join(","));
     let done = doctor(&root, &[file.path(), "--set", &many, "--json"]);
-    let told = done.json();
-    assert_eq!((done.code, states(&told)[0]), (Some(1), ("worker-cores", "stops")), "{told}");
+    let report = done.json();
+    assert_eq!((done.code, states(&report)[0]), (Some(1), ("worker-cores", "stops")), "{report}");
 }
 
 #[test]
-fn this_machine_is_examined() {
+fn the_local_machine_is_checked() {
     let done = forebay(&["doctor", "usecase:l2l3", "--json"]);
     assert!(matches!(done.code, Some(0 | 1)), "{}", done.err);
-    let told = done.json();
-    let costs = states(&told).iter().any(|(_, state)| matches!(*state, "costs" | "stops"));
-    assert_eq!(done.code == Some(1), costs, "{told}");
-    let states = states(&told);
+    let report = done.json();
+    let costs = states(&report).iter().any(|(_, state)| matches!(*state, "costs" | "stops"));
+    assert_eq!(done.code == Some(1), costs, "{report}");
+    let states = states(&report);
     assert_eq!(states.len(), 23);
     for (id, state) in states {
         assert!(["ok", "stops", "costs", "may", "info", "n/a"].contains(&state), "{id}: {state}");
@@ -106,12 +106,12 @@ fn this_machine_is_examined() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_what_is_allowed() {
+fn invalid_arguments_are_refused_with_the_allowed_values() {
     let (root, file) = (laid_out(&Server::healthy()), File::new(PIPELINE));
-    let refused = |more: &[&str], said: &str| {
+    let refused = |more: &[&str], expected: &str| {
         let done = doctor(&root, more);
         assert_eq!(done.code, Some(2), "{more:?}: {}", done.err);
-        assert!(done.err.contains(said), "{more:?}: {}", done.err);
+        assert!(done.err.contains(expected), "{more:?}: {}", done.err);
     };
     refused(&["--core", "five"], "'five' is not a list of numbers: allowed are numbers up to 65535");
     refused(&["--core", "5", "--core", "4-6"], "--core 5: it is there twice");

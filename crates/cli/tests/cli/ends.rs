@@ -1,4 +1,5 @@
-//! How runs end whose sources are used up: at once, with every packet read; settings that leave a key out.
+//! The end of a run: it ends at once after the last packet of its sources. Also settings with `null`, which remove a
+//! key.
 
 use crate::running::{Running, wait_for};
 use crate::{File, forebay};
@@ -14,9 +15,9 @@ pipeline:
   - in -> wall -> gate -> out
 ";
 
-/// A run waited up to 7 440 s for the time-outs of its sessions. A simulated one ended after 100 ms.
+/// Regression: a run waited up to 7 440 s for the time-outs of its sessions. A simulated run ended after 100 ms.
 #[test]
-fn a_run_ends_when_its_sources_are_used_up() {
+fn a_run_ends_after_the_last_packet_of_its_sources() {
     let file = File::new(SESSIONS);
     for how in [&["--virtual"][..], &[], &["--virtual", "--duration", "7000s"]] {
         let done = forebay(&[&["run", file.path(), "--json", "--no-socket"], how].concat());
@@ -33,16 +34,16 @@ fn a_run_ends_when_its_sources_are_used_up() {
 }
 
 #[test]
-fn a_simulated_run_of_endless_packets_says_when_it_ends() {
+fn a_simulated_run_with_an_endless_source_ends_and_reports_it() {
     let file = File::new(&SESSIONS.replace("count: 1000, ", ""));
     let done = forebay(&["run", file.path(), "--virtual", "--json"]);
     assert!(done.code == Some(0) && done.err.contains("port 'in' never runs out of packets"), "{}", done.err);
     assert!(done.json()["duration_s"].as_f64().is_some_and(|seconds| (seconds - 0.1).abs() < 0.01), "{}", done.out);
 }
 
-/// The same of a load balancer.
+/// The same for a load balancer.
 #[test]
-fn a_balancer_does_not_wait_for_its_sessions() {
+fn a_run_does_not_wait_for_sessions_of_a_balancer() {
     let file = File::new(
         "ports:
   clients: { generator: { destination: 192.0.2.10/32, destination_port: 80, sessions: 50, count: 100, rate: 1kpps } }
@@ -67,9 +68,9 @@ pipeline: [ clients -> lb -> out ]
     }
 }
 
-/// A run said nothing while it waited for packets that a module holds.
+/// Regression: a run printed nothing while it waited for packets that a module held.
 #[test]
-fn a_run_that_waits_for_held_packets_says_so() {
+fn a_run_that_waits_for_held_packets_reports_it() {
     let text = "ports: { in: { generator: { count: 3, size: 1500 } }, out: { sink: } }
 modules: { slow: { shaper: { rate: 1kbps, burst: 2KiB } } }
 pipeline: [ in -> slow -> out ]
@@ -88,7 +89,7 @@ pipeline: [ in -> slow -> out ]
     assert!(done.code == Some(0) && done.json()["packets"]["out"] == 3, "{}{}", done.out, done.err);
 }
 
-/// `--duration` ended a run before its source's last packet without a word.
+/// Regression: `--duration` ended a run before its source's last packet without a warning.
 #[test]
 fn unread_packets_are_reported() {
     let (file, slow) = (File::new(SESSIONS), File::new(&SESSIONS.replace("4kpps", "1pps")));
@@ -104,15 +105,15 @@ fn unread_packets_are_reported() {
         assert!(done.code == Some(0) && !done.err.contains(has_more), "{how:?}: {}", done.err);
         assert!(done.json()["ports"][0].get("unread").is_none());
     }
-    // A source that never runs out always has more.
+    // An endless source always has more packets.
     let file = File::new(&SESSIONS.replace("count: 1000, ", ""));
     let done = forebay(&["run", file.path(), "--virtual", "--duration", "1ms"]);
     assert!(done.code == Some(0) && !done.err.contains(has_more), "{}", done.err);
 }
 
-/// A simulated run went through a gap in slices of 64 ms: packets of 1970 and of today were half an hour apart.
+/// Regression: a simulated run went through a gap in steps of 64 ms: a gap between 1970 and today took half an hour.
 #[test]
-fn a_gap_of_a_capture_takes_a_simulated_run_no_time() {
+fn a_simulated_run_skips_gaps_of_a_capture() {
     let made = File::new(
         "ports: { in: { generator: { count: 3, size: 1500 } }, out: { pcap: { write: all.pcap } } }
 modules: { hop: { ttl: } }
@@ -139,18 +140,18 @@ pipeline: [ in -> wall -> slow -> out ]
         let report = forebay(&[&["run", file.path(), "--virtual", "--json"], more].concat()).json();
         assert_eq!(report["packets"]["out"], 3, "{report}");
         assert!(report["duration_s"].as_f64().is_some_and(|seconds| seconds >= f64::from(u32::MAX)), "{report}");
-        // The second packet waited for its turn, which came in the gap.
+        // The second packet waited until the shaper had credit, which was during the gap.
         let longest = report["flows"][0]["delay_us"]["max"].as_f64();
         assert!(longest.is_some_and(|micros| (1e6..20e6).contains(&micros)), "{report}");
-        // The sessions of the first packets have ended meanwhile.
+        // The sessions of the first packets ended during the gap.
         let sessions = &report["modules"][0]["counters"]["connections, IPv4"];
         assert_eq!((&sessions["open"], &sessions["ended"]), (&1.into(), &2.into()), "{report}");
     }
 }
 
-/// A pipe that is open when the run ends, all of whose packets were read, was said to have more.
+/// Regression: a pipe that was open at the end of a run was reported to have more packets although all had been read.
 #[test]
-fn a_stream_that_has_nothing_at_hand_is_not_unread() {
+fn a_stream_without_waiting_packets_is_not_unread() {
     let made = File::new(
         "ports: { in: { generator: { count: 30 } }, out: { pcap: { write: all.pcap } } }
 modules: { hop: { ttl: } }
@@ -171,9 +172,9 @@ pipeline: [ in -> hop -> out ]
     assert!(report["packets"]["out"] == 30 && report["ports"][0].get("unread").is_none(), "{report}");
 }
 
-/// Stamps of simulated time were 1 ns early here and there.
+/// Regression: some time stamps of simulated time were 1 ns too early.
 #[test]
-fn stamps_of_simulated_time_are_exact() {
+fn time_stamps_of_simulated_time_are_exact() {
     let file = File::new(
         "ports: { in: { generator: { count: 2000, rate: 1Gpps, queue: 2000 } }, out: { sink: } }
 modules: { wall: { acl: { rules: [], default: deny } } }
@@ -197,9 +198,9 @@ pipeline: [ in -> wall -> out ]
     assert_eq!(stamps, (first..first + 2000).collect::<Vec<_>>());
 }
 
-/// Only keys whose value may be `null` were left out by `KEY=null`; others were refused.
+/// Regression: `KEY=null` removed only keys whose value may be `null`, and was refused for others.
 #[test]
-fn null_leaves_any_key_out() {
+fn null_removes_any_key() {
     let file = File::new(SESSIONS);
     for key in [
         "batch",
@@ -239,9 +240,9 @@ fn null_leaves_any_key_out() {
     }
 }
 
-/// `KEY=null` for a kind of port or a function gave it no parameters, so that it was one of two.
+/// Regression: `KEY=null` for a port type or a function set it without parameters instead of removing it.
 #[test]
-fn null_leaves_a_kind_out_where_another_is_set_beside_it() {
+fn null_removes_a_port_type_or_function_if_another_is_set() {
     let file = File::new(
         "ports: { in: { generator: { count: 3 } }, out: { sink: } }
 modules: { m: { mss_clamp: { mss: 1400 } } }
@@ -258,7 +259,7 @@ pipeline: [ in -> m -> out ]
         (&["ports.out.pcap.write=o.pcap", "ports.out.sink=null"], "pcap", "mss_clamp"),
         (&["modules.m.mss_clamp=null", "modules.m.ttl={}"], "sink", "ttl"),
         (&["modules.m.mss_clamp=null", "modules.m.counter=null"], "sink", "counter"),
-        // A kind that is not there is left out already. Alone, `null` is a kind without parameters.
+        // A type that is not set is removed already. If it is the only one, `null` is a type without parameters.
         (&["modules.m.ttl=null"], "sink", "mss_clamp"),
         (&["ports.out.sink=null"], "sink", "mss_clamp"),
     ] {
@@ -276,9 +277,9 @@ pipeline: [ in -> m -> out ]
     }
 }
 
-/// A run whose standard error was not read never ended, and its report was never written.
+/// Regression: a run whose standard error was not read never ended, and its report was never written.
 #[test]
-fn a_run_ends_whose_standard_error_nobody_reads() {
+fn a_run_ends_even_if_its_standard_error_is_not_read() {
     use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
     use std::io::Write;
     let (_reader, mut writer) = std::io::pipe().expect("a pipe");
