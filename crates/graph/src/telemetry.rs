@@ -35,7 +35,7 @@ pub struct Account {
     /// Stretches timed together with the stretch before.
     pub(crate) after_any: Pairs,
     /// Stretches timed together with the residue after them.
-    pub(crate) then_nobody: Pairs,
+    pub(crate) then_residue: Pairs,
 }
 
 /// Two stretches of a turn that were timed together: ticks, and how often. They say what a reading of the clock between

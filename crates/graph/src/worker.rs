@@ -1,8 +1,8 @@
-//! A worker: runs a plan's graph, one turn after the other.
+//! A worker, which runs the graph of a plan in turns.
 //!
-//! A turn takes a batch from each port, runs every module that has packets in the scheduler's order, and hands what
-//! leaves to the ports. The worker is a state machine: it never blocks, sleeps or spins, and time is what its clock
-//! says; who calls [`Worker::turn`] does the waiting.
+//! A turn takes a batch from each port, runs every module that has packets in the scheduler's order, and gives leaving
+//! packets to the ports. The worker is a state machine: it never blocks, sleeps or spins, and its clock supplies the
+//! time. The caller of [`Worker::turn`] does the waiting.
 
 mod apply;
 mod census;
@@ -35,7 +35,7 @@ use crate::scheduler::Scheduler;
 use crate::team::Team;
 use crate::telemetry::{ModuleCounters, Telemetry};
 
-use crossing::{Crossroad, Stuck};
+use crossing::{CrossingNode, Stuck};
 use rota::Rota;
 use stopwatch::Stopwatch;
 
@@ -44,155 +44,158 @@ pub use make::MakeError;
 pub(crate) use make::shape;
 pub use succession::{Exchange, Former};
 
-/// What a worker wants after a turn.
+/// What a worker waits for after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// To be called again at once: there is, or may be, something to do.
+    /// Nothing: call it again at once. There is, or may be, work.
     Now,
-    /// To be called at this instant.
+    /// Call it at this instant.
     At(Ticks),
-    /// To be called when `count` packets wait at its ports, or at the instant if there is one.
+    /// Call it when `count` packets wait at its ports, or at the instant, if there is one.
     OnInput(usize, Option<Ticks>),
-    /// Nothing any more: every source is used up and nothing waits.
+    /// Never call it again: all sources are used up and no packet waits.
     Never,
 }
 
-/// What a call of a module costs, for simulated time.
+/// The cost of a module's call in simulated time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Ticks a call.
+    /// Ticks per call.
     pub per_batch: u64,
-    /// Ticks a packet.
+    /// Ticks per packet.
     pub per_packet: u64,
 }
 
-/// A place where packets wait: for a module (by its number), or past the modules for a port, the bin or another worker.
+/// A queue of packets with their destination. The first nodes are the modules, by number. After them come nodes for the
+/// ports, the bin, and other workers.
 ///
-/// A wide graph has more of these than the cache holds: what an ordinary call touches is in the first line.
+/// A wide graph has more nodes than the cache holds. So the fields that an ordinary call touches are in the first cache
+/// line.
 #[repr(C, align(64))]
 struct Node {
-    /// What processes the packets; nothing where they leave.
+    /// The function that processes the packets. `None` where packets leave.
     function: Option<Box<dyn Function>>,
-    /// Where all packets go, where there is only one gate.
+    /// The destination of all packets, if there is only one gate.
     only: Option<Edge>,
     input: Input,
-    /// Where its gates' targets start in `Worker::edges`.
+    /// The index of its first gate's target in `Worker::edges`.
     edges: u32,
-    /// How many gates. Where there are several, a packet's flow word advances.
+    /// The number of gates. If there are several, a packet's flow word advances.
     gates: u16,
-    /// All of several gates lead to one place: a batch stays whole.
+    /// The node has several gates and all lead to the same node, so a batch stays whole.
     joins: bool,
-    /// Packets that come here run folded from here on: they are counted by flow word.
+    /// Packets that come here run folded from here on. They are counted by flow word.
     counts: bool,
 }
 
-/// Where a gate leads.
+/// The destination of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Edge {
     node: u32,
-    /// Nothing else leads there, so that a batch may go straight on.
+    /// No other edge leads there, so a batch may go straight on.
     alone: bool,
 }
 
-/// A port's place in the worker.
+/// A port as the worker sees it.
 struct Gateway {
-    /// `None`: it is other workers'.
+    /// `None` if other workers have the port.
     port: Option<Box<dyn Port>>,
-    /// Where packets that enter go.
+    /// The destination of packets that enter.
     entry: Option<Edge>,
-    /// Whether it still has packets to give, and when.
+    /// When the port may have packets next.
     ready: Ready,
 }
 
-/// Every this many turns, and in every idle one, timers are looked at, and buffers.
+/// The worker looks at timers and buffers once in so many turns, and in every idle turn.
 const SWEEP_EVERY: u32 = 16;
-/// How late a buffer over its hold limit may be looked at in a busy turn: this part of the shortest limit.
+/// The worker may look at a buffer over its hold limit this late in a busy turn: the shortest limit divided by this.
 const LATE: u64 = 32;
-/// How often the gauges are written, in idle turns and besides.
+/// The interval between two updates of the gauges. Idle turns update them, too.
 const PUBLISH_EVERY: Nanos = Nanos(1_000_000);
 
-/// Runs a graph. `C` says what time it is, `S` which module runs next.
+/// Runs a graph. `C` is the clock, `S` decides which module runs next.
 pub struct Worker<C: Clock, S: Scheduler> {
     clock: C,
     scheduler: S,
-    /// Modules, then ports as places that packets leave by, then the bin, then `crossings`.
+    /// The modules, then the ports as destinations, then the bin, then the nodes of `crossings`.
     nodes: Vec<Node>,
-    /// How many of the nodes are modules.
+    /// The number of modules among the nodes.
     modules: usize,
     edges: Vec<Edge>,
     gateways: Vec<Gateway>,
-    /// Ports in the order in which they are read: who gave packets last comes last.
+    /// The ports in the order in which they are read. The port that gave packets last comes last.
     rota: Rota,
     /// By module: the ports whose packets enter there.
     sources: Box<[Vec<u32>]>,
-    /// Where packets go that are for other workers.
-    crossings: Vec<Crossroad>,
+    /// The nodes of packets that are for other workers.
+    crossings: Vec<CrossingNode>,
     /// The rings to and from other workers.
     links: Links,
-    /// What could not be given in this turn ([`Stuck`]).
+    /// The crossings that had no room in this turn ([`Stuck`]).
     stuck: Stuck,
-    /// Places whose packets could not be given in the last turn.
+    /// Nodes whose packets found no room in the last turn.
     waiting: Vec<usize>,
-    /// Which worker this is, of which team.
+    /// The number of this worker in its team.
     id: usize,
     team: Arc<Team>,
-    /// Whether nothing new is to be taken from ports, and nothing is to wait for a trigger.
+    /// True while the worker drains: it takes no new packets from ports, and no packet waits for a trigger.
     draining: bool,
-    /// Since when it is.
+    /// When it began to drain.
     paused: Ticks,
-    /// What ports had received and sent when they were laid down.
-    laid_ports: Vec<(String, [u64; 2])>,
-    /// What it takes over from the workers of the graph before.
-    heritage: succession::Heritage,
+    /// The packets that ports had received and sent when they were handed over.
+    handed_ports: Vec<(String, [u64; 2])>,
+    /// What it takes over from the workers of the previous graph.
+    inherited: succession::Inherited,
     flows: FlowTable,
-    /// By flow word: packets that have come to where they run folded; the telemetry's.
+    /// By flow word: packets that have come to where they run folded. Shared with the telemetry.
     arrived: Arc<[Counter]>,
-    /// By module: those that it runs for, where it is the first of a fold.
+    /// By module: the modules of its fold, if it is the first of one.
     members: Vec<Box<[u32]>>,
-    /// By module: the one that runs for it.
+    /// By module: the module that runs for it.
     leaders: Box<[usize]>,
     /// Modules that have a trigger.
     buffered: Vec<usize>,
-    /// Before when none of them is looked at: none is over its hold limit then, or not for long.
+    /// No buffer needs a look before this instant: none is over its hold limit until then, or not by much.
     sweep_at: Ticks,
     /// The shortest hold limit.
     least_hold: Ticks,
-    /// When gauges are to be written.
+    /// When the gauges are updated next.
     publish_at: Ticks,
-    /// Of each module: hold limits that were not stated are derived from these flows' objectives.
+    /// By module: the hold limit, if the configuration sets one. The others derive from the objectives of the flows in
+    /// `flows_of`.
     hold_stated: Vec<Option<Ticks>>,
     flows_of: Vec<Vec<usize>>,
-    /// When functions asked to be woken.
+    /// When functions requested to be woken.
     timers: Vec<Timer>,
     costs: Vec<Cost>,
     desk: Desk,
     spares: Spares,
-    /// What a port has just given.
+    /// The packets that a port has just given.
     intake: Batch,
-    /// Packets on their way back to the pool.
+    /// Packets that go back to the pool.
     bin: Batch,
     telemetry: Arc<Telemetry>,
-    /// By module; the telemetry's.
+    /// By module. Shared with the telemetry.
     counters: Arc<[ModuleCounters]>,
     observer: Option<Box<dyn Observer>>,
     batch: usize,
-    /// How often the pool had nothing to give before this worker had it.
+    /// How often the pool was exhausted before this worker had it.
     exhausted_before: u64,
-    /// The same when the next graph took over.
+    /// How often the pool was exhausted when the next graph took over.
     exhausted_after: Option<u64>,
-    /// Where a fresh frame starts, from its chunk's start.
+    /// The offset of a fresh frame's first byte in its chunk.
     first_byte: usize,
-    /// Packets that a module may process in one turn, so that a turn stays short.
+    /// The number of packets that a module may process in one turn. It keeps turns short.
     budget: usize,
     /// When this turn began.
     began: Ticks,
-    /// Whether packets have left since a function was last called.
+    /// Whether packets have left since the last call of a function.
     departed: bool,
     turn: u32,
     stopwatch: Stopwatch,
     was_busy: bool,
     accounting: bool,
-    /// Whether bytes are counted by flow: some rate objective is in bits.
+    /// Whether bytes are counted by flow, because a rate objective is in bits.
     weighs: bool,
     timing: bool,
 }
@@ -202,7 +205,7 @@ pub struct Worker<C: Clock, S: Scheduler> {
 struct Timer {
     at: Ticks,
     module: usize,
-    /// Whether the run waits for it.
+    /// Whether the run waits for the wake-up.
     keeps: bool,
 }
 
@@ -211,17 +214,17 @@ struct Timer {
 enum Mode {
     /// Counters only.
     Plain,
-    /// What each part of the turn takes, too.
+    /// Counters, and the ticks of each part of the turn.
     Timed,
     /// Marked packets, before and after each call.
     Observed,
 }
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// One turn. Says when to call again.
+    /// Runs one turn. Returns when to call again.
     pub fn turn(&mut self) -> Next {
-        // Where packets left last of all in the last turn, the clock was read then, and nothing was done since. Simulated
-        // time passes between turns, too.
+        // If packets left at the very end of the last turn, the clock was read then, and nothing was done since. In
+        // simulated time, time passes between turns.
         let start = if self.departed && !C::SIMULATED { self.desk.now } else { self.clock.now() };
         let counters = &self.telemetry.worker;
         counters.turns.add(1);
@@ -252,13 +255,13 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if !self.was_busy || self.turn.is_multiple_of(SWEEP_EVERY) || start >= self.sweep_at {
             self.sweep();
         }
-        // What waits for another worker is tried again, though nothing else is to be done.
+        // The worker retries packets for other workers, even if there is no other work.
         let waits = !self.scheduler.is_idle() || !self.waiting.is_empty();
         if self.was_busy || waits { Next::Now } else { self.when() }
     }
 
-    /// Whether the next turn will have something to do: a poll that finds nothing is no work, nor is trying once more what
-    /// another worker had no room for.
+    /// Returns whether the next turn has work to do. A poll that finds no packets is not work, nor is a retry of
+    /// packets for which another worker had no room.
     pub fn has_work(&mut self) -> bool {
         if !self.scheduler.is_idle() || (self.was_busy && !self.waiting.is_empty()) {
             return true;
@@ -270,7 +273,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.due().is_some_and(|instant| instant <= now)
     }
 
-    /// The earliest instant at which a turn may have something to do; `None` where only another worker can give it
+    /// Returns the earliest instant at which a turn may have work to do. `None` if only another worker can provide
     /// packets.
     pub fn due(&mut self) -> Option<Ticks> {
         let now = self.clock.now();
@@ -285,13 +288,13 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Whether this turn's calls are to be timed.
+    /// Returns whether this turn's calls are to be timed.
     #[inline]
     fn is_to_be_timed(&mut self) -> bool {
         if S::SHARES { self.scheduler.wants_time() } else { self.stopwatch.is_due(self.was_busy) && self.timing }
     }
 
-    /// Reads ports and rings, and runs what is ready; whether there was anything to do.
+    /// Reads ports and rings, and runs ready modules. Returns whether there was any work.
     #[inline]
     fn pass<const MODE: u8>(&mut self) -> bool {
         let received = self.receive::<MODE>();
@@ -299,11 +302,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         received || ran
     }
 
-    /// Takes up to a batch from each port that has some, and from each ring; whether any came.
+    /// Takes up to a batch from each port and from each ring. Returns whether any packets came.
     #[inline]
     fn receive<const MODE: u8>(&mut self) -> bool {
         let mut any = !self.links.ins.is_empty() && self.take_over::<MODE>();
-        // What cannot be given away would only pile up.
+        // Packets that cannot be handed over would only pile up.
         if self.draining || self.stuck != Stuck::NOTHING {
             return any;
         }
@@ -324,7 +327,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         any
     }
 
-    /// Takes up to a batch from a port; whether any came.
+    /// Takes up to a batch from a port. Returns whether any packets came.
     #[inline]
     fn receive_from<const MODE: u8>(&mut self, at: usize) -> bool {
         if S::SHARES && self.is_held(at) {
@@ -372,7 +375,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if S::SHARES && scheduler.refuses(node) {
             intake.drain_each(|_, packet| run::turn_away(node, packet, telemetry, observer));
         } else if input.push_all(intake, self.desk.now, &mut self.spares) {
-            run::tell_ready(scheduler, node, input);
+            run::report_ready(scheduler, node, input);
         }
         if MODE == Mode::Timed as u8 {
             self.time_receive(at, count);
@@ -380,14 +383,14 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         true
     }
 
-    /// Whether a port is not to be read now.
+    /// Returns whether a port must not be read now.
     #[inline]
     fn is_held(&self, port: usize) -> bool {
         let waits = |entry: Edge| self.scheduler.waits(port, entry.node as usize);
         self.scheduler.holds(port) || self.gateways[port].entry.is_some_and(waits)
     }
 
-    /// When there may be something to do, nothing being ready now.
+    /// Returns when there may be work, given that no node is ready now.
     fn when(&mut self) -> Next {
         let next = self.wanted();
         self.stopwatch.sleeps = next == Next::Never;
@@ -424,11 +427,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 (false, None) => Next::Never,
             };
         }
-        // What other workers have sent in simulated time may arrive later than now.
+        // In simulated time, packets from other workers may arrive later than now.
         Next::OnInput(1, self.sent_to().into_iter().chain(earliest).min())
     }
 
-    /// Who watches single packets from the next turn on; `None`: nobody.
+    /// Sets the observer of single packets from the next turn on. `None` ends the observation.
     pub fn observe(&mut self, observer: Option<Box<dyn Observer>>) {
         self.observer = observer;
         if let Some(observer) = &mut self.observer {
@@ -436,31 +439,31 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Counters, histograms and flow accounting on (as shipped) or off. Off is for measuring what they cost; the
-    /// packet invariant is then not kept.
+    /// Turns counters, histograms and flow accounting on (the default) or off. They are turned off to measure what they
+    /// cost. The packet invariant does not hold while they are off.
     pub fn set_accounting(&mut self, on: bool) {
         (self.accounting, self.timing) = (on, on);
     }
 
-    /// Timing of one turn in some on (as shipped) or off, where the scheduler has no need of it. Off is for measuring what
-    /// it costs.
+    /// Turns the timing of some turns on (the default) or off, unless the scheduler needs it. It is turned off to
+    /// measure what it costs.
     pub fn set_timing(&mut self, on: bool) {
         self.timing = on;
     }
 
-    /// What is counted, to be read from any thread.
+    /// Returns the counters, which any thread may read.
     #[must_use]
     pub fn telemetry(&self) -> Arc<Telemetry> {
         Arc::clone(&self.telemetry)
     }
 
-    /// When the last turn began.
+    /// Returns when the last turn began.
     #[must_use]
     pub fn began(&self) -> Ticks {
         self.began
     }
 
-    /// The worker's clock.
+    /// Returns the worker's clock.
     #[must_use]
     pub fn clock(&self) -> &C {
         &self.clock

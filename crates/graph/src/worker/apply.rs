@@ -1,4 +1,4 @@
-//! What a controller changes between turns.
+//! Applies a controller's actions between two turns.
 
 use forebay_measure::Clock;
 use forebay_protocol::Action;
@@ -9,17 +9,17 @@ use crate::scheduler::share::{check_limit, check_weight};
 use crate::scheduler::{Scheduler, ShareError};
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// Applies a controller's actions. Only between turns.
+    /// Applies a controller's actions. Only called between turns.
     ///
     /// # Errors
-    /// A module that does not exist, a value that makes no sense, a change that the scheduler has no use for: nothing is
-    /// changed.
+    /// An unknown module, an invalid value, or an action that the scheduler does not support. Then no action is
+    /// applied.
     pub fn apply(&mut self, actions: &[Action]) -> Result<(), ActionError> {
         actions.iter().try_for_each(|action| self.check(action))?;
         for action in actions {
             self.make(action);
         }
-        // Once for all of them: it looks at every buffer.
+        // Once for all actions, because it looks at every buffer.
         if actions.iter().any(|action| matches!(action, Action::SetTrigger { .. } | Action::SetHold { .. })) {
             self.derive_holds();
         }
@@ -48,7 +48,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     }
 
     fn make(&mut self, action: &Action) {
-        // Those of a fold have one queue.
+        // The modules of a fold share one queue.
         let leader = action.module().map_or(0, |module| self.leaders[module]);
         match *action {
             Action::SetTrigger { trigger, .. } => {
@@ -76,35 +76,35 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     }
 }
 
-/// Why an action was refused.
+/// Why an action is refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ActionError {
-    /// No such module.
+    /// The module does not exist.
     #[error("there is no module {module}: there are {modules}, from 0")]
     Module {
-        /// The module named.
+        /// The module in the action.
         module: usize,
-        /// How many there are.
+        /// The number of modules.
         modules: usize,
     },
-    /// A trigger that no batch can reach.
+    /// The trigger is larger than the largest batch.
     #[error("a trigger of {trigger}: allowed are 0 to {batch}, the largest batch")]
     Trigger {
-        /// The trigger named.
+        /// The trigger in the action.
         trigger: usize,
         /// The largest batch.
         batch: usize,
     },
-    /// A rate that no source can offer.
+    /// No source can offer this rate.
     #[error("{factor} times the configured rates: allowed are 0 and more")]
     Factor {
-        /// The factor named.
+        /// The factor in the action.
         factor: f64,
     },
-    /// A weight or limit that makes no sense.
+    /// The weight or limit is invalid.
     #[error("{}: {_0}", _0.part)]
     Share(#[from] ShareError),
-    /// A weight or limit where time is not shared out.
+    /// The scheduler does not share time, so it has no weights and limits.
     #[error("the scheduler {scheduler} has no weights and limits: weighted-fair has")]
     Scheduler {
         /// The scheduler.

@@ -47,7 +47,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.telemetry.census()
     }
 
-    /// Writes the gauges: the packets that wait, by place.
+    /// Updates the gauges: the packets that wait, by node.
     pub(super) fn publish(&self) {
         let worker = &self.telemetry.worker;
         worker.queued.set(self.nodes.iter().map(|node| node.input.len() as u64).sum());

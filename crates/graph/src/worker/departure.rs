@@ -1,4 +1,4 @@
-//! Packets that leave: by a port, or into the bin. Delay is accounted to flows here.
+//! Packets that leave by a port or into the bin. Delays are accounted to flows here.
 
 use forebay_measure::{
     Clock,
@@ -13,7 +13,7 @@ use crate::scheduler::Scheduler;
 use crate::telemetry::FlowTelemetry;
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// Lets a batch leave by the egress node `node`; it is empty afterwards.
+    /// Sends a batch out by the egress node `node`. The batch is empty afterwards.
     #[inline]
     pub(super) fn depart<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) {
         let port = node - self.modules;
@@ -49,7 +49,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             }
         }
         let given = batch.len();
-        // Nothing leads to a port that this worker does not have.
+        // No edge leads to a port that this worker does not have.
         if let Some(port) = &mut self.gateways[port].port {
             port.send(batch, now);
         }
@@ -62,17 +62,17 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Accounts packets' bytes to their flows; with `UNDO`, takes that back.
+    /// Accounts packets' bytes to their flows. With `UNDO` it subtracts them again.
     #[cold]
     fn weigh<const UNDO: bool>(&self, batch: &Batch) {
         for packet in batch.iter() {
             if let Some(flow) = self.flow_of(packet.flow()) {
-                flow.bytes.add(times::<UNDO>(packet.data().len() as u64));
+                flow.bytes.add(signed::<UNDO>(packet.data().len() as u64));
             }
         }
     }
 
-    /// Accounts packets to their flows; with `UNDO`, takes that back.
+    /// Accounts packets to their flows. With `UNDO` it subtracts them again.
     #[inline]
     fn account<const UNDO: bool>(&self, batch: &Batch, now: Ticks) {
         let Some(first) = batch.first() else { return };
@@ -80,18 +80,18 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if clocks.get() & clock == 0 {
             clocks.set(clocks.get() | clock);
         }
-        // Mostly all are of one flow and arrived together, and cost one update.
+        // Usually all packets have the same flow and arrival time, and cost one update.
         let run = Packet::run_alike(batch);
         if let Some(flow) = self.flow_of(first.flow()) {
-            flow.account(Sample::new(now.since(first.arrival()).0), times::<UNDO>(run as u64));
+            flow.account(Sample::new(now.since(first.arrival()).0), signed::<UNDO>(run as u64));
         }
         if run < batch.len() {
             self.account_each::<UNDO>(&batch[run..], now);
         }
     }
 
-    /// The same for packets of several flows or instants: a flow's stretch at a time, so that what is the flow's is
-    /// found and written once.
+    /// Accounts packets of several flows or arrival times, one run of packets of the same flow at a time. So the flow
+    /// is looked up and written once per run.
     #[inline(never)]
     fn account_each<const UNDO: bool>(&self, mut packets: &[Packet], now: Ticks) {
         if let [first, second, ..] = packets
@@ -112,23 +112,24 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                     arrival = packet.arrival();
                     sample = Sample::new(now.since(arrival).0);
                 }
-                flow.delay.count(sample, times::<UNDO>(1), &mut tally);
+                flow.delay.count(sample, signed::<UNDO>(1), &mut tally);
                 late += u64::from(sample.value() > objective);
                 packets = &packets[1..];
             }
             flow.delay.settle(tally);
             if late > 0 {
-                flow.violations.add(times::<UNDO>(late));
+                flow.violations.add(signed::<UNDO>(late));
             }
         }
     }
 
-    /// The same where packets of one flow seldom follow each other: there is nothing to gather but what is the same for all,
-    /// the instant at which they arrived.
+    /// Accounts packets of which neighbours seldom have the same flow. Only the sample of equal arrival times is
+    /// reused.
     fn account_mixed<const UNDO: bool>(&self, packets: &[Packet], now: Ticks) {
-        // Counters may be anywhere for all the compiler knows, what is read for each packet too: hence copies.
+        // Local copies. The compiler cannot know that the counters do not alias these tables, and would read them again
+        // for each packet.
         let (of, flows) = (&self.flows.flow[..], &self.telemetry.flows[..]);
-        let one = times::<UNDO>(1);
+        let one = signed::<UNDO>(1);
         let mut arrival = Ticks::ZERO;
         let mut sample = Sample::new(now.0);
         for packet in packets {
@@ -142,14 +143,14 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// The flow of a packet that leaves with this flow word; none where its path does not end at a port.
+    /// Returns the flow of a packet that leaves with this flow word. `None` if its path does not end at a port.
     #[inline]
     fn flow_of(&self, word: u32) -> Option<&FlowTelemetry> {
         let flow = *self.flows.flow.get(word as usize)?;
         self.telemetry.flows.get(flow as usize)
     }
 
-    /// Drops what a port would not take.
+    /// Drops packets that a port did not take.
     #[cold]
     fn refused<const MODE: u8>(&mut self, port: usize, batch: &mut Batch, now: Ticks) {
         if self.accounting {
@@ -164,10 +165,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         batch.clear();
     }
 
-    /// Drops what the configuration sends nowhere.
+    /// Drops packets that the configuration sends to the bin.
     fn discard<const MODE: u8>(&mut self, batch: &mut Batch) {
         self.telemetry.worker.unwanted.add(batch.len() as u64);
-        // Which module sent it there is not known any more: the bin is where branches meet.
+        // The module that sent it there is no longer known, because branches meet in the bin.
         self.observe_drops::<MODE>(DropSite::Port(self.gateways.len()), "unwanted", batch);
         batch.clear();
     }
@@ -181,8 +182,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     }
 }
 
-/// `n`, or what takes `n` back.
+/// Returns `n`, or the value that cancels `n`.
 #[inline]
-fn times<const UNDO: bool>(n: u64) -> u64 {
+fn signed<const UNDO: bool>(n: u64) -> u64 {
     if UNDO { n.wrapping_neg() } else { n }
 }

@@ -1,4 +1,4 @@
-//! Makes a worker of a plan.
+//! Creates a worker from a plan.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use forebay_units::{Rate, Ticks};
 use thiserror::Error;
 
 use super::crossing::Stuck;
-use super::roads::Roads;
+use super::roads::CrossingNodes;
 use super::rota::Rota;
 use super::stopwatch::Stopwatch;
-use super::succession::Heritage;
+use super::succession::Inherited;
 use super::{Cost, Edge, Gateway, Node, Timer, Worker};
 use crate::context::Desk;
 use crate::flow::{self, FlowError, Passages, Shape};
@@ -28,25 +28,25 @@ use crate::telemetry::{
     Telemetry, Way, WorkerCounters,
 };
 
-/// How long packets wait for a trigger on a path without a delay objective.
+/// How long packets wait for a trigger on a path without a delay objective, in seconds.
 const DEFAULT_HOLD_SECONDS: f64 = 1e-3;
 
-/// Why a worker cannot be made.
+/// Why a worker cannot be created.
 #[derive(Debug, Error)]
 pub enum MakeError {
-    /// No memory for packets.
+    /// There is no memory for packets.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// The flows cannot be told apart.
+    /// The flows cannot be distinguished.
     #[error(transparent)]
     Flow(#[from] FlowError),
-    /// A placement that is not of this plan.
-    #[error("the placement has other modules, ports or workers than the plan")]
+    /// The placement does not belong to the plan.
+    #[error("the placement and the plan have different modules, ports or workers")]
     Placement,
-    /// A batch that cannot be.
+    /// The batch size is out of range.
     #[error("batches of {0} packets: allowed are 1 to {MAX_BATCH}")]
     Batch(usize),
-    /// A share that makes no sense.
+    /// The share is invalid.
     #[error("module '{module}': {}: {error}", error.part)]
     Share {
         /// The module.
@@ -54,15 +54,13 @@ pub enum MakeError {
         /// What is wrong with its share.
         error: ShareError,
     },
-    /// Modules that cannot run as one.
-    #[error(
-        "fold {fold}: allowed are two modules and more, each in one fold, in ascending order, with as many gates each"
-    )]
+    /// The modules cannot be folded.
+    #[error("fold {fold}: allowed are two or more modules, ascending, in no other fold, with equal numbers of gates")]
     Fold {
-        /// Which of the plan's folds.
+        /// The index of the fold in the plan.
         fold: usize,
     },
-    /// A gate that leads nowhere or backwards.
+    /// The gate leads nowhere or backwards.
     #[error("gate '{gate}' of module '{module}' leads {where_to}: gates lead to later modules, ports or the bin")]
     Gate {
         /// The module.
@@ -75,10 +73,10 @@ pub enum MakeError {
 }
 
 impl Plan {
-    /// The flows of this plan, told apart as a worker does: for checking a configuration before anything runs.
+    /// Returns the flows of this plan, as a worker distinguishes them. Used to check a configuration before it runs.
     ///
     /// # Errors
-    /// A declared flow that no path fits; more paths than can be told apart.
+    /// A declared flow that matches no path; more paths than can be distinguished.
     pub fn flows(&self) -> Result<Vec<crate::FlowPlan>, FlowError> {
         flow::build(&shape(self), &self.flows).map(|(_, flows)| flows)
     }
@@ -95,9 +93,9 @@ impl Plan {
                 let where_to = match *target {
                     Target::Module(next) if next <= number => "backwards or to itself".to_owned(),
                     Target::Module(next) if next >= self.modules.len() => {
-                        format!("to module {next}, which is not there")
+                        format!("to module {next}, which does not exist")
                     }
-                    Target::Port(port) if port >= self.ports.len() => format!("to port {port}, which is not there"),
+                    Target::Port(port) if port >= self.ports.len() => format!("to port {port}, which does not exist"),
                     _ => continue,
                 };
                 return Err(MakeError::Gate { module: module.name.clone(), gate: gate.clone(), where_to });
@@ -118,7 +116,7 @@ impl Plan {
         Ok(())
     }
 
-    /// By module: the one that runs for it.
+    /// Returns, by module, the module that runs for it.
     pub(crate) fn leaders(&self) -> Box<[usize]> {
         let mut leaders: Box<[usize]> = (0..self.modules.len()).collect();
         for members in &self.folds {
@@ -127,7 +125,7 @@ impl Plan {
         leaders
     }
 
-    /// By fold: the one that all its packets come from, where there is one.
+    /// Returns, by fold, the fold that all its packets come from. `None` if there is no such fold.
     fn folds_before(&self) -> Vec<Option<usize>> {
         let places = fold::places(&self.folds, self.modules.len());
         let mut before = vec![None; self.folds.len()];
@@ -142,7 +140,7 @@ impl Plan {
     }
 }
 
-/// A plan as flows see it.
+/// Returns the part of a plan that determines its flows.
 pub(crate) fn shape(plan: &Plan) -> Shape<'_> {
     Shape {
         modules: plan.modules.iter().map(|module| (module.name.as_str(), gates(&module.gates))).collect(),
@@ -156,7 +154,8 @@ fn gates(gates: &[(String, Target)]) -> Vec<(&str, Target)> {
 }
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// A worker that runs `plan` alone, by `clock`. In simulated time each module's calls take `costs` (missing: nothing).
+    /// Creates a worker that runs `plan` alone, with the time of `clock`. `costs` are the costs of the modules' calls
+    /// in simulated time; a missing entry means 0.
     ///
     /// # Errors
     /// [`MakeError`].
@@ -166,7 +165,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         Self::member(plan, clock, costs, pool, Links::default(), Arc::new(Team::new(1)))
     }
 
-    /// The same as one of a team, with its ends of the rings between them ([`links`](crate::links)) and a pool of its own.
+    /// Creates a worker of a team. `links` are its ends of the rings to the other workers ([`links`](crate::links)).
+    /// `pool` is its own pool.
     ///
     /// # Errors
     /// [`MakeError`].
@@ -192,7 +192,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         drop(shape);
         let frequency = clock.frequency();
 
-        // From here on folded modules are one: the first has their packets, and stands for all in what leads to them.
+        // From here on a fold is one module: its first module has all packets, and edges to the others lead to it.
         let (leaders, before) = (plan.leaders(), plan.folds_before());
         let targets = plan.modules.iter_mut().flat_map(|module| &mut module.gates).map(|(_, target)| target);
         for target in targets.chain(plan.ports.iter_mut().filter_map(|port| port.entry.as_mut())) {
@@ -208,26 +208,26 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
         let mut topology = Topology::of(&plan, frequency);
 
-        // Past the modules come the ports, as places that packets leave by, then the bin.
+        // After the modules come nodes for the ports, then the bin.
         let bin = modules + plan.ports.len();
         let node_of = |target: Target| match target {
             Target::Module(module) => module,
             Target::Port(port) => modules + port,
             Target::Drop => bin,
         };
-        let roads = Roads::find(&plan);
-        let leads_to = |origin: Origin, target: Target| match roads.place(origin, target) {
-            Some(place) => bin + 1 + place,
+        let crossing_nodes = CrossingNodes::find(&plan);
+        let leads_to = |origin: Origin, target: Target| match crossing_nodes.index(origin, target) {
+            Some(index) => bin + 1 + index,
             None => node_of(target),
         };
-        let nodes = bin + 1 + roads.len();
+        let nodes = bin + 1 + crossing_nodes.len();
         topology.nodes = nodes;
         let mut feeders = vec![0usize; nodes];
         let entries = plan.ports.iter().enumerate();
         let entries = entries.filter_map(|(port, plan)| Some((Origin::Port(port), plan.entry?)));
         entries.for_each(|(origin, target)| feeders[leads_to(origin, target)] += 1);
-        for (module, told) in plan.modules.iter().enumerate().filter(|(module, _)| leaders[*module] == *module) {
-            let mut fed: Vec<_> = told.gates.iter().map(|(_, to)| leads_to(Origin::Gate(module), *to)).collect();
+        for (module, planned) in plan.modules.iter().enumerate().filter(|(module, _)| leaders[*module] == *module) {
+            let mut fed: Vec<_> = planned.gates.iter().map(|(_, to)| leads_to(Origin::Gate(module), *to)).collect();
             fed.sort_unstable();
             fed.dedup();
             fed.into_iter().for_each(|node| feeders[node] += 1);
@@ -255,7 +255,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             gateways: Vec::new(),
             rota: if S::SHARES { Rota::new(plan.ports.len()) } else { Rota::default() },
             sources: vec![Vec::new(); modules].into(),
-            crossings: roads.crossroads(bin + 1, &links, node_of),
+            crossings: crossing_nodes.build(bin + 1, &links, node_of),
             links,
             stuck: Stuck::NOTHING,
             waiting: Vec::new(),
@@ -263,8 +263,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             team,
             draining: false,
             paused: Ticks::ZERO,
-            laid_ports: Vec::new(),
-            heritage: Heritage::default(),
+            handed_ports: Vec::new(),
+            inherited: Inherited::default(),
             arrived: Arc::clone(&arrived),
             members,
             leaders,
@@ -312,7 +312,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             clock,
         };
         worker.costs.resize(modules, Cost::default());
-        let mut told = (Vec::with_capacity(modules), Vec::new());
+        let (mut module_telemetry, mut port_telemetry) = (Vec::with_capacity(modules), Vec::new());
         let mut triggers = Vec::new();
         for (number, module) in plan.modules.into_iter().enumerate() {
             let (edges, gates) = (worker.edges.len() as u32, module.gates.len() as u16);
@@ -327,17 +327,17 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             }
             worker.nodes.push(Node { function: module.function, only, input, edges, gates, joins, counts });
             if let Some(from) = module.from {
-                worker.heritage.modules.push((number, module.name.clone(), from));
+                worker.inherited.modules.push((number, module.name.clone(), from));
             }
             worker.hold_stated.push(module.hold.map(|hold| frequency.ticks(hold)));
             triggers.push(module.trigger.min(plan.batch));
             let creates = ReasonCounters::new(module.creates.iter().map(|reason| reason.name));
             worker.desk.add_module(Arc::clone(&creates.counts));
-            told.0.push(ModuleTelemetry {
+            module_telemetry.push(ModuleTelemetry {
                 name: module.name,
                 kind: module.kind,
                 gates: module.gates.into_iter().map(|(gate, _)| gate).collect(),
-                here: plan.placement.modules[told.0.len()].contains(&plan.worker),
+                here: plan.placement.modules[module_telemetry.len()].contains(&plan.worker),
                 drops: ReasonCounters::new(module.drops.iter().map(|reason| reason.name)),
                 creates,
                 consumes: ReasonCounters::new(module.consumes.iter().map(|reason| reason.name)),
@@ -356,7 +356,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         });
         for (number, port) in plan.ports.into_iter().enumerate() {
             if let Some(from) = port.from {
-                worker.heritage.ports.push((number, port.name.clone(), from));
+                worker.inherited.ports.push((number, port.name.clone(), from));
             }
             let receives = port.open.as_ref().map_or(port.from.is_some(), |open| open.receives);
             let entry = port.entry.filter(|_| receives).map(|target| edge(Origin::Port(number), target));
@@ -365,7 +365,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             }
             let (port_of, counters) = port.open.map(|open| (open.port, open.counters)).unzip();
             worker.gateways.push(Gateway { port: port_of, entry, ready: Ready::Now });
-            told.1.push(PortTelemetry {
+            port_telemetry.push(PortTelemetry {
                 name: port.name,
                 kind: port.kind,
                 counters: counters.unwrap_or_default(),
@@ -375,8 +375,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 sending: Account::default(),
             });
         }
-        let telemetry = Arc::get_mut(&mut worker.telemetry).expect("nobody has seen it yet");
-        (telemetry.modules, telemetry.ports) = told;
+        let telemetry = Arc::get_mut(&mut worker.telemetry).expect("no other owner yet");
+        (telemetry.modules, telemetry.ports) = (module_telemetry, port_telemetry);
         let meter = plan.meter.filter(|_| !S::SHARES);
         telemetry.metered = meter.as_ref().map(|_| Metered::new(modules, telemetry.ports.len()));
         for (module, trigger) in triggers.into_iter().enumerate().filter(|(_, trigger)| *trigger > 0) {
@@ -384,7 +384,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
         worker.derive_holds();
         if S::SHARES {
-            worker.counters.iter().zip(&topology.shares).for_each(|(told, share)| told.weight.set(share.weight.into()));
+            worker
+                .counters
+                .iter()
+                .zip(&topology.shares)
+                .for_each(|(counters, share)| counters.weight.set(share.weight.into()));
         }
         if let Some(meter) = meter {
             worker.take_meter(meter);
@@ -392,8 +396,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         Ok(worker)
     }
 
-    /// Works out the hold limits that nobody stated: half of the tightest objective among the flows through the
-    /// module, shared evenly by the buffers on that flow's path; 1 ms where there is no objective.
+    /// Derives the hold limits that the configuration does not set. A module's limit is half of the tightest objective
+    /// among the flows through the module, divided by the number of buffers on that flow's path. Without an objective
+    /// it is 1 ms.
     pub(super) fn derive_holds(&mut self) {
         self.buffered = (0..self.modules).filter(|&module| self.nodes[module].input.trigger() > 0).collect();
         let mut buffers_on = vec![0u64; self.telemetry.flows.len()];
@@ -410,7 +415,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
         let holds = self.buffered.iter().map(|&module| self.nodes[module].input.hold());
         self.least_hold = holds.min().unwrap_or(Ticks::NEVER);
-        // Some may be over their limit now.
+        // Buffers may be over their limit now.
         self.sweep_at = if self.buffered.is_empty() { Ticks::NEVER } else { Ticks::ZERO };
         for (module, leader) in self.leaders.iter().enumerate() {
             let input = &self.nodes[*leader].input;

@@ -1,8 +1,9 @@
-//! Where a metered turn's instructions and core cycles go: as its ticks in [`stopwatch`](super::stopwatch), part by part.
+//! Accounts a metered turn's instructions and core cycles to the parts of the turn, as [`stopwatch`](super::stopwatch)
+//! accounts its ticks.
 //!
-//! Turns are metered in series of their own, which the clock does not time: a reading of the meter takes longer than
-//! one of the clock, and whatever is timed stays what it is without. The counts are the thread's own, so that no span
-//! is too long to be believed: the machine may be elsewhere, and nothing is counted.
+//! Turns are metered in series of their own, which the clock does not time. A reading of the meter takes longer than
+//! one of the clock, so metering would distort the times. The counts are those of the thread. So no span is too long to
+//! be plausible: while the machine runs something else, nothing is counted.
 
 use forebay_measure::Clock;
 use forebay_measure::clock::work;
@@ -13,16 +14,16 @@ use crate::meter::Meter;
 use crate::scheduler::Scheduler;
 use crate::telemetry::MeterAccount;
 
-/// Busy turns from a series that is timed to the next one that is metered, the last of the one included.
+/// Busy turns from a timed series to the next metered one. The last turn of the timed series counts.
 const TO_METER: u32 = 500;
-/// The same from there to the next that is timed: those are the same turns as without a meter.
+/// Busy turns from a metered series to the next timed one. So the same turns are timed as without a meter.
 const FROM_METER: u32 = EVERY - TO_METER - (SERIES - 1);
 
-/// Parts of work between which a reading is made to learn what it takes, and how often that is tried.
+/// The cost of a reading is learnt from this many parts of work with a reading between them, in this many tries.
 const PARTS: u64 = 200;
 const TRIES: usize = 5;
 
-/// What a span of a metered turn was.
+/// What a span of a metered turn was spent on.
 #[derive(Clone, Copy)]
 pub(super) enum Span {
     Module(usize),
@@ -32,26 +33,27 @@ pub(super) enum Span {
     Residue,
 }
 
-/// A meter, and how far it has been read.
+/// A meter, and its last reading.
 pub(super) struct Metering {
     meter: Box<dyn Meter>,
-    /// Whether it has nothing to tell any more.
+    /// Whether the meter has stopped working.
     has_failed: bool,
-    /// Whether what is counted does not count ([`Stopwatch::rehearses`](super::stopwatch::Stopwatch)).
-    rehearses: bool,
-    /// Where it goes then.
-    rehearsal: MeterAccount,
-    /// What it said last.
+    /// True while counts are discarded ([`Stopwatch::warms_up`](super::stopwatch::Stopwatch)).
+    warms_up: bool,
+    /// The account for counts that are discarded.
+    discarded: MeterAccount,
+    /// The last reading.
     last: [u64; 2],
-    /// What reading it takes, with noting down what was read.
+    /// The cost of reading the meter and noting the result.
     reading: [u64; 2],
-    /// What was counted in this turn: of nobody, and in all.
+    /// The counts of this turn: of its residue, and in all.
     residue: [u64; 2],
     all: [u64; 2],
 }
 
 impl Metering {
-    /// Busy turns from a series that is over, and was metered or not, to the next; and whether that is to be metered.
+    /// Returns the number of busy turns from the end of a series to the next one, and whether that one is metered.
+    /// `was_metered` tells whether the series that ended was metered.
     pub(super) fn next_series(metering: Option<&Self>, was_metered: bool) -> (u32, bool) {
         match metering {
             _ if was_metered => (FROM_METER, false),
@@ -70,7 +72,8 @@ impl Metering {
         now
     }
 
-    /// Instructions and cycles since it was last read, less what that takes: short spans may be negative, as their ticks may.
+    /// Returns the instructions and cycles since the last reading, without the cost of the reading. Short spans may be
+    /// negative, like their ticks.
     #[inline]
     fn span(&mut self) -> Option<[u64; 2]> {
         let now = self.read()?;
@@ -97,14 +100,14 @@ impl MeterAccount {
 }
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// Is given a meter, on the thread that runs the worker.
+    /// Takes a meter. Called on the thread that runs the worker.
     pub(super) fn take_meter(&mut self, meter: Box<dyn Meter>) {
         let nothing = [0; 2];
         self.stopwatch.metering = Some(Box::new(Metering {
             meter,
             has_failed: false,
-            rehearses: true,
-            rehearsal: MeterAccount::default(),
+            warms_up: true,
+            discarded: MeterAccount::default(),
             last: nothing,
             reading: nothing,
             residue: nothing,
@@ -116,13 +119,14 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             return;
         }
         self.stopwatch.metering = None;
-        if let Some(told) = &self.telemetry.metered {
-            told.failed.set(1);
+        if let Some(metered) = &self.telemetry.metered {
+            metered.failed.set(1);
         }
     }
 
-    /// By how much more work takes between the parts of which the meter is read, and noted down, as the clock's reading is found:
-    /// readings in a row say too much, since a processor does other things meanwhile. The least of several tries.
+    /// Learns the cost of a reading: how much longer work takes when the meter is read and noted between its parts. The
+    /// clock's reading is learnt the same way. Readings without work between them would cost too much, because a
+    /// processor does other work during a reading. The result is the least of several tries.
     fn learn_reading(&mut self) -> Option<[u64; 2]> {
         let mut words = [1; 64];
         let mut least = [[u64::MAX; 2]; 2];
@@ -143,48 +147,48 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         Some(std::array::from_fn(|which| (least[1][which].saturating_sub(least[0][which]) + PARTS / 2) / PARTS))
     }
 
-    /// A metered turn begins.
+    /// Begins a metered turn.
     #[inline(never)]
     pub(super) fn start_meter(&mut self) {
-        let rehearses = self.stopwatch.rehearses;
-        let Some((metering, told)) = self.stopwatch.metering.as_mut().zip(self.telemetry.metered.as_ref()) else {
+        let warms_up = self.stopwatch.warms_up;
+        let Some((metering, metered)) = self.stopwatch.metering.as_mut().zip(self.telemetry.metered.as_ref()) else {
             return;
         };
-        (metering.rehearses, metering.residue, metering.all) = (rehearses, [0; 2], [0; 2]);
+        (metering.warms_up, metering.residue, metering.all) = (warms_up, [0; 2], [0; 2]);
         match metering.read() {
             Some(now) => metering.last = now,
-            None => told.failed.set(1),
+            None => metered.failed.set(1),
         }
     }
 
-    /// What has passed of a metered turn was this, on so many packets.
+    /// Accounts the instructions and cycles since the last reading to `span`, with its number of packets.
     #[inline(never)]
     pub(super) fn meter(&mut self, span: Span, packets: usize) {
-        let Some((metering, told)) = self.stopwatch.metering.as_mut().zip(self.telemetry.metered.as_ref()) else {
+        let Some((metering, metered)) = self.stopwatch.metering.as_mut().zip(self.telemetry.metered.as_ref()) else {
             return;
         };
-        let Some(spent) = metering.span() else { return told.failed.set(1) };
+        let Some(spent) = metering.span() else { return metered.failed.set(1) };
         add(&mut metering.all, spent);
         let account = match span {
-            _ if metering.rehearses => &metering.rehearsal,
+            _ if metering.warms_up => &metering.discarded,
             Span::Residue => return add(&mut metering.residue, spent),
-            Span::Module(module) => &told.modules[module],
-            Span::Receive(port) => &told.ports[port][0],
-            Span::Send(port) => &told.ports[port][1],
-            Span::HandOver => &told.handover,
+            Span::Module(module) => &metered.modules[module],
+            Span::Receive(port) => &metered.ports[port][0],
+            Span::Send(port) => &metered.ports[port][1],
+            Span::HandOver => &metered.handover,
         };
         account.note(spent, packets);
     }
 
-    /// The metered turn is over; whether it does not count.
-    pub(super) fn end_metered(&mut self, was_rehearsed: bool) {
-        let Some((metering, told)) = self.stopwatch.metering.as_mut().zip(self.telemetry.metered.as_ref()) else {
+    /// Ends a metered turn. `was_warm_up`: its counts are discarded.
+    pub(super) fn end_metered(&mut self, was_warm_up: bool) {
+        let Some((metering, metered)) = self.stopwatch.metering.as_mut().zip(self.telemetry.metered.as_ref()) else {
             return;
         };
-        if !was_rehearsed && !metering.has_failed {
-            told.residue.note(metering.residue, 0);
-            told.all.note(metering.all, 0);
-            told.turns.add(1);
+        if !was_warm_up && !metering.has_failed {
+            metered.residue.note(metering.residue, 0);
+            metered.all.note(metering.all, 0);
+            metered.turns.add(1);
         }
     }
 }

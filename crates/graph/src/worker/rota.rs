@@ -1,14 +1,14 @@
-//! In which order ports are read where their modules share time out.
+//! The order in which ports are read when the scheduler shares time.
 //!
-//! A port may fill a queue so that those after it must not be read. So who has waited longest comes first: whatever the
-//! rhythm in which a queue has room, each port that leads there gets its turn. Another one first in each turn would not do:
-//! a queue may have room every so many turns as there are ports.
+//! A port may fill a queue so that the ports after it must not be read. So the port that has waited longest comes
+//! first. Then each port that leads to the queue gets its turn, whatever the rhythm in which the queue has room. A
+//! plain rotation would not do: a queue may have room exactly once in as many turns as there are ports.
 
-/// Ports by when they last gave packets, the longest ago first.
+/// Ports in the order of their last packets: the port that gave packets the longest time ago comes first.
 #[derive(Debug, Default)]
 pub(super) struct Rota {
     order: Vec<u32>,
-    /// Those that gave packets in this round, in their order.
+    /// The ports that gave packets in this round, in order.
     gave: Vec<u32>,
 }
 
@@ -17,7 +17,7 @@ impl Rota {
         Self { order: (0..ports as u32).collect(), gave: Vec::with_capacity(ports) }
     }
 
-    /// Reads each port once; `read` says whether it gave packets.
+    /// Reads each port once. `read` returns whether the port gave packets.
     #[inline]
     pub(super) fn go_round(&mut self, mut read: impl FnMut(usize) -> bool) {
         let mut kept = 0;
@@ -46,7 +46,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn who_gave_last_comes_last_and_nobody_is_forgotten(
+        fn the_port_that_gave_last_comes_last_and_no_port_is_lost(
             rounds in proptest::collection::vec(proptest::collection::vec(any::<bool>(), 7), 0..40),
         ) {
             let mut rota = Rota::new(7);
@@ -60,8 +60,8 @@ mod tests {
                 let mut expected: Vec<usize> = (0..7).collect();
                 expected.sort_by_key(|port| last[*port]);
                 prop_assert_eq!(&seen, &expected);
-                for (place, port) in seen.into_iter().enumerate().filter(|(_, port)| gives[*port]) {
-                    last[port] = (number + 1, place);
+                for (position, port) in seen.into_iter().enumerate().filter(|(_, port)| gives[*port]) {
+                    last[port] = (number + 1, position);
                 }
             }
         }

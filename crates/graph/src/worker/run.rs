@@ -1,4 +1,4 @@
-//! Runs modules: takes a batch from a queue, calls the function, and puts each packet where the function said.
+//! Runs modules: takes a batch from a queue, calls the function, and moves each packet along its gate.
 
 use std::hint::cold_path;
 
@@ -17,12 +17,12 @@ use crate::scheduler::{Scheduler, Took};
 use crate::telemetry::{BACKPRESSURE, Telemetry, size_class};
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// Runs what is ready until the turn ends; whether anything ran.
+    /// Runs ready nodes until the turn ends. Returns whether any ran.
     #[inline]
     pub(super) fn run<const MODE: u8>(&mut self) -> bool {
-        let mut any = false;
+        let mut ran = false;
         self.stuck = Stuck::NOTHING;
-        // What another worker had no room for is tried once a turn.
+        // Packets that another worker had no room for are retried once a turn.
         while let Some(node) = self.waiting.pop() {
             self.scheduler.ready(node);
         }
@@ -34,19 +34,19 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             if S::SHARES && !self.nodes[node].input.is_ready() {
                 self.refill::<MODE>(node);
             }
-            let mut left = self.budget;
+            let mut remaining = self.budget;
             while self.nodes[node].input.take(&mut batch, &mut self.spares) {
                 if S::SHARES {
                     self.scheduler.take(node, &batch, self.nodes[node].input.len());
                 }
-                left = left.saturating_sub(batch.len());
+                remaining = remaining.saturating_sub(batch.len());
                 if MODE == Mode::Timed as u8 {
                     self.time_residue();
                 }
                 self.run_from::<MODE>(node, &mut batch);
-                // A batch that went nowhere is no work.
+                // A batch that found no room is not work.
                 let waits = self.waiting.last() == Some(&node);
-                any |= !waits;
+                ran |= !waits;
                 let more = self.nodes[node].input.is_ready() && !waits;
                 if S::SHARES {
                     self.scheduler.ran(node, more);
@@ -55,25 +55,25 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 if !more {
                     break;
                 }
-                if left == 0 {
+                if remaining == 0 {
                     self.scheduler.ready(node);
                     break;
                 }
             }
         }
         self.spares.put(batch);
-        any
+        ran
     }
 
-    /// Reads the ports of a module that has run dry and kept its place: where they have more it is backlogged, and a batch
-    /// a turn would be too little for a large weight.
+    /// Reads the ports of a module that has no packets left but kept its turn. If the ports have more packets, the
+    /// module is backlogged, and a batch a turn would be too little for a large weight.
     #[inline(never)]
     fn refill<const MODE: u8>(&mut self, node: usize) {
         if self.draining || self.stuck != Stuck::NOTHING {
             return;
         }
         let sources = self.sources.get(node).map_or(0, Vec::len);
-        // As in a turn's beginning.
+        // As at the beginning of a turn.
         let first = if sources > 1 { self.turn as usize % sources } else { 0 };
         for at in (first..sources).chain(0..first) {
             let port = self.sources[node][at] as usize;
@@ -81,12 +81,12 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Runs `batch` through the module `at` and, as long as all of it goes on to a module that nothing else feeds,
-    /// through those that follow. The batch is empty afterwards.
+    /// Runs `batch` through the module `at`, and through the modules that follow, as long as the whole batch goes on to
+    /// a module that no other edge feeds. The batch is empty afterwards.
     #[inline]
     fn run_from<const MODE: u8>(&mut self, mut at: usize, batch: &mut Batch) {
         let (size, class) = (batch.len(), size_class(batch.len()));
-        // What runs now comes after the clock was last read.
+        // The calls that follow come after the last reading of the clock.
         self.departed = false;
         loop {
             let before = if MODE == Mode::Observed as u8 { Some(frames(batch)) } else { None };
@@ -132,8 +132,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.depart::<MODE>(at, batch);
     }
 
-    /// Puts a batch where its function said, and what the function emitted after it. `Some`: all of it is still in
-    /// `batch` and goes on to this node, which nothing else feeds. The desk is clear afterwards.
+    /// Moves a batch along the gates that the function selected, and then the packets that the function emitted.
+    /// Returns the next node if the whole batch is still in `batch` and goes straight on to that node. The desk is
+    /// clear afterwards.
     fn distribute<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) -> Option<usize> {
         if self.desk.wake != Ticks::NEVER {
             let keeps = std::mem::take(&mut self.desk.keeps);
@@ -152,7 +153,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             _ => self.scatter::<MODE>(node, batch),
         }
         if !self.desk.emitted.is_empty() {
-            // What follows the batch must not overtake it.
+            // Emitted packets must not overtake the batch.
             if let Some(next) = straight_on.take() {
                 self.deliver(next, batch);
             }
@@ -162,7 +163,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         straight_on
     }
 
-    /// Sends a whole batch along an edge. `Some`: it goes straight on to this node, and is still in `batch`.
+    /// Sends a whole batch along an edge. Returns the next node if the batch goes straight on and is still in `batch`.
     #[inline]
     fn pass_on(&mut self, edge: Edge, batch: &mut Batch) -> Option<usize> {
         let next = edge.node as usize;
@@ -173,7 +174,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         None
     }
 
-    /// Puts a whole batch into a node's queue; it is left empty.
+    /// Puts a whole batch into a node's queue. The batch is empty afterwards.
     #[inline]
     pub(super) fn deliver(&mut self, node: usize, batch: &mut Batch) {
         if S::SHARES && self.scheduler.refuses(node) {
@@ -182,17 +183,18 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
         let input = &mut self.nodes[node].input;
         if input.push_all(batch, self.desk.now, &mut self.spares) {
-            tell_ready(&mut self.scheduler, node, input);
+            report_ready(&mut self.scheduler, node, input);
         }
     }
 
-    /// Sends a batch on whose packets go by different gates that all lead to one place, as [`pass_on`](Self::pass_on).
+    /// Sends on a batch whose packets have different gates that all lead to the same node. Returns the same as
+    /// [`pass_on`](Self::pass_on).
     fn join<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) -> Option<usize> {
         let gates = &*self.desk.each(batch.len()).0;
         let from = &self.nodes[node];
-        // All are looked at, several at a time.
+        // One pass over all gates, several at a time.
         if gates.iter().fold(0, |most, gate| gate.raw().max(most)) >= usize::from(from.gates) {
-            // Some end here.
+            // Some packets are dropped, consumed or held.
             self.scatter::<MODE>(node, batch);
             return None;
         }
@@ -201,7 +203,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.pass_on(self.edges[from.edges as usize], batch)
     }
 
-    /// Puts each packet of a batch where its own gate leads.
+    /// Moves each packet of a batch along its own gate.
     #[inline]
     fn scatter<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) {
         let from = &self.nodes[node];
@@ -218,10 +220,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 all_out = false;
                 let held = gates[index] == Gate::HOLD;
                 if let Err(packet) = if held { shelves[node].put(index, packet) } else { Err(packet) } {
-                    // The gates of those in the bin come first from here on, in their order. Never ahead of what is
-                    // still to be read: there are at most as many in the bin as have been looked at.
+                    // From here on the first gates are those of the packets in the bin, in the same order. They never
+                    // overwrite a gate that is still to be read, because the bin holds at most as many packets as have
+                    // been looked at.
                     gates[bin.len()] = gates[index];
-                    // The bin holds the largest batch, and is empty before each.
+                    // The bin has room for the largest batch, and is empty before each one.
                     let _ = bin.push(packet);
                 }
                 return;
@@ -233,7 +236,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             }
             let input = &mut nodes[next].input;
             if input.push(packet, now, spares) {
-                tell_ready(scheduler, next, input);
+                report_ready(scheduler, next, input);
             }
         });
         if !all_out {
@@ -241,16 +244,16 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Ends the packets in the bin, for the reasons that the first of the gates say.
+    /// Drops or consumes the packets in the bin. The first gates give the reasons.
     #[inline(never)]
     fn end<const MODE: u8>(&mut self, node: usize) {
         let gates = self.desk.each(self.bin.len()).0;
         for (packet, gate) in self.bin.iter().zip(&*gates) {
-            let node = written(&self.members, &self.flows, node, packet);
-            let told = &self.telemetry.modules[node];
+            let node = configured_module(&self.members, &self.flows, node, packet);
+            let module = &self.telemetry.modules[node];
             let (reasons, consumed) = match gate.decision() {
-                Decision::Drop(which) => (told.drops.get(which), false),
-                Decision::Consume(which) => (told.consumes.get(which), true),
+                Decision::Drop(which) => (module.drops.get(which), false),
+                Decision::Consume(which) => (module.consumes.get(which), true),
                 Decision::Out(_) | Decision::Hold => (None, false),
             };
             let (reason, counter) = reasons.unwrap_or(("no_gate", &self.telemetry.worker.no_gate));
@@ -268,18 +271,18 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.bin.clear();
     }
 
-    /// Puts what a function created or released where it said.
+    /// Moves packets that a function created or released along their gates.
     #[cold]
     pub(super) fn emit<const MODE: u8>(&mut self, node: usize) {
         let mut emitted = std::mem::take(&mut self.desk.emitted);
-        let mut one = self.spares.get();
+        let mut single = self.spares.get();
         for (packet, gate) in emitted.drain(..) {
             // The batch is empty, so there is room.
-            let _ = one.push(packet);
+            let _ = single.push(packet);
             self.desk.put_all(gate);
-            self.scatter::<MODE>(node, &mut one);
+            self.scatter::<MODE>(node, &mut single);
         }
-        self.spares.put(one);
+        self.spares.put(single);
         self.desk.emitted = emitted;
     }
 
@@ -297,22 +300,22 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         for (index, (packet, before)) in batch.iter().zip(before).enumerate() {
             let Some(before) = before else { continue };
             let (after, decision) = (packet.data(), self.desk.gate(index).decision());
-            let module = written(&self.members, &self.flows, module, packet);
+            let module = configured_module(&self.members, &self.flows, module, packet);
             observer.visited(&Visit { mark: packet.mark(), module, before, after, decision, batch: batch.len() });
         }
     }
 }
 
-/// Says that a node can run, and how much waits there where that is more than a batch.
+/// Reports to the scheduler that a node can run, and how many packets wait there if they are more than a batch.
 #[inline]
-pub(super) fn tell_ready<S: Scheduler>(scheduler: &mut S, node: usize, input: &Input) {
+pub(super) fn report_ready<S: Scheduler>(scheduler: &mut S, node: usize, input: &Input) {
     scheduler.ready(node);
     if S::SHARES && input.has_backlog() {
         scheduler.fill(node, input.len());
     }
 }
 
-/// Drops a packet on its way to a module because one further on is overloaded.
+/// Drops a packet on its way to a module because a later module is overloaded.
 #[cold]
 pub(super) fn turn_away(
     module: usize,
@@ -326,7 +329,7 @@ pub(super) fn turn_away(
     }
 }
 
-/// What flow words become at a split.
+/// How flow words advance at a split.
 #[derive(Clone, Copy)]
 struct Words<'w> {
     next: &'w [u32],
@@ -339,10 +342,10 @@ impl<'w> Words<'w> {
         Self { next: &flows.next, split: flows.splits.get(node).copied().unwrap_or_default() }
     }
 
-    /// Advances the flow words of packets, with the number of each one's gate.
+    /// Advances the flow words of packets. Each packet comes with the number of its gate.
     #[inline]
     fn advance_each<'p>(self, packets: impl Iterator<Item = (&'p mut Packet, usize)>) {
-        // One loop for each case: the first is a few instructions a packet.
+        // A loop of its own, because this case takes only a few instructions per packet.
         match self.split {
             Split::Sole(first) => packets.for_each(|(packet, gate)| packet.set_flow(first + gate as u32)),
             _ => packets.for_each(|(packet, gate)| self.advance(packet, gate)),
@@ -357,7 +360,7 @@ impl<'w> Words<'w> {
             Split::Sole(first) => packet.set_flow(first + gate as u32),
             Split::Many(known) => match (self.next.get(packet.flow() as usize), known) {
                 (Some(first), _) => packet.set_flow(first + gate as u32),
-                // One that was held over a change by which its path has gone.
+                // The packet was held during a reload that removed its path.
                 (None, Some(first)) => packet.set_flow(first + gate as u32),
                 (None, None) => {}
             },
@@ -375,12 +378,12 @@ fn count_arrivals(arrived: &[Counter], batch: &Batch) {
     }
 }
 
-/// The module as it was written that `packet` is in where `module` runs: one of those that this one runs for.
-pub(super) fn written(members: &[Box<[u32]>], flows: &FlowTable, module: usize, packet: &Packet) -> usize {
+/// Returns the configured module that `packet` is in while `module` runs: one of the modules of its fold.
+pub(super) fn configured_module(members: &[Box<[u32]>], flows: &FlowTable, module: usize, packet: &Packet) -> usize {
     members[module].get(Branches(&flows.branch).of(packet)).map_or(module, |member| *member as usize)
 }
 
-/// The frames of the marked packets of a batch.
+/// Returns the frames of the marked packets of a batch.
 fn frames(batch: &Batch) -> Vec<Option<Vec<u8>>> {
     batch.iter().map(|packet| (packet.mark() != 0).then(|| packet.data().to_vec())).collect()
 }

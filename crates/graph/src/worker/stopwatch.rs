@@ -1,6 +1,6 @@
-//! Adds up the ticks of each stretch of a timed turn: of a module, a port, a hand-over to another worker, or the
-//! residue, which is measured like the others. [`windows`](super::windows) finds what reading the clock adds. With a
-//! meter, other turns are counted part by part ([`metering`](super::metering)).
+//! Adds up the ticks of each stretch of a timed turn. A stretch belongs to a module, a port, a hand-over to another
+//! worker, or the residue, which is measured like the others. [`windows`](super::windows) finds the ticks that readings
+//! of the clock add. With a meter, other turns are metered part by part ([`metering`](super::metering)).
 
 use forebay_measure::Clock;
 use forebay_protocol::snapshot::LONG;
@@ -12,34 +12,36 @@ use super::windows::Windows;
 use crate::scheduler::Scheduler;
 use crate::telemetry::{Account, LongTurns};
 
-/// Busy turns from a series that is timed to the next, the last of the one included: with the other 31 of it they are a
-/// prime number, 1031. What happens every 2ⁿ turns must not always, or never, fall into one.
+/// Busy turns from a timed series to the next one. The last turn of the series counts. With the other 31 turns of the
+/// series they are 1031, a prime number. Otherwise an event in every 2ⁿ-th turn could always, or never, fall into a
+/// timed turn.
 pub(super) const EVERY: u32 = 1000;
-/// Busy turns that are timed one after the other.
+/// The number of busy turns in a timed series.
 pub(super) const SERIES: u32 = 32;
-/// The first of them, which do not count: the code that times them has not run for long, and the processor must find
-/// its way in it.
-pub(super) const REHEARSED: u32 = 8;
-/// How many are timed when a worker begins, and all count: of a few packets at least something is known.
+/// The number of turns at the start of a series that are discarded. The timing code has not run for a while, and caches
+/// and branch prediction must warm up.
+pub(super) const WARM_UP: u32 = 8;
+/// The number of turns that are timed when a worker begins. All of them count, so that something is known after a few
+/// packets.
 const AT_FIRST: u32 = 4;
-/// A stretch that is long and takes so many times what is usual is no work.
+/// A long stretch that takes this many times the mean is not work.
 const UNUSUAL: u64 = 16;
-/// Calls after which it is known what is usual.
+/// The number of calls after which the mean is known.
 const KNOWN: u64 = 16;
 
-/// Takes the times of a turn.
+/// Times the stretches of a turn.
 pub(super) struct Stopwatch {
-    /// Busy turns until one is timed.
-    left: u32,
-    /// How many of this series have been timed.
+    /// Busy turns until the next timed one.
+    remaining: u32,
+    /// The number of turns of this series that have been timed.
     timed: u32,
-    /// Whether what is timed does not count ([`REHEARSED`]).
-    pub(super) rehearses: bool,
-    /// Where it goes then.
-    rehearsal: Account,
-    /// Whether the present turn, or the last, is timed.
+    /// True while times are discarded ([`WARM_UP`]).
+    pub(super) warms_up: bool,
+    /// The account for times that are discarded.
+    discarded: Account,
+    /// Whether the present turn, or the last one, is timed.
     pub(super) runs: bool,
-    /// When the clock was last read, where what reading it takes is known.
+    /// The last reading of the clock. Used where the cost of a reading is known.
     last: Ticks,
     /// The cost of a reading.
     reading: u64,
@@ -47,17 +49,17 @@ pub(super) struct Stopwatch {
     pub(super) windows: Windows,
     /// The residue of this turn.
     pub(super) residue: Residue,
-    /// What is long.
+    /// The number of ticks from which on a turn or stretch is long.
     long: u64,
-    /// What counts instructions and core cycles, if anything does.
+    /// The meter of instructions and core cycles, if there is one.
     pub(super) metering: Option<Box<Metering>>,
-    /// Whether this series, or the next, is metered and not timed.
+    /// Whether this series, or the next one, is metered instead of timed.
     is_metered: bool,
-    /// Whether the worker sleeps until somebody wakes it, so that a turn's length says nothing.
+    /// Whether the worker sleeps until it is woken. The length of such a turn has no meaning.
     pub(super) sleeps: bool,
 }
 
-/// Stretches of a turn that are nobody's, those of them that were timed, and their ticks.
+/// The stretches of a turn that belong to no part: how many there were, how many of them were timed, and their ticks.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Residue {
     pub(super) packets: u64,
@@ -68,10 +70,10 @@ pub(super) struct Residue {
 impl Stopwatch {
     pub(super) fn new(clock: &impl Clock) -> Self {
         Self {
-            left: 0,
+            remaining: 0,
             timed: SERIES - AT_FIRST,
-            rehearses: false,
-            rehearsal: Account::default(),
+            warms_up: false,
+            discarded: Account::default(),
             runs: false,
             last: Ticks::ZERO,
             reading: clock.reading().0,
@@ -84,14 +86,14 @@ impl Stopwatch {
         }
     }
 
-    /// Whether the turn that begins is to be timed, the last having been busy or not.
+    /// Returns whether the turn that begins is to be timed. `was_busy`: the last turn was busy.
     #[inline]
     pub(super) fn is_due(&mut self, was_busy: bool) -> bool {
-        self.left = self.left.saturating_sub(u32::from(was_busy));
-        self.left == 0
+        self.remaining = self.remaining.saturating_sub(u32::from(was_busy));
+        self.remaining == 0
     }
 
-    /// Whether so many ticks, less a reading's, are many.
+    /// Returns whether a stretch is long. `ticks` does not contain the cost of a reading.
     #[inline]
     pub(super) fn is_long(&self, ticks: u64) -> bool {
         ticks.cast_signed() > self.long.cast_signed()
@@ -99,7 +101,7 @@ impl Stopwatch {
 }
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// A timed turn begins.
+    /// Begins a timed turn.
     pub(super) fn start_watch(&mut self, now: Ticks) {
         let stopwatch = &mut self.stopwatch;
         (stopwatch.runs, stopwatch.last, stopwatch.residue) = (true, now, Residue::default());
@@ -111,14 +113,16 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Whether this turn, being one of those that are timed, is metered instead. Who shares time out needs the ticks of each.
+    /// Returns whether this turn is metered instead of timed. A scheduler that shares time needs the ticks of each such
+    /// turn.
     #[inline]
     fn is_metered(&self) -> bool {
         !S::SHARES && self.stopwatch.is_metered
     }
 
-    /// Ticks since the clock was last read for this, less what reading it takes. A counter that moves in steps may make a
-    /// short one negative, which only their sum puts right: so it is, wrapping, and counters wrap too.
+    /// Returns the ticks since the last reading of the clock, without the cost of a reading. If the clock moves in
+    /// steps, a short stretch may be negative. Only the sum of stretches is right. So the value wraps, and counters
+    /// wrap, too.
     #[inline]
     fn stretch(&mut self) -> u64 {
         let now = self.clock.now();
@@ -127,7 +131,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         ticks
     }
 
-    /// Ends a stretch on so many packets. Returns its ticks where each stretch is timed.
+    /// Ends a stretch on `packets` packets. Returns its ticks if each stretch is timed.
     #[inline]
     fn time(&mut self, span: Span, packets: usize) -> Ticks {
         if self.is_metered() {
@@ -149,37 +153,37 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.time(Span::Residue, 0);
     }
 
-    /// Ends a module's call on so many packets. Returns its ticks where each call is timed.
+    /// Ends a module's call on `packets` packets. Returns its ticks if each call is timed.
     #[inline]
     pub(super) fn time_module(&mut self, module: usize, packets: usize) -> Ticks {
         self.time(Span::Module(module), packets)
     }
 
-    /// What has passed was a module's, woken by its timer.
+    /// Ends a stretch in which a module was woken by its timer.
     pub(super) fn time_wake(&mut self, module: usize) {
-        // As all that is timed: of busy turns.
+        // Only busy turns count, as for all times.
         self.time(if self.was_busy { Span::Module(module) } else { Span::Residue }, 0);
     }
 
-    /// What has passed was a port's, which gave so many packets; nobody's, if none.
+    /// Ends a stretch in which a port gave `packets` packets. If there are none, the stretch is residue.
     #[inline]
     pub(super) fn time_receive(&mut self, port: usize, packets: usize) {
         self.time(if packets == 0 { Span::Residue } else { Span::Receive(port) }, packets);
     }
 
-    /// What has passed was a port's, which took so many packets.
+    /// Ends a stretch in which a port took `packets` packets.
     #[inline]
     pub(super) fn time_send(&mut self, port: usize, packets: usize) {
         self.time(Span::Send(port), packets);
     }
 
-    /// What has passed was giving so many packets to other workers, or taking them; nobody's, if none.
+    /// Ends a stretch in which other workers gave or took `packets` packets. If there are none, the stretch is residue.
     #[inline]
     pub(super) fn time_handover(&mut self, packets: usize) {
         self.time(if packets == 0 { Span::Residue } else { Span::HandOver }, packets);
     }
 
-    /// Where what was timed of this goes; nowhere, where it is nobody's.
+    /// Returns the account of a stretch. `None` if the stretch is residue.
     #[inline]
     pub(super) fn account_of(&self, span: Span) -> Option<&Account> {
         Some(match span {
@@ -191,7 +195,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         })
     }
 
-    /// Notes what a stretch took, on so many packets: with none of them, a module was woken, which is no call.
+    /// Accounts a stretch's ticks. If `packets` is 0, a module was woken, which does not count as a call.
     #[inline]
     pub(super) fn note_span(&mut self, span: Span, ticks: u64, packets: usize) {
         let stopwatch = &mut self.stopwatch;
@@ -205,7 +209,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             return;
         }
         let Some(account) = self.account_of(span) else { return };
-        let account = if self.stopwatch.rehearses { &self.stopwatch.rehearsal } else { account };
+        let account = if self.stopwatch.warms_up { &self.stopwatch.discarded } else { account };
         if is_long {
             std::hint::cold_path();
             let calls = account.calls.get();
@@ -218,7 +222,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         account.calls.add(u64::from(packets > 0));
     }
 
-    /// The timed turn is over, and the next begins.
+    /// Ends the timed turn, because the next turn begins.
     #[cold]
     pub(super) fn stop_watch(&mut self, now: Ticks) {
         let was_metered = self.is_metered();
@@ -238,27 +242,27 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if !self.was_busy {
             return;
         }
-        let rehearsed = stopwatch.rehearses;
+        let was_warm_up = stopwatch.warms_up;
         stopwatch.timed += 1;
         if stopwatch.timed >= SERIES {
             stopwatch.timed = 0;
-            (stopwatch.left, stopwatch.is_metered) =
+            (stopwatch.remaining, stopwatch.is_metered) =
                 Metering::next_series(stopwatch.metering.as_deref(), stopwatch.is_metered);
         }
-        let tells = Self::KNOWS_READING || stopwatch.windows.tells();
+        let reads_each = Self::KNOWS_READING || stopwatch.windows.reads_each();
         let is_last = stopwatch.timed == 0;
         if is_last {
             stopwatch.windows.next_series();
         }
-        // Who shares time out says when calls are timed, and needs them all.
-        stopwatch.rehearses = stopwatch.timed < REHEARSED && !S::SHARES;
+        // A scheduler that shares time decides when calls are timed, and needs all of them.
+        stopwatch.warms_up = stopwatch.timed < WARM_UP && !S::SHARES;
         if is_last && !Self::KNOWS_READING {
             self.leave_windows();
         }
         if was_metered {
-            return self.end_metered(rehearsed);
+            return self.end_metered(was_warm_up);
         }
-        if rehearsed || !tells {
+        if was_warm_up || !reads_each {
             return;
         }
         let (worker, residue) = (&self.telemetry.worker, self.stopwatch.residue);
@@ -268,7 +272,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         worker.timed_turns.add(1);
     }
 
-    /// A turn has taken `span`, reading ports and calling modules or finding nothing.
+    /// Counts a turn that took `span`, if it was long. The turn may have done work or found none.
     #[inline]
     pub(super) fn look_at(&self, span: u64) {
         if span > self.stopwatch.long && !C::SIMULATED {

@@ -1,9 +1,9 @@
-//! A worker takes over from the one before: the change of a graph while packets run.
+//! The change to another graph while packets run: the new workers take over from the old ones.
 //!
-//! The new graphs are made aside. Then all workers of the old one drain what waits, each lays down what it has, and once
-//! all have done so each takes up what is its own in the new graph. What is not taken up (functions and ports that are
-//! gone, with the old graph itself) is left to whoever asked for the change: closing files and giving memory back need
-//! not keep packets waiting.
+//! The new graphs are created in advance. Then all workers of the old graph drain their queues. When all are done, each
+//! hands over its functions and ports, and each worker of the new graph takes over those that are its own. The rest
+//! (removed functions and ports, and the old graph itself) goes to the caller, which requested the change. So no packet
+//! waits while files are closed and memory is freed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,116 +23,119 @@ use crate::shelf::Shelf;
 use crate::team::Team;
 use crate::telemetry::Telemetry;
 
-/// What goes from one graph into the next.
-struct Part {
+/// A function that goes from one graph to the next, with its state in the engine.
+struct HandedFunction {
     function: Box<dyn Function>,
     shelf: Shelf,
-    /// When it asked to be woken.
+    /// Its pending wake-up.
     timer: Option<Timer>,
-    /// What the flow words of the packets on the shelf stand for.
+    /// The keys of the flow words of the packets on the shelf.
     flows: Arc<[u64]>,
 }
 
-/// What lies on the exchange, by place.
+/// The functions and ports that have been handed over and not yet taken over, by slot.
 #[derive(Default)]
-struct Laid {
-    modules: Vec<Option<Part>>,
+struct HandedOver {
+    modules: Vec<Option<HandedFunction>>,
     ports: Vec<Option<(Box<dyn Port>, Ready)>>,
 }
 
-/// Which of a worker's own modules or ports goes where on the exchange.
-type Places = Vec<(usize, usize)>;
+/// The slots of the exchange for a worker's modules or ports: pairs of module or port and slot.
+type Slots = Vec<(usize, usize)>;
 
-/// Where the workers of a graph lay down what those of the next take up.
+/// The place where the workers of a graph hand over functions and ports to those of the next graph.
 pub struct Exchange {
-    laid: Mutex<Laid>,
+    handed_over: Mutex<HandedOver>,
     /// The workers of the next graph.
     next: Team,
-    /// By running worker: what it lays down.
-    modules: Vec<Places>,
-    ports: Vec<Places>,
-    /// Packets that functions hold which are taken over.
+    /// By running worker: the slots that it fills.
+    modules: Vec<Slots>,
+    ports: Vec<Slots>,
+    /// The packets that are held by functions that are taken over.
     moved: AtomicU64,
 }
 
-/// What a new graph's worker takes over.
+/// The modules and ports that a worker of a new graph takes over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Heritage {
-    /// The module by its place in the plan, its name, and the worker that has it.
+pub(crate) struct Inherited {
+    /// Modules: the index in the plan, the name, and the worker that has the module.
     pub(crate) modules: Vec<(usize, String, usize)>,
-    /// The port likewise.
+    /// Ports, in the same form.
     pub(crate) ports: Vec<(usize, String, usize)>,
-    /// The same by places on the exchange.
-    taken_modules: Places,
-    taken_ports: Places,
+    /// The same modules and ports with their slots in the exchange.
+    module_slots: Slots,
+    port_slots: Slots,
 }
 
-/// What a worker was before it was succeeded: to be [closed](Former::close), not on the way of packets.
+/// A worker of an old graph, after another one took over. It must be [closed](Former::close), away from the packet
+/// path.
 pub struct Former<C: Clock, S: Scheduler> {
     worker: Worker<C, S>,
-    /// How long no packet was taken from ports, in ticks.
+    /// How long no packets were taken from ports, in ticks.
     pub pause: Ticks,
 }
 
 impl Exchange {
-    /// An exchange from running workers, which count here, to the next ones, which nobody has seen yet: the own counters of
-    /// functions and ports that will be taken over go on.
+    /// Creates an exchange between the running workers, by their telemetry, and the next ones, whose telemetry has no
+    /// other owner yet. Functions and ports that will be taken over keep their own counters.
     #[must_use]
     pub fn between<C: Clock, S: Scheduler>(running: &[Arc<Telemetry>], next: &mut [Worker<C, S>]) -> Self {
         let named = |names: &mut dyn Iterator<Item = &str>| -> HashMap<String, usize> {
             names.enumerate().map(|(at, name)| (name.to_owned(), at)).collect()
         };
-        let modules: Vec<_> =
-            running.iter().map(|told| named(&mut told.modules.iter().map(|module| module.name.as_str()))).collect();
+        let modules: Vec<_> = running
+            .iter()
+            .map(|telemetry| named(&mut telemetry.modules.iter().map(|module| module.name.as_str())))
+            .collect();
         let ports: Vec<_> =
-            running.iter().map(|told| named(&mut told.ports.iter().map(|port| port.name.as_str()))).collect();
+            running.iter().map(|telemetry| named(&mut telemetry.ports.iter().map(|port| port.name.as_str()))).collect();
         let mut exchange = Self {
-            laid: Mutex::default(),
+            handed_over: Mutex::default(),
             next: Team::new(next.len()),
             modules: vec![Vec::new(); running.len()],
             ports: vec![Vec::new(); running.len()],
             moved: AtomicU64::new(0),
         };
-        let mut places = [0, 0];
+        let mut slots = [0, 0];
         for worker in next {
-            let telemetry = Arc::get_mut(&mut worker.telemetry).expect("nobody has seen the next workers yet");
-            let heritage = &mut worker.heritage;
-            for (module, name, from) in &heritage.modules {
+            let telemetry = Arc::get_mut(&mut worker.telemetry).expect("no other owner yet");
+            let inherited = &mut worker.inherited;
+            for (module, name, from) in &inherited.modules {
                 let Some(known) = modules.get(*from).and_then(|names| names.get(name)) else { continue };
                 telemetry.modules[*module].own.clone_from(&running[*from].modules[*known].own);
-                exchange.modules[*from].push((*known, places[0]));
-                heritage.taken_modules.push((*module, places[0]));
-                places[0] += 1;
+                exchange.modules[*from].push((*known, slots[0]));
+                inherited.module_slots.push((*module, slots[0]));
+                slots[0] += 1;
             }
-            for (port, name, from) in &heritage.ports {
+            for (port, name, from) in &inherited.ports {
                 let Some(known) = ports.get(*from).and_then(|names| names.get(name)) else { continue };
                 telemetry.ports[*port].counters = Arc::clone(&running[*from].ports[*known].counters);
-                exchange.ports[*from].push((*known, places[1]));
-                heritage.taken_ports.push((*port, places[1]));
-                places[1] += 1;
+                exchange.ports[*from].push((*known, slots[1]));
+                inherited.port_slots.push((*port, slots[1]));
+                slots[1] += 1;
             }
         }
-        let mut laid = exchange.laid();
-        laid.modules.resize_with(places[0], || None);
-        laid.ports.resize_with(places[1], || None);
-        drop(laid);
+        let mut handed = exchange.handed_over();
+        handed.modules.resize_with(slots[0], || None);
+        handed.ports.resize_with(slots[1], || None);
+        drop(handed);
         exchange
     }
 
-    /// How many packets were held, and still are, by functions that were taken over.
+    /// Returns how many packets were held by functions that were taken over. These packets are still held.
     #[must_use]
     pub fn moved(&self) -> u64 {
         self.moved.load(Ordering::Relaxed)
     }
 
-    fn laid(&self) -> MutexGuard<'_, Laid> {
-        self.laid.lock().unwrap_or_else(PoisonError::into_inner)
+    fn handed_over(&self) -> MutexGuard<'_, HandedOver> {
+        self.handed_over.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// One step of laying down: drains; once nothing waits in the whole team, lays down what others take up. Whether that
-    /// is done: to be called until it is.
+    /// Runs one step of handing over. The worker drains. When no packet waits in the whole team, it hands over its
+    /// functions and ports. Returns whether it has done so; call it until then.
     pub fn lay_down(&mut self, exchange: &Exchange) -> bool {
         if !self.draining {
             self.paused = self.clock.now();
@@ -142,35 +145,39 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             return false;
         }
         self.exhausted_after = Some(self.desk.pool.exhausted());
-        let mut laid = exchange.laid();
-        for &(module, place) in &exchange.modules[self.id] {
+        let mut handed = exchange.handed_over();
+        for &(module, slot) in &exchange.modules[self.id] {
             let Some(function) = self.nodes[module].function.take() else { continue };
             let timer = self.timers.iter().find(|timer| timer.module == module).copied();
             let shelf = std::mem::take(&mut self.desk.shelves[module]);
             exchange.moved.fetch_add(shelf.len() as u64, Ordering::Relaxed);
             let flows = Arc::clone(&self.flows.keys);
-            laid.modules[place] = Some(Part { function, shelf, timer, flows });
+            handed.modules[slot] = Some(HandedFunction { function, shelf, timer, flows });
         }
-        for &(port, place) in &exchange.ports[self.id] {
-            let (gateway, told) = (&mut self.gateways[port], &self.telemetry.ports[port]);
+        for &(port, slot) in &exchange.ports[self.id] {
+            let (gateway, telemetry) = (&mut self.gateways[port], &self.telemetry.ports[port]);
             let Some(open) = gateway.port.take() else { continue };
-            self.laid_ports.push((told.name.clone(), [told.counters.received.get(), told.counters.sent.get()]));
-            laid.ports[place] = Some((open, gateway.ready));
+            self.handed_ports
+                .push((telemetry.name.clone(), [telemetry.counters.received.get(), telemetry.counters.sent.get()]));
+            handed.ports[slot] = Some((open, gateway.ready));
         }
         true
     }
 
-    /// Takes up what this worker of the new graph has from the old one, whose workers have all laid down theirs.
+    /// Takes over this worker's functions and ports from the exchange. All workers of the old graph must have handed
+    /// over theirs.
     pub fn take_up(&mut self, exchange: &Exchange) {
-        let mut laid = exchange.laid();
-        let heritage = std::mem::take(&mut self.heritage);
-        for (module, place) in heritage.taken_modules {
-            let Some(Part { function, mut shelf, timer, flows }) = laid.modules[place].take() else { continue };
+        let mut handed = exchange.handed_over();
+        let inherited = std::mem::take(&mut self.inherited);
+        for (module, slot) in inherited.module_slots {
+            let Some(HandedFunction { function, mut shelf, timer, flows }) = handed.modules[slot].take() else {
+                continue;
+            };
             self.nodes[module].function = Some(function);
             if shelf.len() > 0 {
                 let words = self.flows.words();
                 for packet in shelf.packets() {
-                    // A path that is not there any more is of no flow.
+                    // The path does not exist any more, so the packet belongs to no flow.
                     let key = flows.get(packet.flow() as usize);
                     packet.set_flow(key.and_then(|key| words.get(key)).copied().unwrap_or(u32::MAX));
                 }
@@ -180,21 +187,21 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 self.set_timer(module, timer.at, timer.keeps);
             }
         }
-        for (port, place) in heritage.taken_ports {
-            let Some((open, ready)) = laid.ports[place].take() else { continue };
+        for (port, slot) in inherited.port_slots {
+            let Some((open, ready)) = handed.ports[slot].take() else { continue };
             (self.gateways[port].port, self.gateways[port].ready) = (Some(open), ready);
         }
-        drop(laid);
+        drop(handed);
         self.desk.now = self.clock.now();
         self.began = self.desk.now;
-        // The pool was another graph's before.
+        // Another graph used the pool before.
         self.exhausted_before = self.desk.pool.exhausted();
         self.publish();
     }
 
-    /// Becomes `next`, which has taken up what is its own.
+    /// Replaces this worker by `next`, which has taken over its functions and ports. Returns the old worker.
     pub fn succeed(&mut self, mut next: Self) -> Former<C, S> {
-        // One that joins has been given its own.
+        // A worker that joins has its own observer already.
         if let Some(observer) = self.observer.take() {
             next.observe(Some(observer));
         }
@@ -204,13 +211,13 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         Former { worker: former, pause }
     }
 
-    /// The worker's packets come from here.
+    /// Returns the pool of the worker's packets.
     #[must_use]
     pub fn pool(&self) -> Pool {
         self.desk.pool.clone()
     }
 
-    /// The worker's team.
+    /// Returns the worker's team.
     #[must_use]
     pub fn team(&self) -> &Arc<Team> {
         &self.team
@@ -218,55 +225,56 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 }
 
 impl Exchange {
-    /// Waits until every worker of the new graph has come here, which those that run do when all have laid down theirs: none
-    /// takes up anything before.
+    /// Waits until every worker of the new graph has called this. Running workers call it when all have handed over, so
+    /// no worker takes over anything before that.
     pub fn meet(&self) {
         self.next.meet();
     }
 }
 
 impl<C: Clock, S: Scheduler> Former<C, S> {
-    /// Of a worker that has laid down what others take up, and ends.
+    /// Wraps a worker that has handed over its functions and ports, and ends.
     #[must_use]
     pub fn of(worker: Worker<C, S>) -> Self {
         let pause = worker.clock.now().since(worker.paused);
         Self { worker, pause }
     }
 
-    /// What it counted until it was succeeded.
+    /// Returns the worker's counters up to the change.
     #[must_use]
     pub fn reading(&self, at: Ticks) -> Reading {
         self.worker.publish();
         let mut reading = Reading::of(&self.worker.telemetry, at);
-        reading.settle(&self.worker.laid_ports);
+        reading.settle(&self.worker.handed_ports);
         reading
     }
 
-    /// Makes what it counted one of the past: what went on is counted by those that took over.
+    /// Turns a reading of the old worker into one of the past: the new workers go on counting for what they took over.
     pub fn retire(&self, reading: &mut Reading) {
         let (modules, ports) = (&self.worker.telemetry.modules, &self.worker.telemetry.ports);
         let taken = |leader: usize| self.worker.nodes[leader].function.is_none();
-        let modules = modules.iter().zip(&self.worker.leaders).filter(|(told, leader)| told.here && taken(**leader));
-        let modules: HashSet<_> = modules.map(|(told, _)| told.name.as_str()).collect();
+        let modules =
+            modules.iter().zip(&self.worker.leaders).filter(|(module, leader)| module.here && taken(**leader));
+        let modules: HashSet<_> = modules.map(|(module, _)| module.name.as_str()).collect();
         let ports = ports.iter().zip(&self.worker.gateways).filter(|(_, gateway)| gateway.port.is_none());
-        let ports: HashSet<_> = ports.map(|(told, _)| told.name.as_str()).collect();
+        let ports: HashSet<_> = ports.map(|(port, _)| port.name.as_str()).collect();
         reading.retire(|name| modules.contains(name), |name| ports.contains(name));
     }
 
-    /// Closes functions and ports that were not taken over; packets that they held are dropped (`wound_up`).
+    /// Closes functions and ports that were not taken over. Drops the packets that they held (`wound_up`).
     ///
     /// # Errors
-    /// As [`Worker::close`].
+    /// Those of [`Worker::close`].
     pub fn close(&mut self) -> Result<(), Vec<(String, String)>> {
         self.worker.close()
     }
 
-    /// Who watches what becomes of the packets that it still holds.
+    /// Sets the observer of the packets that the worker still holds.
     pub fn observe(&mut self, observer: Option<Box<dyn Observer>>) {
         self.worker.observe(observer);
     }
 
-    /// What it counted.
+    /// Returns the worker's counters.
     #[must_use]
     pub fn telemetry(&self) -> Arc<Telemetry> {
         self.worker.telemetry()

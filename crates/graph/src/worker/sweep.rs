@@ -1,4 +1,4 @@
-//! What is done now and then: buffers over their hold limit, functions that asked to be woken, gauges.
+//! Periodic work: buffers over their hold limit, wake-ups of functions, gauges.
 
 use forebay_measure::Clock;
 use forebay_packet::Batch;
@@ -10,13 +10,13 @@ use crate::port::Ready;
 use crate::scheduler::Scheduler;
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// Releases buffers over their hold limit and wakes functions whose time has come.
+    /// Releases buffers over their hold limit and wakes functions that are due.
     #[inline(never)]
     pub(super) fn sweep(&mut self) {
-        // What is done here comes after the clock was last read.
+        // The work here comes after the last reading of the clock.
         self.departed = false;
         let now = self.desk.now;
-        // What comes from now on need not be looked at before.
+        // Packets that come from now on are not due earlier.
         let mut next = now + self.least_hold;
         for at in 0..self.buffered.len() {
             let module = self.buffered[at];
@@ -31,7 +31,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             }
         }
         self.sweep_at = next.max(now + Ticks(self.least_hold.0 / LATE));
-        // Who drains and has become quiet must stay so: what is held stays held.
+        // A worker that drains and is quiet must stay quiet, so held packets stay held.
         while !self.draining
             && let Some(at) = self.timers.iter().position(|timer| timer.at <= self.desk.now)
         {
@@ -74,8 +74,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Lets nothing new in from ports, and everything that waits through, whatever its trigger: one turn of it. Whether
-    /// nothing waits any more (what functions hold is theirs). Other workers may still send something.
+    /// Runs one turn of draining: takes no new packets from ports, and lets all waiting packets through, whatever the
+    /// trigger. Returns whether no packet waits any more. Packets that functions hold do not count. Other workers may
+    /// still send packets.
     pub fn drain(&mut self) -> bool {
         if !self.draining {
             self.draining = true;
@@ -95,20 +96,20 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         done
     }
 
-    /// Ends a worker that is alone: [drains](Self::drain) it and [closes](Self::close) it.
+    /// Ends a worker without a team: [drains](Self::drain) it and [closes](Self::close) it.
     ///
     /// # Errors
-    /// As [`close`](Self::close).
+    /// Those of [`close`](Self::close).
     pub fn wind_up(&mut self) -> Result<(), Vec<(String, String)>> {
         while !self.drain() {}
         self.close()
     }
 
-    /// Drops what functions still hold (`wound_up`), and closes functions and ports. The worker has been drained, and
-    /// nothing is queued or held afterwards.
+    /// Drops the packets that functions still hold (`wound_up`), and closes functions and ports. The worker must have
+    /// been drained. No packet is queued or held afterwards.
     ///
     /// # Errors
-    /// What ports and functions say went wrong, each with the port or module that says so.
+    /// The errors that ports and functions report, each with the name of the port or module.
     pub fn close(&mut self) -> Result<(), Vec<(String, String)>> {
         let mut batch = Batch::with_capacity(forebay_packet::MAX_BATCH);
         for module in 0..self.modules {
@@ -120,23 +121,23 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             }
         }
         self.timers.clear();
-        let mut troubles = Vec::new();
-        for (node, told) in self.nodes.iter_mut().zip(&self.telemetry.modules) {
-            if let Some(Err(trouble)) = node.function.as_mut().map(|function| function.close()) {
-                troubles.push((format!("module '{}'", told.name), trouble));
+        let mut errors = Vec::new();
+        for (node, module) in self.nodes.iter_mut().zip(&self.telemetry.modules) {
+            if let Some(Err(error)) = node.function.as_mut().map(|function| function.close()) {
+                errors.push((format!("module '{}'", module.name), error));
             }
         }
         for (gateway, telemetry) in self.gateways.iter_mut().zip(&self.telemetry.ports) {
-            // A stream that waits for input has no packet at hand: it may have ended.
+            // A stream that waits for input has no packet available: it may have ended.
             let has_more = gateway.entry.is_some() && !matches!(gateway.ready, Ready::Never | Ready::Input);
             if has_more && gateway.port.as_ref().is_some_and(|port| !port.is_endless()) {
                 telemetry.unread.set(1);
             }
-            if let Some(Err(trouble)) = gateway.port.as_mut().map(|port| port.close()) {
-                troubles.push((format!("port '{}'", telemetry.name), trouble));
+            if let Some(Err(error)) = gateway.port.as_mut().map(|port| port.close()) {
+                errors.push((format!("port '{}'", telemetry.name), error));
             }
         }
         self.publish();
-        if troubles.is_empty() { Ok(()) } else { Err(troubles) }
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 }

@@ -1,4 +1,5 @@
-//! Whole workers on random graphs, in simulated time: nothing lost, nothing reordered, the same every time.
+//! Runs whole workers on random graphs in simulated time. No packet is lost or reordered, and each run gives the same
+//! result.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,35 +25,36 @@ mod shares;
 mod teams;
 mod timing;
 
-/// Gives numbered packets of several sessions ([`stamp`]), a given count at a time and tick.
+/// Gives numbered packets of several sessions ([`stamp`]): `burst` packets every `every` ticks.
 struct Source {
     sessions: u32,
-    left: u32,
+    remaining: u32,
     sent: u32,
     every: u64,
     burst: usize,
-    /// Of all sessions it gives only those of this share of so many.
+    /// It gives only the sessions of this share, of this many shares.
     share: (usize, usize),
 }
 
 impl Port for Source {
     fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
         let wanted = self.burst.min(intake.most);
-        while batch.len() < wanted && self.left > 0 {
+        while batch.len() < wanted && self.remaining > 0 {
             let Some(mut packet) = intake.pool.take() else { break };
             packet.set_arrival(intake.now, ArrivalClock::Poll);
-            // A scattered but repeatable order of sessions. The frame's addresses, which tell its session, are the session.
+            // A scattered but repeatable order of sessions. The frame's addresses, which determine its session, hold
+            // the session's number.
             let session = self.sent.wrapping_mul(0x9e37_79b9) % self.sessions;
             let mut frame = [0; 60];
             frame[..4].copy_from_slice(&session.to_be_bytes());
             frame[14..18].copy_from_slice(&self.sent.to_be_bytes());
-            assert!(packet.write(&frame), "a chunk has room for it");
-            (self.sent, self.left) = (self.sent + 1, self.left - 1);
+            assert!(packet.write(&frame), "the frame fits into a chunk");
+            (self.sent, self.remaining) = (self.sent + 1, self.remaining - 1);
             if crate::share(packet.session_hash(), self.share.1) == self.share.0 {
-                batch.push(packet).expect("fewer than there is room for");
+                batch.push(packet).expect("room in the batch");
             }
         }
-        match (self.left, self.every) {
+        match (self.remaining, self.every) {
             (0, _) => Ready::Never,
             (_, 0) => Ready::Now,
             (_, every) => Ready::At(intake.now + Ticks(every)),
@@ -62,10 +64,10 @@ impl Port for Source {
     fn send(&mut self, _: &mut Batch, _: Ticks) {}
 }
 
-/// What left: session, number, and when.
+/// The packets that left: session, number, and time.
 type Log = Arc<Mutex<Vec<(u32, u32, u64)>>>;
 
-/// Keeps a log of what leaves; takes all but every `refuse`-th packet (0: takes all).
+/// Logs leaving packets. Takes all but every `refuse`-th packet (0: takes all).
 struct Drain {
     log: Log,
     refuse: u32,
@@ -78,12 +80,12 @@ impl Port for Drain {
     }
 
     fn send(&mut self, batch: &mut Batch, now: Ticks) {
-        let mut log = self.log.lock().expect("no test thread has died");
+        let mut log = self.log.lock().expect("no test thread has panicked");
         let mut refused = Batch::with_capacity(batch.len().max(1));
         batch.drain_each(|_, packet| {
             self.seen += 1;
             if self.refuse > 0 && self.seen.is_multiple_of(self.refuse) {
-                refused.push(packet).expect("as many at the most");
+                refused.push(packet).expect("the batch is as large");
             } else {
                 let (session, number) = stamp(&packet);
                 log.push((session, number, now.0));
@@ -99,29 +101,29 @@ fn stamp(packet: &Packet) -> (u32, u32) {
     (word(0), word(14))
 }
 
-/// What a test module does with a packet, by its session.
+/// What a test module does with a packet, depending on its session.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
-    /// Passes all.
+enum TestFunction {
+    /// Passes all packets.
     Pass,
     /// Spreads sessions over its gates.
     Split,
     /// Drops every 7th session, consumes every 11th.
     End,
-    /// Holds every packet for so many ticks.
+    /// Holds every packet for this many ticks.
     Delay(u64),
-    /// Holds every packet for so many ticks, but thinks better of it for every 3rd session.
+    /// Holds every packet for this many ticks, but in the same call puts every 3rd session on the first gate instead.
     Hesitate(u64),
     /// Sends an empty companion after each packet of every 5th session.
     Create,
-    /// Puts every 13th session on a gate that it does not have.
+    /// Puts every 13th session on a gate that the module does not have.
     Stray,
-    /// Looks after something every so many ticks.
+    /// Requests a housekeeping wake-up every so many ticks.
     Look(u64),
 }
 
 struct Behaviour {
-    kind: Kind,
+    kind: TestFunction,
     gates: u16,
     held: Vec<(Ticks, Key)>,
 }
@@ -131,20 +133,20 @@ impl Function for Behaviour {
         for (index, packet) in batch.iter().enumerate() {
             let (session, _) = stamp(packet);
             match self.kind {
-                Kind::Pass => {}
-                Kind::Split => {
+                TestFunction::Pass => {}
+                TestFunction::Split => {
                     context.each()[index] = Gate::out((session.wrapping_mul(0x85eb_ca6b) >> 16) as u16 % self.gates)
                 }
-                Kind::End if session.is_multiple_of(7) => context.put(index, Gate::drop(0)),
-                Kind::End if session.is_multiple_of(11) => context.put(index, Gate::consume(0)),
-                Kind::Stray if session.is_multiple_of(13) => context.put(index, Gate::out(self.gates)),
-                Kind::End | Kind::Stray => {}
-                Kind::Delay(ticks) => {
+                TestFunction::End if session.is_multiple_of(7) => context.put(index, Gate::drop(0)),
+                TestFunction::End if session.is_multiple_of(11) => context.put(index, Gate::consume(0)),
+                TestFunction::Stray if session.is_multiple_of(13) => context.put(index, Gate::out(self.gates)),
+                TestFunction::End | TestFunction::Stray => {}
+                TestFunction::Delay(ticks) => {
                     let due = context.now() + Ticks(ticks);
                     self.held.push((due, context.hold(index)));
                     context.wake_at(due);
                 }
-                Kind::Hesitate(ticks) => {
+                TestFunction::Hesitate(ticks) => {
                     let (due, key) = (context.now() + Ticks(ticks), context.hold(index));
                     if session.is_multiple_of(3) {
                         context.put(index, Gate::FIRST);
@@ -153,11 +155,11 @@ impl Function for Behaviour {
                         context.wake_at(due);
                     }
                 }
-                Kind::Create if session.is_multiple_of(5) => {
+                TestFunction::Create if session.is_multiple_of(5) => {
                     context.create(0, Gate::FIRST, packet);
                 }
-                Kind::Create => {}
-                Kind::Look(ticks) => context.look_at(context.now() + Ticks(ticks)),
+                TestFunction::Create => {}
+                TestFunction::Look(ticks) => context.look_at(context.now() + Ticks(ticks)),
             }
         }
     }
@@ -165,13 +167,13 @@ impl Function for Behaviour {
     fn wake(&mut self, context: &mut Context<'_>) {
         let due = self.held.iter().take_while(|(due, _)| *due <= context.now()).count();
         for (_, key) in self.held.drain(..due) {
-            assert!(context.release(key, Gate::FIRST), "what was held is there");
-            assert!(!context.release(key, Gate::FIRST), "and is released once");
+            assert!(context.release(key, Gate::FIRST), "the held packet is found");
+            assert!(!context.release(key, Gate::FIRST), "and is released only once");
         }
         if let Some((next, _)) = self.held.first() {
             context.wake_at(*next);
         }
-        if let Kind::Look(ticks) = self.kind {
+        if let TestFunction::Look(ticks) = self.kind {
             context.look_at(context.now() + Ticks(ticks));
         }
     }
@@ -181,7 +183,7 @@ const DROPS: &[Reason] = &[Reason { name: "seventh", help: "Every seventh sessio
 const CONSUMES: &[Reason] = &[Reason { name: "eleventh", help: "Every eleventh session." }];
 const CREATES: &[Reason] = &[Reason { name: "companion", help: "After each packet of every fifth session." }];
 
-fn module(name: &str, kind: Kind, targets: Vec<Target>, trigger: usize) -> Module {
+fn module(name: &str, kind: TestFunction, targets: Vec<Target>, trigger: usize) -> Module {
     let gates = targets.len() as u16;
     Module {
         name: name.to_owned(),
@@ -204,7 +206,7 @@ fn open(port: Box<dyn Port>, receives: bool) -> OpenPort {
     OpenPort { port, counters: Arc::new(PortCounters::default()), receives, sends: !receives }
 }
 
-/// A plan with one source and one drain, which is port 1.
+/// Returns a plan with one source and one drain, which is port 1.
 fn plan(source: Source, drain: Drain, modules: Vec<Module>, chunks: usize) -> Plan {
     let entry = if modules.is_empty() { Target::Port(1) } else { Target::Module(0) };
     Plan {
@@ -238,14 +240,14 @@ fn plan(source: Source, drain: Drain, modules: Vec<Module>, chunks: usize) -> Pl
 }
 
 fn source(count: u32) -> Source {
-    Source { sessions: 64, left: count, sent: 0, every: 0, burst: 32, share: (0, 1) }
+    Source { sessions: 64, remaining: count, sent: 0, every: 0, burst: 32, share: (0, 1) }
 }
 
 fn drain(log: &Log) -> Drain {
     Drain { log: Arc::clone(log), refuse: 0, seen: 0 }
 }
 
-/// Ticks of a nanosecond.
+/// Creates a worker whose ticks are nanoseconds.
 fn worker(plan: Plan, costs: Vec<Cost>) -> Worker<Simulated, RunToCompletion> {
     worker_of(plan, costs)
 }
@@ -254,10 +256,10 @@ fn worker_of<S: Scheduler>(plan: Plan, costs: Vec<Cost>) -> Worker<Simulated, S>
     Worker::new(plan, Simulated::new(Frequency::new(1e9)), costs).expect("a sound plan")
 }
 
-/// Packets of each session, in the order in which they left, must be in the order in which they came.
+/// Asserts that the packets of each session left in the order in which they came.
 fn in_order(log: &Log) {
     let mut last = std::collections::HashMap::new();
-    for &(session, number, _) in log.lock().expect("no test thread has died").iter() {
+    for &(session, number, _) in log.lock().expect("no test thread has panicked").iter() {
         if let Some(before) = last.insert(session, number) {
             assert!(before < number, "session {session}: {number} after {before}");
         }

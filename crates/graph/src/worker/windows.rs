@@ -1,15 +1,17 @@
-//! How many ticks a reading of the clock adds to what it measures, learnt while the worker runs.
+//! Learns, while the worker runs, how many ticks a reading of the clock adds to the stretches that it measures.
 //!
-//! A reading takes time, and it keeps the processor from beginning what follows. How much depends on the code around
-//! it, so it cannot be learnt before the run. A timed turn is a row of stretches, and turns are timed in series:
+//! A reading takes time, and it keeps the processor from starting the code that follows. How much this costs depends on
+//! the code around the reading, so it cannot be learnt before the run. A timed turn is a row of stretches, and turns
+//! are timed in series:
 //!
-//! - in one series the clock is read after every stretch, in the next after every second one. Two stretches with a
-//!   reading between them take longer than two without: by so much a reading lengthens the stretch after it;
-//! - the timer's own code takes ticks at each stretch, read or not. They are found from the untimed turns between two
-//!   series, and each stretch has the same.
+//! - In one series the clock is read after every stretch, in the next one after every second stretch. Two stretches
+//!   with a reading between them take longer than two without. The difference is what a reading adds to the stretch
+//!   after it.
+//! - The timer's own code takes ticks at each stretch, whether the clock is read or not. They are learnt from the
+//!   untimed turns between two series, and are the same for each stretch.
 //!
-//! Both are taken off each stretch. Which stretches are read does not change within a series: the processor's branch
-//! prediction would fail where it changes.
+//! Both are subtracted from each stretch. Within a series the same stretches are read in each turn, because a change
+//! would defeat the processor's branch prediction.
 
 use forebay_measure::{Clock, Counter};
 use forebay_units::Ticks;
@@ -19,46 +21,47 @@ use super::metering::Span;
 use crate::scheduler::Scheduler;
 use crate::telemetry::Pairs;
 
-/// Pairs of one kind after which their mean is known.
+/// The number of pairs of one kind after which their mean is known.
 const KNOWN: u64 = 16;
-/// Pairs that take so many times their mean say nothing of a reading: there was an interrupt.
+/// Pairs that take this many times their mean are ignored: there was an interrupt.
 const UNUSUAL: u64 = 4;
-/// Longer ones say little of it, and neither does one by more than so much.
+/// Longer pairs are ignored, because the cost of a reading is lost in their variation. `MUCH` bounds what one pair can
+/// show.
 const SHORT: u64 = 8_192;
 const MUCH: f64 = 1_024.0;
-/// The cost that was known before the run counts as so many pairs, and all pairs seen count as no more than `MOST`.
+/// The cost known before the run counts as this many pairs. All pairs seen count as no more than `MOST`.
 const PRIOR: f64 = 16.0;
 const MOST: f64 = 65_536.0;
-/// The first guess, that passing a stretch takes nothing, counts as so many stretches.
+/// The first guess, that passing a stretch takes no ticks, counts as this many stretches.
 const PASSED: f64 = 256.0;
-/// All stretches seen count as no more than so many.
+/// All stretches seen count as no more than this.
 const MOST_PASSED: f64 = 1_048_576.0;
-/// Ticks that are still to be taken off are spread over so many stretches.
+/// Ticks that remain to be subtracted are spread over this many stretches.
 const OVER: f64 = 4_096.0;
-/// The least and the most ticks that passing a stretch is believed to take.
+/// The least and the most plausible ticks for passing a stretch.
 const PASSING: [f64; 2] = [-32.0, 32.0];
-/// Untimed turns after which their mean is known.
+/// The number of untimed turns after which their mean is known.
 const UNTIMED: u64 = 64;
 
-/// Of which stretches the clock is read in a series of turns.
+/// The stretches after which the clock is read in a series of turns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reads {
-    /// After each.
+    /// Each stretch.
     Each,
-    /// After each second one, from the second of the turn on, or from the first.
+    /// Each second stretch, from the second stretch of the turn on, or from the first.
     Second,
     First,
 }
 
-/// Ticks that a reading adds to the stretch after it.
-struct Adds {
+/// The ticks that a reading adds to the stretch after it.
+struct ReadingCost {
     ticks: f64,
     seen: f64,
-    /// Ticks not yet taken off, as ticks are whole numbers.
+    /// The fraction of a tick not yet subtracted, because ticks are whole numbers.
     owed: f64,
 }
 
-impl Adds {
+impl ReadingCost {
     fn new(ticks: Ticks) -> Self {
         Self { ticks: ticks.0 as f64, seen: PRIOR, owed: 0.0 }
     }
@@ -68,7 +71,7 @@ impl Adds {
         self.ticks += (ticks - self.ticks) / self.seen;
     }
 
-    /// Returns the ticks to take off a stretch, the passing of which takes `passing` besides.
+    /// Returns the ticks to subtract from a stretch. `passing` are the ticks for passing it.
     fn off(&mut self, passing: f64) -> u64 {
         let all = (self.ticks + passing).max(0.0) + self.owed;
         self.owed = all - all.floor();
@@ -78,11 +81,11 @@ impl Adds {
 
 /// The cost of passing the end of a stretch in a timed turn, whether the clock is read there or not.
 struct Passing {
-    /// Ticks by which turns with all readings were longer than untimed ones, without those that readings add.
+    /// The ticks by which turns with all readings were longer than untimed ones, without the ticks that readings add.
     more: f64,
-    /// Stretches in these turns.
+    /// The stretches in these turns.
     stretches: f64,
-    /// Ticks still to be taken off: an earlier estimate was too low. Below 0, it was too high.
+    /// The ticks that remain to be subtracted because an earlier estimate was too low. Negative if it was too high.
     owed: f64,
 }
 
@@ -103,34 +106,34 @@ impl Passing {
     }
 }
 
-/// The present turn, where it is timed.
+/// The present turn, if it is timed.
 #[derive(Clone, Copy, Default)]
 struct Turn {
-    /// When it began, moved on by the ticks of the timer's own work between two turns.
+    /// When the turn began, plus the ticks of the timer's own work between two turns.
     began: Ticks,
     stretches: u32,
-    /// Ticks that its readings have added, by the estimates.
+    /// The ticks that its readings have added, by the estimates.
     added: f64,
 }
 
-/// How the present series of turns is read.
+/// The stretches that the present series of turns reads, and the estimates.
 pub(super) struct Windows {
     reads: Reads,
-    /// Series until now.
+    /// The number of series so far.
     series: u32,
     last: Ticks,
     /// Whether the next stretch is the second of a pair.
     second: bool,
-    /// The stretch before the present one, in the same turn; what it took, where it was read.
+    /// The previous stretch of the same turn, and its ticks if the clock was read after it.
     before: Option<(Span, u64)>,
-    /// Ticks that a reading adds to a part, and to the residue.
-    part: Adds,
-    nobody: Adds,
+    /// The ticks that a reading adds to a stretch of a part, and to the residue.
+    part: ReadingCost,
+    residue: ReadingCost,
     passing: Passing,
     turn: Turn,
     /// When the timer's own work at the end of the last timed turn began.
     resumed: Ticks,
-    /// Ticks and number of the busy turns that were not long, at the end of the last series.
+    /// The ticks and the number of busy turns that were not long, at the end of the last series.
     since: [u64; 2],
     /// The mean ticks of such turns between the last series and this one.
     untimed: Option<f64>,
@@ -144,8 +147,8 @@ impl Windows {
             last: Ticks::ZERO,
             second: false,
             before: None,
-            part: Adds::new(reading),
-            nobody: Adds::new(reading),
+            part: ReadingCost::new(reading),
+            residue: ReadingCost::new(reading),
             passing: Passing { more: 0.0, stretches: PASSED, owed: 0.0 },
             turn: Turn::default(),
             resumed: Ticks::ZERO,
@@ -154,24 +157,24 @@ impl Windows {
         }
     }
 
-    /// Another series begins.
+    /// Begins another series.
     pub(super) fn next_series(&mut self) {
         self.series = self.series.wrapping_add(1);
         self.reads = [Reads::Each, Reads::Second, Reads::Each, Reads::First][self.series as usize % 4];
     }
 
-    /// Whether parts are told of this turn.
-    pub(super) fn tells(&self) -> bool {
+    /// Returns whether the clock is read after each stretch, so that the parts of this turn are accounted.
+    pub(super) fn reads_each(&self) -> bool {
         self.reads == Reads::Each
     }
 }
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// Whether what a reading takes is known: simulated clocks take nothing, and where time is shared out each call
-    /// must be timed.
+    /// Whether the cost of a reading is known. A simulated clock costs nothing. A scheduler that shares time needs each
+    /// call timed.
     pub(super) const KNOWS_READING: bool = C::SIMULATED || S::SHARES;
 
-    /// Begins a timed turn, the start of which is `now`. `first`: it is the first of its series.
+    /// Begins a timed turn that started at `now`. `first`: it is the first turn of its series.
     pub(super) fn begin_windows(&mut self, now: Ticks, first: bool) {
         if first {
             let ([ticks, turns], since) = (self.usual_turns(), self.stopwatch.windows.since);
@@ -182,8 +185,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let resumed = if resumed >= now { resumed } else { self.clock.now() };
         let ready = self.clock.now();
         let windows = &mut self.stopwatch.windows;
-        // The first of these readings has cost something before its value was taken.
-        let began = Ticks(now.0 + ready.since(resumed).0 + windows.nobody.ticks.max(0.0) as u64);
+        // The first of these readings took ticks before it returned its value.
+        let began = Ticks(now.0 + ready.since(resumed).0 + windows.residue.ticks.max(0.0) as u64);
         windows.turn = Turn { began, ..Turn::default() };
         (windows.last, windows.before, windows.second) = (began, None, windows.reads == Reads::First);
     }
@@ -198,7 +201,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.stopwatch.windows.since = self.usual_turns();
     }
 
-    /// Ticks and number of all busy turns that were not long.
+    /// Returns the ticks and the number of all busy turns that were not long.
     fn usual_turns(&self) -> [u64; 2] {
         let worker = &self.telemetry.worker;
         let all = |of: &[Counter]| of.iter().map(Counter::get).sum::<u64>();
@@ -208,11 +211,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         ]
     }
 
-    /// A stretch of the turn is over, and was this.
+    /// Ends a stretch of the turn, which was `span`.
     #[inline]
     pub(super) fn pass_stretch(&mut self, span: Span, packets: usize) {
         let windows = &mut self.stopwatch.windows;
-        if windows.tells() {
+        if windows.reads_each() {
             let now = self.clock.now();
             return self.end_stretch(now, span, packets);
         }
@@ -225,10 +228,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.end_pair(now, span);
     }
 
-    /// A turn ends at `now`.
+    /// Ends a turn at `now`.
     pub(super) fn end_windows(&mut self, now: Ticks) {
         self.note_timing(now);
-        if self.stopwatch.windows.tells() {
+        if self.stopwatch.windows.reads_each() {
             self.end_stretch(now, Span::Residue, 0);
             self.learn_passing(now);
         } else if self.stopwatch.windows.second {
@@ -236,7 +239,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Notes what timing has added to a turn that ends at `now`.
+    /// Counts the ticks that timing has added to a turn that ends at `now`.
     fn note_timing(&mut self, now: Ticks) {
         let span = now.since(self.began).0;
         if let Some(untimed) = self.stopwatch.windows.untimed
@@ -247,13 +250,13 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Learns what passing a stretch takes from a turn that ends at `now`.
+    /// Learns the cost of passing a stretch from a turn that ends at `now`.
     fn learn_passing(&mut self, now: Ticks) {
         let Turn { began, stretches, added } = self.stopwatch.windows.turn;
         let took = now.since(began).0;
         if let Some(untimed) = self.stopwatch.windows.untimed
             && self.was_busy
-            && !self.stopwatch.rehearses
+            && !self.stopwatch.warms_up
             && !self.stopwatch.is_long(took)
         {
             self.stopwatch.windows.passing.learn(took as f64 - added - untimed, stretches);
@@ -265,10 +268,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let ticks = now.since(windows.last).0;
         windows.last = now;
         let before = windows.before.replace((span, ticks));
-        let adds = if matches!(span, Span::Residue) { &mut windows.nobody } else { &mut windows.part };
+        let cost = if matches!(span, Span::Residue) { &mut windows.residue } else { &mut windows.part };
         windows.turn.stretches += 1;
-        windows.turn.added += adds.ticks.max(0.0);
-        let net = ticks.wrapping_sub(adds.off(windows.passing.ticks()));
+        windows.turn.added += cost.ticks.max(0.0);
+        let net = ticks.wrapping_sub(cost.off(windows.passing.ticks()));
         self.note_span(span, net, packets);
         if let Some((first, took)) = before {
             self.learn_reading_from(first, span, took + ticks, true);
@@ -284,27 +287,28 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Learns what a reading adds from two stretches, one of which says what kind of pair it is. What is nobody's is of
-    /// several kinds and says little.
+    /// Learns what a reading adds from a pair of stretches. The stretch that is not residue determines the kind of the
+    /// pair, because stretches of residue differ too much from each other. `split`: the clock was read between the two.
     fn learn_reading_from(&mut self, first: Span, second: Span, ticks: u64, split: bool) {
-        if self.stopwatch.rehearses {
+        if self.stopwatch.warms_up {
             return;
         }
-        let (by, nobody) = match (first, second) {
+        let (kind, residue) = match (first, second) {
             (Span::Residue, Span::Residue) => return,
             (first, Span::Residue) => (first, true),
             (_, second) => (second, false),
         };
-        let Some(account) = self.account_of(by) else { return };
-        let pairs = if nobody { &account.then_nobody } else { &account.after_any };
+        let Some(account) = self.account_of(kind) else { return };
+        let pairs = if residue { &account.then_residue } else { &account.after_any };
         let Some(seen) = pairs.note(ticks, split) else { return };
         let windows = &mut self.stopwatch.windows;
-        if nobody { windows.nobody.learn(seen) } else { windows.part.learn(seen) }
+        if residue { windows.residue.learn(seen) } else { windows.part.learn(seen) }
     }
 }
 
 impl Pairs {
-    /// Notes two stretches, with a reading between them or without. What that reading took, by the mean of the others.
+    /// Notes a pair of stretches; `split`: with a reading between them. Returns what that reading took, according to
+    /// the mean of the other pairs. `None` if it is not known.
     fn note(&self, ticks: u64, split: bool) -> Option<f64> {
         if ticks > SHORT {
             return None;

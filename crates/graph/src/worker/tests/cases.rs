@@ -8,9 +8,9 @@ use super::*;
 fn packets_pass_and_are_counted_by_module_size_and_flow() {
     let log = Log::default();
     let modules = vec![
-        module("split", Kind::Split, vec![Target::Module(1), Target::Module(2)], 0),
-        module("left", Kind::Pass, vec![Target::Port(1)], 0),
-        module("right", Kind::Pass, vec![Target::Port(1)], 0),
+        module("split", TestFunction::Split, vec![Target::Module(1), Target::Module(2)], 0),
+        module("left", TestFunction::Pass, vec![Target::Port(1)], 0),
+        module("right", TestFunction::Pass, vec![Target::Port(1)], 0),
     ];
     let mut worker = worker(plan(source(320), drain(&log), modules, 256), vec![]);
     while worker.turn() != Next::Never {}
@@ -32,7 +32,7 @@ fn packets_pass_and_are_counted_by_module_size_and_flow() {
 #[test]
 fn a_turn_that_will_find_nothing_is_known_before() {
     let log = Log::default();
-    let modules = vec![module("hold", Kind::Pass, vec![Target::Port(1)], 8)];
+    let modules = vec![module("hold", TestFunction::Pass, vec![Target::Port(1)], 8)];
     // Four packets each 1 000 ticks, which wait for eight.
     let source = Source { every: 1_000, burst: 4, ..source(16) };
     let mut worker = worker(plan(source, drain(&log), modules, 64), vec![]);
@@ -56,10 +56,10 @@ fn a_turn_that_will_find_nothing_is_known_before() {
 fn branches_that_meet_merge_before_the_next_module() {
     let log = Log::default();
     let modules = vec![
-        module("split", Kind::Split, vec![Target::Module(1), Target::Module(2)], 0),
-        module("left", Kind::Pass, vec![Target::Module(3)], 0),
-        module("right", Kind::Pass, vec![Target::Module(3)], 0),
-        module("join", Kind::Pass, vec![Target::Port(1)], 0),
+        module("split", TestFunction::Split, vec![Target::Module(1), Target::Module(2)], 0),
+        module("left", TestFunction::Pass, vec![Target::Module(3)], 0),
+        module("right", TestFunction::Pass, vec![Target::Module(3)], 0),
+        module("join", TestFunction::Pass, vec![Target::Port(1)], 0),
     ];
     let mut worker = worker(plan(source(32), drain(&log), modules, 64), vec![]);
     worker.turn();
@@ -70,9 +70,9 @@ fn branches_that_meet_merge_before_the_next_module() {
 fn a_trigger_gives_batches_of_exactly_that_many() {
     let log = Log::default();
     let modules = vec![
-        module("split", Kind::Split, vec![Target::Module(1), Target::Module(2)], 0),
-        module("left", Kind::Pass, vec![Target::Port(1)], 8),
-        module("right", Kind::Pass, vec![Target::Port(1)], 8),
+        module("split", TestFunction::Split, vec![Target::Module(1), Target::Module(2)], 0),
+        module("left", TestFunction::Pass, vec![Target::Port(1)], 8),
+        module("right", TestFunction::Pass, vec![Target::Port(1)], 8),
     ];
     let mut worker = worker(plan(source(3_200), drain(&log), modules, 256), vec![]);
     for _ in 0..100 {
@@ -91,7 +91,7 @@ fn a_trigger_gives_batches_of_exactly_that_many() {
 #[test]
 fn the_tail_of_a_flow_that_stops_leaves_within_the_hold_limit() {
     let log = Log::default();
-    let modules = vec![module("wait", Kind::Pass, vec![Target::Port(1)], 32)];
+    let modules = vec![module("wait", TestFunction::Pass, vec![Target::Port(1)], 32)];
     let mut plan = plan(source(5), drain(&log), modules, 64);
     plan.modules[0].hold = Some(Nanos(5_000));
     let mut worker = worker(plan, vec![]);
@@ -106,8 +106,8 @@ fn the_tail_of_a_flow_that_stops_leaves_within_the_hold_limit() {
 fn a_run_waits_for_held_packets_and_not_for_looks() {
     let log = Log::default();
     let modules = vec![
-        module("looks", Kind::Look(1_000), vec![Target::Module(1)], 0),
-        module("holds", Kind::Delay(500_000), vec![Target::Port(1)], 0),
+        module("looks", TestFunction::Look(1_000), vec![Target::Module(1)], 0),
+        module("holds", TestFunction::Delay(500_000), vec![Target::Port(1)], 0),
     ];
     let mut worker = worker(plan(source(5), drain(&log), modules, 64), vec![]);
     assert_eq!(crate::drive::simulate(&mut worker, Ticks(400_000)), crate::drive::Ended::TimeUp);
@@ -129,11 +129,11 @@ fn hold_limits_that_are_not_stated_share_half_the_objective() {
         min_rate: None,
     };
     let modules = vec![
-        module("split", Kind::Split, vec![Target::Module(1), Target::Module(3), Target::Module(4)], 0),
-        module("a", Kind::Pass, vec![Target::Module(2)], 8),
-        module("b", Kind::Pass, vec![Target::Port(1)], 8),
-        module("c", Kind::Pass, vec![Target::Port(1)], 8),
-        module("d", Kind::Pass, vec![Target::Port(1)], 8),
+        module("split", TestFunction::Split, vec![Target::Module(1), Target::Module(3), Target::Module(4)], 0),
+        module("a", TestFunction::Pass, vec![Target::Module(2)], 8),
+        module("b", TestFunction::Pass, vec![Target::Port(1)], 8),
+        module("c", TestFunction::Pass, vec![Target::Port(1)], 8),
+        module("d", TestFunction::Pass, vec![Target::Port(1)], 8),
     ];
     let mut plan = plan(source(1), drain(&Log::default()), modules, 64);
     plan.flows = vec![slo(vec![1, 2], 400_000), slo(vec![3], 100_000)];
@@ -148,7 +148,7 @@ fn hold_limits_that_are_not_stated_share_half_the_objective() {
 
 #[test]
 fn an_action_that_makes_no_sense_is_refused_and_changes_nothing() {
-    let modules = vec![module("a", Kind::Pass, vec![Target::Port(1)], 4)];
+    let modules = vec![module("a", TestFunction::Pass, vec![Target::Port(1)], 4)];
     let mut worker = worker(plan(source(1), drain(&Log::default()), modules, 64), vec![]);
     let trigger = worker.apply(&[Action::SetTrigger { module: 0, trigger: 33 }]);
     assert_eq!(trigger, Err(ActionError::Trigger { trigger: 33, batch: 32 }));
@@ -163,8 +163,10 @@ fn an_action_that_makes_no_sense_is_refused_and_changes_nothing() {
 
 #[test]
 fn a_gate_that_leads_backwards_is_refused() {
-    let modules =
-        vec![module("a", Kind::Pass, vec![Target::Port(1)], 0), module("b", Kind::Pass, vec![Target::Module(0)], 0)];
+    let modules = vec![
+        module("a", TestFunction::Pass, vec![Target::Port(1)], 0),
+        module("b", TestFunction::Pass, vec![Target::Module(0)], 0),
+    ];
     let made = Worker::<_, RunToCompletion>::new(
         plan(source(1), drain(&Log::default()), modules, 64),
         Simulated::new(Frequency::new(1e9)),
@@ -191,8 +193,8 @@ fn an_exhausted_pool_is_counted_and_survived() {
     let log = Log::default();
     // Forty chunks, all of which wait for triggers that they cannot reach until they are held no longer.
     let targets = (1..=8).map(Target::Module).collect();
-    let mut modules = vec![module("split", Kind::Split, targets, 0)];
-    modules.extend((1..=8).map(|n| module(&format!("m{n}"), Kind::Pass, vec![Target::Port(1)], 32)));
+    let mut modules = vec![module("split", TestFunction::Split, targets, 0)];
+    modules.extend((1..=8).map(|n| module(&format!("m{n}"), TestFunction::Pass, vec![Target::Port(1)], 32)));
     let mut worker = worker(plan(source(2_000), drain(&log), modules, 40), vec![]);
     crate::drive::simulate(&mut worker, Ticks(10_000_000_000));
     assert_eq!(worker.census(), Census { entered: 2_000, left: 2_000, ..Census::default() });
@@ -204,9 +206,9 @@ fn an_exhausted_pool_is_counted_and_survived() {
 fn winding_up_leaves_nothing_behind() {
     let log = Log::default();
     let modules = vec![
-        module("split", Kind::Split, vec![Target::Module(1), Target::Module(2)], 0),
-        module("wait", Kind::Pass, vec![Target::Port(1)], 32),
-        module("hold", Kind::Delay(1_000_000), vec![Target::Port(1)], 0),
+        module("split", TestFunction::Split, vec![Target::Module(1), Target::Module(2)], 0),
+        module("wait", TestFunction::Pass, vec![Target::Port(1)], 32),
+        module("hold", TestFunction::Delay(1_000_000), vec![Target::Port(1)], 0),
     ];
     let mut worker = worker(plan(source(1_000), drain(&log), modules, 256), vec![]);
     for _ in 0..3 {
@@ -223,7 +225,7 @@ fn winding_up_leaves_nothing_behind() {
 #[test]
 fn delay_counts_from_arrival_and_says_by_which_percentile_it_was_over() {
     let log = Log::default();
-    let modules = vec![module("slow", Kind::Pass, vec![Target::Port(1)], 0)];
+    let modules = vec![module("slow", TestFunction::Pass, vec![Target::Port(1)], 0)];
     let mut plan = plan(Source { every: 10_000, burst: 4, ..source(400) }, drain(&log), modules, 64);
     plan.flows = vec![FlowPlan {
         name: "all".into(),

@@ -28,12 +28,12 @@ struct Stage {
 struct Pipeline {
     workers: Vec<Sim>,
     past: Census,
-    kinds: BTreeMap<String, (Kind, usize)>,
+    kinds: BTreeMap<String, (TestFunction, usize)>,
     placement: Arc<Placement>,
     log: Log,
 }
 
-fn kinds(graph: &Graph) -> BTreeMap<String, (Kind, usize)> {
+fn kinds(graph: &Graph) -> BTreeMap<String, (TestFunction, usize)> {
     let modules = graph.modules.iter().enumerate();
     modules.map(|(at, (kind, gates, _))| (format!("m{at}"), (*kind, gates.len()))).collect()
 }
@@ -209,7 +209,7 @@ proptest! {
     fn sessions_that_change_workers_stay_in_order(stages in stages()) {
         // Nothing is held: a packet that waits for its time on one worker could be overtaken on another.
         let modules = stages[0].graph.modules.iter().map(|(kind, gates, trigger)| {
-            let kind = if matches!(kind, Kind::Delay(_) | Kind::Hesitate(_)) { Kind::Pass } else { *kind };
+            let kind = if matches!(kind, TestFunction::Delay(_) | TestFunction::Hesitate(_)) { TestFunction::Pass } else { *kind };
             (kind, gates.clone(), *trigger)
         });
         let graph = Graph { modules: modules.collect(), ..stages[0].graph.clone() };
@@ -233,13 +233,13 @@ fn packets_whose_path_a_change_takes_away_go_on_in_the_branches_that_they_are_se
     // Two ways to a delay, then a split whose branches run as one.
     let plan = |first: &str, packets: u32, from: Option<usize>| {
         let modules = vec![
-            module(first, Kind::Split, vec![Target::Module(1), Target::Module(2)], 0),
-            module("left", Kind::Pass, vec![Target::Module(3)], 0),
-            module("right", Kind::Pass, vec![Target::Module(3)], 0),
-            Module { from, ..module("delay", Kind::Delay(10_000), vec![Target::Module(4)], 0) },
-            module("split", Kind::Split, vec![Target::Module(5), Target::Module(6)], 0),
-            module("a", Kind::Pass, vec![Target::Port(1)], 0),
-            module("b", Kind::Pass, vec![Target::Port(1)], 0),
+            module(first, TestFunction::Split, vec![Target::Module(1), Target::Module(2)], 0),
+            module("left", TestFunction::Pass, vec![Target::Module(3)], 0),
+            module("right", TestFunction::Pass, vec![Target::Module(3)], 0),
+            Module { from, ..module("delay", TestFunction::Delay(10_000), vec![Target::Module(4)], 0) },
+            module("split", TestFunction::Split, vec![Target::Module(5), Target::Module(6)], 0),
+            module("a", TestFunction::Pass, vec![Target::Port(1)], 0),
+            module("b", TestFunction::Pass, vec![Target::Port(1)], 0),
         ];
         Plan { folds: vec![vec![5, 6]], ..plan(source(packets), drain(&log), modules, 256) }
     };
@@ -268,7 +268,7 @@ fn packets_whose_path_a_change_takes_away_go_on_in_the_branches_that_they_are_se
 #[test]
 fn what_a_port_lost_is_told_once_over_a_change() {
     let stated = |open: bool| {
-        let modules = vec![module("m", Kind::Pass, vec![Target::Port(1)], 0)];
+        let modules = vec![module("m", TestFunction::Pass, vec![Target::Port(1)], 0)];
         let mut plan = plan(source(0), drain(&Log::default()), modules, 64);
         let path = vec![Step { module: 0, gate: None }];
         let min_rate = Some(forebay_units::Rate::Packets(forebay_units::PacketRate(1e6)));

@@ -7,9 +7,9 @@ use crate::Sampler;
 
 fn split_of_two(trigger: usize) -> Vec<Module> {
     vec![
-        module("split", Kind::Split, vec![Target::Module(1), Target::Module(2)], 0),
-        module("left", Kind::Pass, vec![Target::Port(1)], trigger),
-        module("right", Kind::Pass, vec![Target::Port(1)], 0),
+        module("split", TestFunction::Split, vec![Target::Module(1), Target::Module(2)], 0),
+        module("left", TestFunction::Pass, vec![Target::Port(1)], trigger),
+        module("right", TestFunction::Pass, vec![Target::Port(1)], 0),
     ]
 }
 
@@ -104,11 +104,11 @@ fn a_flow_that_has_stopped_is_as_late_as_its_oldest_packet() {
 #[test]
 fn a_layout_knows_who_runs_for_whom_and_where_flows_go() {
     let modules = vec![
-        module("split", Kind::Split, vec![Target::Module(1), Target::Module(2), Target::Module(3)], 0),
-        module("a", Kind::Pass, vec![Target::Module(4)], 0),
-        module("b", Kind::Pass, vec![Target::Module(4)], 0),
-        module("c", Kind::Pass, vec![Target::Module(4)], 7),
-        module("join", Kind::Pass, vec![Target::Port(1)], 0),
+        module("split", TestFunction::Split, vec![Target::Module(1), Target::Module(2), Target::Module(3)], 0),
+        module("a", TestFunction::Pass, vec![Target::Module(4)], 0),
+        module("b", TestFunction::Pass, vec![Target::Module(4)], 0),
+        module("c", TestFunction::Pass, vec![Target::Module(4)], 7),
+        module("join", TestFunction::Pass, vec![Target::Port(1)], 0),
     ];
     let mut plan = plan(source(1), drain(&Log::default()), modules, 64);
     let flow = |name: &str, module: usize, slo: Option<Nanos>| FlowPlan {

@@ -9,7 +9,7 @@ use crate::{Marks, WhenFull};
 #[derive(Clone, Debug)]
 pub(super) struct Graph {
     /// By module: kind, and how far ahead each gate leads (past the last module: to the port).
-    pub(super) modules: Vec<(Kind, Vec<usize>, usize)>,
+    pub(super) modules: Vec<(TestFunction, Vec<usize>, usize)>,
     /// By module.
     pub(super) shares: Vec<Share>,
     pub(super) packets: u32,
@@ -21,16 +21,16 @@ pub(super) struct Graph {
     pub(super) changes: Vec<(usize, usize, usize)>,
 }
 
-fn kinds() -> impl Strategy<Value = Kind> {
+fn kinds() -> impl Strategy<Value = TestFunction> {
     prop_oneof![
-        3 => Just(Kind::Pass),
-        3 => Just(Kind::Split),
-        2 => Just(Kind::End),
+        3 => Just(TestFunction::Pass),
+        3 => Just(TestFunction::Split),
+        2 => Just(TestFunction::End),
         // One delay for all: packets of a session stay in order.
-        1 => Just(Kind::Delay(1_000)),
-        1 => Just(Kind::Hesitate(1_000)),
-        1 => Just(Kind::Create),
-        1 => Just(Kind::Stray),
+        1 => Just(TestFunction::Delay(1_000)),
+        1 => Just(TestFunction::Hesitate(1_000)),
+        1 => Just(TestFunction::Create),
+        1 => Just(TestFunction::Stray),
     ]
 }
 
@@ -84,7 +84,7 @@ impl Graph {
         };
         let modules = self.modules.iter().enumerate().map(|(at, (kind, ahead, trigger))| {
             // Only splits have several gates.
-            let gates = if matches!(kind, Kind::Split) { &ahead[..] } else { &ahead[..1] };
+            let gates = if matches!(kind, TestFunction::Split) { &ahead[..] } else { &ahead[..1] };
             module(&format!("m{at}"), *kind, gates.iter().map(|ahead| target(at, *ahead)).collect(), *trigger)
         });
         let drain = Drain { refuse: self.refuse, ..drain(log) };
@@ -181,7 +181,7 @@ fn every_port_is_read_on(graph: Graph, more: &[(usize, usize, u64)], per_packet:
 fn a_queue_that_has_room_in_step_with_the_ports_is_fed_by_all() {
     let marks = Marks { queue: 1, high: 1, low: 0, when_full: WhenFull::Wait };
     let graph = Graph {
-        modules: vec![(Kind::Pass, vec![1], 2)],
+        modules: vec![(TestFunction::Pass, vec![1], 2)],
         shares: vec![Share { weight: 1, limit: None, marks }; 12],
         packets: 1,
         burst: 28,

@@ -113,7 +113,7 @@ const CALLS: u32 = 4_000;
 
 /// A chain of one module, with another port that nothing comes from.
 fn chain(counts: &Counts, log: &Log, meter: Option<Scripted>) -> Plan {
-    let mut module = module("work", Kind::Pass, vec![Target::Port(1)], 0);
+    let mut module = module("work", TestFunction::Pass, vec![Target::Port(1)], 0);
     module.function = Some(Box::new(Work(counts.clone(), [0, 0])) as Box<dyn Function>);
     let mut plan = plan(source(32 * CALLS), drain(log), vec![module], 256);
     plan.ports[0].open = Some(open(Box::new(Counted(source(32 * CALLS), counts.clone())), true));
@@ -300,8 +300,12 @@ fn handing_packets_over_has_its_own() {
     let placement = Arc::new(placement);
     let (log, dearer) = (Log::default(), Arc::new(AtomicU64::new(0)));
     let part = |number: usize| {
-        let mut plan =
-            plan(source(32 * CALLS), drain(&log), vec![module("pass", Kind::Pass, vec![Target::Port(1)], 0)], 256);
+        let mut plan = plan(
+            source(32 * CALLS),
+            drain(&log),
+            vec![module("pass", TestFunction::Pass, vec![Target::Port(1)], 0)],
+            256,
+        );
         (plan.worker, plan.placement) = (number, Arc::clone(&placement));
         if number == 0 {
             (plan.modules[0].function, plan.ports[1].open) = (None, None);

@@ -22,7 +22,8 @@ struct Lane {
 /// Lanes side by side, each with a source of its own, and one drain.
 fn lanes(lanes: &[Lane], log: &Log) -> Plan {
     let port = lanes.len();
-    let modules = (0..port).map(|lane| module(&format!("m{lane}"), Kind::Pass, vec![Target::Port(port)], 0)).collect();
+    let modules =
+        (0..port).map(|lane| module(&format!("m{lane}"), TestFunction::Pass, vec![Target::Port(port)], 0)).collect();
     let mut plan = plan(source(0), drain(log), modules, 64 * 1_024);
     plan.ports.clear();
     for (number, lane) in lanes.iter().enumerate() {
@@ -149,7 +150,7 @@ fn a_module_keeps_its_rate_limit_and_the_clock_moves_to_when_it_may_run() {
 fn an_overloaded_module_stops_the_port_that_feeds_it_between_its_marks() {
     let (quick, slow) = (Cost { per_batch: 0, per_packet: 10 }, Cost { per_batch: 0, per_packet: 5_000 });
     let mut plan = lanes(&[EVEN, EVEN], &Log::default());
-    plan.modules.push(module("slow", Kind::Pass, vec![Target::Port(2)], 0));
+    plan.modules.push(module("slow", TestFunction::Pass, vec![Target::Port(2)], 0));
     plan.modules[0].gates = vec![("0".to_owned(), Target::Module(2))];
     plan.modules[2].share.marks = Marks { queue: 1_000, high: 80, low: 60, when_full: WhenFull::Wait };
     plan.placement = Arc::new(Placement::alone(3, 3));
@@ -256,10 +257,10 @@ fn ports_take_turns_to_be_read_first() {
 fn an_overloaded_chain_drops_where_it_begins_and_the_others_go_on() {
     let log = Log::default();
     let modules = vec![
-        module("split", Kind::Split, vec![Target::Module(1), Target::Module(3)], 0),
-        module("first", Kind::Pass, vec![Target::Module(2)], 0),
-        module("slow", Kind::Pass, vec![Target::Port(1)], 0),
-        module("other", Kind::Pass, vec![Target::Port(1)], 0),
+        module("split", TestFunction::Split, vec![Target::Module(1), Target::Module(3)], 0),
+        module("first", TestFunction::Pass, vec![Target::Module(2)], 0),
+        module("slow", TestFunction::Pass, vec![Target::Port(1)], 0),
+        module("other", TestFunction::Pass, vec![Target::Port(1)], 0),
     ];
     let costs = [(100, 1), (10, 1), (0, 30_000), (0, 3_000)];
     let costs = costs.map(|(per_batch, per_packet)| Cost { per_batch, per_packet }).to_vec();
@@ -295,7 +296,7 @@ fn winding_up_waits_for_no_limit() {
 
 #[test]
 fn weights_are_refused_where_nobody_shares_and_where_they_make_no_sense() {
-    let modules = || vec![module("a", Kind::Pass, vec![Target::Port(1)], 0)];
+    let modules = || vec![module("a", TestFunction::Pass, vec![Target::Port(1)], 0)];
     let set = |weight| Action::SetWeight { module: 0, weight };
     let mut alone = worker(plan(source(1), drain(&Log::default()), modules(), 64), vec![]);
     let told = alone.apply(&[set(2)]).expect_err("it has no weights").to_string();

@@ -145,7 +145,7 @@ proptest! {
 #[test]
 fn a_slow_stage_holds_the_one_before_it_back_and_nothing_is_lost() {
     let graph = Graph {
-        modules: vec![(Kind::Pass, vec![1], 0), (Kind::Pass, vec![1], 0)],
+        modules: vec![(TestFunction::Pass, vec![1], 0), (TestFunction::Pass, vec![1], 0)],
         shares: vec![crate::Share::default(); 2],
         packets: 20_000,
         burst: 32,
@@ -170,7 +170,11 @@ fn a_slow_stage_holds_the_one_before_it_back_and_nothing_is_lost() {
 #[test]
 fn what_finds_a_ring_full_is_dropped_where_its_module_says_so_and_others_go_on() {
     let graph = Graph {
-        modules: vec![(Kind::Split, vec![1, 2], 0), (Kind::Pass, vec![2], 0), (Kind::Pass, vec![2], 0)],
+        modules: vec![
+            (TestFunction::Split, vec![1, 2], 0),
+            (TestFunction::Pass, vec![2], 0),
+            (TestFunction::Pass, vec![2], 0),
+        ],
         shares: vec![crate::Share::default(); 3],
         packets: 40_000,
         burst: 32,

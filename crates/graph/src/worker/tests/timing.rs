@@ -96,7 +96,7 @@ fn told(per_call: u64, gaps: &[u64]) -> Report {
 
 /// The same by this clock, from that call on.
 fn told_by(hand: &Hand, (per_call, calls): (u64, u32), gaps: &[u64], from: u64) -> Report {
-    let mut module = module("work", Kind::Pass, vec![Target::Port(1)], 0);
+    let mut module = module("work", TestFunction::Pass, vec![Target::Port(1)], 0);
     module.function =
         Some(Box::new(Work { hand: hand.clone(), call: 0, per_call, gaps: gaps.to_vec() }) as Box<dyn Function>);
     let log = Log::default();
@@ -175,7 +175,7 @@ impl Port for Empty {
 fn what_is_nobodys_is_asking_ports_that_have_nothing() {
     let (hand, log) = (Hand::default(), Log::default());
     let all = 20_000;
-    let mut module = module("work", Kind::Pass, vec![Target::Port(1)], 0);
+    let mut module = module("work", TestFunction::Pass, vec![Target::Port(1)], 0);
     let work = Work { hand: hand.clone(), call: 0, per_call: 100, gaps: Vec::new() };
     module.function = Some(Box::new(work) as Box<dyn Function>);
     let mut plan = plan(source(all), drain(&log), vec![module], 256);
@@ -224,7 +224,7 @@ fn a_module_whose_calls_are_long_is_no_stall() {
 #[test]
 fn nothing_is_timed_where_that_is_switched_off() {
     let log = Log::default();
-    let modules = vec![module("pass", Kind::Pass, vec![Target::Port(1)], 0)];
+    let modules = vec![module("pass", TestFunction::Pass, vec![Target::Port(1)], 0)];
     let mut worker = worker(plan(source(32 * CALLS), drain(&log), modules, 256), Vec::new());
     worker.set_timing(false);
     while worker.turn() != Next::Never {}
