@@ -129,7 +129,7 @@ impl Log for Told {
 
     fn period(&mut self, snapshot: &Snapshot, actions: &Decision) {
         if let Some((told, layout)) = &mut *self.decided.lock().unwrap_or_else(PoisonError::into_inner) {
-            told.tell(layout, snapshot, actions, None);
+            told.record(layout, snapshot, actions, None);
         }
         self.written.iter_mut().for_each(|log| log.period(snapshot, actions));
     }

@@ -1,4 +1,4 @@
-//! The last configuration that was accepted, kept in a file: whatever ends the process, the next start begins there.
+//! The file with the last accepted configuration. The next start reads it, however the process ended.
 
 use std::fmt;
 use std::io;
@@ -9,31 +9,33 @@ use forebay_pipeline::{Source, is_built_in};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
-/// The longest such file, in bytes: more than the longest configuration, with its settings, takes.
-const MOST: u64 = 64 << 20;
+/// The size limit of the file, in bytes. It is larger than the longest configuration with its settings.
+const MAX_FILE_SIZE: u64 = 64 << 20;
 
-/// A configuration as it was accepted.
+/// An accepted configuration.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accepted {
-    /// Its name in messages.
+    /// The name of the configuration in messages.
     file: String,
-    /// What relative names of files in it are relative to.
+    /// The folder that relative file names in the configuration refer to.
     base: PathBuf,
     text: String,
     sets: Vec<String>,
-    /// What it was asked for by, where that is more: a use case's parameters are in the text already.
+    /// The settings that the user gave, if they differ from `sets`. The text of a use case contains its parameters
+    /// already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     given: Option<Vec<String>>,
-    /// The [fingerprint] of the file that the run was started from, when this was written. Older versions had none.
+    /// The [fingerprint], at the time of writing, of the file that the run was started from. Older versions did not
+    /// write it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     started_from: Option<String>,
-    /// The source that the run was started from: a file's whole path, or a use case. Older versions had none.
+    /// The source that the run was started from: the full path of a file, or a use case. Older versions did not write
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
 }
 
-/// Returns a hash of the text of a configuration file, without its settings. A use
-/// case is the same as long as it has its name.
+/// Returns a hash of the text of a configuration file, without its settings. For a use case, returns its name.
 #[must_use]
 pub fn fingerprint(source: &Source) -> Option<String> {
     if is_built_in(source.file()) {
@@ -43,7 +45,7 @@ pub fn fingerprint(source: &Source) -> Option<String> {
     Some(hash.as_ref().iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}")))
 }
 
-/// Without the text and the settings, which may have keys in them.
+/// Omits the text and the settings, because they may contain keys.
 impl fmt::Debug for Accepted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Accepted").field("file", &self.file).finish_non_exhaustive()
@@ -51,10 +53,10 @@ impl fmt::Debug for Accepted {
 }
 
 impl Accepted {
-    /// What `source` says now.
+    /// Creates the accepted configuration from its source.
     #[must_use]
     pub fn of(source: &Source) -> Self {
-        // The folder in which a file is that was named without one.
+        // A file name without a folder refers to the current folder.
         let base = if source.base().as_os_str().is_empty() { Path::new(".") } else { source.base() };
         let base = base.canonicalize().unwrap_or_else(|_| base.to_owned());
         let (file, text, sets) = (source.file().to_owned(), source.text().to_owned(), source.sets().to_vec());
@@ -62,26 +64,26 @@ impl Accepted {
         Self { file, base, text, sets, given, started_from: None, origin: None }
     }
 
-    /// The same, of a run that was started from `origin`, a file with this fingerprint.
+    /// Sets the file or use case that the run was started from, and the fingerprint of the file.
     #[must_use]
     pub fn started_from(self, fingerprint: Option<String>, origin: Option<String>) -> Self {
         Self { started_from: fingerprint, origin, ..self }
     }
 
-    /// The file or use case that the run was started from, where that is known.
+    /// Returns the file or use case that the run was started from, if it is known.
     #[must_use]
     pub fn origin(&self) -> Option<&str> {
         self.origin.as_deref()
     }
 
-    /// The fingerprint of the file that the run was started from, when this was written; `None` where an older version
-    /// wrote it.
+    /// Returns the fingerprint, at the time of writing, of the file that the run was started from. `None` if an older
+    /// version wrote the file.
     #[must_use]
     pub fn fingerprint(&self) -> Option<&str> {
         self.started_from.as_deref()
     }
 
-    /// The configuration.
+    /// Returns the configuration.
     #[must_use]
     pub fn source(&self) -> Source {
         let source = Source::new(self.text.clone(), &self.file, &self.base);
@@ -92,41 +94,41 @@ impl Accepted {
         }
     }
 
-    /// Writes it to the file at `path`, which its owner alone may read. At any moment there is the old one or the new
-    /// one, whole.
+    /// Writes the configuration to the file at `path`, which only its owner can read. At any moment the file is the
+    /// complete old one or the complete new one.
     ///
     /// # Errors
-    /// As writing files.
+    /// Returns an error if the file cannot be written.
     pub fn keep(&self, path: &Path) -> io::Result<()> {
         replace_private(path, serde_json::to_string_pretty(self)?.as_bytes())
     }
 
-    /// Copies what was kept at `path` to `path.old`, which its owner alone may read, before another takes its place.
+    /// Copies the file at `path` to `path.old`, which only its owner can read. Does nothing if there is no file.
     ///
     /// # Errors
-    /// As reading and writing files.
+    /// Returns an error if a file cannot be read or written.
     pub fn keep_old(path: &Path) -> io::Result<()> {
         let mut old = path.as_os_str().to_owned();
         old.push(".old");
-        match read_text(path, MOST) {
+        match read_text(path, MAX_FILE_SIZE) {
             Ok(bytes) => replace_private(Path::new(&old), &bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Reads what was kept; `None` where nothing was.
+    /// Reads the file at `path`. Returns `None` if there is no file.
     ///
     /// # Errors
-    /// As reading files; a file that is not of this kind.
+    /// Returns an error if the file cannot be read, or does not contain an accepted configuration.
     pub fn read(path: &Path) -> io::Result<Option<Self>> {
-        match read_text(path, MOST) {
+        match read_text(path, MAX_FILE_SIZE) {
             Ok(bytes) => {
-                // The error itself may quote a text of the file.
+                // Omits the text of the error: it may quote the file, which may contain keys.
                 let why = |error: serde_json::Error| {
                     io::Error::other(format!(
-                        "it is no file of an accepted configuration (line {} column {}): --prefer file does without, \
-                         and keeps it as {}.old",
+                        "the file does not contain an accepted configuration (line {} column {}): --prefer file \
+                         ignores it, and keeps it as {}.old",
                         error.line(),
                         error.column(),
                         path.display()
@@ -148,19 +150,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_read_again_and_a_broken_file_is_told() {
+    fn a_written_configuration_is_read_again_and_a_broken_file_is_an_error() {
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
         let path = folder.path().join("state.json");
-        assert_eq!(Accepted::read(&path).expect("nothing is there"), None);
+        assert_eq!(Accepted::read(&path).expect("no file is no error"), None);
         let source = Source::new("batch: 8", "a.yaml", folder.path()).set("seed=3");
         let accepted = Accepted::of(&source);
         accepted.keep(&path).expect("a writable folder");
-        let again = Accepted::read(&path).expect("it is there").expect("it is there");
+        let again = Accepted::read(&path).expect("the file is valid").expect("the file exists");
         assert_eq!(Accepted::of(&again.source()), accepted);
-        let mode = || fs::metadata(&path).expect("it is there").permissions().mode() & 0o777;
+        let mode = || fs::metadata(&path).expect("the file exists").permissions().mode() & 0o777;
         assert_eq!(mode(), 0o600);
-        // One that an older version has left for all to read.
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("our own file");
+        // A file that an older version wrote is readable for all users.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("the file is ours");
         accepted.keep(&path).expect("a writable folder");
         assert_eq!(mode(), 0o600);
         assert!(!format!("{accepted:?} {source:?}").contains("seed=3"));

@@ -1,4 +1,4 @@
-//! What all workers count together, over all graphs that they have run.
+//! The sums of all workers' counters, over all graphs that they have run.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,63 +17,63 @@ use crate::running::WorkerThread;
 /// The counters of a running pipeline.
 pub struct Board {
     frequency: Frequency,
-    /// When it began.
+    /// When the run began.
     began: Ticks,
     state: Mutex<State>,
 }
 
 pub(crate) struct State {
-    /// By worker, of the present graph.
+    /// The counters of each worker, for the present graph.
     pub(crate) telemetries: Vec<Arc<Telemetry>>,
     pub(crate) team: Arc<Team>,
-    /// What the graphs before counted.
+    /// The counts of earlier graphs.
     pub(crate) past: Reading,
     pub(crate) origin: RunFacts,
-    /// What sets the triggers, where something does.
+    /// The control loop, if the pipeline has a controller.
     pub(crate) control_loop: Option<Arc<ControlLoop>>,
     /// The time that the machine takes from workers.
     pub(crate) machine: Machine,
 }
 
-/// The time that the machine has taken from workers since they began. In simulated time there are no threads, and
-/// nothing is known.
+/// The time that the machine has taken from workers since they began. Empty in simulated time, because there are no
+/// worker threads.
 #[derive(Default)]
 pub(crate) struct Machine {
     threads: Vec<Watched>,
-    /// When the steal was read last.
+    /// When the steal time was last read.
     steal_read: Option<Instant>,
 }
 
-/// Controllers, which ask every few milliseconds, are given a steal that is at most so old.
+/// The largest age of a steal time for controllers, which read it every few milliseconds.
 const STEAL_AGE: Duration = Duration::from_millis(100);
 
 /// A worker's thread.
 struct Watched {
     thread: WorkerThread,
-    /// The counts of the system at the first look.
+    /// The system's counts when the watch began.
     before: Away,
-    /// The counts since then at the last look: the system no longer reports a thread that has ended.
+    /// The counts since then, when last read. They are kept because the system does not report a thread that has ended.
     taken: Away,
 }
 
 impl Machine {
-    /// Watches these threads from now on. Those that were watched go on counting.
+    /// Watches these threads from now on. Threads that are already watched keep their counts.
     pub(crate) fn watch(&mut self, threads: &[WorkerThread]) {
         let mut known = std::mem::take(&mut self.threads);
-        for (thread, before) in threads.iter().zip(look(threads.iter(), true)) {
-            let at = known.iter().position(|watched| watched.thread == *thread);
+        for (thread, before) in threads.iter().zip(read_away(threads.iter(), true)) {
+            let index = known.iter().position(|watched| watched.thread == *thread);
             let fresh = || Watched { thread: *thread, before, taken: before.since(&before) };
-            self.threads.push(at.map_or_else(fresh, |at| known.swap_remove(at)));
+            self.threads.push(index.map_or_else(fresh, |index| known.swap_remove(index)));
         }
     }
 
-    /// By worker: what the machine has taken. Its steal is at most `age` old.
+    /// Returns each worker with the time that the machine has taken from it. The steal time is at most `age` old.
     pub(crate) fn taken(&mut self, age: Duration) -> impl Iterator<Item = (usize, Away)> {
         let with_steal = self.steal_read.is_none_or(|read| read.elapsed() >= age);
         if with_steal {
             self.steal_read = Some(Instant::now());
         }
-        let now = look(self.threads.iter().map(|watched| &watched.thread), with_steal);
+        let now = read_away(self.threads.iter().map(|watched| &watched.thread), with_steal);
         for (watched, now) in self.threads.iter_mut().zip(now) {
             let taken = now.since(&watched.before);
             watched.taken =
@@ -83,12 +83,13 @@ impl Machine {
     }
 }
 
-fn look<'t>(threads: impl Iterator<Item = &'t WorkerThread>, with_steal: bool) -> Vec<Away> {
+/// Reads the system's counts of these threads.
+fn read_away<'t>(threads: impl Iterator<Item = &'t WorkerThread>, with_steal: bool) -> Vec<Away> {
     Away::look(&threads.map(|thread| (thread.tid, thread.core)).collect::<Vec<_>>(), with_steal)
 }
 
 impl Board {
-    /// A board of these workers, one at least, which began at this instant of their clock.
+    /// Creates the board for these workers. There must be at least one. They began at `began` on their clock.
     pub(crate) fn new(
         began: Ticks,
         telemetries: Vec<Arc<Telemetry>>,
@@ -102,30 +103,30 @@ impl Board {
         Self { frequency, began, state: Mutex::new(State { telemetries, team, past, origin, control_loop, machine }) }
     }
 
-    /// The counters; while a change is made, whoever asks waits.
+    /// Returns the counters. Waits while a reload takes effect.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When the run began.
+    /// Returns when the run began.
     #[must_use]
     pub fn began(&self) -> Ticks {
         self.began
     }
 
-    /// What has been counted since the beginning, at the instant `at`.
+    /// Returns the counts from the beginning of the run to the instant `at`.
     #[must_use]
     pub fn read(&self, at: Ticks) -> Reading {
         let mut state = self.state();
         let mut all = Reading::of(&state.telemetries[0], at);
-        state.telemetries[1..].iter().for_each(|told| all.merge(&Reading::of(told, at)));
-        // Of what is gone only the packets are told: the past has nothing else.
+        state.telemetries[1..].iter().for_each(|telemetry| all.merge(&Reading::of(telemetry, at)));
+        // For modules that have been removed, the past contains only the fates of their packets.
         all.merge(&state.past);
         state.machine.taken(Duration::ZERO).for_each(|(worker, away)| all.note_away(worker, away));
         all
     }
 
-    /// By worker: what the machine has taken of its time since it began.
+    /// Returns the time that the machine has taken from each worker since it began.
     pub(crate) fn away(&self) -> Vec<Away> {
         let mut state = self.state();
         let mut away = vec![Away::default(); state.telemetries.len()];
@@ -137,13 +138,13 @@ impl Board {
         away
     }
 
-    /// What was counted when nothing had happened.
+    /// Returns the reading at the beginning of the run, with all counts at zero.
     #[must_use]
     pub fn nothing(&self) -> Reading {
         Reading::nothing(self.frequency, self.began)
     }
 
-    /// What happened between two readings.
+    /// Returns the report about the time between two readings.
     #[must_use]
     pub fn report(&self, earlier: &Reading, later: &Reading) -> Report {
         let state = self.state();
@@ -151,25 +152,26 @@ impl Board {
         Report { control: state.control_loop.as_ref().map(|control_loop| control_loop.report()), ..report }
     }
 
-    /// Whether nothing would happen any more if nothing came from outside.
+    /// Returns whether the workers would do nothing more without new packets from outside.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.state().team.is_quiet()
     }
 
-    /// Where no packet comes from outside any more and something that is held is waited for: when that may go on.
+    /// Returns the earliest instant at which a held packet may continue. `None` if no packet is held, or if packets may
+    /// still come from outside.
     #[must_use]
     pub fn waits_until(&self) -> Option<Ticks> {
         self.state().team.waits_until()
     }
 
-    /// What sets the triggers of the present graph, where something does, and what its workers count.
+    /// Returns the control loop of the present graph, if it has a controller, and the counters of its workers.
     pub(crate) fn control_loop_and_telemetries(&self) -> (Option<Arc<ControlLoop>>, Vec<Arc<Telemetry>>) {
         let state = self.state();
         (state.control_loop.clone(), state.telemetries.clone())
     }
 
-    /// What the workers of the present graph count.
+    /// Returns the counters of the workers of the present graph.
     #[must_use]
     pub fn telemetries(&self) -> Vec<Arc<Telemetry>> {
         self.state().telemetries.clone()

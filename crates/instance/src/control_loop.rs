@@ -1,4 +1,4 @@
-//! Batch control of a running pipeline: what is decided once a period, and what is told of it.
+//! Batch control of a running pipeline: one decision per period, and the report about the decisions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,81 +14,86 @@ use forebay_units::{Nanos, Ticks};
 
 use crate::decided::Decided;
 
-/// How soon the first decision is made; every further one takes twice as long, until it is a period.
+/// The time until the first decision. The time until each further decision doubles, up to the period.
 const FIRST: Nanos = Nanos(1_000_000);
 
-/// What whoever sets triggers is given besides the configuration.
+/// The inputs of the control loop that are not part of the configuration.
 #[derive(Default)]
 pub struct ControlInputs {
-    /// By function, or by [module](ControlInputs::module_key): what a call costs, as was measured before.
+    /// The measured costs of a call, by function or by [module](ControlInputs::module_key).
     pub costs: BTreeMap<String, Profiled>,
-    /// Who sees what is decided.
+    /// Receives every period and its decision.
     pub log: Option<Box<dyn Log>>,
 }
 
 impl ControlInputs {
-    /// The key of one module's own cost in [`costs`](Self::costs), which counts before its function's.
+    /// Returns the key of one module's own costs in [`costs`](Self::costs). They take precedence over the costs of its
+    /// function.
     #[must_use]
     pub fn module_key(name: &str) -> String {
         format!("module {name}")
     }
 }
 
-/// What sets the triggers of a pipeline of a certain shape.
+/// The control loop of one pipeline layout: its settings, and the results of its decisions. The control thread and the
+/// board share it.
 pub(crate) struct ControlLoop {
     pub(crate) settings: Settings,
     layout: Layout,
     costs: Costs,
-    /// By flow: the modules on its way, where some may go to other workers.
-    ways: Vec<Vec<usize>>,
-    /// Of all arrangements of one configuration.
-    told: Arc<Mutex<Decided>>,
+    /// The modules on the path of each flow. Empty if no module may move to another worker.
+    paths: Vec<Vec<usize>>,
+    /// The results. All arrangements of one configuration share them.
+    results: Arc<Mutex<Decided>>,
 }
 
 impl ControlLoop {
-    /// Of the pipeline that `plan` is of.
+    /// Creates the control loop for the pipeline of `plan`.
     pub(crate) fn new(settings: Settings, plan: &Plan, costs: Costs) -> Result<Self, FlowError> {
         let layout = plan.layout()?;
-        let ways = if settings.workers > layout.workers { plan.ways()? } else { Vec::new() };
-        let told = Decided::new(&settings, &layout);
-        Ok(Self { settings, layout, costs, ways, told: Arc::new(Mutex::new(told)) })
+        let paths = if settings.workers > layout.workers { plan.ways()? } else { Vec::new() };
+        let results = Decided::new(&settings, &layout);
+        Ok(Self { settings, layout, costs, paths, results: Arc::new(Mutex::new(results)) })
     }
 
-    /// Of the same pipeline in another arrangement, whose modules cost this as far as is known.
+    /// Returns the control loop for the same pipeline in another arrangement. `costs` are the known costs of its
+    /// modules.
     fn rearranged(&self, layout: Layout, costs: Costs) -> Self {
-        let (settings, told) = (self.settings.clone(), Arc::clone(&self.told));
-        Self { settings, layout, costs, ways: Vec::new(), told }
+        let (settings, results) = (self.settings.clone(), Arc::clone(&self.results));
+        Self { settings, layout, costs, paths: Vec::new(), results }
     }
 
-    fn told(&self) -> MutexGuard<'_, Decided> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn results(&self) -> MutexGuard<'_, Decided> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What has been decided.
+    /// Returns the report about all decisions.
     pub(crate) fn report(&self) -> ControlReport {
-        self.told().report()
+        self.results().report()
     }
 
-    /// Says that the last decision was not carried out, or that it was.
+    /// Records why the last decision was not carried out; `None` if it was.
     pub(crate) fn note(&self, trouble: Option<String>) {
-        self.told().note(trouble);
+        self.results().note(trouble);
     }
 }
 
-/// Decides from period to period.
+/// Makes the decisions of a control loop, one per period.
 pub(crate) struct Decider {
     pub(crate) control_loop: Arc<ControlLoop>,
     runner: ControllerRunner,
     sampler: Sampler,
+    /// The number of decisions.
     decided: u32,
-    /// What parts flows, where they may.
+    /// Moves modules to other workers, if the configuration allows it.
     decomposer: Option<Decomposer>,
-    /// Why the last move could not be made, until it is not wanted any more.
+    /// Why the last move failed. Cleared when no move is blocked any more.
     failure: Option<String>,
 }
 
 impl Decider {
-    /// For what workers count, which are of the same graph; the run began at `began`, and what was counted until now is the past.
+    /// Creates a decider for workers of one graph, which count in `telemetries`. The run began at `began`. Counts up to
+    /// `now` are ignored.
     pub(crate) fn new(
         control_loop: Arc<ControlLoop>,
         telemetries: Vec<Arc<Telemetry>>,
@@ -101,7 +106,7 @@ impl Decider {
         if let Some(log) = log {
             log.begin(&control_loop.settings, &control_loop.layout);
         }
-        let decomposer = Decomposer::new(&control_loop.settings, &control_loop.layout, control_loop.ways.clone());
+        let decomposer = Decomposer::new(&control_loop.settings, &control_loop.layout, control_loop.paths.clone());
         Ok(Self {
             control_loop,
             runner,
@@ -112,7 +117,7 @@ impl Decider {
         })
     }
 
-    /// What is to change its worker after the period that was just decided on.
+    /// Returns the move of modules to make after the last decision, if there is one.
     pub(crate) fn rearrangement(&mut self) -> Option<Move> {
         let decomposer = self.decomposer.as_mut()?;
         let layout = self.runner.layout();
@@ -122,33 +127,34 @@ impl Decider {
             let why = if unmoved.workers {
                 format!("all {} workers of `control.workers` are in use", layout.workers)
             } else {
-                "what is in its way is on its own, or cannot be on another worker".to_owned()
+                "the modules that can move to another worker take too little time to make a difference".to_owned()
             };
             format!("{flow} cannot keep its objective on worker {worker}: {why}")
         });
         if !decomposer.is_thwarted() {
             self.failure = None;
         }
-        self.control_loop.told().tell_unmoved(unmoved.or_else(|| self.failure.clone()));
+        self.control_loop.results().set_unmoved(unmoved.or_else(|| self.failure.clone()));
         next
     }
 
-    /// What will decide once this has moved.
+    /// Returns the control loop to use after this move.
     pub(crate) fn control_loop_after(&self, moved: &Move) -> Arc<ControlLoop> {
         Arc::new(self.control_loop.rearranged(moved.layout.clone(), self.runner.costs().clone()))
     }
 
-    /// The triggers and hold limits that are in force, what was just decided included.
+    /// Returns the triggers and hold limits in force, including those of the last decision.
     pub(crate) fn in_force(&self) -> Vec<Action> {
-        let modules = self.sampler.last().modules.iter().enumerate().filter(|(_, told)| told.trigger > 0);
-        let before = modules.flat_map(|(module, told)| {
-            let hold = Nanos((told.hold_s * 1e9) as u64);
-            [Action::SetTrigger { module, trigger: told.trigger }, Action::SetHold { module, hold }]
+        let modules = self.sampler.last().modules.iter().enumerate().filter(|(_, sample)| sample.trigger > 0);
+        let before = modules.flat_map(|(module, sample)| {
+            let hold = Nanos((sample.hold_s * 1e9) as u64);
+            [Action::SetTrigger { module, trigger: sample.trigger }, Action::SetHold { module, hold }]
         });
         before.chain(self.runner.last().actions.iter().cloned()).collect()
     }
 
-    /// It has moved: `next` decides from now on, for workers that count here. No packets were taken from ports for `pause_us`.
+    /// Switches to the control loop `next` after a move. The workers count in `telemetries`. They took no packets from
+    /// ports for `pause_us`.
     pub(crate) fn moved(
         &mut self,
         moved: &Move,
@@ -159,7 +165,7 @@ impl Decider {
         mut log: Option<&mut (dyn Log + 'static)>,
     ) -> Result<(), SetupError> {
         let layout = self.runner.layout();
-        let told = MoveReport {
+        let report = MoveReport {
             at_s: moved.at_s,
             modules: moved.modules.iter().map(|module| layout.modules[*module].name.clone()).collect(),
             from: moved.from,
@@ -170,9 +176,9 @@ impl Decider {
             pause_us,
         };
         if let Some(log) = &mut log {
-            log.moved(&told);
+            log.moved(&report);
         }
-        next.told().tell_moved(told);
+        next.results().add_move(report);
         let mut decomposer = self.decomposer.take();
         if let Some(decomposer) = &mut decomposer {
             decomposer.moved(moved);
@@ -181,20 +187,20 @@ impl Decider {
         Ok(())
     }
 
-    /// It could not be moved.
-    pub(crate) fn stayed(&mut self, wanted: &Move, why: String) {
-        self.control_loop.told().tell_unmoved(Some(why.clone()));
+    /// Records that a move failed, and why.
+    pub(crate) fn move_failed(&mut self, wanted: &Move, why: String) {
+        self.control_loop.results().set_unmoved(Some(why.clone()));
         self.failure = Some(why);
         self.decomposer.iter_mut().for_each(|decomposer| decomposer.stayed(wanted));
     }
 
-    /// How long after this decision the next is made, in nanoseconds: nothing is known when a pipeline starts, and it need not wait
-    /// for long.
-    pub(crate) fn patience(&self) -> Nanos {
+    /// Returns the time until the next decision. It is short at first: the triggers of a new pipeline are guesses, and
+    /// should not stay in force for a whole period.
+    pub(crate) fn wait(&self) -> Nanos {
         Nanos((FIRST.0 << self.decided.min(32)).min(self.control_loop.settings.period.0))
     }
 
-    /// Gives every flow that has an objective this one.
+    /// Sets this objective for every flow that has one.
     pub(crate) fn set_objectives(&mut self, slo: Nanos, log: Option<&mut (dyn Log + 'static)>) {
         self.runner.set_objectives(slo);
         if let Some(log) = log {
@@ -211,7 +217,7 @@ impl Decider {
         let took = Tsc.now().since(start);
         let actions = self.runner.last();
         // The objectives may have changed since the control loop was created.
-        self.control_loop.told().tell(self.runner.layout(), snapshot, actions, Some(took));
+        self.control_loop.results().record(self.runner.layout(), snapshot, actions, Some(took));
         if let Some(log) = log {
             log.period(snapshot, actions);
         }
@@ -227,9 +233,9 @@ mod tests {
     use super::*;
     use crate::simulated::{SimulatedTeam, Simulation};
 
-    /// Turns were held against the objectives of the beginning.
+    /// Regression: long turns were compared with the objectives of the start, not with those in force.
     #[test]
-    fn long_turns_are_held_against_the_objective_in_force() {
+    fn long_turns_are_compared_with_the_objective_in_force() {
         let sets = ["rate=100kpps", "slo=1s", "control.batching=null", "control.period=1ms"].map(str::to_owned);
         let source = usecase("l2l3", &sets).unwrap_or_else(|problems| panic!("{problems}"));
         let conditions = Conditions { frequency: Simulation::frequency(), simulated: true };
@@ -238,7 +244,7 @@ mod tests {
         let mut team = SimulatedTeam::<RunToCompletion>::new(loaded.plans, &costs, Some(loaded.made)).expect("a plan");
         let mut stalled = |slo, until| {
             team.set_objectives(slo);
-            // In simulated time no turn is told as long.
+            // In simulated time the worker records no long turns.
             team.board.telemetries()[0].worker.long.busy_turns[0].add(1);
             team.run(Ticks(until));
             let control_loop = team.board.state().control_loop.clone().expect("a controller");

@@ -1,4 +1,4 @@
-//! Has a running pipeline's controller decide once a period, on a thread of its own.
+//! The control thread of a running pipeline: it runs the control loop once per period.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -14,76 +14,76 @@ use forebay_protocol::Action;
 use crate::control_loop::{ControlInputs, ControlLoop, Decider};
 use crate::running::{Running, act};
 
-/// How long the thread sleeps where nothing sets triggers.
+/// How long the thread sleeps if the pipeline has no controller.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// The thread, once there is one.
+/// The control thread. It starts as soon as the configuration has a controller.
 pub(crate) struct ControlThread {
     pub(crate) costs: BTreeMap<String, Profiled>,
     state: Mutex<State>,
 }
 
 enum State {
-    /// Nothing has set triggers yet; who would see it.
-    Waits(Option<Box<dyn Log>>),
-    Runs(JoinHandle<()>),
+    /// There has been no controller yet. Keeps the log for it.
+    NotStarted(Option<Box<dyn Log>>),
+    Running(JoinHandle<()>),
     Ended,
 }
 
 impl ControlThread {
     pub(crate) fn new(control_inputs: ControlInputs) -> Self {
-        Self { costs: control_inputs.costs, state: Mutex::new(State::Waits(control_inputs.log)) }
+        Self { costs: control_inputs.costs, state: Mutex::new(State::NotStarted(control_inputs.log)) }
     }
 
-    /// Starts the thread, unless it runs already or nothing sets triggers.
+    /// Starts the thread, unless it runs already or the pipeline has no controller.
     pub(crate) fn start<S: Scheduler + 'static>(&self, running: &Running<S>) -> std::io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let State::Waits(log) = &mut *state
+        if let State::NotStarted(log) = &mut *state
             && running.board.state().control_loop.is_some()
         {
             let mut log = log.take();
-            // Here, and not on the thread: however soon the run ends, it is told what was controlled.
-            let decider = begin(running, log.as_deref_mut());
+            // Not on the new thread: the log gets the settings and the layout even if the run ends at once.
+            let decider = new_decider(running, log.as_deref_mut());
             let running = Weak::clone(&running.own);
             let body = move || run_control_loop(&running, decider, log);
             let thread = std::thread::Builder::new().name("control".to_owned()).spawn(body)?;
-            *state = State::Runs(thread);
+            *state = State::Running(thread);
         }
         Ok(())
     }
 
-    /// Ends it: it must have been told to stop.
+    /// Waits for the thread to end. The caller must have set the stop flag.
     ///
     /// # Errors
-    /// It has panicked.
+    /// Returns an error if the thread panicked.
     pub(crate) fn end(&self) -> std::thread::Result<()> {
         let state = std::mem::replace(&mut *self.state.lock().unwrap_or_else(PoisonError::into_inner), State::Ended);
-        let State::Runs(thread) = state else { return Ok(()) };
+        let State::Running(thread) = state else { return Ok(()) };
         thread.thread().unpark();
         thread.join()
     }
 }
 
-/// What decides from now on, if anything does.
-fn begin<S: Scheduler>(running: &Running<S>, log: Option<&mut (dyn Log + 'static)>) -> Option<Decider> {
+/// Returns the decider for the graph that runs now, if it has a controller.
+fn new_decider<S: Scheduler>(running: &Running<S>, log: Option<&mut (dyn Log + 'static)>) -> Option<Decider> {
     let (control_loop, telemetries) = running.board.control_loop_and_telemetries();
-    // Its parameters have been checked.
+    // No error: the parameters of the controller were checked before.
     control_loop
         .and_then(|control_loop| Decider::new(control_loop, telemetries, running.board.began(), Tsc.now(), log).ok())
 }
 
-/// How long after a decision the next is made.
-fn patience(decider: Option<&Decider>) -> Duration {
-    decider.map_or(IDLE, |decider| Duration::from_nanos(decider.patience().0))
+/// Returns the time until the next decision.
+fn wait(decider: Option<&Decider>) -> Duration {
+    decider.map_or(IDLE, |decider| Duration::from_nanos(decider.wait().0))
 }
 
-/// Decides until the run ends.
+/// Runs the control loop until the run ends.
 fn run_control_loop<S: Scheduler + 'static>(
     running: &Weak<Running<S>>,
     mut decider: Option<Decider>,
     mut log: Option<Box<dyn Log>>,
 ) {
-    let mut next = Instant::now() + patience(decider.as_ref());
+    let mut next = Instant::now() + wait(decider.as_ref());
     loop {
         std::thread::park_timeout(next.saturating_duration_since(Instant::now()));
         let Some(running) = running.upgrade().filter(|running| !running.stop.load(Ordering::Relaxed)) else { return };
@@ -91,10 +91,10 @@ fn run_control_loop<S: Scheduler + 'static>(
             continue;
         }
         let control_loop = running.board.control_loop_and_telemetries().0;
-        // A change of the configuration begins anew.
+        // The configuration has changed: start over with a new decider.
         if decider.as_ref().map(|decider| Arc::as_ptr(&decider.control_loop)) != control_loop.as_ref().map(Arc::as_ptr)
         {
-            decider = begin(&running, log.as_deref_mut());
+            decider = new_decider(&running, log.as_deref_mut());
         } else if let Some(decider) = &mut decider {
             let control_loop = Arc::clone(&decider.control_loop);
             let actions = decider.decide(Tsc.now(), &running.board.away(), log.as_deref_mut());
@@ -104,33 +104,34 @@ fn run_control_loop<S: Scheduler + 'static>(
                 running.move_modules(decider, &moved, log.as_deref_mut());
             }
         }
-        // A machine that was elsewhere for longer than a period has missed it.
-        next = (next + patience(decider.as_ref())).max(Instant::now());
+        // If the thread did not run for longer than a period, it does not make up for the missed periods.
+        next = (next + wait(decider.as_ref())).max(Instant::now());
     }
 }
 
 impl<S: Scheduler + 'static> Running<S> {
-    /// Has actions applied that were decided on for this pipeline; if it is another one by now, they mean nothing.
+    /// Applies the actions of this control loop. Ignores them if another configuration is in force by now, because they
+    /// may name modules of the old one.
     fn act_for(&self, control_loop: &Arc<ControlLoop>, actions: &[Action]) -> Result<(), String> {
-        // Held while a change takes effect.
-        let mut crew = self.crew();
+        // The lock keeps a reload from taking effect between the comparison and the actions.
+        let mut workers = self.worker_set();
         let same = self.board.state().control_loop.as_ref().is_some_and(|present| Arc::ptr_eq(present, control_loop));
-        if same { act(&mut crew, actions) } else { Ok(()) }
+        if same { act(&mut workers, actions) } else { Ok(()) }
     }
 
-    /// Has modules change their worker, unless another configuration is in force by now.
+    /// Moves modules to other workers, unless another configuration is in force by now.
     fn move_modules(&self, decider: &mut Decider, moved: &Move, log: Option<&mut (dyn Log + 'static)>) {
         let next = decider.control_loop_after(moved);
         match self.rearrange(&moved.arrangement(), &decider.control_loop, &next, &decider.in_force()) {
-            Ok(Some(told)) => {
+            Ok(Some(reloaded)) => {
                 let instants = (self.board.began(), Tsc.now());
-                let done = decider.moved(moved, next, self.board.telemetries(), instants, told.pause_us, log);
-                // Its parameters have been checked.
+                let done = decider.moved(moved, next, self.board.telemetries(), instants, reloaded.pause_us, log);
+                // No error: the parameters of the controller were checked before.
                 drop(done);
             }
-            // The next look begins anew.
+            // The configuration has changed: the next iteration of the loop creates a new decider.
             Ok(None) => {}
-            Err(error) => decider.stayed(moved, error.to_string()),
+            Err(error) => decider.move_failed(moved, error.to_string()),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Which cores workers run on: those that the configuration names, else such as no other pipeline has, near each other and
-//! one to a physical core.
+//! Chooses the cores of workers: those that the configuration names. For the other workers, it prefers cores that no
+//! other pipeline uses, on one NUMA node, with one worker per physical core.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -15,24 +15,24 @@ use crate::sole::{Sole, SoleError};
 /// Why workers cannot be given cores.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum CoreError {
-    /// A core that this process may not run on.
-    #[error("core {core} is not one that this process may run on: allowed are {}", listed(.allowed))]
+    /// This process may not run on the core.
+    #[error("core {core}: this process may not run on it: allowed are {}", listed(.allowed))]
     NotAllowed {
-        /// The core asked for.
+        /// The requested core.
         core: usize,
-        /// Those that there are.
+        /// The cores that the process may run on.
         allowed: Vec<usize>,
     },
-    /// More workers than cores.
+    /// There are more workers than cores.
     #[error("{workers} workers need a core each: this process may run on {} ({})", .allowed.len(), listed(.allowed))]
     TooFew {
-        /// How many workers.
+        /// The number of workers.
         workers: usize,
-        /// The cores that there are.
+        /// The cores that the process may run on.
         allowed: Vec<usize>,
     },
-    /// Two workers on one core.
-    #[error("two workers would be bound to core {0}: each needs one of its own")]
+    /// Two workers have the same core.
+    #[error("two workers would be bound to core {0}: each worker needs its own core")]
     Twice(usize),
 }
 
@@ -40,13 +40,13 @@ fn listed(cores: &[usize]) -> String {
     cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// By worker: its core. As long as this is there, other pipelines of the same user choose these cores last.
+/// The core of each worker. While this value exists, other pipelines of the same user avoid these cores.
 #[derive(Clone, Debug, Default)]
 pub struct Cores {
     numbers: Vec<usize>,
-    /// Locks of those that no other pipeline has.
+    /// The locks of the cores that no other pipeline uses.
     held: BTreeMap<usize, Arc<Sole>>,
-    /// Those that another pipeline has, too.
+    /// The cores that another pipeline uses, too.
     shared: Vec<usize>,
 }
 
@@ -64,7 +64,7 @@ impl From<&Self> for Cores {
     }
 }
 
-/// Cores that nobody else is told of.
+/// Uses these cores without locks: other pipelines do not know about them.
 impl From<&[usize]> for Cores {
     fn from(cores: &[usize]) -> Self {
         Self { numbers: cores.to_vec(), ..Self::default() }
@@ -72,88 +72,94 @@ impl From<&[usize]> for Cores {
 }
 
 impl Cores {
-    /// Whether another pipeline of this user had the core already.
+    /// Returns whether another pipeline of this user uses the core already.
     #[must_use]
     pub fn is_shared(&self, core: usize) -> bool {
         self.shared.contains(&core)
     }
 
-    /// Cores for the same pipeline with other workers.
-    pub(crate) fn choose_next(&self, asked: &[Option<usize>]) -> Result<Self, CoreError> {
+    /// Chooses cores for the same pipeline after a reload. Keeps the locks that it has.
+    pub(crate) fn choose_next(&self, requested: &[Option<usize>]) -> Result<Self, CoreError> {
         let allowed = cores_here(&allowed_cores());
-        // Where there can be no locks, each pipeline chooses as if it were alone.
+        // Without locks each pipeline chooses as if no other one existed.
         let folder = own_folder().ok();
         let lock = |core: usize| match (self.held.get(&core), &folder) {
-            (Some(held), _) => Claim::Had(Arc::clone(held)),
+            (Some(held), _) => Claim::Ours(Arc::clone(held)),
             (None, Some(folder)) => match Sole::of(&folder.join(format!("core-{core}"))) {
-                Ok(sole) => Claim::Had(Arc::new(sole)),
-                Err(SoleError::Taken(_)) => Claim::Others,
+                Ok(sole) => Claim::Ours(Arc::new(sole)),
+                Err(SoleError::Taken(_)) => Claim::Foreign,
                 Err(SoleError::Lock { .. }) => Claim::Unknown,
             },
             (None, None) => Claim::Unknown,
         };
-        claim(asked, &allowed, lock)
+        claim(requested, &allowed, lock)
     }
 }
 
-/// Whose a core is.
+/// The owner of a core.
 enum Claim {
-    Had(Arc<Sole>),
-    Others,
+    /// This process has the lock.
+    Ours(Arc<Sole>),
+    /// Another process has the lock.
+    Foreign,
+    /// There can be no lock.
     Unknown,
 }
 
-/// A core for each worker: the one that was asked for, else one that is chosen: first such as no other pipeline of this user
-/// has; of these the last allowed core, because the first is where a system does its own work; then those of the same NUMA
-/// node, and of these first such as share no physical core with another worker.
+/// Chooses a core for each worker: the requested one, or the best free one. Free cores are compared in this order:
+///
+/// 1. cores that no other pipeline of this user uses,
+/// 2. cores on the NUMA node of the first requested or chosen core,
+/// 3. cores that share no physical core with another worker,
+/// 4. the highest number, because systems do their own work on the first cores.
 ///
 /// # Errors
-/// [`CoreError`].
-pub fn choose(asked: &[Option<usize>]) -> Result<Cores, CoreError> {
-    Cores::default().choose_next(asked)
+/// Returns an error if a requested core is not allowed or requested twice, or if there are more workers than cores.
+pub fn choose(requested: &[Option<usize>]) -> Result<Cores, CoreError> {
+    Cores::default().choose_next(requested)
 }
 
-/// The cores that would be [chosen](choose) of these, as if no other pipeline were there.
+/// [Chooses](choose) among these cores, as if there were no other pipeline.
 ///
 /// # Errors
-/// [`CoreError`].
-pub fn choose_of(asked: &[Option<usize>], allowed: &[Core]) -> Result<Cores, CoreError> {
-    claim(asked, allowed, |_| Claim::Unknown)
+/// Returns the same errors as [`choose`].
+pub fn choose_of(requested: &[Option<usize>], allowed: &[Core]) -> Result<Cores, CoreError> {
+    claim(requested, allowed, |_| Claim::Unknown)
 }
 
-fn claim(asked: &[Option<usize>], allowed: &[Core], lock: impl Fn(usize) -> Claim) -> Result<Cores, CoreError> {
-    let (mut held, mut others) = (BTreeMap::new(), Vec::new());
+fn claim(requested: &[Option<usize>], allowed: &[Core], lock: impl Fn(usize) -> Claim) -> Result<Cores, CoreError> {
+    let (mut held, mut foreign) = (BTreeMap::new(), Vec::new());
     loop {
-        let numbers = choose_among(asked, allowed, &others)?;
+        let numbers = choose_among(requested, allowed, &foreign)?;
         let mut again = false;
-        for (wish, core) in asked.iter().zip(&numbers) {
-            if held.contains_key(core) || others.contains(core) {
+        for (wish, core) in requested.iter().zip(&numbers) {
+            if held.contains_key(core) || foreign.contains(core) {
                 continue;
             }
             match lock(*core) {
-                Claim::Had(sole) => drop(held.insert(*core, sole)),
-                // One that was asked for is had together.
-                Claim::Others => {
-                    others.push(*core);
+                Claim::Ours(sole) => drop(held.insert(*core, sole)),
+                // A requested core is shared with the other pipeline.
+                Claim::Foreign => {
+                    foreign.push(*core);
                     again |= wish.is_none();
                 }
                 Claim::Unknown => {}
             }
         }
-        // Each round finds a further one of others: it ends.
+        // The loop ends: each round finds one more core of another pipeline.
         if !again {
             held.retain(|core, _| numbers.contains(core));
-            others.retain(|core| numbers.contains(core));
-            return Ok(Cores { numbers, held, shared: others });
+            foreign.retain(|core| numbers.contains(core));
+            return Ok(Cores { numbers, held, shared: foreign });
         }
     }
 }
 
-fn choose_among(asked: &[Option<usize>], allowed: &[Core], others: &[usize]) -> Result<Vec<usize>, CoreError> {
+fn choose_among(requested: &[Option<usize>], allowed: &[Core], foreign: &[usize]) -> Result<Vec<usize>, CoreError> {
     let numbers = || allowed.iter().map(|core| core.number).collect::<Vec<_>>();
     let find = |number: usize| allowed.iter().find(|core| core.number == number);
     let mut taken: Vec<&Core> = Vec::new();
-    for number in asked.iter().flatten() {
+    for number in requested.iter().flatten() {
         let Some(core) = find(*number) else {
             return Err(CoreError::NotAllowed { core: *number, allowed: numbers() });
         };
@@ -163,7 +169,7 @@ fn choose_among(asked: &[Option<usize>], allowed: &[Core], others: &[usize]) -> 
         taken.push(core);
     }
     let mut chosen = Vec::new();
-    for wish in asked {
+    for wish in requested {
         let core = match wish {
             Some(number) => *number,
             None => {
@@ -172,9 +178,9 @@ fn choose_among(asked: &[Option<usize>], allowed: &[Core], others: &[usize]) -> 
                 let best = free.max_by_key(|core| {
                     let near = node.is_none_or(|node| node == core.node);
                     let alone = taken.iter().all(|other| other.physical != core.physical);
-                    (!others.contains(&core.number), near, alone, core.number)
+                    (!foreign.contains(&core.number), near, alone, core.number)
                 });
-                let core = best.ok_or_else(|| CoreError::TooFew { workers: asked.len(), allowed: numbers() })?;
+                let core = best.ok_or_else(|| CoreError::TooFew { workers: requested.len(), allowed: numbers() })?;
                 taken.push(core);
                 core.number
             }
@@ -188,7 +194,7 @@ fn choose_among(asked: &[Option<usize>], allowed: &[Core], others: &[usize]) -> 
 mod tests {
     use super::*;
 
-    /// Two nodes of two physical cores with two threads each: numbers as Linux gives them.
+    /// Two NUMA nodes of two physical cores with two threads each, in the numbering of Linux.
     fn machine() -> Vec<Core> {
         (0..8).map(|number| Core { number, node: Some(number % 4 / 2), physical: (0, number % 4) }).collect()
     }
@@ -203,26 +209,26 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_given_is_said() {
+    fn impossible_requests_are_errors() {
         let two = &machine()[..2];
         let few = choose_among(&[None; 3], two, &[]).expect_err("two cores").to_string();
         assert_eq!(few, "3 workers need a core each: this process may run on 2 (0, 1)");
         let other = choose_among(&[Some(4)], two, &[]).expect_err("two cores").to_string();
-        assert_eq!(other, "core 4 is not one that this process may run on: allowed are 0, 1");
+        assert_eq!(other, "core 4: this process may not run on it: allowed are 0, 1");
         assert_eq!(choose_among(&[Some(1), Some(1)], two, &[]), Err(CoreError::Twice(1)));
     }
 
     #[test]
-    fn what_other_pipelines_have_is_chosen_last() {
-        let claimed = |asked: &[Option<usize>], others: &[usize]| {
-            let lock = |core| if others.contains(&core) { Claim::Others } else { Claim::Unknown };
-            let cores = claim(asked, &machine(), lock).expect("enough cores");
+    fn cores_of_other_pipelines_are_chosen_last() {
+        let claimed = |requested: &[Option<usize>], foreign: &[usize]| {
+            let lock = |core| if foreign.contains(&core) { Claim::Foreign } else { Claim::Unknown };
+            let cores = claim(requested, &machine(), lock).expect("enough cores");
             (cores.to_vec(), cores.shared.clone())
         };
         assert_eq!(claimed(&[None], &[7]), (vec![6], vec![]));
         assert_eq!(claimed(&[None, None], &[7, 6]), (vec![5, 4], vec![]), "another node");
         assert_eq!(claimed(&[None, None], &[6, 3, 2]), (vec![7, 5], vec![]));
-        assert_eq!(claimed(&[Some(6), None], &[7, 6]), (vec![6, 3], vec![6]), "asked for");
-        assert_eq!(claimed(&[None], &[0, 1, 2, 3, 4, 5, 6, 7]), (vec![7], vec![7]), "none is left");
+        assert_eq!(claimed(&[Some(6), None], &[7, 6]), (vec![6, 3], vec![6]), "requested");
+        assert_eq!(claimed(&[None], &[0, 1, 2, 3, 4, 5, 6, 7]), (vec![7], vec![7]), "all are in use");
     }
 }

@@ -1,4 +1,4 @@
-//! What a controller has decided, added up for whoever asks.
+//! The results of a controller's decisions, summed up for reports.
 
 use forebay_control::Settings;
 use forebay_measure::{Clock, Distribution, Histogram, Tsc};
@@ -8,17 +8,17 @@ use forebay_protocol::{
 };
 use forebay_units::Ticks;
 
-/// What has been decided of a pipeline of one shape.
+/// The sum of all decisions for one pipeline layout.
 pub struct Decided {
     report: ControlReport,
-    /// By module: its last change's place in the report.
-    places: Vec<Option<usize>>,
-    /// What decisions took, in ticks.
+    /// The index of each module's last change in the report.
+    change_indexes: Vec<Option<usize>>,
+    /// How long decisions took, in ticks.
     took: Histogram,
 }
 
 impl Decided {
-    /// Nothing yet.
+    /// Returns the state before the first decision.
     #[must_use]
     pub fn new(settings: &Settings, layout: &Layout) -> Self {
         let report = ControlReport {
@@ -27,10 +27,10 @@ impl Decided {
             guard: settings.guard,
             ..ControlReport::default()
         };
-        Self { report, places: vec![None; layout.modules.len()], took: Histogram::new() }
+        Self { report, change_indexes: vec![None; layout.modules.len()], took: Histogram::new() }
     }
 
-    /// What has been decided.
+    /// Returns the report about all decisions.
     #[must_use]
     pub fn report(&self) -> ControlReport {
         let took: Distribution = self.took.read();
@@ -39,18 +39,18 @@ impl Decided {
         ControlReport { took_us, ..self.report.clone() }
     }
 
-    /// Says that the last decision was not carried out, or that it was.
+    /// Records why the last decision was not carried out; `None` if it was.
     pub(crate) fn note(&mut self, trouble: Option<String>) {
         self.report.trouble = trouble;
     }
 
-    /// Says why modules that should go to another worker do not, or that none should.
-    pub(crate) fn tell_unmoved(&mut self, unmoved: Option<String>) {
+    /// Records why modules that should move to another worker cannot; `None` if there are none.
+    pub(crate) fn set_unmoved(&mut self, unmoved: Option<String>) {
         self.report.unmoved = unmoved;
     }
 
-    /// Says what has moved.
-    pub(crate) fn tell_moved(&mut self, moved: MoveReport) {
+    /// Records a move.
+    pub(crate) fn add_move(&mut self, moved: MoveReport) {
         let ControlReport { moves, unmoved, .. } = &mut self.report;
         *unmoved = None;
         if moves.len() == ControlReport::MOVES {
@@ -59,23 +59,23 @@ impl Decided {
         moves.push(moved);
     }
 
-    /// Adds what was decided after a period, and how long that took, where it was measured.
-    pub fn tell(&mut self, layout: &Layout, snapshot: &Snapshot, actions: &Decision, took: Option<Ticks>) {
+    /// Adds the decision after a period. `took` is the duration of the decision, if it was measured.
+    pub fn record(&mut self, layout: &Layout, snapshot: &Snapshot, actions: &Decision, took: Option<Ticks>) {
         took.into_iter().for_each(|took| self.took.record(took.0, 1));
         let report = &mut self.report;
         report.periods += 1;
-        let missed = layout.flows.iter().zip(&snapshot.flows).filter(|(flow, told)| told.missed(flow));
+        let missed = layout.flows.iter().zip(&snapshot.flows).filter(|(flow, sample)| sample.missed(flow));
         if let Some(shortest) = missed.filter_map(|(flow, _)| flow.slo_s).min_by(f64::total_cmp) {
             report.violated += 1;
             report.stalled += u64::from(snapshot.workers.iter().any(|worker| worker.had_turn_of(shortest / 2.0)));
         }
         for change in &actions.changes {
-            let told = changed(layout, snapshot.at_s, change);
-            match self.places[change.module] {
-                Some(place) => report.changes[place] = told,
+            let change_report = change_report(layout, snapshot.at_s, change);
+            match self.change_indexes[change.module] {
+                Some(index) => report.changes[index] = change_report,
                 None => {
-                    self.places[change.module] = Some(report.changes.len());
-                    report.changes.push(told);
+                    self.change_indexes[change.module] = Some(report.changes.len());
+                    report.changes.push(change_report);
                 }
             }
         }
@@ -87,11 +87,11 @@ impl Decided {
             cause: unkept.cause,
         }));
         report.short.clear();
-        report.short.extend(actions.short.iter().map(|told| short(layout, told)));
+        report.short.extend(actions.short.iter().map(|short| short_report(layout, short)));
     }
 }
 
-fn changed(layout: &Layout, at_s: f64, change: &TriggerChange) -> ChangeReport {
+fn change_report(layout: &Layout, at_s: f64, change: &TriggerChange) -> ChangeReport {
     ChangeReport {
         at_s,
         module: layout.modules[change.module].name.clone(),
@@ -102,9 +102,9 @@ fn changed(layout: &Layout, at_s: f64, change: &TriggerChange) -> ChangeReport {
     }
 }
 
-fn short(layout: &Layout, short: &ShortFlow) -> ShortReport {
+fn short_report(layout: &Layout, short: &ShortFlow) -> ShortReport {
     let Layout { flows, modules, .. } = layout;
-    let module = |at: usize| modules[at].name.clone();
+    let module_name = |index: usize| modules[index].name.clone();
     ShortReport {
         flow: flows[short.flow].name.clone(),
         rate_pps: short.rate,
@@ -112,10 +112,10 @@ fn short(layout: &Layout, short: &ShortFlow) -> ShortReport {
         min_rate_bps: flows[short.flow].min_rate_bits,
         cause: match short.cause {
             ShortCause::Time { worker, load } => ShortCauseReport::Time { worker, load },
-            ShortCause::Together { with, module: at } => {
-                ShortCauseReport::Together { with: flows[with].name.clone(), module: module(at) }
+            ShortCause::Together { with, module } => {
+                ShortCauseReport::Together { with: flows[with].name.clone(), module: module_name(module) }
             }
-            ShortCause::Held { module: at } => ShortCauseReport::Held { module: module(at) },
+            ShortCause::Held { module } => ShortCauseReport::Held { module: module_name(module) },
         },
     }
 }

@@ -1,4 +1,4 @@
-//! A running pipeline: its workers' threads, what they count together, live change, and the local socket.
+//! A running pipeline: its worker threads, the sums of their counters, reloads, and the local socket.
 
 #![forbid(unsafe_code)]
 

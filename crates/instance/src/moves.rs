@@ -1,4 +1,4 @@
-//! Modules of a running pipeline move to other workers, by a reload that changes nothing else.
+//! Moves modules of a running pipeline to other workers, with a reload that changes nothing else.
 
 use std::sync::PoisonError;
 
@@ -11,36 +11,35 @@ use thiserror::Error;
 use crate::reload::{ReloadError, conditions};
 use crate::running::Running;
 
-/// Which modules are to move, and what they may lose by it.
+/// A request to move modules.
 #[derive(Clone, Copy, Debug)]
 pub struct MoveOrder<'a> {
-    /// The modules with their workers, the most wanted first.
+    /// The modules and their workers, in order of priority.
     pub wanted: &'a [WantedWorkers],
-    /// How many may move at most.
+    /// The largest number of modules to move.
     pub most: Option<usize>,
-    /// Whether modules may move whose sessions are lost by it.
+    /// Whether modules may move even if they lose their sessions.
     pub lose_sessions: bool,
 }
 
-/// Why modules did not move: all runs on as before.
+/// Why modules did not move. The pipeline runs as before.
 #[derive(Debug, Error)]
 pub enum NotMoved {
-    /// The wish cannot be fulfilled.
+    /// The request cannot be fulfilled.
     #[error(transparent)]
     Wish(#[from] MoveError),
     /// Sessions would be lost.
     #[error(
-        "{}: other sessions would come to each worker, and those of {} would be lost: allowed are moves from one \
-        worker to one, and \
-         these with `lose_sessions` (--lose-sessions)", shown(.moves), quoted(.modules)
+        "{}: each worker would get other sessions, and the sessions of {} would be lost: allowed are moves from one \
+         worker to one worker, and these moves with `lose_sessions` (--lose-sessions)", shown(.moves), quoted(.modules)
     )]
     Sessions {
         /// The modules whose sessions would be lost.
         modules: Vec<String>,
-        /// How they would move.
+        /// Their moves.
         moves: Vec<ModuleMove>,
     },
-    /// The configuration was refused.
+    /// The new configuration was refused.
     #[error(transparent)]
     Reload(#[from] ReloadError),
 }
@@ -53,7 +52,7 @@ fn quoted(names: &[String]) -> String {
     listed(names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().iter().map(String::as_str))
 }
 
-/// A move in words: `'nat' from worker 0 to 1`.
+/// Formats a move for messages: `'nat' from worker 0 to 1`.
 #[must_use]
 pub fn shown_move(moved: &ModuleMove) -> String {
     let numbers = |workers: &[usize]| workers.iter().map(usize::to_string).collect::<Vec<_>>().join(" and ");
@@ -62,18 +61,18 @@ pub fn shown_move(moved: &ModuleMove) -> String {
 }
 
 impl<S: Scheduler + 'static> Running<S> {
-    /// Moves modules to other workers. `accept` is called once nothing can be wrong any more, with the configuration
-    /// that will be in force.
+    /// Moves modules to other workers. Calls `accept` with the new configuration after all checks, just before it takes
+    /// effect.
     pub(crate) fn make_moves(
         &self,
         order: MoveOrder<'_>,
         accept: &mut dyn FnMut(&Source) -> std::io::Result<()>,
     ) -> Result<(Moved, Option<Source>), NotMoved> {
         let began = Tsc.now();
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let running = self.crew().made.clone();
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = self.worker_set().made.clone();
         let Some(moving) = forebay_pipeline::move_modules(&running, conditions(), order.wanted, order.most)? else {
-            let reloaded = Reloaded { cores: self.crew().cores.to_vec(), ..Reloaded::default() };
+            let reloaded = Reloaded { cores: self.worker_set().cores.to_vec(), ..Reloaded::default() };
             return Ok((Moved { reloaded, ..Moved::default() }, None));
         };
         let Moving { prepared, source, moves, remaining, forgetful } = moving;

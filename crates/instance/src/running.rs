@@ -1,4 +1,4 @@
-//! A running pipeline: its workers are started together, told what to do, ended together.
+//! A running pipeline: starts its workers together, gives them orders, and ends them together.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,96 +26,96 @@ use crate::control_thread::ControlThread;
 use crate::cores::Cores;
 use crate::moves::{MoveOrder, NotMoved};
 use crate::reload::ReloadError;
-use crate::threads::{Over, Part, StartError, Thread, Waiting, begin};
+use crate::threads::{StartError, Thread, WaitingWorker, WorkerEnd, WorkerParts, start_worker};
 
-/// How long a worker may take to answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a worker may take to respond to an order.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// When it ended, on the workers' clock.
+    /// When the run ended, on the workers' clock.
     pub at: Ticks,
-    /// Ports and modules that failed: which and why.
+    /// The ports and modules that failed, and why.
     pub troubles: Vec<(String, String)>,
 }
 
-/// Makes each worker's observer, where it is to have one.
+/// Creates the observer of a worker, given its number. Returns `None` if the worker is not observed.
 pub type Watch = Box<dyn FnMut(usize) -> Option<Box<dyn Observer>> + Send>;
 
-/// A worker's thread, as the system knows it.
+/// The system's numbers for a worker's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkerThread {
-    /// The worker.
+    /// The worker's number.
     pub worker: usize,
-    /// The core that it is bound to.
+    /// The core that the thread is bound to.
     pub core: usize,
-    /// The thread's number (`/proc/self/task/TID`).
+    /// The thread ID (`/proc/self/task/TID`).
     pub tid: u32,
 }
 
-/// A running pipeline, whichever scheduler its workers have.
+/// A running pipeline, independent of the scheduler of its workers.
 pub trait Instance: Send + Sync {
-    /// What is counted.
+    /// Returns the counters.
     fn board(&self) -> Arc<Board>;
 
-    /// How many workers there are.
+    /// Returns the number of workers.
     fn workers(&self) -> usize;
 
-    /// The workers' threads, for whoever watches them from outside.
+    /// Returns the workers' threads.
     fn threads(&self) -> Vec<WorkerThread>;
 
-    /// The graph that runs, with the workers' cores.
+    /// Returns the running graph, with the workers' cores.
     fn graph(&self) -> GraphReport;
 
-    /// The tables that can be changed while packets run.
+    /// Returns the tables that can be changed while packets run.
     fn tables(&self) -> Vec<NamedTable>;
 
-    /// Where every packet is: each worker says so between two of its turns, so that nothing is missing. What has been given
-    /// to another worker and not been taken yet is `handed` and not `taken`. `None` where a worker does not answer.
+    /// Returns where every packet is. Each worker counts between two of its turns, so that no packet is missing. A
+    /// packet on its way to another worker is counted in `handed`, and not yet in `taken`. Returns `None` if a worker
+    /// does not respond.
     fn census(&self) -> Option<Census>;
 
-    /// Has actions applied by every worker, all at once.
+    /// Applies actions on every worker. A worker applies all of them or none.
     ///
     /// # Errors
-    /// A worker refuses one, and does nothing, or does not answer: in words.
+    /// Returns the reason if a worker refuses an action, does not respond, or has too many orders waiting.
     fn act(&self, actions: &[Action]) -> Result<(), String>;
 
-    /// Has each worker, those that will join included, watched by an observer that `watch` makes for it, or with `None` by
-    /// none.
+    /// Sets the observer of each worker, also of workers that join later, to the one that `watch` creates.
     fn observe(&self, watch: Watch);
 
-    /// Changes to the configuration `source`. `accept` is called once nothing can be wrong with it any more, just before
-    /// it takes effect.
+    /// Changes to the configuration `source`. Calls `accept` after all checks, just before the configuration takes
+    /// effect.
     ///
     /// # Errors
-    /// [`ReloadError`]: nothing has changed then.
+    /// Returns a [`ReloadError`] if the configuration is refused. Then nothing has changed.
     fn reload(&self, source: &Source, accept: &mut dyn FnMut() -> std::io::Result<()>)
     -> Result<Reloaded, ReloadError>;
 
-    /// Moves modules to other workers, and returns the configuration that is in force then; `None` where none had to
-    /// move. `accept` is called with it once nothing can be wrong any more, just before it takes effect.
+    /// Moves modules to other workers, and returns the new configuration; `None` if no module had to move. Calls
+    /// `accept` with the new configuration after all checks, just before it takes effect.
     ///
     /// # Errors
-    /// [`NotMoved`]: nothing has changed then.
+    /// Returns [`NotMoved`] if modules cannot move. Then nothing has changed.
     fn move_modules(
         &self,
         order: MoveOrder<'_>,
         accept: &mut dyn FnMut(&Source) -> std::io::Result<()>,
     ) -> Result<(Moved, Option<Source>), NotMoved>;
 
-    /// Whether a worker has ended by itself, which only a defect can make it do.
+    /// Returns whether a worker has ended by itself. Only a defect can cause this.
     fn has_died(&self) -> bool;
 
-    /// Ends the run: nothing stays queued or held, and all is closed. A second time nothing happens.
+    /// Ends the run: drains queued and held packets, and closes ports and functions. A second call does nothing.
     fn end(&self) -> Outcome;
 }
 
-/// Starts a worker for each plan, on these cores, with the scheduler that the plans name; `watch` makes each
-/// one's observer. Where the configuration names a controller, it sets triggers, with what `control_inputs` gives it.
+/// Starts a worker for each plan, on these cores, with the scheduler that the plans name. `watch` creates the observer
+/// of each worker. If the configuration names a controller, also starts the control loop with `control_inputs`.
 ///
 /// # Errors
-/// [`StartError`]: nothing runs then.
+/// Returns a [`StartError`] if the pipeline cannot start. Then nothing runs.
 pub fn start(
     plans: Vec<Plan>,
     cores: impl Into<Cores>,
@@ -132,29 +132,29 @@ pub fn start(
 
 /// A running pipeline.
 pub(crate) struct Running<S: Scheduler> {
-    /// Itself, for threads that work for it.
+    /// A reference to this value, for the control thread.
     pub(crate) own: Weak<Self>,
     pub(crate) board: Arc<Board>,
     pub(crate) stop: Arc<AtomicBool>,
-    crew: Mutex<Crew<S>>,
-    /// Held while a change is made.
+    workers: Mutex<WorkerSet<S>>,
+    /// Locked during a reload.
     pub(crate) changing: Mutex<()>,
-    /// Who sets the triggers.
+    /// Runs the control loop, if the configuration has a controller.
     pub(crate) control_thread: ControlThread,
 }
 
-/// The threads, and what they run.
-pub(crate) struct Crew<S: Scheduler> {
+/// The worker threads and the configuration that they run.
+pub(crate) struct WorkerSet<S: Scheduler> {
     pub(crate) threads: Vec<Thread<S>>,
     pub(crate) cores: Cores,
     pub(crate) made: Made,
-    /// The tables that can be changed.
+    /// The tables that can be changed while packets run.
     pub(crate) tables: Vec<NamedTable>,
-    /// Who watches workers.
+    /// Creates the observers of workers.
     pub(crate) watch: Watch,
-    /// What went wrong with functions and ports that have gone.
+    /// The errors of functions and ports that have been removed.
     pub(crate) troubles: Vec<(String, String)>,
-    /// Numbers threads.
+    /// The number of threads started so far: the number of the next thread.
     pub(crate) started: usize,
 }
 
@@ -172,34 +172,34 @@ impl<S: Scheduler + 'static> Running<S> {
         let rings = links(&plans[0], &plans[0].placement);
         let tables = tables(&plans);
         let stop = Arc::new(AtomicBool::new(false));
-        // Whoever has begun waits for all others, so that a start that fails leaves nothing behind.
+        // Every worker waits until all others are ready, so that a failed start leaves nothing behind.
         let (mut starting, mut failed) = (Vec::new(), None);
         for ((plan, ring), core) in plans.into_iter().zip(rings).zip(&*cores) {
             let observer = watch(plan.worker);
-            let part = Part { plan, links: ring, team: Arc::clone(&team), observer };
-            match begin::<S>(part, *core, Arc::clone(&stop)) {
-                Ok(begun) => starting.push(begun),
+            let parts = WorkerParts { plan, links: ring, team: Arc::clone(&team), observer };
+            match start_worker::<S>(parts, *core, Arc::clone(&stop)) {
+                Ok(ready) => starting.push(ready),
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
         let (mut threads, mut telemetries, mut began) = (Vec::new(), Vec::new(), Tsc.now());
-        for (thread, told) in starting {
-            telemetries.push(told.telemetry);
-            began = began.min(told.began);
+        for (thread, facts) in starting {
+            telemetries.push(facts.telemetry);
+            began = began.min(facts.began);
             threads.push(thread);
         }
         if let Some(error) = failed {
             return Err(error);
         }
         let origin = origin(&cores);
-        let threads = threads.into_iter().filter_map(Waiting::go).collect::<Vec<_>>();
+        let threads = threads.into_iter().filter_map(WaitingWorker::release).collect::<Vec<_>>();
         let started = threads.len();
-        let crew = Crew { threads, cores, made, tables, watch, troubles: Vec::new(), started };
+        let workers = WorkerSet { threads, cores, made, tables, watch, troubles: Vec::new(), started };
         let running = Arc::new_cyclic(|own| Self {
             own: Weak::clone(own),
             board: Arc::new(Board::new(began, telemetries, team, origin, control_loop)),
             stop,
-            crew: Mutex::new(crew),
+            workers: Mutex::new(workers),
             changing: Mutex::new(()),
             control_thread,
         });
@@ -208,8 +208,8 @@ impl<S: Scheduler + 'static> Running<S> {
         Ok(running)
     }
 
-    pub(crate) fn crew(&self) -> MutexGuard<'_, Crew<S>> {
-        self.crew.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn worker_set(&self) -> MutexGuard<'_, WorkerSet<S>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -219,47 +219,48 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
     }
 
     fn workers(&self) -> usize {
-        self.crew().threads.len()
+        self.worker_set().threads.len()
     }
 
     fn threads(&self) -> Vec<WorkerThread> {
-        self.crew().watched()
+        self.worker_set().system_threads()
     }
 
     fn graph(&self) -> GraphReport {
-        let crew = self.crew();
-        let workers = crew.threads.iter().enumerate().map(|(id, thread)| GraphWorker { id, core: Some(thread.core) });
-        GraphReport { workers: workers.collect(), ..crew.made.graph().clone() }
+        let workers = self.worker_set();
+        let cores = workers.threads.iter().enumerate().map(|(id, thread)| GraphWorker { id, core: Some(thread.core) });
+        GraphReport { workers: cores.collect(), ..workers.made.graph().clone() }
     }
 
     fn tables(&self) -> Vec<NamedTable> {
-        self.crew().tables.clone()
+        self.worker_set().tables.clone()
     }
 
     fn census(&self) -> Option<Census> {
-        let mut crew = self.crew();
-        let (answer, answers) = channel();
-        for thread in &mut crew.threads {
-            thread.give(Order::Count(answer.clone())).ok()?;
+        let mut workers = self.worker_set();
+        let (sender, responses) = channel();
+        for thread in &mut workers.threads {
+            thread.give(Order::Count(sender.clone())).ok()?;
         }
-        drop(answer);
-        let told: Vec<_> = (0..crew.threads.len()).filter_map(|_| answers.recv_timeout(PATIENCE).ok()).collect();
+        drop(sender);
+        let expected = workers.threads.len();
+        let censuses: Vec<_> = (0..expected).filter_map(|_| responses.recv_timeout(RESPONSE_TIMEOUT).ok()).collect();
         let mut all = self.board.state().past.census();
-        told.iter().for_each(|census| all.add(census));
-        (told.len() == crew.threads.len()).then_some(all)
+        censuses.iter().for_each(|census| all.add(census));
+        (censuses.len() == expected).then_some(all)
     }
 
     fn act(&self, actions: &[Action]) -> Result<(), String> {
-        act(&mut self.crew(), actions)
+        act(&mut self.worker_set(), actions)
     }
 
     fn observe(&self, mut watch: Watch) {
-        let mut crew = self.crew();
-        for (worker, thread) in crew.threads.iter_mut().enumerate() {
-            // With thousands of orders before it, a trace is not missed.
+        let mut workers = self.worker_set();
+        for (worker, thread) in workers.threads.iter_mut().enumerate() {
+            // Ignores a full queue: a worker with thousands of waiting orders does not need a trace.
             let _ = thread.give(Order::Observe(watch(worker)));
         }
-        crew.watch = watch;
+        workers.watch = watch;
     }
 
     fn reload(
@@ -279,67 +280,67 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
     }
 
     fn has_died(&self) -> bool {
-        self.crew().threads.iter().any(|thread| thread.handle.is_finished())
+        self.worker_set().threads.iter().any(|thread| thread.handle.is_finished())
     }
 
     fn end(&self) -> Outcome {
-        let mut crew = self.crew();
-        // Of a thread that has ended the system tells nothing any more.
+        let mut workers = self.worker_set();
+        // Reads the threads' times now: the system does not report a thread that has ended.
         drop(self.board.state().machine.taken(Duration::ZERO));
         self.stop.store(true, Ordering::Relaxed);
-        let threads = std::mem::take(&mut crew.threads);
+        let threads = std::mem::take(&mut workers.threads);
         threads.iter().for_each(|thread| thread.handle.thread().unpark());
-        let mut outcome = Outcome { at: Tsc.now(), troubles: std::mem::take(&mut crew.troubles) };
+        let mut outcome = Outcome { at: Tsc.now(), troubles: std::mem::take(&mut workers.troubles) };
         for thread in threads {
             match thread.handle.join() {
-                Ok(Over::Stopped(at, troubles)) => {
+                Ok(WorkerEnd::Stopped(at, troubles)) => {
                     outcome.at = outcome.at.max(at);
                     outcome.troubles.extend(troubles);
                 }
-                Ok(Over::Succeeded(_) | Over::Never) => {}
+                Ok(WorkerEnd::Succeeded(_) | WorkerEnd::NotStarted) => {}
                 Err(_) => outcome
                     .troubles
                     .push(("worker".to_owned(), "its thread panicked: this is a defect of Forebay".to_owned())),
             }
         }
-        drop(crew);
+        drop(workers);
         if self.control_thread.end().is_err() {
-            let what = "its thread panicked, and triggers stayed as they were: this is a defect of Forebay";
-            outcome.troubles.push(("control".to_owned(), what.to_owned()));
+            let trouble = "its thread panicked, and triggers stayed as they were: this is a defect of Forebay";
+            outcome.troubles.push(("control".to_owned(), trouble.to_owned()));
         }
         outcome
     }
 }
 
-impl<S: Scheduler> Crew<S> {
-    /// The threads, as the system knows them.
-    pub(crate) fn watched(&self) -> Vec<WorkerThread> {
+impl<S: Scheduler> WorkerSet<S> {
+    /// Returns the system's numbers for the threads.
+    pub(crate) fn system_threads(&self) -> Vec<WorkerThread> {
         let threads = self.threads.iter().enumerate();
         threads.map(|(worker, thread)| WorkerThread { worker, core: thread.core, tid: thread.tid }).collect()
     }
 }
 
-/// Has every worker apply actions.
-pub(crate) fn act<S: Scheduler>(crew: &mut Crew<S>, actions: &[Action]) -> Result<(), String> {
-    // All of them, or none.
-    if crew.threads.iter().any(|thread| thread.orders.slots() == 0) {
+/// Applies actions on every worker.
+pub(crate) fn act<S: Scheduler>(workers: &mut WorkerSet<S>, actions: &[Action]) -> Result<(), String> {
+    // All workers get the actions, or none.
+    if workers.threads.iter().any(|thread| thread.orders.slots() == 0) {
         return Err("a worker has too many orders waiting".to_owned());
     }
     let actions: Arc<[Action]> = actions.into();
-    let (answer, answers) = channel();
-    for thread in &mut crew.threads {
-        let order = Order::Act(Arc::clone(&actions), answer.clone());
-        // Only the crew gives orders: there is room.
+    let (sender, responses) = channel();
+    for thread in &mut workers.threads {
+        let order = Order::Act(Arc::clone(&actions), sender.clone());
+        // The lock of the worker set keeps others from giving orders: there is room.
         let _ = thread.give(order);
     }
-    for _ in 0..crew.threads.len() {
-        let told = answers.recv_timeout(PATIENCE).map_err(|_| "a worker does not answer".to_owned())?;
-        told.map_err(|error| error.to_string())?;
+    for _ in 0..workers.threads.len() {
+        let result = responses.recv_timeout(RESPONSE_TIMEOUT).map_err(|_| "a worker does not answer".to_owned())?;
+        result.map_err(|error| error.to_string())?;
     }
     Ok(())
 }
 
-/// What sets the triggers of a pipeline that is made so.
+/// Creates the control loop of a configuration; `None` if it has no controller.
 pub(crate) fn make_control_loop(
     made: &Made,
     plan: &Plan,
@@ -354,7 +355,7 @@ pub(crate) fn make_control_loop(
     ControlLoop::new(settings.clone(), plan, costs).map(|control_loop| Some(Arc::new(control_loop)))
 }
 
-/// The tables of all plans; replicas share theirs.
+/// Returns the tables of all plans. Replicas of a module share their tables: each is listed once.
 pub(crate) fn tables(plans: &[Plan]) -> Vec<NamedTable> {
     let mut all: Vec<NamedTable> = Vec::new();
     for table in plans.iter().flat_map(Plan::tables) {
@@ -365,6 +366,7 @@ pub(crate) fn tables(plans: &[Plan]) -> Vec<NamedTable> {
     all
 }
 
+/// Returns the facts about a run on these cores for its report.
 pub(crate) fn origin(cores: &[usize]) -> RunFacts {
     RunFacts {
         kind: FigureSource::Measured,

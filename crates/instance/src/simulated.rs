@@ -1,4 +1,4 @@
-//! A pipeline in simulated time: all its workers on one thread, the same every time.
+//! A pipeline in simulated time. All its workers run on one thread, so that every run has the same result.
 
 mod rearranging;
 
@@ -29,35 +29,38 @@ use crate::threads::StartError;
 
 /// A tick of simulated time is a nanosecond.
 const HERTZ: f64 = 1e9;
-/// How much simulated time passes between two looks at the stop flag, while packets are on their way.
+/// The simulated time between two checks of the stop flag, while there are packets.
 const SLICE: Nanos = Nanos(1_000_000);
-/// After how many decisions in a row over periods without packets a controller waits for the next packet.
+/// The number of consecutive decisions about periods without packets after which the controller waits for the next
+/// packet.
 const IDLE_DECISIONS: u32 = 64;
 
-/// The workers of a pipeline in simulated time, for whoever lets time pass, and what they count.
+/// The workers of a pipeline in simulated time, and their counters. The caller lets time pass.
 pub struct SimulatedTeam<S: Scheduler> {
-    /// The workers, by their numbers.
+    /// The workers, in the order of their numbers.
     pub workers: Vec<Worker<Simulated, S>>,
-    /// What is counted.
+    /// The counters.
     pub board: Arc<Board>,
-    /// What sets the triggers, and when it does next.
+    /// The decider, if there is a controller, and the instant of its next decision.
     decider: Option<(Decider, Ticks)>,
-    /// Decisions in a row that nothing happened before, and the turns with work until the last one.
+    /// The number of consecutive decisions about periods without packets, and the number of turns with work until the
+    /// last decision.
     idle: (u32, u64),
     log: Option<Box<dyn Log>>,
-    /// What it is made of, and what calls take: modules may change their worker.
+    /// The configuration. Moves of modules need it.
     made: Option<Made>,
+    /// The costs of calls, by module.
     costs: Vec<Cost>,
-    /// Who watches workers.
+    /// Creates the observers of workers.
     watch: Watch,
 }
 
 impl<S: Scheduler> SimulatedTeam<S> {
-    /// Makes the workers of `plans`, which were made for simulated time; their modules' calls take `costs`. Triggers are set as
-    /// the configuration that they are `made` of says; what sets them knows the costs.
+    /// Creates the workers of `plans`, which must be plans for simulated time. The modules' calls take `costs`. If the
+    /// configuration `made` names a controller, it sets the triggers, and knows the costs.
     ///
     /// # Errors
-    /// A plan that cannot run.
+    /// Returns an error if a plan cannot run.
     pub fn new(plans: Vec<Plan>, costs: &[Cost], made: Option<Made>) -> Result<Self, StartError> {
         Self::with_log(plans, costs, made, None)
     }
@@ -65,7 +68,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
     /// Does the same as [`new`](Self::new), and passes each period and its decision to `log`.
     ///
     /// # Errors
-    /// A plan that cannot run.
+    /// Returns an error if a plan cannot run.
     pub fn with_log(
         plans: Vec<Plan>,
         costs: &[Cost],
@@ -89,23 +92,23 @@ impl<S: Scheduler> SimulatedTeam<S> {
         let decider = control_loop.map(|control_loop| {
             let decider =
                 Decider::new(control_loop, board.telemetries(), Ticks::ZERO, Ticks::ZERO, log.as_deref_mut())?;
-            let first = frequency.ticks(decider.patience());
+            let first = frequency.ticks(decider.wait());
             Ok::<_, StartError>((decider, first))
         });
         let (decider, costs) = (decider.transpose()?, costs.to_vec());
         Ok(Self { workers, board, decider, idle: (0, 0), log, made, costs, watch: Box::new(|_| None) })
     }
 
-    /// Has each worker, those that will join included, watched by an observer that `watch` makes for it.
+    /// Sets the observer of each worker, also of workers that join later, to the one that `watch` creates.
     pub fn observe(&mut self, mut watch: Watch) {
         self.workers.iter_mut().enumerate().for_each(|(id, worker)| worker.observe(watch(id)));
         self.watch = watch;
     }
 
-    /// Gives every flow that has an objective this one from now on, as a reload does to a pipeline that runs.
+    /// Sets this objective for every flow that has one, as a reload of a running pipeline does.
     pub fn set_objectives(&mut self, slo: Nanos) {
         let ticks = Simulation::frequency().ticks(slo);
-        for flow in self.board.telemetries().iter().flat_map(|told| &told.flows) {
+        for flow in self.board.telemetries().iter().flat_map(|telemetry| &telemetry.flows) {
             if flow.plan.slo.is_some() {
                 flow.set_objective(ticks);
             }
@@ -115,31 +118,32 @@ impl<S: Scheduler> SimulatedTeam<S> {
         }
     }
 
-    /// How many turns of the workers had something to do.
+    /// Returns the number of turns with work, over all workers.
     fn busy_turns(&self) -> u64 {
         self.workers.iter().map(|worker| worker.telemetry().worker.busy_turns.get()).sum()
     }
 
-    /// The earliest instant at which a worker may have something to do.
+    /// Returns the earliest instant at which a worker may have work.
     fn due(&mut self) -> Option<Ticks> {
         self.workers.iter_mut().filter_map(Worker::due).min()
     }
 
-    /// When the controller decides next after a decision at `now`. Captures may have gaps of years: after some periods
-    /// without packets it waits for the next ones.
-    fn next_decision(&mut self, now: Ticks, patience: Ticks) -> Ticks {
+    /// Returns the instant of the decision that follows a decision at `now`, at least `wait` later. After some periods
+    /// without packets the controller waits for the next packet, because captures may have gaps of years.
+    fn next_decision(&mut self, now: Ticks, wait: Ticks) -> Ticks {
         let busy = self.busy_turns();
         self.idle = if busy == self.idle.1 { (self.idle.0.saturating_add(1), busy) } else { (0, busy) };
         let due = if self.idle.0 >= IDLE_DECISIONS { self.due() } else { None };
-        due.map_or(now + patience, |due| due.max(now + patience))
+        due.map_or(now + wait, |due| due.max(now + wait))
     }
 
-    /// Lets time pass until `until`; whatever sets the triggers does so once a period, in no time.
+    /// Lets time pass until `until`. The controller decides once a period. Its decisions take no simulated time.
     pub fn run(&mut self, until: Ticks) -> Ended {
         self.run_unless(until, &AtomicBool::new(false))
     }
 
-    /// The same, but for `stop`, which ends it before a decision of the controller ([`Ended::Stopped`]).
+    /// Does the same as [`run`](Self::run). If `stop` is set, it ends before the next decision of the controller
+    /// ([`Ended::Stopped`]).
     pub fn run_unless(&mut self, until: Ticks, stop: &AtomicBool) -> Ended {
         loop {
             if stop.load(Ordering::Relaxed) {
@@ -154,10 +158,10 @@ impl<S: Scheduler> SimulatedTeam<S> {
                 let actions = decider.decide(next, &[], self.log.as_deref_mut());
                 let trouble = self.workers.iter_mut().find_map(|worker| worker.apply(actions).err());
                 decider.control_loop.note(trouble.map(|error| error.to_string()));
-                // A move takes time.
+                // A move takes simulated time.
                 let now = if self.move_modules() { self.latest().max(next) } else { next };
-                if let Some(patience) = self.decider.as_ref().map(|(decider, _)| decider.patience()) {
-                    let next = self.next_decision(now, Simulation::frequency().ticks(patience));
+                if let Some(wait) = self.decider.as_ref().map(|(decider, _)| decider.wait()) {
+                    let next = self.next_decision(now, Simulation::frequency().ticks(wait));
                     self.decider.iter_mut().for_each(|(_, at)| *at = next);
                 }
             }
@@ -175,17 +179,17 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// What a tick is worth.
+    /// Returns the frequency of the simulated clock.
     #[must_use]
     pub fn frequency() -> Frequency {
         Frequency::new(HERTZ)
     }
 
-    /// Starts the workers, whose modules' calls take `costs`; they run for `duration`, or until `stop` is set or nothing is
-    /// left to do. Without a duration only the last two end the run.
+    /// Starts the workers. The modules' calls take `costs`. The workers run until `duration` has passed, `stop` is set
+    /// or no work remains. `None` as the duration is no limit.
     ///
     /// # Errors
-    /// [`StartError`].
+    /// Returns an error if a plan cannot run or the thread cannot be created.
     pub fn start(
         plans: Vec<Plan>,
         costs: &[Cost],
@@ -218,8 +222,8 @@ impl Simulation {
         let board = Arc::clone(&team.board);
         let thread = std::thread::Builder::new().name("workers".to_owned()).spawn(move || {
             let until = duration.map_or(Ticks::NEVER, |duration| frequency.ticks(duration));
-            // The slices are always cut alike, so that every run of one seed is the same. Time in which nothing happens
-            // is one slice: a capture may have years of it.
+            // The slices depend only on simulated time, so that every run with one seed is the same. Time without work
+            // is one slice: a capture may have gaps of years.
             let mut next = Ticks::ZERO;
             while next < until && !stop.load(Ordering::Relaxed) {
                 let end = next + frequency.ticks(SLICE);
@@ -237,19 +241,19 @@ impl Simulation {
         Ok(Self { board, thread })
     }
 
-    /// What is counted.
+    /// Returns the counters.
     #[must_use]
     pub fn board(&self) -> Arc<Board> {
         Arc::clone(&self.board)
     }
 
-    /// Whether the run is over.
+    /// Returns whether the run is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Waits for the end.
+    /// Waits for the end of the run and returns its result.
     #[must_use]
     pub fn join(self) -> Outcome {
         let defect = || ("worker".to_owned(), "its thread panicked: this is a defect of Forebay".to_owned());

@@ -1,6 +1,6 @@
-//! One process at a time: a file that is locked by whoever has a thing, for as long as it has it.
+//! A lock that one process at a time can have, in the form of a locked file.
 //!
-//! The lock is the kernel's, so that it ends with the process whatever ends that; a file that is left says nothing.
+//! The kernel releases the lock when the process ends, however it ends. A file that is left over has no effect.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
@@ -10,81 +10,83 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use thiserror::Error;
 
-/// How often a file may be taken away between its opening and its locking.
+/// How often the file may be removed between its opening and its locking, before an error is returned.
 const TRIES: usize = 100;
 
-/// Why a thing cannot be had.
+/// Why a lock cannot be taken.
 #[derive(Debug, Error)]
 pub enum SoleError {
-    /// Another process has it.
+    /// Another process has the lock.
     #[error("{} has it", .0.map_or_else(|| "another process".to_owned(), |process| format!("process {process}")))]
     Taken(Option<u32>),
-    /// There can be no lock.
+    /// The file cannot be locked.
     #[error("{}: {error}", .path.display())]
     Lock {
-        /// The file that was to be locked.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
 }
 
-/// What this process alone has, until this is dropped.
+/// A lock of this process. It is released when this value is dropped.
 #[derive(Debug)]
 pub struct Sole {
     path: PathBuf,
-    /// Locked as long as it is open.
+    /// The file is locked as long as it is open.
     _file: File,
 }
 
 impl Sole {
-    /// Has the file at `path`, by a lock on `path.lock` beside it: the file itself may be replaced by another.
+    /// Takes the lock for the file at `path`. The locked file is `path.lock`, because the file itself may be replaced.
     ///
     /// # Errors
-    /// [`SoleError`].
+    /// Returns an error if another process has the lock, or if the lock file cannot be opened and locked.
     pub fn of(path: &Path) -> Result<Self, SoleError> {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".lock");
-        Self::take(Path::new(&beside))
+        let mut lock_path = path.as_os_str().to_owned();
+        lock_path.push(".lock");
+        Self::take(Path::new(&lock_path))
     }
 
-    /// Locks the file at `path`, which is made and is taken away again.
+    /// Creates and locks the file at `path`. It is removed when the lock is released.
     fn take(path: &Path) -> Result<Self, SoleError> {
         let failed = |error| SoleError::Lock { path: path.to_owned(), error };
         for _ in 0..TRIES {
-            // Who may write in the folder must not make another file of it; a pipe is opened without a wait.
+            // NOFOLLOW: another user who can write in the folder must not direct the lock to another file by a link.
+            // NONBLOCK: opening a pipe must not wait.
             let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
             let mut options = File::options();
             let options = options.read(true).write(true).create(true).truncate(false).custom_flags(flags);
             let mut file = options.open(path).map_err(failed)?;
-            let told = file.metadata().map_err(failed)?;
-            if !told.is_file() {
-                return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, "it is no regular file")));
+            let opened = file.metadata().map_err(failed)?;
+            if !opened.is_file() {
+                return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, "it is not a regular file")));
             }
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(SoleError::Taken(holder(&mut file))),
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
-            // Whoever had it before may have taken the file away: a lock on that one keeps nobody out.
-            if path.symlink_metadata().is_ok_and(|now| (now.dev(), now.ino()) == (told.dev(), told.ino())) {
-                // For the message of those who come too late; the lock is there without it.
+            // The previous holder may have removed the file after it was opened here. A lock on the removed file does
+            // not keep other processes out.
+            if path.symlink_metadata().is_ok_and(|now| (now.dev(), now.ino()) == (opened.dev(), opened.ino())) {
+                // The process ID is for error messages of other processes. The lock is valid without it.
                 let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
                 return Ok(Self { path: path.to_owned(), _file: file });
             }
         }
-        Err(failed(io::Error::other("it is taken away again and again")))
+        Err(failed(io::Error::other("other processes remove the file again and again")))
     }
 }
 
 impl Drop for Sole {
     fn drop(&mut self) {
-        // While it is still locked: it is this one's own.
+        // The file is still locked here, so that it cannot belong to another process.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// The process that says it has locked the file.
+/// Returns the process ID in the lock file.
 fn holder(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     file.take(20).read_to_string(&mut text).ok()?;
@@ -96,25 +98,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thing_is_one_holders_until_it_is_dropped() {
+    fn a_lock_has_one_holder_until_it_is_dropped() {
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
         let (path, lock) = (folder.path().join("state"), folder.path().join("state.lock"));
-        // What a process that was killed has left keeps nobody out, whatever it says.
+        // The file of a killed process has no effect, whatever it contains.
         fs::write(&lock, "4294967295 and more").expect("a writable folder");
-        let held = Sole::of(&path).expect("nobody has it");
-        assert_eq!(fs::read_to_string(&lock).expect("it is there"), format!("{}\n", std::process::id()));
-        let told = Sole::of(&path).expect_err("it is had").to_string();
-        assert_eq!(told, format!("process {} has it", std::process::id()));
-        fs::write(&lock, "nobody").expect("a writable folder");
-        assert_eq!(Sole::of(&path).expect_err("it is had").to_string(), "another process has it");
+        let held = Sole::of(&path).expect("the lock is free");
+        assert_eq!(fs::read_to_string(&lock).expect("the file exists"), format!("{}\n", std::process::id()));
+        let error = Sole::of(&path).expect_err("the lock is taken").to_string();
+        assert_eq!(error, format!("process {} has it", std::process::id()));
+        fs::write(&lock, "no number").expect("a writable folder");
+        assert_eq!(Sole::of(&path).expect_err("the lock is taken").to_string(), "another process has it");
         drop(held);
         assert!(!lock.exists());
-        drop(Sole::of(&path).expect("nobody has it"));
+        drop(Sole::of(&path).expect("the lock is free"));
     }
 
-    /// One that waited for the lock got that of a file which its holder then took away, and the next a new one.
+    /// Regression: a waiting process got the lock of a file that its holder then removed. The next process locked a new
+    /// file.
     #[test]
-    fn of_many_who_come_and_go_one_has_it_at_a_time() {
+    fn one_of_several_threads_has_the_lock_at_a_time() {
         use std::sync::atomic::{AtomicUsize, Ordering};
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
         let (path, inside, had) = (folder.path().join("state"), AtomicUsize::new(0), AtomicUsize::new(0));
@@ -140,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_not_locked() {
+    fn links_and_missing_folders_are_errors() {
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
         let (path, precious) = (folder.path().join("state"), folder.path().join("precious"));
         std::os::unix::fs::symlink(&precious, folder.path().join("state.lock")).expect("a link");

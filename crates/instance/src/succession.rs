@@ -1,4 +1,4 @@
-//! The workers of one graph follow those of another: what both kinds of pipelines, running and simulated, do in the same way.
+//! Replaces the workers of one graph by those of another. Running and simulated pipelines share this code.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use forebay_units::Ticks;
 use crate::board::State;
 use crate::running::Watch;
 
-/// Workers that nobody has seen yet, and what is between them and those that they follow.
+/// The workers of a new graph, before they run, and their exchange with the workers that they replace.
 pub(crate) struct Successors<C: Clock, S: Scheduler> {
     pub(crate) team: Arc<Team>,
     pub(crate) workers: Vec<Worker<C, S>>,
@@ -20,7 +20,8 @@ pub(crate) struct Successors<C: Clock, S: Scheduler> {
 }
 
 impl<C: Clock, S: Scheduler> Successors<C, S> {
-    /// Workers of `plans`, which follow those that count in `running`. `pool`: the packets of a worker that runs already.
+    /// Creates the workers of `plans`, which replace the workers that count in `running`. `pool` returns the packet
+    /// pool of a running worker.
     pub(crate) fn make(
         plans: Vec<Plan>,
         running: &[Arc<Telemetry>],
@@ -34,10 +35,11 @@ impl<C: Clock, S: Scheduler> Successors<C, S> {
     }
 }
 
-/// Workers of one graph, and what they share.
+/// The workers of one graph, and the state that they share.
 type Members<C, S> = (Arc<Team>, Vec<Worker<C, S>>);
 
-/// A worker for each of `plans`, and what they share. `pool`: the packets of a worker that runs already.
+/// Creates a worker for each of `plans`, and the state that they share. `pool` returns the packet pool of a running
+/// worker.
 pub(crate) fn members<C: Clock, S: Scheduler>(
     plans: Vec<Plan>,
     costs: &[Cost],
@@ -53,20 +55,20 @@ pub(crate) fn members<C: Clock, S: Scheduler>(
     Ok((team, workers))
 }
 
-/// What workers that were followed leave behind.
-pub(crate) struct Left {
-    /// Packets that functions held which are gone: they were dropped.
+/// The result of a switch between graphs.
+pub(crate) struct SwitchResult {
+    /// The number of packets dropped because the function that held them was removed.
     pub(crate) dropped: u64,
-    /// The longest that a worker took no packets from ports.
+    /// The longest time in which a worker took no packets from ports.
     pub(crate) pause: Ticks,
-    /// Packets that are unaccounted for.
+    /// The number of packets that are unaccounted for.
     pub(crate) missing: i64,
-    /// Functions and ports that failed when they were closed.
+    /// The functions and ports that failed when they were closed, and why.
     pub(crate) troubles: Vec<(String, String)>,
 }
 
-/// Closes what was not taken over, and makes what the old graph counted part of the past. `now` is asked for the present instant of the
-/// workers' clock; the run began at `began`.
+/// Closes ports and functions that were not taken over, and adds the counts of the old graph to the past. `now` returns
+/// the present instant of the workers' clock. The run began at `began`.
 pub(crate) fn settle<C: Clock, S: Scheduler>(
     state: &mut State,
     mut formers: Vec<Former<C, S>>,
@@ -74,20 +76,20 @@ pub(crate) fn settle<C: Clock, S: Scheduler>(
     began: Ticks,
     now: impl Fn() -> Ticks,
     watch: &mut Watch,
-) -> Left {
+) -> SwitchResult {
     let frequency = state.telemetries[0].frequency;
     let pause = formers.iter().map(|former| former.pause).max().unwrap_or_default();
-    let mut left = Left { dropped: 0, pause, missing: 0, troubles: Vec::new() };
+    let mut result = SwitchResult { dropped: 0, pause, missing: 0, troubles: Vec::new() };
     let mut gone = Reading::nothing(frequency, began);
-    // Ports and held packets go on from graph to graph: only all of them together must come to nothing.
+    // Ports and held packets pass from graph to graph. Only the sum over all graphs must be zero.
     let mut census = state.past.census();
     for former in &mut formers {
         let telemetry = former.telemetry();
-        // What is dropped now is seen as what was dropped before.
+        // Drops during the switch are reported under the old graph's counters.
         former.observe(watch(telemetry.id));
         let before = telemetry.worker.wound_up.get();
-        left.troubles.extend(former.close().err().unwrap_or_default());
-        left.dropped += telemetry.worker.wound_up.get() - before;
+        result.troubles.extend(former.close().err().unwrap_or_default());
+        result.dropped += telemetry.worker.wound_up.get() - before;
     }
     for former in formers {
         let mut reading = former.reading(now());
@@ -95,11 +97,11 @@ pub(crate) fn settle<C: Clock, S: Scheduler>(
         former.retire(&mut reading);
         gone.merge(&reading);
     }
-    left.missing = (census.missing() - i128::from(exchange.moved())) as i64;
+    result.missing = (census.missing() - i128::from(exchange.moved())) as i64;
     state.past.merge(&gone);
-    // Of what is gone only the packets are told.
+    // For modules that have been removed, the past keeps only the fates of their packets.
     let mut present = Reading::nothing(frequency, began);
-    state.telemetries.iter().for_each(|told| present.merge(&Reading::of(told, now())));
+    state.telemetries.iter().for_each(|telemetry| present.merge(&Reading::of(telemetry, now())));
     state.past.keep(&present, began);
-    left
+    result
 }

@@ -1,4 +1,4 @@
-//! A worker's thread: made on its own core, told to go or not, run to its end.
+//! A worker's thread: it creates the worker on its core, waits for the start, and runs the worker to its end.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -26,16 +26,16 @@ pub enum StartError {
     Core {
         /// The core.
         core: usize,
-        /// What the system said.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// The system gave no thread.
+    /// The system cannot create the thread.
     #[error("no thread for a worker: {0}")]
     Thread(#[from] std::io::Error),
-    /// A plan that cannot run.
+    /// The plan cannot run.
     #[error(transparent)]
     Make(#[from] MakeError),
-    /// A controller that does not take its parameters.
+    /// The controller does not accept its parameters.
     #[error(transparent)]
     Control(#[from] SetupError),
     /// A worker's thread panicked.
@@ -43,31 +43,31 @@ pub enum StartError {
     Ended,
 }
 
-/// What a worker's thread ends with.
-pub(crate) enum Over<S: Scheduler> {
-    /// It was stopped: when, and what went wrong.
+/// The result of a worker's thread.
+pub(crate) enum WorkerEnd<S: Scheduler> {
+    /// The worker was stopped at this instant, with these errors.
     Stopped(Ticks, Vec<(String, String)>),
-    /// Others have taken over.
+    /// Other workers have taken over.
     Succeeded(Box<Former<Tsc, S>>),
-    /// It never began.
-    Never,
+    /// The worker never started.
+    NotStarted,
 }
 
 /// A worker's thread.
 pub(crate) struct Thread<S: Scheduler> {
     pub(crate) orders: Producer<Order<S>>,
-    pub(crate) handle: JoinHandle<Over<S>>,
+    pub(crate) handle: JoinHandle<WorkerEnd<S>>,
     pub(crate) pool: Pool,
     pub(crate) core: usize,
-    /// The system's number of the thread.
+    /// The thread ID.
     pub(crate) tid: u32,
 }
 
 impl<S: Scheduler> Thread<S> {
-    /// Gives the worker an order, and wakes it where it sleeps.
+    /// Gives the worker an order, and wakes the worker if it sleeps.
     ///
     /// # Errors
-    /// As many orders wait as there is room for: the order comes back.
+    /// Returns the order if the queue of orders is full.
     pub(crate) fn give(&mut self, order: Order<S>) -> Result<(), PushError<Order<S>>> {
         self.orders.push(order)?;
         self.handle.thread().unpark();
@@ -75,69 +75,69 @@ impl<S: Scheduler> Thread<S> {
     }
 }
 
-/// What a worker is made of.
-pub(crate) struct Part {
+/// The parts of a new worker.
+pub(crate) struct WorkerParts {
     pub(crate) plan: Plan,
     pub(crate) links: Links,
     pub(crate) team: Arc<Team>,
     pub(crate) observer: Option<Box<dyn Observer>>,
 }
 
-/// What a worker says once it is made.
-pub(crate) struct Told {
+/// The facts about a worker that its thread reports when the worker is ready.
+pub(crate) struct WorkerFacts {
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) began: Ticks,
     pool: Pool,
     tid: u32,
 }
 
-/// The system's number of the calling thread.
+/// Returns the ID of the calling thread.
 fn own_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
-/// A worker that has been made and waits for the word to go. One that is dropped instead is gone when that is done, with
-/// its ports closed: who asked for it may try again at once.
-pub(crate) struct Waiting<S: Scheduler>(Option<(Thread<S>, Sender<()>)>);
+/// A worker that is ready and waits for its release. When this value is dropped without a release, the drop waits until
+/// the thread has ended and its ports are closed, so that the caller can try again at once.
+pub(crate) struct WaitingWorker<S: Scheduler>(Option<(Thread<S>, Sender<()>)>);
 
-impl<S: Scheduler> Waiting<S> {
-    fn new(thread: Thread<S>, go: Sender<()>) -> Self {
-        Self(Some((thread, go)))
+impl<S: Scheduler> WaitingWorker<S> {
+    fn new(thread: Thread<S>, start: Sender<()>) -> Self {
+        Self(Some((thread, start)))
     }
 
-    /// Lets it run.
-    pub(crate) fn go(mut self) -> Option<Thread<S>> {
-        let (thread, go) = self.0.take()?;
-        // A thread that has died is found by whoever joins it.
-        let _ = go.send(());
+    /// Lets the worker run.
+    pub(crate) fn release(mut self) -> Option<Thread<S>> {
+        let (thread, start) = self.0.take()?;
+        // Ignores a thread that has panicked: joining it returns the error.
+        let _ = start.send(());
         Some(thread)
     }
 }
 
-impl<S: Scheduler> Drop for Waiting<S> {
+impl<S: Scheduler> Drop for WaitingWorker<S> {
     fn drop(&mut self) {
-        if let Some((thread, go)) = self.0.take() {
-            drop(go);
-            // If it panicked, it has let go of everything too.
+        if let Some((thread, start)) = self.0.take() {
+            drop(start);
+            // Ignores a panic: a thread that panicked has released its resources, too.
             let _ = thread.handle.join();
         }
     }
 }
 
-/// Makes a worker on a thread and core of its own, so that its memory is near them.
-pub(crate) fn begin<S: Scheduler + 'static>(
-    part: Part,
+/// Creates a worker on a new thread, bound to its core, so that the memory of the worker is local to that core.
+pub(crate) fn start_worker<S: Scheduler + 'static>(
+    parts: WorkerParts,
     core: usize,
     stop: Arc<AtomicBool>,
-) -> Result<(Waiting<S>, Told), StartError> {
-    let (told, tells) = channel();
-    let (go, may_go) = channel();
-    let (orders, taken) = RingBuffer::new(ORDERS);
-    let name = format!("worker-{}", part.plan.worker);
+) -> Result<(WaitingWorker<S>, WorkerFacts), StartError> {
+    let (ready, when_ready) = channel();
+    let (start, when_started) = channel();
+    let (orders, order_queue) = RingBuffer::new(ORDERS);
+    let name = format!("worker-{}", parts.plan.worker);
     let handle = std::thread::Builder::new().name(name).spawn(move || {
         let made = pin_to(core).map_err(|error| StartError::Core { core, error }).and_then(|()| {
-            let Part { plan, links, team, observer } = part;
-            // A page's first packet would wait for it as long as for many others: up to half a millisecond for a huge one.
+            let WorkerParts { plan, links, team, observer } = parts;
+            // Populates the pages now. Otherwise the first packet on a page waits for it, up to 0.5 ms for a huge page.
             let pool = Pool::new(PoolOptions { populated: true, ..plan.pool }).map_err(MakeError::from)?;
             let mut worker = Worker::<Tsc, S>::member(plan, Tsc, Vec::new(), pool.clone(), links, team)?;
             worker.observe(observer);
@@ -145,21 +145,22 @@ pub(crate) fn begin<S: Scheduler + 'static>(
         });
         let worker = match made {
             Ok((worker, pool)) => {
-                let answer = Told { telemetry: worker.telemetry(), began: Tsc.now(), pool, tid: own_tid() };
-                // The other side waits for this and nothing else.
-                let _ = told.send(Ok(answer));
+                let facts = WorkerFacts { telemetry: worker.telemetry(), began: Tsc.now(), pool, tid: own_tid() };
+                // The receiver exists: it waits for this message.
+                let _ = ready.send(Ok(facts));
                 worker
             }
             Err(error) => {
-                let _ = told.send(Err(error));
-                return Over::Never;
+                let _ = ready.send(Err(error));
+                return WorkerEnd::NotStarted;
             }
         };
-        if may_go.recv().is_ok() { run(worker, taken, &stop) } else { Over::Never }
+        if when_started.recv().is_ok() { run(worker, order_queue, &stop) } else { WorkerEnd::NotStarted }
     })?;
-    match tells.recv().map_err(|_| StartError::Ended).flatten() {
-        Ok(told) => {
-            Ok((Waiting::new(Thread { orders, handle, pool: told.pool.clone(), core, tid: told.tid }, go), told))
+    match when_ready.recv().map_err(|_| StartError::Ended).flatten() {
+        Ok(facts) => {
+            let thread = Thread { orders, handle, pool: facts.pool.clone(), core, tid: facts.tid };
+            Ok((WaitingWorker::new(thread, start), facts))
         }
         Err(error) => {
             let _ = handle.join();
@@ -168,42 +169,42 @@ pub(crate) fn begin<S: Scheduler + 'static>(
     }
 }
 
-/// Makes ready a thread for a worker that joins those that run, as soon as it is let go.
-pub(crate) fn join<S: Scheduler + 'static>(
+/// Creates a thread for a worker that joins the running ones when it is released.
+pub(crate) fn prepare_join<S: Scheduler + 'static>(
     mut worker: Box<Worker<Tsc, S>>,
     pool: Pool,
     core: usize,
     number: usize,
     exchange: Arc<Exchange>,
     stop: Arc<AtomicBool>,
-) -> Result<Waiting<S>, StartError> {
-    let (orders, taken) = RingBuffer::new(ORDERS);
-    let (told, tells) = channel();
-    let (go, may_go) = channel();
+) -> Result<WaitingWorker<S>, StartError> {
+    let (orders, order_queue) = RingBuffer::new(ORDERS);
+    let (ready, when_ready) = channel();
+    let (start, when_started) = channel();
     let handle = std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
         let bound = pin_to(core).map(|()| own_tid()).map_err(|error| StartError::Core { core, error });
         let failed = bound.is_err();
-        let _ = told.send(bound);
-        if failed || may_go.recv().is_err() {
-            return Over::Never;
+        let _ = ready.send(bound);
+        if failed || when_started.recv().is_err() {
+            return WorkerEnd::NotStarted;
         }
         drive::join(&mut worker, &exchange);
-        run(*worker, taken, &stop)
+        run(*worker, order_queue, &stop)
     })?;
-    let mut waiting = Waiting::new(Thread { orders, handle, pool, core, tid: 0 }, go);
-    let tid = tells.recv().map_err(|_| StartError::Ended)??;
+    let mut waiting = WaitingWorker::new(Thread { orders, handle, pool, core, tid: 0 }, start);
+    let tid = when_ready.recv().map_err(|_| StartError::Ended)??;
     if let Some((thread, _)) = &mut waiting.0 {
         thread.tid = tid;
     }
     Ok(waiting)
 }
 
-fn run<S: Scheduler>(mut worker: Worker<Tsc, S>, orders: Consumer<Order<S>>, stop: &AtomicBool) -> Over<S> {
+fn run<S: Scheduler>(mut worker: Worker<Tsc, S>, orders: Consumer<Order<S>>, stop: &AtomicBool) -> WorkerEnd<S> {
     let mut mailbox = Mailbox { stop, orders };
     if drive::poll(&mut worker, &mut mailbox) == Ended::Succeeded {
-        return Over::Succeeded(Box::new(Former::of(worker)));
+        return WorkerEnd::Succeeded(Box::new(Former::of(worker)));
     }
     let troubles = drive::end(&mut worker).err().unwrap_or_default();
     worker.observe(None);
-    Over::Stopped(worker.clock().now(), troubles)
+    WorkerEnd::Stopped(worker.clock().now(), troubles)
 }

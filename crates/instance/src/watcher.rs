@@ -1,6 +1,6 @@
-//! Looks at what a running pipeline counts, and records events of it (`docs/events.md`).
+//! Checks the counters of a running pipeline, and records events (`docs/events.md`).
 //!
-//! Ports and functions count and know nothing of events, so that packets pay nothing for them.
+//! Ports and functions only count, and know nothing of events, so that events cost packets no time.
 
 mod links;
 mod objectives;
@@ -22,13 +22,13 @@ use crate::events::{EventLog, Limit, NewEvent};
 use links::Links;
 use objectives::Objectives;
 
-/// The time between two looks at the links of ports.
+/// The time between two checks of the ports' links.
 const LINKS: Duration = Duration::from_millis(200);
-/// The time between two looks at everything else. Objectives are judged over it.
+/// The time between two checks of everything else. Objectives are judged over this time.
 const COUNTERS: Duration = Duration::from_secs(1);
 
-/// Counters of `interface_in` and reasons for drops of `interface_out` that grow when there are more neighbours, or
-/// questions, than an interface serves.
+/// The counters of `interface_in` and the drop reasons of `interface_out` that grow if there are more neighbours, or
+/// more requests of neighbours, than an interface can serve.
 const FLOOD_COUNTERS: [&str; 2] = ["no_room", "evicted"];
 const FLOOD_REASONS: [&str; 4] = ["not_asked", "table_full", "resolving_full", "answers_limited"];
 
@@ -44,11 +44,11 @@ pub struct Watcher {
     next_counters: Instant,
 }
 
-/// Limits by event and subject, of what the last report had and had counted.
+/// The limits of events, by name and subject. Contains only subjects of the last report with counts above 0.
 type Limits = BTreeMap<(EventName, String), Limit>;
 
 impl Watcher {
-    /// A watcher of the run that `board` counts, which records its events in `log`.
+    /// Creates a watcher for the run with this board. It records events in `log`.
     #[must_use]
     pub fn new(board: Arc<Board>, log: Arc<EventLog>) -> Self {
         let (now, last) = (Instant::now(), board.nothing());
@@ -56,7 +56,7 @@ impl Watcher {
         Self { log, board, links, objectives, limits, last, next_links: now, next_counters: now + COUNTERS }
     }
 
-    /// Looks, where it is time. `at`: the present instant on the workers' clock.
+    /// Makes the checks that are due. `at` is the present instant on the workers' clock.
     pub fn look(&mut self, at: Ticks) {
         let now = Instant::now();
         if now >= self.next_links {
@@ -75,21 +75,21 @@ impl Watcher {
         limited(&whole, &mut self.limits, &self.log, now, false);
     }
 
-    /// Looks for the last time, at the report of the whole run.
+    /// Makes the last checks, with the report of the whole run.
     pub fn finish(&mut self, whole: &Report) {
         self.links.look(&self.board.telemetries(), &self.log);
         limited(whole, &mut self.limits, &self.log, Instant::now(), true);
     }
 }
 
-/// Records the events that packets cause, each as often as its limit allows. Limits of names that the report does not
-/// have any more go: reloads may bring any number of them.
+/// Records the events that packets cause, each as often as its limit allows. Removes the limits of names that are no
+/// longer in the report, because reloads may bring any number of names.
 fn limited(whole: &Report, limits: &mut Limits, log: &EventLog, now: Instant, is_last: bool) {
     let mut before = std::mem::take(limits);
     let mut due = |name: EventName, subject: &str, total: u64| {
         let key = (name, subject.to_owned());
         let limit = before.remove(&key);
-        // Most counters never move: they need no limit.
+        // Most counters stay 0 and need no limit.
         if limit.is_none() && total == 0 {
             return None;
         }
@@ -113,7 +113,7 @@ fn limited(whole: &Report, limits: &mut Limits, log: &EventLog, now: Instant, is
         }
     }
     if let Some(count) = due(EventName::PoolLow, "", whole.pool_exhausted) {
-        let message = "the pool had no packet to give: packets wait or are lost at ports; set a larger \
+        let message = "the pool had no free packet: packets wait or are lost at ports; set a larger \
                        `pool: { chunks }`, or lower what modules hold";
         log.record(NewEvent::new(EventName::PoolLow, message).with("count", count));
     }
@@ -151,16 +151,16 @@ fn flood(module: &ModuleReport, whole: &Report) -> u64 {
 fn neighbours(module: &ModuleReport, count: u64) -> NewEvent {
     let name = &module.name;
     let message = format!(
-        "more neighbours are asked for or ask than module '{name}' serves: a station scans the network, or the table \
-         of neighbours is too small; `forebay show drops` has the reasons"
+        "module '{name}' has more neighbours or more of their requests than it can serve: a station scans the network, \
+         or the table of neighbours is too small; `forebay show drops` has the reasons"
     );
     NewEvent::new(EventName::NeighbourFlood, message).with("module", name.as_str()).with("count", count)
 }
 
 /// The event that a frame is longer than a packet of the pool, or a block of a ring, holds.
 ///
-/// A device that joins frames (GRO, LRO), or a sender that leaves their cutting to its interface (TSO), makes frames of
-/// up to 64 KiB. Without the event a run would lose them in silence.
+/// Devices that join frames (GRO, LRO), and senders that leave segmentation to their interface (TSO), make frames of up
+/// to 64 KiB. Without the event a run would lose them silently.
 fn oversize(port: &PortReport, reason: &str) -> NewEvent {
     let name = &port.name;
     let message = match port.longest_oversize {
@@ -169,7 +169,7 @@ fn oversize(port: &PortReport, reason: &str) -> NewEvent {
             "port '{name}': a frame is longer than a block of its ring holds and is lost ({OVER_BLOCK}): set \
              `ring: {{ block: 128KiB }}` of the port, which holds frames of up to 64 KiB (allowed are up to 4MiB)"
         ),
-        // The kernel drops such frames of `af_xdp`: it counts them and does not say how long they are.
+        // With `af_xdp` the kernel drops these frames. It counts them but does not report their length.
         None => format!(
             "port '{name}': a frame is longer than a packet of its memory holds and is lost (oversize): set \
              `memory: {{ frame: BYTES }}` of the port, or limit joined frames (GRO, TSO) where they are made"
@@ -188,7 +188,7 @@ fn oversize(port: &PortReport, reason: &str) -> NewEvent {
     event.with_some("longest", longest)
 }
 
-/// The event that the file of a module lacks lines, with the totals of the run.
+/// The event that lines are missing from a file of a module, with the totals of the run.
 fn lost(lines: &LostLines) -> NewEvent {
     NewEvent::new(EventName::LogLost, lines.in_words())
         .with("module", lines.module.as_str())

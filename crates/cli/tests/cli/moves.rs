@@ -68,9 +68,9 @@ fn modules_move_by_command_and_sessions_are_lost_only_on_demand() {
     // Sessions would be lost: refused, and nothing changes.
     let refused = running.ask(&["move", "nat=0,1"]);
     assert_eq!(refused.code, Some(2));
-    let why = "error: 'nat' from worker 1 to 0 and 1: other sessions would come to each worker, and those of 'nat' \
-    would be lost: \
-               allowed are moves from one worker to one, and these with `lose_sessions` (--lose-sessions)\n";
+    let why = "error: 'nat' from worker 1 to 0 and 1: each worker would get other sessions, and the sessions of 'nat' \
+               would be lost: allowed are moves from one worker to one worker, and these moves with `lose_sessions` \
+               (--lose-sessions)\n";
     assert_eq!(refused.err, why);
     assert_eq!(opened(&running), 100);
     let answer = read(&running.ask(&["move", "nat=0,1", "--lose-sessions", "--json"]))["moved"].clone();

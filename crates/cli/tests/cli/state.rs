@@ -134,7 +134,7 @@ fn a_start_says_which_pipeline_the_state_is_of_and_waits_for_no_pipe() {
     // What is no state, too, has a way out that is named.
     std::fs::write(&state, "{").expect("a writable folder");
     let done = run(&slow, &[]);
-    let hint = format!("--prefer file does without, and keeps it as {state}.old\n");
+    let hint = format!("--prefer file ignores it, and keeps it as {state}.old\n");
     assert!(done.code == Some(2) && done.err.ends_with(&hint), "{}", done.err);
     run(&slow, &["--prefer", "file"]).well();
     assert_eq!(std::fs::read(&old).expect("it was kept"), b"{");

@@ -143,7 +143,7 @@ fn half_a_state_is_not_believed() {
         std::fs::write(&state, &whole[..length]).expect("our own");
         let told = run();
         assert_eq!(told.code, Some(2), "{length} bytes: {}", told.err);
-        assert!(told.err.contains("it is no file of an accepted configuration"), "{}", told.err);
+        assert!(told.err.contains("the file does not contain an accepted configuration"), "{}", told.err);
         assert_eq!(std::fs::read(&state).expect("it is there").len(), length, "what is wrong with it can be looked at");
     }
 }

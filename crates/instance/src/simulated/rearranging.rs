@@ -1,4 +1,5 @@
-//! Modules change their worker in simulated time: as in a running pipeline, one step of every worker after the other.
+//! Moves modules to other workers in simulated time. The steps are those of a running pipeline. The workers take them
+//! in turn.
 
 use forebay_control::Move;
 use forebay_graph::{Exchange, Former, Scheduler, Telemetry, Worker, report::RunFacts};
@@ -10,33 +11,33 @@ use forebay_units::Ticks;
 use super::{SimulatedTeam, Simulation};
 use crate::control_loop::ControlLoop;
 use crate::reload::ReloadError;
-use crate::succession::{Left, Successors, settle};
+use crate::succession::{Successors, SwitchResult, settle};
 
-/// What a turn takes in which a worker waits for others.
+/// The duration of a turn in which a worker waits for others.
 const TURN: Ticks = Ticks(64);
 
 impl<S: Scheduler> SimulatedTeam<S> {
-    /// Has modules change their worker, if whoever sets the triggers finds that they should: whether it was tried.
+    /// Moves modules to other workers, if the controller decides so. Returns whether it was tried.
     pub(super) fn move_modules(&mut self) -> bool {
         let Some((mut decider, at)) = self.decider.take() else { return false };
         let moved = decider.rearrangement();
         if let Some(moved) = &moved {
             let next = decider.control_loop_after(moved);
             match self.rearrange(moved, &next, &decider.in_force()) {
-                Ok(left) => {
-                    let pause_us = Simulation::frequency().micros(left.pause.0 as f64);
+                Ok(result) => {
+                    let pause_us = Simulation::frequency().micros(result.pause.0 as f64);
                     let (instants, telemetries) = ((Ticks::ZERO, self.latest()), self.board.telemetries());
-                    // Its parameters have been checked.
+                    // No error: the parameters of the controller were checked before.
                     drop(decider.moved(moved, next, telemetries, instants, pause_us, self.log.as_deref_mut()));
                 }
-                Err(error) => decider.stayed(moved, error.to_string()),
+                Err(error) => decider.move_failed(moved, error.to_string()),
             }
         }
         self.decider = Some((decider, at));
         moved.is_some()
     }
 
-    /// The latest of all workers' clocks.
+    /// Returns the latest instant of all workers' clocks.
     pub(super) fn latest(&self) -> Ticks {
         self.workers.iter().map(|worker| worker.clock().now()).max().unwrap_or_default()
     }
@@ -46,7 +47,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
         moved: &Move,
         next: &std::sync::Arc<ControlLoop>,
         in_force: &[Action],
-    ) -> Result<Left, ReloadError> {
+    ) -> Result<SwitchResult, ReloadError> {
         let Some(made) = &self.made else { return Err(ReloadError::Ending) };
         let conditions = Conditions { frequency: Simulation::frequency(), simulated: true };
         let loaded = rearrange(made, conditions, &moved.arrangement())?.open()?;
@@ -55,42 +56,42 @@ impl<S: Scheduler> SimulatedTeam<S> {
             || Simulated::new(Simulation::frequency()),
             |worker: usize| self.workers.get(worker).map(|worker: &Worker<Simulated, S>| worker.pool()),
         );
-        let Successors { team, workers: heirs, exchange } =
+        let Successors { team, workers: successors, exchange } =
             Successors::make(loaded.plans, &running, &self.costs, clock, pool)?;
         self.made = Some(loaded.made);
-        let telemetries: Vec<_> = heirs.iter().map(Worker::telemetry).collect();
-        telemetries.iter().for_each(|told| keep_objectives(&running[0], told));
-        let formers = self.switch(heirs, &exchange);
+        let telemetries: Vec<_> = successors.iter().map(Worker::telemetry).collect();
+        telemetries.iter().for_each(|telemetry| keep_objectives(&running[0], telemetry));
+        let formers = self.switch(successors, &exchange);
         let mut state = self.board.state();
         state.origin =
             RunFacts { kind: FigureSource::Simulated, cores: vec![None; telemetries.len()], ..state.origin.clone() };
         (state.telemetries, state.team, state.control_loop) = (telemetries, team, Some(next.clone()));
         let now = self.workers[0].clock().now();
-        let left = settle(&mut state, formers, &exchange, Ticks::ZERO, || now, &mut self.watch);
+        let result = settle(&mut state, formers, &exchange, Ticks::ZERO, || now, &mut self.watch);
         drop(state);
         let trouble = self.workers.iter_mut().find_map(|worker| worker.apply(in_force).err());
         next.note(trouble.map(|error| error.to_string()));
-        Ok(left)
+        Ok(result)
     }
 
-    /// Has all workers change together; what they were.
-    fn switch(&mut self, heirs: Vec<Worker<Simulated, S>>, exchange: &Exchange) -> Vec<Former<Simulated, S>> {
-        while !self.workers.iter_mut().fold(true, |done, worker| done & step(worker, exchange)) {}
+    /// Switches all workers to their successors at the same time. Returns the old workers.
+    fn switch(&mut self, successors: Vec<Worker<Simulated, S>>, exchange: &Exchange) -> Vec<Former<Simulated, S>> {
+        while !self.workers.iter_mut().fold(true, |done, worker| done & hand_over_step(worker, exchange)) {}
         let latest = self.latest();
         self.workers.iter().for_each(|worker| worker.clock().advance_to(latest));
         let mut formers = Vec::new();
         let mut running = std::mem::take(&mut self.workers).into_iter();
-        for (id, mut heir) in heirs.into_iter().enumerate() {
-            heir.clock().advance_to(latest);
-            heir.take_up(exchange);
+        for (id, mut successor) in successors.into_iter().enumerate() {
+            successor.clock().advance_to(latest);
+            successor.take_up(exchange);
             match running.next() {
                 Some(mut worker) => {
-                    formers.push(worker.succeed(heir));
+                    formers.push(worker.succeed(successor));
                     self.workers.push(worker);
                 }
                 None => {
-                    heir.observe((self.watch)(id));
-                    self.workers.push(heir);
+                    successor.observe((self.watch)(id));
+                    self.workers.push(successor);
                 }
             }
         }
@@ -99,12 +100,12 @@ impl<S: Scheduler> SimulatedTeam<S> {
     }
 }
 
-/// One step of laying down; whether it is done.
-fn step<S: Scheduler>(worker: &mut Worker<Simulated, S>, exchange: &Exchange) -> bool {
+/// Lets a worker take one step of its handover. Returns whether the handover is done.
+fn hand_over_step<S: Scheduler>(worker: &mut Worker<Simulated, S>, exchange: &Exchange) -> bool {
     let done = worker.lay_down(exchange);
     if !done {
         worker.clock().spend(TURN);
-        // What was sent to it is there when it was sent.
+        // Packets from other workers arrive at the instant at which they were sent.
         if let Some(sent) = worker.sent_to() {
             worker.clock().advance_to(sent);
         }
@@ -112,7 +113,7 @@ fn step<S: Scheduler>(worker: &mut Worker<Simulated, S>, exchange: &Exchange) ->
     done
 }
 
-/// Objectives that were changed while packets run stay changed.
+/// Copies the objectives, which may have been changed while packets run, to the new graph.
 fn keep_objectives(before: &Telemetry, after: &Telemetry) {
     before.flows.iter().zip(&after.flows).for_each(|(before, after)| after.set_objective(before.objective()));
 }

@@ -31,12 +31,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Connections {
-    /// Adds a new connection; `None` if all are in use. If the number is reached, the connection that has been idle longest
-    /// gives way, if it has been idle long enough.
+    /// Adds a new connection; `None` if all are in use. If the number is reached, the connection that has been idle
+    /// longest gives way, if it has been idle long enough.
     pub(super) fn enter(&self, stream: UnixStream, patience: Patience) -> Option<Arc<Connection>> {
         let mut all = lock(&self.0);
         if all.len() >= MOST_CONNECTIONS {
-            let longest = all.iter().enumerate().filter_map(|(at, it)| Some((it.is_spare(patience)?, at))).min()?.1;
+            let longest =
+                all.iter().enumerate().filter_map(|(index, open)| Some((open.is_spare(patience)?, index))).min()?.1;
             let spare = all.swap_remove(longest);
             spare.displaced.store(true, Ordering::Relaxed);
             // Its thread finds the end of the stream.

@@ -19,7 +19,7 @@ pub(super) fn move_modules(
     most: Option<usize>,
     lose_sessions: bool,
 ) -> Response {
-    // One change after the other.
+    // The lock keeps reloads in order.
     let mut source = service.source.lock().unwrap_or_else(PoisonError::into_inner);
     let mut accept = |next: &Source| -> io::Result<()> { keep(service, next, None) };
     let moved = match service.instance.move_modules(MoveOrder { wanted, most, lose_sessions }, &mut accept) {
@@ -37,13 +37,13 @@ pub(super) fn move_modules(
         Err(error) => return Response::Error(without_keys(&error.to_string())),
     };
     if !moved.moves.is_empty() {
-        let answer = moved.moves.iter().map(shown_move).collect::<Vec<_>>().join(", ");
+        let shown = moved.moves.iter().map(shown_move).collect::<Vec<_>>().join(", ");
         let missing = match moved.reloaded.missing {
             0 => String::new(),
             missing => format!("; {missing} packets are unaccounted for: this is a defect of Forebay"),
         };
         let names = moved.moves.iter().map(|moved| moved.module.as_str()).collect::<Vec<_>>().join(",");
-        let event = NewEvent::new(EventName::Moved, format!("moved {answer}{missing}"));
+        let event = NewEvent::new(EventName::Moved, format!("moved {shown}{missing}"));
         let event = event.with("modules", names).with("pause_us", moved.reloaded.pause_us.round() as u64);
         service.events.record(event.with("missing", moved.reloaded.missing));
     }

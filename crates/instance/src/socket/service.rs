@@ -99,8 +99,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// Reads the start file again, with the settings in force, and changes to it: the reaction to SIGHUP. An event reports
-    /// the result.
+    /// Reads the start file again, with the settings in force, and changes to it. This is the reaction to SIGHUP. An
+    /// event reports the result.
     pub fn reload(&self) {
         reload_by(self, "SIGHUP", None, &[], false);
     }
@@ -195,7 +195,7 @@ fn reload_by(service: &Service, by: &str, file: Option<String>, set: &[String], 
 fn try_reload(service: &Service, file: Option<String>, set: &[String], forget: bool) -> Response {
     // Renamed logs are opened again under their own names, even if the reload is refused.
     reopen_logs();
-    // One change after the other.
+    // The lock keeps reloads in order.
     let mut source = service.source.lock().unwrap_or_else(PoisonError::into_inner);
     let before = if forget { &[] } else { source.given() };
     let sets = with_settings(before, set);
@@ -328,8 +328,8 @@ pub(super) fn find(service: &Service, module: &str, table: Option<&str>) -> Resu
     })
 }
 
-/// Makes the changes that follow, many at a time. If the connection breaks or a reload replaces the table, the remaining
-/// changes are not made.
+/// Makes the changes that follow, many at a time. If the connection breaks or a reload replaces the table, the
+/// remaining changes are not made.
 ///
 /// # Errors
 /// Those of reading lines; also a missing empty line. Each error reports the changes that were made.
@@ -365,8 +365,8 @@ pub(super) fn change(service: &Service, found: &NamedTable, lines: &mut Lines<'_
                 }
                 let NamedTable { module, name, .. } = found;
                 return Ok(Response::Error(format!(
-                    "a reload has replaced the table '{name}' of module '{module}' meanwhile: none of these changes is in \
-                     force; make them again"
+                    "a reload has replaced the table '{name}' of module '{module}' meanwhile: none of these changes is \
+                     in force; make them again"
                 )));
             }
             made += outcome.made as u64;

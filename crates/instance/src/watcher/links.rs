@@ -78,7 +78,7 @@ fn changes(before: Seen, now: Seen) -> Vec<EventName> {
 
 fn event(name: EventName, port: &str, state: LinkState) -> NewEvent {
     let (why, text) = match (name, state) {
-        (EventName::PortLost, _) => (None, "its interface is gone: the port takes up the next one of that name"),
+        (EventName::PortLost, _) => (None, "its interface is gone: the port will use the next one of that name"),
         (EventName::PortRemade, _) => (None, "its interface is there again, and the port uses it"),
         (EventName::LinkUp, _) => (None, "its interface is up again"),
         (_, LinkState::Down) => (Some("down"), "its interface is down: `ip link set NAME up`"),

@@ -98,7 +98,7 @@ mod tests {
 
     /// A flow with a new objective was reported to have missed it by seconds in which it had another.
     #[test]
-    fn a_changed_objective_is_judged_anew() {
+    fn a_changed_objective_is_judged_without_earlier_seconds() {
         let (mut objectives, log) = (Objectives::default(), EventLog::default());
         let mut look = |slo_us: f64, is_late: bool| {
             let flow = serde_json::json!({
