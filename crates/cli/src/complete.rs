@@ -1,7 +1,8 @@
-//! Completions for shells: flags, what Forebay has, and the modules, tables, flows and ports of the running pipeline.
+//! Shell completion: options, names of functions and other components, and the modules, tables, flows and ports of the
+//! running pipeline.
 //!
-//! The script that `forebay completions` prints asks the program itself for candidates. A pipeline that does not answer
-//! at once gives none: nobody waits for a key.
+//! The script that `forebay completions` prints calls this program for candidates. A pipeline that does not respond
+//! quickly gives no candidates, so that a key press does not wait.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -22,18 +23,18 @@ use forebay_protocol::{
 
 use crate::args::Args;
 
-/// The variable by which a shell asks for candidates.
+/// The environment variable by which a shell requests candidates.
 const VARIABLE: &str = "FOREBAY_COMPLETE";
-/// How long a running pipeline may take to answer.
+/// Time limit for the response of a running pipeline.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Answers a shell that asks for candidates, and ends the process then.
+/// If a shell requests candidates, prints them and ends the process.
 pub(crate) fn answer() {
     CompleteEnv::with_factory(|| completed(Args::command())).var(VARIABLE).complete();
 }
 
-/// Bash takes colons as ends of words, so that `usecase:gw` comes in three: they are joined again, and what stands
-/// before the last colon is not repeated in candidates.
+/// Bash splits words at colons, so that `usecase:gw` comes as three words. The script joins them again, and removes the
+/// text up to the last colon from the candidates.
 const BASH: &str = r#"_forebay() {
     local IFS=$'\013' words=() i word prefix=
     for ((i = 0; i <= COMP_CWORD; i++)); do
@@ -56,21 +57,21 @@ const BASH: &str = r#"_forebay() {
 complete -o bashdefault -F _forebay forebay
 "#;
 
-/// Prints the script that has a shell ask.
+/// Prints the completion script of a shell.
 pub(crate) fn print(shell: Shell, out: &mut impl Write) -> io::Result<()> {
     if shell == Shell::Bash {
         return out.write_all(BASH.replace("VARIABLE", VARIABLE).as_bytes());
     }
-    // Into memory first: it is written whole or not at all.
+    // Write to memory first, so that the script is printed completely or not at all.
     let mut script = Vec::new();
     match Shells::builtins().completer(&shell.to_string()) {
         Some(completer) => completer.write_registration(VARIABLE, "forebay", "forebay", "forebay", &mut script)?,
-        None => return Err(io::Error::other(format!("there are no completions for {shell}"))),
+        None => return Err(io::Error::other(format!("completions for {shell} are not available"))),
     }
     out.write_all(&script)
 }
 
-/// The command with candidates for the values of its arguments.
+/// Adds candidates for the values of arguments to the command.
 fn completed(command: clap::Command) -> clap::Command {
     let name = command.get_name().to_owned();
     let command = command.mut_args(|arg| with_candidates(&name, arg));
@@ -117,7 +118,7 @@ fn controllers() -> Vec<String> {
     forebay_graph::controllers().into_iter().map(|it| it.name.to_owned()).collect()
 }
 
-/// Built-in pipelines, and files.
+/// Returns built-in pipelines and files.
 fn pipelines(current: &OsStr) -> Vec<CompletionCandidate> {
     let text = current.to_string_lossy();
     let mut all: Vec<_> = usecases()
@@ -133,7 +134,7 @@ fn pipelines(current: &OsStr) -> Vec<CompletionCandidate> {
     all
 }
 
-/// This machine, and files of hwloc.
+/// Returns `host` and files of hwloc.
 fn machines(current: &OsStr) -> Vec<CompletionCandidate> {
     let host = "host".starts_with(&*current.to_string_lossy()).then(|| CompletionCandidate::new("host"));
     let is_xml = |path: &Path| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("xml"));
@@ -141,12 +142,12 @@ fn machines(current: &OsStr) -> Vec<CompletionCandidate> {
     host.into_iter().chain(files).collect()
 }
 
-/// The words of the line that is completed.
+/// Returns the words of the line that is completed.
 fn line() -> Vec<String> {
     std::env::args().collect()
 }
 
-/// A connection to the running pipeline that a line means.
+/// Connects to the running pipeline that the line names.
 fn connect(line: &[String]) -> Option<Client> {
     let option = |name: &str| {
         let value = |at: usize| match line[at].split_once('=') {
@@ -168,7 +169,7 @@ fn graph(line: &[String]) -> Option<GraphReport> {
     }
 }
 
-/// Tables that can be changed: the module's name alone where it has one.
+/// Returns the tables that can be changed. If a module has one table, its name alone is enough.
 fn tables(line: &[String]) -> Vec<String> {
     let Some(Ok(Response::Tables(tables))) = connect(line).map(|mut client| client.request(&Request::Tables {})) else {
         return Vec::new();
@@ -181,7 +182,7 @@ fn tables(line: &[String]) -> Vec<String> {
     tables.iter().map(name).collect()
 }
 
-/// Names of the kind that the line shows.
+/// Returns the names of the modules, flows, ports or tables that the line shows.
 fn shown(line: &[String]) -> Vec<String> {
     let has = |word: &str| line.iter().any(|it| it == word);
     if has("table") {

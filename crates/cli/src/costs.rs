@@ -1,4 +1,5 @@
-//! What modules' calls cost where time is simulated, or before it is known better: as was given, or as was measured here before.
+//! Costs of modules' calls, for simulated time and as start values of controllers: given on the command line or
+//! measured earlier.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -13,14 +14,16 @@ use forebay_pipeline::{Source, nearest};
 
 use crate::printed;
 
-/// What functions' calls cost, as `forebay profile` has measured on this machine; nothing where it has not, and where what it kept
-/// cannot be read, which is said.
+/// Returns the costs of functions' calls that `forebay profile` measured on this machine. Without a profile, the result
+/// is empty. A profile that cannot be read is reported and ignored.
 pub(crate) fn profiled(batch: usize) -> BTreeMap<String, Profiled> {
-    // Without a place for profiles there are none.
+    // Without a folder for profiles, there are none.
     let stored = Store::of_user().ok().map(|store| Profile::stored(&store, &Key::this(batch)?)).transpose();
     let stored = stored.unwrap_or_else(|error| {
-        let _ =
-            writeln!(printed::err(), "{error}: what calls cost is not taken from it (`forebay profile` measures anew)");
+        let _ = writeln!(
+            printed::err(),
+            "{error}: the stored costs of calls are ignored (`forebay profile` measures them again)"
+        );
         None
     });
     let functions = stored.flatten().map(|profile| profile.functions).unwrap_or_default();
@@ -29,8 +32,8 @@ pub(crate) fn profiled(batch: usize) -> BTreeMap<String, Profiled> {
     functions.iter().map(|(name, cost)| (name.clone(), profiled(cost))).collect()
 }
 
-/// The same of a pipeline's modules where they were measured [with their parameters](forebay_lean::profile::Pipeline),
-/// each under its own [name](ControlInputs::module_key) besides.
+/// Returns the costs of functions and, under each module's own [name](ControlInputs::module_key), of modules that were
+/// measured [with their parameters](forebay_lean::profile::Pipeline).
 pub(crate) fn of_pipeline(plan: &Plan, source: &Source) -> BTreeMap<String, Profiled> {
     let mut known = profiled(plan.batch);
     let of_modules = keys(source)
@@ -41,7 +44,7 @@ pub(crate) fn of_pipeline(plan: &Plan, source: &Source) -> BTreeMap<String, Prof
     known
 }
 
-/// Functions of a pipeline of whose calls nothing is known.
+/// Returns the functions of a pipeline without a known cost.
 pub(crate) fn unknown(plan: &Plan, known: &BTreeMap<String, Profiled>) -> BTreeSet<&'static str> {
     let is_known =
         |name: &str, kind: &str| known.contains_key(kind) || known.contains_key(&ControlInputs::module_key(name));
@@ -49,7 +52,7 @@ pub(crate) fn unknown(plan: &Plan, known: &BTreeMap<String, Profiled>) -> BTreeS
     unknown.map(|module| module.kind).collect()
 }
 
-/// Each module's cost: the last that names it, its function or everything.
+/// Returns each module's given cost. The last entry that names the module, its function or `*` wins.
 pub(crate) fn given(plan: &Plan, given: &[(String, Cost)]) -> anyhow::Result<Vec<Option<Cost>>> {
     let mut costs = vec![None; plan.modules.len()];
     for (name, cost) in given {

@@ -1,4 +1,4 @@
-//! `forebay describe`: one function, port, use case, controller or kind of state.
+//! `forebay describe`: explains a function, port, use case, controller or state type.
 
 mod parameters;
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::printed;
 use parameters::{Parameter, parameters};
 
-/// Something that can be described.
+/// A component that can be described.
 enum Thing {
     Function(&'static Declaration),
     Port(&'static PortDeclaration),
@@ -24,7 +24,7 @@ enum Thing {
     Controller(&'static ControllerDeclaration),
 }
 
-/// Describes what is called `name`: all of them where several kinds share a name.
+/// Describes every component called `name`; several types of components may share a name.
 pub(crate) fn describe(name: &str, as_json: bool) -> anyhow::Result<()> {
     let things = all();
     let found: Vec<_> =
@@ -32,7 +32,8 @@ pub(crate) fn describe(name: &str, as_json: bool) -> anyhow::Result<()> {
     if found.is_empty() {
         let near = nearest(name, things.iter().map(Thing::name));
         bail!(
-            "nothing is called '{name}'{near}: see `forebay list functions`, `ports`, `usecases`, `state`, `controllers`"
+            "'{name}' is unknown{near}; names are in `forebay list functions`, `ports`, `usecases`, `state`, \
+             `controllers`"
         );
     }
     let mut out = printed::out();
@@ -65,10 +66,10 @@ impl Thing {
         }
     }
 
-    /// What kind it is, its summary, help and example.
+    /// Returns the type of component, its summary, help and example.
     fn words(&self) -> (&'static str, &'static str, &'static str, String) {
         let in_section = |section: &str, name: &str, kind: &str, example: &str| {
-            // An example of several lines stands on its own.
+            // An example of several lines is indented below its key.
             let lines: Vec<_> = example.lines().collect();
             match lines[..] {
                 [] | [""] => format!("{section}:\n  {name}: {{ {kind}: }}\n"),
@@ -107,7 +108,7 @@ impl Thing {
         }
     }
 
-    /// The scheduler without which it can do nothing, where there is one.
+    /// Returns the scheduler that a controller needs, if any.
     fn scheduler(&self) -> Option<String> {
         let Self::Controller(it) = self else { return None };
         let named = serde_json::to_value(it.scheduler?).ok()?;
@@ -150,7 +151,7 @@ impl Thing {
         let reasons = |reasons: &[Reason]| -> Vec<Value> {
             reasons.iter().map(|reason| json!({ "name": reason.name, "help": reason.help })).collect()
         };
-        let mut told = json!({
+        let mut object = json!({
             "name": self.name(),
             "kind": kind,
             "summary": summary,
@@ -159,23 +160,23 @@ impl Thing {
             "example": example,
         });
         if let Self::Function(it) = self {
-            told["drops"] = reasons(it.drops).into();
-            told["creates"] = reasons(it.creates).into();
-            told["consumes"] = reasons(it.consumes).into();
-            told["reads"] = json!(it.reads);
-            told["writes"] = json!(it.writes);
-            told["state"] = json!(it.state);
-            told["effect"] = it.effect.into();
-            told["folds"] = it.folds.into();
+            object["drops"] = reasons(it.drops).into();
+            object["creates"] = reasons(it.creates).into();
+            object["consumes"] = reasons(it.consumes).into();
+            object["reads"] = json!(it.reads);
+            object["writes"] = json!(it.writes);
+            object["state"] = json!(it.state);
+            object["effect"] = it.effect.into();
+            object["folds"] = it.folds.into();
         }
         if let Self::Controller(_) = self {
-            told["scheduler"] = json!(self.scheduler());
+            object["scheduler"] = json!(self.scheduler());
         }
-        told
+        object
     }
 }
 
-/// What only functions have.
+/// Formats the properties that only functions have.
 fn function_text(function: &Declaration) -> String {
     let mut text = String::new();
     for (heading, reasons) in

@@ -1,7 +1,8 @@
-//! Dropped packets to a pcapng file, each with the reason as its comment.
+//! Writes dropped packets to a pcapng file, each with the drop reason as its comment.
 //!
-//! The worker of a run that loses packets by waiting never waits for the disk: a packet that finds the buffers full is
-//! counted and not written. In simulated time, and where all packets come from captures with `speed: fast`, it waits.
+//! If input packets would be lost while a worker waits, the worker never waits for the disk: when the buffers are full,
+//! a packet is counted and not written. In simulated time, and if all packets come from captures with `speed: fast`,
+//! the worker waits.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,19 +20,19 @@ use forebay_units::{Frequency, Ticks};
 use crate::filter::Filter;
 use crate::story::Names;
 
-/// What became of the dropped packets.
+/// Counts of dropped packets.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) written: AtomicU64,
     pub(crate) lost: AtomicU64,
-    /// Why the file is not complete.
+    /// The error that made the file incomplete.
     pub(crate) trouble: Mutex<Option<String>>,
 }
 
-/// Writes dropped packets; belongs to the worker's thread. Dropping it finishes the file.
+/// Writes dropped packets on the worker's thread. Completes the file when it is dropped.
 pub(crate) struct DropSender {
     writer: NgWriter,
-    /// The instant that is at `wall` nanoseconds after 1970.
+    /// The time that is `wall` nanoseconds after 1970.
     start: Ticks,
     wall: u64,
     frequency: Frequency,
@@ -39,7 +40,7 @@ pub(crate) struct DropSender {
 }
 
 impl DropSender {
-    /// Creates the file. `start` is the present instant. `waits`: whether the worker may wait for the disk.
+    /// Creates the file. `start` is the current time; `waits` is true if the worker may wait for the disk.
     pub(crate) fn create(
         path: &Path,
         start: Ticks,
@@ -49,14 +50,14 @@ impl DropSender {
     ) -> anyhow::Result<(Self, Arc<Tally>)> {
         let when_full = if waits { WhenFull::Wait } else { WhenFull::Refuse };
         let writer = NgWriter::create(path, when_full).map_err(|error| anyhow::anyhow!("--drops: {error}"))?;
-        // Simulated time begins in 1970, so that every run of one seed is the same.
+        // Simulated time begins in 1970, so that runs with the same seed are equal.
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let wall = if simulated { 0 } else { now() };
         let tally = Arc::new(Tally::default());
         Ok((Self { writer, start, wall, frequency, tally: Arc::clone(&tally) }, tally))
     }
 
-    /// Writes a packet that was dropped where things are called by these names.
+    /// Writes a dropped packet; `names` are the names at the time of the drop.
     pub(crate) fn send(&mut self, names: &Names, site: DropSite, reason: &'static str, packet: &Packet) {
         let since = self.frequency.nanos(packet.arrival().since(self.start)).0;
         let comment = names.reason(site, reason);
@@ -67,13 +68,13 @@ impl DropSender {
     }
 }
 
-/// Packets that wait to be sent to a client, at most.
+/// Maximum number of packets in the queue to a client.
 const MOST_PACKETS: usize = 4_096;
-/// Bytes of a packet that are sent to a client, at most.
+/// Maximum number of bytes of a packet that are sent to a client.
 const MOST_BYTES: usize = 2_048;
 
-/// Gives dropped packets to a thread that sends them to a client. The worker never waits for it: a packet that finds
-/// the queue full is counted and not sent.
+/// Passes dropped packets to a thread that sends them to a client. The worker never waits: if the queue is full, a
+/// packet is counted and not sent.
 pub(crate) struct DropQueue {
     filter: Option<Filter>,
     packets: SyncSender<RawDrop>,
@@ -91,14 +92,14 @@ pub(crate) struct RawDrop {
 }
 
 impl DropQueue {
-    /// A queue of the packets that `filter` means, its other end, and the count of those that found it full.
+    /// Returns a queue for packets that match `filter`, its receiver, and the count of packets that found it full.
     pub(crate) fn new(filter: Option<Filter>) -> (Self, Receiver<RawDrop>, Arc<AtomicU64>) {
         let (packets, out) = sync_channel(MOST_PACKETS);
         let lost = Arc::new(AtomicU64::new(0));
         (Self { filter, packets, lost: Arc::clone(&lost) }, out, lost)
     }
 
-    /// Gives a packet that was dropped where things are called by these names.
+    /// Queues a dropped packet; `names` are the names at the time of the drop.
     pub(crate) fn send(&mut self, names: &Arc<Names>, site: DropSite, reason: &'static str, packet: &Packet) {
         let data = packet.data();
         if self.filter.as_ref().is_some_and(|filter| !filter.matches(data)) {
@@ -112,13 +113,13 @@ impl DropQueue {
     }
 }
 
-/// Tells dropped packets as a client reads them, until either end has gone.
-pub(crate) fn tell_drops(raw: &Receiver<RawDrop>, out: &SyncSender<DroppedPacket>) {
+/// Converts queued packets for a client, until the queue or the client has gone away.
+pub(crate) fn report_drops(raw: &Receiver<RawDrop>, out: &SyncSender<DroppedPacket>) {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     let start = Tsc.now();
     let nanos = |from: Ticks, to: Ticks| Tsc.frequency().nanos(to.since(from)).0;
     while let Ok(RawDrop { names, site, reason, arrival, bytes, length }) = raw.recv() {
-        // It may have come before it was asked for.
+        // The packet may have arrived before the request.
         let at_ns = if arrival >= start {
             wall.saturating_add(nanos(start, arrival))
         } else {

@@ -1,4 +1,4 @@
-//! A pipeline that runs: for real on threads of its own, or in simulated time.
+//! A running pipeline: on threads in real time, or in simulated time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,23 +11,23 @@ use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::Made;
 use forebay_units::{Frequency, Nanos, Ticks};
 
-/// How long a simulated run takes that has no duration and would not end by itself.
+/// Duration of a simulated run that has no `--duration` and does not end by itself.
 pub(crate) const SIMULATED_DURATION: Nanos = Nanos(100_000_000);
 
-/// How workers run.
+/// The mode in which workers run.
 pub(crate) enum Mode {
-    /// By this machine's clock, each bound to its core.
+    /// In real time, each worker bound to its core.
     Real { cores: Cores, made: Box<Made>, control_inputs: ControlInputs },
-    /// In simulated time; each module's calls take what is given here.
+    /// In simulated time; `costs` has the cost of each module's calls.
     Simulated { costs: Vec<Cost>, made: Box<Made>, log: Option<Box<dyn Log>> },
 }
 
-/// What a tick is worth.
+/// Returns the tick frequency.
 pub(crate) fn frequency(simulated: bool) -> Frequency {
     if simulated { Simulation::frequency() } else { Tsc.frequency() }
 }
 
-/// The present instant, as the workers' clock will tell it when they start.
+/// Returns the current time of the workers' clock.
 pub(crate) fn now(simulated: bool) -> Ticks {
     if simulated { Ticks::ZERO } else { Tsc.now() }
 }
@@ -36,14 +36,14 @@ pub(crate) fn now(simulated: bool) -> Ticks {
 pub(crate) enum Engine {
     Real {
         instance: Arc<dyn Instance>,
-        /// When the run is to end; `None`: not by itself.
+        /// The end of the run; `None` if it has no time limit.
         until: Option<Instant>,
     },
     Simulated(Simulation),
 }
 
 impl Engine {
-    /// Starts the workers; they end when their sources are used up, after `duration`, or when `stop` is set.
+    /// Starts the workers. They end when their sources are exhausted, after `duration`, or when `stop` is set.
     pub(crate) fn start(
         plans: Vec<Plan>,
         mode: Mode,
@@ -63,7 +63,7 @@ impl Engine {
         })
     }
 
-    /// What is counted.
+    /// Returns the shared counters of the workers.
     pub(crate) fn board(&self) -> Arc<Board> {
         match self {
             Self::Real { instance, .. } => instance.board(),
@@ -71,7 +71,7 @@ impl Engine {
         }
     }
 
-    /// Whether the run is over, or is to end now.
+    /// Returns true if the run has ended or shall end now.
     pub(crate) fn is_over(&self, stop: &AtomicBool) -> bool {
         match self {
             Self::Real { instance, until } => {
@@ -84,7 +84,7 @@ impl Engine {
         }
     }
 
-    /// Until when packets are held that are waited for, where no more come from outside.
+    /// If no more packets come from outside, returns the time until which held packets may wait.
     pub(crate) fn waits_until(&self) -> Option<Ticks> {
         match self {
             Self::Real { instance, .. } => instance.board().waits_until(),
@@ -92,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// How long nobody need look, if not longer than `patience`.
+    /// Returns how long the caller may sleep, at most `patience`.
     pub(crate) fn patience(&self, patience: Duration) -> Duration {
         match self {
             Self::Real { until: Some(until), .. } => patience.min(until.saturating_duration_since(Instant::now())),
@@ -100,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// Ends the run, and waits for the end.
+    /// Ends the run, and waits until the workers have ended.
     pub(crate) fn end(self) -> Outcome {
         match self {
             Self::Real { instance, .. } => instance.end(),

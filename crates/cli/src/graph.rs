@@ -1,4 +1,4 @@
-//! `forebay graph`: where packets go, as a tree, for Graphviz, or as JSON.
+//! `forebay graph`: the paths of packets, as a tree, for Graphviz, or as JSON.
 
 mod bundles;
 mod dot;
@@ -13,7 +13,7 @@ use crate::args;
 use crate::{printed, remote};
 use bundles::{Drawing, Way};
 
-/// The first and the last name of many are shortened when they have so many bytes together.
+/// If the first and the last name have this many bytes together, the last is shortened.
 const LONG: usize = 24;
 
 /// Prints a pipeline's graph.
@@ -33,13 +33,16 @@ pub(crate) fn graph(arguments: &args::Graph) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The graph of a configuration, or of the running pipeline.
+/// Reads the graph of a configuration or of the running pipeline.
 fn read(arguments: &args::Graph) -> anyhow::Result<GraphReport> {
     let args::Graph { pipeline, set, running, .. } = arguments;
     match pipeline.as_deref() {
         None | Some("running") => {
             if !set.is_empty() {
-                bail!("--set changes a configuration, and this pipeline runs: name the configuration, or use `reload`");
+                bail!(
+                    "--set applies to a configuration, not to a running pipeline: name the configuration, or use \
+                     `reload`"
+                );
             }
             let mut client = remote::connect(running)?;
             let Response::Graph(graph) = client.request(&Request::Graph {})? else { return Err(remote::strange()) };
@@ -47,14 +50,14 @@ fn read(arguments: &args::Graph) -> anyhow::Result<GraphReport> {
         }
         Some(pipeline) => {
             if running.is_named() {
-                bail!("{pipeline} is a configuration: leave it out for the graph of a running pipeline");
+                bail!("{pipeline} is a configuration: omit it to draw a running pipeline");
             }
             Ok(crate::source::source(pipeline, set).and_then(|source| forebay_pipeline::graph(&source))?)
         }
     }
 }
 
-/// A few names in full, of more the first and the last.
+/// Lists a few names in full; of more, the first and the last.
 fn names(all: &[&str]) -> String {
     match all {
         [first, _, .., last] if first.len() + last.len() < LONG => format!("{first} … {last}"),
@@ -63,7 +66,7 @@ fn names(all: &[&str]) -> String {
     }
 }
 
-/// `last` without the words that it begins with as `first` does.
+/// Returns `last` without the words that it shares with the start of `first`.
 fn rest<'a>(first: &str, last: &'a str) -> &'a str {
     let same = first.chars().zip(last.chars()).take_while(|(a, b)| a == b);
     let same: usize = same.map(|(c, _)| c.len_utf8()).sum();
@@ -71,7 +74,7 @@ fn rest<'a>(first: &str, last: &'a str) -> &'a str {
     if words.len() == last.len() { last } else { &last[words.len()..] }
 }
 
-/// The gates of a way.
+/// Formats the gates of a way.
 fn labels(way: &Way) -> String {
     match &way.gates[..] {
         few if few.len() <= 2 => format!("[{}]", few.join(", ")),
@@ -80,7 +83,7 @@ fn labels(way: &Way) -> String {
     }
 }
 
-/// The text in so many columns: the end gives way.
+/// Cuts the text to this many columns; removes its end.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! `forebay measure handover`: what packets and cache lines take from one core to another.
+//! `forebay measure handover`: the cost of handing packets and cache lines from one core to another.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -9,13 +9,13 @@ use forebay_measure::machine::allowed_cores;
 use crate::format::{Align, known};
 use crate::{args, format, printed};
 
-/// Measures, and prints.
+/// Measures, and prints the results.
 pub(crate) fn handover(arguments: &args::Handover) -> anyhow::Result<()> {
     let mut cores = arguments.cores.clone();
     cores.sort_unstable();
     cores.dedup();
     if !arguments.cores.is_empty() && cores.len() < 2 {
-        bail!("--cores: packets are handed from one core to another: name two or more, such as 0,1");
+        bail!("--cores: a hand-over needs two cores; name two or more, such as 0,1");
     }
     let pairs = match cores.is_empty() {
         true => handover::pairs(&allowed_cores(), false),
@@ -34,9 +34,9 @@ pub(crate) fn handover(arguments: &args::Handover) -> anyhow::Result<()> {
         writeln!(out, "{}", serde_json::to_string(&measured)?)?;
         return Ok(());
     }
-    let told = measured.rows();
+    let measured_rows = measured.rows();
     let na = || "n/a".to_owned();
-    let rows = told.iter().map(|row| {
+    let rows = measured_rows.iter().map(|row| {
         let ticks = row.ticks.as_ref();
         vec![
             row.cores.clone(),
@@ -50,7 +50,7 @@ pub(crate) fn handover(arguments: &args::Handover) -> anyhow::Result<()> {
     let rows: Vec<_> = rows.collect();
     let columns = [
         ("cores", Align::Left),
-        ("they are", Align::Left),
+        ("relation", Align::Left),
         ("what", Align::Left),
         ("ticks", Align::Right),
         ("quartiles", Align::Right),
@@ -58,18 +58,18 @@ pub(crate) fn handover(arguments: &args::Handover) -> anyhow::Result<()> {
     ];
     write!(out, "{}", format::table(&columns, &rows))?;
     if measured.pairs.is_empty() {
-        writeln!(out, "This process may use one core: what goes from core to core is n/a.")?;
+        writeln!(out, "This process may use only one core, so hand-over between cores is n/a.")?;
     }
-    if told.iter().filter_map(|row| row.ticks.as_ref()).any(Spread::is_unsteady) {
+    if measured_rows.iter().filter_map(|row| row.ticks.as_ref()).any(Spread::is_unsteady) {
         writeln!(
             out,
-            "Some runs differ by more than half: something else used the cores, or the host of a virtual machine moved them. Repeat \
-             it when the machine is quiet (`forebay doctor` says what disturbs)."
+            "Some runs differ by more than half: another program used the cores, or the host of a virtual machine \
+             moved them. Repeat the measurement on a quiet machine (`forebay doctor` finds disturbances)."
         )?;
     }
     writeln!(
         out,
-        "Measured on {}, {} ticks a nanosecond, {} runs.",
+        "Measured on {}, {} ticks per nanosecond, {} runs.",
         measured.cpu.model, measured.cpu.tsc_ghz, arguments.repeats
     )?;
     Ok(())

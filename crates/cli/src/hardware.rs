@@ -1,4 +1,4 @@
-//! What `forebay measure` says of the processor's counters.
+//! The processor's counters in the output of `forebay measure`.
 
 use std::io::{self, Write};
 
@@ -7,29 +7,30 @@ use forebay_lean::measurement::Measurement;
 
 use crate::format::{known, short};
 
-/// Prints a line on the counters, and one on what they say of the rate.
+/// Prints a line with the counters, and a line that compares the rates.
 pub(crate) fn print(measurement: &Measurement, out: &mut impl Write) -> io::Result<()> {
     let Measurement { chain, unavailable, unmetered, .. } = measurement;
-    // Where nothing is counted at all, the meter's reason is the same again.
+    // If no counter works, the meter's reason would repeat the same text.
     let reason = unavailable.values().next().or(unmetered.as_ref()).map(String::as_str);
-    writeln!(out, "{}", told(&chain.hardware, reason))?;
+    writeln!(out, "{}", counter_line(&chain.hardware, reason))?;
     match chain.pps_by_counters {
         Some(pps) => writeln!(out, "{}", two_sides(chain.entered_pps, pps)),
         None => Ok(()),
     }
 }
 
-/// The rate as it was, and as the counters have it, which know nothing of each other.
+/// Compares the measured rate with the rate computed from the counters. The two are independent.
 fn two_sides(entered: f64, by_counters: f64) -> String {
     let share = entered / by_counters * 100.0;
     let (entered, by_counters) = (short(entered), short(by_counters));
     format!(
-        "pps = f_cpu x CUR x eIPC / IPP: {entered} packets a second entered, the counters say {by_counters} ({share:.1} %)"
+        "pps = f_cpu x CUR x eIPC / IPP: {entered} packets a second entered, the counters say {by_counters} \
+         ({share:.1} %)"
     )
 }
 
-/// The figures, with the first reason for those that are missing.
-fn told(hardware: &Hardware, reason: Option<&str>) -> String {
+/// Formats the counters, with the first reason for missing ones.
+fn counter_line(hardware: &Hardware, reason: Option<&str>) -> String {
     let reason = reason.unwrap_or("nothing was counted");
     if *hardware == Hardware::default() {
         return format!("hardware counters: n/a: {reason}");
@@ -40,7 +41,8 @@ fn told(hardware: &Hardware, reason: Option<&str>) -> String {
         .chain([hardware.stalled_frontend, hardware.stalled_backend])
         .any(|figure| figure.is_none());
     format!(
-        "IPC {} (idle turns included), {} of busy turns; per packet {} core cycles, {} L1D misses, {} LLC misses, {} branch misses; stalled {} % front end, {} % back end{}",
+        "IPC {} (idle turns included), {} of busy turns; per packet {} core cycles, {} L1D misses, {} LLC misses, \
+         {} branch misses; stalled {} % front end, {} % back end{}",
         known(hardware.ipc, 2),
         known(hardware.eipc, 2),
         known(hardware.core_cpp, 1),
@@ -58,15 +60,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_counted_is_told_with_the_reason() {
-        assert_eq!(told(&Hardware::default(), Some("there is none")), "hardware counters: n/a: there is none");
+    fn missing_counters_are_shown_with_the_reason() {
+        assert_eq!(counter_line(&Hardware::default(), Some("there is none")), "hardware counters: n/a: there is none");
         let some = Hardware { ipc: Some(1.5), core_cpp: Some(210.0), ..Hardware::default() };
-        let line = told(&some, Some("there is none"));
+        let line = counter_line(&some, Some("there is none"));
         let begins = "IPC 1.50 (idle turns included), n/a of busy turns; per packet 210.0 core cycles, n/a L1D";
         assert!(line.starts_with(begins), "{line}");
         assert!(line.ends_with("n/a % back end (n/a: there is none)"), "{line}");
         let both = Hardware { eipc: Some(2.25), ..some };
-        assert!(told(&both, None).contains("IPC 1.50 (idle turns included), 2.25 of busy turns;"), "{both:?}");
+        assert!(counter_line(&both, None).contains("IPC 1.50 (idle turns included), 2.25 of busy turns;"), "{both:?}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `forebay history`: saved measurements over time, and where they took a step.
+//! `forebay history`: saved measurements over time, with their steps.
 
 use std::io::Write;
 
@@ -10,10 +10,10 @@ use forebay_lean::saved::{Store, in_one_line};
 use crate::format::{Align, counted, known, sparkline};
 use crate::{args, format, printed};
 
-/// Columns that a sparkline takes at most.
+/// Maximum width of a sparkline, in columns.
 const SPARKS: usize = 24;
 
-/// Tells the history of a store.
+/// Prints the history of a store.
 pub(crate) fn history(arguments: &args::History) -> anyhow::Result<()> {
     let saved = Store::new(&arguments.store).all()?;
     let choice = Choice {
@@ -21,18 +21,18 @@ pub(crate) fn history(arguments: &args::History) -> anyhow::Result<()> {
         module: arguments.module.clone(),
         figure: arguments.figure.map(Figure::from),
     };
-    let told = History::of(&saved, &choice)?;
+    let saved_history = History::of(&saved, &choice)?;
     if let Some(file) = &arguments.html {
-        let page = forebay_lab::history::page(&told)?;
+        let page = forebay_lab::history::page(&saved_history)?;
         replace(file, page.as_bytes()).with_context(|| file.display().to_string())?;
     }
     if arguments.json {
-        return Ok(writeln!(printed::out(), "{}", serde_json::to_string(&told)?)?);
+        return Ok(writeln!(printed::out(), "{}", serde_json::to_string(&saved_history)?)?);
     }
-    // What was not asked for by name is shown where it has something to tell.
+    // Without a choice of module or figure, show only the chain and modules with steps.
     let all = choice.module.is_some() || choice.figure.is_some();
     let shown = |series: &&Series| all || series.module == history::CHAIN || !series.steps.is_empty();
-    let series: Vec<_> = told.series.iter().filter(shown).collect();
+    let series: Vec<_> = saved_history.series.iter().filter(shown).collect();
     let mut out = printed::out();
     write!(out, "{}", table(&series))?;
     for series in &series {
@@ -40,11 +40,11 @@ pub(crate) fn history(arguments: &args::History) -> anyhow::Result<()> {
             writeln!(out, "{}", sentence(series, step))?;
         }
     }
-    let left = told.series.len() - series.len();
-    let steps: usize = told.series.iter().map(|series| series.steps.len()).sum();
-    writeln!(out, "{}, {}", counted(told.measurements as u64, "measurement"), counted(steps as u64, "step"))?;
-    if left > 0 {
-        writeln!(out, "not shown: {} of modules without a step (--module NAME shows one)", figures(left))?;
+    let hidden = saved_history.series.len() - series.len();
+    let steps: usize = saved_history.series.iter().map(|series| series.steps.len()).sum();
+    writeln!(out, "{}, {}", counted(saved_history.measurements as u64, "measurement"), counted(steps as u64, "step"))?;
+    if hidden > 0 {
+        writeln!(out, "not shown: {} of modules without a step (show one with --module NAME)", figures(hidden))?;
     }
     Ok(())
 }
@@ -87,7 +87,7 @@ fn decimals(figure: Figure) -> usize {
     if figure == Figure::Cur { 3 } else { 1 }
 }
 
-/// A change in percent; a small one with more figures, so that it is not shown as none.
+/// Formats a change in percent. Small changes get more decimals, so that they do not round to zero.
 fn percent(change: Option<f64>) -> String {
     match change.map(|change| change * 100.0) {
         None => "n/a".to_owned(),
@@ -100,17 +100,17 @@ fn percent(change: Option<f64>) -> String {
 
 fn sentence(series: &Series, step: &Step) -> String {
     let decimals = decimals(series.figure);
-    let place = |place: &MeasurementRef| match &place.commit {
-        Some(commit) => format!("{} ({})", place.name, commit.chars().take(12).collect::<String>()),
-        None => place.name.clone(),
+    let point = |point: &MeasurementRef| match &point.commit {
+        Some(commit) => format!("{} ({})", point.name, commit.chars().take(12).collect::<String>()),
+        None => point.name.clone(),
     };
-    // Names and commits are what stands in the store.
+    // Names and commits come from the store and may contain control characters.
     in_one_line(&format!(
         "{} {}: between {} and {}: {:.decimals$} → {:.decimals$} {} ({}){}",
         series.name,
         series.module,
-        place(&step.before),
-        place(&step.after),
+        point(&step.before),
+        point(&step.after),
         step.from,
         step.to,
         series.figure.unit(),
@@ -135,8 +135,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_told_in_percent() {
-        let told = [None, Some(0.0), Some(0.0012), Some(-0.0345), Some(0.5)].map(percent);
-        assert_eq!(told, ["n/a", "0 %", "+0.12 %", "-3.5 %", "+50 %"]);
+    fn changes_are_shown_in_percent() {
+        let shown = [None, Some(0.0), Some(0.0012), Some(-0.0345), Some(0.5)].map(percent);
+        assert_eq!(shown, ["n/a", "0 %", "+0.12 %", "-3.5 %", "+50 %"]);
     }
 }

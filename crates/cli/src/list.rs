@@ -1,4 +1,4 @@
-//! `forebay list`: what there is.
+//! `forebay list`: lists functions, ports, state, use cases, controllers and running pipelines.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use crate::args::ListSubject;
 use crate::format::{Align, table};
 use crate::printed;
 
-/// Lists what there is of one kind.
+/// Prints the list.
 pub(crate) fn list(what: ListSubject, as_json: bool) -> anyhow::Result<()> {
     let listed: Vec<(&str, &str)> = match what {
         ListSubject::Running => return crate::remote::list(as_json),
@@ -26,6 +26,6 @@ pub(crate) fn list(what: ListSubject, as_json: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     let rows: Vec<_> = listed.iter().map(|(name, summary)| vec![(*name).to_owned(), (*summary).to_owned()]).collect();
-    write!(out, "{}", table(&[("name", Align::Left), ("what it is", Align::Left)], &rows))?;
+    write!(out, "{}", table(&[("name", Align::Left), ("description", Align::Left)], &rows))?;
     Ok(())
 }

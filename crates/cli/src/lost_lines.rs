@@ -1,4 +1,4 @@
-//! The message that files of modules lack lines.
+//! The message that a pipeline's files lack lines.
 
 use std::io::Write;
 
@@ -6,10 +6,10 @@ use forebay_protocol::report::LostLines;
 
 use crate::printed;
 
-/// Reports the lines that files of the pipeline called `name` lack.
+/// Reports the lines that are missing from files of the pipeline called `name`.
 pub(crate) fn report_lost_lines(name: &str, lost: &[LostLines]) {
     for lines in lost {
-        // Without a standard error the report still has them.
+        // The report contains them too, so an error of standard error is ignored.
         let _ = writeln!(printed::err(), "{name}: {}", lines.in_words());
     }
 }

@@ -1,26 +1,27 @@
-//! One plain sentence for a reader whose machine was busy with something else: before all figures that suffer from it.
+//! A warning that the machine was busy with other programs, for all figures that this affects.
 
 use forebay_protocol::report::Report;
 
-/// The share of a worker's time from which on it is said that the machine took its core away.
+/// The share of a worker's time from which on the warning is printed.
 pub(crate) const LEAST: f64 = 0.01;
 
-/// That the machine took cores of workers away, for how long, and what helps; `None` where it hardly did.
+/// Returns a warning that the machine took cores away from workers: for how long, why, and the remedy. Returns `None`
+/// if the share is small.
 pub(crate) fn notice(report: &Report, when: &str) -> Option<String> {
-    let robbed: Vec<_> = report.workers.iter().filter(|worker| worker.without_core() >= LEAST).collect();
-    let most = robbed.iter().max_by(|a, b| a.without_core().total_cmp(&b.without_core()))?;
-    let cores: Vec<_> = robbed.iter().filter_map(|worker| worker.core).map(|core| core.to_string()).collect();
+    let preempted: Vec<_> = report.workers.iter().filter(|worker| worker.without_core() >= LEAST).collect();
+    let most = preempted.iter().max_by(|a, b| a.without_core().total_cmp(&b.without_core()))?;
+    let cores: Vec<_> = preempted.iter().filter_map(|worker| worker.core).map(|core| core.to_string()).collect();
     let (cores, those) = match &cores[..] {
         [] => ("the worker's core".to_owned(), "the core"),
         [core] => (format!("core {core}"), "the core"),
         several => (format!("cores {}", several.join(", ")), "the cores"),
     };
-    let up_to = if robbed.len() > 1 { "up to " } else { "" };
+    let up_to = if preempted.len() > 1 { "up to " } else { "" };
     let choose = if report.workers.len() > 1 { "give the workers other cores" } else { "use --core N" };
     let (steal, wait) = (most.machine_time.steal, most.machine_time.wait);
     let (who, helps) = match (steal, wait) {
         (Some(steal), wait) if steal > wait.unwrap_or(0.0) => {
-            ("the host of this virtual machine", format!("Have {those} to yourself on the host"))
+            ("the host of this virtual machine", format!("Reserve {those} on the host"))
         }
         (_, Some(_)) => ("other processes", format!("Free {those}")),
         (_, None) => ("other processes, or the host", format!("Free {those}")),
@@ -39,28 +40,28 @@ mod tests {
 
     #[test]
     fn a_busy_machine_is_named_with_what_helps() {
-        let mut told = report(1);
-        assert_eq!(notice(&told, "the time"), None);
-        told.workers[0].machine_time.wait = Some(0.384);
+        let mut report = report(1);
+        assert_eq!(notice(&report, "the time"), None);
+        report.workers[0].machine_time.wait = Some(0.384);
         let one = "The machine took core 1 away for 38 % of the time (other processes): delays include that. \
                    Free the core, or use --core N.";
-        assert_eq!(notice(&told, "the time").as_deref(), Some(one));
-        let mut second = told.workers[0].clone();
+        assert_eq!(notice(&report, "the time").as_deref(), Some(one));
+        let mut second = report.workers[0].clone();
         (second.core, second.machine_time.wait) = (Some(3), Some(0.1));
-        told.workers.push(second);
+        report.workers.push(second);
         let two = "The machine took cores 1, 3 away for up to 38 % of the time (other processes): delays include that. \
                    Free the cores, or give the workers other cores.";
-        assert_eq!(notice(&told, "the time").as_deref(), Some(two));
-        told.workers.truncate(1);
-        told.workers[0].machine_time.steal = Some(0.4);
-        let host = "The machine took core 1 away for 78 % of the time (the host of this virtual machine): delays include \
-                    that. Have the core to yourself on the host, or use --core N.";
-        assert_eq!(notice(&told, "the time").as_deref(), Some(host));
-        // Where the system counts nothing, long turns tell.
-        told.workers[0].machine_time = Default::default();
-        told.workers[0].machine_stalls.share = 0.5;
+        assert_eq!(notice(&report, "the time").as_deref(), Some(two));
+        report.workers.truncate(1);
+        report.workers[0].machine_time.steal = Some(0.4);
+        let host = "The machine took core 1 away for 78 % of the time (the host of this virtual machine): delays \
+                    include that. Reserve the core on the host, or use --core N.";
+        assert_eq!(notice(&report, "the time").as_deref(), Some(host));
+        // If the system has no counts, the length of turns is used.
+        report.workers[0].machine_time = Default::default();
+        report.workers[0].machine_stalls.share = 0.5;
         let host = "The machine took core 1 away for 50 % of the time (other processes, or the host): delays include \
                     that. Free the core, or use --core N.";
-        assert_eq!(notice(&told, "the time").as_deref(), Some(host));
+        assert_eq!(notice(&report, "the time").as_deref(), Some(host));
     }
 }

@@ -1,4 +1,5 @@
-//! `forebay place`: which core runs which function of which chain, as text, as a picture, as JSON and as a pipeline.
+//! `forebay place`: places the functions of chains on cores, and prints the result as text, a picture, JSON or a
+//! pipeline.
 
 mod apply;
 mod models;
@@ -29,10 +30,10 @@ use crate::format::counted;
 use crate::progress::Bar;
 use crate::{Answer, args, printed, topology};
 
-/// The longest placement that is read, in bytes.
+/// Maximum size of a placement file, in bytes.
 const MOST: u64 = 64 << 20;
 
-/// Places chains, and prints where.
+/// Places chains, and prints the placement.
 pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
     let chains = Chains::read(&crate::source::source(&arguments.chains, &arguments.set)?)?;
     refuse_inputs(arguments, &chains)?;
@@ -42,7 +43,8 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
     let keys: BTreeMap<_, _> =
         forebay_lean::profile::keys(&chains.modules()).into_iter().map(|(module, _, key)| (module, key)).collect();
     let objective = arguments.objective.into();
-    // The models are this machine's own, and have no remote parts. What runs would disturb the measurement.
+    // Measure missing models only for this machine and one domain: stored models have no remote parts. A running
+    // pipeline would disturb the measurement.
     let measures = !arguments.apply
         && server.domains.len() == 1
         && !arguments.no_profile
@@ -55,7 +57,7 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
         PoseError::Models(missing) => models::missing(&arguments.chains, &missing, &registry, chains.batch),
         error => anyhow::anyhow!("{}: {error}", arguments.chains),
     })?;
-    // Before signals end the search only: a pipeline that does not answer would be waited for.
+    // Connect before signals are caught: waiting for a pipeline that does not respond must stay interruptible.
     let mut running = apply::RunningPlacement::of(arguments)?;
     let limit = Duration::from_nanos(arguments.limit.0);
     let patience = Patience::new(limit, "searching; Ctrl-C takes the best placement so far")?;
@@ -67,7 +69,7 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
     };
     let from =
         earlier.as_ref().map(|earlier| From { ways: &earlier.ways, most: arguments.moves.unwrap_or(usize::MAX) });
-    // Without a bound of moves, the fewest are made that lead to the best.
+    // Without `--moves`, find the best placement that needs the fewest moves.
     let from = from.filter(|from| from.most < usize::MAX);
     let effort = SearchEffort { algorithm, objective, seed: arguments.seed, is_over: &is_over, from };
     let outcome = match &earlier {
@@ -99,7 +101,7 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
         if patience.stop.swap(true, Ordering::Relaxed) {
             bail!("place: --apply: interrupted: nothing has moved");
         }
-        // From here on a signal ends the process.
+        // From here on, a signal ends the process.
         placed.applied = running.apply(&chains, &placed, arguments)?;
     }
     let mut out = printed::out();
@@ -115,8 +117,7 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
     Ok(if is_kept { Answer::Yes } else { Answer::No })
 }
 
-/// How long something goes on: up to its limit, or until Ctrl-C. Shows how far it is, once it takes longer than a
-/// second.
+/// A time limit that Ctrl-C also ends. Shows progress after one second.
 struct Patience {
     begin: Instant,
     limit: Duration,
@@ -131,7 +132,7 @@ impl Patience {
         Ok(Self { begin: Instant::now(), limit, what, stop, bar: RefCell::new(None) })
     }
 
-    /// The same for what comes next: as long again, and over at once after a Ctrl-C.
+    /// Returns the limit of the next step: the same duration, or already over after Ctrl-C.
     fn next(self, what: &'static str) -> Self {
         let (limit, stop) = (self.limit, Arc::clone(&self.stop));
         Self { begin: Instant::now(), limit, what, stop, bar: RefCell::new(None) }
@@ -163,7 +164,7 @@ impl Drop for Patience {
     }
 }
 
-/// Refuses to write to a file that is read.
+/// Refuses to overwrite a file that the command reads.
 fn refuse_inputs(arguments: &args::Place, chains: &Chains) -> anyhow::Result<()> {
     let written = [("--write", &arguments.write), ("--svg", &arguments.svg)];
     for (option, file) in written.into_iter().filter_map(|(option, file)| Some((option, file.as_ref()?))) {
@@ -181,24 +182,24 @@ fn refuse_inputs(arguments: &args::Place, chains: &Chains) -> anyhow::Result<()>
         } else {
             continue;
         };
-        bail!("place: {option} {}: this is {what}: allowed is another file", file.display());
+        bail!("place: {option} {}: the file is {what}; name another file", file.display());
     }
     if let (Some(write), Some(svg)) = (&arguments.write, &arguments.svg)
         && (write == svg || is_same_file(write, svg))
     {
-        bail!("place: --svg {}: --write names this file, too: allowed are two files", svg.display());
+        bail!("place: --svg {}: --write names the same file; name two files", svg.display());
     }
     Ok(())
 }
 
-/// The placement that a file has.
+/// Reads a placement from a file.
 fn earlier(file: &Path, chains: &Chains, server: &Server) -> anyhow::Result<EarlierPlacement> {
     let what = || format!("place: --from {}", file.display());
     let bytes = read_text(file, MOST).with_context(what)?;
     EarlierPlacement::read(&String::from_utf8_lossy(&bytes), chains, server).with_context(what)
 }
 
-/// Writes the pipeline of a placement, which is checked first as `forebay check` does.
+/// Writes the pipeline of a placement, after the checks of `forebay check`.
 fn write(chains: &Chains, placed: &Placed, spare: bool, file: &Path) -> anyhow::Result<()> {
     let written = pipeline(chains, placed, spare)?;
     let folder = file.parent().unwrap_or(Path::new(""));

@@ -1,4 +1,4 @@
-//! How far something long is: on a terminal a bar, elsewhere a line every ten seconds.
+//! Progress of a long task: a bar on a terminal, otherwise a line every ten seconds.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::format::counted;
 use crate::printed;
 
-/// The time between two lines where there is no terminal.
+/// Time between two lines without a terminal.
 const LINES: Duration = Duration::from_secs(10);
 
-/// A bar for the steps of one part after the other.
+/// A progress bar for the steps of a task's parts.
 pub(crate) struct Bar {
     shown: ProgressBar,
-    /// The part that is being made.
+    /// The current part.
     part: String,
     steps: usize,
     next_line: Instant,
@@ -30,29 +30,29 @@ impl Bar {
         self.part = name.to_owned();
     }
 
-    /// Begins a part of so many steps.
+    /// Begins a part with this many steps.
     pub(crate) fn begin(&mut self, steps: usize) {
         let style = ProgressStyle::with_template("{elapsed_precise} [{bar:30}] {pos}/{len} {wide_msg}");
         self.end();
         self.shown = ProgressBar::new(steps as u64);
         self.steps = steps;
-        // The template is this program's own: a mistake in it would show in every run.
+        // The template is constant, so an error in it would show in every run.
         self.shown.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        // What was said last stays in motion while a step takes its time.
+        // Keep the bar moving during a long step.
         self.shown.enable_steady_tick(Duration::from_millis(200));
     }
 
-    /// Says how long the part may take.
+    /// Prints the expected duration of the part.
     pub(crate) fn expect(&self, what: &str, seconds: f64) {
         self.line(&format!("{}{what}, about {}", self.name(), lasting(seconds)));
     }
 
-    /// Prints a line beside what is shown.
+    /// Prints a line above the bar.
     pub(crate) fn note(&self, text: &str) {
         self.line(text);
     }
 
-    /// Shows that so many steps are done, and what is done now.
+    /// Shows the number of completed steps and the current one.
     pub(crate) fn at(&mut self, done: usize, what: &str) {
         self.shown.set_position(done as u64);
         self.shown.set_message(what.to_owned());
@@ -62,23 +62,23 @@ impl Bar {
         }
     }
 
-    /// The same, one step after the one before.
+    /// Shows that one more step is complete, and the current step.
     pub(crate) fn step(&mut self, what: &str) {
         let done = usize::try_from(self.shown.position()).unwrap_or(usize::MAX);
         self.at(done.saturating_add(1), what);
     }
 
-    /// How many steps the part has.
+    /// Formats the number of steps of the part.
     pub(crate) fn steps(&self) -> String {
         counted(self.steps as u64, "step")
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn end(&self) {
         self.shown.finish_and_clear();
     }
 
-    /// Prints a line, above the bar where there is one. Progress that cannot be written ends nothing.
+    /// Prints a line, above the bar if there is one. Write errors are ignored: progress is not essential.
     fn line(&self, text: &str) {
         if io::stderr().is_terminal() {
             self.shown.suspend(|| drop(writeln!(printed::err(), "{text}")));
@@ -92,7 +92,7 @@ impl Bar {
     }
 }
 
-/// A time in the unit that suits it.
+/// Formats a duration in a suitable unit.
 fn lasting(seconds: f64) -> String {
     match seconds {
         ..90.0 => format!("{:.0} s", seconds.max(1.0)),

@@ -1,4 +1,4 @@
-//! Commands that ask a running pipeline: `top`, `show`, `reload`, `move`, `table`, `stop`, `drops`, `list running`.
+//! Commands that talk to a running pipeline: `top`, `show`, `reload`, `move`, `table`, `stop`, `drops`, `list running`.
 
 mod config;
 mod control;
@@ -39,17 +39,17 @@ pub(crate) use instances::{list, uptime};
 pub(crate) use moves::{Leave, Notice, PATIENT, apply, move_modules};
 pub(crate) use stop::stop;
 
-/// How many entries of a table are asked for at a time.
+/// Number of table entries per request.
 const PAGE: usize = 10_000;
-/// How long it is waited for large tables to be made.
+/// Time limit for a response that may have to build large tables.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
-/// How long the keyboard waits to be looked at.
+/// Interval at which the keyboard is read.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Returns the result of a command. Where JSON is wanted, prints its error as JSON first.
+/// Returns the result of a command. With JSON output, first prints an error as JSON.
 pub(crate) fn or_json_error<T>(json: bool, done: anyhow::Result<T>) -> anyhow::Result<T> {
     if let (true, Err(error)) = (json, &done) {
-        // Without a reader the exit code still says it.
+        // If standard output has gone away, the exit code still reports the error.
         let _ = writeln!(printed::out(), "{}", serde_json::json!({ "error": refused::message(error) }));
     }
     done
@@ -66,10 +66,10 @@ pub(crate) fn connect(running: &Running) -> anyhow::Result<Client> {
 }
 
 pub(crate) fn strange() -> anyhow::Error {
-    anyhow!("the running pipeline gave an answer to another question: is it of this version?")
+    anyhow!("unexpected response from the running pipeline: it may be another version of Forebay")
 }
 
-/// Requests the reports. `rules` names the modules whose counters per rule are wanted.
+/// Requests the reports. `rules` names the modules whose per-rule counters are needed.
 fn report(client: &mut Client, rules: &[&str]) -> anyhow::Result<(Report, Report, Option<Census>)> {
     match client.request(&Request::Report { rules: rules.iter().map(|name| (*name).to_owned()).collect() })? {
         Response::Report { recent, whole, census } => Ok((*recent, *whole, census)),
@@ -77,12 +77,12 @@ fn report(client: &mut Client, rules: &[&str]) -> anyhow::Result<(Report, Report
     }
 }
 
-/// `forebay top`.
+/// Runs `forebay top`.
 pub(crate) fn top(arguments: &args::Top) -> anyhow::Result<()> {
     let mut client = connect(&arguments.running)?;
     let interval = Duration::from_nanos(arguments.interval.0);
     let mut live = if io::stdout().is_terminal() { Live::start(Quit::Leave).ok() } else { None };
-    // The first report is of the whole run.
+    // The first report covers the whole run; later ones cover one interval.
     report(&mut client, &[])?;
     let (mut next, mut events) = (Instant::now() + interval, Vec::new());
     loop {
@@ -123,7 +123,7 @@ pub(crate) fn top(arguments: &args::Top) -> anyhow::Result<()> {
     }
 }
 
-/// Adds the events that the run has recorded since the last of `events`, and keeps the last ones.
+/// Adds the events that the run recorded after the last of `events`, and keeps only the latest.
 fn collect(client: &mut Client, events: &mut Vec<Event>) -> anyhow::Result<()> {
     let after = events.last().map_or(0, |last| last.id);
     let Response::Events(more) = client.request(&Request::Events { after, follow: false })? else {
@@ -134,7 +134,7 @@ fn collect(client: &mut Client, events: &mut Vec<Event>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `forebay show`.
+/// Runs `forebay show`.
 pub(crate) fn show(arguments: &args::Show) -> anyhow::Result<()> {
     surplus(arguments)?;
     let mut client = connect(&arguments.running)?;
@@ -158,14 +158,14 @@ pub(crate) fn show(arguments: &args::Show) -> anyhow::Result<()> {
         }
     }
     if arguments.json {
-        let told = match arguments.what {
+        let text = match arguments.what {
             Shown::Modules => serde_json::to_string(&report.modules),
             Shown::Flows => serde_json::to_string(&report.flows),
             Shown::Ports => serde_json::to_string(&report.ports),
             Shown::Workers => serde_json::to_string(&report.workers),
             _ => serde_json::to_string(&report.packets),
         };
-        writeln!(out, "{}", told?)?;
+        writeln!(out, "{}", text?)?;
         return Ok(());
     }
     match arguments.what {
@@ -177,14 +177,14 @@ pub(crate) fn show(arguments: &args::Show) -> anyhow::Result<()> {
             summary::reasons("dropped", &report.packets.dropped, &mut out)?;
             match census {
                 Some(census) => writeln!(out, "{}", summary::whereabouts(&census, report.packets.lost))?,
-                None => writeln!(out, "a worker does not answer")?,
+                None => writeln!(out, "a worker does not respond")?,
             }
         }
     }
     Ok(())
 }
 
-/// Refuses arguments that mean nothing for what is shown.
+/// Refuses arguments that do not apply to the view.
 fn surplus(arguments: &args::Show) -> anyhow::Result<()> {
     let what = arguments.what.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
     if let (Shown::Trace, Some(filter)) = (arguments.what, &arguments.filter) {
@@ -201,26 +201,27 @@ fn surplus(arguments: &args::Show) -> anyhow::Result<()> {
         ("--follow", arguments.follow, follows, "`show events`"),
     ] {
         if given && !is_allowed {
-            bail!("{flag} means nothing with `show {what}`: allowed is it with {with}");
+            bail!("{flag} does not apply to `show {what}`; it is allowed with {with}");
         }
     }
     let named = matches!(arguments.what, Shown::Modules | Shown::Flows | Shown::Ports | Shown::Table);
     match &arguments.name {
         Some(name) if !named => {
-            let meant = if matches!(arguments.what, Shown::Tables) {
+            let suggestion = if matches!(arguments.what, Shown::Tables) {
                 format!(" (did you mean `show table {name}`?)")
             } else {
                 String::new()
             };
             bail!(
-                "'{name}' means nothing with `show {what}`{meant}: names are allowed with modules, flows, ports and table"
+                "`show {what}` takes no name ('{name}'){suggestion}; names are allowed with modules, flows, ports and \
+                 table"
             )
         }
         _ => Ok(()),
     }
 }
 
-/// Leaves only what is called `name` of all modules, flows or ports.
+/// Keeps only the module, flow or port called `name`.
 fn only<T>(all: &mut Vec<T>, kind: &str, name: &str, name_of: impl Fn(&T) -> &String) -> anyhow::Result<()> {
     if !all.iter().any(|one| name_of(one) == name) {
         bail!("no {kind} is called '{name}'{}", nearest(name, all.iter().map(|one| name_of(one).as_str())));
@@ -231,20 +232,20 @@ fn only<T>(all: &mut Vec<T>, kind: &str, name: &str, name_of: impl Fn(&T) -> &St
 
 fn trace(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> anyhow::Result<()> {
     let request = Request::Trace { count: arguments.count.unwrap_or(1), filter: arguments.filter.clone() };
-    let mut answer = client.stream(&request)?;
-    while let Response::Story(story) = answer {
+    let mut response = client.stream(&request)?;
+    while let Response::Story(story) = response {
         if arguments.json {
             writeln!(out, "{}", serde_json::to_string(&story)?)?;
         } else {
             writeln!(out, "{story}")?;
         }
         out.flush()?;
-        answer = client.response()?;
+        response = client.response()?;
     }
     Ok(())
 }
 
-/// Prints the events that are kept, or the last of them, and those that follow.
+/// Prints stored events, or the latest of them, and with `--follow` the events that come after.
 fn events(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> anyhow::Result<()> {
     let format = if arguments.json { LogFormat::Json } else { LogFormat::Logfmt };
     let Response::Events(mut events) = client.request(&Request::Events { after: 0, follow: false })? else {
@@ -258,19 +259,19 @@ fn events(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> 
     if !arguments.follow {
         return Ok(());
     }
-    let mut answer = client.stream(&Request::Events { after, follow: true });
+    let mut response = client.stream(&Request::Events { after, follow: true });
     loop {
-        match answer {
+        match response {
             Ok(Response::Events(events)) => {
                 events.iter().try_for_each(|event| writeln!(out, "{}", format.line(event)))?;
                 out.flush()?;
             }
-            // As `top` does: a run that ends is no error.
+            // The end of the run is no error, as in `top`.
             Err(ClientError::Ended) => return Ok(()),
             Ok(_) => return Err(strange()),
             Err(error) => return Err(error.into()),
         }
-        answer = client.response();
+        response = client.response();
     }
 }
 
@@ -282,9 +283,9 @@ fn tables(client: &mut Client, json: bool, out: &mut impl Write) -> anyhow::Resu
     }
     let columns = [("module", Left), ("table", Left), ("entries", Right)];
     let rows: Vec<_> =
-        tables.iter().map(|told| vec![told.module.clone(), told.table.clone(), whole(told.entries as u64)]).collect();
+        tables.iter().map(|it| vec![it.module.clone(), it.table.clone(), whole(it.entries as u64)]).collect();
     writeln!(out, "{}", table(&columns, &rows))?;
-    let mut kinds: Vec<_> = tables.iter().map(|told| (&told.table, &told.syntax)).collect();
+    let mut kinds: Vec<_> = tables.iter().map(|it| (&it.table, &it.syntax)).collect();
     kinds.sort();
     kinds.dedup();
     for (name, syntax) in kinds {
@@ -294,7 +295,7 @@ fn tables(client: &mut Client, json: bool, out: &mut impl Write) -> anyhow::Resu
     Ok(())
 }
 
-/// A module, and its table where one is named.
+/// Splits the name of a table into its module and, if given, its table.
 fn parts(name: &str) -> (String, Option<String>) {
     match name.split_once('.') {
         Some((module, table)) => (module.to_owned(), Some(table.to_owned())),
@@ -302,10 +303,10 @@ fn parts(name: &str) -> (String, Option<String>) {
     }
 }
 
-/// The tables that there are, as they are named.
+/// Lists the names of all tables, for an error.
 fn known(client: &mut Client) -> anyhow::Result<String> {
     let Response::Tables(tables) = client.request(&Request::Tables {})? else { return Err(strange()) };
-    let names: Vec<_> = tables.iter().map(|told| format!("{}.{}", told.module, told.table)).collect();
+    let names: Vec<_> = tables.iter().map(|it| format!("{}.{}", it.module, it.table)).collect();
     Ok(match &names[..] {
         [] => "this pipeline has no tables".to_owned(),
         names => format!("name one of {}", listed(names.iter().map(String::as_str))),
@@ -315,9 +316,9 @@ fn known(client: &mut Client) -> anyhow::Result<String> {
 fn entries(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> anyhow::Result<()> {
     let Some(name) = &arguments.name else { bail!("show table: {}", known(client)?) };
     let (module, table) = parts(name);
-    let (mut after, mut left) = (None, arguments.count.map_or(usize::MAX, |count| count as usize));
+    let (mut after, mut remaining) = (None, arguments.count.map_or(usize::MAX, |count| count as usize));
     loop {
-        let most = left.min(PAGE);
+        let most = remaining.min(PAGE);
         let filter = arguments.filter.clone();
         let request =
             Request::Entries { module: module.clone(), table: table.clone(), after: after.clone(), filter, most };
@@ -329,16 +330,16 @@ fn entries(client: &mut Client, arguments: &args::Show, out: &mut impl Write) ->
                 writeln!(out, "{entry}")?;
             }
         }
-        left -= entries.len().min(left);
+        remaining -= entries.len().min(remaining);
         match entries.last() {
-            Some(last) if entries.len() == PAGE && left > 0 => after = Some(last.clone()),
+            Some(last) if entries.len() == PAGE && remaining > 0 => after = Some(last.clone()),
             _ => return Ok(()),
         }
     }
 }
 
-/// An entry in JSON: an object where all of its words are NAME=VALUE, as those of sessions are, and a text where not.
-/// The text of a rule has ClassBench's form, which programs read.
+/// Converts a table entry to JSON. If all of its words are NAME=VALUE, as for sessions, the result is an object, else a
+/// string. A rule becomes a string in ClassBench's format, which programs read.
 fn object(entry: &str) -> serde_json::Value {
     if let Some(rule) = numbered_classbench(entry) {
         return rule.into();
@@ -353,102 +354,98 @@ fn object(entry: &str) -> serde_json::Value {
     object.map_or_else(|| entry.into(), serde_json::Value::Object)
 }
 
-/// `forebay reload`.
+/// Runs `forebay reload`.
 pub(crate) fn reload(arguments: &args::Reload) -> anyhow::Result<()> {
     let mut client = connect(&arguments.running)?.with_patience(LONG)?;
     let named = |name: &String| {
-        let told = "the running pipeline reads it itself, and cannot read what is open here: name a file";
-        crate::source::origin(name).ok_or_else(|| anyhow!("{name}: {told}"))
+        let why = "the running pipeline reads the file itself and cannot read an open pipe: name a file";
+        crate::source::origin(name).ok_or_else(|| anyhow!("{name}: {why}"))
     };
     let file = arguments.pipeline.as_ref().map(named).transpose()?;
     let set = (!arguments.set.is_empty()).then(|| arguments.set.clone());
     let request = Request::Reload { file, set, forget: arguments.forget };
-    let answer = client.request(&request)?;
-    let Response::Reloaded(told) = &answer else { return Err(strange()) };
+    let response = client.request(&request)?;
+    let Response::Reloaded(reloaded) = &response else { return Err(strange()) };
     if arguments.json {
-        writeln!(printed::out(), "{}", serde_json::to_string(&answer)?)?;
+        writeln!(printed::out(), "{}", serde_json::to_string(&response)?)?;
     } else {
-        tell(told, &mut printed::out())?;
+        print_reload(reloaded, &mut printed::out())?;
     }
-    if told.missing != 0 {
-        bail!("{} packets are unaccounted for: this is a defect of Forebay", told.missing);
+    if reloaded.missing != 0 {
+        bail!("{} packets are unaccounted for: this is a defect of Forebay", reloaded.missing);
     }
     Ok(())
 }
 
-fn tell(told: &Reloaded, out: &mut impl Write) -> io::Result<()> {
+fn print_reload(reloaded: &Reloaded, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
         "changed in {:.1} ms; packets waited for {:.0} us; {} kept {} state",
-        told.took_ms,
-        told.pause_us,
-        counted(told.change.kept as u64, "module"),
-        if told.change.kept == 1 { "its" } else { "their" }
+        reloaded.took_ms,
+        reloaded.pause_us,
+        counted(reloaded.change.kept as u64, "module"),
+        if reloaded.change.kept == 1 { "its" } else { "their" }
     )?;
     let lists = [
-        ("made anew", &told.change.changed),
-        ("added", &told.change.added),
-        ("removed", &told.change.removed),
-        ("moved to other workers", &told.change.moved),
-        ("ports opened", &told.change.ports_opened),
-        ("ports closed", &told.change.ports_closed),
-        ("sessions gone", &told.change.forgotten),
+        ("replaced", &reloaded.change.changed),
+        ("added", &reloaded.change.added),
+        ("removed", &reloaded.change.removed),
+        ("moved to other workers", &reloaded.change.moved),
+        ("ports opened", &reloaded.change.ports_opened),
+        ("ports closed", &reloaded.change.ports_closed),
+        ("sessions lost", &reloaded.change.forgotten),
     ];
     for (what, names) in lists.into_iter().filter(|(_, names)| !names.is_empty()) {
         let more = if names.len() > 20 { format!(" and {} more", names.len() - 20) } else { String::new() };
         writeln!(out, "{what}: {}{more}", names.iter().take(20).cloned().collect::<Vec<_>>().join(", "))?;
     }
     let cores: Vec<_> =
-        told.cores.iter().enumerate().map(|(worker, core)| format!("{worker} on core {core}")).collect();
+        reloaded.cores.iter().enumerate().map(|(worker, core)| format!("{worker} on core {core}")).collect();
     writeln!(out, "workers: {}", cores.join(", "))?;
-    if !told.sets.is_empty() {
-        let sets: Vec<_> = told.sets.iter().map(|set| format!("--set {set}")).collect();
+    if !reloaded.sets.is_empty() {
+        let sets: Vec<_> = reloaded.sets.iter().map(|set| format!("--set {set}")).collect();
         writeln!(out, "settings in force: {}", sets.join(" "))?;
     }
-    if told.dropped > 0 {
-        writeln!(
-            out,
-            "{} packets were held by modules that are gone, and were dropped (wound_up)",
-            whole(told.dropped)
-        )?;
+    if reloaded.dropped > 0 {
+        writeln!(out, "{} packets that removed modules held were dropped (wound_up)", whole(reloaded.dropped))?;
     }
     Ok(())
 }
 
-/// `forebay table`.
+/// Runs `forebay table`.
 pub(crate) fn change(arguments: &args::Table) -> anyhow::Result<Answer> {
     let mut client = connect(&arguments.running)?.with_patience(LONG)?;
     let (module, table) = parts(&arguments.name);
     let request = Request::Change { module: module.clone(), table: table.clone() };
     let changes = one_by_one(&arguments.changes);
     if changes.iter().any(|change| change.contains('\n')) {
-        bail!("a change (not shown) is more than one line: write each change as an argument of its own");
+        bail!("a change (not shown) has more than one line: write each change as a separate argument");
     }
-    let (answer, place) = if changes.is_empty() {
-        // Reading would say so of the connection.
-        if File::from(io::stdin().as_fd().try_clone_to_owned()?).metadata().is_ok_and(|told| told.is_dir()) {
+    let (response, unit) = if changes.is_empty() {
+        // Reading a folder would fail with an error that names the connection.
+        if File::from(io::stdin().as_fd().try_clone_to_owned()?).metadata().is_ok_and(|metadata| metadata.is_dir()) {
             bail!(
-                "standard input is a folder: write changes as arguments, or lead a file of them there, a change a line"
+                "standard input is a folder: write changes as arguments, or redirect a file with one change per line"
             );
         }
         if io::stdin().is_terminal() {
-            let end = "Ctrl-D ends them, Ctrl-C gives up";
-            writeln!(printed::err(), "reading changes of {} from the terminal, one a line: {end}", arguments.name)?;
-            teach(&mut client, &module, table.as_deref())?;
+            let end = "Ctrl-D ends the input, Ctrl-C cancels";
+            writeln!(printed::err(), "reading changes of {} from the terminal, one per line: {end}", arguments.name)?;
+            print_syntax(&mut client, &module, table.as_deref())?;
         }
-        (make(&mut client, &request, io::stdin().lock())?, "line")
+        (send_changes(&mut client, &request, io::stdin().lock())?, "line")
     } else {
-        (make(&mut client, &request, changes.join("\n").as_bytes())?, "change")
+        (send_changes(&mut client, &request, changes.join("\n").as_bytes())?, "change")
     };
-    let Response::Changed { made, entries, refused, refusals, warnings } = &answer else { return Err(strange()) };
+    let Response::Changed { made, entries, refused, refusals, warnings } = &response else { return Err(strange()) };
     if arguments.json {
-        writeln!(printed::out(), "{}", serde_json::to_string(&answer)?)?;
+        writeln!(printed::out(), "{}", serde_json::to_string(&response)?)?;
     } else {
-        // One change can end many sessions: how many is what it has done.
+        // One change can end many sessions, so the number of entries is printed too.
         let of = if entries == made { String::new() } else { format!(" of {} entries", whole(*entries)) };
         writeln!(printed::out(), "{}{of} made, {} refused", counted(*made, "change"), whole(*refusals))?;
         for (number, message) in refused {
-            writeln!(printed::err(), "{place} {number}: {message}")?;
+            writeln!(printed::err(), "{unit} {number}: {message}")?;
         }
         for warning in warnings {
             writeln!(printed::err(), "warning: {warning}")?;
@@ -458,13 +455,14 @@ pub(crate) fn change(arguments: &args::Table) -> anyhow::Result<Answer> {
             writeln!(printed::err(), "and {} more", whole(more))?;
         }
         if refused.iter().any(|(_, message)| message.contains(NO_CHANGE)) {
-            teach(&mut client, &module, table.as_deref())?;
+            print_syntax(&mut client, &module, table.as_deref())?;
         }
     }
     Ok(if *refusals == 0 { Answer::Yes } else { Answer::No })
 }
 
-/// The changes of a command line: each argument is one. Where the first is a verb alone, all arguments are one change.
+/// Splits a command line into changes. Each argument is a change; if the first is only a verb, all arguments are one
+/// change.
 fn one_by_one(arguments: &[String]) -> Vec<String> {
     match arguments.first().map(|first| first.trim()) {
         Some("add" | "remove" | "replace") if arguments.len() > 1 => vec![arguments.join(" ")],
@@ -472,24 +470,24 @@ fn one_by_one(arguments: &[String]) -> Vec<String> {
     }
 }
 
-/// Has changes made; those that are refused are told by their lines in the input.
-fn make(client: &mut Client, request: &Request, input: impl BufRead) -> anyhow::Result<Response> {
+/// Sends the changes. Numbers in refusals become line numbers of the input.
+fn send_changes(client: &mut Client, request: &Request, input: impl BufRead) -> anyhow::Result<Response> {
     let mut changes = Changes::new(input);
-    let mut answer = client.change(request, &mut changes)?;
-    if let Response::Changed { refused, .. } = &mut answer {
+    let mut response = client.change(request, &mut changes)?;
+    if let Response::Changed { refused, .. } = &mut response {
         refused.iter_mut().for_each(|(number, _)| *number = changes.line_of(*number));
     }
-    Ok(answer)
+    Ok(response)
 }
 
-/// Says how changes of a table are written.
-fn teach(client: &mut Client, module: &str, table: Option<&str>) -> anyhow::Result<()> {
+/// Prints the syntax of a table's changes.
+fn print_syntax(client: &mut Client, module: &str, table: Option<&str>) -> anyhow::Result<()> {
     let Response::Tables(tables) = client.request(&Request::Tables {})? else { return Err(strange()) };
-    let meant = |told: &&TableSummary| told.module == module && table.is_none_or(|name| name == told.table);
-    if let Some(told) = tables.iter().find(meant) {
+    let meant = |it: &&TableSummary| it.module == module && table.is_none_or(|name| name == it.table);
+    if let Some(it) = tables.iter().find(meant) {
         let mut err = printed::err();
-        writeln!(err, "changes of {} are written:", told.table)?;
-        told.syntax.lines().try_for_each(|line| writeln!(err, "  {line}"))?;
+        writeln!(err, "syntax of changes of {}:", it.table)?;
+        it.syntax.lines().try_for_each(|line| writeln!(err, "  {line}"))?;
     }
     Ok(())
 }

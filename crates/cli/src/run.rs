@@ -1,4 +1,4 @@
-//! `forebay run`: a pipeline runs and is watched; at the end there is a summary.
+//! `forebay run`: runs a pipeline, shows its state, and prints a summary at the end.
 
 mod wait_notice;
 
@@ -42,9 +42,9 @@ use crate::summary::Extent;
 use crate::trace::{Hub, Story, Tracer};
 use crate::{control, costs, decisions, doctor, plain, printed, refused, remote, summary};
 
-/// How long the stop flag and the keyboard wait to be looked at.
+/// Interval at which the stop flag and the keyboard are read.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often the table or line is renewed without `--interval`.
+/// Default interval of the live table or of lines.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs a pipeline to its end.
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let result = run_to_end(arguments, &mut events, &mut has_report);
     let is_json = arguments.json && !has_report;
     match result {
-        // Every line on standard error is JSON then, and so is the last.
+        // With the JSON log format, every line on standard error is JSON, including the error.
         Err(error) if arguments.log_format == LogFormat::Json && !is_broken_pipe(&error) => {
             events.say(EventName::RunFailed, refused::message(&error));
             events.print_last();
@@ -71,12 +71,12 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// The same, with the events that are printed at the end; `has_report`: whether the report was.
+/// Runs a pipeline to its end, except for the last events. Sets `has_report` if the report was printed.
 fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool) -> anyhow::Result<Answer> {
     let simulated = arguments.simulated;
     let signals = Caught::new().context("signals")?;
     let frequency = engine::frequency(simulated);
-    // What another run has is refused before anything is read or made.
+    // Refuse files and sockets of another run before anything is read or created.
     let _sole = arguments.state.as_deref().map(keep_alone).transpose()?;
     let bound = bound(arguments)?;
     let mut start = Start::choose(arguments, events)?;
@@ -105,21 +105,21 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
         }
         cores = vec![Some(core)];
     }
-    let (stories, told) = channel();
+    let (stories, received_stories) = channel();
     let hub = Hub::default();
     if let Some(count) = arguments.trace {
         hub.add(Tracer::new(count, arguments.filter.clone(), stories));
     }
     let mut tally = None;
-    // Also where it is not what runs, but what was accepted last is: a reload reads it.
+    // The claim also holds if the run starts from the state file, because a reload reads the configuration's file.
     if let Some(path) = crate::source::origin(&arguments.pipeline).filter(|origin| !is_built_in(origin)) {
-        made.claim("the configuration", path.as_ref(), false).map_err(|told| anyhow!("{told}"))?;
+        made.claim("the configuration", path.as_ref(), false).map_err(|error| anyhow!("{error}"))?;
     }
     if let Some(path) = &arguments.state {
-        made.claim("--state", path, true).map_err(|told| anyhow!("--state: {told}"))?;
+        made.claim("--state", path, true).map_err(|error| anyhow!("--state: {error}"))?;
     }
     if let Some(path) = &arguments.drops {
-        made.claim("--drops", path, true).map_err(|told| anyhow!("--drops: {told}"))?;
+        made.claim("--drops", path, true).map_err(|error| anyhow!("--drops: {error}"))?;
         let (now, waits) = (engine::now(simulated), simulated || input_waits);
         let (sender, of_sender) = DropSender::create(path, now, frequency, simulated, waits)?;
         hub.write_drops(sender);
@@ -130,10 +130,11 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
         Some(path) => {
             if made.control().is_none() {
                 bail!(
-                    "--decisions: nothing decides: name a controller (--controller, or `control:` in the configuration)"
+                    "--decisions: the pipeline has no controller: name one (--controller, or `control:` in the \
+                     configuration)"
                 );
             }
-            made.claim("--decisions", path, true).map_err(|told| anyhow!("--decisions: {told}"))?;
+            made.claim("--decisions", path, true).map_err(|error| anyhow!("--decisions: {error}"))?;
             Some(decisions::write(path, &trouble)?)
         }
         None => None,
@@ -142,9 +143,10 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     if !simulated && made.control().is_some() {
         let unknown = costs::unknown(&plans[0], &control_inputs.costs);
         if !unknown.is_empty() {
-            // Measuring takes most of a second for each function: packets would wait for it.
+            // Costs are not measured here: a function takes most of a second, and packets would wait for it.
             let names = unknown.into_iter().collect::<Vec<_>>().join(", ");
-            let message = "the controller learns what calls cost as it runs: `forebay profile` measures it beforehand";
+            let message =
+                "the controller learns the cost of calls during the run; `forebay profile` measures it beforehand";
             events.record(NewEvent::new(EventName::CostsLearnt, message).with("functions", names.as_str()));
         }
     }
@@ -154,9 +156,9 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     } else {
         let chosen = choose(&cores).map_err(|error| match error {
             CoreError::NotAllowed { core, .. } if arguments.core.is_none() => {
-                let worker = cores.iter().position(|asked| *asked == Some(core)).unwrap_or_default();
-                let socket_path = core_places.get(worker).map_or("", String::as_str);
-                anyhow!("{socket_path}: workers[{worker}].core: {error}")
+                let worker = cores.iter().position(|wanted| *wanted == Some(core)).unwrap_or_default();
+                let key = core_places.get(worker).map_or("", String::as_str);
+                anyhow!("{key}: workers[{worker}].core: {error}")
             }
             error => error.into(),
         });
@@ -165,7 +167,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     let watched = arguments.trace.is_some() || arguments.drops.is_some();
     let watch = if watched { hub.observers() } else { Box::new(|_| None) };
     let started = if let Mode::Real { cores, .. } = &mode { Some(started(cores)) } else { None };
-    // From here on a signal ends the run in order; until here, while files are opened, it ends the process.
+    // From here on, a signal stops the run properly. Until here, while files are opened, it ends the process.
     let stop = stop_on_signals()?;
     let duration = arguments.duration.or_else(|| default_duration(&plans, simulated, events));
     let engine = Engine::start(plans, mode, duration, watch, &stop)?;
@@ -185,7 +187,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     let (server, signals) = match followed {
         Ok(followed) => followed,
         Err(error) => {
-            // What runs already ends well.
+            // Stop the running workers properly.
             engine.end();
             return Err(error);
         }
@@ -200,18 +202,18 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
             Some(instance) => format!("--instance {instance}"),
             None => path.clone(),
         };
-        let message = format!("`forebay top`, `show`, `reload`, `table` and `stop` reach it by {reached}");
+        let message = format!("`forebay top`, `show`, `reload`, `table` and `stop` reach the run by {reached}");
         events.record(NewEvent::new(EventName::Listening, message).with("socket", path));
     }
     events.print();
-    let traces = Traces { told, to_stdout: !arguments.json, frequency, count: Cell::new(0) };
+    let traces = Traces { received: received_stories, to_stdout: !arguments.json, frequency, count: Cell::new(0) };
     let board = engine.board();
     let mut watcher = Watcher::new(Arc::clone(&board), Arc::clone(events.log()));
     let shown = show(&engine, &board, events, &mut watcher, arguments, &stop, &traces, &signals);
     let outcome = engine.end();
     drop(server);
     hub.finish();
-    let shown = shown.and_then(|()| traces.tell(board.began()).map_err(Into::into));
+    let shown = shown.and_then(|()| traces.print(board.began()).map_err(Into::into));
     traces.report_none(arguments, events);
     let report = board.report(&board.nothing(), &board.read(outcome.at));
     watcher.finish(&report);
@@ -223,9 +225,8 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     } else {
         summary::print(&report, Extent::of_output(arguments.full), &mut printed::out())
     };
-    let mut troubles: Vec<_> =
-        outcome.troubles.into_iter().map(|(socket_path, trouble)| format!("{socket_path}: {trouble}")).collect();
-    // Workers that share a file have one fault.
+    let mut troubles: Vec<_> = outcome.troubles.into_iter().map(|(key, trouble)| format!("{key}: {trouble}")).collect();
+    // Workers that share a file report the same error.
     let mut known = BTreeSet::new();
     troubles.retain(|trouble| known.insert(trouble.clone()));
     troubles.extend(trouble.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -245,7 +246,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     if !troubles.is_empty() {
         bail!(troubles.join("\n"));
     }
-    // Faults of the run come before faults of printing. A terminal that is gone reads neither.
+    // Errors of the run come before errors of printing. A lost terminal needs neither.
     if !signals.is_terminal_lost() {
         shown?;
         printed?;
@@ -253,7 +254,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     Ok(answer)
 }
 
-/// Reports sources that had more packets when the run ended.
+/// Reports sources that still had packets when the run ended.
 fn report_unread(report: &Report, events: &Events) {
     for port in report.ports.iter().filter(|port| port.unread) {
         let message = format!("port '{}' has more packets: the run ended before its input did", port.name);
@@ -261,7 +262,7 @@ fn report_unread(report: &Report, events: &Events) {
     }
 }
 
-/// How long a simulated run takes whose duration is not given, where it would not end by itself.
+/// Returns the duration of a simulated run without `--duration` that would not end by itself.
 fn default_duration(plans: &[Plan], simulated: bool, events: &Events) -> Option<Nanos> {
     if !simulated {
         return None;
@@ -272,26 +273,26 @@ fn default_duration(plans: &[Plan], simulated: bool, events: &Events) -> Option<
     })?;
     let (port, end) = (endless.name.as_str(), engine::SIMULATED_DURATION.0 / 1_000_000);
     let message = format!(
-        "port '{port}' never runs out of packets: the run ends after {end} ms of simulated time, --duration sets \
+        "port '{port}' never runs out of packets: the run ends after {end} ms of simulated time; --duration sets \
          another end"
     );
     events.record(NewEvent::new(EventName::DurationSet, message).with("port", port).with("end_ms", end));
     Some(engine::SIMULATED_DURATION)
 }
 
-/// Has the file of accepted configurations for this run alone: another one's would be lost in it.
+/// Locks the file of accepted configurations for this run, so that two runs do not overwrite each other's.
 fn keep_alone(path: &Path) -> anyhow::Result<Sole> {
-    let told = |error| match error {
+    let describe = |error| match error {
         SoleError::Taken(_) => {
-            let why = "it runs, and keeps its configuration there: end it, or give this run a file of its own";
+            let why = "that run keeps its configuration there: stop it, or give this run another file";
             anyhow!("--state {}: {error}: {why}", path.display())
         }
-        SoleError::Lock { .. } => anyhow!("--state {}: it cannot be had alone: {error}", path.display()),
+        SoleError::Lock { .. } => anyhow!("--state {}: cannot lock it: {error}", path.display()),
     };
-    Sole::of(path).map_err(told)
+    Sole::of(path).map_err(describe)
 }
 
-/// Makes the socket that the command line names, or names the run for.
+/// Opens the socket that the command line names, or the socket for the run's name.
 fn bound(arguments: &args::Run) -> anyhow::Result<Option<Bound>> {
     match (&arguments.socket, &arguments.instance) {
         (Some(path), _) => bind(path).map(Some),
@@ -303,12 +304,12 @@ fn bound(arguments: &args::Run) -> anyhow::Result<Option<Bound>> {
     }
 }
 
-/// Makes the socket at `path`.
+/// Opens the socket at `path`.
 fn bind(path: &Path) -> anyhow::Result<Bound> {
     Bound::at(path).with_context(|| format!("the socket {}", path.display()))
 }
 
-/// The service behind the socket and behind SIGHUP.
+/// Makes the service for the socket and for SIGHUP.
 fn service(
     arguments: &args::Run,
     start: Start,
@@ -335,7 +336,7 @@ fn service(
     }
 }
 
-/// How SIGHUP reloads: only a file can be another one than it was.
+/// Returns the action of SIGHUP. Only a pipeline from a file can be reloaded.
 fn reload_of(arguments: &args::Run, service: Option<Arc<Service>>) -> Reload {
     let file = crate::source::origin(&arguments.pipeline).filter(|origin| !is_built_in(origin));
     let pipeline = arguments.pipeline.clone();
@@ -344,13 +345,13 @@ fn reload_of(arguments: &args::Run, service: Option<Arc<Service>>) -> Reload {
             service.reload();
             Ok(())
         }
-        (None, Some(_)) if is_built_in(&pipeline) => Err(format!("{pipeline} is no file that could have changed")),
+        (None, Some(_)) if is_built_in(&pipeline) => Err(format!("{pipeline} is built in and cannot have changed")),
         (None, Some(_)) => Err("it came by standard input, which cannot be read again".to_owned()),
         (_, None) => Err("a simulated run does not reload".to_owned()),
     })
 }
 
-/// Answers by the socket by which a running pipeline is reached; one that has not been made yet is.
+/// Starts the server on the socket; opens the default socket if `bound` is `None`.
 fn serve(
     arguments: &args::Run,
     name: &str,
@@ -359,7 +360,7 @@ fn serve(
     replaced: Option<Replaced>,
 ) -> anyhow::Result<Option<Server>> {
     if let Some(Replaced { path, .. }) = &replaced {
-        // Before the new one is written: wherever a crash comes, the old one is in one of the two files.
+        // Keep the old state before the new one is written: after a crash at any time, one of the two files has it.
         Accepted::keep_old(path).with_context(|| format!("--state {}.old", path.display()))?;
     }
     if let Some(path) = &arguments.state {
@@ -376,39 +377,38 @@ fn serve(
     }
     let bound = match bound {
         Some(bound) => bound,
-        None => bind(
-            &socket_path(name)
-                .context("no socket_path for the socket (--socket names one, --no-socket goes without)")?,
-        )?,
+        None => {
+            bind(&socket_path(name).context("no path for the socket (set one with --socket, or use --no-socket)")?)?
+        }
     };
     Ok(Some(Server::start(bound, Arc::clone(service)).context("no thread for the socket")?))
 }
 
-/// The event that the workers run, and where.
+/// Returns the event that the workers have started, with their cores.
 fn started(cores: &Cores) -> NewEvent {
     let list: Vec<_> = cores.iter().map(ToString::to_string).collect();
     let event = NewEvent::new(EventName::Started, places(cores)).with("workers", cores.len() as u64);
     event.with("cores", list.join(","))
 }
 
-/// Where the workers run.
+/// Lists the cores of the workers.
 fn places(cores: &Cores) -> String {
-    let socket_path = |core: usize| {
-        let shared = if cores.is_shared(core) { ", which another pipeline has, too" } else { "" };
+    let location = |core: usize| {
+        let shared = if cores.is_shared(core) { ", which another pipeline also uses" } else { "" };
         format!("on core {core}{shared}")
     };
     if let [core] = cores[..] {
-        return format!("the worker runs {}", socket_path(core));
+        return format!("the worker runs {}", location(core));
     }
-    let places = cores.iter().enumerate().map(|(worker, core)| format!("worker {worker} {}", socket_path(*core)));
+    let places = cores.iter().enumerate().map(|(worker, core)| format!("worker {worker} {}", location(*core)));
     places.collect::<Vec<_>>().join(", ")
 }
 
-/// A flag that SIGINT and SIGTERM set; a second one ends the process at once.
+/// Returns a flag that SIGINT and SIGTERM set; a second signal ends the process at once.
 pub(crate) fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // In this order: the first signal finds the flag not yet set.
+        // Register in this order: at the first signal, the flag is not yet set.
         signal_hook::flag::register_conditional_shutdown(signal, 2, Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
@@ -433,18 +433,18 @@ fn set_triggers(plans: &mut [Plan], triggers: &[(String, usize)]) -> anyhow::Res
     Ok(())
 }
 
-/// The terminal that the live table is drawn on.
+/// The terminal of the live table.
 enum Screen {
-    /// There is none, or it cannot be drawn on: lines are printed instead.
+    /// No terminal, or drawing failed: lines are printed instead.
     None,
-    /// The table is drawn on it whenever the process is in its foreground.
+    /// The table is drawn when the process is in the foreground.
     Free,
-    /// It has the table.
+    /// The table is on the terminal.
     Drawn(Box<Live>),
 }
 
 impl Screen {
-    /// Draws the table once the process is in the terminal's foreground.
+    /// Draws the table when the process is in the terminal's foreground.
     fn take_in_foreground(&mut self) {
         if matches!(self, Self::Free) && is_in_foreground() {
             *self = Live::start(Quit::EndRun).map_or(Self::None, |live| Self::Drawn(Box::new(live)));
@@ -455,7 +455,7 @@ impl Screen {
         matches!(self, Self::Drawn(_))
     }
 
-    /// Lets go of the terminal. The table comes back if only the foreground was lost.
+    /// Releases the terminal. If only the foreground was lost, the table returns later.
     fn lose(&mut self) {
         let next = if is_in_foreground() { Self::None } else { Self::Free };
         if let Self::Drawn(live) = std::mem::replace(self, next) {
@@ -464,8 +464,8 @@ impl Screen {
     }
 }
 
-/// Shows what goes on until the run is over.
-#[expect(clippy::too_many_arguments, reason = "each is another part of the run")]
+/// Shows the state of the run until it ends.
+#[expect(clippy::too_many_arguments, reason = "each argument is another part of the run")]
 fn show(
     engine: &Engine,
     board: &Board,
@@ -477,11 +477,11 @@ fn show(
     signals: &Followed,
 ) -> anyhow::Result<()> {
     let quiet = arguments.no_live || arguments.simulated;
-    // Traces scroll by; a table that stays would be written over.
+    // Traces scroll and would overwrite the table.
     let table = !quiet && !arguments.json && arguments.trace.is_none() && io::stdout().is_terminal();
-    // A service that has no terminal writes events only.
+    // A service without a terminal writes only events.
     let lines = !quiet && (arguments.interval.is_some() || io::stderr().is_terminal());
-    // A file has each event as it comes: the events that led to a kill are in it.
+    // A file receives each event at once, so that it has the events before a crash.
     let events_wait = io::stderr().is_terminal();
     let mut screen = if table { Screen::Free } else { Screen::None };
     let interval = arguments.interval.map_or(INTERVAL, |interval| Duration::from_nanos(interval.0));
@@ -492,7 +492,7 @@ fn show(
     while !engine.is_over(stop) {
         screen.take_in_foreground();
         wait_notice.look(engine, board, events);
-        match traces.tell(board.began()) {
+        match traces.print(board.began()) {
             Err(_) if signals.is_terminal_lost() => {}
             printed => printed?,
         }
@@ -511,7 +511,7 @@ fn show(
             watcher.look(Tsc.now());
             report_reopen_failures(events);
         }
-        // A table that stays would be written over: events are printed once it is gone.
+        // Events would overwrite the table, so they are printed when it is gone.
         if !(screen.is_drawn() && events_wait) {
             events.print();
         }
@@ -531,8 +531,7 @@ fn show(
             Screen::None if lines && printed::err_takes(Instant::now()) => {
                 drop(plain::line(&recent, &whole, &mut printed::err()));
             }
-            // A shell that has the terminal meanwhile is not written over.
-            // The run does not wait for a pipe without a reader.
+            // Nothing is printed while a shell has the terminal, and the run does not wait for a pipe without a reader.
             Screen::Free | Screen::None => {}
         }
         last = now;
@@ -540,28 +539,27 @@ fn show(
     Ok(())
 }
 
-/// Reports the logs that could not be opened again since the last call.
+/// Reports logs that could not be reopened since the last call.
 fn report_reopen_failures(events: &Events) {
     for (path, why) in take_reopen_failures() {
         let path = path.display().to_string();
-        let message =
-            format!("{path} was not opened again: {why}; lines go to the file that is open, and the run tries again");
+        let message = format!("{path} was not reopened: {why}; lines go to the open file, and the run tries again");
         events.record(NewEvent::new(EventName::LogNotReopened, message).with("file", path).with("why", why));
     }
 }
 
-/// Traces that come from the workers, told as they come.
+/// Prints the traces that come from the workers.
 struct Traces {
-    told: Receiver<Story>,
-    /// Else to standard error.
+    received: Receiver<Story>,
+    /// True for standard output, false for standard error.
     to_stdout: bool,
     frequency: Frequency,
-    /// How many have been told.
+    /// Number of printed traces.
     count: Cell<u64>,
 }
 
 impl Traces {
-    /// Reports that no packet was traced, where some were to be.
+    /// Reports that `--trace` traced no packet.
     fn report_none(&self, arguments: &args::Run, events: &Events) {
         if arguments.trace.is_some() && self.count.get() == 0 {
             let why = if arguments.filter.is_some() { "no packet matched --filter" } else { "no packet entered" };
@@ -569,10 +567,10 @@ impl Traces {
         }
     }
 
-    fn tell(&self, began: Ticks) -> io::Result<()> {
-        while let Ok(story) = self.told.try_recv() {
+    fn print(&self, began: Ticks) -> io::Result<()> {
+        while let Ok(story) = self.received.try_recv() {
             self.count.set(self.count.get() + 1);
-            let text = story.tell(began, self.frequency);
+            let text = story.text(began, self.frequency);
             if self.to_stdout {
                 writeln!(printed::out(), "{text}")?;
             } else {
@@ -583,11 +581,11 @@ impl Traces {
     }
 }
 
-/// Reports how many of the dropped packets are in their file. Returns what went wrong.
+/// Reports how many dropped packets are in their file. Returns the error of the file, if any.
 fn report_drops(tally: &Tally, arguments: &args::Run, events: &Events) -> Option<String> {
     let (written, lost) = (tally.written.load(Ordering::Relaxed), tally.lost.load(Ordering::Relaxed));
     let path = arguments.drops.as_deref().unwrap_or(Path::new("")).display().to_string();
-    let missed = if lost > 0 { format!("; {lost} more are not in it") } else { String::new() };
+    let missed = if lost > 0 { format!("; {lost} more are missing") } else { String::new() };
     let message = format!("{written} dropped packets written to {path}{missed}");
     let event = NewEvent::new(EventName::DropsWritten, message).with("file", path).with("written", written);
     events.record(event.with("lost", lost));

@@ -1,4 +1,5 @@
-//! What a command line names: a configuration file, a use case, a function by itself, or what comes by standard input or another open pipe.
+//! Pipelines named on the command line: a configuration file, a use case, a single function, standard input or another
+//! open pipe.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_pipeline::{Problems, Source, built_in, is_built_in};
 
-/// The text that `pipeline` names, with settings.
+/// Reads the configuration that `pipeline` names, and adds settings.
 pub(crate) fn source(pipeline: &str, sets: &[String]) -> Result<Source, Problems> {
     if let Some(read) = built_in(pipeline, sets) {
         return read;
@@ -22,11 +23,11 @@ pub(crate) fn source(pipeline: &str, sets: &[String]) -> Result<Source, Problems
     Ok(sets.iter().fold(source, Source::set))
 }
 
-/// What is named without a use case.
+/// An input that is not built in.
 enum Input<'a> {
-    /// A file of any name.
+    /// A file.
     File(&'a Path),
-    /// One that this process has open, such as a shell's `<(forebay usecase gw)`.
+    /// An open descriptor of this process, such as a shell's `<(forebay usecase gw)`.
     Open(&'a Path),
     /// `-`.
     Standard,
@@ -38,21 +39,22 @@ impl<'a> Input<'a> {
         let open = ["/dev/fd", "/dev/stdin", "/proc/self/fd"].iter().any(|open| path.starts_with(open));
         match pipeline {
             "-" => Self::Standard,
-            // A file that a shell has redirected is one like any other.
+            // A redirected file is read like any other file.
             _ if open && !path.is_file() => Self::Open(path),
             _ => Self::File(path),
         }
     }
 }
 
-/// What `pipeline` names, as another process finds it, or this one at another time; nothing where that cannot be.
+/// Returns a name for `pipeline` that another process, or this one later, can open; `None` for standard input and
+/// pipes.
 pub(crate) fn origin(pipeline: &str) -> Option<String> {
     if is_built_in(pipeline) {
         return Some(pipeline.to_owned());
     }
     match Input::of(pipeline) {
         Input::File(path) => {
-            // What a descriptor stands for is another thing elsewhere.
+            // The descriptor's name means something else in another process: use the file's path.
             let path = if path.starts_with("/dev") || path.starts_with("/proc") {
                 path.canonicalize().unwrap_or_else(|_| PathBuf::from(path))
             } else {

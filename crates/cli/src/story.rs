@@ -1,4 +1,4 @@
-//! A traced packet's way through the modules, in words.
+//! Formats the path of a traced packet through the modules.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use forebay_units::{Frequency, Ticks};
 use crate::decode::{changes, fields};
 use crate::trace::{Call, End, Story};
 
-/// What a pipeline's parts are called.
+/// Names of a pipeline's modules, ports and flows.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     modules: Vec<ModuleNames>,
@@ -24,7 +24,7 @@ struct ModuleNames {
 }
 
 impl Names {
-    /// The names in a graph.
+    /// Returns the names in a graph.
     pub(crate) fn of(telemetry: &Telemetry) -> Self {
         let modules = telemetry.modules.iter().map(|module| ModuleNames {
             name: module.name.clone(),
@@ -42,21 +42,22 @@ impl Names {
         self.modules.get(module).map_or("?", |names| &names.name)
     }
 
-    /// Why and where a packet was dropped, as the report counts it: `module.reason`, `port.refused`, `unwanted`.
+    /// Returns the reason and the module or port of a drop, as in the report: `module.reason`, `port.refused`,
+    /// `unwanted`.
     pub(crate) fn reason(&self, site: DropSite, reason: &str) -> String {
         match site {
-            // A defect of the function, counted for the whole worker.
+            // A defect of the function; it is counted for the whole worker.
             DropSite::Module(_) if reason == "no_gate" => reason.to_owned(),
             DropSite::Module(module) => format!("{}.{reason}", self.module(module)),
-            // The bin is told as the port after the last.
+            // The port after the last one stands for discarded packets.
             DropSite::Port(port) => self.ports.get(port).map_or(reason.to_owned(), |name| format!("{name}.{reason}")),
         }
     }
 }
 
 impl Story {
-    /// The story in words; `start` is when the run began.
-    pub(crate) fn tell(&self, start: Ticks, frequency: Frequency) -> String {
+    /// Formats the story; `start` is the start of the run.
+    pub(crate) fn text(&self, start: Ticks, frequency: Frequency) -> String {
         let mut text = String::new();
         let port = self.names.ports.get(self.port).map_or("?", String::as_str);
         let micros = frequency.micros(self.arrival.since(start).0 as f64);
@@ -67,12 +68,12 @@ impl Story {
         };
         let _ = writeln!(text, "packet {} from {port} at {micros:.3} us, flow {flow}", self.number);
         let _ = writeln!(text, "  {}", summary(&self.frame));
-        self.calls.iter().for_each(|call| call.tell(&mut text));
+        self.calls.iter().for_each(|call| call.write(&mut text));
         let end = match *end {
             End::Left(port, _) => format!("left by {}", names.ports.get(port).map_or("?", String::as_str)),
             End::Dropped(site, reason) => format!("dropped: {}", names.reason(site, reason)),
             End::Consumed(module, reason) => format!("consumed: {}.{reason}", names.module(module)),
-            End::Unfinished => "still under way when watching ended".to_owned(),
+            End::Unfinished => "still in flight when the trace ended".to_owned(),
         };
         let _ = writeln!(text, "  {end}");
         text
@@ -80,13 +81,13 @@ impl Story {
 }
 
 impl Call {
-    fn tell(&self, text: &mut String) {
+    fn write(&self, text: &mut String) {
         let known = self.names.modules.get(self.module);
         let function = known.map_or("?", |names| names.function);
         let gate = match self.decision {
             Decision::Out(gate) => {
                 let gates = known.map_or(&[][..], |names| &names.gates);
-                // A single gate says nothing.
+                // A single gate needs no name.
                 if gates.len() == 1 {
                     String::new()
                 } else {
@@ -105,7 +106,7 @@ impl Call {
     }
 }
 
-/// A frame's headers in one line.
+/// Formats a frame's headers in one line.
 pub(crate) fn summary(frame: &[u8]) -> String {
     let shown = ["length", "eth.src", "eth.dst", "vlan.outer.id", "vlan.id", "eth.type"];
     let skipped = ["ipv4.dscp", "ipv4.ecn", "ipv4.length", "ipv4.id", "ipv4.fragment", "ipv4.checksum"];

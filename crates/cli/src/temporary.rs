@@ -1,5 +1,4 @@
-//! What a command leaves for its time only: its temporary files, and the processes that it starts. A signal ends it with all
-//! of them.
+//! Temporary files and child processes of a command. A signal that ends the command also removes them.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -12,18 +11,20 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use tempfile::TempDir;
 
-/// A folder that all temporary files of this process go to; with it they are gone, also where a signal ends the process.
+/// Creates the folder of all temporary files of this process. It is removed at the end, also if a signal ends the
+/// process.
 pub(crate) fn folder() -> anyhow::Result<TempDir> {
     let parent = std::env::temp_dir();
-    let told = || format!("{}: a temporary folder is needed there (TMPDIR names another place)", parent.display());
+    let context =
+        || format!("{}: cannot create a temporary folder there (TMPDIR sets another parent)", parent.display());
     let ignored = ignored();
-    // Who started this with `nohup`, or in the background of a script, has said that a signal is not to end it. The others wait
-    // from here on, before there is anything to remove.
+    // Signals that are already ignored (`nohup`, background jobs of a script) stay ignored. Handle the others from here
+    // on, before there is a file to remove.
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP].iter().filter(|signal| ignored >> (**signal - 1) & 1 == 0))?;
-    let folder = tempfile::Builder::new().prefix("forebay-").tempdir().with_context(told)?;
+    let folder = tempfile::Builder::new().prefix("forebay-").tempdir().with_context(context)?;
     let path = folder.path().to_owned();
-    // Once a process; whoever asked first keeps it.
+    // The process has one such folder: the first call sets it.
     if tempfile::env::override_temp_dir(&path).is_ok() {
         std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             if let Some(signal) = signals.forever().next() {
@@ -35,10 +36,10 @@ pub(crate) fn folder() -> anyhow::Result<TempDir> {
     Ok(folder)
 }
 
-/// Removes a folder that others may still be writing new files to.
+/// Removes a folder to which other processes may still be writing files.
 fn remove(folder: &Path) {
-    // Under another name nobody finds it to put more into it, however fast they are. A file that is being made just then may
-    // still arrive between the look and the removal.
+    // After the rename, other processes cannot find the folder to create more files. A file that is being created at
+    // that moment may still appear after the listing, so try again.
     let away = folder.with_extension("gone");
     let folder = if std::fs::rename(folder, &away).is_ok() { away.as_path() } else { folder };
     for _ in 0..100 {
@@ -48,21 +49,18 @@ fn remove(folder: &Path) {
     }
 }
 
-/// The signals that this process ignores, a bit each from 1 (proc_pid_status(5), `SigIgn`).
+/// Returns the ignored signals of this process as a bit mask that begins with signal 1 (proc_pid_status(5), `SigIgn`).
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// Ends this process when the one that started it for a comparison or a count ends, or has ended.
+/// Makes this process end when its parent ends. A parent starts it for a comparison or a count.
 pub(crate) fn follow_parent() -> anyhow::Result<()> {
     let Some(parent) = std::env::var(PARENT).ok().and_then(|parent| parent.parse().ok()) else { return Ok(()) };
     set_parent_process_death_signal(Some(Signal::TERM))?;
-    anyhow::ensure!(
-        getppid().map(Pid::as_raw_pid) == Some(parent),
-        "process {parent} ({PARENT}) is not there any more"
-    );
+    anyhow::ensure!(getppid().map(Pid::as_raw_pid) == Some(parent), "process {parent} ({PARENT}) has ended");
     Ok(())
 }
 
@@ -71,7 +69,7 @@ mod tests {
     use super::remove;
 
     #[test]
-    fn a_folder_goes_while_others_write_to_it() {
+    fn a_folder_is_removed_while_others_write_to_it() {
         for _ in 0..20 {
             let folder = tempfile::tempdir().expect("a folder");
             let path = folder.path().to_owned();

@@ -1,6 +1,7 @@
-//! Follows single packets through the graph, and hands on what is dropped: for as many as want to know.
+//! Traces single packets through the graph and forwards dropped packets to their receivers.
 //!
-//! This runs on the workers' threads, so it only copies: the words are found by [`story`](crate::story) on another.
+//! This code runs on the workers' threads, so it only copies data. [`story`](crate::story) turns the data into text on
+//! another thread.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Sender, channel, sync_channel};
@@ -15,33 +16,33 @@ use forebay_measure::{Clock, Tsc};
 use forebay_packet::Packet;
 use forebay_units::Ticks;
 
-use crate::drops::{DropQueue, DropSender, tell_drops};
+use crate::drops::{DropQueue, DropSender, report_drops};
 use crate::filter::Filter;
 use crate::story::Names;
 
-/// What happened to one traced packet.
+/// The path of one traced packet.
 #[derive(Debug)]
 pub(crate) struct Story {
-    /// What modules and ports were called where it entered.
+    /// Names of modules and ports when the packet entered.
     pub(crate) names: Arc<Names>,
-    /// Which of the traced packets, from 1.
+    /// Number of the packet among the traced ones, from 1.
     pub(crate) number: u64,
-    /// The port that it entered by.
+    /// The port by which it entered.
     pub(crate) port: usize,
-    /// When it arrived.
+    /// Arrival time.
     pub(crate) arrival: Ticks,
     /// The frame as it entered.
     pub(crate) frame: Vec<u8>,
-    /// The calls that it was in.
+    /// The calls that processed the packet.
     pub(crate) calls: Vec<Call>,
-    /// How it ended, and what things were called there.
+    /// The packet's end, and the names at that time.
     pub(crate) end: (Arc<Names>, End),
 }
 
-/// A call that a traced packet was in.
+/// A call that processed a traced packet.
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// What modules were called: it may have been held while the pipeline changed.
+    /// Names at the time of the call. A packet may be held while the pipeline changes.
     pub(crate) names: Arc<Names>,
     pub(crate) module: usize,
     pub(crate) batch: usize,
@@ -50,40 +51,40 @@ pub(crate) struct Call {
     pub(crate) after: Vec<u8>,
 }
 
-/// How a traced packet's way ended.
+/// The end of a traced packet's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// By a port, as one of a flow.
+    /// Sent by a port; the flow is the second value.
     Left(usize, Option<usize>),
     Dropped(DropSite, &'static str),
     Consumed(usize, &'static str),
-    /// The watching ended first.
+    /// The trace ended before the packet.
     Unfinished,
 }
 
-/// Somebody who wants to know the ways of packets.
+/// A trace of packets for one receiver.
 pub(crate) struct Tracer {
     filter: Option<Filter>,
-    /// How many are still to be chosen.
-    left: u64,
+    /// Number of packets still to be traced.
+    remaining: u64,
     chosen: u64,
-    /// Marks and stories of those under way, oldest first.
-    under_way: VecDeque<(u8, Story)>,
+    /// Marks and stories of packets in flight, oldest first.
+    in_flight: VecDeque<(u8, Story)>,
     stories: Sender<Story>,
 }
 
 impl Tracer {
-    /// Traces the next `count` packets that `filter` means.
+    /// Traces the next `count` packets that match `filter`.
     pub(crate) fn new(count: u64, filter: Option<Filter>, stories: Sender<Story>) -> Self {
-        Self { filter, left: count, chosen: 0, under_way: VecDeque::new(), stories }
+        Self { filter, remaining: count, chosen: 0, in_flight: VecDeque::new(), stories }
     }
 
     fn wants(&self, packet: &Packet) -> bool {
-        self.left > 0 && self.filter.as_ref().is_none_or(|filter| filter.matches(packet.data()))
+        self.remaining > 0 && self.filter.as_ref().is_none_or(|filter| filter.matches(packet.data()))
     }
 
     fn enter(&mut self, mark: u8, names: &Arc<Names>, port: usize, packet: &Packet) {
-        self.left -= 1;
+        self.remaining -= 1;
         self.chosen += 1;
         let story = Story {
             names: Arc::clone(names),
@@ -94,49 +95,49 @@ impl Tracer {
             calls: Vec::new(),
             end: (Arc::clone(names), End::Unfinished),
         };
-        self.under_way.push_back((mark, story));
+        self.in_flight.push_back((mark, story));
     }
 
     fn visit(&mut self, names: &Arc<Names>, visit: &Visit<'_>) {
-        if let Some((_, story)) = self.under_way.iter_mut().find(|(mark, _)| *mark == visit.mark) {
+        if let Some((_, story)) = self.in_flight.iter_mut().find(|(mark, _)| *mark == visit.mark) {
             let (&Visit { module, batch, decision, before, after, .. }, names) = (visit, Arc::clone(names));
             story.calls.push(Call { names, module, batch, decision, before: before.to_vec(), after: after.to_vec() });
         }
     }
 
-    /// Tells the story of the packet with this mark; whether there was one.
+    /// Sends the story of the packet with this mark. Returns false if this tracer does not follow it.
     fn end(&mut self, mark: u8, names: &Arc<Names>, end: End) -> bool {
-        let Some(at) = self.under_way.iter().position(|(of, _)| *of == mark) else { return false };
-        if let Some((_, story)) = self.under_way.remove(at) {
-            // Nobody may listen any more.
+        let Some(at) = self.in_flight.iter().position(|(of, _)| *of == mark) else { return false };
+        if let Some((_, story)) = self.in_flight.remove(at) {
+            // The receiver may have gone away; ignore the send error.
             let _ = self.stories.send(Story { end: (Arc::clone(names), end), ..story });
         }
         true
     }
 }
 
-/// Those that the end found under way are told as far as they came.
+/// Sends the unfinished stories of packets in flight.
 impl Drop for Tracer {
     fn drop(&mut self) {
-        for (_, story) in self.under_way.drain(..) {
+        for (_, story) in self.in_flight.drain(..) {
             let _ = self.stories.send(story);
         }
     }
 }
 
-/// All who watch the packets of a run. A packet has one mark, whoever follows it.
+/// All observers of the packets of a run. Tracers that follow the same packet share its mark.
 #[derive(Default)]
 struct Watchers {
     tracers: Vec<(u64, Tracer)>,
-    /// Numbers tracers.
+    /// Number of the last observer.
     added: u64,
     drops: Option<DropSender>,
-    /// Those who are sent what is dropped.
+    /// Receivers of dropped packets.
     queues: Vec<(u64, DropQueue)>,
     marks: Marks,
 }
 
-/// Which marks packets under way have, and how many follow each.
+/// The marks of packets in flight, with the number of tracers that follow each.
 struct Marks {
     followers: [u32; 256],
     used: usize,
@@ -150,8 +151,8 @@ impl Default for Marks {
 }
 
 impl Marks {
-    /// A mark that nobody has. They are taken in turn, so that one is free for long before it is used again: a copy of a
-    /// packet that has ended still bears it.
+    /// Takes an unused mark. Marks are taken in turn, so that a mark stays unused for a long time: a copy of a packet
+    /// that has ended still carries its mark.
     fn take(&mut self) -> Option<u8> {
         if self.used == usize::from(u8::MAX) {
             return None;
@@ -176,7 +177,7 @@ impl Marks {
     }
 }
 
-/// The mark that follows: 1 to 255, in a ring.
+/// Returns the next mark: 1 to 255, then 1 again.
 fn after(mark: u8) -> u8 {
     mark.checked_add(1).unwrap_or(1)
 }
@@ -188,7 +189,7 @@ impl Watchers {
         if wanting.peek().is_none() {
             return 0;
         }
-        // Packets beyond the last mark are not followed until some have ended.
+        // All marks are in use: packets are not traced until others have ended.
         let Some(mark) = marks.take() else { return 0 };
         for (_, tracer) in wanting {
             marks.follow(mark);
@@ -211,21 +212,21 @@ impl Watchers {
         self.queues.retain(|(known, _)| *known != number);
         if let Some(at) = self.tracers.iter().position(|(known, _)| *known == number) {
             let (_, tracer) = self.tracers.swap_remove(at);
-            tracer.under_way.iter().for_each(|(mark, _)| self.marks.leave(*mark));
+            tracer.in_flight.iter().for_each(|(mark, _)| self.marks.leave(*mark));
         }
     }
 
     fn is_done(&self) -> bool {
-        let seen = |(_, tracer): &(u64, Tracer)| tracer.left == 0 && tracer.under_way.is_empty();
+        let seen = |(_, tracer): &(u64, Tracer)| tracer.remaining == 0 && tracer.in_flight.is_empty();
         self.drops.is_none() && self.queues.is_empty() && self.tracers.iter().all(seen)
     }
 }
 
-/// Where all who watch a run meet. Workers that are watched are slow, and may well wait for each other.
+/// The shared registry of a run's observers. Workers lock it, so observed workers are slow and may wait for each other.
 #[derive(Clone, Default)]
 pub(crate) struct Hub(Arc<Mutex<Watchers>>);
 
-/// The most packets that are followed at one go.
+/// Maximum number of packets of one trace.
 const MOST: u64 = 100_000;
 
 impl Hub {
@@ -233,7 +234,7 @@ impl Hub {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to trace; until when is told by the number.
+    /// Adds a trace. Returns the number that removes it.
     pub(crate) fn add(&self, tracer: Tracer) -> u64 {
         let mut watchers = self.watchers();
         watchers.added += 1;
@@ -242,41 +243,41 @@ impl Hub {
         number
     }
 
-    /// Has all that is dropped written.
+    /// Writes all dropped packets to `drops`.
     pub(crate) fn write_drops(&self, drops: DropSender) {
         self.watchers().drops = Some(drops);
     }
 
-    /// An observer for each worker, also those that will join.
+    /// Returns an observer for each worker, including workers that join later.
     pub(crate) fn observers(&self) -> forebay_instance::Watch {
         let hub = self.clone();
         Box::new(move |_| Some(Box::new(Eye { hub: hub.clone(), names: Arc::default() })))
     }
 
-    /// The run is over: tells what is still to be told, and finishes files.
+    /// Ends all traces at the end of the run: sends unfinished stories and completes files.
     pub(crate) fn finish(&self) {
         *self.watchers() = Watchers::default();
     }
 
-    /// Has the next `count` packets of a running pipeline followed that `filter` means: their ways, in words. For the socket.
+    /// Traces the next `count` packets of a running pipeline that match `filter`, as text. Serves the socket.
     pub(crate) fn follow(&self, instance: &dyn Instance, count: u64, filter: Option<&str>) -> Result<Stories, String> {
         if !(1..=MOST).contains(&count) {
             return Err(format!("{count} packets: allowed are 1 to {MOST}"));
         }
         let filter = filter.map(|text| text.parse::<Filter>().map_err(|error| error.to_string())).transpose()?;
-        let (stories, told) = channel::<Story>();
+        let (stories, raw_stories) = channel::<Story>();
         let (lines, out) = channel();
         let (began, frequency) = (instance.board().began(), Tsc.frequency());
-        let tell = move || {
-            // Ends with the tracer, or when nobody listens.
-            while let Ok(story) = told.recv() {
-                if lines.send(story.tell(began, frequency)).is_err() {
+        let render = move || {
+            // Ends with the tracer, or when the receiver has gone away.
+            while let Ok(story) = raw_stories.recv() {
+                if lines.send(story.text(began, frequency)).is_err() {
                     break;
                 }
             }
         };
-        let teller = std::thread::Builder::new().name("trace".to_owned()).spawn(tell);
-        teller.map_err(|error| format!("no thread to tell the packets' ways: {error}"))?;
+        let thread = std::thread::Builder::new().name("trace".to_owned()).spawn(render);
+        thread.map_err(|error| format!("cannot start the thread that prints traces: {error}"))?;
         let following = Following { hub: self.clone(), number: self.add(Tracer::new(count, filter, stories)) };
         instance.observe(self.observers());
         Ok(Stories { packets: out, watching: Box::new(following) })
@@ -284,13 +285,13 @@ impl Hub {
 }
 
 impl Hub {
-    /// Has what is dropped from now on sent, of the packets that `filter` means. For the socket.
+    /// Sends packets that are dropped from now on and match `filter`. Serves the socket.
     pub(crate) fn follow_drops(&self, instance: &dyn Instance, filter: Option<&str>) -> Result<Drops, String> {
         let filter = filter.map(|text| text.parse::<Filter>().map_err(|error| error.to_string())).transpose()?;
         let (queue, raw, lost) = DropQueue::new(filter);
-        let (told, packets) = sync_channel(64);
-        let teller = std::thread::Builder::new().name("drops".to_owned()).spawn(move || tell_drops(&raw, &told));
-        teller.map_err(|error| format!("no thread to tell of dropped packets: {error}"))?;
+        let (reports, packets) = sync_channel(64);
+        let thread = std::thread::Builder::new().name("drops".to_owned()).spawn(move || report_drops(&raw, &reports));
+        thread.map_err(|error| format!("cannot start the thread that reports dropped packets: {error}"))?;
         let mut watchers = self.watchers();
         watchers.added += 1;
         let number = watchers.added;
@@ -302,7 +303,7 @@ impl Hub {
     }
 }
 
-/// Ends the watching when it is dropped.
+/// Removes the observer when it is dropped.
 struct Following {
     hub: Hub,
     number: u64,
@@ -314,7 +315,7 @@ impl Drop for Following {
     }
 }
 
-/// What the watchers see of one worker, and by which names it calls things.
+/// The observer of one worker, with the names of the worker's modules and ports.
 struct Eye {
     hub: Hub,
     names: Arc<Names>,

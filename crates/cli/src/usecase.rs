@@ -8,7 +8,8 @@ use crate::printed;
 pub(crate) fn print(name: &str, sets: &[String]) -> anyhow::Result<()> {
     let name = name.strip_prefix("usecase:").unwrap_or(name);
     let source = forebay_pipeline::usecase(name, sets)?;
-    // What is no parameter of the use case would have to be merged into the text, losing its layout.
+    // Accept only parameters of the use case. Other settings would have to be merged into the text, which would lose
+    // its layout.
     let known =
         || forebay_pipeline::usecases().iter().filter(|case| case.name == name).flat_map(|case| case.parameters);
     for set in sets {
@@ -16,7 +17,7 @@ pub(crate) fn print(name: &str, sets: &[String]) -> anyhow::Result<()> {
         if known().all(|parameter| parameter.name != key) {
             let names: Vec<_> = known().map(|parameter| parameter.name).collect();
             let near = forebay_pipeline::nearest(key, names.iter().copied());
-            anyhow::bail!("usecase:{name} has no parameter '{key}'{near}: it has {}", names.join(", "));
+            anyhow::bail!("usecase:{name} has no parameter '{key}'{near}; allowed are {}", names.join(", "));
         }
     }
     Ok(write!(printed::out(), "{}", source.text())?)

@@ -1,4 +1,4 @@
-//! Parameters as a JSON Schema describes them, in words.
+//! Describes parameters of a JSON Schema in words.
 
 use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
@@ -8,16 +8,16 @@ use serde_json::Value;
 /// A parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Parameter {
-    /// Its name.
+    /// The name.
     pub(super) name: String,
-    /// What it may be.
+    /// The allowed values.
     #[serde(rename = "type")]
     pub(super) kind: String,
-    /// Whether it must be given.
+    /// True if the parameter must be given.
     pub(super) required: bool,
-    /// What it is when it is not given, where that can be said in a word.
+    /// The default, if it can be written in a word.
     pub(super) default: Option<String>,
-    /// What it does.
+    /// The description.
     pub(super) help: String,
 }
 
@@ -34,13 +34,13 @@ impl From<&forebay_pipeline::Parameter> for Parameter {
     }
 }
 
-/// The parameters that a schema describes.
+/// Returns the parameters that a schema describes.
 pub(super) fn parameters(schema: fn(&mut SchemaGenerator) -> Schema) -> Vec<Parameter> {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
     let schema = schema(&mut settings.into_generator()).to_value();
     if !schema["properties"].is_object() {
-        // Not a mapping: all of it is one value.
+        // The schema is no mapping: the parameter is the whole value.
         let help = schema["description"].as_str().unwrap_or_default().to_owned();
         let whole = Parameter {
             name: "(the value itself)".to_owned(),
@@ -61,14 +61,15 @@ pub(super) fn parameters(schema: fn(&mut SchemaGenerator) -> Schema) -> Vec<Para
     all
 }
 
-/// The keys of a mapping, those that must be there first, each followed by its own: `timeouts`, then `timeouts.udp`.
+/// Collects the keys of a mapping, required ones first. Each key is followed by its own keys: `timeouts`, then
+/// `timeouts.udp`.
 fn keys(within: &str, schema: &Value, all: &mut Vec<Parameter>) {
     let required = |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|it| it == name));
     let mut properties: Vec<_> = schema["properties"].as_object().into_iter().flatten().collect();
     properties.sort_by_key(|(name, _)| (!required(name), *name));
     for (name, of) in properties {
         let path = format!("{within}{name}");
-        // Alternatives may have keys in common.
+        // Alternatives may share keys.
         if all.iter().all(|known| known.name != path) {
             all.push(Parameter {
                 name: path.clone(),
@@ -82,7 +83,7 @@ fn keys(within: &str, schema: &Value, all: &mut Vec<Parameter>) {
     }
 }
 
-/// The keys of whatever a value may be: of a mapping, of those in a list (`backends[].weight`), of several forms.
+/// Collects the keys of every form of a value: of a mapping, of a list's items (`backends[].weight`), of alternatives.
 fn keys_of_alternatives(path: &str, of: &Value, all: &mut Vec<Parameter>) {
     keys(&format!("{path}."), of, all);
     if let Some(items) = of.get("items") {
@@ -93,20 +94,20 @@ fn keys_of_alternatives(path: &str, of: &Value, all: &mut Vec<Parameter>) {
     }
 }
 
-/// A default as it is written. Of a mapping what it leaves out says nothing: its keys have defaults of their own.
+/// Formats a default. Keys without a value are left out of a mapping: they have their own defaults.
 fn stated(default: &Value) -> Option<String> {
     match default {
         Value::Null => None,
         Value::Object(keys) => {
-            let said = keys.iter().filter(|(_, value)| !value.is_null());
-            let said: serde_json::Map<_, _> = said.map(|(key, value)| (key.clone(), value.clone())).collect();
-            (!said.is_empty()).then(|| Value::Object(said).to_string())
+            let given = keys.iter().filter(|(_, value)| !value.is_null());
+            let given: serde_json::Map<_, _> = given.map(|(key, value)| (key.clone(), value.clone())).collect();
+            (!given.is_empty()).then(|| Value::Object(given).to_string())
         }
         other => Some(other.to_string()),
     }
 }
 
-/// What a value may be, in words.
+/// Describes the allowed values in words.
 fn kind(schema: &Value) -> String {
     if let Some(only) = schema.get("const") {
         return only.to_string().replace('"', "");
@@ -147,7 +148,7 @@ fn kind(schema: &Value) -> String {
     }
 }
 
-/// A list of alternatives reads badly without parentheses.
+/// Puts alternatives in parentheses inside a list.
 fn kind_in_list(items: &Value) -> String {
     let kind = kind(items);
     if kind.contains(" or ") { format!("({kind})") } else { kind }

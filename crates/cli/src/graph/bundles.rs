@@ -1,7 +1,7 @@
-//! Equal branches of a graph as one, so that a gateway of 64 branches is a drawing of one.
+//! Draws equal branches of a graph once, so that a gateway with 64 branches looks like one with a single branch.
 //!
-//! Two branches are equal where they have the same functions on the same workers, with gates of the same names, and
-//! leave to the same modules and ports. Modules that also get packets from elsewhere belong to no branch.
+//! Two branches are equal if they have the same functions on the same workers, with gates of the same names, and lead
+//! to the same modules and ports. A module that also receives packets from elsewhere belongs to no branch.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -10,38 +10,38 @@ use forebay_protocol::graph::GraphReport;
 /// A graph whose equal branches are drawn once.
 pub(crate) struct Drawing<'g> {
     pub(crate) graph: &'g GraphReport,
-    /// Ports by which packets enter, those alike together.
+    /// Ports by which packets enter; equal ones are grouped.
     pub(crate) roots: Vec<Root>,
-    /// Modules, those alike together.
+    /// Modules; equal ones are grouped.
     pub(crate) bundles: Vec<Bundle>,
 }
 
-/// Ports by which packets enter.
+/// Equal ports by which packets enter.
 pub(crate) struct Root {
-    /// Their numbers in the graph.
+    /// Indices in the graph.
     pub(crate) ports: Vec<usize>,
     pub(crate) to: End,
 }
 
-/// Modules that do the same in equal branches; mostly one.
+/// Modules at the same position of equal branches; usually one.
 pub(crate) struct Bundle {
-    /// Their numbers in the graph.
+    /// Indices in the graph.
     pub(crate) modules: Vec<usize>,
     pub(crate) ways: Vec<Way>,
-    /// From how many other bundles and roots packets come.
+    /// Number of other bundles and roots that send packets here.
     pub(crate) feeders: usize,
 }
 
 /// Gates that lead to the same bundle.
 pub(crate) struct Way {
-    /// Their names.
+    /// Names of the gates.
     pub(crate) gates: Vec<String>,
-    /// Whether they are neighbours in the module's list.
+    /// True if the gates are adjacent in the module's list.
     pub(crate) consecutive: bool,
     pub(crate) to: End,
 }
 
-/// Where a way ends.
+/// The end of a way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum End {
     Bundle(usize),
@@ -49,7 +49,7 @@ pub(crate) enum End {
     Drop,
 }
 
-/// Where an edge of the graph leads.
+/// The target of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Target {
     Module(usize),
@@ -57,16 +57,16 @@ enum Target {
     Drop,
 }
 
-/// The graph by numbers. Sources, which are ports by which packets enter, are nodes behind the modules.
+/// The graph by indices. Nodes are modules, followed by source ports.
 struct Shape<'g> {
     graph: &'g GraphReport,
-    /// By module: gates and where they lead.
+    /// For each module, its gates and their targets.
     gates: Vec<Vec<(&'g str, Target)>>,
-    /// By port: where its packets go.
+    /// For each port, the target of its packets.
     entries: Vec<Option<Target>>,
-    /// By module: the nodes that its packets come from.
+    /// For each module, the nodes that send packets to it.
     feeders: Vec<BTreeSet<usize>>,
-    /// By module, when a walk over the tree of dominators enters and leaves it.
+    /// For each module, the times at which a walk over the dominator tree enters and leaves it.
     spans: Vec<(usize, usize)>,
 }
 
@@ -76,7 +76,7 @@ impl<'g> Drawing<'g> {
         Shape::of(graph).drawing(true)
     }
 
-    /// Every module and port by itself.
+    /// Draws every module and port separately.
     pub(crate) fn full(graph: &'g GraphReport) -> Self {
         Shape::of(graph).drawing(false)
     }
@@ -116,8 +116,8 @@ impl<'g> Shape<'g> {
         shape
     }
 
-    /// By module, its span in the tree of dominators: a module dominates those whose spans are within its own. Modules
-    /// are in topological order; edges that lead back, which Forebay does not make, are left out.
+    /// Returns the span of each module in the dominator tree. A module dominates the modules whose spans are within its
+    /// own. Modules are in topological order; edges that lead back are ignored (Forebay makes none).
     fn dominators(&self) -> Vec<(usize, usize)> {
         let modules = self.graph.modules.len();
         // The root of the tree, above all sources.
@@ -139,9 +139,9 @@ impl<'g> Shape<'g> {
         let mut below = vec![Vec::new(); nodes];
         (0..top).for_each(|node| below[above[node]].push(node));
         let (mut spans, mut clock, mut pending) = (vec![(0, 0); nodes], 0, vec![(top, false)]);
-        while let Some((node, left)) = pending.pop() {
+        while let Some((node, is_leaving)) = pending.pop() {
             clock += 1;
-            if left {
+            if is_leaving {
                 spans[node].1 = clock;
             } else {
                 spans[node].0 = clock;
@@ -157,13 +157,13 @@ impl<'g> Shape<'g> {
         (from..to).contains(&start)
     }
 
-    /// Returns the properties in which the first modules of equal branches agree.
+    /// Returns the properties of the first module that must agree in equal branches.
     fn first(&self, module: usize) -> (&'g str, &'g [usize], bool, usize) {
         let described = &self.graph.modules[module];
         (described.function.as_str(), &described.workers, described.folded.is_some(), self.gates[module].len())
     }
 
-    /// The branch that begins with `start`, in words that are the same for equal ones.
+    /// Describes the branch that begins with `start`. Equal branches have equal descriptions.
     fn branch(&self, start: usize) -> String {
         let (mut words, mut numbers, mut pending) = (String::new(), HashMap::new(), vec![Target::Module(start)]);
         while let Some(target) = pending.pop() {
@@ -186,8 +186,8 @@ impl<'g> Shape<'g> {
         words
     }
 
-    /// Groups targets that begin equal branches, by their places in `targets`; `feeders` has the node that each comes
-    /// from.
+    /// Groups targets that begin equal branches. A group has indices into `targets`; `feeders` has the node before each
+    /// target.
     fn groups(&self, targets: &[Target], feeders: &[usize], bundle: bool) -> Vec<Vec<usize>> {
         let own = |at: usize| match targets[at] {
             Target::Module(module) if self.feeders[module].iter().eq([&feeders[at]]) => Some(module),
@@ -198,7 +198,7 @@ impl<'g> Shape<'g> {
             alike.entry(self.first(module)).or_default().insert(module);
         }
         let key = |at: usize| match own(at) {
-            // A branch by itself is not compared.
+            // A single branch needs no comparison.
             Some(module) if bundle && alike[&self.first(module)].len() > 1 => self.branch(module),
             _ => format!("{:?}", targets[at]),
         };
@@ -214,7 +214,7 @@ impl<'g> Shape<'g> {
     }
 
     fn drawing(self, bundle: bool) -> Drawing<'g> {
-        let mut made = Makes { bundles: Vec::new(), known: HashMap::new(), drawn: HashSet::new() };
+        let mut made = BundleBuilder { bundles: Vec::new(), known: HashMap::new(), drawn: HashSet::new() };
         let modules = self.graph.modules.len();
         let sources: Vec<_> = self.entries.iter().enumerate().filter_map(|(port, to)| Some((port, (*to)?))).collect();
         let mut roots = Vec::new();
@@ -228,12 +228,12 @@ impl<'g> Shape<'g> {
             }
         }
         let mut next = 0;
-        // Every bundle that is made is looked at, and last the modules that nothing leads to.
-        let mut rest = 0;
+        // Process every bundle as it is created, and at the end the modules that no edge leads to.
+        let mut first_undrawn = 0;
         loop {
             if next == made.bundles.len() {
-                let Some(module) = (rest..modules).find(|module| !made.drawn.contains(module)) else { break };
-                rest = module + 1;
+                let Some(module) = (first_undrawn..modules).find(|module| !made.drawn.contains(module)) else { break };
+                first_undrawn = module + 1;
                 made.end([Target::Module(module)]);
             }
             let members = made.bundles[next].modules.clone();
@@ -268,7 +268,8 @@ impl<'g> Shape<'g> {
         Drawing { graph: self.graph, roots, bundles }
     }
 
-    /// Sources by what they are: their places in `sources`, and whether there are several of a kind.
+    /// Groups sources by port type and workers. Returns for each group whether it has several members, and indices into
+    /// `sources`.
     fn sources_by_kind(&self, sources: &[(usize, Target)], bundle: bool) -> Vec<(bool, Vec<usize>)> {
         let (mut kinds, mut known) = (Vec::<Vec<usize>>::new(), HashMap::new());
         for (at, (port, _)) in sources.iter().enumerate() {
@@ -284,16 +285,17 @@ impl<'g> Shape<'g> {
     }
 }
 
-/// Bundles as they are made.
-struct Makes {
+/// Bundles under construction.
+struct BundleBuilder {
     bundles: Vec<Bundle>,
     known: HashMap<Vec<usize>, usize>,
-    /// Modules that are in one.
+    /// Modules that are in a bundle.
     drawn: HashSet<usize>,
 }
 
-impl Makes {
-    /// Where ways end that lead to these: the bundle of all modules among them, which is made where there is none.
+impl BundleBuilder {
+    /// Returns the end of ways that lead to these targets: the bundle of all modules among them, which is created if
+    /// needed.
     fn end(&mut self, targets: impl IntoIterator<Item = Target>) -> End {
         let (mut modules, mut seen, mut other) = (Vec::new(), HashSet::new(), End::Drop);
         for target in targets {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::bundles::{Drawing, End};
 use super::{labels, names};
 
-/// Prints the graph: boxes are modules, arrows ports, dashed edges lead to drops.
+/// Prints the graph. Boxes are modules, arrow-shaped nodes are ports, dashed edges lead to drops.
 pub(crate) fn print(drawing: &Drawing<'_>, out: &mut impl Write) -> io::Result<()> {
     let graph = drawing.graph;
     writeln!(out, "digraph {} {{", quoted(&[&graph.pipeline]))?;
@@ -56,7 +56,7 @@ pub(crate) fn print(drawing: &Drawing<'_>, out: &mut impl Write) -> io::Result<(
     writeln!(out, "}}")
 }
 
-/// Ends of edges that have been printed as nodes.
+/// Counts and remembers the end nodes that have been printed.
 struct Edges {
     drops: usize,
     sinks: Vec<usize>,
@@ -82,7 +82,7 @@ impl Edges {
                 }
                 writeln!(out, "  {from} -> out{port} [{label}];")
             }
-            // One for each, or their edges would cross all others.
+            // Each drop gets its own node; edges to one shared node would cross all others.
             End::Drop => {
                 let drop = self.drops;
                 self.drops += 1;
@@ -98,7 +98,7 @@ fn times(function: &str, count: usize) -> String {
     if count > 1 { format!("{function} × {count}") } else { function.to_owned() }
 }
 
-/// Lines as a text in quotes: in it a backslash begins an escape.
+/// Quotes lines as one DOT string. In DOT, a backslash begins an escape.
 fn quoted(lines: &[&str]) -> String {
     let escaped = lines.iter().map(|line| {
         let plain: String = line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();

@@ -1,8 +1,8 @@
-//! A graph as text: a tree of what packets pass, 80 columns wide.
+//! A graph as text: a tree of modules, 80 columns wide.
 //!
-//! A line is a module, or as many as there are equal branches. Below a module with one gate the next follows at the
-//! same indentation; the gates of a split are branches. A module that packets reach by several ways is printed once, as
-//! a part of its own below: modules are in topological order, so that all that lead to it are above.
+//! A line is a module, or a bundle of equal modules. If a module has one gate, the next module follows at the same
+//! indentation; the gates of a split are branches. A module that packets reach by several paths is printed once, as a
+//! separate part below. Modules are in topological order, so all paths to it are above.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io::{self, Write};
@@ -13,14 +13,14 @@ use super::bundles::{Bundle, Drawing, End, Way};
 use super::{cut, labels, names};
 use crate::format::counted;
 
-/// Columns of a line.
+/// Maximum width of a line, in columns.
 const WIDTH: usize = 80;
-/// Columns for the tree; the rest of a line is for functions.
+/// Width of the tree, in columns; the rest of a line shows functions.
 const TREE: std::ops::RangeInclusive<usize> = 24..=46;
-/// A branch that begins further to the right than this is printed as a part of its own.
+/// Maximum indentation, in columns, of a branch; a deeper branch is printed as a separate part.
 const DEEPEST: usize = 24;
 
-/// A line: a name in the tree, and what it is.
+/// A line: a name in the tree, and its description.
 struct Row {
     tree: String,
     what: String,
@@ -43,7 +43,7 @@ pub(crate) fn print(drawing: &Drawing<'_>, out: &mut impl Write) -> io::Result<(
         tree.follow(root.to, "→ ".to_owned(), "");
     }
     tree.print_waiting();
-    // Modules that no port leads to: of a graph that is not Forebay's.
+    // Modules that no port leads to. Forebay's own graphs have none.
     for bundle in 0..drawing.bundles.len() {
         if tree.seen.insert(bundle) {
             tree.wait(bundle);
@@ -70,7 +70,7 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The pipeline in two lines.
+/// Formats the pipeline's properties in two lines.
 fn head(graph: &GraphReport) -> String {
     let flows =
         if graph.flows.is_empty() { "every path a flow".to_owned() } else { counted(graph.flows.len() as u64, "flow") };
@@ -99,9 +99,9 @@ fn head(graph: &GraphReport) -> String {
 struct Tree<'d, 'g> {
     drawing: &'d Drawing<'g>,
     rows: Vec<Row>,
-    /// Bundles that are printed below, in order: the first module of each, and its number.
+    /// Bundles that are printed later, in order: the first module of each, and its index.
     waiting: BTreeSet<(usize, usize)>,
-    /// Bundles that are printed, or wait for it.
+    /// Bundles that are printed or waiting.
     seen: HashSet<usize>,
 }
 
@@ -115,12 +115,12 @@ impl Tree<'_, '_> {
         self.row(String::new(), String::new());
     }
 
-    /// Has a bundle printed below.
+    /// Schedules a bundle for printing below.
     fn wait(&mut self, bundle: usize) {
         self.waiting.insert((self.drawing.bundles[bundle].modules[0], bundle));
     }
 
-    /// Prints the parts that branches so far lead to.
+    /// Prints the waiting bundles.
     fn print_waiting(&mut self) {
         while let Some((_, bundle)) = self.waiting.pop_first() {
             self.gap();
@@ -128,7 +128,7 @@ impl Tree<'_, '_> {
         }
     }
 
-    /// Prints a way's end: `lead` stands before its name, `prefix` before the lines that follow.
+    /// Prints the end of a way. `lead` precedes its name, `prefix` the lines that follow.
     fn follow(&mut self, end: End, lead: String, prefix: &str) {
         match end {
             End::Drop => self.row(format!("{lead}drop"), String::new()),
@@ -152,7 +152,7 @@ impl Tree<'_, '_> {
         }
     }
 
-    /// Prints a bundle and what follows it.
+    /// Prints a bundle and its successors.
     fn chain(&mut self, bundle: usize, mut lead: String, prefix: &str) {
         let (drawing, mut bundle) = (self.drawing, bundle);
         loop {
@@ -166,7 +166,7 @@ impl Tree<'_, '_> {
             lead = format!("{prefix}→ ");
             match &ways[..] {
                 [Way { gates, to, .. }] if gates.len() == 1 => match to {
-                    // Chains are as long as they like: no call for each module.
+                    // Chains have any length, so they are not followed by recursion.
                     End::Bundle(next) if drawing.bundles[*next].feeders == 1 && self.seen.insert(*next) => {
                         bundle = *next
                     }
@@ -190,7 +190,7 @@ impl Tree<'_, '_> {
         names(&modules.iter().map(|module| self.drawing.graph.modules[*module].name.as_str()).collect::<Vec<_>>())
     }
 
-    /// The function of modules or ports, how many there are, and the workers where there are several.
+    /// Describes modules or ports: their function, their number, and their workers if the pipeline has several.
     fn what(&self, function: &str, count: usize, workers: &[usize], is_fold: bool) -> String {
         let times = if count > 1 { format!(" × {count}") } else { String::new() };
         let fold = if is_fold { ", run as one" } else { "" };

@@ -1,4 +1,4 @@
-//! `forebay place --apply`: the modules of a running pipeline move to the cores of a placement.
+//! `forebay place --apply`: moves the modules of a running pipeline to the cores of a placement.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +20,11 @@ pub(super) struct RunningPlacement {
 }
 
 impl RunningPlacement {
-    /// The pipeline that the arguments mean; `None` where nothing is to be applied.
+    /// Connects to the pipeline that the arguments name. Returns `None` without `--apply`.
     pub(super) fn of(arguments: &args::Place) -> anyhow::Result<Option<Self>> {
         if !arguments.apply {
             if arguments.running.is_named() {
-                bail!("place: --instance and --socket mean nothing without --apply");
+                bail!("place: --instance and --socket need --apply");
             }
             return Ok(None);
         }
@@ -36,7 +36,7 @@ impl RunningPlacement {
         }
     }
 
-    /// By worker: its core.
+    /// Returns the core of a worker.
     fn core(&self, worker: usize) -> Option<usize> {
         self.graph.workers.iter().find(|it| it.id == worker).and_then(|it| it.core)
     }
@@ -45,12 +45,12 @@ impl RunningPlacement {
         workers.iter().filter_map(|worker| self.core(*worker)).collect()
     }
 
-    /// By module: the cores that it runs on.
+    /// Returns the cores of each module.
     pub(super) fn cores(&self) -> BTreeMap<String, Vec<usize>> {
         self.graph.modules.iter().map(|module| (module.name.clone(), self.cores_of(&module.workers))).collect()
     }
 
-    /// The workers of a placement's modules: each chain's in its order.
+    /// Returns the workers of the placement's modules, chain by chain.
     fn wanted(&self, chains: &Chains, placed: &Placed) -> anyhow::Result<Vec<WantedWorkers>> {
         let mut wanted = Vec::new();
         for chain in &placed.chains {
@@ -63,8 +63,8 @@ impl RunningPlacement {
                 };
                 if !self.graph.modules.iter().any(|module| module.name == function.module) {
                     bail!(
-                        "place: --apply: chain '{}': the running pipeline '{}' has no module '{}': it was started from \
-                         other chains; `--write FILE` and `forebay reload FILE` change it to these",
+                        "place: --apply: chain '{}': the running pipeline '{}' has no module '{}'; it was started from \
+                         other chains; to change it to these, use `--write FILE` and `forebay reload FILE`",
                         chain.chain,
                         self.graph.pipeline,
                         function.module
@@ -81,8 +81,8 @@ impl RunningPlacement {
         Ok(wanted)
     }
 
-    /// Refuses moves beyond those that the search was allowed: it counts functions that change domains. Functions that
-    /// share a core now may have to move within theirs, too.
+    /// Refuses more moves than `most`. The search counts functions that change domains. Functions that share a core now
+    /// may also have to move within their domain.
     fn refuse_more(&self, placed: &Placed, wanted: &[WantedWorkers], most: Option<usize>) -> anyhow::Result<()> {
         let Some(most) = most else { return Ok(()) };
         let now: BTreeMap<_, _> = self.graph.modules.iter().map(|module| (&*module.name, &module.workers)).collect();
@@ -92,7 +92,7 @@ impl RunningPlacement {
         let names: Vec<_> = split.map(|function| format!("'{}'", function.module)).collect();
         if names.len() > most {
             bail!(
-                "place: --moves {most}: {} modules would move ({}), because functions share a core now: allow as \
+                "place: --moves {most}: {} modules would move ({}), because functions share a core now; allow as \
                  many, or move these first (`forebay move`)",
                 names.len(),
                 names.join(", ")
@@ -101,7 +101,8 @@ impl RunningPlacement {
         Ok(())
     }
 
-    /// Whether all functions of a chain run on the same workers, as one copy or several of the whole chain do.
+    /// Returns true if all functions of a chain run on the same workers, as one copy or several copies of the whole
+    /// chain do.
     fn is_one(&self, chain: &ChainAnswer) -> bool {
         let on = |module: &str| self.graph.modules.iter().find(|it| it.name == module).map(|it| &it.workers);
         let mut all = chain.functions.iter().map(|function| on(&function.module));
@@ -120,7 +121,7 @@ impl RunningPlacement {
         )
     }
 
-    /// Moves modules so that they run as the placement says; `None` where chains do not fit, and nothing moves.
+    /// Moves modules to the workers of the placement. Returns `None` and moves nothing if chains do not fit.
     pub(super) fn apply(
         &mut self,
         chains: &Chains,

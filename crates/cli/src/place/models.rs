@@ -1,4 +1,5 @@
-//! The models of functions: this machine's, or those of files; and what to do about functions without one.
+//! The models of functions: stored models of this machine, or models from files; and the handling of functions without
+//! a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -16,11 +17,11 @@ use forebay_placement::format::rate;
 
 use crate::printed;
 
-/// How models are made and read.
-const HOW: &str = "`forebay profile --co-runs` measures models on this machine, `--models FILE` reads others; in the \
-                   file of chains, `models: { FUNCTION: MODEL }` lets a model stand for another function";
+/// The hint that names the sources of models.
+const MODEL_HINT: &str = "`forebay profile --co-runs` measures models on this machine, `--models FILE` reads others; \
+                          in the file of chains, `models: { FUNCTION: MODEL }` uses a model for another function";
 
-/// Reads the files, each of which adds to those before; without any, this machine's.
+/// Reads the model files in order; each adds to those before it. Without files, reads this machine's models.
 pub(super) fn read(files: &[PathBuf], batch: usize) -> anyhow::Result<Registry> {
     let Some((first, others)) = files.split_first() else { return of_machine(batch) };
     let mut registry = Registry::read(first).map_err(named)?;
@@ -34,7 +35,7 @@ fn named(error: RegistryError) -> anyhow::Error {
     anyhow!("place: --models {error}")
 }
 
-/// This machine's models. Functions of the chains that have none are measured first, which is reported.
+/// Returns this machine's models. First measures functions of the chains that have no model, and reports that.
 pub(super) fn measured(chains: &Chains, keys: &BTreeMap<String, String>) -> anyhow::Result<Registry> {
     let known = stored(chains.batch)?;
     let has_model = |function: &ChainFunction| {
@@ -51,21 +52,22 @@ pub(super) fn measured(chains: &Chains, keys: &BTreeMap<String, String>) -> anyh
     let wanted: Vec<_> = missing.iter().filter_map(|function| keys.get(&function.module).cloned()).collect();
     writeln!(
         printed::err(),
-        "no models of {}: they are measured now, alone and beside competitors (`--no-profile` refuses)",
+        "no models of {}: measuring them now, alone and beside competitors (`--no-profile` prevents this)",
         listed(names)
     )?;
     crate::corun::measure_modules(&unplaced(chains)?, chains.batch, &wanted).context("place: models")?;
     of_machine(chains.batch)
 }
 
-/// The models that co-runs on this machine have left for this build and largest batch.
+/// Reads the models that co-runs on this machine stored for this build and largest batch.
 fn of_machine(batch: usize) -> anyhow::Result<Registry> {
     let file = file(batch)?;
-    let none = || format!("place: no models of this machine, build and batch of {batch} ({}): {HOW}", file.display());
+    let none =
+        || format!("place: no models for this machine, build and batch {batch} ({}): {MODEL_HINT}", file.display());
     stored(batch)?.with_context(none)
 }
 
-/// The same; `None` where there is no file.
+/// Reads the stored models; `None` if the file does not exist.
 fn stored(batch: usize) -> anyhow::Result<Option<Registry>> {
     match Registry::read(&file(batch)?) {
         Err(RegistryError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -78,7 +80,7 @@ fn file(batch: usize) -> anyhow::Result<PathBuf> {
     Ok(Registry::file(&Store::folder("placement")?, &cpu, &build.to_string(), batch))
 }
 
-/// The error for functions without a model: each with what the profile knows of it.
+/// Returns the error for functions without a model, with the rate that the profile knows of each.
 pub(super) fn missing(file: &str, missing: &[MissingModel], registry: &Registry, batch: usize) -> anyhow::Error {
     let key = Key::this(batch).ok();
     let profile = key.and_then(|key| Profile::stored(&Store::of_user().ok()?, &key).ok().flatten());
@@ -87,10 +89,10 @@ pub(super) fn missing(file: &str, missing: &[MissingModel], registry: &Registry,
         let costed = functions.get(&model.key).or_else(|| functions.get(&model.function))?;
         let packets = batch as f64;
         let alone = packets / (costed.t0_s + costed.t1_s * packets);
-        Some(format!("; its profile knows its rate alone, {} in full batches, and not its contention", rate(alone)))
+        Some(format!("; its profile has only its rate alone ({} in full batches), not its contention", rate(alone)))
     };
     let line = |model: &MissingModel| format!("{file}: {model}{}", known(model).unwrap_or_default());
     let lines: Vec<_> = missing.iter().map(line).collect();
     let models = listed(registry.functions.keys().map(String::as_str));
-    anyhow!("{}\n{HOW} (there are {models})", lines.join("\nerror: "))
+    anyhow!("{}\n{MODEL_HINT} (models exist for {models})", lines.join("\nerror: "))
 }

@@ -1,4 +1,4 @@
-//! A placement as a picture: functions in cores in domains.
+//! A placement as a picture: domains contain cores, cores contain functions.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use forebay_placement::answer::{Answer, CoreAnswer};
 use forebay_placement::format::rate;
 use forebay_plot::{Cell, Nest, Sort};
 
-/// The colours of figures; chains beyond them begin again.
+/// Number of colours; more chains reuse them.
 const COLOURS: usize = 7;
-/// The letters of a line of notes.
+/// Maximum length of a line of notes, in characters.
 const LETTERS: usize = 104;
 
 /// Draws a placement.
@@ -29,7 +29,7 @@ pub(super) fn nest(answer: &Answer) -> Nest {
         let node = domain.node.map_or(String::new(), |node| format!(" (node {node})"));
         let interfaces: String = domain.interfaces.iter().map(|name| format!(", {name}")).collect();
         let mut parts: Vec<_> = domain.cores.iter().map(core).collect();
-        // Boxes of a sort stand together: those in use first.
+        // Group boxes of one chain; used cores first.
         parts.sort_by_key(|part| (part.void, part.sort));
         Cell { name: format!("domain {}{node}{interfaces}", domain.domain), sort: 0, void: false, parts }
     });

@@ -1,4 +1,4 @@
-//! A placement as text, 80 columns wide: the cores of each domain, the chains' rates, and what binds them.
+//! A placement as text, 80 columns wide: the cores of each domain, the chains' rates, and their limits.
 
 use std::fmt::Write;
 
@@ -10,16 +10,16 @@ use forebay_placement::format::rate;
 use crate::format::{Align, counted, table, wrapped};
 use crate::graph::cut;
 
-/// Columns of a line.
+/// Maximum width of a line, in columns.
 const WIDTH: usize = 80;
-/// Free cores that are listed one by one.
+/// Maximum number of free cores that are listed one by one.
 const MOST_FREE: usize = 8;
 
 /// Writes a placement as text.
 pub(super) fn text(answer: &Answer, applies: bool) -> String {
     let mut out = String::new();
     if applies && answer.applied.is_none() {
-        paragraph(&mut out, "not applied, because chains do not fit: nothing has moved. This would be the placement:");
+        paragraph(&mut out, "Not applied, because chains do not fit. Nothing has moved. The placement would be:");
         out.push('\n');
     }
     out.push_str(&head(answer));
@@ -67,10 +67,11 @@ pub(super) fn text(answer: &Answer, applies: bool) -> String {
         if moved.is_empty() {
             paragraph(&mut out, "No function moves.");
         }
-        let place = |domain: Option<usize>| domain.map_or("nowhere".to_owned(), |domain| format!("domain {domain}"));
+        let domain_name =
+            |domain: Option<usize>| domain.map_or("nowhere".to_owned(), |domain| format!("domain {domain}"));
         for moved in moved {
             let functions = moved.functions.join(", ");
-            let (from, to) = (place(moved.from), place(moved.to));
+            let (from, to) = (domain_name(moved.from), domain_name(moved.to));
             paragraph(&mut out, &format!("moves: {}: {functions}: from {from} to {to}", moved.chain));
         }
     }
@@ -96,10 +97,10 @@ pub(super) fn text(answer: &Answer, applies: bool) -> String {
     out
 }
 
-/// What applying came to.
+/// Formats the result of `--apply`.
 fn outcome(applied: &AppliedPlacement) -> String {
     match (applied.moved.len() as u64, applied.missing) {
-        (0, _) => "Applied: all modules were on their cores already.".to_owned(),
+        (0, _) => "Applied: all modules were already on their cores.".to_owned(),
         (count, 0) => {
             let modules = counted(count, "module");
             format!("Applied: {modules} moved; packets waited for {:.0} us, and none was lost.", applied.pause_us)
@@ -115,8 +116,8 @@ fn paragraph(out: &mut String, text: &str) {
     }
 }
 
-/// The chains whose rates are served.
-fn those(answer: &Answer) -> &'static str {
+/// Names the chains whose rates are served.
+fn chains_served(answer: &Answer) -> &'static str {
     if answer.rejected.is_empty() { "all chains" } else { "the chains that are placed" }
 }
 
@@ -132,7 +133,7 @@ fn head(answer: &Answer) -> String {
             answer.cores_used,
             counted(answer.cores_usable as u64, "core"),
             match answer.objective {
-                "cores" => format!("for the rates of {}; search `{}`", those(answer), answer.search),
+                "cores" => format!("for the rates of {}; search `{}`", chains_served(answer), answer.search),
                 "sum" => format!("{} predicted in all; search `{}`", rate(answer.value), answer.search),
                 _ => format!("{} served by weight; search `{}`", rate(answer.value), answer.search),
             },
@@ -143,7 +144,7 @@ fn head(answer: &Answer) -> String {
     let proof = match (answer.bound, answer.gap) {
         _ if answer.chains.is_empty() => String::new(),
         (Some(_), Some(0.0)) if cores => {
-            format!("Proved: no placement serves the rates of {} with fewer cores.", those(answer))
+            format!("Proved: no placement serves the rates of {} with fewer cores.", chains_served(answer))
         }
         (Some(_), Some(0.0)) => "Proved: no placement is worth more.".to_owned(),
         (Some(bound), Some(gap)) if cores => {
@@ -221,7 +222,7 @@ fn rates(answer: &Answer) -> String {
     table(&columns, &rows).lines().map(|line| cut(line, WIDTH) + "\n").collect()
 }
 
-/// An interval in the unit of its end.
+/// Formats an interval; both ends share a unit if possible.
 fn between(low: f64, high: f64) -> String {
     let (low, high) = (rate(low), rate(high));
     match (low.split_once(' '), high.split_once(' ')) {
@@ -274,7 +275,7 @@ fn binds(chain: &ChainAnswer) -> String {
 
 fn explained(chain: &ChainAnswer, segment: &SegmentMove) -> String {
     let functions = if segment.functions.len() == chain.functions.len() {
-        "all of it".to_owned()
+        "the whole chain".to_owned()
     } else {
         segment.functions.join(", ")
     };

@@ -7,7 +7,7 @@ use forebay_protocol::{Client, Request, Response, response::Configuration};
 use super::strange;
 use crate::format::counted;
 
-/// Prints the configuration as YAML, with what is to be known of it as comments.
+/// Prints the configuration as YAML, with notes as comments.
 pub(super) fn show(client: &mut Client, json: bool, out: &mut impl Write) -> anyhow::Result<()> {
     let Response::Config(config) = client.request(&Request::Config {})? else { return Err(strange()) };
     if json {
@@ -16,10 +16,10 @@ pub(super) fn show(client: &mut Client, json: bool, out: &mut impl Write) -> any
     }
     let Configuration { text, settings, version, changes, file, tables } = *config;
     let changes = match changes {
-        0 => "as it was started".to_owned(),
+        0 => "as started".to_owned(),
         changes => format!("after {}", counted(changes, "accepted change")),
     };
-    // A line end in a name would end the comment.
+    // A line break in a name would end the comment.
     let comment = |text: &str| text.replace(['\n', '\r'], " ");
     writeln!(out, "# {}, version {version}, {changes}", comment(&file))?;
     for setting in &settings {

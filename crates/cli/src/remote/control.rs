@@ -1,4 +1,4 @@
-//! `forebay show control`: which controller sets triggers, how flows fare, and why triggers are as they are.
+//! `forebay show control`: the controller, the flows' objectives, and the triggers with their reasons.
 
 use std::io::Write;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::control::{moves, state, unkept};
 use crate::format::Align::{Left, Right};
 use crate::format::{short, span, table, wrapped};
 
-/// How long flows are watched.
+/// The time over which flows are measured.
 const WINDOW: Duration = Duration::from_secs(1);
-/// Columns of a line.
+/// Maximum width of a line, in columns.
 const WIDTH: usize = 80;
 
-/// Prints what the controller does; delays are of the last second.
+/// Prints the state of the controller. Delays are those of the last second.
 pub(super) fn show(client: &mut Client, as_json: bool, out: &mut impl Write) -> anyhow::Result<()> {
     report(client, &[])?;
     std::thread::sleep(WINDOW);
@@ -32,7 +32,7 @@ pub(super) fn show(client: &mut Client, as_json: bool, out: &mut impl Write) -> 
     Ok(())
 }
 
-/// A flow's objective less its delay, in microseconds.
+/// Returns a flow's objective minus its delay, in microseconds.
 fn slack_us(flow: &FlowReport) -> Option<f64> {
     Some(flow.slo_us? - flow.at_percentile_us?)
 }
@@ -43,7 +43,7 @@ fn has_objective(flow: &&FlowReport) -> bool {
 
 fn to_json(recent: &Report, whole: &Report) -> Value {
     let flows = recent.flows.iter().filter(has_objective).map(|flow| {
-        let mut told = json!({
+        let mut object = json!({
             "name": flow.name,
             "slo_us": flow.slo_us,
             "percentile": flow.percentile,
@@ -55,15 +55,20 @@ fn to_json(recent: &Report, whole: &Report) -> Value {
             "rate_kept": flow.rate_kept,
         });
         if let Some(least) = flow.min_rate_bps {
-            (told["min_rate_bps"], told["rate_bps"]) = (json!(least), json!(flow.rate_bps));
+            (object["min_rate_bps"], object["rate_bps"]) = (json!(least), json!(flow.rate_bps));
         }
-        told
+        object
     });
     let change = |module: &ModuleReport| {
         whole.control.as_ref().and_then(|control| control.changes.iter().find(|change| change.module == module.name))
     };
     let modules = recent.modules.iter().map(|module| {
-        json!({ "name": module.name, "trigger": module.trigger, "batch_mean": module.batch_mean, "change": change(module) })
+        json!({
+            "name": module.name,
+            "trigger": module.trigger,
+            "batch_mean": module.batch_mean,
+            "change": change(module),
+        })
     });
     json!({
         "control": whole.control,
@@ -78,8 +83,8 @@ fn print(recent: &Report, whole: &Report, out: &mut impl Write) -> anyhow::Resul
         Some(control) => writeln!(out, "{}", wrapped(&state(control, &recent.workers), 2, WIDTH))?,
         None => writeln!(
             out,
-            "no controller sets triggers: `forebay reload --set control.batching=optimal` gives it one\n\
-             (`forebay list controllers` has all)"
+            "no controller sets triggers; to add one: `forebay reload --set control.batching=optimal`\n\
+             (`forebay list controllers` lists all)"
         )?,
     }
     let flows: Vec<_> = recent.flows.iter().filter(has_objective).collect();
@@ -108,7 +113,7 @@ fn print(recent: &Report, whole: &Report, out: &mut impl Write) -> anyhow::Resul
     Ok(())
 }
 
-/// A row for each of a flow's objectives.
+/// Returns one row for each of a flow's objectives.
 fn rows(flow: &FlowReport) -> Vec<Vec<String>> {
     let verdict = |kept: Option<bool>| match kept {
         Some(true) => "kept".to_owned(),
@@ -118,7 +123,7 @@ fn rows(flow: &FlowReport) -> Vec<Vec<String>> {
     let delay = flow.slo_us.map(|slo| {
         let percentile = flow.percentile.map_or_else(String::new, |percentile| format!("{percentile} "));
         let slack = slack_us(flow);
-        // Times are told without a sign.
+        // `span` formats times without a sign.
         let slack = slack.map_or("n/a".to_owned(), |slack| {
             format!("{}{}", if slack < 0.0 { "-" } else { "" }, span(Some(slack.abs())))
         });
@@ -144,7 +149,7 @@ fn rows(flow: &FlowReport) -> Vec<Vec<String>> {
     delay.into_iter().chain(rate).collect()
 }
 
-/// A module that has a trigger, or whose trigger was changed.
+/// Returns the row of a module with a trigger, or with a trigger that was changed.
 fn module_row(module: &ModuleReport, control: &ControlReport) -> Option<Vec<String>> {
     let change = control.changes.iter().find(|change| change.module == module.name);
     if module.trigger == 0 && change.is_none() {

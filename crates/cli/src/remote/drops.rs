@@ -1,7 +1,7 @@
-//! `forebay drops`: packets as the running pipeline drops them, as lines or in a file.
+//! `forebay drops`: prints packets as the running pipeline drops them, or writes them to a file.
 //!
 //! This command writes the file, with its own rights and on its own disk. The pipeline's workers copy dropped packets
-//! into a queue of a few MiB and never wait: a packet that finds it full is counted and not sent.
+//! into a queue of a few MiB and never wait. If the queue is full, a packet is counted and not sent.
 
 use std::io::Write;
 use std::net::Shutdown;
@@ -20,19 +20,19 @@ use crate::format::{counted, whole};
 use crate::story::summary;
 use crate::{Answer, args, printed};
 
-/// Where packets go.
+/// The output for packets.
 enum Target {
     File(NgWriter),
     Lines,
     Json,
 }
 
-/// Shows or writes dropped packets until there were as many as are wanted, the time is over, or a signal comes.
+/// Shows or writes dropped packets until the count or the time is reached, or a signal arrives.
 pub(crate) fn drops(arguments: &args::Drops) -> anyhow::Result<Answer> {
     if let Some(filter) = &arguments.filter {
         filter.parse::<Filter>().map_err(|error| anyhow!("--filter '{filter}': {error}"))?;
     }
-    // Before anybody waits for packets.
+    // Create the file before waiting for packets.
     let write = |path| NgWriter::create(path, WhenFull::Wait).map_err(|error| anyhow!("--write: {error}"));
     let mut target = match &arguments.write {
         Some(path) => Target::File(write(path)?),
@@ -40,14 +40,14 @@ pub(crate) fn drops(arguments: &args::Drops) -> anyhow::Result<Answer> {
         None => Target::Lines,
     };
     let mut client = connect(&arguments.running)?;
-    // The first signal ends the watching in order: the pipeline says how many packets it could not send.
+    // The first signal stops the observation properly: the pipeline then reports how many packets it could not send.
     let stream = client.socket()?;
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let handle = signals.handle();
     let follow = move || {
         if signals.forever().next().is_some() {
             let _ = stream.shutdown(Shutdown::Write);
-            // The second one ends the process.
+            // The second signal ends the process.
             if signals.forever().next().is_some() {
                 std::process::exit(2);
             }
@@ -60,13 +60,13 @@ pub(crate) fn drops(arguments: &args::Drops) -> anyhow::Result<Answer> {
     let watched = loop {
         match answer {
             Ok(Response::Dropped(packet)) => {
-                if let Err(error) = tell(&packet, &mut target) {
+                if let Err(error) = output(&packet, &mut target) {
                     break Err(error);
                 }
             }
             Ok(Response::Watched { sent, lost }) => break Ok(Some((sent, lost))),
             Ok(_) => break Err(strange()),
-            // It has been ended: what came is kept.
+            // The pipeline has ended; the packets so far are kept.
             Err(ClientError::Ended) => break Ok(None),
             Err(error) => break Err(error.into()),
         }
@@ -91,12 +91,12 @@ pub(crate) fn drops(arguments: &args::Drops) -> anyhow::Result<Answer> {
     }
     if lost > 0 {
         let more = whole(lost);
-        writeln!(printed::err(), "{more} more were dropped faster than they could be sent, and are missing")?;
+        writeln!(printed::err(), "{more} more packets are missing: they were dropped faster than they could be sent")?;
     }
     Ok(if lost > 0 { Answer::No } else { Answer::Yes })
 }
 
-fn tell(packet: &DroppedPacket, target: &mut Target) -> anyhow::Result<()> {
+fn output(packet: &DroppedPacket, target: &mut Target) -> anyhow::Result<()> {
     let frame = bytes(&packet.frame).ok_or_else(strange)?;
     match target {
         Target::File(writer) => {
@@ -115,7 +115,7 @@ fn tell(packet: &DroppedPacket, target: &mut Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The bytes of hexadecimal digits.
+/// Decodes hexadecimal digits.
 fn bytes(digits: &str) -> Option<Vec<u8>> {
     let digits = digits.as_bytes();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();

@@ -16,17 +16,17 @@ use crate::format::Align::{Left, Right};
 use crate::format::{short, table};
 use crate::printed;
 
-/// How long it is waited for a pipeline that does not answer.
+/// Time limit for a pipeline's response.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long packets are counted for a rate.
+/// The time over which packets are counted for a rate.
 const WINDOW: Duration = Duration::from_millis(500);
 
-/// A pipeline that runs, and what it says.
+/// A running pipeline and its responses.
 struct Found {
     located: Located,
     client: Option<Client>,
     hello: Option<Hello>,
-    /// Packets in and out a second.
+    /// Packets per second, in and out.
     rates: Option<(f64, f64)>,
 }
 
@@ -50,7 +50,7 @@ impl Found {
         response.ok()
     }
 
-    /// Reads the counters: what has been counted since the last time.
+    /// Reads the packets counted since the previous call.
     fn read(&mut self) {
         if let Some(Response::Report { recent, .. }) = self.request(&Request::Report { rules: Vec::new() }) {
             let per_second = |count: u64| count as f64 / recent.duration_s;
@@ -106,7 +106,7 @@ impl Found {
     }
 }
 
-/// A time since a start, in two units: `3d 4h`.
+/// Formats a time since a start in two units: `3d 4h`.
 pub(crate) fn uptime(seconds: f64) -> String {
     let seconds = seconds as u64;
     match seconds {
@@ -117,7 +117,7 @@ pub(crate) fn uptime(seconds: f64) -> String {
     }
 }
 
-/// Lists the pipelines that run.
+/// Lists the running pipelines.
 pub(crate) fn list(as_json: bool) -> anyhow::Result<()> {
     let listing = running();
     let names = listing.handles();
@@ -133,7 +133,10 @@ pub(crate) fn list(as_json: bool) -> anyhow::Result<()> {
         let listed: Vec<_> = all.iter().zip(&names).map(|(found, name)| found.as_json(name)).collect();
         writeln!(out, "{}", Value::from(listed))?;
     } else if all.is_empty() {
-        writeln!(out, "no pipeline is running: `forebay run` starts one; one that was given --socket is not listed")?;
+        writeln!(
+            out,
+            "no pipeline is running; `forebay run` starts one. Pipelines started with --socket are not listed"
+        )?;
     } else {
         let columns = [
             ("name", Left),
@@ -149,7 +152,7 @@ pub(crate) fn list(as_json: bool) -> anyhow::Result<()> {
         write!(out, "{}", table(&columns, &rows))?;
     }
     for (found, name) in all.iter().zip(&names).filter(|(found, _)| found.hello.is_none()) {
-        let why = "it does not answer: is it stopped, or of an older version?";
+        let why = "it does not respond: it is stopped, or an older version";
         let _ = writeln!(printed::err(), "{name}: {why} ({})", found.located.path.display());
     }
     dead.iter().for_each(|path| note_dead(path));

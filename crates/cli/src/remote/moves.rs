@@ -1,4 +1,4 @@
-//! `forebay move`, and the way by which a placement is applied: modules of a running pipeline go to other workers.
+//! `forebay move`, and the move that applies a placement: moves modules of a running pipeline to other workers.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -11,16 +11,16 @@ use forebay_protocol::{Client, Moved, Request, Response, WantedWorkers};
 use super::{LONG, connect, strange};
 use crate::{Answer, args, printed};
 
-/// How many modules may move, and whether sessions may be lost.
+/// Limits of a move.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Leave {
-    /// How many may move at most.
+    /// Maximum number of modules that move.
     pub(crate) most: Option<usize>,
-    /// Whether modules move whose sessions are lost by it.
+    /// True if modules may move although they lose their sessions.
     pub(crate) lose_sessions: bool,
 }
 
-/// `forebay move`.
+/// Runs `forebay move`.
 pub(crate) fn move_modules(arguments: &args::Move) -> anyhow::Result<Answer> {
     let mut client = connect(&arguments.running)?.with_patience(LONG)?;
     let most = arguments.moves.map(|most| usize::try_from(most).unwrap_or(usize::MAX));
@@ -34,7 +34,7 @@ pub(crate) fn move_modules(arguments: &args::Move) -> anyhow::Result<Answer> {
     conclude(&moved)
 }
 
-/// Returns the answer of a command that has moved modules.
+/// Returns the result of a command that has moved modules.
 ///
 /// # Errors
 /// Packets are unaccounted for.
@@ -46,10 +46,10 @@ pub(crate) fn conclude(moved: &Moved) -> anyhow::Result<Answer> {
     }
 }
 
-/// Has modules of a running pipeline move.
+/// Moves modules of a running pipeline.
 ///
 /// # Errors
-/// Why they did not.
+/// The pipeline refused the move, or did not respond.
 pub(crate) fn apply(client: &mut Client, modules: Vec<WantedWorkers>, leave: Leave) -> anyhow::Result<Moved> {
     let Leave { most, lose_sessions } = leave;
     let _notice = Notice::after(PATIENT);
@@ -59,20 +59,20 @@ pub(crate) fn apply(client: &mut Client, modules: Vec<WantedWorkers>, leave: Lea
     }
 }
 
-/// How long a pipeline may take to move modules before that is reported.
+/// Time after which a missing response is reported.
 pub(crate) const PATIENT: Duration = Duration::from_secs(2);
 
-/// Reports that the pipeline has not answered, unless it is dropped before.
+/// Reports that the pipeline has not responded, unless it is dropped before.
 pub(crate) struct Notice(#[expect(dead_code, reason = "its end is seen by the thread")] Sender<()>);
 
 impl Notice {
-    /// One after this time.
+    /// Starts the timer.
     pub(crate) fn after(time: Duration) -> Self {
         let (answered, wait) = channel::<()>();
         std::thread::spawn(move || {
             if wait.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
-                let what = "the pipeline has not answered yet: it is paused or busy. Ctrl-C ends this command; a move \
-                            that it has asked for still happens";
+                let what = "the pipeline has not responded yet: it is paused or busy. Ctrl-C ends this command, \
+                            but a move that it has requested still happens";
                 let _ = writeln!(printed::err(), "{what}");
             }
         });
@@ -80,10 +80,10 @@ impl Notice {
     }
 }
 
-/// Prints what moved.
+/// Prints the moves.
 pub(crate) fn write(moved: &Moved, out: &mut impl Write) -> io::Result<()> {
     if moved.moves.is_empty() {
-        return writeln!(out, "all are where they are to be: nothing has moved");
+        return writeln!(out, "all modules are already on their workers: nothing has moved");
     }
     for module in &moved.moves {
         writeln!(out, "{}", shown_move(module))?;
@@ -91,5 +91,5 @@ pub(crate) fn write(moved: &Moved, out: &mut impl Write) -> io::Result<()> {
     for module in &moved.remaining {
         writeln!(out, "not moved: {}", shown_move(module))?;
     }
-    super::tell(&moved.reloaded, out)
+    super::print_reload(&moved.reloaded, out)
 }

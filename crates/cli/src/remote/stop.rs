@@ -1,4 +1,4 @@
-//! `forebay stop`: ends a running pipeline as SIGTERM does, and waits until it has ended.
+//! `forebay stop`: stops a running pipeline like SIGTERM, and waits until it has ended.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -16,11 +16,11 @@ use super::{connect, strange};
 use crate::format::{counted, whole};
 use crate::{Answer, args, printed};
 
-/// Ends a running pipeline.
+/// Stops a running pipeline.
 pub(crate) fn stop(arguments: &args::Stop) -> anyhow::Result<Answer> {
     let patience = Duration::from_nanos(arguments.timeout.0);
     let until = Instant::now() + patience;
-    // A stopped process answers nothing, and that is an answer here.
+    // A suspended process does not respond; the command then reports that it has not ended.
     let mut client = connect(&arguments.running)?.with_patience(patience.max(Duration::from_millis(1)))?;
     let hello = match client.hello() {
         Ok(hello) => hello.clone(),
@@ -29,34 +29,36 @@ pub(crate) fn stop(arguments: &args::Stop) -> anyhow::Result<Answer> {
         }
         Err(error) => return Err(error.into()),
     };
-    // Not the number in the answer: its sender could have any process waited for, or advised to be killed.
+    // Use the process number of the connection, not the one in the response: a false number could name any process to
+    // wait for or to kill.
     let number = client.process();
     if let Some(number) = number.filter(|number| !is_called(*number, hello.pid)) {
         bail!(
-            "process {number} listens at the socket, and its answer is of process {}: something stands between \
-             (`socat`, `ssh`), or pretends to be a run. Nothing was ended",
+            "process {number} listens at the socket, but the response is from process {}: a relay \
+             (`socat`, `ssh`) is between them, or a program imitates a run. Nothing was stopped",
             hello.pid
         );
     }
     let pid = number.and_then(|number| i32::try_from(number).ok()).and_then(Pid::from_raw);
-    // Before it ends: later another process may have the number.
+    // Open the descriptor before the process ends: afterwards another process may have the number.
     let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let run = Some((&hello, number));
-    // What is left of the time, and at least some.
-    let mut client = client.with_patience(left(until, Duration::from_millis(1)))?;
+    // Wait for the remaining time, but at least 1 ms.
+    let mut client = client.with_patience(remaining(until, Duration::from_millis(1)))?;
     let ended = match client.request(&Request::Stop { wait: true }) {
         Ok(Response::Ended(ended)) => Some(*ended),
         Ok(_) => return Err(strange()),
         Err(ClientError::Silent) => return report(arguments, run, Outcome::Late(patience)),
-        // It was killed, or somebody else ended it twice.
+        // The process was killed, or another signal ended it at once.
         Err(ClientError::Ended | ClientError::Broken(_)) => None,
         Err(error) => return Err(error.into()),
     };
     if let Some(process) = process {
-        let left = left(until, Duration::from_secs(1));
-        let left = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+        let remaining = remaining(until, Duration::from_secs(1));
+        let remaining =
+            Timespec { tv_sec: remaining.as_secs().cast_signed(), tv_nsec: remaining.subsec_nanos().into() };
         // Readable once the process has ended.
-        let gone = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)).is_ok_and(|ready| ready > 0);
+        let gone = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&remaining)).is_ok_and(|ready| ready > 0);
         if !gone {
             return report(arguments, run, Outcome::Late(patience));
         }
@@ -64,30 +66,30 @@ pub(crate) fn stop(arguments: &args::Stop) -> anyhow::Result<Answer> {
     report(arguments, run, ended.map_or(Outcome::Unknown, |ended| Outcome::Ended(Box::new(ended))))
 }
 
-/// The time until then, but so much at least.
-fn left(until: Instant, least: Duration) -> Duration {
+/// Returns the time until `until`, but at least `least`.
+fn remaining(until: Instant, least: Duration) -> Duration {
     until.saturating_duration_since(Instant::now()).max(least)
 }
 
-/// Whether the process with this number calls itself `said`: in a PID namespace of its own it has another number there.
-fn is_called(number: u32, said: u32) -> bool {
+/// Returns true if the process calls itself `claimed`. In a PID namespace of its own, it has another number there.
+fn is_called(number: u32, claimed: u32) -> bool {
     let own = || {
         let status = std::fs::read_to_string(format!("/proc/{number}/status")).ok()?;
         status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().last()?.parse::<u32>().ok()
     };
-    number == said || own() == Some(said)
+    number == claimed || own() == Some(claimed)
 }
 
-/// The outcome of a request to stop.
+/// The result of a request to stop.
 enum Outcome {
     Ended(Box<Ended>),
-    /// It has ended and did not say how.
+    /// The pipeline has ended without a report.
     Unknown,
-    /// It had not ended after this time.
+    /// The pipeline had not ended after this time.
     Late(Duration),
 }
 
-/// Prints the outcome; `run`: what the run said of itself, and the number of its process, where it has one here.
+/// Prints the result. `run` is the greeting of the run, and the number of its process if it is visible here.
 fn report(arguments: &args::Stop, run: Option<(&Hello, Option<u32>)>, outcome: Outcome) -> anyhow::Result<Answer> {
     let (hello, pid) = (run.map(|(hello, _)| hello), run.and_then(|(_, pid)| pid));
     let name = hello.map_or("the pipeline", |hello| hello.instance.as_deref().unwrap_or(&hello.pipeline));
@@ -115,14 +117,14 @@ fn report(arguments: &args::Stop, run: Option<(&Hello, Option<u32>)>, outcome: O
             troubles.iter().try_for_each(|trouble| writeln!(out, "{trouble}"))?;
         }
         Outcome::Unknown => {
-            writeln!(printed::out(), "{name}{process} has ended, and did not say how")?;
+            writeln!(printed::out(), "{name}{process} has ended without a report")?;
         }
         Outcome::Late(patience) => {
             let seconds = patience.as_secs_f64();
             let kill = pid.map_or_else(String::new, |pid| format!("; `kill -9 {pid}` ends it at once"));
             writeln!(
                 printed::err(),
-                "{name}{process} has not ended in {seconds} s: it goes on ending. Wait longer with --timeout{kill}"
+                "{name}{process} has not ended in {seconds} s and is still stopping. Wait longer with --timeout{kill}"
             )?;
         }
     }
@@ -137,15 +139,15 @@ mod tests {
     fn a_process_is_called_by_its_own_number_and_by_no_other() {
         let own = std::process::id();
         assert!(is_called(own, own));
-        // No process has such a number: there are 2^22 at the most.
+        // Larger than any process number: the kernel's limit is 2^22.
         assert!(!is_called(own, u32::MAX) && !is_called(u32::MAX, own));
     }
 
     #[test]
-    fn what_is_left_of_the_time_is_never_nothing() {
+    fn the_remaining_time_is_never_zero() {
         let (now, least) = (Instant::now(), Duration::from_millis(1));
-        assert_eq!(left(now, least), least);
+        assert_eq!(remaining(now, least), least);
         let hour = Duration::from_secs(3_600);
-        assert!((least..=hour).contains(&left(now + hour, least)));
+        assert!((least..=hour).contains(&remaining(now + hour, least)));
     }
 }

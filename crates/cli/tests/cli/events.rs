@@ -119,7 +119,7 @@ fn events_that_a_run_keeps_are_shown_and_followed() {
     assert_eq!((&reload["event"], &reload["id"]), (&json!("reload_accepted"), &json!(3)));
     running.line("reload_accepted");
     let refused = running.ask(&["show", "modules", "--follow"]);
-    let why = "error: --follow means nothing with `show modules`: allowed is it with `show events`\n";
+    let why = "error: --follow does not apply to `show modules`; it is allowed with `show events`\n";
     assert_eq!((refused.code, refused.err.as_str()), (Some(2), why));
     running.end();
     assert_eq!(follower.wait().expect("it ends").code(), Some(0));

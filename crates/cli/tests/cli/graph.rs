@@ -132,7 +132,7 @@ fn what_cannot_be_drawn_is_said() {
     for (arguments, said) in [
         (&["graph", file.path()][..], "pipeline"),
         (&["graph", "gw"], "did you mean 'usecase:gw'"),
-        (&["graph", "usecase:gw", "--socket", "/nowhere"], "leave it out for the graph of a running pipeline"),
+        (&["graph", "usecase:gw", "--socket", "/nowhere"], "omit it to draw a running pipeline"),
         (&["graph", "running", "--set", "n=1"], "use `reload`"),
         (&["graph", "--socket", "/nowhere"], "no socket is there"),
     ] {

@@ -221,12 +221,12 @@ fn stop_names_the_process_that_listens_and_no_other() {
     };
     let own = std::process::id();
     let (done, asked) = stop(1, "60s");
-    let said = format!("error: process {own} listens at the socket, and its answer is of process 1: ");
+    let said = format!("error: process {own} listens at the socket, but the response is from process 1: ");
     assert!(done.code == Some(2) && done.err.starts_with(&said) && !done.err.contains("kill"), "{}", done.err);
     assert_eq!(asked, [""; 0], "it was not asked to end");
     // Long enough for the answer on a machine that is busy.
     let (done, asked) = stop(own, "3s");
-    let said = format!("edge (process {own}) has not ended in 3 s: it goes on ending. Wait longer with --timeout; ");
+    let said = format!("edge (process {own}) has not ended in 3 s and is still stopping. Wait longer with --timeout; ");
     assert!(done.code == Some(1) && done.err.starts_with(&said), "{}", done.err);
     assert!(done.err.ends_with(&format!("`kill -9 {own}` ends it at once\n")) && asked.len() == 1, "{}", done.err);
 }

@@ -144,7 +144,7 @@ pipeline: [ in -> copies -> wall -> out ]
     let done = forebay(&["run", file.path(), "--virtual", "--json", "--drops", &file.beside("drops.pcapng")]);
     assert_eq!(done.code, Some(0), "{}", done.err);
     assert!(
-        done.err.contains("8000 dropped packets written to ") && !done.err.contains("more are not in it"),
+        done.err.contains("8000 dropped packets written to ") && !done.err.contains("more are missing"),
         "{}",
         done.err
     );

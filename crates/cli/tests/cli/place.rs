@@ -326,7 +326,7 @@ fn a_file_that_is_read_is_not_written() {
         ("--svg", &models, "a file of models"),
     ] {
         let done = forebay(&["place", file.path(), "--topology", "2x4", "--models", &models, option, written]);
-        let error = format!("place: {option} {written}: this is {what}: allowed is another file");
+        let error = format!("place: {option} {written}: the file is {what}; name another file");
         assert!(done.code == Some(2) && done.err.contains(&error), "{}", done.err);
     }
     assert!(text() == before);
@@ -439,7 +439,7 @@ fn a_placement_is_applied_to_what_runs_and_sessions_go_with_it() {
         said.contains("\nApplied: 1 module moved; packets waited for ") && said.contains("\nmoved: web-"),
         "{said}"
     );
-    assert!(apply(&more).well().contains("Applied: all modules were on their cores already."));
+    assert!(apply(&more).well().contains("Applied: all modules were already on their cores."));
     let answer = applied(&FEWEST);
     assert_eq!((answer["moved"].as_array().map(Vec::len), &answer["missing"]), (Some(1), &0.into()), "{answer}");
     let after = (opened(), packets(&Value::from(vec![nat()]), "web-nat"));
@@ -457,7 +457,7 @@ fn a_placement_is_applied_to_what_runs_and_sessions_go_with_it() {
         ),
         // A second copy would have a part of the sessions.
         (&["--set", "chains.0.rate=9Mpps", "--set", "chains.0.copies=2"], 2, "those of 'web-nat' would be lost"),
-        (&["--set", "chains.0.copies=0", "--topology", "1x1"], 1, "not applied, because chains do not fit"),
+        (&["--set", "chains.0.copies=0", "--topology", "1x1"], 1, "Not applied, because chains do not fit"),
     ] {
         let done = apply(arguments);
         assert_eq!(done.code, Some(code), "{arguments:?}: {}{}", done.out, done.err);
@@ -466,7 +466,7 @@ fn a_placement_is_applied_to_what_runs_and_sessions_go_with_it() {
     let answer = applied(&["--set", "chains.0.rate=9Mpps", "--set", "chains.0.copies=2", "--lose-sessions"]);
     assert_eq!((answer["moved"].as_array().map(Vec::len), &answer["missing"]), (Some(2), &0.into()), "{answer}");
     let refused = place(chains.path(), &["--socket", &socket]);
-    assert!(refused.code == Some(2) && refused.err.contains("mean nothing without --apply"), "{}", refused.err);
+    assert!(refused.code == Some(2) && refused.err.contains("need --apply"), "{}", refused.err);
     let report = running.end();
     assert_eq!(report["packets"]["in"], report["packets"]["out"], "{report}");
 }

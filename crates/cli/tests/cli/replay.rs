@@ -217,7 +217,7 @@ fn decisions_are_written_or_it_is_said_why_not() {
     let run = |more: &[&'static str]| forebay(&[&["run", file.path(), "--virtual", "--no-socket"], more].concat());
     let told = run(&["--decisions", "/tmp/never"]);
     assert!(
-        told.code == Some(2) && told.err.contains("--decisions: nothing decides: name a controller"),
+        told.code == Some(2) && told.err.contains("--decisions: the pipeline has no controller: name one"),
         "{}",
         told.err
     );

@@ -73,7 +73,7 @@ fn a_log_whose_name_is_taken_is_opened_again_once_it_is_free() {
     std::fs::rename(&log, &old).expect("it is there");
     std::fs::create_dir(&log).expect("its name is free");
     running.signal(Signal::USR1);
-    let lines = running.line("was not opened again");
+    let lines = running.line("was not reopened");
     assert!(
         lines.contains("SIGUSR1: logs will be opened again") && lines.contains("event=log_not_reopened"),
         "{lines}"
@@ -93,10 +93,10 @@ fn a_log_that_could_not_be_opened_again_is_reported_at_the_end() {
     std::fs::rename(&log, &old).expect("it is there");
     std::fs::create_dir(&log).expect("its name is free");
     running.signal(Signal::USR1);
-    running.line("was not opened again");
+    running.line("was not reopened");
     let (code, report, err) = running.end_with();
     assert!(code == Some(2) && report.get("lost_lines").is_none(), "{err}");
-    assert!(err.contains("ports.json was not opened again: ") && !err.contains("not complete"), "{err}");
+    assert!(err.contains("ports.json was not reopened: ") && !err.contains("not complete"), "{err}");
 }
 
 const ALERTS: &str = "

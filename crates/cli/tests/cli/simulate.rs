@@ -142,7 +142,7 @@ fn what_cannot_be_simulated_or_makes_no_sense_is_named() {
     refused(&[ends.path(), cost[0], cost[1]], "port 'in': the arrival times of its packets are not known in advance");
     refused(&[goes_on.path(), "--cost", "hopp=100"], "no module or function is called 'hopp' (did you mean 'hop'?)");
     refused(&[goes_on.path(), cost[0], cost[1], "--duration", "0s"], "allowed is more than 0");
-    refused(&[goes_on.path(), cost[0], cost[1], "--decisions", "x"], "--decisions: nothing decides");
+    refused(&[goes_on.path(), cost[0], cost[1], "--decisions", "x"], "--decisions: the pipeline has no controller");
     refused(&[goes_on.path(), cost[0], cost[1], "--controller", "fair"], "write `scheduler: weighted-fair` too");
     let optimal = [goes_on.path(), cost[0], cost[1], "--controller", "optimal"];
     let said = format!(

@@ -17,8 +17,8 @@ fn a_second_run_with_the_same_state_or_socket_is_refused_and_touches_nothing() {
     };
     let process = running.id();
     let told = format!(
-        "error: --state {state}: process {process} has it: it runs, and keeps its configuration there: \
-                        end it, or give this run a file of its own\n"
+        "error: --state {state}: process {process} has it: that run keeps its configuration there: \
+                        stop it, or give this run another file\n"
     );
     let second = run(&["--state", &state, "--no-socket"]);
     assert_eq!((second.code, second.err), (Some(2), told));

@@ -105,10 +105,10 @@ fn show_takes_a_name_where_there_are_names_and_nothing_in_vain() {
     assert!(!pipeline.ask(&["show", "modules", "a"]).well().contains("ip_lookup"));
     for (arguments, said) in [
         (&["show", "modules", "ruote"][..], "no module is called 'ruote' (did you mean 'route'?)"),
-        (&["show", "workers", "0"], "'0' means nothing with `show workers`"),
-        (&["show", "trace", "a"], "'a' means nothing with `show trace`"),
-        (&["show", "modules", "--count", "3"], "--count means nothing with `show modules`"),
-        (&["show", "tables", "--filter", "tcp"], "--filter means nothing with `show tables`"),
+        (&["show", "workers", "0"], "`show workers` takes no name ('0')"),
+        (&["show", "trace", "a"], "`show trace` takes no name ('a')"),
+        (&["show", "modules", "--count", "3"], "--count does not apply to `show modules`"),
+        (&["show", "tables", "--filter", "tcp"], "--filter does not apply to `show tables`"),
     ] {
         let done = pipeline.ask(arguments);
         assert!(done.code == Some(2) && done.err.contains(said), "{arguments:?}: {}{}", done.out, done.err);

@@ -57,7 +57,7 @@ fn pipelines_that_run_together_choose_different_cores() {
     assert_eq!(cores.len(), runs.len());
     if all == runs.len() {
         let (one_more, told) = run();
-        assert_eq!(told, format!("{first}, which another pipeline has, too"));
+        assert_eq!(told, format!("{first}, which another pipeline also uses"));
         kill(one_more);
     }
     // Whatever ends them, their cores are free again.

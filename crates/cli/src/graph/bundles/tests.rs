@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A graph of modules whose gates lead to these: numbers of modules, `out` or nothing.
+/// Makes a graph. The gates of a module lead to a module index, to `OUT`, or to a drop.
 fn graph(entries: &[usize], gates: &[Vec<Option<usize>>]) -> GraphReport {
     let name = |to: usize| if to < gates.len() { format!("m{to}") } else { "out".to_owned() };
     let modules = gates.iter().enumerate().map(|(at, gates)| GraphModule {
@@ -34,7 +34,7 @@ fn graph(entries: &[usize], gates: &[Vec<Option<usize>>]) -> GraphReport {
     }
 }
 
-/// The modules of each bundle.
+/// Returns the modules of each bundle.
 fn bundles(graph: &GraphReport) -> Vec<Vec<usize>> {
     let mut all: Vec<_> = Drawing::of(graph).bundles.into_iter().map(|bundle| bundle.modules).collect();
     all.sort();
@@ -46,24 +46,24 @@ const OUT: Option<usize> = Some(100);
 #[test]
 fn equal_branches_are_one_and_others_are_not() {
     let to = |modules: &[usize]| modules.iter().map(|module| Some(*module)).collect::<Vec<_>>();
-    // A split to two chains of two and one of one.
+    // A split to two branches of two modules and a branch of one.
     let parted = graph(&[0], &[to(&[1, 2, 3]), to(&[4]), to(&[5]), vec![OUT], vec![OUT], vec![OUT]]);
     assert_eq!(bundles(&parted), [vec![0], vec![1, 2], vec![3], vec![4, 5]]);
-    // Branches that meet behind, and one that has another way in.
+    // Branches that meet again, and a branch with another input.
     let meet = graph(&[0], &[to(&[1, 2, 3]), to(&[4]), to(&[4]), to(&[4]), vec![OUT]]);
     assert_eq!(bundles(&meet), [vec![0], vec![1, 2, 3], vec![4]]);
     let fed = graph(&[0, 2], &[to(&[1, 2]), vec![OUT], vec![OUT]]);
     assert_eq!(bundles(&fed), [vec![0], vec![1], vec![2]]);
-    // Each branch parts and meets again within itself.
+    // Each branch splits and joins within itself.
     let diamonds =
         [to(&[1, 2]), to(&[3, 4]), to(&[5, 6]), to(&[7]), to(&[7]), to(&[8]), to(&[8]), vec![OUT], vec![OUT]];
     assert_eq!(bundles(&graph(&[0], &diamonds)), [vec![0], vec![1, 2], vec![3, 4, 5, 6], vec![7, 8]]);
-    // Two ports with a chain each.
+    // Two ports with one chain each.
     assert_eq!(bundles(&graph(&[0, 1], &[vec![OUT], vec![OUT]])), [vec![0, 1]]);
     assert_eq!(bundles(&graph(&[0, 1], &[vec![OUT], vec![None]])), [vec![0], vec![1]]);
 }
 
-/// Text of a program that is not Forebay: circles, edges from and to nowhere.
+/// A report of another program: with cycles, and with edges from and to unknown names.
 #[test]
 fn a_graph_that_is_none_is_drawn_without_harm() {
     let mut circle = graph(&[0], &[vec![Some(1)], vec![Some(0), Some(1)], vec![Some(2)]]);
@@ -82,7 +82,7 @@ fn graphs() -> impl Strategy<Value = GraphReport> {
         let gates = prop::collection::vec((1_usize..20, any::<bool>()), 1..4);
         (prop::collection::vec(0..modules, 1..4), prop::collection::vec(gates, modules)).prop_map(
             move |(entries, all)| {
-                // Gates lead to later modules, to the port, or nowhere.
+                // Gates lead to later modules, to the port, or to a drop.
                 let later = |(at, gates): (usize, Vec<(usize, bool)>)| {
                     let to = |(step, drop): (usize, bool)| match at + step {
                         module if module < modules => Some(module),
@@ -98,7 +98,7 @@ fn graphs() -> impl Strategy<Value = GraphReport> {
 }
 
 proptest! {
-    /// Each module is drawn once, and each edge leads from its bundle to that of its end.
+    /// Each module is drawn once, and each edge leads from its bundle to the bundle of its end.
     #[test]
     fn drawings_have_all_of_the_graph_and_nothing_else(graph in graphs(), full in any::<bool>()) {
         let drawing = if full { Drawing::full(&graph) } else { Drawing::of(&graph) };
