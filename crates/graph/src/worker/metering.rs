@@ -53,7 +53,7 @@ pub(super) struct Metering {
 
 impl Metering {
     /// Returns the number of busy turns from the end of a series to the next one, and whether that one is metered.
-    /// `was_metered` tells whether the series that ended was metered.
+    /// `was_metered`: the series that ended was metered.
     pub(super) fn next_series(metering: Option<&Self>, was_metered: bool) -> (u32, bool) {
         match metering {
             _ if was_metered => (FROM_METER, false),

@@ -1,4 +1,4 @@
-//! What a worker does, case by case.
+//! Single cases of a worker's behaviour.
 
 use forebay_protocol::Census;
 
@@ -24,23 +24,23 @@ fn packets_pass_and_are_counted_by_module_size_and_flow() {
         telemetry.flows.iter().map(|flow| (flow.plan.name.as_str(), flow.delay.read().samples())).collect();
     assert_eq!(flows.len(), 2);
     assert!(flows.contains(&("in > split[0] > out", telemetry.counters[1].packets.get())), "{flows:?}");
-    assert_eq!(log.lock().expect("alive").len(), 320);
+    assert_eq!(log.lock().expect("no test thread has panicked").len(), 320);
     assert_eq!(worker.census(), Census { entered: 320, left: 320, ..Census::default() });
     in_order(&log);
 }
 
 #[test]
-fn a_turn_that_will_find_nothing_is_known_before() {
+fn has_work_is_false_before_an_idle_turn() {
     let log = Log::default();
     let modules = vec![module("hold", TestFunction::Pass, vec![Target::Port(1)], 8)];
-    // Four packets each 1 000 ticks, which wait for eight.
+    // Four packets every 1 000 ticks wait for a trigger of eight.
     let source = Source { every: 1_000, burst: 4, ..source(16) };
     let mut worker = worker(plan(source, drain(&log), modules, 64), vec![]);
     let mut busy = Vec::new();
     for _ in 0..60 {
         let (now, has_work, entered) = (worker.clock().now(), worker.has_work(), worker.census().entered);
         worker.turn();
-        // What waits for its trigger is no work; what has come is.
+        // Packets that wait for a trigger are not work; new packets are.
         let did = worker.census().entered > entered;
         assert!(has_work || !did, "at {now:?}");
         if has_work {
@@ -89,21 +89,21 @@ fn a_trigger_gives_batches_of_exactly_that_many() {
 }
 
 #[test]
-fn the_tail_of_a_flow_that_stops_leaves_within_the_hold_limit() {
+fn the_last_packets_of_a_flow_leave_within_the_hold_limit() {
     let log = Log::default();
     let modules = vec![module("wait", TestFunction::Pass, vec![Target::Port(1)], 32)];
     let mut plan = plan(source(5), drain(&log), modules, 64);
     plan.modules[0].hold = Some(Nanos(5_000));
     let mut worker = worker(plan, vec![]);
     assert_eq!(crate::drive::simulate(&mut worker, Ticks(1_000_000)), crate::drive::Ended::Finished);
-    let log = log.lock().expect("alive");
+    let log = log.lock().expect("no test thread has panicked");
     assert_eq!(log.len(), 5);
     assert!(log.iter().all(|&(_, _, at)| (5_000..5_100).contains(&at)), "{log:?}");
 }
 
-/// It went on until the last look, which a table of sessions asks for as long as there is one.
+/// Once a run went on until the last housekeeping wake-up, which a session table requests as long as it has sessions.
 #[test]
-fn a_run_waits_for_held_packets_and_not_for_looks() {
+fn a_run_waits_for_held_packets_and_not_for_housekeeping() {
     let log = Log::default();
     let modules = vec![
         module("looks", TestFunction::Look(1_000), vec![Target::Module(1)], 0),
@@ -116,11 +116,11 @@ fn a_run_waits_for_held_packets_and_not_for_looks() {
     assert_eq!(crate::drive::simulate(&mut worker, Ticks(1_000_000_000)), crate::drive::Ended::Finished);
     assert!((500_000..502_000).contains(&worker.clock().now().0), "{:?}", worker.clock().now());
     assert_eq!((worker.team().waits_until(), worker.team().is_quiet()), (None, true));
-    assert_eq!(log.lock().expect("alive").len(), 5);
+    assert_eq!(log.lock().expect("no test thread has panicked").len(), 5);
 }
 
 #[test]
-fn hold_limits_that_are_not_stated_share_half_the_objective() {
+fn derived_hold_limits_share_half_the_objective() {
     let slo = |path: Vec<usize>, slo| FlowPlan {
         name: format!("{path:?}"),
         path: path.into_iter().map(|module| Step { module, gate: None }).collect(),
@@ -147,7 +147,7 @@ fn hold_limits_that_are_not_stated_share_half_the_objective() {
 }
 
 #[test]
-fn an_action_that_makes_no_sense_is_refused_and_changes_nothing() {
+fn an_invalid_action_is_refused_and_changes_nothing() {
     let modules = vec![module("a", TestFunction::Pass, vec![Target::Port(1)], 4)];
     let mut worker = worker(plan(source(1), drain(&Log::default()), modules, 64), vec![]);
     let trigger = worker.apply(&[Action::SetTrigger { module: 0, trigger: 33 }]);
@@ -157,7 +157,7 @@ fn an_action_that_makes_no_sense_is_refused_and_changes_nothing() {
     for factor in [-1.0, f64::INFINITY] {
         assert_eq!(worker.apply(&[Action::SetOffer { factor }]), Err(ActionError::Factor { factor }));
     }
-    assert_eq!(worker.apply(&[Action::SetOffer { factor: 2.0 }]), Ok(()), "there is just no source that heeds it");
+    assert_eq!(worker.apply(&[Action::SetOffer { factor: 2.0 }]), Ok(()), "no source here supports it");
     assert_eq!(worker.telemetry().counters[0].trigger.get(), 4);
 }
 
@@ -177,7 +177,7 @@ fn a_gate_that_leads_backwards_is_refused() {
 }
 
 #[test]
-fn what_a_port_refuses_is_dropped_counted_and_no_sample_of_any_flow() {
+fn refused_packets_are_dropped_and_counted_and_are_no_samples_of_a_flow() {
     let log = Log::default();
     let drain = Drain { refuse: 3, ..drain(&log) };
     let mut worker = worker(plan(source(300), drain, vec![], 64), vec![]);
@@ -191,7 +191,7 @@ fn what_a_port_refuses_is_dropped_counted_and_no_sample_of_any_flow() {
 #[test]
 fn an_exhausted_pool_is_counted_and_survived() {
     let log = Log::default();
-    // Forty chunks, all of which wait for triggers that they cannot reach until they are held no longer.
+    // All forty chunks wait for triggers that they cannot reach, until the hold limit.
     let targets = (1..=8).map(Target::Module).collect();
     let mut modules = vec![module("split", TestFunction::Split, targets, 0)];
     modules.extend((1..=8).map(|n| module(&format!("m{n}"), TestFunction::Pass, vec![Target::Port(1)], 32)));
@@ -203,7 +203,7 @@ fn an_exhausted_pool_is_counted_and_survived() {
 }
 
 #[test]
-fn winding_up_leaves_nothing_behind() {
+fn no_packet_remains_after_winding_up() {
     let log = Log::default();
     let modules = vec![
         module("split", TestFunction::Split, vec![Target::Module(1), Target::Module(2)], 0),
@@ -216,14 +216,14 @@ fn winding_up_leaves_nothing_behind() {
     }
     let before = worker.census();
     assert!(before.queued > 0 && before.held > 0, "{before:?}");
-    worker.wind_up().expect("these ports have no troubles");
+    worker.wind_up().expect("these ports do not fail");
     let after = worker.census();
     assert_eq!((after.queued, after.held, after.missing()), (0, 0, 0), "{after:?}");
     assert_eq!(worker.telemetry().worker.wound_up.get(), before.held);
 }
 
 #[test]
-fn delay_counts_from_arrival_and_says_by_which_percentile_it_was_over() {
+fn delay_counts_from_arrival_and_violations_are_counted() {
     let log = Log::default();
     let modules = vec![module("slow", TestFunction::Pass, vec![Target::Port(1)], 0)];
     let mut plan = plan(Source { every: 10_000, burst: 4, ..source(400) }, drain(&log), modules, 64);
@@ -236,8 +236,8 @@ fn delay_counts_from_arrival_and_says_by_which_percentile_it_was_over() {
     }];
     let mut worker = worker(plan, vec![Cost { per_batch: 600, per_packet: 10 }]);
     crate::drive::simulate(&mut worker, Ticks(10_000_000));
-    let told = &worker.telemetry().flows[0];
-    let delay = told.delay.read();
-    assert_eq!((delay.samples(), delay.max(), told.violations.get()), (400, Some(640), 400));
+    let flow_telemetry = &worker.telemetry().flows[0];
+    let delay = flow_telemetry.delay.read();
+    assert_eq!((delay.samples(), delay.max(), flow_telemetry.violations.get()), (400, Some(640), 400));
     assert!((delay.mean().expect("samples") - 640.0).abs() < 1e-9);
 }

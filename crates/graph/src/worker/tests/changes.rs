@@ -1,4 +1,5 @@
-//! Random changes of graph and workers while packets run: nothing lost, order kept, state kept or told to be dropped.
+//! Random changes of graph and workers while packets run. No packet is lost, order is kept, and state is kept or its
+//! packets are counted as dropped.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use crate::{Exchange, Former, Team};
 
 type Sim = Worker<Simulated, RunToCompletion>;
 
-/// A graph, how it is placed, and for how many slices of time it runs.
+/// A graph, its placement, and the number of time slices for which it runs.
 #[derive(Clone, Debug)]
 struct Stage {
     graph: Graph,
@@ -24,7 +25,7 @@ struct Stage {
     slices: u64,
 }
 
-/// Everything that runs now, and what the graphs before counted.
+/// The workers that run now, and the counts of the previous graphs.
 struct Pipeline {
     workers: Vec<Sim>,
     past: Census,
@@ -63,22 +64,22 @@ impl Pipeline {
         all
     }
 
-    /// Changes to another graph and other workers. What is called and made alike is taken over where it is on one worker
-    /// before and after. How many packets were dropped with functions that are gone.
+    /// Changes to another graph and other workers. A module with the same name and function is taken over if it is on
+    /// one worker, before and after. Returns how many packets were dropped with removed functions.
     fn change(&mut self, stage: &Stage) -> u64 {
         let placement = Arc::new(stage.cut.placement(stage.graph.modules.len()));
         let (old, new) = (self.kinds.clone(), kinds(&stage.graph));
-        let there = Arc::clone(&self.placement);
-        let on = Arc::clone(&placement);
+        let before = Arc::clone(&self.placement);
+        let after = Arc::clone(&placement);
         let from = move |name: &str, worker: usize| {
             let at: usize = name[1..].parse().ok()?;
             let same =
                 old.get(name).zip(new.get(name)).is_some_and(|(old, new)| format!("{old:?}") == format!("{new:?}"));
-            let sole = (there.modules.get(at)?, &on.modules[at]);
+            let sole = (before.modules.get(at)?, &after.modules[at]);
             match sole {
                 _ if !same => None,
-                (there, on) if there.len() == 1 && on.len() == 1 => Some(there[0]),
-                (there, on) => (there == on).then_some(worker),
+                (before, after) if before.len() == 1 && after.len() == 1 => Some(before[0]),
+                (before, after) => (before == after).then_some(worker),
             }
         };
         let ports = [self.placement.ports[0][0], self.placement.ports[1][0]];
@@ -91,19 +92,19 @@ impl Pipeline {
         let now = latest(&self.workers);
         self.workers.iter().for_each(|worker| worker.clock().advance_to(now));
         while !self.workers.iter_mut().fold(true, |done, worker| {
-            let laid = worker.lay_down(&exchange);
+            let done_here = worker.lay_down(&exchange);
             worker.clock().spend(Ticks(64));
-            done && laid
+            done && done_here
         }) {
             turns += 1;
-            assert!(turns < 100_000, "what waits is let through");
+            assert!(turns < 100_000, "waiting packets pass");
         }
         let now = latest(&self.workers);
         let mut dropped = 0;
         for worker in std::mem::replace(&mut self.workers, next) {
             let before = worker.telemetry().worker.wound_up.get();
             let mut former = Former::of(worker);
-            former.close().expect("no troubles");
+            former.close().expect("closing succeeds");
             dropped += former.telemetry().worker.wound_up.get() - before;
             let mut reading: Reading = former.reading(now);
             former.retire(&mut reading);
@@ -122,18 +123,19 @@ impl Pipeline {
         let mut turns = 0;
         while self.run(1) != Ended::Finished {
             turns += 1;
-            assert!(turns < 100_000, "it comes to an end");
+            assert!(turns < 100_000, "the run ends");
         }
         assert!(wind_up_team(&mut self.workers).is_empty());
         let all = self.check();
         assert_eq!((all.queued, all.held, all.handed - all.taken), (0, 0, 0), "{all:?}");
         assert_eq!(all.entered, u64::from(packets));
         drop(self.workers);
-        Arc::try_unwrap(self.log).expect("the workers are gone").into_inner().expect("alive")
+        Arc::try_unwrap(self.log).expect("the workers are gone").into_inner().expect("no test thread has panicked")
     }
 }
 
-/// The workers of a graph. Without ports `from` running workers, its own are opened; else they are taken over.
+/// Creates the workers of a graph. With an empty `ports` they open their own ports. Otherwise they take over the ports
+/// of the running workers in `ports`.
 fn make(
     graph: &Graph,
     log: &Log,
@@ -164,7 +166,7 @@ fn make(
 }
 
 fn stages() -> impl Strategy<Value = Vec<Stage>> {
-    // One queue: the source goes on where it was.
+    // Only one worker opens the source, so it goes on where it was.
     let stage = (graphs(), cuts(), 1..30u64).prop_map(|(graph, cut, slices)| Stage {
         graph,
         cut: Cut { spreads: false, ..cut },
@@ -177,24 +179,25 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_changed_graph_loses_nothing_and_tells_what_it_drops(stages in stages()) {
+    fn a_changed_graph_loses_no_packet_and_counts_its_drops(stages in stages()) {
         let mut pipeline = Pipeline::start(&stages[0]);
         pipeline.run(stages[0].slices);
         for stage in &stages[1..] {
             let held = pipeline.check().held;
             let dropped = pipeline.change(stage);
-            prop_assert!(dropped <= held + 600, "what was held, or came to be held while it drained");
+            prop_assert!(dropped <= held + 600, "only packets held before or during the drain are dropped");
             pipeline.run(stage.slices);
         }
         pipeline.end(stages[0].graph.packets);
     }
 
     #[test]
-    fn other_workers_leave_the_order_as_it_is_and_keep_what_is_held(stages in stages()) {
+    fn other_workers_keep_order_and_held_packets(stages in stages()) {
         let graph = Graph { modules: stages[0].graph.modules.clone(), ..stages[0].graph.clone() };
-        // Alone before and after, every module keeps what it holds.
+        // Each module is on one worker before and after, so it keeps its held packets.
         let alone = |cut: &Cut| Cut { workers: vec![1; 4], ..cut.clone() };
-        let stages: Vec<_> = stages.iter().map(|stage| Stage { graph: graph.clone(), cut: alone(&stage.cut), ..stage.clone() }).collect();
+        let alone_on = |stage: &Stage| Stage { graph: graph.clone(), cut: alone(&stage.cut), ..stage.clone() };
+        let stages: Vec<_> = stages.iter().map(alone_on).collect();
         let mut pipeline = Pipeline::start(&stages[0]);
         pipeline.run(stages[0].slices);
         for stage in &stages[1..] {
@@ -207,9 +210,10 @@ proptest! {
 
     #[test]
     fn sessions_that_change_workers_stay_in_order(stages in stages()) {
-        // Nothing is held: a packet that waits for its time on one worker could be overtaken on another.
+        // No function holds packets. A packet held on one worker could be overtaken on another.
         let modules = stages[0].graph.modules.iter().map(|(kind, gates, trigger)| {
-            let kind = if matches!(kind, TestFunction::Delay(_) | TestFunction::Hesitate(_)) { TestFunction::Pass } else { *kind };
+            let holds = matches!(kind, TestFunction::Delay(_) | TestFunction::Hesitate(_));
+            let kind = if holds { TestFunction::Pass } else { *kind };
             (kind, gates.clone(), *trigger)
         });
         let graph = Graph { modules: modules.collect(), ..stages[0].graph.clone() };
@@ -225,12 +229,13 @@ proptest! {
     }
 }
 
-/// Packets that a function holds while the graph changes, and whose path goes with it, are of no flow. Where their branch is to be
-/// told from it they are given that of another path to where they are, lest all be taken for packets of a fold's first branch.
+/// A packet that is held while a change removes its path belongs to no flow. If its flow word must determine a branch,
+/// it gets the word of another path to the same module. Otherwise all such packets would run in the first branch of a
+/// fold.
 #[test]
-fn packets_whose_path_a_change_takes_away_go_on_in_the_branches_that_they_are_sent_to() {
+fn packets_whose_path_is_removed_go_on_in_the_branches_that_they_are_sent_to() {
     let log = Log::default();
-    // Two ways to a delay, then a split whose branches run as one.
+    // Two paths to a delay, then a split whose branches run folded.
     let plan = |first: &str, packets: u32, from: Option<usize>| {
         let modules = vec![
             module(first, TestFunction::Split, vec![Target::Module(1), Target::Module(2)], 0),
@@ -253,21 +258,22 @@ fn packets_whose_path_a_change_takes_away_go_on_in_the_branches_that_they_are_se
     let mut new = next.remove(0);
     new.clock().advance_to(old.clock().now());
     new.take_up(&exchange);
-    Former::of(old).close().expect("no troubles");
+    Former::of(old).close().expect("closing succeeds");
     assert_eq!(new.census().held, 64);
     while new.turn() != Next::Never {
         new.clock().spend(Ticks(1_000));
     }
-    let sessions: Vec<u32> = log.lock().expect("alive").iter().map(|(session, ..)| *session).collect();
+    let sessions: Vec<u32> =
+        log.lock().expect("no test thread has panicked").iter().map(|(session, ..)| *session).collect();
     let right = sessions.iter().filter(|session| (session.wrapping_mul(0x85eb_ca6b) >> 16) % 2 == 1).count() as u64;
     assert_eq!((sessions.len(), new.telemetry().folds.packets(|_| 0)), (64, vec![vec![64 - right, right]]));
     assert!(right > 0 && right < 64, "{right}");
 }
 
-/// A port that goes on counts on in the next graph: what it has lost is told there, and only there.
+/// A port that is taken over goes on counting in the next graph. Its losses are reported once, there.
 #[test]
-fn what_a_port_lost_is_told_once_over_a_change() {
-    let stated = |open: bool| {
+fn losses_of_a_port_are_reported_once_across_a_change() {
+    let planned = |open: bool| {
         let modules = vec![module("m", TestFunction::Pass, vec![Target::Port(1)], 0)];
         let mut plan = plan(source(0), drain(&Log::default()), modules, 64);
         let path = vec![Step { module: 0, gate: None }];
@@ -285,7 +291,7 @@ fn what_a_port_lost_is_told_once_over_a_change() {
         plan
     };
     let costs = || vec![Cost { per_batch: 1, per_packet: 1 }];
-    let (mut running, mut next) = (worker(stated(true), costs()), [worker(stated(false), costs())]);
+    let (mut running, mut next) = (worker(planned(true), costs()), [worker(planned(false), costs())]);
     let exchange = Exchange::between(&[running.telemetry()], &mut next);
     running.telemetry().ports[0].counters.dropped.add(7);
     running.telemetry().modules[0].turned_away.add(3);
@@ -295,10 +301,10 @@ fn what_a_port_lost_is_told_once_over_a_change() {
     former.retire(&mut reading);
     let [next] = &mut next;
     next.take_up(&exchange);
-    let told = next.telemetry();
-    told.ports[0].counters.dropped.add(2);
-    told.modules[0].turned_away.add(1);
-    reading.merge(&Reading::of(&told, Ticks(2)));
+    let telemetry = next.telemetry();
+    telemetry.ports[0].counters.dropped.add(2);
+    telemetry.modules[0].turned_away.add(1);
+    reading.merge(&Reading::of(&telemetry, Ticks(2)));
     let nothing = Reading::nothing(Frequency::new(1e9), Ticks::ZERO);
     let cpu = forebay_protocol::report::Cpu { model: "none".to_owned(), tsc_ghz: 1.0 };
     let origin = RunFacts { kind: forebay_protocol::report::FigureSource::Simulated, cpu, cores: vec![None] };

@@ -1,4 +1,4 @@
-//! Random graphs under random changes: the invariant after every turn, and order within sessions.
+//! Random graphs under random changes: the packet invariant holds after every turn, and sessions stay in order.
 
 use forebay_protocol::RateLimit;
 use forebay_units::{BitRate, PacketRate, Rate};
@@ -8,7 +8,7 @@ use crate::{Marks, WhenFull};
 
 #[derive(Clone, Debug)]
 pub(super) struct Graph {
-    /// By module: kind, and how far ahead each gate leads (past the last module: to the port).
+    /// By module: its function, how far ahead each gate leads (past the last module: to the port), and its trigger.
     pub(super) modules: Vec<(TestFunction, Vec<usize>, usize)>,
     /// By module.
     pub(super) shares: Vec<Share>,
@@ -17,7 +17,7 @@ pub(super) struct Graph {
     pub(super) every: u64,
     pub(super) refuse: u32,
     pub(super) chunks: usize,
-    /// After which turn which module's trigger is set to what.
+    /// Changes of triggers: the turn, the module, and the trigger.
     pub(super) changes: Vec<(usize, usize, usize)>,
 }
 
@@ -26,7 +26,7 @@ fn kinds() -> impl Strategy<Value = TestFunction> {
         3 => Just(TestFunction::Pass),
         3 => Just(TestFunction::Split),
         2 => Just(TestFunction::End),
-        // One delay for all: packets of a session stay in order.
+        // One delay for all modules, so that packets of a session stay in order.
         1 => Just(TestFunction::Delay(1_000)),
         1 => Just(TestFunction::Hesitate(1_000)),
         1 => Just(TestFunction::Create),
@@ -103,7 +103,7 @@ impl Graph {
         (0..self.modules.len() as u64).map(|at| Cost { per_batch: 100 * (at % 3), per_packet: at % 7 }).collect()
     }
 
-    /// Runs it to the end; what left, in order.
+    /// Runs the graph to the end. Returns the packets that left, in order.
     fn run<S: Scheduler>(&self) -> Vec<(u32, u32, u64)> {
         let log = Log::default();
         let mut worker: Worker<_, S> = worker_of(self.plan(&log), self.costs());
@@ -119,29 +119,30 @@ impl Graph {
             }
             for &(_, module, trigger) in self.changes.iter().filter(|(when, ..)| *when == turns) {
                 let _ = worker.apply(&[Action::SetTrigger { module, trigger }]);
-                // The same numbers, taken as a weight; where there are no weights that is refused.
+                // The same number as a weight. A scheduler without weights refuses it.
                 let _ = worker.apply(&[Action::SetWeight { module, weight: trigger as u32 }]);
                 let _ = worker.apply(&[Action::SetRate { module, limit: self.shares[trigger % 12].limit }]);
                 assert_eq!(worker.census().missing(), 0, "setting a trigger loses nothing");
             }
             turns += 1;
-            assert!(turns < 200_000, "it comes to an end");
+            assert!(turns < 200_000, "the run ends");
         }
-        worker.wind_up().expect("no troubles");
+        worker.wind_up().expect("closing succeeds");
         let census = worker.census();
         assert_eq!((census.missing(), census.queued, census.held), (0, 0, 0), "{census:?}");
         assert_eq!(census.entered, u64::from(self.packets));
         in_order_by_original(&log);
         drop(worker);
-        Arc::try_unwrap(log).expect("the worker is gone").into_inner().expect("alive")
+        Arc::try_unwrap(log).expect("the worker is gone").into_inner().expect("no test thread has panicked")
     }
 }
 
-/// Created packets carry no stamp (session and number 0); all others must be in order within their session.
+/// Asserts that packets are in order within their session. Created packets have no stamp (session and number are 0) and
+/// are skipped.
 pub(super) fn in_order_by_original(log: &Log) {
     let only: Vec<_> = log
         .lock()
-        .expect("alive")
+        .expect("no test thread has panicked")
         .iter()
         .copied()
         .filter(|(session, number, _)| (*session, *number) != (0, 0))
@@ -149,7 +150,8 @@ pub(super) fn in_order_by_original(log: &Log) {
     in_order(&Arc::new(Mutex::new(only)));
 }
 
-/// Runs the graph with more sources, each with an entry, a burst and a distance, and looks whether all are read on.
+/// Runs the graph with more sources, each with an entry, a burst and an interval. Checks that all ports are read to the
+/// end.
 fn every_port_is_read_on(graph: Graph, more: &[(usize, usize, u64)], per_packet: u64) -> Result<(), TestCaseError> {
     let graph = Graph { packets: u32::MAX, chunks: graph.chunks + 8_192, ..graph };
     let (mut plan, modules) = (graph.plan(&Log::default()), graph.modules.len());
@@ -161,7 +163,7 @@ fn every_port_is_read_on(graph: Graph, more: &[(usize, usize, u64)], per_packet:
     plan.placement = Arc::new(Placement::alone(modules, plan.ports.len()));
     let mut worker: Worker<_, WeightedFair> = worker_of(plan, vec![Cost { per_batch: 100, per_packet }; modules]);
     let telemetry = worker.telemetry();
-    let read = || telemetry.ports.iter().map(|told| told.counters.received.get()).collect::<Vec<_>>();
+    let read = || telemetry.ports.iter().map(|port| port.counters.received.get()).collect::<Vec<_>>();
     crate::drive::simulate(&mut worker, Ticks(20_000_000));
     let before = read();
     crate::drive::simulate(&mut worker, Ticks(40_000_000));
@@ -169,16 +171,17 @@ fn every_port_is_read_on(graph: Graph, more: &[(usize, usize, u64)], per_packet:
         // Port 1 is the drain.
         prop_assert!(at == 1 || after > *before, "port {at}: {before}, {after}");
     }
-    worker.wind_up().expect("no troubles");
+    worker.wind_up().expect("closing succeeds");
     let census = worker.census();
     prop_assert_eq!((census.missing(), census.queued, census.held), (0, 0, 0), "{:?}", census);
     Ok(())
 }
 
-/// Another port came first in each turn: where the queue had room every so many turns as there are ports, one port was read
+/// A rotation of the first port once starved a port: the queue had room exactly once in as many turns as there are
+/// ports.
 /// for ever and another never again.
 #[test]
-fn a_queue_that_has_room_in_step_with_the_ports_is_fed_by_all() {
+fn all_ports_feed_a_queue_that_has_room_once_a_rotation() {
     let marks = Marks { queue: 1, high: 1, low: 0, when_full: WhenFull::Wait };
     let graph = Graph {
         modules: vec![(TestFunction::Pass, vec![1], 2)],
@@ -197,19 +200,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_lost_or_reordered_whatever_the_graph_and_the_changes(graph in graphs()) {
+    fn no_packet_is_lost_or_reordered_with_run_to_completion(graph in graphs()) {
         graph.run::<RunToCompletion>();
     }
 
-    /// And nothing stands still: what is limited or held up goes on in the end.
+    /// In addition, limited and blocked packets go on in the end.
     #[test]
-    fn nor_where_time_is_shared_out_and_queues_overflow(graph in graphs()) {
+    fn no_packet_is_lost_or_reordered_with_weighted_fair(graph in graphs()) {
         graph.run::<WeightedFair>();
     }
 
-    /// However many ports there are and wherever they lead: none is waited for in vain, and none is forgotten.
+    /// Whatever the number of ports and their entries, no port blocks the others and none is starved.
     #[test]
-    fn every_port_is_read_on_where_time_is_shared_out(
+    fn every_port_is_read_with_weighted_fair(
         graph in graphs(),
         more in proptest::collection::vec((0..12usize, 1..=32usize, prop_oneof![Just(0u64), 1..3_000u64]), 1..4),
         per_packet in 1..400u64,

@@ -1,4 +1,5 @@
-//! Where instructions and core cycles go, by a meter that counts only what parts of the chain and its own readings say.
+//! Tests of metering with a scripted meter: it counts only the scripted costs of the chain's parts and of its own
+//! readings.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,17 +14,17 @@ use crate::report::Reading;
 use crate::report::RunFacts;
 use crate::{Team, drive};
 
-/// Instructions and core cycles that something takes.
+/// Instructions and core cycles.
 type Takes = [u64; 2];
 
-/// What a reading of the meter takes.
+/// The cost of a reading of the meter.
 const READING: Takes = [41, 97];
-/// What a packet takes where it enters, in the module, and where it leaves.
+/// The cost of a packet on entry, in the module, and on departure.
 const COSTS: [Takes; 3] = [[7, 14], [30, 20], [5, 3]];
-/// What asking a port takes that has nothing.
+/// The cost of polling a port that has no packets.
 const POLL: Takes = [64, 32];
 
-/// A thread's counts.
+/// The counts of a thread.
 #[derive(Clone, Default)]
 struct Counts(Arc<[AtomicU64; 2]>);
 
@@ -33,16 +34,16 @@ impl Counts {
     }
 }
 
-/// Tells them until it has been read so often.
+/// A meter that returns the counts and fails after `remaining` readings.
 struct Scripted {
     counts: Counts,
-    left: u64,
+    remaining: u64,
     reads: Arc<AtomicU64>,
 }
 
 impl Scripted {
     fn of(counts: &Counts) -> Self {
-        Self { counts: counts.clone(), left: u64::MAX, reads: Arc::default() }
+        Self { counts: counts.clone(), remaining: u64::MAX, reads: Arc::default() }
     }
 }
 
@@ -50,12 +51,12 @@ impl Meter for Scripted {
     fn read(&mut self) -> Option<Takes> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.counts.take(READING, 1);
-        self.left = self.left.checked_sub(1)?;
+        self.remaining = self.remaining.checked_sub(1)?;
         Some([0, 1].map(|which| self.counts.0[which].load(Ordering::Relaxed)))
     }
 }
 
-/// A port whose packets take something.
+/// A port whose packets cost instructions and cycles.
 struct Counted<P>(P, Counts);
 
 impl<P: Port> Port for Counted<P> {
@@ -71,7 +72,7 @@ impl<P: Port> Port for Counted<P> {
     }
 }
 
-/// A port that never has any.
+/// A port that never has packets.
 struct Empty(Counts);
 
 impl Port for Empty {
@@ -83,7 +84,7 @@ impl Port for Empty {
     fn send(&mut self, _: &mut Batch, _: Ticks) {}
 }
 
-/// A source whose batches are of many sizes.
+/// A source whose batches have varying sizes.
 struct Uneven(Source);
 
 impl Port for Uneven {
@@ -95,7 +96,7 @@ impl Port for Uneven {
     fn send(&mut self, _: &mut Batch, _: Ticks) {}
 }
 
-/// A module that works on packets, and more when it is woken.
+/// A module that costs instructions and cycles for each packet, and more when it is woken.
 struct Work(Counts, Takes);
 
 impl Function for Work {
@@ -111,7 +112,7 @@ impl Function for Work {
 
 const CALLS: u32 = 4_000;
 
-/// A chain of one module, with another port that nothing comes from.
+/// Returns a chain of one module, with a second port that gives no packets.
 fn chain(counts: &Counts, log: &Log, meter: Option<Scripted>) -> Plan {
     let mut module = module("work", TestFunction::Pass, vec![Target::Port(1)], 0);
     module.function = Some(Box::new(Work(counts.clone(), [0, 0])) as Box<dyn Function>);
@@ -130,18 +131,18 @@ fn chain(counts: &Counts, log: &Log, meter: Option<Scripted>) -> Plan {
     plan
 }
 
-/// Simulated time, in which calls take some that depends on what they work on.
+/// Creates a worker in simulated time. The cost of a call depends on its packets.
 fn made<S: Scheduler>(plan: Plan) -> Worker<Simulated, S> {
     worker_of(plan, vec![Cost { per_batch: 50, per_packet: 3 }])
 }
 
 /// Runs until all packets have left.
 fn run<S: Scheduler>(worker: &mut Worker<Simulated, S>, log: &Log, packets: u32) {
-    while log.lock().expect("alive").len() < packets as usize {
+    while log.lock().expect("no test thread has panicked").len() < packets as usize {
         worker.turn();
         worker.clock().spend(Ticks(5));
     }
-    // The last busy turn ends where the next begins.
+    // The last busy turn ends where the next turn begins.
     worker.turn();
     assert_eq!(worker.census().missing(), 0);
 }
@@ -160,47 +161,47 @@ fn spent([instructions, cycles]: Takes) -> Option<Spent> {
     Some(Spent { instructions: instructions as f64, cycles: cycles as f64 })
 }
 
-/// All that a meter may have told of.
+/// Returns all metered figures of a report.
 fn metered(report: &Report) -> Vec<Option<Spent>> {
-    let modules = report.modules.iter().map(|told| told.metered);
-    let ports = report.ports.iter().flat_map(|told| [told.receiving.metered, told.sending.metered]);
-    let workers = report.workers.iter().flat_map(|told| [told.metered, told.metered_residue, told.handover.metered]);
+    let modules = report.modules.iter().map(|part| part.metered);
+    let ports = report.ports.iter().flat_map(|part| [part.receiving.metered, part.sending.metered]);
+    let workers = report.workers.iter().flat_map(|part| [part.metered, part.metered_residue, part.handover.metered]);
     modules.chain(ports).chain(workers).collect()
 }
 
-/// What the clock has told of: ticks, packets and calls of each part, then the worker's.
+/// Returns all timed figures: ticks, packets and calls of each part, then those of the worker.
 fn timed<S: Scheduler>(worker: &Worker<Simulated, S>) -> Vec<u64> {
-    let told = worker.telemetry();
-    let modules = told.counters.iter().map(|told| &told.timed);
-    let ports = told.ports.iter().flat_map(|told| [&told.receiving, &told.sending]);
+    let telemetry = worker.telemetry();
+    let modules = telemetry.counters.iter().map(|counters| &counters.timed);
+    let ports = telemetry.ports.iter().flat_map(|port| [&port.receiving, &port.sending]);
     let accounts = modules.chain(ports).flat_map(|of| [of.ticks.get(), of.packets.get(), of.calls.get()]);
-    accounts.chain([told.worker.residue.ticks.get(), told.worker.timed_turns.get()]).collect()
+    accounts.chain([telemetry.worker.residue.ticks.get(), telemetry.worker.timed_turns.get()]).collect()
 }
 
 #[test]
-fn each_part_has_its_instructions_and_cycles_and_nothing_of_the_readings() {
+fn each_part_has_its_instructions_and_cycles_without_the_readings() {
     let (counts, log) = (Counts::default(), Log::default());
     let mut worker = made::<RunToCompletion>(chain(&counts, &log, Some(Scripted::of(&counts))));
     run(&mut worker, &log, 32 * CALLS);
-    let told = report(&nothing(), &worker);
-    assert_eq!(told.ports[0].receiving.metered, spent(COSTS[0]));
-    assert_eq!(told.modules[0].metered, spent(COSTS[1]));
-    assert_eq!(told.ports[1].sending.metered, spent(COSTS[2]));
-    assert_eq!(told.workers[0].metered_residue, spent(POLL));
+    let report = report(&nothing(), &worker);
+    assert_eq!(report.ports[0].receiving.metered, spent(COSTS[0]));
+    assert_eq!(report.modules[0].metered, spent(COSTS[1]));
+    assert_eq!(report.ports[1].sending.metered, spent(COSTS[2]));
+    assert_eq!(report.workers[0].metered_residue, spent(POLL));
     let turn = [0, 1].map(|which| 32 * COSTS.iter().map(|cost| cost[which]).sum::<u64>() + POLL[which]);
-    assert_eq!(told.workers[0].metered, spent(turn));
-    // Of ports that nothing came by, and of rings that are not there, nothing is known.
-    assert_eq!(metered(&told).iter().filter(|spent| spent.is_none()).count(), 5);
+    assert_eq!(report.workers[0].metered, spent(turn));
+    // There is no figure for ports without packets, and for missing rings.
+    assert_eq!(metered(&report).iter().filter(|spent| spent.is_none()).count(), 5);
     assert_eq!(spent([30, 20]).and_then(|spent| spent.ipc()), Some(1.5));
     assert_eq!(spent([30, 0]).and_then(|spent| spent.ipc()), None);
-    // 24 turns in 1031 count, and not those that are timed.
+    // 24 turns in 1031 are metered. They are not the timed turns.
     let telemetry = worker.telemetry();
     let turns = telemetry.metered.as_ref().expect("there is a meter").turns.get();
     assert!(turns.abs_diff(u64::from(CALLS) * 24 / 1031) <= 8, "{turns} turns of {CALLS}");
 }
 
 #[test]
-fn what_a_module_does_when_it_is_woken_is_its_own() {
+fn the_work_of_a_wake_up_is_accounted_to_the_module() {
     const WAKE: Takes = [1_000_003, 2_000_003];
     let (counts, log) = (Counts::default(), Log::default());
     let mut plan = chain(&counts, &log, Some(Scripted::of(&counts)));
@@ -208,40 +209,40 @@ fn what_a_module_does_when_it_is_woken_is_its_own() {
     let mut worker = made::<RunToCompletion>(plan);
     run(&mut worker, &log, 32 * CALLS);
     let telemetry = worker.telemetry();
-    let told = telemetry.metered.as_ref().expect("there is a meter");
-    let more = |count: u64, cost: u64| count - cost * told.modules[0].packets.get();
-    let wakes = more(told.modules[0].instructions.get(), COSTS[1][0]) / WAKE[0];
+    let metered = telemetry.metered.as_ref().expect("there is a meter");
+    let more = |count: u64, cost: u64| count - cost * metered.modules[0].packets.get();
+    let wakes = more(metered.modules[0].instructions.get(), COSTS[1][0]) / WAKE[0];
     assert!(wakes > 0, "some metered turn has one");
-    assert_eq!(more(told.modules[0].instructions.get(), COSTS[1][0]), wakes * WAKE[0]);
-    assert_eq!(more(told.modules[0].cycles.get(), COSTS[1][1]), wakes * WAKE[1]);
-    let parts = [&told.modules[0], &told.ports[0][0], &told.ports[1][1], &told.residue];
-    assert_eq!(told.all.cycles.get(), parts.iter().map(|part| part.cycles.get()).sum::<u64>());
+    assert_eq!(more(metered.modules[0].instructions.get(), COSTS[1][0]), wakes * WAKE[0]);
+    assert_eq!(more(metered.modules[0].cycles.get(), COSTS[1][1]), wakes * WAKE[1]);
+    let parts = [&metered.modules[0], &metered.ports[0][0], &metered.ports[1][1], &metered.residue];
+    assert_eq!(metered.all.cycles.get(), parts.iter().map(|part| part.cycles.get()).sum::<u64>());
 }
 
 #[test]
-fn what_the_clock_tells_is_the_same_with_a_meter_and_without() {
-    let run = |with: bool, left: u64| {
+fn times_are_the_same_with_and_without_a_meter() {
+    let run = |with: bool, remaining: u64| {
         let (counts, log) = (Counts::default(), Log::default());
-        let meter = Scripted { left, ..Scripted::of(&counts) };
+        let meter = Scripted { remaining, ..Scripted::of(&counts) };
         let mut plan = chain(&counts, &log, with.then_some(meter));
         plan.ports[0].open = Some(open(Box::new(Uneven(source(32 * CALLS))), true));
         let mut worker = made::<RunToCompletion>(plan);
         run(&mut worker, &log, 32 * CALLS);
-        let times: Vec<_> = log.lock().expect("alive").iter().map(|(.., at)| *at).collect();
+        let times: Vec<_> = log.lock().expect("no test thread has panicked").iter().map(|(.., at)| *at).collect();
         (timed(&worker), times)
     };
     let without = run(false, 0);
     assert!(without.0[0] > 0 && without.0[2] > 70, "{:?}", without.0);
-    // With one that ends at once, while what it takes is learnt, in a stretch, in another, and never.
-    for left in [0, 1, 700, 1_025, 1_100, 1_300, u64::MAX] {
-        assert_eq!(run(true, left), without, "{left}");
+    // The meter fails at once, while its cost is learnt, within a stretch, within another one, or never.
+    for remaining in [0, 1, 700, 1_025, 1_100, 1_300, u64::MAX] {
+        assert_eq!(run(true, remaining), without, "{remaining}");
     }
 }
 
 #[test]
-fn a_meter_that_fails_in_the_midst_tells_nothing_and_packets_run_on() {
+fn a_meter_that_fails_during_a_run_reports_nothing_and_packets_run_on() {
     let (counts, log) = (Counts::default(), Log::default());
-    let meter = Scripted { left: 1_500, ..Scripted::of(&counts) };
+    let meter = Scripted { remaining: 1_500, ..Scripted::of(&counts) };
     let reads = Arc::clone(&meter.reads);
     let mut worker = made::<RunToCompletion>(chain(&counts, &log, Some(meter)));
     run(&mut worker, &log, 32 * 600);
@@ -249,18 +250,18 @@ fn a_meter_that_fails_in_the_midst_tells_nothing_and_packets_run_on() {
     assert_eq!(early.modules[0].metered, spent(COSTS[1]));
     let earlier = Reading::of(&worker.telemetry(), worker.clock().now());
     run(&mut worker, &log, 32 * CALLS);
-    for told in [report(&nothing(), &worker), report(&earlier, &worker)] {
-        assert!(metered(&told).iter().all(Option::is_none), "{told:?}");
-        assert!(told.modules[0].ticks_per_packet.is_some());
+    for report in [report(&nothing(), &worker), report(&earlier, &worker)] {
+        assert!(metered(&report).iter().all(Option::is_none), "{report:?}");
+        assert!(report.modules[0].ticks_per_packet.is_some());
     }
-    assert_eq!(reads.load(Ordering::Relaxed), 1_501, "it is not asked again");
-    // One that never tells anything is no meter.
-    for left in [0, 1, 900] {
+    assert_eq!(reads.load(Ordering::Relaxed), 1_501, "it is not read again");
+    // A meter that fails from the start counts as no meter.
+    for remaining in [0, 1, 900] {
         let (counts, log) = (Counts::default(), Log::default());
-        let meter = Scripted { left, ..Scripted::of(&counts) };
+        let meter = Scripted { remaining, ..Scripted::of(&counts) };
         let mut worker = made::<RunToCompletion>(chain(&counts, &log, Some(meter)));
         run(&mut worker, &log, 32 * CALLS);
-        assert!(metered(&report(&nothing(), &worker)).iter().all(Option::is_none), "{left}");
+        assert!(metered(&report(&nothing(), &worker)).iter().all(Option::is_none), "{remaining}");
     }
 }
 
@@ -284,10 +285,10 @@ fn nothing_is_metered_where_the_scheduler_needs_all_ticks_or_timing_is_off() {
     assert_eq!(reads.load(Ordering::Relaxed), learnt);
 }
 
-/// Rings take nothing here by themselves: a meter that has become dearer than it was shows where it is read.
-struct Dearer(Scripted, Arc<AtomicU64>);
+/// Rings cost nothing here. A meter whose readings become more expensive shows where it is read.
+struct Expensive(Scripted, Arc<AtomicU64>);
 
-impl Meter for Dearer {
+impl Meter for Expensive {
     fn read(&mut self) -> Option<Takes> {
         self.0.counts.take([1, 2], self.1.load(Ordering::Relaxed) as usize);
         self.0.read()
@@ -295,10 +296,10 @@ impl Meter for Dearer {
 }
 
 #[test]
-fn handing_packets_over_has_its_own() {
+fn handing_packets_over_has_an_account() {
     let placement = Placement { workers: 2, modules: vec![vec![1]], ports: vec![vec![0], vec![1]], keyed: vec![false] };
     let placement = Arc::new(placement);
-    let (log, dearer) = (Log::default(), Arc::new(AtomicU64::new(0)));
+    let (log, cost) = (Log::default(), Arc::new(AtomicU64::new(0)));
     let part = |number: usize| {
         let mut plan = plan(
             source(32 * CALLS),
@@ -312,7 +313,7 @@ fn handing_packets_over_has_its_own() {
         } else {
             plan.ports[0].open = None;
         }
-        plan.meter = Some(Box::new(Dearer(Scripted::of(&Counts::default()), Arc::clone(&dearer))));
+        plan.meter = Some(Box::new(Expensive(Scripted::of(&Counts::default()), Arc::clone(&cost))));
         plan
     };
     let team = Arc::new(Team::new(2));
@@ -331,11 +332,11 @@ fn handing_packets_over_has_its_own() {
         .expect("a sound plan")
     };
     let mut workers: Vec<Worker<Simulated, RunToCompletion>> = links.into_iter().enumerate().map(make).collect();
-    dearer.store(64, Ordering::Relaxed);
+    cost.store(64, Ordering::Relaxed);
     assert_eq!(simulate_team(&mut workers, Ticks(1_000_000_000)), Ended::Finished);
     assert!(drive::wind_up_team(&mut workers).is_empty());
     for worker in &workers {
-        let told = report(&nothing(), worker);
-        assert_eq!(told.workers[0].handover.metered, spent([2, 4]), "{told:?}");
+        let report = report(&nothing(), worker);
+        assert_eq!(report.workers[0].handover.metered, spent([2, 4]), "{report:?}");
     }
 }

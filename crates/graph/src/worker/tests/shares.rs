@@ -42,8 +42,8 @@ fn fair(plan: Plan, costs: Vec<Cost>) -> Worker<Simulated, WeightedFair> {
     worker_of(plan, costs)
 }
 
-fn of_lanes(told: &[Lane]) -> Worker<Simulated, WeightedFair> {
-    fair(lanes(told, &Log::default()), told.iter().map(|lane| lane.cost).collect())
+fn of_lanes(all_lanes: &[Lane]) -> Worker<Simulated, WeightedFair> {
+    fair(lanes(all_lanes, &Log::default()), all_lanes.iter().map(|lane| lane.cost).collect())
 }
 
 /// Runs on until `until`; the ticks that each module got meanwhile.
@@ -51,7 +51,8 @@ fn ticks_until(worker: &mut Worker<Simulated, WeightedFair>, costs: &[Cost], unt
     let telemetry = worker.telemetry();
     let read = || {
         let counted = telemetry.counters.iter().zip(costs);
-        let spent = counted.map(|(told, cost)| told.batches() * cost.per_batch + told.packets.get() * cost.per_packet);
+        let spent = counted
+            .map(|(counters, cost)| counters.batches() * cost.per_batch + counters.packets.get() * cost.per_packet);
         spent.collect::<Vec<_>>()
     };
     let before = read();
@@ -59,7 +60,7 @@ fn ticks_until(worker: &mut Worker<Simulated, WeightedFair>, costs: &[Cost], unt
     read().iter().zip(before).map(|(now, before)| (now - before) as f64).collect()
 }
 
-/// Whether modules got ticks by their weights, within one percent.
+/// Asserts that modules got ticks in proportion to their weights, within one percent.
 fn by_weights(ticks: &[f64], weights: &[f64]) {
     let (all, total): (f64, f64) = (ticks.iter().sum(), weights.iter().sum());
     for (module, (got, weight)) in ticks.iter().zip(weights).enumerate() {
@@ -71,21 +72,21 @@ fn by_weights(ticks: &[f64], weights: &[f64]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// 2 to 64 modules of unequal cost, a second, one percent.
+    /// 2 to 64 modules of unequal cost, for one second, within one percent.
     #[test]
     fn backlogged_modules_share_a_second_by_their_weights(
-        told in proptest::collection::vec((1u32..10, 500u64..10_000, 0u64..100), 2..=64),
+        all_lanes in proptest::collection::vec((1u32..10, 500u64..10_000, 0u64..100), 2..=64),
     ) {
-        let told: Vec<_> = told.into_iter().map(|(weight, per_batch, per_packet)| {
+        let all_lanes: Vec<_> = all_lanes.into_iter().map(|(weight, per_batch, per_packet)| {
             Lane { weight, cost: Cost { per_batch, per_packet }, every: 0 }
         }).collect();
-        let costs: Vec<_> = told.iter().map(|lane| lane.cost).collect();
-        let mut plan = lanes(&told, &Log::default());
-        // Short calls: of a long one, a second has not enough for a percent.
+        let costs: Vec<_> = all_lanes.iter().map(|lane| lane.cost).collect();
+        let mut plan = lanes(&all_lanes, &Log::default());
+        // Short calls. With long calls there are too few in a second for one percent.
         plan.batch = 4;
         let mut worker = fair(plan, costs.clone());
         let ticks = ticks_until(&mut worker, &costs, SECOND);
-        by_weights(&ticks, &told.iter().map(|lane| f64::from(lane.weight)).collect::<Vec<_>>());
+        by_weights(&ticks, &all_lanes.iter().map(|lane| f64::from(lane.weight)).collect::<Vec<_>>());
         prop_assert_eq!(worker.census().missing(), 0);
     }
 }
@@ -94,9 +95,9 @@ const EVEN: Lane = Lane { weight: 1, cost: Cost { per_batch: 10_000, per_packet:
 
 #[test]
 fn weights_change_while_it_runs() {
-    let told = [EVEN, Lane { weight: 3, cost: Cost { per_batch: 1_000, per_packet: 900 }, every: 0 }];
-    let costs = told.map(|lane| lane.cost);
-    let mut worker = of_lanes(&told);
+    let all_lanes = [EVEN, Lane { weight: 3, cost: Cost { per_batch: 1_000, per_packet: 900 }, every: 0 }];
+    let costs = all_lanes.map(|lane| lane.cost);
+    let mut worker = of_lanes(&all_lanes);
     by_weights(&ticks_until(&mut worker, &costs, SECOND), &[1.0, 3.0]);
     worker.apply(&[Action::SetWeight { module: 0, weight: 12 }]).expect("a module");
     assert_eq!(worker.telemetry().counters[0].weight.get(), 12);
@@ -104,19 +105,19 @@ fn weights_change_while_it_runs() {
 }
 
 #[test]
-fn what_an_idle_module_leaves_the_others_share_and_it_saves_nothing_up() {
-    // The third has 32 packets every millisecond, 16 400 ticks' worth; the others are never done.
-    let told = [EVEN, Lane { weight: 2, ..EVEN }, Lane { weight: 100, every: 1_000_000, ..EVEN }];
-    let costs = told.map(|lane| lane.cost);
-    let mut worker = of_lanes(&told);
+fn the_others_share_the_time_of_an_idle_module_and_it_saves_none() {
+    // The third module gets 32 packets every millisecond, which take 16 400 ticks. The others always have work.
+    let all_lanes = [EVEN, Lane { weight: 2, ..EVEN }, Lane { weight: 100, every: 1_000_000, ..EVEN }];
+    let costs = all_lanes.map(|lane| lane.cost);
+    let mut worker = of_lanes(&all_lanes);
     let ticks = ticks_until(&mut worker, &costs, SECOND);
     by_weights(&ticks[..2], &[1.0, 2.0]);
     let came = worker.telemetry().ports[2].counters.received.get();
     assert!(
         came > 900 * 32 && ticks[2] >= (came / 32 - 1) as f64 * 16_400.0,
-        "all that came for it was done: {ticks:?}"
+        "all its packets were processed: {ticks:?}"
     );
-    // Of a module that wakes after a second, the one that never slept feels no more than the weights.
+    // When a module wakes after a second, the busy module still gets its share by weight.
     let late = [EVEN, Lane { every: SECOND.0, ..EVEN }];
     let mut worker = of_lanes(&late);
     ticks_until(&mut worker, &costs, Ticks(SECOND.0 - 1));
@@ -125,7 +126,7 @@ fn what_an_idle_module_leaves_the_others_share_and_it_saves_nothing_up() {
 }
 
 #[test]
-fn a_module_keeps_its_rate_limit_and_the_clock_moves_to_when_it_may_run() {
+fn a_module_keeps_its_rate_limit_and_the_clock_moves_to_its_next_run() {
     let (log, lane) = (Log::default(), Lane { cost: Cost { per_batch: 100, per_packet: 1 }, ..EVEN });
     for (rate, pps) in [(Rate::Packets(PacketRate(1e6)), 1e6), (Rate::Bits(BitRate(60.0 * 8.0 * 250_000.0)), 250_000.0)]
     {
@@ -135,14 +136,14 @@ fn a_module_keeps_its_rate_limit_and_the_clock_moves_to_when_it_may_run() {
         crate::drive::simulate(&mut worker, Ticks(SECOND.0 / 10));
         let telemetry = worker.telemetry();
         let packets = telemetry.counters[0].packets.get() as f64;
-        // The rate, the burst, and a batch.
+        // The rate, the burst, and one batch.
         let most = pps / 10.0 + pps * 1e-4 + 32.0;
         assert!(packets <= most && packets >= pps / 10.0 - 32.0, "{packets} at {rate:?}");
         let turns = telemetry.worker.turns.get();
-        assert!(turns < 4 * (packets as u64 / 32) + 2_000, "it waits and does not spin: {turns} turns");
+        assert!(turns < 4 * (packets as u64 / 32) + 2_000, "the worker waits instead of spinning: {turns} turns");
         worker.apply(&[Action::SetRate { module: 0, limit: None }]).expect("a module");
         let more = ticks_until(&mut worker, &[lane.cost], Ticks(SECOND.0 / 5))[0] / 132.0 * 32.0;
-        assert!(more > 10.0 * pps / 10.0, "{more} packets once the limit is gone");
+        assert!(more > 10.0 * pps / 10.0, "{more} packets without the limit");
     }
 }
 
@@ -169,14 +170,15 @@ fn an_overloaded_module_stops_the_port_that_feeds_it_between_its_marks() {
     assert!((800..832).contains(&most), "the high mark, and less than a batch more: {most}");
     assert!((568..=600).contains(&least_after), "the low mark, and less than a batch less: {least_after}");
     let received = |port: usize| worker.telemetry().ports[port].counters.received.get();
-    assert!(received(1) > 8 * received(0), "the other port is read on: {} {}", received(0), received(1));
+    assert!(received(1) > 8 * received(0), "the other port is still read: {} {}", received(0), received(1));
     assert_eq!(worker.census().missing(), 0);
 }
 
-/// Ports were read whether or not their modules had got to what was read before: queues grew to their marks, out of the
+/// Ports were once read even if their modules had not processed the earlier packets. Queues grew to their marks, out of
+/// the cache, and the run took half as long again.
 /// cache, and everything took half as long again.
 #[test]
-fn what_a_backlogged_module_cannot_run_on_yet_waits_in_its_port() {
+fn packets_for_a_backlogged_module_wait_in_its_port() {
     for (when_full, allowed) in [(WhenFull::Wait, 0..=32), (WhenFull::Drop, 512..=1_024)] {
         let mut plan = lanes(&[EVEN; 4], &Log::default());
         plan.modules.iter_mut().for_each(|module| module.share.marks.when_full = when_full);
@@ -193,9 +195,9 @@ fn what_a_backlogged_module_cannot_run_on_yet_waits_in_its_port() {
     }
 }
 
-/// A module that a port and another module feed never ran dry, so that its port was never read.
+/// A module fed by a port and another module never ran out of packets, so its port was never read.
 #[test]
-fn a_port_has_its_share_of_a_module_that_others_feed_too() {
+fn a_port_has_its_share_of_a_module_that_another_module_feeds() {
     let (quick, slow) = (Cost { per_batch: 100, per_packet: 1 }, Cost { per_batch: 0, per_packet: 1_000 });
     let mut plan = lanes(&[EVEN, EVEN], &Log::default());
     plan.modules[0].gates = vec![("0".to_owned(), Target::Module(1))];
@@ -224,10 +226,10 @@ fn a_module_is_fed_otherwise_by_gates_and_by_other_workers_ports() {
     assert_eq!((fed(2, 0, 0), fed(2, 0, 1)), (vec![false, true, false], vec![false, true, true]));
 }
 
-/// The first port that had made a module ready in a turn was the only one that was read.
+/// Once only the first port that made a module ready in a turn was read.
 #[test]
-fn several_ports_of_a_module_are_read_alike() {
-    // Alone, and beside a module that always has work.
+fn several_ports_of_a_module_are_read_equally() {
+    // Without other modules, and with a module that always has work.
     for lanes_beside in [&[EVEN, EVEN][..], &[EVEN; 3]] {
         let mut plan = lanes(lanes_beside, &Log::default());
         plan.ports[1].entry = Some(Target::Module(0));
@@ -239,9 +241,10 @@ fn several_ports_of_a_module_are_read_alike() {
     }
 }
 
-/// Ports were read in the same order every turn: where some filled the module's queue, those after them were never read.
+/// Once ports were read in the same order in every turn. If some filled the module's queue, the ports after them were
+/// never read.
 #[test]
-fn ports_take_turns_to_be_read_first() {
+fn ports_take_turns_at_being_read_first() {
     let mut plan = lanes(&[EVEN; 5], &Log::default());
     plan.modules[0].share.marks = Marks { queue: 1, high: 1, low: 0, when_full: WhenFull::Wait };
     plan.ports[..5].iter_mut().for_each(|port| port.entry = Some(Target::Module(0)));
@@ -252,9 +255,10 @@ fn ports_take_turns_to_be_read_first() {
     assert!(*least > 1_000 && most < &(least * 2), "{received:?}");
 }
 
-/// One source, two branches of which one is a chain of two. Where the chain may drop, the other branch gets its share.
+/// One source and two branches, one of which is a chain of two modules. If the chain may drop packets, the other branch
+/// gets its share.
 #[test]
-fn an_overloaded_chain_drops_where_it_begins_and_the_others_go_on() {
+fn an_overloaded_chain_drops_at_its_start_and_the_others_go_on() {
     let log = Log::default();
     let modules = vec![
         module("split", TestFunction::Split, vec![Target::Module(1), Target::Module(3)], 0),
@@ -269,43 +273,43 @@ fn an_overloaded_chain_drops_where_it_begins_and_the_others_go_on() {
         module.share.marks.when_full = WhenFull::Drop;
     }
     let mut worker = fair(plan, costs.clone());
-    // Not a second, most of which would be packets that are turned away.
+    // Less than a second, because most of its packets would be turned away.
     let ticks = ticks_until(&mut worker, &costs, Ticks(SECOND.0 / 5));
     by_weights(&ticks[2..], &[1.0, 1.0]);
     let telemetry = worker.telemetry();
-    let turned_away: Vec<_> = telemetry.modules.iter().map(|told| told.turned_away.get()).collect();
+    let turned_away: Vec<_> = telemetry.modules.iter().map(|module| module.turned_away.get()).collect();
     assert!(turned_away[1] > 0 && turned_away[3] > 0, "{turned_away:?}");
-    assert_eq!((turned_away[0], turned_away[2]), (0, 0), "nothing is dropped that work was done for");
+    assert_eq!((turned_away[0], turned_away[2]), (0, 0), "no processed packet is dropped");
     let census = worker.census();
     assert_eq!((census.missing(), census.dropped), (0, turned_away[1] + turned_away[3]), "{census:?}");
     in_order(&log);
 }
 
 #[test]
-fn winding_up_waits_for_no_limit() {
+fn winding_up_ignores_rate_limits() {
     let log = Log::default();
     let mut plan = lanes(&[Lane { every: 1_000, ..EVEN }], &log);
     plan.modules[0].share.limit = Some(RateLimit { rate: Rate::Packets(PacketRate(10.0)), burst: Nanos(0) });
     let mut worker = fair(plan, vec![EVEN.cost]);
     crate::drive::simulate(&mut worker, Ticks(100_000));
     assert!(worker.census().queued > 0);
-    worker.wind_up().expect("no troubles");
+    worker.wind_up().expect("closing succeeds");
     let census = worker.census();
     assert_eq!((census.queued, census.dropped, census.missing()), (0, 0, 0), "{census:?}");
 }
 
 #[test]
-fn weights_are_refused_where_nobody_shares_and_where_they_make_no_sense() {
+fn weights_are_refused_without_shares_and_if_invalid() {
     let modules = || vec![module("a", TestFunction::Pass, vec![Target::Port(1)], 0)];
     let set = |weight| Action::SetWeight { module: 0, weight };
     let mut alone = worker(plan(source(1), drain(&Log::default()), modules(), 64), vec![]);
-    let told = alone.apply(&[set(2)]).expect_err("it has no weights").to_string();
-    assert!(told.contains("run-to-completion"), "{told}");
+    let error = alone.apply(&[set(2)]).expect_err("it has no weights").to_string();
+    assert!(error.contains("run-to-completion"), "{error}");
     let mut worker = fair(plan(source(1), drain(&Log::default()), modules(), 64), vec![]);
     assert_eq!(worker.apply(&[set(0)]).expect_err("no weight").to_string(), "weight: 0: allowed are 1 to 65535");
     let limit = Some(RateLimit { rate: Rate::Packets(PacketRate(0.0)), burst: Nanos(0) });
-    let told = worker.apply(&[Action::SetRate { module: 0, limit }]).expect_err("no rate").to_string();
-    assert!(told.starts_with("rate: 0pps: allowed are"), "{told}");
+    let error = worker.apply(&[Action::SetRate { module: 0, limit }]).expect_err("no rate").to_string();
+    assert!(error.starts_with("rate: 0pps: allowed are"), "{error}");
     assert_eq!(worker.telemetry().counters[0].weight.get(), 1);
     let mut wrong = modules();
     wrong[0].share.weight = 0;

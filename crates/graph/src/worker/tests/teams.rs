@@ -1,4 +1,4 @@
-//! Random graphs over random workers: nothing lost, order within sessions, the same every time.
+//! Random graphs on random workers: no packet is lost, sessions stay in order, and each run gives the same result.
 
 use forebay_packet::Pool;
 use forebay_protocol::Census;
@@ -9,17 +9,17 @@ use crate::drive::{Ended, simulate_team, wind_up_team};
 use crate::links::links;
 use crate::{Team, placement};
 
-/// How a graph is placed: where it is cut into stages, and how many workers each stage has.
+/// The placement of a graph: the cuts between its stages, and the number of workers of each stage.
 #[derive(Clone, Debug)]
 pub(super) struct Cut {
-    /// Before which modules a new stage begins, in percent of all.
+    /// The modules before which a new stage begins, in percent of all modules.
     pub(super) at: Vec<usize>,
     /// By stage.
     pub(super) workers: Vec<usize>,
-    /// Which worker has the source, and which the drain.
+    /// The worker that has the source, and the one that has the drain.
     pub(super) source: usize,
     pub(super) drain: usize,
-    /// Whether the source spreads packets itself, being open on all workers of the first stage.
+    /// Whether the source spreads packets itself, because it is open on all workers of the first stage.
     pub(super) spreads: bool,
 }
 
@@ -52,7 +52,7 @@ impl Cut {
     }
 }
 
-/// The worker's own plan.
+/// Returns the worker's own plan.
 pub(super) fn part(graph: &Graph, log: &Log, placement: &Arc<Placement>, worker: usize) -> Plan {
     let mut plan = graph.plan(log);
     (plan.worker, plan.placement) = (worker, Arc::clone(placement));
@@ -89,7 +89,7 @@ fn team<S: Scheduler>(graph: &Graph, cut: &Cut, log: &Log) -> Vec<Worker<Simulat
     links.into_iter().enumerate().map(make).collect()
 }
 
-/// Runs it to the end; what left, in order.
+/// Runs the graph to the end. Returns the packets that left, in order.
 fn run<S: Scheduler>(graph: &Graph, cut: &Cut) -> Vec<(u32, u32, u64)> {
     let log = Log::default();
     let mut workers = team::<S>(graph, cut, &log);
@@ -112,7 +112,7 @@ fn run<S: Scheduler>(graph: &Graph, cut: &Cut) -> Vec<(u32, u32, u64)> {
         if ended == Ended::Finished {
             break;
         }
-        assert!(until.0 < 1_000_000_000, "it comes to an end");
+        assert!(until.0 < 1_000_000_000, "the run ends");
     }
     assert!(wind_up_team(&mut workers).is_empty());
     let mut all = Census::default();
@@ -122,14 +122,14 @@ fn run<S: Scheduler>(graph: &Graph, cut: &Cut) -> Vec<(u32, u32, u64)> {
     assert!(workers[0].team.is_quiet());
     graphs::in_order_by_original(&log);
     drop(workers);
-    Arc::try_unwrap(log).expect("the workers are gone").into_inner().expect("alive")
+    Arc::try_unwrap(log).expect("the workers are gone").into_inner().expect("no test thread has panicked")
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_lost_or_reordered_however_it_is_placed(graph in graphs(), cut in cuts()) {
+    fn no_packet_is_lost_or_reordered_whatever_the_placement(graph in graphs(), cut in cuts()) {
         run::<RunToCompletion>(&graph, &cut);
         run::<crate::WeightedFair>(&graph, &cut);
     }
@@ -141,9 +141,9 @@ proptest! {
     }
 }
 
-/// A worker that cannot give what it has takes nothing new, and goes on when there is room.
+/// A worker that cannot hand over its packets takes no new ones, and goes on when there is room.
 #[test]
-fn a_slow_stage_holds_the_one_before_it_back_and_nothing_is_lost() {
+fn a_slow_stage_holds_back_the_previous_one_and_no_packet_is_lost() {
     let graph = Graph {
         modules: vec![(TestFunction::Pass, vec![1], 0), (TestFunction::Pass, vec![1], 0)],
         shares: vec![crate::Share::default(); 2],
@@ -163,12 +163,12 @@ fn a_slow_stage_holds_the_one_before_it_back_and_nothing_is_lost() {
     let (given, taken) = (workers[0].census(), workers[1].census());
     assert!(stalls > 0 && given.queued < 200 && given.handed - taken.taken <= 2_048, "{stalls}: {given:?}, {taken:?}");
     assert_eq!(simulate_team(&mut workers, Ticks(1_000_000_000)), Ended::Finished);
-    assert_eq!(log.lock().expect("alive").len(), 20_000);
+    assert_eq!(log.lock().expect("no test thread has panicked").len(), 20_000);
 }
 
-/// A full ring stopped the reading of every port, so that flows on other ways waited for the slow one's.
+/// Once a full ring stopped the reading of every port, so that other flows waited for the slow one.
 #[test]
-fn what_finds_a_ring_full_is_dropped_where_its_module_says_so_and_others_go_on() {
+fn packets_that_find_a_ring_full_are_dropped_if_configured_and_others_go_on() {
     let graph = Graph {
         modules: vec![
             (TestFunction::Split, vec![1, 2], 0),
@@ -210,7 +210,7 @@ fn what_finds_a_ring_full_is_dropped_where_its_module_says_so_and_others_go_on()
         let mut all = Census::default();
         workers.iter_mut().for_each(|worker| all.add(&worker.census()));
         assert_eq!((all.missing(), all.entered, all.dropped), (0, 40_000, dropped), "{all:?}");
-        assert_eq!(log.lock().expect("alive").len() as u64, 40_000 - dropped);
+        assert_eq!(log.lock().expect("no test thread has panicked").len() as u64, 40_000 - dropped);
         let until = workers[0].clock().now().0;
         match when_full {
             crate::WhenFull::Wait => assert_eq!((dropped, until > 100_000_000), (0, true), "{until}"),

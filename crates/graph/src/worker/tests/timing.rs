@@ -1,4 +1,5 @@
-//! Where ticks go, by a clock that moves only as parts of the chain and its own readings say.
+//! Tests of timing with a manual clock: it moves only by the scripted costs of the chain's parts and of its own
+//! readings.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,12 +9,12 @@ use super::*;
 use crate::report::Reading;
 use crate::report::RunFacts;
 
-/// What a reading of the clock takes.
+/// The cost of a reading of the clock.
 const READING: u64 = 13;
-/// What a packet costs where it enters, in the module, and where it leaves.
+/// The cost of a packet on entry, in the module, and on departure.
 const COSTS: [u64; 3] = [7, 11, 5];
 
-/// Real time for all that the worker knows: a tick is a nanosecond.
+/// A manual clock that the worker takes for a real one. A tick is a nanosecond.
 #[derive(Clone)]
 struct Hand(Arc<AtomicU64>, u64);
 
@@ -62,7 +63,7 @@ impl<P: Port> Port for Slow<P> {
     }
 }
 
-/// A module that takes time, and during some of whose calls the machine is elsewhere.
+/// A module that takes time. During some of its calls the machine runs something else.
 struct Work {
     hand: Hand,
     call: u64,
@@ -70,7 +71,7 @@ struct Work {
     gaps: Vec<u64>,
 }
 
-/// How long the machine is elsewhere.
+/// How long the machine runs something else.
 const GAP: u64 = 10_000_000;
 
 impl Function for Work {
@@ -81,7 +82,7 @@ impl Function for Work {
     }
 }
 
-/// The worker learns how much timing adds to a turn, so that ticks are not exact.
+/// Asserts that ticks are close to the expected ones. The worker learns the cost of timing, so they are not exact.
 #[track_caller]
 fn near(ticks: Option<f64>, expected: f64) {
     assert!(ticks.is_some_and(|ticks| (ticks - expected).abs() < 0.5), "{ticks:?}, not {expected}");
@@ -89,13 +90,13 @@ fn near(ticks: Option<f64>, expected: f64) {
 
 const CALLS: u32 = 8_000;
 
-/// A chain of one module that does all there is to do.
-fn told(per_call: u64, gaps: &[u64]) -> Report {
-    told_by(&Hand::default(), (per_call, CALLS), gaps, 0)
+/// Runs a chain with one module and returns the report.
+fn report(per_call: u64, gaps: &[u64]) -> Report {
+    report_by(&Hand::default(), (per_call, CALLS), gaps, 0)
 }
 
-/// The same by this clock, from that call on.
-fn told_by(hand: &Hand, (per_call, calls): (u64, u32), gaps: &[u64], from: u64) -> Report {
+/// Runs the chain with this clock and returns the report of the calls from `from` on.
+fn report_by(hand: &Hand, (per_call, calls): (u64, u32), gaps: &[u64], from: u64) -> Report {
     let mut module = module("work", TestFunction::Pass, vec![Target::Port(1)], 0);
     module.function =
         Some(Box::new(Work { hand: hand.clone(), call: 0, per_call, gaps: gaps.to_vec() }) as Box<dyn Function>);
@@ -120,43 +121,43 @@ fn told_by(hand: &Hand, (per_call, calls): (u64, u32), gaps: &[u64], from: u64) 
 
 #[test]
 fn each_part_has_its_ticks_and_their_sum_is_what_busy_turns_take() {
-    let told = told(0, &[]);
+    let report = report(0, &[]);
     let parts = [
-        told.ports[0].receiving.ticks_per_packet,
-        told.modules[0].ticks_per_packet,
-        // Giving them away reads the clock by itself, for their delays.
-        told.ports[1].sending.ticks_per_packet.map(|ticks| ticks - READING as f64 / 32.0),
+        report.ports[0].receiving.ticks_per_packet,
+        report.modules[0].ticks_per_packet,
+        // Sending reads the clock once more, for the delays.
+        report.ports[1].sending.ticks_per_packet.map(|ticks| ticks - READING as f64 / 32.0),
     ];
     parts.into_iter().zip(COSTS).for_each(|(part, cost)| near(part, cost as f64));
-    let worker = &told.workers[0];
+    let worker = &report.workers[0];
     near(worker.residue_ticks_per_turn, 0.0);
     assert_eq!(worker.busy_turns, u64::from(CALLS));
     let sum = 32.0 * COSTS.iter().sum::<u64>() as f64 + READING as f64;
-    let busy = worker.busy * told.duration_s * 1e9 / f64::from(CALLS);
-    // Five readings more in a turn that is timed.
+    let busy = worker.busy * report.duration_s * 1e9 / f64::from(CALLS);
+    // A timed turn has five readings more.
     let more = busy - sum;
     assert!(more > 0.0 && more < READING as f64 * 7.0 * 4.0 / 127.0 + 1.0, "{busy} a turn, of which {sum} is known");
     assert_eq!(worker.machine_stalls.turns, 0);
 }
 
-/// The cost of a reading was found with other work around it than the pipeline's: parts of short calls came
-/// out up to 1.6 times too large.
+/// The cost of a reading was once learnt with other work around it than the pipeline's. Parts of short calls came out
+/// up to 1.6 times too large.
 #[test]
-fn what_a_reading_takes_is_learnt_where_it_is_read() {
+fn the_cost_of_a_reading_is_learnt_during_the_run() {
     for wrong in [0, 40] {
-        let told = told_by(&Hand(Arc::default(), wrong), (0, 100_000), &[], 40_000);
-        let (ports, module) = (&told.ports, &told.modules[0]);
+        let report = report_by(&Hand(Arc::default(), wrong), (0, 100_000), &[], 40_000);
+        let (ports, module) = (&report.ports, &report.modules[0]);
         let parts = [ports[0].receiving, ports[1].sending].map(|of| of.ticks_per_batch.expect("timed"));
         let parts = [parts[0], module.ticks_per_batch.expect("timed"), parts[1] - READING as f64];
         for (part, cost) in parts.into_iter().zip(COSTS) {
             assert!((part - cost as f64).abs() < 3.0, "{part} a call, not {cost} ({wrong})");
         }
-        let residue = told.workers[0].residue_ticks_per_turn.expect("timed");
+        let residue = report.workers[0].residue_ticks_per_turn.expect("timed");
         assert!(residue.abs() < 6.0, "{residue} ({wrong})");
     }
 }
 
-/// A port that is asked and has nothing, which takes this.
+/// The cost of polling a port that has no packets.
 const POLL: u64 = 640;
 
 struct Empty(Hand);
@@ -170,9 +171,9 @@ impl Port for Empty {
     fn send(&mut self, _: &mut Batch, _: Ticks) {}
 }
 
-/// The residue is of several kinds, and all of them are in it.
+/// The residue has stretches of several kinds, and contains all of them.
 #[test]
-fn what_is_nobodys_is_asking_ports_that_have_nothing() {
+fn the_residue_is_the_polling_of_empty_ports() {
     let (hand, log) = (Hand::default(), Log::default());
     let all = 20_000;
     let mut module = module("work", TestFunction::Pass, vec![Target::Port(1)], 0);
@@ -197,32 +198,32 @@ fn what_is_nobodys_is_asking_ports_that_have_nothing() {
     (0..all).for_each(|_| _ = worker.turn());
     let end = Reading::of(&telemetry, Ticks(hand.0.load(Ordering::Relaxed)));
     let cpu = Cpu { model: "none".to_owned(), tsc_ghz: 1.0 };
-    let told = end.report_since(&nothing, &RunFacts { kind: Origins::Measured, cpu, cores: vec![None] });
-    near(told.workers[0].residue_ticks_per_turn, POLL as f64);
-    near(told.modules[0].ticks_per_batch, (100 + COSTS[1]) as f64);
+    let report = end.report_since(&nothing, &RunFacts { kind: Origins::Measured, cpu, cores: vec![None] });
+    near(report.workers[0].residue_ticks_per_turn, POLL as f64);
+    near(report.modules[0].ticks_per_batch, (100 + COSTS[1]) as f64);
 }
 
 #[test]
-fn when_the_machine_is_elsewhere_is_told_and_is_no_parts_doing() {
-    // Whether a turn is timed or not: four of these are in a series that is.
+fn machine_stalls_are_reported_and_accounted_to_no_part() {
+    // Timed and untimed turns: four of these calls are in a timed series.
     let gaps: Vec<_> = [1_000, 6_170, 6_171, 6_172, 6_173, 7_500].into();
-    let told = told(0, &gaps);
-    let stalls = told.workers[0].machine_stalls;
+    let report = report(0, &gaps);
+    let stalls = report.workers[0].machine_stalls;
     assert_eq!(stalls.turns, gaps.len() as u64);
-    let share = (gaps.len() as u64 * GAP) as f64 / 1e9 / told.duration_s;
+    let share = (gaps.len() as u64 * GAP) as f64 / 1e9 / report.duration_s;
     assert!((stalls.share / share - 1.0).abs() < 0.01 && (stalls.busy_share / share - 1.0).abs() < 0.01, "{stalls:?}");
-    near(told.modules[0].ticks_per_packet, COSTS[1] as f64);
+    near(report.modules[0].ticks_per_packet, COSTS[1] as f64);
 }
 
 #[test]
 fn a_module_whose_calls_are_long_is_no_stall() {
-    let told = told(200_000, &[2_000]);
-    assert_eq!(told.workers[0].machine_stalls.turns, 1);
-    near(told.modules[0].ticks_per_packet, COSTS[1] as f64 + 200_000.0 / 32.0);
+    let report = report(200_000, &[2_000]);
+    assert_eq!(report.workers[0].machine_stalls.turns, 1);
+    near(report.modules[0].ticks_per_packet, COSTS[1] as f64 + 200_000.0 / 32.0);
 }
 
 #[test]
-fn nothing_is_timed_where_that_is_switched_off() {
+fn no_turn_is_timed_if_timing_is_off() {
     let log = Log::default();
     let modules = vec![module("pass", TestFunction::Pass, vec![Target::Port(1)], 0)];
     let mut worker = worker(plan(source(32 * CALLS), drain(&log), modules, 256), Vec::new());
